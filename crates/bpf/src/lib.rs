@@ -1,0 +1,1 @@
+//! BPF programs that watch NUMA hint faults, and their loader.

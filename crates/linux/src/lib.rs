@@ -1,0 +1,1 @@
+//! The live machine: one module a kernel interface, each rooted at a path.

@@ -1,0 +1,1 @@
+//! Prefetch and huge-page arrays.

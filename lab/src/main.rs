@@ -1,0 +1,3 @@
+//! The `lab` command: boots the tiered machine.
+
+fn main() {}
