@@ -1,1 +1,12 @@
 //! The engine: evidence in, moves out; no clock, no I/O, no threads, no `unsafe`.
+//!
+//! The way of a page: [`access`] (evidence) → [`record`] (what is remembered of a page) → [`rule`] (is it
+//! hot?) → candidate queue → [`admission`](config::Admission) (may it move now?) → [`moves::Batch`] →
+//! [`moves::Outcome`] → journal. Time is passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
+
+pub mod access;
+pub mod config;
+pub mod moves;
+pub mod rule;
+pub mod topology;
+pub mod units;

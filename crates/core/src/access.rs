@@ -1,0 +1,194 @@
+//! Evidence: what a machine tells the engine about its pages.
+
+use crate::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
+
+/// Where a piece of evidence comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// A NUMA hint fault.
+    HintFault,
+    /// A hardware sample (IBS, PEBS, SPE).
+    HwSample,
+    /// A region that DAMON reports.
+    Damon,
+    /// A counter in the memory device (CXL 3.2 CHMU).
+    Device,
+}
+
+/// How long after the scan that marked it a page faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultLatency {
+    /// In time.
+    pub time: Nanos,
+    /// In hint faults of the same process (S0's unit).
+    pub faults: u32,
+}
+
+/// What one source knows about one access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// A NUMA hint fault; the latency is absent when no scan of the page was seen.
+    HintFault {
+        /// Time and faults since the scan.
+        latency: Option<FaultLatency>,
+    },
+    /// A hardware sample.
+    Sample {
+        /// Load latency in CPU cycles, 0 where the hardware does not tell.
+        latency_cycles: u32,
+        /// Whether the access was a store.
+        store: bool,
+    },
+    /// `count` accesses seen by a device counter within its epoch.
+    Count {
+        /// Accesses.
+        count: u32,
+    },
+}
+
+impl Detail {
+    /// The source that gives this kind of detail.
+    pub const fn source(self) -> Source {
+        match self {
+            Detail::HintFault { .. } => Source::HintFault,
+            Detail::Sample { .. } => Source::HwSample,
+            Detail::Count { .. } => Source::Device,
+        }
+    }
+}
+
+/// One observed access to one folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// When, CLOCK_MONOTONIC.
+    pub time: Nanos,
+    /// The frame that was accessed (of a folio: its head), where known.
+    pub pfn: Option<Pfn>,
+    /// The virtual page that was accessed (of a folio: the page that maps its head), where known.
+    pub page: Option<VirtPage>,
+    /// log2 of the folio's size in base pages.
+    pub order: u8,
+    /// The node that holds the page.
+    pub node: NodeId,
+    /// The node of the CPU that accessed it, where known.
+    pub accessor: Option<NodeId>,
+    /// What the source knows besides.
+    pub detail: Detail,
+}
+
+impl Access {
+    /// Base pages in the accessed folio.
+    pub const fn pages(&self) -> u64 {
+        1 << self.order
+    }
+}
+
+/// Where a region lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionSpace {
+    /// Virtual pages of a process.
+    Virtual(Pid),
+    /// Physical page frames.
+    Physical,
+}
+
+/// A range of pages with one access rate, as DAMON reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Whose pages they are.
+    pub space: RegionSpace,
+    /// First page (virtual page number or PFN), inclusive.
+    pub start: u64,
+    /// Page after the last one, exclusive.
+    pub end: u64,
+    /// Share of the checks that found the region accessed, in 1/10000.
+    pub access_rate_bp: u16,
+    /// For how long the access rate has been about the same.
+    pub age: Nanos,
+}
+
+/// All regions of one aggregation interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionSnapshot {
+    /// End of the aggregation interval.
+    pub time: Nanos,
+    /// The regions, ascending and disjoint within each space.
+    pub regions: Vec<Region>,
+}
+
+/// What a machine knows of a page's surroundings; asked only by rules that look at neighbours.
+pub trait Mappings: std::fmt::Debug {
+    /// First and last-plus-one virtual page number of the mapping that holds `page`, where known.
+    fn bounds(&self, page: VirtPage) -> Option<std::ops::Range<u64>>;
+
+    /// Where `page` is, if a scan has marked it and it has not faulted since: the next access will be a hint fault.
+    fn marked(&self, page: VirtPage) -> Option<Marked>;
+}
+
+/// A page that a scan has marked and nobody has touched since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// The node that holds it, where known.
+    pub node: Option<NodeId>,
+    /// Its frame, where known.
+    pub pfn: Option<Pfn>,
+}
+
+/// A machine that knows nothing of mappings.
+#[derive(Clone, Copy, Debug)]
+pub struct NoMappings;
+
+impl Mappings for NoMappings {
+    fn bounds(&self, _page: VirtPage) -> Option<std::ops::Range<u64>> {
+        None
+    }
+
+    fn marked(&self, _page: VirtPage) -> Option<Marked> {
+        None
+    }
+}
+
+/// Everything that a machine can tell the engine.
+#[derive(Clone, Copy, Debug)]
+pub enum Evidence<'a> {
+    /// Accesses to pages, in batches as the source delivers them.
+    Accesses {
+        /// The accesses, in order of time as far as the source can tell.
+        batch: &'a [Access],
+        /// What the machine knows of the mappings behind them.
+        mappings: &'a dyn Mappings,
+    },
+    /// A region snapshot.
+    Regions(&'a RegionSnapshot),
+    /// Frames `[start, end)` of a node appeared (memory hot-added).
+    MemoryOnline {
+        /// The node.
+        node: NodeId,
+        /// First frame.
+        start: Pfn,
+        /// Frame after the last.
+        end: Pfn,
+    },
+    /// Frames `[start, end)` disappeared (memory hot-removed).
+    MemoryOffline {
+        /// First frame.
+        start: Pfn,
+        /// Frame after the last.
+        end: Pfn,
+    },
+    /// A process belongs to a scope from now on.
+    Process {
+        /// The process.
+        pid: Pid,
+        /// Its scope.
+        scope: ScopeId,
+    },
+    /// A process is gone; its number may be reused.
+    Exit {
+        /// The process.
+        pid: Pid,
+    },
+    /// How the moves of a batch ended.
+    Outcome(&'a crate::moves::BatchOutcome),
+}

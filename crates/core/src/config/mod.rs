@@ -1,0 +1,12 @@
+//! One configuration tree for everything; each key has a unit, a default, a range and a source.
+
+mod engine;
+mod kernel;
+pub mod schema;
+mod scope;
+mod tree;
+
+pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
+pub use kernel::{Daemon, HintFault, Kernel};
+pub use scope::{Scope, TierMap};
+pub use tree::{Config, ConfigError, Rule, RuleName, Source};

@@ -1,0 +1,150 @@
+//! How a section of the configuration is declared: every field once, with unit, default, range and source.
+//!
+//! The parser, the range checks, the book's table and `thermocline config` all come from these declarations.
+
+use std::ops::RangeInclusive;
+
+use serde::Serialize;
+
+/// What the book and the error messages say of one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Field {
+    /// The key within its section.
+    pub name: &'static str,
+    /// Unit of the value, empty where it has none.
+    pub unit: &'static str,
+    /// The default as it would be written in TOML.
+    pub default: String,
+    /// The allowed range in words.
+    pub range: String,
+    /// Where the default comes from.
+    pub source: &'static str,
+    /// What the key means.
+    pub doc: String,
+}
+
+/// A value outside its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Dotted key from the root, as in `rule.latency.hot_threshold_ms`.
+    pub key: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+/// A range that a value is checked against.
+pub trait Allowed<T> {
+    /// Whether `value` may be used.
+    fn allows(&self, value: &T) -> bool;
+    /// The range in words.
+    fn words(&self) -> String;
+}
+
+impl<T: PartialOrd + std::fmt::Display> Allowed<T> for RangeInclusive<T> {
+    fn allows(&self, value: &T) -> bool {
+        self.contains(value)
+    }
+
+    fn words(&self) -> String {
+        format!("{} to {}", self.start(), self.end())
+    }
+}
+
+/// Every value of the type is allowed; the text says what the type allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Any(pub &'static str);
+
+impl<T> Allowed<T> for Any {
+    fn allows(&self, _value: &T) -> bool {
+        true
+    }
+
+    fn words(&self) -> String {
+        self.0.to_owned()
+    }
+}
+
+/// A value that can be shown as it would be written in TOML.
+pub trait Shown {
+    /// The TOML text.
+    fn shown(&self) -> String;
+}
+
+impl<T: Serialize> Shown for T {
+    fn shown(&self) -> String {
+        toml_text(self)
+    }
+}
+
+/// Renders scalars, lists and unit variants as TOML; anything else as its type's emptiness.
+fn toml_text<T: Serialize>(value: &T) -> String {
+    match serde_json::to_string(value) {
+        Ok(text) if text == "null" => "unset".to_owned(),
+        Ok(text) => text,
+        Err(_) => String::new(),
+    }
+}
+
+/// A section declared by [`section!`](crate::section).
+pub trait Section {
+    /// All fields in order of declaration.
+    fn fields() -> Vec<Field>;
+    /// Appends the fields that are out of range; `path` is the section's dotted key.
+    fn check(&self, path: &str, out: &mut Vec<Violation>);
+}
+
+/// Declares a section: a struct with serde, defaults, range checks and documentation from one place.
+#[macro_export]
+macro_rules! section {
+    ($(#[$meta:meta])* $name:ident {
+        $( $(#[doc = $doc:literal])+ $field:ident: $ty:ty = $default:expr, $unit:literal, $range:expr, $source:literal; )*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name { $( $(#[doc = $doc])+ pub $field: $ty, )* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $( $field: $default, )* }
+            }
+        }
+
+        impl $crate::config::schema::Section for $name {
+            fn fields() -> Vec<$crate::config::schema::Field> {
+                use $crate::config::schema::{Allowed, Shown};
+                vec![ $( {
+                    let default: $ty = $default;
+                    $crate::config::schema::Field {
+                        name: stringify!($field),
+                        unit: $unit,
+                        default: default.shown(),
+                        range: Allowed::<$ty>::words(&$range),
+                        source: $source,
+                        doc: [ $( $doc ),+ ].iter().map(|l| l.trim()).collect::<Vec<_>>().join(" "),
+                    }
+                } ),* ]
+            }
+
+            fn check(&self, path: &str, out: &mut Vec<$crate::config::schema::Violation>) {
+                use $crate::config::schema::{Allowed, Shown};
+                $(
+                    if !Allowed::<$ty>::allows(&$range, &self.$field) {
+                        out.push($crate::config::schema::Violation {
+                            key: format!("{path}.{}", stringify!($field)),
+                            message: format!(
+                                "{} is not allowed; {} is {}{}{}",
+                                self.$field.shown(),
+                                stringify!($field),
+                                Allowed::<$ty>::words(&$range),
+                                if $unit.is_empty() { "" } else { " " },
+                                $unit,
+                            ),
+                        });
+                    }
+                )*
+                let _ = (path, out);
+            }
+        }
+    };
+}

@@ -1,0 +1,131 @@
+//! The root of the tree and its checks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::schema::{Any, Field, Section, Violation};
+use crate::config::{Admission, Daemon, Engine, HintFault, Journal, Kernel, Queue, Scope, TierMap};
+use crate::section;
+
+/// The rule that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleName {
+    /// Mainline's hint-fault latency.
+    Latency,
+}
+
+section! {
+    /// `[rule]`: which rule decides.
+    Rule {
+        /// The rule.
+        name: RuleName = RuleName::Latency, "", Any("\"latency\""), "ours";
+    }
+}
+
+/// `[source]`: where evidence comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Source {
+    /// `[source.hintfault]`.
+    pub hintfault: HintFault,
+}
+
+/// The whole configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[engine]`.
+    pub engine: Engine,
+    /// `[rule]`.
+    pub rule: Rule,
+    /// `[queue]`.
+    pub queue: Queue,
+    /// `[admission]`.
+    pub admission: Admission,
+    /// `[journal]`.
+    pub journal: Journal,
+    /// `[tiers]`.
+    pub tiers: TierMap,
+    /// `[[scope]]`.
+    pub scope: Vec<Scope>,
+    /// `[source]`.
+    pub source: Source,
+    /// `[kernel]`.
+    pub kernel: Kernel,
+    /// `[daemon]`.
+    pub daemon: Daemon,
+}
+
+/// A configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(|v| format!("{}: {}", v.key, v.message)).collect::<Vec<_>>().join("\n"))]
+pub struct ConfigError(pub Vec<Violation>);
+
+impl Config {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// All violations, in order of the tree.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut out = Vec::new();
+        self.engine.check("engine", &mut out);
+        self.rule.check("rule", &mut out);
+        self.queue.check("queue", &mut out);
+        self.admission.check("admission", &mut out);
+        self.journal.check("journal", &mut out);
+        self.tiers.check("tiers", &mut out);
+        for (i, scope) in self.scope.iter().enumerate() {
+            scope.check(&format!("scope[{i}]"), &mut out);
+        }
+        self.source.hintfault.check("source.hintfault", &mut out);
+        self.kernel.check("kernel", &mut out);
+        self.daemon.check("daemon", &mut out);
+        if out.is_empty() { Ok(()) } else { Err(ConfigError(out)) }
+    }
+
+    /// Every section's dotted name and fields, for the book and for error messages.
+    pub fn sections() -> Vec<(&'static str, Vec<Field>)> {
+        vec![
+            ("engine", Engine::fields()),
+            ("rule", Rule::fields()),
+            ("queue", Queue::fields()),
+            ("admission", Admission::fields()),
+            ("journal", Journal::fields()),
+            ("tiers", TierMap::fields()),
+            ("scope", Scope::fields()),
+            ("source.hintfault", HintFault::fields()),
+            ("kernel", Kernel::fields()),
+            ("daemon", Daemon::fields()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_within_their_ranges() {
+        assert_eq!(Config::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_named_with_its_range() {
+        let mut config = Config::default();
+        config.admission.batch_pages = 513;
+        let error = config.check().unwrap_err();
+        assert_eq!(error.0[0].key, "admission.batch_pages");
+        assert_eq!(error.0[0].message, "513 is not allowed; batch_pages is 1 to 512 pages");
+    }
+
+    #[test]
+    fn every_field_says_what_it_is() {
+        for (section, fields) in Config::sections() {
+            for field in fields {
+                assert!(!field.doc.is_empty(), "{section}.{} has no description", field.name);
+                assert!(!field.source.is_empty(), "{section}.{} has no source", field.name);
+                assert!(!field.range.is_empty(), "{section}.{} has no range", field.name);
+            }
+        }
+    }
+}

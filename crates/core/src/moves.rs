@@ -1,0 +1,113 @@
+//! Moves: what the engine asks for and what came of it.
+
+use serde::Serialize;
+
+use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
+
+/// Base pages in a batch at most.
+pub const BATCH_PAGES_MAX: u64 = 512;
+
+/// Which way a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// To a faster tier.
+    Promote,
+    /// To a slower tier.
+    Demote,
+    /// Within a tier, towards the node that accesses it (S1's first half).
+    Balance,
+}
+
+/// Names a batch from [`Batch`] to [`BatchOutcome`]; never reused within a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct BatchId(pub u64);
+
+/// One folio to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Move {
+    /// The page by which the folio is named to the mover.
+    pub page: VirtPage,
+    /// The frame that the evidence was about; another frame there now means that the heat is not this page's.
+    pub pfn: Option<Pfn>,
+    /// log2 of the folio's size in base pages.
+    pub order: u8,
+    /// The node that the evidence saw the page on.
+    pub from: NodeId,
+}
+
+impl Move {
+    /// Base pages that the move takes along.
+    pub const fn pages(&self) -> u64 {
+        1 << self.order
+    }
+}
+
+/// Folios of one process that go to one node together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its name.
+    pub id: BatchId,
+    /// Whose pages.
+    pub pid: Pid,
+    /// Where to.
+    pub target: NodeId,
+    /// Which way.
+    pub direction: Direction,
+    /// At most [`BATCH_PAGES_MAX`] base pages, except that a single larger folio makes a batch of its own.
+    pub moves: Vec<Move>,
+}
+
+impl Batch {
+    /// Base pages that the batch takes along.
+    pub fn pages(&self) -> u64 {
+        self.moves.iter().map(Move::pages).sum()
+    }
+}
+
+/// How one move ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The folio is on the target node and was put there by this move.
+    Moved,
+    /// The folio was on the target node before we came.
+    AlreadyThere,
+    /// The folio is on a third node: somebody else moved it.
+    OtherNode,
+    /// Another frame is mapped there now: the evidence was about a page that no longer is.
+    OtherPage,
+    /// The page or the process is gone, or the mapping changed.
+    Gone,
+    /// The folio is locked, isolated or under writeback; it may succeed later.
+    Busy,
+    /// The folio is pinned (DMA, io_uring, a VMM) and cannot move as long as it is.
+    Pinned,
+    /// Several processes map it and moving shared pages is not allowed by the configuration or the kernel.
+    Shared,
+    /// The kernel refuses: EPERM, EACCES, or the process's cpuset does not allow the target.
+    NoPermission,
+    /// The target node has no room above its high watermark and goal.
+    NodeFull,
+    /// Not tried: the batch was cut short by an earlier failure.
+    NotTried,
+}
+
+impl Outcome {
+    /// Whether the same move can succeed later without anybody's help.
+    pub const fn may_retry(self) -> bool {
+        matches!(self, Outcome::Busy | Outcome::NodeFull | Outcome::NotTried)
+    }
+}
+
+/// How every move of a batch ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchOutcome {
+    /// Which batch.
+    pub id: BatchId,
+    /// When the last move ended.
+    pub time: Nanos,
+    /// One for each of [`Batch::moves`], in order.
+    pub outcomes: Vec<Outcome>,
+}

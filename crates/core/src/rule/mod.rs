@@ -1,0 +1,197 @@
+//! Rules: what makes a page worth moving. One file a rule, one trait.
+
+use serde::Serialize;
+
+use crate::access::{Access, Mappings, RegionSnapshot};
+use crate::moves::{Direction, Move, Outcome};
+use crate::topology::{NodeState, Topology};
+use crate::units::{Nanos, NodeId, Pfn, VirtPage};
+
+/// What is remembered of a page, decoded from whichever layout holds it.
+///
+/// A rule sees the record as it was before the access and leaves it as it shall be afterwards. The time of the
+/// access is stored by the layout itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Accesses that counted; the layout saturates it at [`Context::frequency_max`].
+    pub frequency: u8,
+    /// Time since the last recorded access, as exactly as the layout can tell; `None` where there was none, or
+    /// longer ago than the layout reaches. The published layouts alias: their gap is modulo their wrap.
+    pub gap: Option<Nanos>,
+    /// The node that accessed it last, where the layout keeps it.
+    pub node: Option<NodeId>,
+    /// The rule found the page hot and it has neither moved nor gone cold since.
+    pub ready: bool,
+}
+
+/// Why a rule proposes a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The hint-fault latency is below the threshold.
+    ShortLatency,
+    /// Few hint faults between scan and access.
+    FewFaults,
+    /// Two samples of the page came soon after one another.
+    ShortInterval,
+    /// Accessed often enough within the window.
+    Frequent,
+    /// Its estimated access rate stands out from the rest of its tier.
+    HighRate,
+    /// The neighbour of a hot page in a stream.
+    Neighbour,
+    /// It lies in a hot region.
+    HotRegion,
+    /// It lies in a cold region.
+    ColdRegion,
+    /// Another node of its tier accesses it.
+    RemoteAccess,
+}
+
+/// A page that a rule proposes to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The page to move; without it a candidate cannot be moved live (physical evidence awaits a reverse map).
+    pub page: Option<VirtPage>,
+    /// Its frame.
+    pub pfn: Option<Pfn>,
+    /// log2 of the folio's size in base pages.
+    pub order: u8,
+    /// Where it is.
+    pub from: NodeId,
+    /// Where the rule wants it; `None` leaves the choice to admission (nearest top-tier node to the accessor).
+    pub target: Option<NodeId>,
+    /// The node that accesses it, where known.
+    pub accessor: Option<NodeId>,
+    /// Which way.
+    pub direction: Direction,
+    /// Rank: the candidate with the highest score moves first. Rules that know a rate use [`score_of_rate`].
+    pub score: u16,
+    /// Why.
+    pub reason: Reason,
+    /// When it was proposed.
+    pub time: Nanos,
+    /// When the proposal is too old to act on.
+    pub expires: Nanos,
+}
+
+/// The score of a page whose accesses are about `gap` apart: 2000 minus 64 times log2 of the gap in µs, so that scores
+/// of rules and sources that measure a rate can be compared. 1 µs gives 2000, 1 ms about 1362, 1 s about 724.
+pub fn score_of_rate(gap: Nanos) -> u16 {
+    let us = (gap.0 / 1000).max(1);
+    let whole = us.ilog2();
+    // Sixty-fourths of an octave, linear inside it: monotone, and integer on every machine.
+    let part = ((us - (1 << whole)) as u128 * 64 / (1u128 << whole)) as u32;
+    2000u32.saturating_sub(whole * 64 + part) as u16
+}
+
+/// Collects the candidates of a rule; bounded, so that a rule that goes wild cannot take the machine's memory.
+#[derive(Debug)]
+pub struct Candidates {
+    items: Vec<Candidate>,
+    limit: usize,
+    dropped: u64,
+}
+
+impl Candidates {
+    /// A collector of at most `limit` candidates.
+    pub fn new(limit: usize) -> Candidates {
+        Candidates { items: Vec::new(), limit, dropped: 0 }
+    }
+
+    /// Takes a candidate, or counts it as dropped where the collector is full.
+    pub fn push(&mut self, candidate: Candidate) {
+        if self.items.len() < self.limit {
+            self.items.push(candidate);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// The candidates so far, oldest first.
+    pub fn items(&self) -> &[Candidate] {
+        &self.items
+    }
+
+    /// Removes and yields all candidates, keeping the memory for the next round.
+    pub fn drain(&mut self) -> impl Iterator<Item = Candidate> + '_ {
+        self.items.drain(..)
+    }
+
+    /// Candidates that did not fit since the collector was made.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+/// What a rule may know besides the access and its record.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The machine.
+    pub topology: &'a Topology,
+    /// The highest frequency that the record layout can hold.
+    pub frequency_max: u8,
+    /// The mappings behind the accesses.
+    pub mappings: &'a dyn Mappings,
+}
+
+/// A figure that a rule shows of itself, such as its current threshold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gauge {
+    /// Name with unit, as in `hot_threshold_ms`.
+    pub name: &'static str,
+    /// The node it belongs to, where it is kept per node.
+    pub node: Option<NodeId>,
+    /// Its value now.
+    pub value: u64,
+}
+
+/// Decides which pages are worth moving. Every method has an empty default.
+pub trait Rule: std::fmt::Debug + Send {
+    /// The rule's name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// One access to a page of any tier; `record` is stored back afterwards.
+    fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
+        let _ = (access, record, ctx, out);
+    }
+
+    /// All regions of an aggregation interval.
+    fn on_regions(&mut self, snapshot: &RegionSnapshot, ctx: &Context<'_>, out: &mut Candidates) {
+        let _ = (snapshot, ctx, out);
+    }
+
+    /// Time passes: thresholds adapt, windows close.
+    fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {
+        let _ = (now, nodes, out);
+    }
+
+    /// A move that the rule's candidate led to has ended.
+    fn on_outcome(&mut self, done: &Move, outcome: Outcome, out: &mut Candidates) {
+        let _ = (done, outcome, out);
+    }
+
+    /// Figures worth showing.
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_fall_with_the_gap_and_span_the_useful_range() {
+        assert_eq!(score_of_rate(Nanos(0)), 2000);
+        assert_eq!(score_of_rate(Nanos::from_ms(1)), 2000 - (9 * 64 + 61));
+        assert_eq!(score_of_rate(Nanos::from_s(1)), 2000 - (19 * 64 + 58));
+        let mut last = u16::MAX;
+        for us in 1..100_000u64 {
+            let score = score_of_rate(Nanos(us * 1000));
+            assert!(score <= last);
+            last = score;
+        }
+        assert!(score_of_rate(Nanos(u64::MAX)) < 100);
+    }
+}

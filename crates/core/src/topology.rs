@@ -1,0 +1,206 @@
+//! Nodes, tiers and distances, and the state of a node that changes while running.
+
+use serde::Serialize;
+
+use crate::units::{NodeId, TierId};
+
+/// What is known of one node when it appears.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    /// Its tier.
+    pub tier: TierId,
+    /// CPUs of the node, ascending; empty on a memory-only node.
+    pub cpus: Vec<u32>,
+    /// Memory of the node, in base pages; 0 on a CPU-only node.
+    pub capacity_pages: u64,
+    /// Idle read latency from the nearest initiator in ns, where the firmware tells (HMAT).
+    pub read_latency_ns: Option<u32>,
+    /// Read bandwidth from the nearest initiator in MB/s, where the firmware tells (HMAT).
+    pub read_bandwidth_mbps: Option<u32>,
+    /// SLIT distances to the nodes of [`Topology::nodes`], in their order (10 = local).
+    pub distances: Vec<u8>,
+}
+
+/// All nodes with memory or CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Topology {
+    /// Ascending by number.
+    pub nodes: Vec<Node>,
+}
+
+/// Why a topology cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// No node has memory.
+    #[error("no node has memory; the topology is empty")]
+    Empty,
+    /// Two entries for one node.
+    #[error("{0} is listed twice")]
+    Duplicate(NodeId),
+    /// Nodes are not ascending by number.
+    #[error("{0} is out of order; nodes are listed by ascending number")]
+    Order(NodeId),
+    /// A row of distances has another length than the list of nodes.
+    #[error("{node} has {found} distances for {expected} nodes")]
+    Distances {
+        /// The node.
+        node: NodeId,
+        /// Distances given.
+        found: usize,
+        /// Nodes.
+        expected: usize,
+    },
+}
+
+impl Topology {
+    /// Checks that nodes are ascending, unique and have a distance to each other.
+    ///
+    /// # Errors
+    /// The first defect found.
+    pub fn new(nodes: Vec<Node>) -> Result<Topology, TopologyError> {
+        if nodes.iter().all(|n| n.capacity_pages == 0) {
+            return Err(TopologyError::Empty);
+        }
+        for pair in nodes.windows(2) {
+            if pair[0].id == pair[1].id {
+                return Err(TopologyError::Duplicate(pair[1].id));
+            }
+            if pair[0].id > pair[1].id {
+                return Err(TopologyError::Order(pair[1].id));
+            }
+        }
+        for node in &nodes {
+            if node.distances.len() != nodes.len() {
+                return Err(TopologyError::Distances {
+                    node: node.id,
+                    found: node.distances.len(),
+                    expected: nodes.len(),
+                });
+            }
+        }
+        Ok(Topology { nodes })
+    }
+
+    /// The node with number `id`.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.index(id).map(|i| &self.nodes[i])
+    }
+
+    /// The tier of a node.
+    pub fn tier(&self, id: NodeId) -> Option<TierId> {
+        self.node(id).map(|n| n.tier)
+    }
+
+    /// Whether a node is in the top tier; unknown nodes are not.
+    pub fn is_top(&self, id: NodeId) -> bool {
+        self.tier(id).is_some_and(|t| Some(t) == self.top_tier())
+    }
+
+    /// The fastest tier that has memory.
+    pub fn top_tier(&self) -> Option<TierId> {
+        self.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).min()
+    }
+
+    /// SLIT distance between two nodes, where both are known.
+    pub fn distance(&self, from: NodeId, to: NodeId) -> Option<u8> {
+        let to = self.index(to)?;
+        self.node(from)?.distances.get(to).copied()
+    }
+
+    /// Nodes with memory in a tier faster than that of `from`, nearest to `near` first: the places to promote to.
+    /// The nearest tier upwards is not preferred over the top tier: what is hot belongs to the top.
+    pub fn promotion_targets(&self, from: NodeId, near: NodeId) -> Vec<NodeId> {
+        let Some(tier) = self.tier(from) else { return Vec::new() };
+        let mut targets: Vec<&Node> =
+            self.nodes.iter().filter(|n| n.capacity_pages > 0 && n.tier < tier).collect();
+        targets.sort_by_key(|n| (n.tier, self.distance(near, n.id), n.id));
+        targets.into_iter().map(|n| n.id).collect()
+    }
+
+    /// Nodes with memory in the next slower tier, nearest first: the places to demote to.
+    pub fn demotion_targets(&self, from: NodeId) -> Vec<NodeId> {
+        let Some(tier) = self.tier(from) else { return Vec::new() };
+        let slower = self.nodes.iter().filter(|n| n.capacity_pages > 0 && n.tier > tier);
+        let Some(next) = slower.clone().map(|n| n.tier).min() else { return Vec::new() };
+        let mut targets: Vec<&Node> = slower.filter(|n| n.tier == next).collect();
+        targets.sort_by_key(|n| (self.distance(from, n.id), n.id));
+        targets.into_iter().map(|n| n.id).collect()
+    }
+
+    fn index(&self, id: NodeId) -> Option<usize> {
+        self.nodes.binary_search_by_key(&id, |n| n.id).ok()
+    }
+}
+
+/// The watermarks of a node, summed over its zones, in base pages (Linux mm/page_alloc.c).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Watermarks {
+    /// Direct reclaim below it.
+    pub min_pages: u64,
+    /// kswapd wakes below it.
+    pub low_pages: u64,
+    /// kswapd sleeps above it.
+    pub high_pages: u64,
+    /// In tiering mode kswapd sleeps above this one.
+    pub promo_pages: u64,
+}
+
+/// The state of a node at a tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NodeState {
+    /// Which node.
+    pub node: NodeId,
+    /// Free base pages.
+    pub free_pages: u64,
+    /// Managed base pages: what the watermarks refer to.
+    pub managed_pages: u64,
+    /// Its watermarks.
+    pub watermarks: Watermarks,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u16, tier: u8, distances: [u8; 3]) -> Node {
+        Node {
+            id: NodeId(id),
+            tier: TierId(tier),
+            cpus: Vec::new(),
+            capacity_pages: 1,
+            read_latency_ns: None,
+            read_bandwidth_mbps: None,
+            distances: distances.to_vec(),
+        }
+    }
+
+    fn three() -> Topology {
+        Topology::new(vec![node(0, 0, [10, 32, 60]), node(1, 0, [32, 10, 50]), node(2, 1, [60, 50, 10])])
+            .unwrap()
+    }
+
+    #[test]
+    fn promotes_to_the_node_nearest_to_the_accessor() {
+        let t = three();
+        assert_eq!(t.promotion_targets(NodeId(2), NodeId(0)), [NodeId(0), NodeId(1)]);
+        assert_eq!(t.promotion_targets(NodeId(2), NodeId(1)), [NodeId(1), NodeId(0)]);
+        assert!(t.promotion_targets(NodeId(0), NodeId(1)).is_empty());
+    }
+
+    #[test]
+    fn demotes_to_the_next_tier() {
+        assert_eq!(three().demotion_targets(NodeId(1)), [NodeId(2)]);
+        assert!(three().demotion_targets(NodeId(2)).is_empty());
+    }
+
+    #[test]
+    fn refuses_defects() {
+        assert_eq!(Topology::new(Vec::new()), Err(TopologyError::Empty));
+        let twice = vec![node(0, 0, [10; 3]), node(0, 0, [10; 3])];
+        assert_eq!(Topology::new(twice), Err(TopologyError::Duplicate(NodeId(0))));
+        let short = vec![node(0, 0, [10; 3])];
+        assert!(matches!(Topology::new(short), Err(TopologyError::Distances { found: 3, expected: 1, .. })));
+    }
+}

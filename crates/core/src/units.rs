@@ -1,0 +1,107 @@
+//! Quantities with their units in the type, so that a page number is never taken for a node or a time.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// log2 of the base page size in bytes.
+pub const PAGE_SHIFT: u32 = 12;
+/// Bytes in a base page.
+pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
+/// Base pages in one MiB.
+pub const PAGES_PER_MIB: u64 = 1 << (20 - PAGE_SHIFT);
+
+/// A point in time or a span of it, in nanoseconds of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// A span of `ms` milliseconds; saturates.
+    pub const fn from_ms(ms: u64) -> Nanos {
+        Nanos(ms.saturating_mul(1_000_000))
+    }
+
+    /// A span of `s` seconds; saturates.
+    pub const fn from_s(s: u64) -> Nanos {
+        Nanos(s.saturating_mul(1_000_000_000))
+    }
+
+    /// Whole milliseconds, rounded down.
+    pub const fn ms(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// The span from `earlier` to `self`, zero where `earlier` is later: clocks of different CPUs may disagree.
+    pub const fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The point `span` after this one; saturates.
+    pub const fn plus(self, span: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(span.0))
+    }
+}
+
+/// A physical page frame number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pfn(pub u64);
+
+/// A process (thread group) number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pid(pub u32);
+
+/// A NUMA node number (nid).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u16);
+
+/// The index of a memory tier; 0 is the top tier, higher is slower.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TierId(pub u8);
+
+/// An index into the configured scopes; [`ScopeId::DEFAULT`] is everything that no scope names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ScopeId(pub u16);
+
+impl ScopeId {
+    /// The scope of processes that no configured scope names.
+    pub const DEFAULT: ScopeId = ScopeId(0);
+}
+
+/// A page of a process: the process and the virtual page number (address / 4096).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct VirtPage {
+    /// The process.
+    pub pid: Pid,
+    /// Virtual address >> [`PAGE_SHIFT`].
+    pub vpn: u64,
+}
+
+impl VirtPage {
+    /// The page of `pid` that holds byte `address`.
+    pub const fn of_address(pid: Pid, address: u64) -> VirtPage {
+        VirtPage { pid, vpn: address >> PAGE_SHIFT }
+    }
+
+    /// The address of the page's first byte.
+    pub const fn address(self) -> u64 {
+        self.vpn << PAGE_SHIFT
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
+impl fmt::Display for VirtPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pid {} address {:#x}", self.pid.0, self.address())
+    }
+}
