@@ -1,23 +1,23 @@
 //! Sections of the live machine: what is set in the kernel, the hint-fault source, the daemon's files.
 
-use crate::config::schema::Any;
+use crate::config::schema::{AbsolutePath, Any, OrUnset, PowerOfTwo};
 use crate::section;
 
 section! {
     /// `[kernel]`: what is set in the kernel while running, and put back afterwards. Unset keys are left alone.
     Kernel {
         /// kernel.numa_balancing while running: 2 makes the kernel scan lower tiers.
-        numa_balancing: Option<u32> = Some(2), "bitmask", Any("0 to 3, or unset"), "Linux 6.12 include/linux/sched/sysctl.h";
+        numa_balancing: Option<u32> = Some(2), "bitmask", OrUnset(0..=3), "Linux 6.12 include/linux/sched/sysctl.h";
         /// kernel.numa_balancing_promote_rate_limit_MBps while running: 0 stops the kernel's own promotion while hint faults go on.
-        numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", Any("0 to 4294967295, or unset"), "ours";
+        numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", OrUnset(0..=1_000_000), "ours";
         /// Memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb).
-        scan_size_mb: Option<u32> = None, "MB", Any("1 to 65536, or unset"), "Linux 6.12: 256";
+        scan_size_mb: Option<u32> = None, "MB", OrUnset(1..=65536), "Linux 6.12: 256";
         /// Shortest time to scan a whole task (debugfs sched/numa_balancing/scan_period_min_ms).
-        scan_period_min_ms: Option<u32> = None, "ms", Any("100 to 600000, or unset"), "Linux 6.12: 1000";
+        scan_period_min_ms: Option<u32> = None, "ms", OrUnset(100..=600_000), "Linux 6.12: 1000";
         /// Longest time to scan a whole task (debugfs sched/numa_balancing/scan_period_max_ms).
-        scan_period_max_ms: Option<u32> = None, "ms", Any("100 to 3600000, or unset"), "Linux 6.12: 60000";
+        scan_period_max_ms: Option<u32> = None, "ms", OrUnset(100..=3_600_000), "Linux 6.12: 60000";
         /// Age at which a task is first scanned (debugfs sched/numa_balancing/scan_delay_ms).
-        scan_delay_ms: Option<u32> = None, "ms", Any("0 to 600000, or unset"), "Linux 6.12: 1000";
+        scan_delay_ms: Option<u32> = None, "ms", OrUnset(0..=600_000), "Linux 6.12: 1000";
         /// Let the kernel make room by demoting cold pages (/sys/kernel/mm/numa/demotion_enabled).
         demotion_enabled: Option<bool> = None, "", Any("true, false, or unset"), "Linux 6.12: false";
     }
@@ -29,7 +29,7 @@ section! {
         /// Use this source.
         enabled: bool = true, "", Any("true or false"), "ours";
         /// Size of the ring between kernel and daemon; a power of two.
-        ring_kib: u32 = 4096, "KiB", 64..=1048576, "ours";
+        ring_kib: u32 = 4096, "KiB", PowerOfTwo(64..=1_048_576), "ours";
         /// The stamp of a page is the latest scan that covers it, instead of the first after its last fault.
         restamp: bool = false, "", Any("true or false"), "S0, patch 2";
         /// Processes whose scans are remembered.
@@ -43,9 +43,9 @@ section! {
     /// `[daemon]`: where the daemon keeps its files.
     Daemon {
         /// Unix socket for `status` and `explain`.
-        socket: String = "/run/thermocline/thermocline.sock".to_owned(), "path", Any("an absolute path"), "ours";
+        socket: String = "/run/thermocline/thermocline.sock".to_owned(), "path", AbsolutePath, "ours";
         /// Folder of the lock and of the log of kernel settings to restore.
-        state_dir: String = "/run/thermocline".to_owned(), "path", Any("an absolute path"), "ours";
+        state_dir: String = "/run/thermocline".to_owned(), "path", AbsolutePath, "ours";
         /// Group that may ask for status; unset: root alone.
         socket_group: Option<String> = None, "", Any("a group's name, or unset"), "ours";
         /// Time between two lines of `run` and `observe`.

@@ -50,6 +50,48 @@ impl<T: PartialOrd + std::fmt::Display> Allowed<T> for RangeInclusive<T> {
     }
 }
 
+/// A range for a key that may be unset.
+#[derive(Clone, Debug)]
+pub struct OrUnset<T>(pub RangeInclusive<T>);
+
+impl<T: PartialOrd + std::fmt::Display> Allowed<Option<T>> for OrUnset<T> {
+    fn allows(&self, value: &Option<T>) -> bool {
+        value.as_ref().is_none_or(|v| self.0.contains(v))
+    }
+
+    fn words(&self) -> String {
+        format!("{}, or unset", self.0.words())
+    }
+}
+
+/// A power of two within a range.
+#[derive(Clone, Debug)]
+pub struct PowerOfTwo(pub RangeInclusive<u32>);
+
+impl Allowed<u32> for PowerOfTwo {
+    fn allows(&self, value: &u32) -> bool {
+        value.is_power_of_two() && self.0.contains(value)
+    }
+
+    fn words(&self) -> String {
+        format!("a power of two from {}", self.0.words())
+    }
+}
+
+/// An absolute path.
+#[derive(Clone, Copy, Debug)]
+pub struct AbsolutePath;
+
+impl Allowed<String> for AbsolutePath {
+    fn allows(&self, value: &String) -> bool {
+        value.starts_with('/') && !value.contains('\0')
+    }
+
+    fn words(&self) -> String {
+        "an absolute path".to_owned()
+    }
+}
+
 /// Every value of the type is allowed; the text says what the type allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Any(pub &'static str);
