@@ -1,0 +1,129 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
+#[derive(Debug, Parser)]
+#[command(name = "thermocline", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Look at the machine: tiers, sources, permissions, who else moves pages, and the remedy for each problem.
+    ///
+    /// Exit status: 0 everything is there, 1 usable with problems, 2 cannot work here.
+    Doctor {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Watch what is hot where, moving nothing. The first step on a new machine.
+    Observe(Watch),
+    /// Move hot pages up: the daemon, in the foreground.
+    Run {
+        /// What both `observe` and `run` take.
+        #[command(flatten)]
+        watch: Watch,
+        /// Decide, but neither change a setting nor move a page.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Ask the running daemon how it is doing.
+    Status {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// The daemon's socket.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Ask the running daemon why a page did or did not move.
+    Explain {
+        /// Process of the page.
+        pid: u32,
+        /// Any address in the page, as in 0x7f12a4c03000.
+        #[arg(value_parser = address)]
+        address: u64,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// The daemon's socket.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Put back kernel settings that a killed daemon left behind.
+    Restore {
+        /// The daemon's state folder.
+        #[arg(long, value_name = "DIR")]
+        state_dir: Option<PathBuf>,
+        /// Say what would be put back, and put nothing back.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Print a configuration with every key, its unit, default, range and source; or check a file.
+    Config {
+        /// Check this file instead.
+        #[arg(long, value_name = "FILE")]
+        check: Option<PathBuf>,
+        /// Print the keys as Markdown tables.
+        #[arg(long, conflicts_with = "check")]
+        markdown: bool,
+    },
+    /// Write man pages and shell completions into a folder.
+    Generate {
+        /// The folder; made where it does not exist.
+        dir: PathBuf,
+    },
+}
+
+/// What both `observe` and `run` take.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Configuration file (TOML); the defaults run well without.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Stop after this long, as in 60s or 10m.
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub duration: Option<Duration>,
+    /// Manage these processes only (instead of the scopes of the configuration).
+    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+    /// Print a JSON object a line instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// An address in hexadecimal with 0x, or in decimal.
+fn address(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|e| format!("{e}; write it as 0x7f12a4c03000 or in decimal"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_are_hexadecimal_or_decimal() {
+        assert_eq!(address("0x1000"), Ok(4096));
+        assert_eq!(address("4096"), Ok(4096));
+        assert!(address("7f12a4c03000").is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! `thermocline config`: every key with unit, default, range and source.
+
+use std::fmt::Write;
+
+use thermocline_core::config::Config;
+use thermocline_core::config::schema::Field;
+
+/// A TOML file with every key at its default, each with its explanation; keys without a default are commented out.
+pub fn annotated() -> String {
+    let mut out = String::new();
+    for (section, fields) in Config::sections() {
+        let optional = section == "scope";
+        let header = if optional { format!("# [[{section}]]") } else { format!("[{section}]") };
+        let _ = writeln!(out, "{header}");
+        for field in fields {
+            for line in wrap(&field.doc, 100) {
+                let _ = writeln!(out, "# {line}");
+            }
+            let _ = writeln!(out, "# {}", facts(&field));
+            let set = field.default != "unset" && !optional;
+            let value = if field.default == "unset" { "..." } else { &field.default };
+            let _ = writeln!(out, "{}{} = {value}", if set { "" } else { "# " }, field.name);
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+fn facts(field: &Field) -> String {
+    let unit = if field.unit.is_empty() { String::new() } else { format!("Unit: {}. ", field.unit) };
+    format!("{unit}Allowed: {}. Source: {}.", field.range, field.source)
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !lines[last].is_empty() {
+                lines[last].push(' ');
+            }
+            lines[last].push_str(word);
+        }
+    }
+    lines
+}
+
+/// Markdown tables of every key, for the book.
+pub fn markdown() -> String {
+    let mut out = String::new();
+    for (section, fields) in Config::sections() {
+        let header = if section == "scope" { format!("[[{section}]]") } else { format!("[{section}]") };
+        let _ = write!(
+            out,
+            "## `{header}`\n\n| key | unit | default | allowed | meaning | source |\n|---|---|---|---|---|---|\n"
+        );
+        for f in fields {
+            let cell = |s: &str| s.replace('|', "\\|");
+            let _ = writeln!(
+                out,
+                "| `{}` | {} | `{}` | {} | {} | {} |",
+                f.name,
+                cell(f.unit),
+                cell(&f.default),
+                cell(&f.range),
+                cell(&f.doc),
+                cell(f.source)
+            );
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_annotated_file_is_the_defaults() {
+        let parsed =
+            crate::config_file::parse(&annotated(), "annotated.toml").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(parsed, Config::default());
+    }
+
+    #[test]
+    fn the_books_table_of_keys_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/config-keys.md");
+        let book = std::fs::read_to_string(path).unwrap_or_default();
+        let replay = "cargo run -p thermocline -- config --markdown > docs/src/config-keys.md";
+        assert!(book.contains(&markdown()), "docs/src/config-keys.md is stale; run `{replay}`");
+    }
+}
