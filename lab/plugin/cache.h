@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The last-level cache: set-associative, physically indexed, least recently used out first.
+ *
+ * One cache is shared by all vCPUs, as cores share an LLC: a thread that the guest moves to another vCPU finds its lines
+ * still there, and no line is present twice, which private models without coherence would get wrong. Tags are relaxed
+ * atomics and there is no lock: two vCPUs in the same set at the same instant can lose or double a tag, which costs at
+ * most one wrong verdict and is gone once the set has turned over.
+ */
+#ifndef CACHE_H
+#define CACHE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define CACHE_LINE_SHIFT 6
+#define CACHE_LINE_BYTES (1U << CACHE_LINE_SHIFT)
+#define CACHE_WAYS_MAX 64
+
+struct cache {
+	_Atomic uint32_t *tags;	/* set after set, each in order of use; a tag is the line number plus one, 0 is empty */
+	uint32_t sets;		/* a power of two */
+	uint32_t ways;
+};
+
+/* Sets the cache up; false if the sizes do not divide into a power of two of sets, or there is no memory. */
+static inline bool cache_init(struct cache *cache, uint64_t kib, uint32_t ways)
+{
+	uint64_t sets;
+
+	if (!ways || ways > CACHE_WAYS_MAX || !kib || kib > 1024 * 1024)
+		return false;
+	sets = kib * 1024 / CACHE_LINE_BYTES / ways;
+	if (!sets || (sets & (sets - 1)) || sets * ways * CACHE_LINE_BYTES != kib * 1024)
+		return false;
+	cache->sets = (uint32_t)sets;
+	cache->ways = ways;
+	/* Aligned, so that a set of 16 ways is one cache line of the host. */
+	cache->tags = aligned_alloc(64, (sets * ways * sizeof(*cache->tags) + 63) & ~63ULL);
+	return cache->tags != NULL;
+}
+
+static inline void cache_clear(struct cache *cache)
+{
+	uint64_t n = (uint64_t)cache->sets * cache->ways;
+
+	for (uint64_t i = 0; i < n; i++)
+		atomic_store_explicit(&cache->tags[i], 0, memory_order_relaxed);
+}
+
+/* Looks a line up and makes it the most recently used of its set. True if it was there. */
+static inline bool cache_access(struct cache *cache, uint64_t line)
+{
+	_Atomic uint32_t *set = cache->tags + (line & (cache->sets - 1)) * cache->ways;
+	uint32_t tag = (uint32_t)line + 1;
+	uint32_t carried = atomic_load_explicit(&set[0], memory_order_relaxed);
+
+	if (carried == tag)
+		return true;
+	/* Every tag in front of the wanted one moves back by one place; on a miss the last falls out. */
+	for (uint32_t way = 1; way < cache->ways; way++) {
+		uint32_t here = atomic_load_explicit(&set[way], memory_order_relaxed);
+
+		atomic_store_explicit(&set[way], carried, memory_order_relaxed);
+		if (here == tag) {
+			atomic_store_explicit(&set[0], tag, memory_order_relaxed);
+			return true;
+		}
+		carried = here;
+	}
+	atomic_store_explicit(&set[0], tag, memory_order_relaxed);
+	return false;
+}
+
+#endif

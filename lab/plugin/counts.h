@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What is counted, one copy a vCPU. Only that vCPU's thread writes its copy, so nothing on the way of an access is locked
+ * or a locked instruction; readers sum the copies with relaxed loads.
+ *
+ * To start again from zero a reader cannot clear what another thread writes. It raises the epoch instead: each vCPU
+ * clears its own copy at its next access, and until then readers see that the copy is of an older epoch and skip it.
+ */
+#ifndef COUNTS_H
+#define COUNTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "layout.h"
+
+enum access_kind { ACCESS_LOAD, ACCESS_STORE, ACCESS_LOAD_MISS, ACCESS_STORE_MISS, ACCESS_KINDS };
+
+/* A page as the program and as the machine names it. Both in one key: after a page has moved, its misses are still
+ * found together by virtual page, and apart by the node that served them. */
+#define PAGE_SHIFT 12
+#define PAGE_PFN_BITS 28
+#define PAGE_VIRT_BITS 35
+#define PAGE_VIRT_KERNEL ((1ULL << PAGE_VIRT_BITS) - 1)	/* any address in the kernel's half */
+#define PAGE_PROBES 64					/* slots looked at before a miss is given up as lost */
+
+struct page_count {
+	_Atomic uint64_t key;	/* (virtual page << 28 | PFN) + 1; 0 is empty */
+	_Atomic uint32_t load_misses;
+	_Atomic uint32_t store_misses;
+};
+
+struct counts {
+	_Atomic uint32_t epoch;
+	_Atomic uint64_t node[LAYOUT_NODES_MAX][ACCESS_KINDS];
+	_Atomic uint64_t io;		/* accesses to devices */
+	_Atomic uint64_t outside;	/* accesses to memory of no node: firmware, video */
+	_Atomic uint64_t unresolved;	/* QEMU could not say where the access went */
+	_Atomic uint64_t pages;		/* slots of `table` in use */
+	_Atomic uint64_t pages_lost;	/* misses that found no slot; they are in `node` all the same */
+	struct page_count *table;
+	uint64_t slots;			/* a power of two */
+};
+
+/* Sums over all vCPUs. */
+struct totals {
+	uint64_t node[LAYOUT_NODES_MAX][ACCESS_KINDS];
+	uint64_t io, outside, unresolved, pages, pages_lost;
+};
+
+/* One vCPU's counters, with a page table of `slots` slots; NULL if there is no memory. */
+struct counts *counts_new(uint64_t slots);
+
+/* Clears the counters and joins `epoch`. Only by the vCPU that owns them. */
+void counts_restart(struct counts *counts, uint32_t epoch);
+
+/* Counts one miss on a page. Only by the vCPU that owns the counters. */
+void counts_page(struct counts *counts, uint64_t vaddr, uint64_t guest_physical, bool store);
+
+/* Adds one vCPU's counters of `epoch` to the totals. */
+void counts_add(struct totals *totals, const struct counts *counts, uint32_t epoch);
+
+/* Writes one vCPU's page records of `epoch`; returns how many, or -1 on a write error (errno). */
+int64_t counts_write_pages(FILE *out, const struct counts *counts, uint32_t epoch);
+
+/* For a counter that only the calling thread writes: no locked instruction. */
+static inline void bump(_Atomic uint64_t *counter)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A TCG plugin that counts the guest's loads and stores that miss a modelled last-level cache, by NUMA node and by page.
+ *
+ * The guest boots at full speed: at first only two rare events are watched (a vCPU wakes, a block is translated).
+ * When counting is asked for, the first vCPU that passes such an event flushes the translated code, which from then on
+ * calls on_access() for each load and store.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "misses.h"
+#include "qemu_plugin_api.h"
+
+/* x86-64 user space ends here (four-level page tables). */
+#define USER_END (1ULL << 47)
+#define START_WAIT_MS 10000
+
+PLUGIN_EXPORT int qemu_plugin_version = 1;
+PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
+
+struct options options = { .cache_kib = 2048, .ways = 16, .page_slots_log2 = 21 };
+
+static qemu_plugin_id_t plugin_id;
+static struct cache cache;
+static struct counts **vcpus;
+static unsigned int vcpus_max;
+
+/* Set by the control thread, read at every access. */
+static _Atomic bool counting;
+static _Atomic uint32_t epoch = 1;
+static _Atomic uint64_t filter_start;
+static _Atomic uint64_t filter_bytes = UINT64_MAX;
+
+/* Whether the code shall be instrumented, whether a vCPU is about to do it, and whether it is done. */
+static _Atomic bool wanted;
+static _Atomic bool changing;
+static _Atomic bool instrumented;
+
+static void on_reset(qemu_plugin_id_t id);
+
+/*
+ * Called on vCPU threads wherever it is cheap to ask. There is one reset in the life of a machine and no way back to
+ * uninstrumented code, because of two faults of QEMU before 8.0 and 10.0: a flush of instrumented code leaves a vCPU with a
+ * dangling list of callbacks, which ends QEMU with an assertion, and the thread that carries a reset out keeps the plugin
+ * lock. While counting is stopped the instrumented code costs next to nothing anyway.
+ */
+static void instrument_if_wanted(void)
+{
+	if (atomic_load_explicit(&wanted, memory_order_relaxed) && !atomic_exchange(&changing, true))
+		qemu_plugin_reset(plugin_id, on_reset);
+}
+
+static bool is_wanted(uint64_t vaddr)
+{
+	return vaddr - atomic_load_explicit(&filter_start, memory_order_relaxed) <
+	       atomic_load_explicit(&filter_bytes, memory_order_relaxed);
+}
+
+/* One line's worth of an access: always through the cache, counted if the filter lets it. */
+static void touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
+{
+	if (cache_access(&cache, physical >> CACHE_LINE_SHIFT) || !is_wanted(vaddr))
+		return;
+	bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);
+	counts_page(own, vaddr, physical, store);
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
+{
+	struct counts *own = vcpus[vcpu];
+	uint32_t now = atomic_load_explicit(&epoch, memory_order_acquire);
+	bool store = qemu_plugin_mem_is_store(info);
+	struct qemu_plugin_hwaddr *where;
+	unsigned int node, line_rest;
+	uint64_t physical;
+
+	(void)userdata;
+	/* Before 8.0 a helper of the kernel's may be reported through the callback of the last user instruction. */
+	if (!atomic_load_explicit(&counting, memory_order_relaxed) || (vaddr >= USER_END && !options.kernel_too))
+		return;
+	if (atomic_load_explicit(&own->epoch, memory_order_relaxed) != now)
+		counts_restart(own, now);
+
+	where = qemu_plugin_get_hwaddr(info, vaddr);
+	if (!where) {
+		bump(&own->unresolved);
+		return;
+	}
+	if (qemu_plugin_hwaddr_is_io(where)) {
+		bump(&own->io);
+		return;
+	}
+	if (!layout_locate(&options.layout, qemu_plugin_hwaddr_phys_addr(where), &physical, &node)) {
+		bump(&own->outside);
+		return;
+	}
+	if (is_wanted(vaddr))
+		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
+	touch_line(own, vaddr, physical, node, store);
+
+	/* An access that reaches into the next line fetches that one too, unless it is in the next page: its physical
+	 * address is not known here, and such accesses are rare. */
+	line_rest = CACHE_LINE_BYTES - (vaddr & (CACHE_LINE_BYTES - 1));
+	if (line_rest < 1U << qemu_plugin_mem_size_shift(info) &&
+	    (physical + line_rest) >> PAGE_SHIFT == physical >> PAGE_SHIFT)
+		touch_line(own, vaddr + line_rest, physical + line_rest, node, store);
+}
+
+static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t instructions = qemu_plugin_tb_n_insns(tb);
+
+	(void)id;
+	if (!atomic_load_explicit(&instrumented, memory_order_relaxed)) {
+		instrument_if_wanted();
+		return;
+	}
+	for (size_t i = 0; i < instructions; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		if (options.kernel_too || qemu_plugin_insn_vaddr(insn) < USER_END)
+			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+							 NULL);
+	}
+}
+
+static void on_resume(qemu_plugin_id_t id, unsigned int vcpu)
+{
+	(void)id;
+	(void)vcpu;
+	instrument_if_wanted();
+}
+
+static void on_exit_of_qemu(qemu_plugin_id_t id, void *userdata)
+{
+	(void)id;
+	(void)userdata;
+	control_end();
+}
+
+static void register_events(void)
+{
+	if (!atomic_load(&instrumented))
+		qemu_plugin_register_vcpu_resume_cb(plugin_id, on_resume);
+	qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, on_translate);
+	qemu_plugin_register_atexit_cb(plugin_id, on_exit_of_qemu, NULL);
+}
+
+/* No vCPU runs now, and no translated code is left. */
+static void on_reset(qemu_plugin_id_t id)
+{
+	(void)id;
+	atomic_store(&instrumented, true);
+	register_events();
+}
+
+bool misses_start(void)
+{
+	struct timespec tick = { .tv_nsec = 1000000 };
+
+	atomic_store(&wanted, true);
+	for (int ms = 0; !atomic_load(&instrumented); ms++) {
+		if (ms == START_WAIT_MS)
+			return false;
+		nanosleep(&tick, NULL);
+	}
+	atomic_store(&counting, true);
+	return true;
+}
+
+void misses_stop(void)
+{
+	atomic_store(&counting, false);
+}
+
+void misses_reset(void)
+{
+	cache_clear(&cache);
+	atomic_fetch_add(&epoch, 1);
+}
+
+void misses_filter(uint64_t start, uint64_t bytes)
+{
+	atomic_store(&filter_bytes, 0);
+	atomic_store(&filter_start, start);
+	atomic_store(&filter_bytes, bytes);
+}
+
+enum misses_state misses_state(void)
+{
+	if (atomic_load(&counting))
+		return MISSES_COUNTING;
+	return atomic_load(&instrumented) ? MISSES_STOPPED : MISSES_OFF;
+}
+
+uint32_t misses_epoch(void)
+{
+	return atomic_load(&epoch);
+}
+
+void misses_totals(struct totals *totals)
+{
+	memset(totals, 0, sizeof(*totals));
+	for (unsigned int v = 0; v < vcpus_max; v++)
+		counts_add(totals, vcpus[v], misses_epoch());
+}
+
+int64_t misses_dump(const char *path)
+{
+	/* Little-endian: magic with version; then records to the end of the file. */
+	static const char magic[8] = "TLCMISS1";
+	char part[4096 + 8];
+	int64_t records = 0;
+	FILE *out;
+	int err;
+
+	snprintf(part, sizeof(part), "%s.part", path);
+	out = fopen(part, "wb");
+	if (!out)
+		return -1;
+	if (fwrite(magic, sizeof(magic), 1, out) != 1)
+		goto failed;
+	for (unsigned int v = 0; v < vcpus_max; v++) {
+		int64_t n = counts_write_pages(out, vcpus[v], misses_epoch());
+
+		if (n < 0)
+			goto failed;
+		records += n;
+	}
+	if (fclose(out) == 0 && rename(part, path) == 0)
+		return records;
+	out = NULL;
+failed:
+	err = errno;
+	if (out)
+		fclose(out);
+	remove(part);
+	errno = err;
+	return -1;
+}
+
+/* Parses a whole decimal number up to `max`. */
+static bool parse_number(const char *text, uint64_t max, uint64_t *value)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	return !errno && !*end && *value <= max;
+}
+
+/* Takes one key=value argument. NULL, or what is wrong with it. */
+static const char *take_argument(char *argument)
+{
+	char *value = strchr(argument, '=');
+	uint64_t number;
+
+	if (!value)
+		return "arguments have the form key=value";
+	*value++ = '\0';
+	if (!strcmp(argument, "nodes")) {
+		options.layout_given = true;
+		return layout_parse(&options.layout, value);
+	}
+	if (!strcmp(argument, "cache-kib"))
+		return parse_number(value, 1024 * 1024, &options.cache_kib) ? NULL : "cache-kib is a number of KiB";
+	if (!strcmp(argument, "ways")) {
+		if (!parse_number(value, CACHE_WAYS_MAX, &number))
+			return "ways is a number from 1 to 64";
+		options.ways = (unsigned int)number;
+		return NULL;
+	}
+	if (!strcmp(argument, "page-slots")) {
+		if (!parse_number(value, 28, &number) || number < 10)
+			return "page-slots is a power of two, given as its exponent, from 10 to 28";
+		options.page_slots_log2 = (unsigned int)number;
+		return NULL;
+	}
+	if (!strcmp(argument, "scope")) {
+		options.kernel_too = !strcmp(value, "all");
+		return options.kernel_too || !strcmp(value, "user") ? NULL : "scope is user or all";
+	}
+	if (!strcmp(argument, "address")) {
+		options.address_given = true;
+		options.layout.address = strcmp(value, "guest") ? LAYOUT_ADDRESS_RAMBLOCK : LAYOUT_ADDRESS_GUEST;
+		return !strcmp(value, "guest") || !strcmp(value, "ramblock") ? NULL : "address is guest or ramblock";
+	}
+	if (!strcmp(argument, "socket") || !strcmp(argument, "dir")) {
+		/* QEMU's copy of the arguments does not outlive the installation. */
+		char *kept = strdup(value);
+
+		if (!kept)
+			return "no memory";
+		if (*argument == 's')
+			options.socket = kept;
+		else
+			options.dump_dir = kept;
+		return NULL;
+	}
+	return "unknown; known are nodes, cache-kib, ways, page-slots, scope, address, socket, dir";
+}
+
+/* Makes everything that on_access() needs. NULL, or what failed. */
+static const char *prepare(const qemu_info_t *info)
+{
+	if (!info->system_emulation)
+		return "only a whole machine can be watched, not a single program";
+	if (!options.layout_given)
+		return "nodes=MIB:MIB:... is missing: the size of each NUMA node's memory in MiB, in order";
+	if (!options.socket)
+		return "socket=PATH is missing: where commands are taken";
+	/* API version 2 came with QEMU 9.0; 8.2 reports guest-physical addresses under version 1 and must be told. */
+	if (!options.address_given)
+		options.layout.address = info->version.cur < 2 ? LAYOUT_ADDRESS_RAMBLOCK : LAYOUT_ADDRESS_GUEST;
+	if (!cache_init(&cache, options.cache_kib, options.ways))
+		return "cache-kib and ways must give a number of 64-byte sets that is a power of two";
+	cache_clear(&cache);
+
+	vcpus_max = (unsigned int)info->system.max_vcpus;
+	vcpus = calloc(vcpus_max, sizeof(struct counts *));
+	if (!vcpus)
+		return "no memory";
+	for (unsigned int v = 0; v < vcpus_max; v++) {
+		vcpus[v] = counts_new(1ULL << options.page_slots_log2);
+		if (!vcpus[v])
+			return "no memory for the page tables; lower page-slots";
+	}
+	return NULL;
+}
+
+int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+	const char *wrong;
+
+	for (int i = 0; i < argc; i++) {
+		wrong = take_argument(argv[i]);
+		if (wrong) {
+			fprintf(stderr, "misses plugin: argument %s: %s\n", argv[i], wrong);
+			return -1;
+		}
+	}
+	wrong = prepare(info);
+	if (!wrong)
+		wrong = control_start();
+	if (wrong) {
+		fprintf(stderr, "misses plugin: %s\n", wrong);
+		return -1;
+	}
+	plugin_id = id;
+	register_events();
+	return 0;
+}
+
+/* QEMU 9.0 raised the lowest version that it takes from 0 to 2; what is used here did not change. The version is read
+ * after the library is loaded, so it can be chosen by what the emulator offers: this function is new in version 2. */
+__attribute__((constructor)) static void choose_version(void)
+{
+	if (dlsym(RTLD_DEFAULT, "qemu_plugin_num_vcpus"))
+		qemu_plugin_version = 2;
+}

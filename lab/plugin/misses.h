@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the control socket can ask of the plugin. All of it is called by the control thread alone. */
+#ifndef MISSES_H
+#define MISSES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cache.h"
+#include "counts.h"
+#include "layout.h"
+
+struct options {
+	struct layout layout;
+	bool layout_given;
+	bool address_given;
+	bool kernel_too;	/* scope=all */
+	uint64_t cache_kib;
+	unsigned int ways;
+	unsigned int page_slots_log2;
+	const char *socket;
+	const char *dump_dir;	/* NULL: no dumps */
+};
+
+extern struct options options;
+
+enum misses_state { MISSES_OFF, MISSES_STOPPED, MISSES_COUNTING };
+
+/* Instruments the guest's code if it is not, then counts. False if no vCPU came by to do it within ten seconds. */
+bool misses_start(void);
+
+/* Stops counting at once. The code stays instrumented, which costs little, and the next start is immediate. */
+void misses_stop(void);
+
+/* Zeroes every counter and empties the modelled cache. */
+void misses_reset(void);
+
+/* From now on counts only accesses to virtual addresses in [start, start + bytes). The cache goes on seeing all. */
+void misses_filter(uint64_t start, uint64_t bytes);
+
+enum misses_state misses_state(void);
+uint32_t misses_epoch(void);
+void misses_totals(struct totals *totals);
+
+/* Writes the page dump to `path`, whole or not at all. Returns the number of records, or -1 (errno). */
+int64_t misses_dump(const char *path);
+
+/* Starts the thread that serves `options.socket`. NULL, or what failed. */
+const char *control_start(void);
+
+/* Takes the socket's name out of the file system. */
+void control_end(void);
+
+#endif

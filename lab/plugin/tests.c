@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Tests of the parts that need no emulator. Each prints what it expected when it fails. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache.h"
+#include "counts.h"
+#include "layout.h"
+
+#define MIB (1ULL << 20)
+#define GIB (1ULL << 30)
+
+#define CHECK(condition)                                                                     \
+	do {                                                                                 \
+		if (!(condition)) {                                                          \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+			exit(1);                                                             \
+		}                                                                            \
+	} while (0)
+
+static void located(const struct layout *layout, uint64_t reported, uint64_t physical, unsigned int node)
+{
+	uint64_t found_physical = 0;
+	unsigned int found_node = 99;
+	bool found = layout_locate(layout, reported, &found_physical, &found_node);
+
+	if (!found || found_physical != physical || found_node != node) {
+		fprintf(stderr, "address %#" PRIx64 ": expected %#" PRIx64 " on node %u, got %#" PRIx64 " on node %u (%d)\n",
+			reported, physical, node, found_physical, found_node, found);
+		exit(1);
+	}
+}
+
+static void layout_with_and_without_a_hole(void)
+{
+	struct layout layout = { .address = LAYOUT_ADDRESS_RAMBLOCK };
+	uint64_t physical;
+	unsigned int node;
+
+	/* 2 GiB in all: no hole. */
+	CHECK(!layout_parse(&layout, "512:512:1024"));
+	CHECK(layout.below_4g == 2 * GIB);
+	located(&layout, 0, 0, 0);
+	located(&layout, 512 * MIB - 1, 512 * MIB - 1, 0);
+	CHECK(!layout_locate(&layout, 512 * MIB, &physical, &node));
+	located(&layout, GIB, 512 * MIB, 1);
+	located(&layout, 2 * GIB, GIB, 2);
+	located(&layout, 3 * GIB - 1, 2 * GIB - 1, 2);
+	CHECK(!layout_locate(&layout, 3 * GIB, &physical, &node));
+
+	/* 3 + 1 + 1 GiB: node 0 is cut at 2 GiB and goes on at 4 GiB. */
+	CHECK(!layout_parse(&layout, "3072:1024:1024"));
+	CHECK(layout.below_4g == 2 * GIB);
+	located(&layout, 2 * GIB - 1, 2 * GIB - 1, 0);
+	located(&layout, 2 * GIB, 4 * GIB, 0);
+	located(&layout, 3 * GIB - 1, 5 * GIB - 1, 0);
+	located(&layout, 6 * GIB, 5 * GIB, 1);
+	located(&layout, 8 * GIB + 5, 6 * GIB + 5, 2);
+
+	/* The same machine, addresses as newer QEMU reports them. */
+	layout.address = LAYOUT_ADDRESS_GUEST;
+	located(&layout, 4 * GIB, 4 * GIB, 0);
+	located(&layout, 6 * GIB + 5, 6 * GIB + 5, 2);
+	CHECK(!layout_locate(&layout, 3 * GIB, &physical, &node));
+	CHECK(!layout_locate(&layout, 7 * GIB, &physical, &node));
+}
+
+static void layout_refuses_what_is_no_layout(void)
+{
+	struct layout layout;
+
+	CHECK(layout_parse(&layout, ""));
+	CHECK(layout_parse(&layout, "1024:"));
+	CHECK(layout_parse(&layout, ":1024"));
+	CHECK(layout_parse(&layout, "-1"));
+	CHECK(layout_parse(&layout, "1024,1024"));
+	CHECK(layout_parse(&layout, "99999999999999999999"));
+	CHECK(layout_parse(&layout, "1:1:1:1:1:1:1:1:1:1:1:1:1:1:1:1:1"));
+}
+
+static void cache_keeps_what_was_used_last(void)
+{
+	struct cache cache;
+
+	/* 4 lines in 2 sets of 2: even lines share set 0. */
+	CHECK(!cache_init(&cache, 0, 2));
+	CHECK(!cache_init(&cache, 3, 1));
+	CHECK(cache_init(&cache, 1, 8));
+	CHECK(cache.sets == 2);
+	cache_clear(&cache);
+	for (uint64_t line = 0; line < 16; line += 2)
+		CHECK(!cache_access(&cache, line));
+	for (uint64_t line = 0; line < 16; line += 2)
+		CHECK(cache_access(&cache, line));
+	CHECK(!cache_access(&cache, 1));	/* the other set */
+	CHECK(!cache_access(&cache, 16));	/* evicts 0, the oldest */
+	CHECK(cache_access(&cache, 2));
+	CHECK(!cache_access(&cache, 0));	/* evicts 4 */
+	CHECK(cache_access(&cache, 2));
+	CHECK(!cache_access(&cache, 4));
+	free((void *)cache.tags);
+}
+
+static void a_sweep_larger_than_the_cache_always_misses(void)
+{
+	struct cache cache;
+	unsigned int misses = 0;
+
+	CHECK(cache_init(&cache, 64, 16));
+	cache_clear(&cache);
+	for (int round = 0; round < 3; round++)
+		for (uint64_t line = 0; line < 2048; line++)
+			misses += !cache_access(&cache, line);
+	CHECK(misses == 3 * 2048);
+	misses = 0;
+	for (int round = 0; round < 3; round++)
+		for (uint64_t line = 0; line < 1024; line++)
+			misses += !cache_access(&cache, line);
+	CHECK(misses == 1024);
+	free((void *)cache.tags);
+}
+
+struct record {
+	uint64_t virt, pfn;
+	uint32_t load_misses, store_misses;
+};
+
+static size_t dump(const struct counts *counts, uint32_t epoch, struct record *records, size_t max)
+{
+	char *bytes = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&bytes, &size);
+	int64_t n;
+
+	CHECK(out);
+	n = counts_write_pages(out, counts, epoch);
+	fclose(out);
+	CHECK(n >= 0 && size == (size_t)n * sizeof(*records) && (size_t)n <= max);
+	memcpy(records, bytes, size);
+	free(bytes);
+	return (size_t)n;
+}
+
+static void pages_are_counted_by_both_names(void)
+{
+	struct counts *counts = counts_new(1024);
+	struct totals totals = { 0 };
+	struct record records[8];
+
+	counts_restart(counts, 7);
+	counts_page(counts, 0x7f0000001234, 0x5678, false);
+	counts_page(counts, 0x7f0000001fff, 0x5000, true);
+	counts_page(counts, 0x7f0000001000, 0x9000, false);	/* the same virtual page after a move */
+	counts_page(counts, 0xffff888000000000, 0x5000, false);
+	counts_add(&totals, counts, 7);
+	CHECK(totals.pages == 3 && totals.pages_lost == 0);
+	CHECK(dump(counts, 7, records, 8) == 3);
+	for (int i = 0; i < 3; i++) {
+		if (records[i].virt == PAGE_VIRT_KERNEL)
+			CHECK(records[i].pfn == 5 && records[i].load_misses == 1 && records[i].store_misses == 0);
+		else if (records[i].pfn == 5)
+			CHECK(records[i].virt == 0x7f0000001 && records[i].load_misses == 1 &&
+			      records[i].store_misses == 1);
+		else
+			CHECK(records[i].virt == 0x7f0000001 && records[i].pfn == 9 && records[i].load_misses == 1);
+	}
+
+	/* An older epoch's counts are not seen, and are gone once the vCPU has joined the new one. */
+	CHECK(dump(counts, 8, records, 8) == 0);
+	counts_restart(counts, 8);
+	CHECK(dump(counts, 8, records, 8) == 0);
+}
+
+static void a_full_table_loses_pages_and_says_so(void)
+{
+	struct counts *counts = counts_new(1024);
+	struct totals totals = { 0 };
+
+	counts_restart(counts, 1);
+	for (uint64_t page = 0; page < 5000; page++)
+		counts_page(counts, page << PAGE_SHIFT, page << PAGE_SHIFT, false);
+	counts_add(&totals, counts, 1);
+	CHECK(totals.pages <= 1024 && totals.pages > 900);
+	CHECK(totals.pages + totals.pages_lost == 5000);
+}
+
+int main(void)
+{
+	layout_with_and_without_a_hole();
+	layout_refuses_what_is_no_layout();
+	cache_keeps_what_was_used_last();
+	a_sweep_larger_than_the_cache_always_misses();
+	pages_are_counted_by_both_names();
+	a_full_table_loses_pages_and_says_so();
+	puts("plugin: 6 tests passed");
+	return 0;
+}
