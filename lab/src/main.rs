@@ -1,3 +1,124 @@
 //! The `lab` command: boots the tiered machine.
 
-fn main() {}
+mod options;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use thermocline_lab::{Cache, End, Error, Fetched, Line, Output, fetch};
+
+use options::MachineOptions;
+
+/// The lab itself failed.
+const FAILED: u8 = 125;
+/// The guest was ended at its time limit, as timeout(1) says it.
+const TIMED_OUT: u8 = 124;
+/// The guest's kernel panicked.
+const PANICKED: u8 = 123;
+/// A signal ended the guest.
+const INTERRUPTED: u8 = 130;
+
+/// Boots a stock Debian kernel in QEMU with real memory tiers and runs commands in it.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Put the newest kernel of a line into the cache.
+    Fetch {
+        /// Which line: 6.12 or newest; both if not given.
+        #[arg(long, value_name = "LINE")]
+        kernel: Option<Line>,
+    },
+    /// Run a command in a fresh guest and return its exit status.
+    ///
+    /// The status is the command's own, except 123: the guest's kernel panicked, 124: the time limit passed,
+    /// 125: the lab failed, 130: a signal ended it.
+    Run {
+        #[command(flatten)]
+        machine: Box<MachineOptions>,
+        /// The command and its arguments, found and run as on the host.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Give an interactive shell in a fresh guest.
+    Shell {
+        #[command(flatten)]
+        machine: Box<MachineOptions>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().verb) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::from(match error.downcast_ref() {
+                Some(Error::Guest { end: End::TimedOut(_), .. }) => TIMED_OUT,
+                Some(Error::Guest { end: End::Panicked, .. }) => PANICKED,
+                Some(Error::Guest { end: End::Interrupted, .. }) => INTERRUPTED,
+                _ => FAILED,
+            })
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<u8> {
+    match verb {
+        Verb::Fetch { kernel } => {
+            let cache = Cache::of_user();
+            for line in kernel.map_or(Line::ALL.to_vec(), |line| vec![line]) {
+                report(line, fetch(&cache, line)?);
+            }
+            Ok(0)
+        }
+        Verb::Run { machine, command } => {
+            let guest = machine.builder()?.interrupt(on_signals()?).output(Output::Inherit);
+            let outcome = guest.exec(&command)?;
+            if machine.verbose {
+                eprintln!(
+                    "lab: {} booted in {:.1} s, {:.1} s in all",
+                    outcome.release,
+                    outcome.boot.as_secs_f64(),
+                    outcome.total.as_secs_f64()
+                );
+            }
+            Ok(u8::try_from(outcome.status).unwrap_or(FAILED))
+        }
+        Verb::Shell { machine } => {
+            let limit = machine.limit(0);
+            let outcome = machine.builder()?.timeout(limit).interrupt(on_signals()?).shell()?;
+            Ok(u8::try_from(outcome.status).unwrap_or(FAILED))
+        }
+    }
+}
+
+fn report(line: Line, fetched: Fetched) {
+    let said = match &fetched {
+        Fetched::New(_) => "fetched".to_owned(),
+        Fetched::Current(_) => "already the newest".to_owned(),
+        Fetched::Kept(_, error) => format!("kept from the cache, the archive could not be asked: {error}"),
+    };
+    let kernel = fetched.kernel();
+    println!("{line}: {} ({said})", kernel.release());
+    for package in kernel.packages() {
+        println!("    {package}");
+    }
+}
+
+/// A flag that the signals which ask for an end raise.
+fn on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot handle signals")?;
+    }
+    Ok(flag)
+}

@@ -1,0 +1,131 @@
+//! What can go wrong, and what to do about it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// How a guest ended without reporting its command's status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The guest's kernel panicked.
+    Panicked,
+    /// The time limit passed and the guest was ended.
+    TimedOut(Duration),
+    /// The caller asked for an end (a signal).
+    Interrupted,
+    /// QEMU ended, or the guest powered off, before the command's status arrived.
+    Died(String),
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            End::Panicked => write!(f, "the guest's kernel panicked"),
+            End::TimedOut(limit) => {
+                write!(f, "the guest was ended after its time limit of {} s", limit.as_secs())
+            }
+            End::Interrupted => write!(f, "the guest was ended by a signal"),
+            End::Died(why) => write!(f, "the guest ended before its command did: {why}"),
+        }
+    }
+}
+
+/// Why the lab failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder operation failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A program that the lab needs is not installed.
+    #[error(
+        "{program} is not installed; install the packages that lab/packages.txt lists (Debian package: {package})"
+    )]
+    MissingProgram {
+        /// The program's name.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A program that the lab ran failed.
+    #[error("{program} failed ({status}): {stderr}")]
+    Program {
+        /// The program and what it was asked to do.
+        program: String,
+        /// Its exit status.
+        status: String,
+        /// The end of what it said.
+        stderr: String,
+    },
+    /// The machine's apt sources name no Debian archive.
+    #[error(
+        "no Debian archive among the apt sources of this machine ({searched}): the lab takes the mirror's address \
+         from there; add a `deb` entry for Debian's main archive, or put a kernel into the cache on another machine"
+    )]
+    NoArchive {
+        /// Which files were read.
+        searched: String,
+    },
+    /// The signed index has no kernel of the line asked for.
+    #[error("the package index has no kernel image of line {line}; is the mirror complete?")]
+    NoKernelInIndex {
+        /// The kernel line.
+        line: String,
+    },
+    /// A downloaded kernel package does not look as expected.
+    #[error("the kernel package {release} lacks {what}; its layout may have changed")]
+    Layout {
+        /// The kernel release.
+        release: String,
+        /// What was looked for.
+        what: String,
+    },
+    /// No kernel is cached and none could be fetched.
+    #[error("no kernel of line {line} in {} and none could be fetched: {source}; run `lab fetch` with a network", cache.display())]
+    NoKernel {
+        /// The kernel line.
+        line: String,
+        /// The cache folder.
+        cache: PathBuf,
+        /// Why the fetch failed.
+        source: Box<Error>,
+    },
+    /// A cached kernel's record cannot be read.
+    #[error("{} is not a kernel record ({source}); remove its folder and run `lab fetch`", path.display())]
+    Record {
+        /// The record.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The machine asked for cannot be built.
+    #[error("{0}")]
+    BadMachine(String),
+    /// The guest ended without its command's status.
+    #[error("{end}\n{console}")]
+    Guest {
+        /// How it ended.
+        end: End,
+        /// The last lines of its kernel's console, and what QEMU said.
+        console: String,
+    },
+}
+
+impl Error {
+    /// Wraps an I/O error with what was tried and where.
+    pub(crate) fn file(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { action, path, source }
+    }
+}

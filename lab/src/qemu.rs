@@ -1,0 +1,157 @@
+//! Starts QEMU and sees to it that it never outlives the lab.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::{Error, Machine, Result};
+
+/// Everything that QEMU is told.
+#[derive(Debug)]
+pub(crate) struct Setup<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) image: PathBuf,
+    pub(crate) initrd: PathBuf,
+    pub(crate) kernel_arguments: String,
+    /// Socket of the kernel's console.
+    pub(crate) console: &'a Path,
+    /// Sockets of the named ports.
+    pub(crate) ports: Vec<(&'static str, &'a Path)>,
+    /// Socket of the interactive terminal.
+    pub(crate) terminal: Option<&'a Path>,
+    /// Folder that the guest may write.
+    pub(crate) share: Option<&'a Path>,
+    /// TCP ports passed from the host's loopback to the guest: (host, guest).
+    pub(crate) forwards: &'a [(u16, u16)],
+    /// TCG plugins, each `PATH[,key=value]...`.
+    pub(crate) plugins: &'a [String],
+}
+
+impl Setup<'_> {
+    /// QEMU's arguments.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments: Vec<String> =
+            ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-cpu", "max"]
+                .map(str::to_owned)
+                .into();
+        let mut push = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+        push("-accel", "tcg,thread=multi".to_owned());
+        push("-kernel", text(&self.image));
+        push("-initrd", text(&self.initrd));
+        push("-append", self.kernel_arguments.clone());
+        push("-chardev", format!("socket,id=console,path={}", escaped(self.console)));
+        push("-serial", "chardev:console".to_owned());
+        push("-device", "virtio-serial-pci".to_owned());
+        for (name, path) in &self.ports {
+            push("-chardev", format!("socket,id={name},path={}", escaped(path)));
+            push("-device", format!("virtserialport,chardev={name},name={name}"));
+        }
+        if let Some(path) = self.terminal {
+            push("-chardev", format!("socket,id=terminal,path={}", escaped(path)));
+            push("-device", "virtconsole,chardev=terminal".to_owned());
+        }
+        let view = "security_model=none,multidevs=remap";
+        push("-virtfs", format!("local,path=/,mount_tag=host,readonly=on,{view}"));
+        if let Some(path) = self.share {
+            push("-virtfs", format!("local,path={},mount_tag=share,{view}", escaped(path)));
+        }
+        if !self.forwards.is_empty() {
+            let forwards: String = self
+                .forwards
+                .iter()
+                .map(|(host, guest)| format!(",hostfwd=tcp:127.0.0.1:{host}-10.0.2.15:{guest}"))
+                .collect();
+            push("-netdev", format!("user,id=net,restrict=on{forwards}"));
+            push("-device", "virtio-net-pci,netdev=net,romfile=".to_owned());
+        }
+        for plugin in self.plugins {
+            push("-plugin", plugin.clone());
+        }
+        if !self.plugins.is_empty() {
+            push("-d", "plugin".to_owned());
+        }
+        arguments.extend(self.machine.arguments());
+        arguments
+    }
+
+    /// Starts QEMU. The kernel kills it when the calling thread ends, however it ends.
+    pub(crate) fn spawn(&self) -> Result<Qemu> {
+        const QEMU: &str = "qemu-system-x86_64";
+        let found = std::env::var_os("PATH")
+            .is_some_and(|paths| std::env::split_paths(&paths).any(|folder| folder.join(QEMU).exists()));
+        if !found {
+            return Err(Error::MissingProgram { program: QEMU, package: "qemu-system-x86" });
+        }
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", QEMU])
+            .args(self.arguments())
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| match source.kind() {
+                std::io::ErrorKind::NotFound => {
+                    Error::MissingProgram { program: "setpriv", package: "util-linux" }
+                }
+                _ => Error::file("run", "setpriv")(source),
+            })?;
+        Ok(Qemu { child })
+    }
+}
+
+/// A running QEMU, killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Qemu {
+    pub(crate) child: Child,
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // Both fail only if QEMU has ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// A path inside one of QEMU's comma-separated options.
+fn escaped(path: &Path) -> String {
+    text(path).replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_carry_ports_share_forwards_and_plugins() {
+        let machine = Machine::default();
+        let setup = Setup {
+            machine: &machine,
+            image: "/k".into(),
+            initrd: "/i".into(),
+            kernel_arguments: "console=ttyS0".to_owned(),
+            console: Path::new("/run/a,b/console"),
+            ports: vec![("lab.stdout", Path::new("/run/out"))],
+            terminal: None,
+            share: Some(Path::new("/tmp/share")),
+            forwards: &[(6400, 6379)],
+            plugins: &["/p.so,size=8".to_owned()],
+        };
+        let line = setup.arguments().join(" ");
+        for wanted in [
+            "socket,id=console,path=/run/a,,b/console",
+            "virtserialport,chardev=lab.stdout,name=lab.stdout",
+            "local,path=/,mount_tag=host,readonly=on",
+            "local,path=/tmp/share,mount_tag=share,security_model",
+            "hostfwd=tcp:127.0.0.1:6400-10.0.2.15:6379",
+            "-plugin /p.so,size=8 -d plugin",
+        ] {
+            assert!(line.contains(wanted), "{wanted} is not in {line}");
+        }
+    }
+}
