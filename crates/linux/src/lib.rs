@@ -1,1 +1,7 @@
 //! The live machine: one module a kernel interface, each rooted at a path.
+
+pub mod lists;
+pub mod node_state;
+pub mod root;
+pub mod topology;
+pub mod zoneinfo;

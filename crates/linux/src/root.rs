@@ -1,0 +1,172 @@
+//! Where the kernel's file systems are, so that a test hands every module a folder instead of the machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The folders that the kernel's interfaces are mounted at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// sysfs, with debugfs, tracefs, bpffs and cgroup file systems below it.
+    pub sys: PathBuf,
+    /// procfs.
+    pub proc: PathBuf,
+    /// Kernel images and their configurations.
+    pub boot: PathBuf,
+    /// Runtime files: the lock that all daemons of the machine share.
+    pub run: PathBuf,
+}
+
+impl Default for Root {
+    fn default() -> Root {
+        Root::at("/")
+    }
+}
+
+/// Why a file of the kernel could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelFileError {
+    /// The kernel (or its configuration) has no such file.
+    #[error("this kernel does not offer {what}: {} is absent; {remedy}", path.display())]
+    NotSupported {
+        /// The feature, in the kernel's own terms.
+        what: String,
+        /// The file that would be there.
+        path: PathBuf,
+        /// What brings the feature.
+        remedy: String,
+    },
+    /// The file is there but an operation on it failed.
+    #[error("cannot {action} {}: {cause}", path.display())]
+    Io {
+        /// "read", "write", "list".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// The file's text is not what the kernel documents.
+    #[error("{}: {what}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What was expected and what was found.
+        what: String,
+    },
+}
+
+impl KernelFileError {
+    /// An [`KernelFileError::Io`].
+    pub fn io(action: &'static str, path: &Path, cause: io::Error) -> KernelFileError {
+        KernelFileError::Io { action, path: path.to_owned(), cause }
+    }
+
+    /// A [`KernelFileError::Malformed`].
+    pub fn malformed(path: &Path, what: impl Into<String>) -> KernelFileError {
+        KernelFileError::Malformed { path: path.to_owned(), what: what.into() }
+    }
+
+    /// A [`KernelFileError::NotSupported`].
+    pub fn not_supported(what: &str, path: &Path, remedy: &str) -> KernelFileError {
+        KernelFileError::NotSupported {
+            what: what.to_owned(),
+            path: path.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+impl Root {
+    /// The kernel's file systems below `folder`, each at its usual place.
+    pub fn at(folder: impl AsRef<Path>) -> Root {
+        let folder = folder.as_ref();
+        Root {
+            sys: folder.join("sys"),
+            proc: folder.join("proc"),
+            boot: folder.join("boot"),
+            run: folder.join("run"),
+        }
+    }
+
+    /// `kernel/debug` of sysfs, where debugfs is mounted by convention.
+    pub fn debugfs(&self) -> PathBuf {
+        self.sys.join("kernel/debug")
+    }
+
+    /// The identity of this boot: values recorded in another boot are not ours to put back.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn boot_id(&self) -> Result<String, KernelFileError> {
+        let path = self.proc.join("sys/kernel/random/boot_id");
+        match read_optional(&path)? {
+            Some(text) => Ok(text.trim().to_owned()),
+            None => Err(KernelFileError::not_supported("the boot id", &path, "mount procfs")),
+        }
+    }
+}
+
+/// The text of a file, or None where it is absent. Bytes that are no UTF-8 are replaced: the kernel writes
+/// ASCII, but command names are arbitrary bytes.
+///
+/// # Errors
+/// The file is there and cannot be read.
+pub fn read_optional(path: &Path) -> Result<Option<String>, KernelFileError> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(lossy(bytes))),
+        Err(e) if is_absent(&e) => Ok(None),
+        Err(e) => Err(KernelFileError::io("read", path, e)),
+    }
+}
+
+/// The names in a folder in unspecified order, or None where it is absent.
+///
+/// # Errors
+/// The folder is there and cannot be listed.
+pub fn list_optional(path: &Path) -> Result<Option<Vec<String>>, KernelFileError> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if is_absent(&e) => return Ok(None),
+        Err(e) => return Err(KernelFileError::io("list", path, e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| KernelFileError::io("list", path, e))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    Ok(Some(names))
+}
+
+/// A file that vanished between listing and reading, or a process that ended while its file was read (ESRCH),
+/// is as absent as one that never was.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn lossy(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_file_is_normal_and_a_folder_in_its_place_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read_optional(&dir.path().join("absent")).unwrap(), None);
+        let error = read_optional(dir.path()).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("cannot read {}", dir.path().display())), "{error}");
+        assert_eq!(list_optional(&dir.path().join("absent")).unwrap(), None);
+    }
+
+    #[test]
+    fn says_which_feature_the_kernel_lacks() {
+        let error = KernelFileError::not_supported("NUMA balancing", Path::new("/x"), "boot another kernel");
+        assert_eq!(
+            error.to_string(),
+            "this kernel does not offer NUMA balancing: /x is absent; boot another kernel"
+        );
+    }
+}

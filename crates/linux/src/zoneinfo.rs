@@ -1,0 +1,244 @@
+//! `/proc/zoneinfo`: free pages, watermarks and spans of every zone (Linux mm/vmstat.c, zoneinfo_show_print).
+
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::{NodeId, PAGES_PER_MIB};
+
+/// One zone of one node. All sizes are base pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// Its node.
+    pub node: NodeId,
+    /// `DMA`, `DMA32`, `Normal`, `Movable`, `Device`.
+    pub name: String,
+    /// Free pages.
+    pub free: u64,
+    /// Direct reclaim below it; a temporary boost is included, as the kernel prints it.
+    pub min: u64,
+    /// kswapd wakes below it.
+    pub low: u64,
+    /// kswapd sleeps above it.
+    pub high: u64,
+    /// In tiering mode kswapd sleeps above it; None where the kernel does not print it.
+    pub promo: Option<u64>,
+    /// From the first to the last page, holes included.
+    pub spanned: u64,
+    /// Pages that exist.
+    pub present: u64,
+    /// Pages that the allocator manages.
+    pub managed: u64,
+    /// First page frame; None where the zone is empty.
+    pub start_pfn: Option<u64>,
+    /// Pages that an allocation which could be served from the highest zone must leave free here.
+    pub lowmem_reserve: u64,
+}
+
+impl Zone {
+    /// The promo watermark, derived from the others where the kernel does not print it: the marks are
+    /// evenly spaced (Linux 6.12 mm/page_alloc.c, __setup_per_zone_wmarks).
+    pub fn promo_or_derived(&self) -> u64 {
+        self.promo.unwrap_or_else(|| self.high.saturating_add(self.high.saturating_sub(self.low)))
+    }
+}
+
+/// The zones that `text` tells of. Lines that are not understood are skipped: the kernel adds some with every
+/// release.
+pub fn parse(text: &str) -> Vec<Zone> {
+    let mut zones: Vec<Zone> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(first) = words.next() else { continue };
+        if first == "Node" {
+            if let Some(zone) = header(line) {
+                zones.push(zone);
+            }
+            continue;
+        }
+        let Some(zone) = zones.last_mut() else { continue };
+        let number = |word: Option<&str>| word.and_then(|w| w.parse::<u64>().ok());
+        match first {
+            "pages" if words.next() == Some("free") => zone.free = number(words.next()).unwrap_or(0),
+            "min" => zone.min = number(words.next()).unwrap_or(0),
+            "low" => zone.low = number(words.next()).unwrap_or(0),
+            "high" => zone.high = number(words.next()).unwrap_or(0),
+            "promo" => zone.promo = number(words.next()),
+            "spanned" => zone.spanned = number(words.next()).unwrap_or(0),
+            "present" => zone.present = number(words.next()).unwrap_or(0),
+            "managed" => zone.managed = number(words.next()).unwrap_or(0),
+            "start_pfn:" => zone.start_pfn = number(words.next()),
+            "protection:" => zone.lowmem_reserve = last_of_protection(line),
+            _ => {}
+        }
+    }
+    zones
+}
+
+/// `Node 0, zone   Normal`
+fn header(line: &str) -> Option<Zone> {
+    let (node, name) = line.trim_start().strip_prefix("Node")?.split_once(',')?;
+    let node = NodeId(node.trim().parse().ok()?);
+    let name = name.trim().strip_prefix("zone")?.trim().to_owned();
+    Some(Zone { node, name, ..Zone::default() })
+}
+
+/// `protection: (0, 3019, 5963, 5963)`: the last is what an allocation for the highest zone must leave.
+fn last_of_protection(line: &str) -> u64 {
+    let list = line.rsplit('(').next().unwrap_or("").trim_end().trim_end_matches(')');
+    list.rsplit(',').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The state of every node with managed pages, ascending by number: sums over its zones.
+pub fn node_states(zones: &[Zone]) -> Vec<NodeState> {
+    let mut states: Vec<NodeState> = Vec::new();
+    for zone in zones.iter().filter(|z| z.managed > 0) {
+        let at = match states.binary_search_by_key(&zone.node, |s| s.node) {
+            Ok(at) => at,
+            Err(at) => {
+                states.insert(at, NodeState { node: zone.node, ..NodeState::default() });
+                at
+            }
+        };
+        let state = &mut states[at];
+        let marks = &mut state.watermarks;
+        let sums: [(&mut u64, u64); 6] = [
+            (&mut state.free_pages, zone.free),
+            (&mut state.managed_pages, zone.managed),
+            (&mut marks.min_pages, zone.min),
+            (&mut marks.low_pages, zone.low),
+            (&mut marks.high_pages, zone.high),
+            (&mut marks.promo_pages, zone.promo_or_derived()),
+        ];
+        for (sum, part) in sums {
+            *sum = sum.saturating_add(part);
+        }
+    }
+    states
+}
+
+/// Whether the kernel promotes to `node` whatever it is asked to, because the node has memory to spare: any
+/// populated zone with more free than promo watermark + max(1 GiB, 1/16 of the node)
+/// (Linux 6.12 kernel/sched/fair.c, pgdat_free_space_enough).
+pub fn free_space_promotion(zones: &[Zone], node: NodeId) -> bool {
+    let of_node = || zones.iter().filter(|z| z.node == node);
+    let present: u64 = of_node().fold(0, |sum, z| sum.saturating_add(z.present));
+    let enough = (1024 * PAGES_PER_MIB).max(present / 16);
+    of_node().filter(|z| z.present > 0).any(|z| {
+        let mark = z.promo_or_derived().saturating_add(enough).saturating_add(z.lowmem_reserve);
+        z.free > mark
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use thermocline_core::topology::Watermarks;
+
+    use super::*;
+
+    const TWO_NODES: &str = "\
+Node 0, zone      DMA
+  per-node stats
+      nr_inactive_anon 84067
+  pages free     100
+        boost    0
+        min      1
+        low      2
+        high     3
+        promo    4
+        spanned  4095
+        present  3998
+        managed  3840
+        cma      0
+        protection: (0, 3019, 5963, 5963, 5963)
+      nr_free_pages 100
+  pagesets
+    cpu: 0
+              count: 0
+              high:  7
+              high_min: 9
+  node_unreclaimable:  0
+  start_pfn:           1
+Node 0, zone   Normal
+  pages free     1000
+        min      10
+        low      20
+        high     30
+        promo    40
+        spanned  8000
+        present  8000
+        managed  7900
+        protection: (0, 0, 0, 0, 0)
+  start_pfn:           4096
+Node 0, zone  Movable
+  pages free     0
+        min      32
+        low      32
+        high     32
+        promo    32
+        spanned  0
+        present  0
+        managed  0
+        protection: (0, 0, 0, 0, 0)
+Node 2, zone   Normal
+  pages free     500
+        min      10
+        low      25
+        high     40
+        spanned  800
+        present  800
+        managed  700
+        protection: (0, 0)
+  start_pfn:           1000000
+";
+
+    #[test]
+    fn sums_zones_and_ignores_per_cpu_lines_and_empty_zones() {
+        let states = node_states(&parse(TWO_NODES));
+        let node0 = NodeState {
+            node: NodeId(0),
+            free_pages: 1100,
+            managed_pages: 11740,
+            watermarks: Watermarks { min_pages: 11, low_pages: 22, high_pages: 33, promo_pages: 44 },
+        };
+        assert_eq!(states[0], node0);
+        assert_eq!(states.len(), 2);
+    }
+
+    #[test]
+    fn derives_the_promo_mark_of_older_kernels() {
+        let states = node_states(&parse(TWO_NODES));
+        assert_eq!(states[1].watermarks.promo_pages, 55);
+        assert_eq!(states[1].watermarks.low_pages, 25);
+    }
+
+    #[test]
+    fn reads_the_reserve_of_the_highest_zone() {
+        let zones = parse(TWO_NODES);
+        assert_eq!(zones[0].lowmem_reserve, 5963);
+        assert_eq!(zones[0].start_pfn, Some(1));
+        assert_eq!(zones[2].start_pfn, None);
+        assert_eq!(zones[3].name, "Normal");
+    }
+
+    #[test]
+    fn free_space_promotion_opens_above_one_gib_or_a_sixteenth_of_the_node() {
+        let gib = 1024 * PAGES_PER_MIB;
+        let zone =
+            |free, present| Zone { free, present, promo: Some(40), managed: present, ..Zone::default() };
+        let open = |z: Zone| free_space_promotion(&[z], NodeId(0));
+        assert!(!open(zone(gib + 40, 3 * gib)));
+        assert!(open(zone(gib + 41, 3 * gib)));
+        assert!(!open(zone(2 * gib, 32 * gib)), "a sixteenth of 32 GiB is 2 GiB");
+        assert!(open(zone(2 * gib + 41, 32 * gib)));
+        let reserved = Zone { lowmem_reserve: 10, ..zone(gib + 41, 3 * gib) };
+        assert!(!open(reserved));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(text in "(Node|pages free|min|protection:|start_pfn:|[ ,()\\n]|[0-9]{0,25}|.){0,60}") {
+            let zones = parse(&text);
+            let _ = node_states(&zones);
+            let _ = free_space_promotion(&zones, NodeId(0));
+        }
+    }
+}
