@@ -28,6 +28,12 @@ pub struct Node {
 pub struct Topology {
     /// Ascending by number.
     pub nodes: Vec<Node>,
+    /// The tier of each node by number: asked for every access, so no search.
+    #[serde(skip)]
+    tiers: Vec<Option<TierId>>,
+    /// The fastest tier that has memory.
+    #[serde(skip)]
+    top: Option<TierId>,
 }
 
 /// Why a topology cannot be used.
@@ -80,7 +86,12 @@ impl Topology {
                 });
             }
         }
-        Ok(Topology { nodes })
+        let mut tiers = vec![None; nodes.last().map_or(0, |n| usize::from(n.id.0) + 1)];
+        for node in &nodes {
+            tiers[usize::from(node.id.0)] = Some(node.tier);
+        }
+        let top = nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).min();
+        Ok(Topology { nodes, tiers, top })
     }
 
     /// The node with number `id`.
@@ -89,18 +100,26 @@ impl Topology {
     }
 
     /// The tier of a node.
+    #[inline]
     pub fn tier(&self, id: NodeId) -> Option<TierId> {
-        self.node(id).map(|n| n.tier)
+        self.tiers.get(usize::from(id.0)).copied().flatten()
     }
 
     /// Whether a node is in the top tier; unknown nodes are not.
+    #[inline]
     pub fn is_top(&self, id: NodeId) -> bool {
-        self.tier(id).is_some_and(|t| Some(t) == self.top_tier())
+        self.tier(id).is_some_and(|t| Some(t) == self.top)
+    }
+
+    /// Whether a node is below the top tier, so that its pages can be promoted; unknown nodes are not.
+    #[inline]
+    pub fn is_lower(&self, id: NodeId) -> bool {
+        self.tier(id).is_some_and(|t| self.top.is_some_and(|top| t > top))
     }
 
     /// The fastest tier that has memory.
     pub fn top_tier(&self) -> Option<TierId> {
-        self.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).min()
+        self.top
     }
 
     /// SLIT distance between two nodes, where both are known.
@@ -117,6 +136,25 @@ impl Topology {
             self.nodes.iter().filter(|n| n.capacity_pages > 0 && n.tier < tier).collect();
         targets.sort_by_key(|n| (n.tier, self.distance(near, n.id), n.id));
         targets.into_iter().map(|n| n.id).collect()
+    }
+
+    /// The first of [`Topology::promotion_targets`] for an access by a CPU of node `accessor` (where unknown: the
+    /// node that holds the page), without making the list.
+    pub fn promotion_target(&self, from: NodeId, accessor: Option<NodeId>) -> Option<NodeId> {
+        let tier = self.tier(from)?;
+        if let Some(near) = accessor
+            && self.is_top(near)
+            && Some(tier) > self.top
+            && self.node(near).is_some_and(|n| n.capacity_pages > 0)
+        {
+            return Some(near);
+        }
+        let near = accessor.unwrap_or(from);
+        self.nodes
+            .iter()
+            .filter(|n| n.capacity_pages > 0 && n.tier < tier)
+            .min_by_key(|n| (n.tier, self.distance(near, n.id), n.id))
+            .map(|n| n.id)
     }
 
     /// Nodes with memory in the next slower tier, nearest first: the places to demote to.
@@ -187,6 +225,21 @@ mod tests {
         assert_eq!(t.promotion_targets(NodeId(2), NodeId(0)), [NodeId(0), NodeId(1)]);
         assert_eq!(t.promotion_targets(NodeId(2), NodeId(1)), [NodeId(1), NodeId(0)]);
         assert!(t.promotion_targets(NodeId(0), NodeId(1)).is_empty());
+        for near in 0..3 {
+            let first = t.promotion_targets(NodeId(2), NodeId(near)).first().copied();
+            assert_eq!(t.promotion_target(NodeId(2), Some(NodeId(near))), first);
+        }
+        assert_eq!(t.promotion_target(NodeId(2), None), Some(NodeId(1)));
+        assert_eq!(t.promotion_target(NodeId(0), Some(NodeId(1))), None);
+        assert_eq!(t.promotion_target(NodeId(7), None), None);
+    }
+
+    #[test]
+    fn knows_upper_and_lower_tiers() {
+        let t = three();
+        assert!(t.is_top(NodeId(0)) && t.is_top(NodeId(1)) && !t.is_top(NodeId(2)));
+        assert!(t.is_lower(NodeId(2)) && !t.is_lower(NodeId(1)));
+        assert!(!t.is_top(NodeId(9)) && !t.is_lower(NodeId(9)));
     }
 
     #[test]

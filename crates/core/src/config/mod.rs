@@ -2,11 +2,13 @@
 
 mod engine;
 mod kernel;
+pub mod rule;
 pub mod schema;
 mod scope;
 mod tree;
 
 pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
 pub use kernel::{Daemon, HintFault, Kernel};
+pub use rule::{Rule, RuleName};
 pub use scope::{Scope, TierMap};
-pub use tree::{Config, ConfigError, Rule, RuleName, Source};
+pub use tree::{Config, ConfigError, Source};

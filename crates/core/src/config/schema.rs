@@ -135,20 +135,29 @@ pub trait Section {
     fn check(&self, path: &str, out: &mut Vec<Violation>);
 }
 
-/// Declares a section: a struct with serde, defaults, range checks and documentation from one place.
+/// Declares a section: a struct with serde, defaults, range checks and documentation from one place. Sections inside it
+/// follow in `sections { "key" field: Type; }`; their checks are part of its own.
 #[macro_export]
 macro_rules! section {
     ($(#[$meta:meta])* $name:ident {
         $( $(#[doc = $doc:literal])+ $field:ident: $ty:ty = $default:expr, $unit:literal, $range:expr, $source:literal; )*
-    }) => {
+    } $( sections {
+        $( $(#[doc = $sub_doc:literal])+ $key:literal $sub:ident: $sub_ty:ty; )*
+    } )?) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(deny_unknown_fields, default)]
-        pub struct $name { $( $(#[doc = $doc])+ pub $field: $ty, )* }
+        pub struct $name {
+            $( $(#[doc = $doc])+ pub $field: $ty, )*
+            $( $( $(#[doc = $sub_doc])+ #[serde(rename = $key)] pub $sub: $sub_ty, )* )?
+        }
 
         impl Default for $name {
             fn default() -> Self {
-                $name { $( $field: $default, )* }
+                $name {
+                    $( $field: $default, )*
+                    $( $( $sub: <$sub_ty>::default(), )* )?
+                }
             }
         }
 
@@ -185,6 +194,9 @@ macro_rules! section {
                         });
                     }
                 )*
+                $( $(
+                    $crate::config::schema::Section::check(&self.$sub, &format!("{path}.{}", $key), out);
+                )* )?
                 let _ = (path, out);
             }
         }

@@ -2,25 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::schema::{Any, Field, Section, Violation};
-use crate::config::{Admission, Daemon, Engine, HintFault, Journal, Kernel, Queue, Scope, TierMap};
-use crate::section;
-
-/// The rule that decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RuleName {
-    /// Mainline's hint-fault latency.
-    Latency,
-}
-
-section! {
-    /// `[rule]`: which rule decides.
-    Rule {
-        /// The rule.
-        name: RuleName = RuleName::Latency, "", Any("\"latency\""), "ours";
-    }
-}
+use crate::config::rule::{Frequency, Latency};
+use crate::config::schema::{Field, Section, Violation};
+use crate::config::{Admission, Daemon, Engine, HintFault, Journal, Kernel, Queue, Rule, Scope, TierMap};
 
 /// `[source]`: where evidence comes from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -88,6 +72,8 @@ impl Config {
         vec![
             ("engine", Engine::fields()),
             ("rule", Rule::fields()),
+            ("rule.latency", Latency::fields()),
+            ("rule.frequency", Frequency::fields()),
             ("queue", Queue::fields()),
             ("admission", Admission::fields()),
             ("journal", Journal::fields()),

@@ -1,8 +1,18 @@
 //! Rules: what makes a page worth moving. One file a rule, one trait.
 
+mod frequency;
+mod latency;
+#[cfg(test)]
+mod testing;
+mod thresholds;
+
+pub use frequency::Frequency;
+pub use latency::Latency;
+
 use serde::Serialize;
 
 use crate::access::{Access, Mappings, RegionSnapshot};
+use crate::config::{Config, RuleName};
 use crate::moves::{Direction, Move, Outcome};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
@@ -73,6 +83,27 @@ pub struct Candidate {
     pub time: Nanos,
     /// When the proposal is too old to act on.
     pub expires: Nanos,
+}
+
+impl Candidate {
+    /// The proposal to promote the folio that was accessed. The target is left to admission; the candidate expires
+    /// `life` after the access.
+    #[inline]
+    pub fn promotion(access: &Access, score: u16, reason: Reason, life: Nanos) -> Candidate {
+        Candidate {
+            page: access.page,
+            pfn: access.pfn,
+            order: access.order,
+            from: access.node,
+            target: None,
+            accessor: access.accessor,
+            direction: Direction::Promote,
+            score,
+            reason,
+            time: access.time,
+            expires: access.time.plus(life),
+        }
+    }
 }
 
 /// The score of a page whose accesses are about `gap` apart: 2000 minus 64 times log2 of the gap in µs, so that scores
@@ -177,9 +208,28 @@ pub trait Rule: std::fmt::Debug + Send {
     }
 }
 
+/// The rule that the configuration names.
+pub fn build(config: &Config) -> Box<dyn Rule> {
+    let life = Nanos::from_ms(config.queue.expire_ms);
+    let keys = &config.rule;
+    match keys.name {
+        RuleName::Latency => Box::new(Latency::new(&keys.latency, config.admission.rate_limit_mbps, life)),
+        RuleName::Frequency => Box::new(Frequency::new(&keys.frequency, life)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_name_builds_its_rule() {
+        for name in RuleName::ALL {
+            let mut config = Config::default();
+            config.rule.name = name;
+            assert_eq!(serde_json::to_value(name).unwrap(), build(&config).name());
+        }
+    }
 
     #[test]
     fn scores_fall_with_the_gap_and_span_the_useful_range() {

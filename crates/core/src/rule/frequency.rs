@@ -1,0 +1,178 @@
+//! Rule `frequency`: accesses that follow each other within a window.
+//!
+//! For each access of any source to a page below the top tier:
+//! 1. The count restarts at 1 where the page's last access is longer ago than `freq_window_ms` (3000), or unknown;
+//!    else it grows by one, or by what a device counter reports.
+//! 2. At `freq_threshold` (2) the page is ready and is proposed, now and at each further access.
+//! 3. An access from the page's own node, where a lower tier has CPUs, says nothing.
+//!
+//! Source: S4, RFC v6, `pghot_record_access`. It is a test of the time between accesses, not of a rate: the window slides with
+//! each access. Two things differ: the published code clears a record before it asks whether the page may move, so that
+//! a refused page starts again; here evidence stays until the page moves or goes cold. And it does not rank; here the
+//! latest gap gives the score. Its second test, whether the last access is still recent when the move is made, belongs
+//! to admission, where it is the candidate's expiry.
+
+use crate::access::{Access, Detail};
+use crate::config;
+use crate::rule::{Candidate, Candidates, Context, Reason, Record, Rule, score_of_rate};
+use crate::units::Nanos;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Frequency {
+    threshold: u8,
+    window: Nanos,
+    life: Nanos,
+}
+
+impl Frequency {
+    /// The rule with its keys; candidates live for `life`.
+    pub fn new(config: &config::rule::Frequency, life: Nanos) -> Frequency {
+        Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(config.freq_window_ms), life }
+    }
+
+    /// The gap that ranks a candidate: the latest that is known of the page.
+    fn gap(&self, access: &Access, record: &Record) -> Nanos {
+        match access.detail {
+            Detail::HintFault { latency: Some(latency) } => latency.time,
+            _ => record.gap.unwrap_or(self.window),
+        }
+    }
+}
+
+impl Rule for Frequency {
+    fn name(&self) -> &'static str {
+        "frequency"
+    }
+
+    #[inline]
+    fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
+        if !ctx.topology.is_lower(access.node) || access.accessor == Some(access.node) {
+            return;
+        }
+        let seen = match access.detail {
+            Detail::Count { count } => count.min(255) as u8,
+            _ => 1,
+        };
+        let before = match record.gap {
+            Some(gap) if gap <= self.window => record.frequency,
+            _ => 0,
+        };
+        record.frequency = before.saturating_add(seen).min(ctx.frequency_max);
+        record.node = access.accessor.or(record.node);
+        // A layout that cannot count to the threshold is full at its maximum.
+        record.ready = record.frequency >= self.threshold.min(ctx.frequency_max);
+        if record.ready {
+            let score = score_of_rate(self.gap(access, record));
+            out.push(Candidate::promotion(access, score, Reason::Frequent, self.life));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::testing::{Machine, fault, sample};
+    use proptest::prelude::*;
+
+    fn rule(threshold: u8, window_ms: u64) -> Frequency {
+        let config = config::rule::Frequency { freq_threshold: threshold, freq_window_ms: window_ms };
+        Frequency::new(&config, Nanos::from_s(10))
+    }
+
+    /// Frequencies after samples of one page at the given times in ms, and the times at which it was proposed.
+    fn run(rule: &mut Frequency, times_ms: &[u64]) -> (Vec<u8>, Vec<u64>) {
+        let mut machine = Machine::new();
+        let frequencies =
+            times_ms.iter().map(|t| machine.access(rule, &sample(2, 7, *t)).frequency).collect();
+        (frequencies, machine.proposed().iter().map(|c| c.time.ms()).collect())
+    }
+
+    #[test]
+    fn a_page_is_ready_at_the_threshold_and_starts_again_after_the_window() {
+        let (frequencies, proposed) = run(&mut rule(2, 3000), &[1000, 4000, 7001, 7002, 7003]);
+        assert_eq!(frequencies, [1, 2, 1, 2, 3]);
+        assert_eq!(proposed, [4000, 7002, 7003]);
+    }
+
+    #[test]
+    fn the_window_slides_so_that_slow_and_steady_is_hot() {
+        // Every 2.9 s for 6 s: as hot for this rule as a million accesses a second.
+        let (frequencies, proposed) = run(&mut rule(3, 3000), &[0, 2900, 5800]);
+        assert_eq!(frequencies, [1, 2, 3]);
+        assert_eq!(proposed, [5800]);
+    }
+
+    #[test]
+    fn threshold_one_proposes_at_once_as_for_hint_faults() {
+        let mut machine = Machine::new();
+        let mut rule = rule(1, 3000);
+        machine.access(&mut rule, &fault(2, 9, 5000, 250));
+        assert_eq!(machine.proposed().len(), 1);
+        assert_eq!(machine.proposed()[0].score, score_of_rate(Nanos::from_ms(250)));
+        assert_eq!(machine.proposed()[0].reason, Reason::Frequent);
+        assert_eq!(machine.proposed()[0].expires, Nanos::from_ms(15_000));
+    }
+
+    #[test]
+    fn evidence_stays_when_nothing_comes_of_a_proposal() {
+        let mut machine = Machine::new();
+        let mut rule = rule(2, 3000);
+        machine.access(&mut rule, &sample(2, 7, 0));
+        let record = machine.access(&mut rule, &sample(2, 7, 10));
+        assert!(record.ready);
+        assert_eq!(machine.access(&mut rule, &sample(2, 7, 20)).frequency, 3);
+        assert_eq!(machine.proposed().len(), 2);
+    }
+
+    #[test]
+    fn a_device_counter_counts_for_as_many_accesses() {
+        let mut machine = Machine::new();
+        let mut rule = rule(200, 3000);
+        let mut access = sample(2, 7, 0);
+        access.detail = Detail::Count { count: 100_000 };
+        assert_eq!(machine.access(&mut rule, &access).frequency, 255);
+        assert_eq!(machine.proposed().len(), 1);
+    }
+
+    #[test]
+    fn a_layout_that_cannot_count_so_far_is_ready_when_full() {
+        let mut machine = Machine::new();
+        machine.frequency_max = 3;
+        let mut rule = rule(5, 3000);
+        for t in 0..3 {
+            machine.access(&mut rule, &sample(2, 7, t));
+        }
+        assert_eq!(machine.proposed().len(), 1);
+    }
+
+    #[test]
+    fn top_tier_pages_and_local_accesses_say_nothing() {
+        let mut machine = Machine::new();
+        let mut rule = rule(1, 3000);
+        machine.access(&mut rule, &sample(0, 7, 0));
+        let mut local = sample(2, 8, 0);
+        local.accessor = Some(local.node);
+        machine.access(&mut rule, &local);
+        machine.access(&mut rule, &sample(99, 9, 0));
+        assert!(machine.proposed().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn it_equals_a_count_of_the_last_accesses_that_are_each_within_the_window(
+            gaps in proptest::collection::vec(0u64..6000, 1..40), threshold in 1u8..8,
+        ) {
+            let times: Vec<u64> = gaps.iter().scan(0, |t, gap| { *t += gap; Some(*t) }).collect();
+            let (_, proposed) = run(&mut rule(threshold, 3000), &times);
+            let mut expected = Vec::new();
+            for (i, time) in times.iter().enumerate() {
+                let linked = (0..i).rev().take_while(|j| times[j + 1] - times[*j] <= 3000).count() + 1;
+                if linked >= usize::from(threshold) {
+                    expected.push(*time);
+                }
+            }
+            prop_assert_eq!(proposed, expected);
+        }
+    }
+}
