@@ -1,0 +1,133 @@
+//! What is hot where: hint-fault waits by process and node, for `observe`.
+//!
+//! The wait is the time from the scan that marked a page to its next access. Short waits are hot pages.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use thermocline_core::access::{Access, Detail};
+use thermocline_core::units::{NodeId, Pid};
+
+/// Upper ends of the wait classes, in ns; what is above the last is the last class.
+const CLASS_ENDS_NS: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
+/// Names of the wait classes.
+pub const CLASSES: [&str; 6] = ["<1ms", "<10ms", "<100ms", "<1s", "<10s", ">=10s"];
+/// Processes and nodes that are told apart; what comes later is counted together.
+const ROWS_MAX: usize = 4096;
+
+/// Accesses of one process to one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Hint faults.
+    pub faults: u64,
+    /// Base pages that faulted, by wait class.
+    pub pages_by_wait: [u64; 6],
+    /// Base pages that faulted without a scan having been seen.
+    pub pages_unstamped: u64,
+}
+
+/// Waits by process and node.
+#[derive(Debug, Default)]
+pub struct Heat {
+    rows: BTreeMap<(Pid, NodeId), Row>,
+    /// Faults that found no room for their process.
+    overflow: u64,
+}
+
+impl Heat {
+    /// Takes a batch of accesses.
+    pub fn add(&mut self, batch: &[Access]) {
+        for access in batch {
+            let Some(page) = access.page else { continue };
+            let key = (page.pid, access.node);
+            if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key) {
+                self.overflow += 1;
+                continue;
+            }
+            let row = self.rows.entry(key).or_default();
+            row.faults += 1;
+            match access.detail {
+                Detail::HintFault { latency: Some(latency) } => {
+                    let class = CLASS_ENDS_NS.iter().position(|end| latency.time.0 < *end).unwrap_or(5);
+                    row.pages_by_wait[class] += access.pages();
+                }
+                _ => row.pages_unstamped += access.pages(),
+            }
+        }
+    }
+
+    /// Rows with the most faults first.
+    pub fn rows(&self) -> Vec<(Pid, NodeId, &Row)> {
+        let mut rows: Vec<_> = self.rows.iter().map(|((pid, node), row)| (*pid, *node, row)).collect();
+        rows.sort_by_key(|(pid, node, row)| (std::cmp::Reverse(row.faults), *pid, *node));
+        rows
+    }
+
+    /// A table of the `limit` busiest rows; `name` gives a process's command.
+    pub fn table(&self, limit: usize, name: impl Fn(Pid) -> String) -> String {
+        let mut out = format!("{:<24} {:>6} {:>9}", "process", "node", "faults");
+        for class in CLASSES {
+            out.push_str(&format!(" {class:>7}"));
+        }
+        out.push_str("   (share of the faulted pages by wait since the scan)\n");
+        for (pid, node, row) in self.rows().into_iter().take(limit) {
+            let total = row.pages_by_wait.iter().sum::<u64>().max(1);
+            out.push_str(&format!("{:<24} {:>6} {:>9}", format!("{} {}", name(pid), pid.0), node.0, row.faults));
+            for pages in row.pages_by_wait {
+                out.push_str(&format!(" {:>6.1}%", 100.0 * pages as f64 / total as f64));
+            }
+            out.push('\n');
+        }
+        let hidden = self.rows.len().saturating_sub(limit);
+        if hidden > 0 || self.overflow > 0 {
+            out.push_str(&format!("{hidden} more rows; {} faults of processes beyond {ROWS_MAX} rows\n", self.overflow));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thermocline_core::access::FaultLatency;
+    use thermocline_core::units::{Nanos, VirtPage};
+
+    fn fault(pid: u32, node: u16, wait: Option<u64>, order: u8) -> Access {
+        Access {
+            time: Nanos(0),
+            pfn: None,
+            page: Some(VirtPage { pid: Pid(pid), vpn: 1 }),
+            order,
+            node: NodeId(node),
+            accessor: None,
+            detail: Detail::HintFault { latency: wait.map(|w| FaultLatency { time: Nanos(w), faults: 0 }) },
+        }
+    }
+
+    #[test]
+    fn waits_are_classed_and_weighted_by_pages() {
+        let mut heat = Heat::default();
+        heat.add(&[
+            fault(1, 2, Some(999_999), 0),
+            fault(1, 2, Some(1_000_000), 9),
+            fault(1, 2, Some(u64::MAX), 0),
+            fault(1, 2, None, 0),
+            fault(2, 0, Some(0), 0),
+        ]);
+        let rows = heat.rows();
+        assert_eq!((rows[0].0, rows[0].1, rows[0].2.faults), (Pid(1), NodeId(2), 4));
+        assert_eq!(rows[0].2.pages_by_wait, [1, 512, 0, 0, 0, 1]);
+        assert_eq!(rows[0].2.pages_unstamped, 1);
+        assert!(heat.table(1, |_| "redis".to_owned()).contains("1 more rows"));
+    }
+
+    #[test]
+    fn the_table_of_processes_is_bounded() {
+        let mut heat = Heat::default();
+        for pid in 0..10_000 {
+            heat.add(&[fault(pid, 2, None, 0)]);
+        }
+        assert_eq!(heat.rows.len(), ROWS_MAX);
+        assert_eq!(heat.overflow, 10_000 - ROWS_MAX as u64);
+    }
+}
