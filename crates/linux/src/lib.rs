@@ -3,5 +3,7 @@
 pub mod lists;
 pub mod node_state;
 pub mod root;
+pub mod source;
+pub mod sys;
 pub mod topology;
 pub mod zoneinfo;

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * Watches NUMA hint faults and the scans that cause them.
+ *
+ * One fentry program on numa_migrate_check sees every hint fault that /proc/vmstat counts as numa_hint_faults: the
+ * kernel counts it in that very function, for PTEs and PMDs alike. The page table lock is held there, so the program does
+ * little: a few loads, one clock read, one ring write. User space reads the ring on a timer; a program wakes it only
+ * when much of the ring is in use.
+ */
+#include "kernel.h"
+#include "intf.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Set before loading; constant to the verifier, so that unused branches cost nothing. */
+const volatile bool scope_all = true;
+const volatile bool scope_tgids = false;
+const volatile bool scope_excluded = false;
+const volatile __u32 nr_cgroups = 0;
+const volatile __u32 nr_excluded_cgroups = 0;
+/* Where the node number lies in a folio's flags, from the kernel's BTF. */
+const volatile __u32 node_shift = 54;
+/* Where the access time lies in a folio's flags, and its mask after the shift (lab tests only). */
+const volatile __u32 stamp_shift = 0;
+const volatile __u64 stamp_mask = 0;
+/* Wake user space once this many bytes wait in the ring; 0 means never. */
+const volatile __u64 wake_bytes = 0;
+
+/* How often the amount of waiting data is looked at: every 64th record of a CPU. */
+#define WAKE_CHECK_MASK 63
+
+/* Bits of an x86-64 page table entry that hold the page frame, below any encryption bit in use. */
+#define X86_PFN_MASK 0x000ffffffffff000ULL
+#define PAGE_SHIFT 12
+#define PMD_PAGES_MASK 511ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tc_counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TC_TGIDS_MAX);
+	__type(key, __u32);
+	__type(value, __u8);
+} included SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TC_TGIDS_MAX);
+	__type(key, __u32);
+	__type(value, __u8);
+} excluded SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, TC_CGROUPS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} cgroups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, TC_CGROUPS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} excluded_cgroups SEC(".maps");
+
+/* Faults lost to a full ring, by process: keeps latencies counted in faults right under overload. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TC_LOSSES_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} losses SEC(".maps");
+
+static __always_inline struct tc_counters *this_cpu_counters(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+static __always_inline bool under_any(void *map, __u32 count)
+{
+	for (__u32 i = 0; i < TC_CGROUPS_MAX; i++) {
+		if (i >= count)
+			break;
+		if (bpf_current_task_under_cgroup(map, i) == 1)
+			return true;
+	}
+	return false;
+}
+
+/* Exclusions win; then the whole machine, or a listed process, or a listed cgroup's subtree. */
+static __always_inline bool in_scope(__u32 tgid)
+{
+	if (scope_excluded && bpf_map_lookup_elem(&excluded, &tgid))
+		return false;
+	if (nr_excluded_cgroups && under_any(&excluded_cgroups, nr_excluded_cgroups))
+		return false;
+	if (scope_all)
+		return true;
+	if (scope_tgids && bpf_map_lookup_elem(&included, &tgid))
+		return true;
+	return nr_cgroups && under_any(&cgroups, nr_cgroups);
+}
+
+/* The process that an address space belongs to: not always the one that runs (ptrace, vhost, io_uring workers). */
+static __always_inline __u32 mm_tgid(struct mm_struct *mm, __u32 current_tgid)
+{
+	__u32 tgid = 0;
+
+	if (bpf_core_field_exists(mm->owner))
+		tgid = mm->owner->tgid;
+	return tgid ? tgid : current_tgid;
+}
+
+static __always_inline unsigned long folio_flags(struct folio *folio)
+{
+	struct folio___wrapped *wrapped = (void *)folio;
+
+	if (bpf_core_field_exists(wrapped->flags.f))
+		return wrapped->flags.f;
+	return folio->flags;
+}
+
+/* The order is in the low byte of the second page's flags, which only large folios have. */
+static __always_inline __u8 folio_order(struct folio *folio, unsigned long flags)
+{
+	if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head))))
+		return 0;
+	return folio->_flags_1;
+}
+
+/*
+ * The frame of the page that faulted, from the entry that faulted. x86-64 stores the frame bits of an entry that is not
+ * present inverted (its L1TF mitigation), and a hint entry is one.
+ */
+static __always_inline __u64 entry_pfn(unsigned long entry, bool pmd)
+{
+#if defined(__TARGET_ARCH_x86)
+	__u64 pfn = (~entry & X86_PFN_MASK) >> PAGE_SHIFT;
+
+	return pmd ? pfn & ~PMD_PAGES_MASK : pfn;
+#else
+	return TC_PFN_UNKNOWN;
+#endif
+}
+
+static __always_inline __u64 wake_flags(__u64 written)
+{
+	if (wake_bytes && !(written & WAKE_CHECK_MASK) && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > wake_bytes)
+		return BPF_RB_FORCE_WAKEUP;
+	return BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline void count_loss(__u32 tgid)
+{
+	__u64 one = 1, *lost = bpf_map_lookup_elem(&losses, &tgid);
+
+	if (lost)
+		__sync_fetch_and_add(lost, 1);
+	else
+		bpf_map_update_elem(&losses, &tgid, &one, BPF_NOEXIST);
+}
+
+SEC("fentry/numa_migrate_check")
+int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf, unsigned long addr)
+{
+	struct tc_counters *count = this_cpu_counters();
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct tc_fault record;
+	unsigned long flags;
+	__u32 tgid;
+
+	if (!count)
+		return 0;
+	count->seen++;
+	tgid = mm_tgid(vmf->vma->vm_mm, pid_tgid >> 32);
+	if (!in_scope(tgid)) {
+		count->filtered++;
+		return 0;
+	}
+
+	flags = folio_flags(folio);
+	record.kind = TC_KIND_FAULT;
+	record.order = folio_order(folio, flags);
+	record.node = flags >> node_shift;
+	record.tgid = tgid;
+	record.time_ns = bpf_ktime_get_ns();
+	record.addr = addr;
+	/* The fault handler maps a PTE only where there is one. */
+	record.flags = vmf->pte ? 0 : TC_FAULT_PMD;
+	record.pfn = entry_pfn(vmf->orig_pte.pte, record.flags);
+	record.tid = (__u32)pid_tgid;
+	record.cpu = bpf_get_smp_processor_id();
+	if (bpf_ringbuf_output(&ring, &record, sizeof(record), wake_flags(count->submitted))) {
+		count->dropped++;
+		count_loss(tgid);
+	} else {
+		count->submitted++;
+	}
+	return 0;
+}
+
+static __always_inline void put(void *record)
+{
+	struct tc_counters *count = this_cpu_counters();
+
+	if (!count)
+		return;
+	if (bpf_ringbuf_output(&ring, record, TC_RECORD_BYTES, BPF_RB_NO_WAKEUP))
+		count->scans_dropped++;
+	else
+		count->scans++;
+}
+
+static __always_inline int put_scan(__u8 kind, struct vm_area_struct *vma, unsigned long start, unsigned long end,
+				    __u32 updated)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct tc_scan record = {
+		.kind = kind,
+		.tgid = mm_tgid(vma->vm_mm, pid_tgid >> 32),
+		.start = start,
+		.end = end,
+		.tid = (__u32)pid_tgid,
+		.updated = updated,
+	};
+
+	if (!in_scope(record.tgid))
+		return 0;
+	record.time_ns = bpf_ktime_get_ns();
+	put(&record);
+	return 0;
+}
+
+SEC("fentry/change_prot_numa")
+int BPF_PROG(scan_begin, struct vm_area_struct *vma, unsigned long start, unsigned long end)
+{
+	return put_scan(TC_KIND_SCAN_BEGIN, vma, start, end, 0);
+}
+
+SEC("fexit/change_prot_numa")
+int BPF_PROG(scan_end, struct vm_area_struct *vma, unsigned long start, unsigned long end, unsigned long updated)
+{
+	return put_scan(TC_KIND_SCAN_END, vma, start, end, updated);
+}
+
+static __always_inline int put_task(__u8 kind, __u32 tgid)
+{
+	struct tc_task record = { .kind = kind, .tgid = tgid };
+
+	if (!in_scope(tgid))
+		return 0;
+	record.time_ns = bpf_ktime_get_ns();
+	put(&record);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	/* The kernel has already taken this thread off the count: none left means the process is gone. */
+	if (task->signal->live.counter != 0)
+		return 0;
+	return put_task(TC_KIND_EXIT, task->tgid);
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task)
+{
+	return put_task(TC_KIND_EXEC, task->tgid);
+}
+
+SEC("fentry/should_numa_migrate_memory")
+int BPF_PROG(kernel_stamp, struct task_struct *task, struct folio *folio)
+{
+	struct tc_stamp record = { .kind = TC_KIND_STAMP, .tgid = task->tgid, .tid = task->pid };
+
+	if (!in_scope(record.tgid))
+		return 0;
+	record.time_ns = bpf_ktime_get_ns();
+	record.jiffies = bpf_jiffies64();
+	record.stamp = (folio_flags(folio) >> stamp_shift) & stamp_mask;
+	put(&record);
+	return 0;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What the BPF programs and user space must agree on: the kinds of ring records, their layouts, the limits of the maps.
+ * The Rust mirror is crates/linux/src/source/hintfault/decode.rs; a test there reads this file and compares.
+ * Every record is 40 bytes, so that 64 KiB of ring hold 1365 of them with the ring's own 8-byte headers.
+ */
+#ifndef THERMOCLINE_INTF_H
+#define THERMOCLINE_INTF_H
+
+#define TC_RECORD_BYTES 40
+
+/* Kinds, the first byte of every record. */
+#define TC_KIND_FAULT 1
+#define TC_KIND_SCAN_BEGIN 2
+#define TC_KIND_SCAN_END 3
+#define TC_KIND_EXEC 4
+#define TC_KIND_EXIT 5
+#define TC_KIND_STAMP 6
+
+/* Bits of tc_fault.flags. */
+#define TC_FAULT_PMD 1
+
+/* tc_fault.pfn on an architecture whose page table entries the programs cannot read. */
+#define TC_PFN_UNKNOWN 0xffffffffffffffff
+
+/* Limits of the scope maps. */
+#define TC_TGIDS_MAX 4096
+#define TC_CGROUPS_MAX 16
+/* Processes whose lost faults are counted apart, least recently used first out. */
+#define TC_LOSSES_MAX 1024
+
+/* A hint fault, as numa_migrate_check is entered. */
+struct tc_fault {
+	__u8 kind;
+	__u8 order;	/* of the folio */
+	__u16 node;	/* of the folio */
+	__u32 tgid;	/* owner of the address space */
+	__u64 time_ns;	/* CLOCK_MONOTONIC */
+	__u64 addr;	/* page-aligned; of the first page where a whole PMD faulted */
+	__u64 pfn;	/* of the page at addr */
+	__u32 tid;	/* the faulting thread */
+	__u16 cpu;
+	__u16 flags;
+};
+
+/* A range that a scan is about to mark (begin), or has marked (end). */
+struct tc_scan {
+	__u8 kind;
+	__u8 pad[3];
+	__u32 tgid;
+	__u64 time_ns;
+	__u64 start;	/* inclusive */
+	__u64 end;	/* exclusive */
+	__u32 tid;
+	__u32 updated;	/* page table entries changed; 0 in a begin record */
+};
+
+/* A process that replaced or left its address space. */
+struct tc_task {
+	__u8 kind;
+	__u8 pad[3];
+	__u32 tgid;
+	__u64 time_ns;
+	__u64 unused[3];
+};
+
+/* The kernel's own stamp of the page whose fault record came just before from the same thread (lab tests only). */
+struct tc_stamp {
+	__u8 kind;
+	__u8 pad[3];
+	__u32 tgid;
+	__u64 time_ns;
+	__u64 jiffies;
+	__u64 stamp;	/* the bits that hold the access time, in milliseconds modulo their width */
+	__u32 tid;
+	__u32 pad2;
+};
+
+/* Per CPU. seen = filtered + submitted + dropped. */
+struct tc_counters {
+	__u64 seen;		/* hint faults that reached the program */
+	__u64 filtered;		/* out of scope */
+	__u64 submitted;	/* written to the ring */
+	__u64 dropped;		/* lost because the ring was full */
+	__u64 scans;		/* scan and task records written */
+	__u64 scans_dropped;	/* scan and task records lost because the ring was full */
+};
+
+#endif

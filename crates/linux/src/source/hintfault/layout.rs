@@ -1,0 +1,135 @@
+//! What the kernel's BTF says about hint faults: which attach points are there, and where a folio keeps its node.
+
+use super::btf::Btf;
+
+/// Something in the kernel that this source needs or can use.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct AttachPoint {
+    /// A function, tracepoint or struct field of the kernel.
+    pub name: &'static str,
+    /// Whether this kernel has it in the shape we use.
+    pub present: bool,
+    /// Whether the source works without it.
+    pub required: bool,
+    /// What it is needed for.
+    pub why_needed: &'static str,
+}
+
+/// Checks every attach point and field against a kernel's BTF.
+pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
+    let function = |name, params: &[&str], required, why_needed| {
+        let found = btf.function(name).is_some_and(|have| have.starts_with(params));
+        AttachPoint { name, present: found, required, why_needed }
+    };
+    let point = |name, present, required, why_needed| AttachPoint { name, present, required, why_needed };
+    vec![
+        function(
+            "numa_migrate_check",
+            &["folio", "vmf", "addr"],
+            true,
+            "sees every hint fault (Linux 6.12 and newer; 6.1 does not have it)",
+        ),
+        function("change_prot_numa", &["vma", "addr", "end"], true, "sees every range that a scan marks"),
+        point(
+            "sched_process_exit",
+            btf.has_tracepoint("sched_process_exit"),
+            true,
+            "forgets a process when it ends",
+        ),
+        point(
+            "sched_process_exec",
+            btf.has_tracepoint("sched_process_exec"),
+            true,
+            "forgets a process's memory when it starts another program",
+        ),
+        point(
+            "vm_fault.orig_pte",
+            btf.has_field("vm_fault", "orig_pte"),
+            true,
+            "the entry that faulted, and so the frame",
+        ),
+        point("folio.flags", btf.has_field("folio", "flags"), true, "the node of the page"),
+        point(
+            "mm_struct.owner",
+            btf.has_field("mm_struct", "owner"),
+            false,
+            "names the process when another one faults in its memory (CONFIG_MEMCG)",
+        ),
+        function(
+            "should_numa_migrate_memory",
+            &["p", "folio"],
+            false,
+            "the kernel's own stamp, which only lab tests compare with",
+        ),
+    ]
+}
+
+/// Where a folio's flags word keeps the node and, for memory below the top tier, the time of its last scan.
+///
+/// The order of the fields from the top bit down is node, zone, last CPU and pid (Linux 6.12
+/// include/linux/page-flags-layout.h, with SPARSEMEM_VMEMMAP, as x86-64 always has).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolioFlags {
+    /// The node is `flags >> node_shift`.
+    pub node_shift: u32,
+    /// The stamp is `flags >> stamp_shift & stamp_mask`; absent where the kernel keeps it elsewhere.
+    pub stamp: Option<(u32, u64)>,
+}
+
+/// Bits of the pid in the last-CPU-and-pid field (LAST__PID_SHIFT, Linux 6.12 include/linux/page-flags-layout.h).
+const LAST_PID_BITS: u32 = 8;
+
+impl FolioFlags {
+    /// Derives the layout from the sizes of arrays in BTF; `None` if a kernel does not tell.
+    pub fn from_btf(btf: &Btf) -> Option<FolioFlags> {
+        let zones = btf.enum_value("zone_type", "__MAX_NR_ZONES")?;
+        // A zone list has one entry for each zone of each node, and one that ends it.
+        let nodes = btf.array_len("zonelist", "_zonerefs")?.checked_sub(1)?.checked_div(zones)?;
+        let cpus = btf.array_len("cpumask", "bits")?.checked_mul(u64::BITS)?;
+        FolioFlags::of(nodes, zones, cpus, btf.has_field("page", "_last_cpupid"))
+    }
+
+    fn of(nodes: u32, zones: u32, cpus: u32, stamp_elsewhere: bool) -> Option<FolioFlags> {
+        let bits = |count: u32| count.checked_next_power_of_two().map(u32::trailing_zeros);
+        let node_shift = u64::BITS.checked_sub(bits(nodes)?)?;
+        let stamp_bits = LAST_PID_BITS + bits(cpus)?;
+        let stamp_shift = node_shift.checked_sub(bits(zones)?).and_then(|s| s.checked_sub(stamp_bits));
+        let stamp = stamp_shift.filter(|_| !stamp_elsewhere).map(|shift| (shift, (1 << stamp_bits) - 1));
+        // A machine with one node has no node bits; shifting by 64 is not defined, the top bit is then 0 anyway.
+        Some(FolioFlags { node_shift: node_shift.min(u64::BITS - 1), stamp })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::hintfault::btf::VMLINUX;
+    use std::path::Path;
+
+    #[test]
+    fn debians_kernels_keep_the_node_in_the_top_ten_bits() {
+        // 1024 nodes, 5 zones (DMA, DMA32, NORMAL, MOVABLE, DEVICE), 8192 CPUs: 64 - 10 = 54; 54 - 3 - (8 + 13) = 30.
+        let flags = FolioFlags::of(1024, 5, 8192, false).unwrap();
+        assert_eq!(flags, FolioFlags { node_shift: 54, stamp: Some((30, (1 << 21) - 1)) });
+    }
+
+    #[test]
+    fn a_stamp_beside_the_flags_or_a_single_node_are_no_error() {
+        assert_eq!(FolioFlags::of(64, 4, 64, true).unwrap().stamp, None);
+        assert_eq!(FolioFlags::of(1, 4, 64, false).unwrap().node_shift, 63);
+    }
+
+    #[test]
+    fn the_running_kernel_answers_every_probe() {
+        let btf = match Btf::read(Path::new(VMLINUX)) {
+            Ok(btf) => btf,
+            Err(error) => return eprintln!("skipped: {error}"),
+        };
+        let points = probe(&btf);
+        for point in &points {
+            eprintln!("{}: present={} required={}", point.name, point.present, point.required);
+        }
+        let tracepoints = points.iter().filter(|p| p.name.starts_with("sched_process"));
+        assert_eq!(tracepoints.filter(|p| p.present).count(), 2);
+    }
+}

@@ -1,0 +1,304 @@
+//! Loading the BPF programs: what to set before, what can go wrong, and what to do about it.
+
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+use thermocline_bpf::libbpf_rs::{
+    self, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
+};
+use thermocline_bpf::{OBJECT, rodata};
+use thermocline_core::units::Pid;
+
+use super::btf::{Btf, BtfError, VMLINUX};
+use super::layout::{FolioFlags, probe};
+
+/// Entries of the two maps of cgroups (TC_CGROUPS_MAX in intf.h).
+const CGROUPS_MAX: usize = 16;
+/// The program that only lab tests attach.
+const STAMP_PROGRAM: &str = "kernel_stamp";
+
+/// Whose faults are reported; the kernel filters.
+///
+/// A process is in scope if it is not excluded and `all` is set, or it is listed, or it runs in a listed cgroup's subtree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The whole machine.
+    pub all: bool,
+    /// Whether processes may be listed, now or later ([`super::HintFaultSource::include`]).
+    pub listed: bool,
+    /// Whether processes may be excluded, now or later ([`super::HintFaultSource::exclude`]).
+    pub exclusions: bool,
+    /// cgroup v2 folders, at most 16.
+    pub cgroups: Vec<PathBuf>,
+    /// cgroup v2 folders to leave out, at most 16.
+    pub excluded_cgroups: Vec<PathBuf>,
+}
+
+impl Scope {
+    /// Every process of the machine.
+    pub fn whole_machine() -> Scope {
+        Scope {
+            all: true,
+            listed: false,
+            exclusions: false,
+            cgroups: Vec::new(),
+            excluded_cgroups: Vec::new(),
+        }
+    }
+
+    /// Only the processes that are included later.
+    pub fn listed() -> Scope {
+        Scope { all: false, listed: true, ..Scope::whole_machine() }
+    }
+}
+
+/// Why the source cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The kernel's type information is missing or of no use.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// The kernel lacks something that the programs attach to or read.
+    #[error(
+        "this kernel does not offer {0}, which {1}; hint faults need Linux 6.12 or newer with NUMA balancing"
+    )]
+    NotOffered(&'static str, &'static str),
+    /// The kernel's BTF does not tell where a folio keeps its node.
+    #[error(
+        "{VMLINUX} does not tell where a page keeps its node: pages cannot be told apart by tier on this kernel"
+    )]
+    NoNode,
+    /// A capability is missing.
+    #[error(
+        "loading BPF programs was refused: run as root, or give the binary {missing} (setcap {missing}=ep, or \
+         AmbientCapabilities= in its unit)"
+    )]
+    Permission {
+        /// The capabilities that this process lacks.
+        missing: String,
+        /// What the kernel returned.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+    /// The kernel is locked down.
+    #[error(
+        "the kernel is locked down ({mode}), which keeps BPF programs from reading its memory; lockdown= decides at boot"
+    )]
+    Lockdown {
+        /// Content of the lockdown file.
+        mode: String,
+        /// What the kernel returned.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+    /// A cgroup of the scope cannot be opened.
+    #[error("{}: {source}; give the folder of a cgroup v2 below its mount point", path.display())]
+    Cgroup {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// Too many cgroups.
+    #[error("{0} cgroups are listed, at most {CGROUPS_MAX} can be: name a common parent")]
+    TooManyCgroups(usize),
+    /// The ring cannot be mapped.
+    #[error("the ring of {0} bytes cannot be mapped: {1}")]
+    Ring(u32, #[source] io::Error),
+    /// The kernel refused for another reason.
+    #[error("{what} failed: {source:#}")]
+    Bpf {
+        /// What was tried.
+        what: String,
+        /// What the kernel returned.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+}
+
+/// Loaded and attached programs.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// Dropping a link detaches its program. Dropped before `object`.
+    _links: Vec<Link>,
+    pub(super) object: Object,
+}
+
+impl Loaded {
+    /// A map of the object.
+    pub(super) fn map(&self, name: &str) -> Map<'_> {
+        find_map(&self.object, name)
+    }
+}
+
+fn find_map<'a>(object: &'a Object, name: &str) -> Map<'a> {
+    object.maps().find(|m| m.name() == name).expect("the object has all maps that the source names")
+}
+
+/// Loads and attaches the programs for `scope`, with a ring of `ring_bytes`.
+pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result<Loaded, OpenError> {
+    let btf = Btf::read(Path::new(VMLINUX))?;
+    if let Some(missing) = probe(&btf).iter().find(|p| p.required && !p.present) {
+        return Err(OpenError::NotOffered(missing.name, missing.why_needed));
+    }
+    let flags = FolioFlags::from_btf(&btf).ok_or(OpenError::NoNode)?;
+    drop(btf);
+
+    // The kernel's and libbpf's explanations come back as errors; on stderr they would only confuse.
+    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
+    let mut open =
+        ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("opening the BPF object", e))?;
+    configure(&mut open, scope, ring_bytes, kernel_stamp, flags)?;
+    let object = open.load().map_err(refused)?;
+    fill_cgroups(&object, "cgroups", &scope.cgroups)?;
+    fill_cgroups(&object, "excluded_cgroups", &scope.excluded_cgroups)?;
+
+    let mut links = Vec::new();
+    for program in object.progs_mut() {
+        if program.autoload() {
+            links.push(attach(&program)?);
+        }
+    }
+    Ok(Loaded { _links: links, object })
+}
+
+fn attach(program: &ProgramMut<'_>) -> Result<Link, OpenError> {
+    program.attach().map_err(|e| failed(&format!("attaching to {}", program.section().to_string_lossy()), e))
+}
+
+fn configure(
+    open: &mut OpenObject,
+    scope: &Scope,
+    ring_bytes: u32,
+    kernel_stamp: bool,
+    flags: FolioFlags,
+) -> Result<(), OpenError> {
+    for list in [&scope.cgroups, &scope.excluded_cgroups] {
+        if list.len() > CGROUPS_MAX {
+            return Err(OpenError::TooManyCgroups(list.len()));
+        }
+    }
+    for mut program in open.progs_mut() {
+        if program.name() == STAMP_PROGRAM {
+            program.set_autoload(kernel_stamp && flags.stamp.is_some());
+        }
+    }
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == "ring" {
+            map.set_max_entries(ring_bytes).map_err(|e| failed("sizing the ring", e))?;
+        } else if name.ends_with(".rodata") {
+            let constants = map.initial_value_mut().expect("a .rodata map has an initial value");
+            let mut set = |at: usize, bytes: &[u8]| constants[at..at + bytes.len()].copy_from_slice(bytes);
+            let (stamp_shift, stamp_mask) = flags.stamp.unwrap_or_default();
+            set(offset_of!(rodata, scope_all), &[scope.all.into()]);
+            set(offset_of!(rodata, scope_tgids), &[scope.listed.into()]);
+            set(offset_of!(rodata, scope_excluded), &[scope.exclusions.into()]);
+            set(offset_of!(rodata, nr_cgroups), &(scope.cgroups.len() as u32).to_ne_bytes());
+            set(
+                offset_of!(rodata, nr_excluded_cgroups),
+                &(scope.excluded_cgroups.len() as u32).to_ne_bytes(),
+            );
+            set(offset_of!(rodata, node_shift), &flags.node_shift.to_ne_bytes());
+            set(offset_of!(rodata, stamp_shift), &stamp_shift.to_ne_bytes());
+            set(offset_of!(rodata, stamp_mask), &stamp_mask.to_ne_bytes());
+            set(offset_of!(rodata, wake_bytes), &u64::from(ring_bytes / 8).to_ne_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn fill_cgroups(object: &Object, name: &str, folders: &[PathBuf]) -> Result<(), OpenError> {
+    if folders.is_empty() {
+        return Ok(());
+    }
+    let map = find_map(object, name);
+    for (index, path) in folders.iter().enumerate() {
+        let folder = File::open(path).map_err(|source| OpenError::Cgroup { path: path.clone(), source })?;
+        let fd = folder.as_fd().as_raw_fd();
+        map.update(&(index as u32).to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(|e| {
+            OpenError::Cgroup { path: path.clone(), source: io::Error::other(format!("{e:#}")) }
+        })?;
+    }
+    Ok(())
+}
+
+/// Adds to or takes from a map of processes.
+pub(super) fn set_listed(
+    object: &Object,
+    name: &str,
+    pid: Pid,
+    listed: bool,
+) -> Result<(), libbpf_rs::Error> {
+    let map = find_map(object, name);
+    let key = pid.0.to_ne_bytes();
+    if listed {
+        return map.update(&key, &[1], MapFlags::ANY);
+    }
+    match map.delete(&key) {
+        Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn failed(what: &str, source: libbpf_rs::Error) -> OpenError {
+    OpenError::Bpf { what: what.to_owned(), source }
+}
+
+/// Finds out why loading was refused, as far as this process can tell.
+fn refused(source: libbpf_rs::Error) -> OpenError {
+    if source.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+        let missing = missing_capabilities(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        if !missing.is_empty() {
+            return OpenError::Permission { missing: missing.join(","), source };
+        }
+        let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+        if lockdown.contains("[integrity]") || lockdown.contains("[confidentiality]") {
+            return OpenError::Lockdown { mode: lockdown.trim().to_owned(), source };
+        }
+    }
+    failed("loading the BPF programs", source)
+}
+
+/// The capabilities that loading tracing programs needs and a process with this /proc/PID/status lacks.
+///
+/// CAP_SYS_ADMIN (21) stands for both CAP_PERFMON (38) and CAP_BPF (39): Linux include/uapi/linux/capability.h.
+pub(super) fn missing_capabilities(status: &str) -> Vec<&'static str> {
+    let effective = status
+        .lines()
+        .find_map(|l| l.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(u64::MAX);
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    if has(21) {
+        return Vec::new();
+    }
+    [(39, "cap_bpf"), (38, "cap_perfmon")]
+        .into_iter()
+        .filter(|&(bit, _)| !has(bit))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_effective_set() {
+        assert!(missing_capabilities("CapEff:\t000001ffffffffff\n").is_empty());
+        assert_eq!(
+            missing_capabilities("CapInh:\t0\nCapEff:\t0000000000000000\n"),
+            ["cap_bpf", "cap_perfmon"]
+        );
+        assert_eq!(missing_capabilities("CapEff:\t0000008000000000\n"), ["cap_perfmon"], "bit 39 is cap_bpf");
+        assert!(
+            missing_capabilities("CapEff:\t0000000000200000\n").is_empty(),
+            "cap_sys_admin stands for both"
+        );
+    }
+}

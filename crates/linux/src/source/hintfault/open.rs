@@ -1,0 +1,238 @@
+//! The open source: reads the ring, works out latencies, keeps count.
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use thermocline_bpf::libbpf_rs::{self, MapCore, MapFlags};
+use thermocline_bpf::tc_counters;
+use thermocline_core::access::{Access, Detail, FaultLatency};
+use thermocline_core::units::{NodeId, Pfn, Pid, VirtPage};
+
+use super::decode::{RawFault, RawStamp, Record, decode};
+use super::load::{Loaded, OpenError, Scope, load, set_listed};
+use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
+
+/// How the source is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of the ring between kernel and daemon: a power of two, at least a page.
+    pub ring_bytes: u32,
+    /// Node of each CPU, by CPU number; a CPU beyond the list has no known node.
+    pub cpu_nodes: Vec<NodeId>,
+    /// Also report the kernel's own stamps (lab tests only: it costs another program run a fault).
+    pub kernel_stamp: bool,
+    /// Let the kernel measure the programs' run time (about two clock reads more a run).
+    pub measure_run_time: bool,
+}
+
+/// A hint fault with its latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HintFault {
+    /// What the kernel saw.
+    pub raw: RawFault,
+    /// The node of the CPU that faulted, where known.
+    pub accessor: Option<NodeId>,
+    /// Since the scan that marked the page; absent when no such scan was seen.
+    pub latency: Option<FaultLatency>,
+}
+
+impl HintFault {
+    /// The fault as evidence for the engine, which counts folios by their head.
+    pub fn access(&self) -> Access {
+        let raw = &self.raw;
+        // Folios are naturally aligned in physical memory, so the frame tells how far the head is before it.
+        let before = raw.pfn.map_or(0, |pfn| pfn.0 & ((1 << raw.order) - 1));
+        Access {
+            time: raw.time,
+            pfn: raw.pfn.map(|pfn| Pfn(pfn.0 - before)),
+            page: Some(VirtPage { pid: raw.pid, vpn: raw.vpn.saturating_sub(before) }),
+            order: raw.order,
+            node: raw.node,
+            accessor: self.accessor,
+            detail: Detail::HintFault { latency: self.latency },
+        }
+    }
+}
+
+/// What [`HintFaultSource::poll`] delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A hint fault.
+    Fault(HintFault),
+    /// A process replaced its address space: what is known of its pages is void.
+    Exec(Pid),
+    /// A process is gone; its number may be reused.
+    Exit(Pid),
+    /// The kernel's own stamp of the page of a thread's latest fault (only with [`Options::kernel_stamp`]).
+    Stamp(RawStamp),
+}
+
+/// Counters since the source was opened.
+///
+/// In the kernel, `seen = filtered + submitted + dropped`; of the submitted, all but those that still wait in the ring have been
+/// delivered by [`HintFaultSource::poll`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Hint faults that reached the BPF program: what vmstat counts as numa_hint_faults, from attaching on.
+    pub seen: u64,
+    /// Hint faults out of scope.
+    pub filtered: u64,
+    /// Hint faults written to the ring.
+    pub submitted: u64,
+    /// Hint faults lost because the ring was full.
+    pub dropped: u64,
+    /// Hint faults delivered by `poll`.
+    pub delivered: u64,
+    /// Records of scans and processes written to the ring.
+    pub scans: u64,
+    /// Records of scans and processes lost because the ring was full: latencies then refer to an earlier scan.
+    pub scans_dropped: u64,
+    /// Records that could not be decoded: always 0 unless kernel side and user side disagree.
+    pub malformed: u64,
+    /// Bytes that wait in the ring.
+    pub ring_waiting_bytes: u64,
+    /// Time spent in our BPF programs, in nanoseconds (only with [`Options::measure_run_time`]).
+    pub bpf_run_time_ns: u64,
+    /// Runs of our BPF programs (only with [`Options::measure_run_time`]).
+    pub bpf_runs: u64,
+    /// Runs that the kernel skipped because the program was already running on that CPU.
+    pub bpf_missed: u64,
+}
+
+/// Hint faults of a stock kernel, as they happen.
+#[derive(Debug)]
+pub struct HintFaultSource {
+    ring: Ring,
+    ring_fd: OwnedFd,
+    loaded: Loaded,
+    cpu_nodes: Vec<NodeId>,
+    delivered: u64,
+    malformed: u64,
+    /// Statistics stay on as long as this is open.
+    _statistics: Option<OwnedFd>,
+}
+
+impl HintFaultSource {
+    /// Loads and attaches the BPF programs and maps their ring.
+    ///
+    /// # Errors
+    /// [`OpenError`], with the remedy.
+    pub fn open(options: Options, scope: &Scope) -> Result<HintFaultSource, OpenError> {
+        let statistics =
+            options.measure_run_time.then(enable_run_time_statistics).transpose().map_err(|e| {
+                OpenError::Bpf { what: "switching BPF run-time statistics on".to_owned(), source: e.into() }
+            })?;
+        let loaded = load(scope, options.ring_bytes, options.kernel_stamp)?;
+        let failed = |e| OpenError::Ring(options.ring_bytes, e);
+        let ring_fd = loaded.map("ring").as_fd().try_clone_to_owned().map_err(failed)?;
+        let ring = Ring::map(ring_fd.as_fd(), options.ring_bytes).map_err(failed)?;
+        Ok(HintFaultSource {
+            ring,
+            ring_fd,
+            loaded,
+            cpu_nodes: options.cpu_nodes,
+            delivered: 0,
+            malformed: 0,
+            _statistics: statistics,
+        })
+    }
+
+    /// Delivers up to `records_max` waiting records; returns how many were read. Never blocks, allocates nothing per event.
+    pub fn poll(&mut self, records_max: usize, mut sink: impl FnMut(Event)) -> usize {
+        let (cpu_nodes, delivered, malformed) = (&self.cpu_nodes, &mut self.delivered, &mut self.malformed);
+        self.ring.drain(records_max, |bytes| match decode(bytes) {
+            Ok(Record::Fault(raw)) => {
+                *delivered += 1;
+                let accessor = cpu_nodes.get(usize::from(raw.cpu)).copied();
+                sink(Event::Fault(HintFault { raw, accessor, latency: None }));
+            }
+            Ok(Record::ScanBegin(_) | Record::ScanEnd(_)) => {}
+            Ok(Record::Exec(pid)) => sink(Event::Exec(pid)),
+            Ok(Record::Exit(pid)) => sink(Event::Exit(pid)),
+            Ok(Record::Stamp(stamp)) => sink(Event::Stamp(stamp)),
+            Err(_) => *malformed += 1,
+        })
+    }
+
+    /// Waits until an eighth of the ring is in use, at most `timeout`; returns whether it is worth polling at once.
+    ///
+    /// Poll after every return: below that mark the kernel side wakes nobody.
+    ///
+    /// # Errors
+    /// What poll(2) returns, EINTR excepted.
+    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.ring_fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The descriptor that becomes readable when an eighth of the ring is in use.
+    pub fn ring_fd(&self) -> BorrowedFd<'_> {
+        self.ring_fd.as_fd()
+    }
+
+    /// Lists a process; takes effect for its next fault. The scope must have been opened with `listed`.
+    ///
+    /// # Errors
+    /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 4096 processes listed.
+    pub fn include(&self, pid: Pid, listed: bool) -> Result<(), libbpf_rs::Error> {
+        set_listed(&self.loaded.object, "included", pid, listed)
+    }
+
+    /// Excludes a process, or takes the exclusion back. The scope must have been opened with `exclusions`.
+    ///
+    /// # Errors
+    /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 4096 processes excluded.
+    pub fn exclude(&self, pid: Pid, excluded: bool) -> Result<(), libbpf_rs::Error> {
+        set_listed(&self.loaded.object, "excluded", pid, excluded)
+    }
+
+    /// The counters, as of now.
+    ///
+    /// # Errors
+    /// What bpf(BPF_MAP_LOOKUP_ELEM) and bpf(BPF_OBJ_GET_INFO_BY_FD) return.
+    pub fn stats(&self) -> Result<Stats, libbpf_rs::Error> {
+        let mut stats = Stats {
+            delivered: self.delivered,
+            malformed: self.malformed,
+            ring_waiting_bytes: self.ring.waiting(),
+            ..Stats::default()
+        };
+        let counters = self.loaded.map("counters").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        for cpu in counters.unwrap_or_default() {
+            stats.seen += counter(&cpu, offset_of!(tc_counters, seen));
+            stats.filtered += counter(&cpu, offset_of!(tc_counters, filtered));
+            stats.submitted += counter(&cpu, offset_of!(tc_counters, submitted));
+            stats.dropped += counter(&cpu, offset_of!(tc_counters, dropped));
+            stats.scans += counter(&cpu, offset_of!(tc_counters, scans));
+            stats.scans_dropped += counter(&cpu, offset_of!(tc_counters, scans_dropped));
+        }
+        for (_, figures) in self.run_times()? {
+            stats.bpf_run_time_ns += figures.run_time_ns;
+            stats.bpf_runs += figures.runs;
+            stats.bpf_missed += figures.missed;
+        }
+        Ok(stats)
+    }
+
+    /// The kernel's figures of each attached program, by name.
+    ///
+    /// # Errors
+    /// What bpf(BPF_OBJ_GET_INFO_BY_FD) returns.
+    pub fn run_times(&self) -> io::Result<Vec<(String, ProgramRunTime)>> {
+        let attached = self.loaded.object.progs_mut().filter(|p| p.autoload());
+        attached
+            .map(|p| Ok((p.name().to_string_lossy().into_owned(), program_run_time(p.as_fd())?)))
+            .collect()
+    }
+}
+
+fn counter(values: &[u8], at: usize) -> u64 {
+    values.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
+}

@@ -1,0 +1,3 @@
+//! Sources of evidence, one module each.
+
+pub mod hintfault;
