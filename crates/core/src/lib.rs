@@ -8,6 +8,7 @@ pub mod access;
 pub mod config;
 pub mod moves;
 pub mod published;
+pub mod record;
 pub mod rule;
 pub mod topology;
 pub mod units;

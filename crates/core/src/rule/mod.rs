@@ -14,13 +14,14 @@ use serde::Serialize;
 use crate::access::{Access, Mappings, RegionSnapshot};
 use crate::config::{Config, RuleName};
 use crate::moves::{Direction, Move, Outcome};
+use crate::record::RecordTable;
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 
 /// What is remembered of a page, decoded from whichever layout holds it.
 ///
 /// A rule sees the record as it was before the access and leaves it as it shall be afterwards. The time of the
-/// access is stored by the layout itself.
+/// access and, where known, the accessing node are stored by the layout itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Accesses that counted; the layout saturates it at [`Context::frequency_max`].
@@ -185,6 +186,18 @@ pub trait Rule: std::fmt::Debug + Send {
     /// One access to a page of any tier; `record` is stored back afterwards.
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         let _ = (access, record, ctx, out);
+    }
+
+    /// A batch of accesses, in order; each goes to [`Rule::on_access`] with its page's record. One call a batch through
+    /// a `dyn Rule`, so that the loop within is compiled for each rule.
+    fn on_batch(
+        &mut self,
+        batch: &[Access],
+        table: &mut RecordTable,
+        ctx: &Context<'_>,
+        out: &mut Candidates,
+    ) {
+        table.observe(batch, |access, record| self.on_access(access, record, ctx, out));
     }
 
     /// All regions of an aggregation interval.

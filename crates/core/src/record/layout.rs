@@ -1,0 +1,232 @@
+//! What a slot looks like: the contract, and our own two layouts, whose time saturates and never aliases.
+
+use std::fmt::Debug;
+
+use thermocline_mem::Plain;
+
+use crate::rule::Record;
+use crate::units::{Nanos, NodeId};
+
+/// A way to pack a record into a slot.
+///
+/// Time inside a slot is a *stamp*: ticks since its section's base. A layout whose stamps end at some point has the
+/// section's slots moved to a later base, lazily, when an access comes whose stamp would not fit.
+pub(super) trait Layout: Copy + Debug {
+    /// What a slot is stored as; all bits zero is "never recorded".
+    type Slot: Plain + PartialEq + Debug;
+    /// The highest frequency that a slot holds.
+    const FREQUENCY_MAX: u8;
+    /// Whether a slot holds the accessing node.
+    const NODE: bool;
+    /// The largest stamp that a slot holds.
+    const STAMP_MAX: u64;
+    /// Whether accesses to top-tier pages are left unrecorded.
+    const LOWER_TIERS_ONLY: bool;
+
+    /// Length of one unit of the slot's time.
+    fn resolution(&self) -> Nanos;
+
+    /// The stamp of `time` in a section with this base; above [`Layout::STAMP_MAX`] where the base is too early.
+    fn stamp(&self, time: Nanos, base: u64) -> u64;
+
+    /// The base to give a section at `time`, in ticks.
+    fn base(&self, time: Nanos) -> u64;
+
+    /// Makes every stamp earlier by `ticks`, as the base has become later; stamps that fall before it become "long ago".
+    fn rebase(slots: &mut [Self::Slot], ticks: u64);
+
+    /// Takes a slot apart, as seen at `stamp`.
+    fn decode(&self, slot: Self::Slot, stamp: u64) -> Record;
+
+    /// The slot after an access at `stamp` that left `record`.
+    fn encode(&self, old: Self::Slot, record: &Record, stamp: u64) -> Self::Slot;
+
+    /// The slot with another readiness.
+    fn with_ready(slot: Self::Slot, ready: bool) -> Self::Slot;
+}
+
+/// The clock of our own layouts: ticks of a power of two of nanoseconds, so that a shift is all it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// log2 of a tick in ns.
+    shift: u32,
+    /// Ticks that a fresh base lies in the past: gaps up to this are always told.
+    reach: u64,
+}
+
+impl Clock {
+    /// The finest clock, not finer than 2^`finest` ns, that tells gaps of up to `window` and more with `codes` stamps
+    /// while a section is rebased no more than once in three windows.
+    fn new(window: Nanos, finest: u32, codes: u64) -> Clock {
+        let reach = codes.div_ceil(4);
+        let mut shift = finest;
+        while window.0 >> shift >= reach - 1 {
+            shift += 1;
+        }
+        Clock { shift, reach }
+    }
+
+    /// Length of a tick.
+    pub(super) const fn tick(self) -> Nanos {
+        Nanos(1 << self.shift)
+    }
+
+    /// Counts from 1, so that stamp 0 is left for "long ago" even at time 0.
+    #[inline(always)]
+    const fn stamp(self, time: Nanos, base: u64) -> u64 {
+        ((time.0 >> self.shift) + 1).saturating_sub(base)
+    }
+
+    const fn base(self, time: Nanos) -> u64 {
+        ((time.0 >> self.shift) + 1).saturating_sub(self.reach)
+    }
+
+    /// Time from stamp `then` to stamp `now`; none where `then` is "long ago", zero where clocks disagree.
+    #[inline(always)]
+    fn gap(self, then: u64, now: u64) -> Option<Nanos> {
+        (then != 0).then_some(Nanos(now.saturating_sub(then) << self.shift))
+    }
+}
+
+/// One byte: bits 0-1 frequency, 2 ready, 3-7 stamp.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Byte(pub(super) Clock);
+
+impl Byte {
+    const READY: u8 = 1 << 2;
+    const STAMP_SHIFT: u32 = 3;
+    const STAMP: u8 = 0b1111_1000;
+
+    /// For gaps up to `window`.
+    pub(super) fn new(window: Nanos) -> Byte {
+        Byte(Clock::new(window, 20, Self::STAMP_MAX))
+    }
+}
+
+impl Layout for Byte {
+    type Slot = u8;
+    const FREQUENCY_MAX: u8 = 3;
+    const NODE: bool = false;
+    const STAMP_MAX: u64 = (Self::STAMP >> Self::STAMP_SHIFT) as u64;
+    const LOWER_TIERS_ONLY: bool = false;
+
+    fn resolution(&self) -> Nanos {
+        self.0.tick()
+    }
+
+    #[inline(always)]
+    fn stamp(&self, time: Nanos, base: u64) -> u64 {
+        self.0.stamp(time, base)
+    }
+
+    fn base(&self, time: Nanos) -> u64 {
+        self.0.base(time)
+    }
+
+    fn rebase(slots: &mut [u8], ticks: u64) {
+        let by = (ticks.min(Self::STAMP_MAX) as u8) << Self::STAMP_SHIFT;
+        for slot in slots {
+            *slot = (*slot & Self::STAMP).saturating_sub(by) | (*slot & !Self::STAMP);
+        }
+    }
+
+    #[inline(always)]
+    fn decode(&self, slot: u8, stamp: u64) -> Record {
+        Record {
+            frequency: slot & Self::FREQUENCY_MAX,
+            gap: self.0.gap((slot >> Self::STAMP_SHIFT).into(), stamp),
+            node: None,
+            ready: slot & Self::READY != 0,
+        }
+    }
+
+    #[inline(always)]
+    fn encode(&self, old: u8, record: &Record, stamp: u64) -> u8 {
+        let stamp = ((stamp as u8) << Self::STAMP_SHIFT).max(old & Self::STAMP);
+        stamp | if record.ready { Self::READY } else { 0 } | record.frequency.min(Self::FREQUENCY_MAX)
+    }
+
+    fn with_ready(slot: u8, ready: bool) -> u8 {
+        if ready { slot | Self::READY } else { slot & !Self::READY }
+    }
+}
+
+/// Four bytes: bits 0-10 one more than the accessing node (0: unknown), 11-14 frequency, 15 ready, 16-31 stamp.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Word(pub(super) Clock);
+
+impl Word {
+    const NODE_MASK: u32 = (1 << 11) - 1;
+    const FREQUENCY_SHIFT: u32 = 11;
+    const READY: u32 = 1 << 15;
+    const STAMP_SHIFT: u32 = 16;
+    const STAMP: u32 = 0xffff_0000;
+
+    /// For gaps up to `window`.
+    pub(super) fn new(window: Nanos) -> Word {
+        Word(Clock::new(window, 20, Self::STAMP_MAX))
+    }
+}
+
+impl Layout for Word {
+    type Slot = u32;
+    const FREQUENCY_MAX: u8 = 15;
+    const NODE: bool = true;
+    const STAMP_MAX: u64 = (Self::STAMP >> Self::STAMP_SHIFT) as u64;
+    const LOWER_TIERS_ONLY: bool = false;
+
+    fn resolution(&self) -> Nanos {
+        self.0.tick()
+    }
+
+    #[inline(always)]
+    fn stamp(&self, time: Nanos, base: u64) -> u64 {
+        self.0.stamp(time, base)
+    }
+
+    fn base(&self, time: Nanos) -> u64 {
+        self.0.base(time)
+    }
+
+    fn rebase(slots: &mut [u32], ticks: u64) {
+        let by = (ticks.min(Self::STAMP_MAX) as u32) << Self::STAMP_SHIFT;
+        for slot in slots {
+            *slot = (*slot & Self::STAMP).saturating_sub(by) | (*slot & !Self::STAMP);
+        }
+    }
+
+    #[inline(always)]
+    fn decode(&self, slot: u32, stamp: u64) -> Record {
+        Record {
+            frequency: (slot >> Self::FREQUENCY_SHIFT) as u8 & Self::FREQUENCY_MAX,
+            gap: self.0.gap((slot >> Self::STAMP_SHIFT).into(), stamp),
+            node: unpack_node(slot & Self::NODE_MASK),
+            ready: slot & Self::READY != 0,
+        }
+    }
+
+    #[inline(always)]
+    fn encode(&self, old: u32, record: &Record, stamp: u64) -> u32 {
+        let stamp = ((stamp as u32) << Self::STAMP_SHIFT).max(old & Self::STAMP);
+        let frequency = u32::from(record.frequency.min(Self::FREQUENCY_MAX)) << Self::FREQUENCY_SHIFT;
+        let node = pack_node(record.node);
+        let node = if node <= Self::NODE_MASK { node } else { 0 };
+        stamp | frequency | node | if record.ready { Self::READY } else { 0 }
+    }
+
+    fn with_ready(slot: u32, ready: bool) -> u32 {
+        if ready { slot | Self::READY } else { slot & !Self::READY }
+    }
+}
+
+/// One more than the node, 0 for none.
+#[inline(always)]
+pub(super) fn pack_node(node: Option<NodeId>) -> u32 {
+    node.map_or(0, |n| u32::from(n.0) + 1)
+}
+
+/// The node of which `packed` is one more.
+#[inline(always)]
+pub(super) fn unpack_node(packed: u32) -> Option<NodeId> {
+    (packed != 0).then_some(NodeId(packed.wrapping_sub(1) as u16))
+}

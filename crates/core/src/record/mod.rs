@@ -1,0 +1,195 @@
+//! What is remembered of each page frame: one slot a frame, in sections that are allocated when first needed.
+//!
+//! Four layouts, chosen at run time. `byte` and `word` are ours: their time saturates ("long ago") and never aliases,
+//! because stamps count from a base that each section moves forward when it must. `pghot-byte` and `pghot-word` are
+//! the published layouts of S4 to the bit (see [`crate::published::pghot`]): their time wraps, they count in jiffies,
+//! and pages of the top tier have no record.
+//!
+//! | layout | bytes a page | frequency | node | resolution of time for a window of 3 s |
+//! |---|---|---|---|---|
+//! | `byte` | 1 | 0..=3 | once per 2 MiB | 537 ms |
+//! | `word` | 4 | 0..=15 | yes | 1 ms |
+//! | `pghot-byte` | 1 | 0..=3 | no | 128 jiffies, modulo 4096 |
+//! | `pghot-word` | 4 | 0..=7 | yes | 1 jiffy, modulo 16384 |
+
+mod directory;
+mod layout;
+mod pghot;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use thermocline_mem::ArenaError;
+
+use crate::access::Access;
+use crate::config::RecordLayout;
+use crate::record::directory::PFN_END;
+use crate::record::layout::{Byte, Layout, Word};
+use crate::record::pghot::{PghotByte, PghotWord};
+use crate::record::store::Store;
+use crate::rule::Record;
+use crate::topology::Topology;
+use crate::units::{Nanos, Pfn};
+
+/// How a [`RecordTable`] is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordParams {
+    /// The layout.
+    pub layout: RecordLayout,
+    /// Timer frequency in Hz that the published layouts count in.
+    pub hz: u32,
+    /// Keep the accessing node once per 2 MiB beside the bytes of [`RecordLayout::Byte`].
+    pub node_per_block: bool,
+    /// The longest time between two accesses that the rule wants to tell from "long ago"; our own layouts choose
+    /// their resolution by it.
+    pub window: Nanos,
+    /// Sections of 128 MiB that may have slots at once. It costs address space only: 32 KiB (byte) or 128 KiB (word) each.
+    pub sections_max: u32,
+}
+
+impl Default for RecordParams {
+    /// `word`, for windows up to S4's 5000 ms and machines up to 16 TiB.
+    fn default() -> RecordParams {
+        RecordParams {
+            layout: RecordLayout::Word,
+            hz: 250,
+            node_per_block: true,
+            window: Nanos::from_ms(5000),
+            sections_max: 1 << 17,
+        }
+    }
+}
+
+/// Why a table cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A kernel without a timer.
+    #[error("hz is {0}; the published layouts need a timer frequency of 1 to 1000000000 Hz")]
+    Hz(u32),
+    /// The memory is not available.
+    #[error("page records: {0}")]
+    Memory(#[from] ArenaError),
+}
+
+/// The records of all page frames.
+///
+/// Frames are those of folios' heads: whoever feeds the table resolves tail pages first.
+#[derive(Debug)]
+pub struct RecordTable {
+    store: AnyStore,
+}
+
+#[derive(Debug)]
+enum AnyStore {
+    Byte(Store<Byte>),
+    Word(Store<Word>),
+    PghotByte(Store<PghotByte>),
+    PghotWord(Store<PghotWord>),
+}
+
+/// Runs `$body` with `$store` bound to the store of whichever layout it is.
+macro_rules! with_store {
+    ($table:expr, $store:ident => $body:expr) => {
+        match $table {
+            AnyStore::Byte($store) => $body,
+            AnyStore::Word($store) => $body,
+            AnyStore::PghotByte($store) => $body,
+            AnyStore::PghotWord($store) => $body,
+        }
+    };
+}
+
+impl RecordTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// `hz` is out of range for a published layout, or the address space is not available.
+    pub fn new(params: RecordParams) -> Result<RecordTable, RecordError> {
+        let RecordParams { layout, hz, node_per_block, window, sections_max } = params;
+        let published = matches!(layout, RecordLayout::PghotByte | RecordLayout::PghotWord);
+        if published && !(1..=1_000_000_000).contains(&hz) {
+            return Err(RecordError::Hz(hz));
+        }
+        let sections = (sections_max as usize).min((PFN_END >> directory::SECTION_SHIFT) as usize);
+        let store = match layout {
+            RecordLayout::Byte => AnyStore::Byte(Store::new(Byte::new(window), node_per_block, sections)?),
+            RecordLayout::Word => AnyStore::Word(Store::new(Word::new(window), false, sections)?),
+            RecordLayout::PghotByte => AnyStore::PghotByte(Store::new(PghotByte::new(hz), false, sections)?),
+            RecordLayout::PghotWord => AnyStore::PghotWord(Store::new(PghotWord::new(hz), false, sections)?),
+        };
+        Ok(RecordTable { store })
+    }
+
+    /// Hands every access to `each` with the record of its frame as it was before the access, and stores the record as
+    /// `each` leaves it, with the time of the access and, where known, the accessing node.
+    ///
+    /// A record's time never goes back: where accesses arrive out of order the later one counts, and the gap is zero.
+    /// An access without a frame, or one that has no slot (see [`RecordTable::unrecorded`]; top tier in a published
+    /// layout), comes with an empty record that is forgotten.
+    pub fn observe(&mut self, batch: &[Access], each: impl FnMut(&Access, &mut Record)) {
+        with_store!(&mut self.store, s => s.observe(batch, each));
+    }
+
+    /// The record of a frame as it would be seen at `now`; none where there is no record.
+    pub fn get(&self, pfn: Pfn, now: Nanos) -> Option<Record> {
+        with_store!(&self.store, s => s.get(pfn, now))
+    }
+
+    /// Sets the readiness of a frame that has a record; says whether it has.
+    pub fn set_ready(&mut self, pfn: Pfn, ready: bool) -> bool {
+        with_store!(&mut self.store, s => s.set_ready(pfn, ready))
+    }
+
+    /// Forgets the frames of a folio of 2^`order` base pages at `pfn`: the next page there inherits no heat.
+    pub fn clear(&mut self, pfn: Pfn, order: u8) {
+        let end = Pfn(pfn.0.saturating_add(1u64.checked_shl(order.into()).unwrap_or(PFN_END)));
+        with_store!(&mut self.store, s => s.clear(pfn, end));
+    }
+
+    /// Forgets the frames `[start, end)`, which have disappeared, and gives back the memory of whole sections. Frames
+    /// that appear need no call: a section is allocated when it is first accessed.
+    pub fn offline(&mut self, start: Pfn, end: Pfn) {
+        with_store!(&mut self.store, s => s.offline(start, end));
+    }
+
+    /// Says which nodes are in the top tier; the published layouts keep no record of their pages. Until it is called
+    /// none is.
+    pub fn set_topology(&mut self, topology: &Topology) {
+        let top = topology.nodes.iter().map(|node| node.id).filter(|&id| topology.is_top(id));
+        with_store!(&mut self.store, s => s.set_top_tier(top));
+    }
+
+    /// The highest frequency that the layout holds.
+    pub fn frequency_max(&self) -> u8 {
+        fn of<L: Layout>(_store: &Store<L>) -> u8 {
+            L::FREQUENCY_MAX
+        }
+        with_store!(&self.store, s => of(s))
+    }
+
+    /// Whether the accessing node of a page, or of its 2 MiB block, is remembered.
+    pub fn keeps_node(&self) -> bool {
+        with_store!(&self.store, s => s.keeps_node())
+    }
+
+    /// Memory that the table holds, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        with_store!(&self.store, s => s.memory_bytes())
+    }
+
+    /// Sections of 128 MiB that have slots.
+    pub fn sections(&self) -> usize {
+        with_store!(&self.store, s => s.sections())
+    }
+
+    /// Accesses with a frame that could not be recorded: beyond 4 PiB, more sections than
+    /// [`RecordParams::sections_max`], or no memory for one more.
+    pub fn unrecorded(&self) -> u64 {
+        with_store!(&self.store, s => s.unrecorded())
+    }
+
+    /// How far the gap in a record may be off, in ns: the length of one unit of the layout's time.
+    pub fn resolution(&self) -> Nanos {
+        with_store!(&self.store, s => s.resolution())
+    }
+}
