@@ -2,3 +2,7 @@
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
+#[allow(unsafe_code)]
+mod move_pages;
+
+pub use move_pages::{MovePagesError, MoveWhat, move_pages, query_pages};

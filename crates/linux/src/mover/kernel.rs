@@ -1,0 +1,186 @@
+//! What the mover asks of the kernel, behind a trait so that each of its errors can be played in tests.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::thread::{CapabilitySet, capabilities};
+use rustix::time::{ClockId, clock_gettime};
+use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
+
+use crate::pagemap::{Entry, FrameFlags, Frames, Pagemap, PagemapError};
+use crate::sys::{self, MovePagesError, MoveWhat};
+
+/// The kernel as the mover sees it.
+pub trait Kernel: Send {
+    /// When a process started, in clock ticks since boot; `None` if there is no such process. With its number it tells
+    /// one process from a later one.
+    ///
+    /// # Errors
+    /// A failure other than the process's absence.
+    fn start_time(&self, pid: Pid) -> io::Result<Option<u64>>;
+
+    /// Pagemap entries: `entries[i]` for `vpns[i]`; pages beyond the end read as not mapped. `vpns` ascend.
+    ///
+    /// # Errors
+    /// What pagemap says of the process.
+    fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError>;
+
+    /// The flags of a frame, where they may be read.
+    fn flags(&self, pfn: Pfn) -> Option<FrameFlags>;
+
+    /// As [`sys::query_pages`].
+    ///
+    /// # Errors
+    /// As there.
+    fn query(&self, pid: Pid, addresses: &[u64], status: &mut [i32]) -> Result<(), MovePagesError>;
+
+    /// As [`sys::move_pages`].
+    ///
+    /// # Errors
+    /// As there.
+    fn move_pages(
+        &self,
+        pid: Pid,
+        addresses: &[u64],
+        target: NodeId,
+        what: MoveWhat,
+        status: &mut [i32],
+    ) -> Result<u64, MovePagesError>;
+
+    /// Whether this process may move pages that several processes map (CAP_SYS_NICE).
+    fn may_move_shared(&self) -> bool;
+
+    /// CLOCK_MONOTONIC.
+    fn now(&self) -> Nanos;
+}
+
+/// The kernel that runs.
+#[derive(Debug)]
+pub struct LiveKernel {
+    proc: PathBuf,
+    frames: Frames,
+}
+
+/// Entries between two wanted pages that are read along with them: a read call costs about as much as that many entries.
+const GAP_PAGES: u64 = 64;
+
+impl LiveKernel {
+    /// Reads processes below `proc`: `/proc` but in tests.
+    pub fn new(proc: &Path) -> LiveKernel {
+        LiveKernel { proc: proc.to_owned(), frames: Frames::open(proc) }
+    }
+}
+
+impl Kernel for LiveKernel {
+    fn start_time(&self, pid: Pid) -> io::Result<Option<u64>> {
+        match fs::read(self.proc.join(pid.0.to_string()).join("stat")) {
+            Ok(stat) => Ok(parse_start_time(&stat)),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {
+        let map = Pagemap::open(&self.proc, pid)?;
+        entries.fill(Entry::default());
+        let mut buffer = Vec::new();
+        let mut first = 0;
+        while first < vpns.len().min(entries.len()) {
+            let near = vpns[first..].windows(2).take_while(|w| w[1].saturating_sub(w[0]) <= GAP_PAGES);
+            let last = first + near.count();
+            let span = vpns[last].saturating_sub(vpns[first]) as usize + 1;
+            buffer.clear();
+            buffer.resize(span, Entry::default());
+            let got = map.read(vpns[first], &mut buffer)?;
+            for i in first..=last.min(entries.len() - 1) {
+                let at = vpns[i].saturating_sub(vpns[first]) as usize;
+                entries[i] = buffer[..got].get(at).copied().unwrap_or_default();
+            }
+            first = last + 1;
+        }
+        Ok(())
+    }
+
+    fn flags(&self, pfn: Pfn) -> Option<FrameFlags> {
+        self.frames.flags(pfn)
+    }
+
+    fn query(&self, pid: Pid, addresses: &[u64], status: &mut [i32]) -> Result<(), MovePagesError> {
+        sys::query_pages(pid, addresses, status)
+    }
+
+    fn move_pages(
+        &self,
+        pid: Pid,
+        addresses: &[u64],
+        target: NodeId,
+        what: MoveWhat,
+        status: &mut [i32],
+    ) -> Result<u64, MovePagesError> {
+        sys::move_pages(pid, addresses, target, what, status)
+    }
+
+    fn may_move_shared(&self) -> bool {
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE))
+    }
+
+    fn now(&self) -> Nanos {
+        monotonic()
+    }
+}
+
+/// CLOCK_MONOTONIC; it never fails and never runs before 0.
+fn monotonic() -> Nanos {
+    let t = clock_gettime(ClockId::Monotonic);
+    Nanos(t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs())
+}
+
+/// Field 22 of /proc/PID/stat. The command in field 2 may hold any byte, parentheses included, so fields are counted
+/// from its last one.
+fn parse_start_time(stat: &[u8]) -> Option<u64> {
+    let after = stat.iter().rposition(|&b| b == b')')?;
+    let fields = std::str::from_utf8(&stat[after + 1..]).ok()?;
+    fields.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_start_time_behind_any_command() {
+        let stat = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 99 1\n";
+        assert_eq!(parse_start_time(stat), Some(123_456));
+        for cut in 0..stat.len() {
+            parse_start_time(&stat[..cut]);
+        }
+        assert_eq!(parse_start_time(b""), None);
+        assert_eq!(parse_start_time(b"7 (\xff) S"), None);
+    }
+
+    #[test]
+    fn knows_this_process_and_no_other_of_that_number() {
+        let kernel = LiveKernel::new(Path::new("/proc"));
+        let me = Pid(std::process::id());
+        let start = kernel.start_time(me).unwrap();
+        assert!(start.is_some_and(|s| s > 0));
+        assert_eq!(kernel.start_time(me).unwrap(), start);
+        assert_eq!(kernel.start_time(Pid(u32::MAX)).unwrap(), None);
+    }
+
+    #[test]
+    fn reads_scattered_entries_in_their_order() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("7")).unwrap();
+        let bytes: Vec<u8> = (0..300u64).flat_map(|i| (1 << 63 | (i + 1000)).to_ne_bytes()).collect();
+        std::fs::write(root.path().join("7/pagemap"), bytes).unwrap();
+        let kernel = LiveKernel::new(root.path());
+        let vpns = [0, 1, 60, 200, 299, 300, 5000, u64::MAX];
+        let mut entries = [Entry(1); 8];
+        kernel.entries(Pid(7), &vpns, &mut entries).unwrap();
+        let pfns: Vec<u64> = entries.iter().filter_map(|e| e.pfn()).map(|p| p.0).collect();
+        assert_eq!(pfns, [1000, 1001, 1060, 1200, 1299]);
+        assert!(entries[5..].iter().all(|&e| e == Entry(0)));
+    }
+}

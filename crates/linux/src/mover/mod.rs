@@ -1,0 +1,286 @@
+//! The mover: a thread that moves batches of pages with move_pages(2), so that nothing else ever waits for it.
+//!
+//! A batch goes through: is it still the same process? → what is mapped at each page now ([`plan`]) → on which node →
+//! has the target room → move → what came of it ([`settle`]). The book's chapter "The mover" says which outcomes are
+//! certain and which are inferred.
+
+mod kernel;
+mod memory;
+mod plan;
+mod settle;
+mod stats;
+mod work;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use thermocline_core::config::SharedPages;
+use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::NodeId;
+
+use crate::sys::MovePagesError;
+use work::Worker;
+
+pub use kernel::{Kernel, LiveKernel};
+pub use stats::{Count, MoverStats, OutcomeCounts};
+
+/// How a mover works.
+#[derive(Clone, Debug)]
+pub struct MoverConfig {
+    /// Pages that several processes map.
+    pub shared_pages: SharedPages,
+    /// Base pages to leave free on a target above its high watermark.
+    pub free_goal_pages: u64,
+    /// Batches that may be accepted and not yet collected by [`Mover::outcomes`].
+    pub capacity: usize,
+    /// Failures of one page in one frame, each in a batch of its own and without a passing reason in sight, after which
+    /// it counts as pinned instead of busy.
+    pub pinned_after: u8,
+    /// The proc file system; `/proc` but in tests.
+    pub proc: PathBuf,
+}
+
+impl Default for MoverConfig {
+    fn default() -> MoverConfig {
+        MoverConfig {
+            shared_pages: SharedPages::Move,
+            free_goal_pages: 4096,
+            capacity: 64,
+            pinned_after: 3,
+            proc: PathBuf::from("/proc"),
+        }
+    }
+}
+
+/// Why a mover cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum MoverError {
+    /// This kernel cannot move pages.
+    #[error(transparent)]
+    NotOffered(MovePagesError),
+    /// The thread could not be created.
+    #[error(
+        "the mover's thread could not be started: {0}; look at the limits on threads (ulimit -u, pids.max)"
+    )]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why a batch was not accepted; it comes back untouched.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// As many batches as the capacity allows wait for work or collection.
+    #[error("the mover is full: batch {} has to wait", .0.id.0)]
+    Full(Batch),
+    /// The thread has failed (see [`Mover::failure`]) or ended.
+    #[error("the mover is dead: batch {} cannot be moved", .0.id.0)]
+    Dead(Batch),
+}
+
+/// What a mover leaves behind.
+#[derive(Debug)]
+pub struct Shutdown {
+    /// Outcomes not yet collected; batches that were still queued end as not tried.
+    pub outcomes: Vec<BatchOutcome>,
+    /// Whether the thread has ended; if not, it sits in a system call and the batch it works on has no outcome here.
+    pub finished: bool,
+}
+
+/// What the thread and its owner both look at.
+#[derive(Default)]
+struct Common {
+    stop: AtomicBool,
+    stats: Mutex<MoverStats>,
+    failure: Mutex<Option<String>>,
+}
+
+/// The owner's end of the mover.
+pub struct Mover {
+    queue: Option<SyncSender<Batch>>,
+    done: Receiver<BatchOutcome>,
+    common: Arc<Common>,
+    capacity: usize,
+    in_flight: usize,
+    shared_pages: SharedPages,
+}
+
+impl std::fmt::Debug for Mover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mover").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+impl Mover {
+    /// Starts the thread on the running kernel. `node_state` gives the state of a node right now, `None` where it cannot
+    /// be read; it is called from the mover's thread before every batch.
+    ///
+    /// # Errors
+    /// As [`MoverError`] tells them apart.
+    pub fn start(
+        config: MoverConfig,
+        node_state: impl FnMut(NodeId) -> Option<NodeState> + Send + 'static,
+    ) -> Result<Mover, MoverError> {
+        let kernel = LiveKernel::new(&config.proc);
+        Mover::start_on(kernel, config, node_state)
+    }
+
+    /// Starts the thread on any [`Kernel`].
+    ///
+    /// # Errors
+    /// As [`MoverError`] tells them apart.
+    pub fn start_on(
+        kernel: impl Kernel + 'static,
+        config: MoverConfig,
+        node_state: impl FnMut(NodeId) -> Option<NodeState> + Send + 'static,
+    ) -> Result<Mover, MoverError> {
+        let me = thermocline_core::units::Pid(std::process::id());
+        if let Err(e @ MovePagesError::NotOffered) = kernel.query(me, &[], &mut []) {
+            return Err(MoverError::NotOffered(e));
+        }
+        let worker = Worker::new(kernel, &config, Box::new(node_state));
+        let shared_pages = worker.shared_pages();
+        let capacity = config.capacity.max(1);
+        let (queue, batches) = sync_channel(capacity);
+        let (outcomes, done) = sync_channel(capacity);
+        let common = Arc::new(Common::default());
+        let theirs = Arc::clone(&common);
+        std::thread::Builder::new()
+            .name("mover".to_owned())
+            .spawn(move || serve(worker, &batches, &outcomes, &theirs))
+            .map_err(MoverError::Thread)?;
+        Ok(Mover { queue: Some(queue), done, common, capacity, in_flight: 0, shared_pages })
+    }
+
+    /// What is done with shared pages: as configured, but `Leave` where CAP_SYS_NICE is missing.
+    pub fn shared_pages(&self) -> SharedPages {
+        self.shared_pages
+    }
+
+    /// Hands over a batch and returns at once.
+    ///
+    /// # Errors
+    /// As [`Refused`] tells them apart.
+    pub fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
+        let Some(queue) = self.queue.as_ref().filter(|_| self.failure().is_none()) else {
+            return Err(Refused::Dead(batch));
+        };
+        // Everything in flight fits into the channel of outcomes, so that the thread never waits for its owner.
+        if self.in_flight >= self.capacity {
+            return Err(Refused::Full(batch));
+        }
+        match queue.try_send(batch) {
+            Ok(()) => {
+                self.in_flight += 1;
+                Ok(())
+            }
+            Err(TrySendError::Full(batch)) => Err(Refused::Full(batch)),
+            Err(TrySendError::Disconnected(batch)) => Err(Refused::Dead(batch)),
+        }
+    }
+
+    /// The outcomes that have arrived since the last call, in the order of submission.
+    pub fn outcomes(&mut self) -> Vec<BatchOutcome> {
+        let outcomes: Vec<BatchOutcome> = self.done.try_iter().collect();
+        self.in_flight -= outcomes.len();
+        outcomes
+    }
+
+    /// Waits for one outcome, at most `bound`.
+    pub fn wait(&mut self, bound: Duration) -> Option<BatchOutcome> {
+        let outcome = self.done.recv_timeout(bound).ok()?;
+        self.in_flight -= 1;
+        Some(outcome)
+    }
+
+    /// Batches accepted and not yet collected.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> MoverStats {
+        *lock(&self.common.stats)
+    }
+
+    /// Why the thread has failed, if it has; from then on every batch is refused, and the ones already accepted end as
+    /// not tried.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.common.failure).clone()
+    }
+
+    /// Lets the thread finish the batch it works on, ends the others as not tried, and waits for it, at most `bound`.
+    pub fn shutdown(mut self, bound: Duration) -> Shutdown {
+        let end = Instant::now() + bound;
+        self.stop();
+        let mut outcomes = Vec::new();
+        loop {
+            match self.done.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(RecvTimeoutError::Timeout) => return Shutdown { outcomes, finished: false },
+                Err(RecvTimeoutError::Disconnected) => return Shutdown { outcomes, finished: true },
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.common.stop.store(true, Ordering::Relaxed);
+        self.queue = None;
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The thread: works until the queue's other end is dropped.
+fn serve<K: Kernel>(
+    mut worker: Worker<K>,
+    batches: &Receiver<Batch>,
+    outcomes: &SyncSender<BatchOutcome>,
+    common: &Common,
+) {
+    for batch in batches {
+        let mut stats = *lock(&common.stats);
+        let idle = common.stop.load(Ordering::Relaxed) || lock(&common.failure).is_some();
+        let result = if idle {
+            Ok(vec![Outcome::NotTried; batch.moves.len()])
+        } else {
+            // After a panic the worker is not used again, so nothing sees what it left half done.
+            catch_unwind(AssertUnwindSafe(|| worker.run(&batch, &mut stats)))
+        };
+        let ends = result.unwrap_or_else(|panic| {
+            *lock(&common.failure) = Some(message(panic.as_ref()));
+            vec![Outcome::NotTried; batch.moves.len()]
+        });
+        stats.batches += 1;
+        for (end, m) in ends.iter().zip(&batch.moves) {
+            stats.outcomes.add(*end, 1u64.checked_shl(m.order.into()).unwrap_or(0));
+        }
+        *lock(&common.stats) = stats;
+        let outcome = BatchOutcome { id: batch.id, time: worker.now(), outcomes: ends };
+        // It fails only when the owner is gone, and then nobody wants to know.
+        let _ = outcomes.send(outcome);
+    }
+}
+
+/// No value behind these locks is ever half written: each is replaced as a whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+}

@@ -1,0 +1,96 @@
+//! What the mover counts.
+
+use serde::Serialize;
+use thermocline_core::moves::Outcome;
+use thermocline_core::units::Nanos;
+
+/// How many moves (folios) and base pages ended in one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// Folios.
+    pub moves: u64,
+    /// Base pages in them.
+    pub pages: u64,
+}
+
+/// Ends of moves by kind, as in [`Outcome`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OutcomeCounts {
+    /// See [`Outcome::Moved`].
+    pub moved: Count,
+    /// See [`Outcome::AlreadyThere`].
+    pub already_there: Count,
+    /// See [`Outcome::OtherNode`].
+    pub other_node: Count,
+    /// See [`Outcome::OtherPage`].
+    pub other_page: Count,
+    /// See [`Outcome::Gone`].
+    pub gone: Count,
+    /// See [`Outcome::Busy`].
+    pub busy: Count,
+    /// See [`Outcome::Pinned`].
+    pub pinned: Count,
+    /// See [`Outcome::Shared`].
+    pub shared: Count,
+    /// See [`Outcome::NoPermission`].
+    pub no_permission: Count,
+    /// See [`Outcome::NodeFull`].
+    pub node_full: Count,
+    /// See [`Outcome::NotTried`].
+    pub not_tried: Count,
+}
+
+impl OutcomeCounts {
+    /// Counts one move of `pages` base pages.
+    pub fn add(&mut self, outcome: Outcome, pages: u64) {
+        let count = match outcome {
+            Outcome::Moved => &mut self.moved,
+            Outcome::AlreadyThere => &mut self.already_there,
+            Outcome::OtherNode => &mut self.other_node,
+            Outcome::OtherPage => &mut self.other_page,
+            Outcome::Gone => &mut self.gone,
+            Outcome::Busy => &mut self.busy,
+            Outcome::Pinned => &mut self.pinned,
+            Outcome::Shared => &mut self.shared,
+            Outcome::NoPermission => &mut self.no_permission,
+            Outcome::NodeFull => &mut self.node_full,
+            Outcome::NotTried => &mut self.not_tried,
+        };
+        count.moves += 1;
+        count.pages = count.pages.saturating_add(pages);
+    }
+}
+
+/// What the mover did since it started. Every move of an accepted batch is counted in `outcomes` exactly once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MoverStats {
+    /// Batches that have an outcome.
+    pub batches: u64,
+    /// move_pages calls that move.
+    pub calls: u64,
+    /// move_pages calls that only ask (nodes = NULL).
+    pub queries: u64,
+    /// Base pages handed to move_pages.
+    pub pages_asked: u64,
+    /// Time in move_pages calls that move; divided by `pages_asked` it is the cost of a page.
+    pub move_time: Nanos,
+    /// Time from taking a batch up to its outcome, all batches together.
+    pub batch_time: Nanos,
+    /// Batches of a process that was another one when its number was first seen.
+    pub reused_pids: u64,
+    /// Pages whose frame the kernel did not show (no CAP_SYS_ADMIN), so that only node and mapping were checked.
+    pub frames_hidden: u64,
+    /// Moves refused because the state of the target node could not be read.
+    pub state_unknown: u64,
+    /// Calls that failed with an error that no outcome names; the moves ended as `not_tried`.
+    pub other_errors: u64,
+    /// How moves ended.
+    pub outcomes: OutcomeCounts,
+}
+
+impl MoverStats {
+    /// Mean time per base page of move_pages calls that move, in ns; `None` before the first.
+    pub fn ns_per_page(&self) -> Option<u64> {
+        self.move_time.0.checked_div(self.pages_asked)
+    }
+}
