@@ -1,5 +1,6 @@
 //! The live machine: one module a kernel interface, each rooted at a path.
 
+pub mod actuator;
 pub mod lists;
 pub mod mover;
 pub mod node_state;

@@ -1,0 +1,184 @@
+//! The three forms of the one door: live, dry-run and recording.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How kernel files are read and written. [`Actuator`](super::Actuator) is the only user.
+pub trait Door: Send {
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// As the file system answers.
+    fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// Writes a value in one call. The file exists.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    fn write(&mut self, path: &Path, value: &str) -> io::Result<()>;
+
+    /// Whether writes reach the kernel and have to be recorded for restoring.
+    fn reaches_kernel(&self) -> bool;
+}
+
+/// Reads and writes the files themselves.
+#[derive(Debug, Default)]
+pub struct Live;
+
+impl Door for Live {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let bytes = fs::read(path)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
+        // A kernel file is never created and is never a symbolic link.
+        let flags = libc::O_NOFOLLOW;
+        let mut file = OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(path)?;
+        file.write_all(format!("{value}\n").as_bytes())
+    }
+
+    fn reaches_kernel(&self) -> bool {
+        true
+    }
+}
+
+/// Reads the files and keeps writes to itself: later reads see them, the kernel does not.
+#[derive(Debug, Default)]
+pub struct DryRun {
+    written: BTreeMap<PathBuf, String>,
+}
+
+impl Door for DryRun {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        match self.written.get(path) {
+            Some(value) => Ok(value.clone()),
+            None => Live.read(path),
+        }
+    }
+
+    fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
+        self.written.insert(path.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    fn reaches_kernel(&self) -> bool {
+        false
+    }
+}
+
+/// A kernel of values in memory, which remembers every write and fails where it is told to. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    values: BTreeMap<PathBuf, String>,
+    writes: Vec<(PathBuf, String)>,
+    refused: BTreeMap<PathBuf, i32>,
+    clamped: BTreeMap<PathBuf, String>,
+}
+
+impl Recording {
+    /// A kernel with `values`.
+    pub fn new<'a>(values: impl IntoIterator<Item = (&'a Path, &'a str)>) -> Recording {
+        let recording = Recording::default();
+        for (path, value) in values {
+            recording.put(path, value);
+        }
+        recording
+    }
+
+    /// Sets a value from outside, as another program would.
+    pub fn put(&self, path: &Path, value: &str) {
+        self.lock().values.insert(path.to_owned(), value.to_owned());
+    }
+
+    /// The value of a file.
+    pub fn get(&self, path: &Path) -> Option<String> {
+        self.lock().values.get(path).cloned()
+    }
+
+    /// Refuses writes to `path` with `errno`.
+    pub fn refuse(&self, path: &Path, errno: i32) {
+        self.lock().refused.insert(path.to_owned(), errno);
+    }
+
+    /// Takes writes to `path` as before.
+    pub fn accept(&self, path: &Path) {
+        self.lock().refused.remove(path);
+    }
+
+    /// Takes every write to `path` as `value`, whatever is written.
+    pub fn clamp(&self, path: &Path, value: &str) {
+        self.lock().clamped.insert(path.to_owned(), value.to_owned());
+    }
+
+    /// Every write so far, in order.
+    pub fn writes(&self) -> Vec<(PathBuf, String)> {
+        self.lock().writes.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Door for Recording {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        self.get(path).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
+    }
+
+    fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
+        let mut state = self.lock();
+        if let Some(&errno) = state.refused.get(path) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        if !state.values.contains_key(path) {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        let taken = state.clamped.get(path).cloned().unwrap_or_else(|| value.to_owned());
+        state.values.insert(path.to_owned(), taken);
+        state.writes.push((path.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    fn reaches_kernel(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_sees_its_own_writes_and_the_file_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("numa_balancing");
+        fs::write(&path, "1\n").unwrap();
+        let mut door = DryRun::default();
+        door.write(&path, "2").unwrap();
+        assert_eq!(door.read(&path).unwrap(), "2");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn the_live_door_creates_nothing_and_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let absent = dir.path().join("absent");
+        assert_eq!(Live.write(&absent, "1").unwrap_err().kind(), io::ErrorKind::NotFound);
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "longer than the value\n").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(Live.write(&link, "1").unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        Live.write(&file, "1").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1\n");
+    }
+}

@@ -1,0 +1,274 @@
+//! The one door for everything that is written to the kernel.
+//!
+//! Before a value is written, {boot id, path, old value, our value} is on the disk ([`log`]); at the end, at the
+//! next start after a crash, or by `thermocline restore`, values are put back in reverse order, only in the same
+//! boot and only where they are still ours. Whoever holds the [`Lock`] may open the door.
+
+pub mod door;
+mod lock;
+pub mod log;
+mod plan;
+mod restore;
+mod value;
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use crate::root::{KernelFileError, Root};
+
+use door::{Door, DryRun, Live};
+use log::{Entry, LogError, RestoreLog};
+
+pub use lock::{Lock, LockError};
+pub use plan::{Change, Plan, plan};
+pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
+pub use value::{chosen, same_value};
+
+/// What a write came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The kernel had this value already; it is not ours to put back.
+    Already,
+    /// The value was changed, from what it was.
+    Changed {
+        /// The value before.
+        from: String,
+    },
+}
+
+/// Why a value was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ActuatorError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    File(#[from] KernelFileError),
+    /// The restore log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The kernel refused the value.
+    #[error("cannot write {value} to {}: {cause}{}", path.display(), remedy(cause))]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The value.
+        value: String,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// The kernel took another value than the one written.
+    #[error("wrote {wanted} to {}, but the kernel has {found}; choose a value that it takes", path.display())]
+    NotTaken {
+        /// The file.
+        path: PathBuf,
+        /// What was written.
+        wanted: String,
+        /// What reads back.
+        found: String,
+    },
+    /// The path is no kernel setting.
+    #[error("{} is no kernel setting: only files below /proc/sys and /sys are written", .0.display())]
+    Outside(PathBuf),
+    /// A later step of a plan failed; what was changed before it was put back.
+    #[error("{cause}; {}", if put_back.is_complete() {
+        "the settings changed before it were put back".to_owned()
+    } else {
+        format!("of the settings changed before it, these could not be put back: {put_back}")
+    })]
+    Plan {
+        /// The failure.
+        cause: Box<ActuatorError>,
+        /// What became of the steps before.
+        put_back: RestoreReport,
+    },
+}
+
+fn remedy(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => "; run as root, outside of kernel lockdown",
+        Some(libc::EROFS) => "; the file system is read-only here: run outside of the container",
+        Some(libc::EINVAL) => "; this kernel does not know the value",
+        _ => "",
+    }
+}
+
+/// Writes kernel settings, and puts them back.
+pub struct Actuator {
+    root: Root,
+    door: Box<dyn Door>,
+    boot_id: String,
+    /// What has to be put back, oldest first.
+    entries: Vec<Entry>,
+    log: Option<RestoreLog>,
+    lock: Option<Lock>,
+}
+
+impl Actuator {
+    /// The live form. What a crashed daemon left in the log of the lock's folder is put back first, and told.
+    ///
+    /// # Errors
+    /// The boot id or the log cannot be read. Values that cannot be put back are no error: they are in the
+    /// report, stay in the log, and are tried again at the end.
+    pub fn live(root: &Root, lock: Lock) -> Result<(Actuator, RestoreReport), ActuatorError> {
+        Actuator::with_door(root, lock, Box::new(Live))
+    }
+
+    /// As [`live`](Actuator::live), through another door.
+    ///
+    /// # Errors
+    /// As [`live`](Actuator::live).
+    pub fn with_door(
+        root: &Root,
+        lock: Lock,
+        door: Box<dyn Door>,
+    ) -> Result<(Actuator, RestoreReport), ActuatorError> {
+        let left = log::read(lock.state_dir())?;
+        let mut actuator = Actuator {
+            root: root.clone(),
+            door,
+            boot_id: root.boot_id()?,
+            entries: left.entries,
+            log: None,
+            lock: Some(lock),
+        };
+        let mut report = actuator.restore()?;
+        report.damaged_lines = left.damaged;
+        Ok((actuator, report))
+    }
+
+    /// The dry form: reads the kernel, writes nothing, and answers as if it had.
+    pub fn dry_run(root: &Root) -> Actuator {
+        Actuator {
+            root: root.clone(),
+            door: Box::new(DryRun::default()),
+            boot_id: String::new(),
+            entries: Vec::new(),
+            log: None,
+            lock: None,
+        }
+    }
+
+    /// Writes one value, recorded first; reads it back.
+    ///
+    /// # Errors
+    /// The value is not written, or was not taken; in the second case the record stays, so that
+    /// [`restore`](Actuator::restore) puts the old value back.
+    pub fn set(&mut self, path: &Path, value: &str) -> Result<Written, ActuatorError> {
+        if !is_setting(&self.root, path) {
+            return Err(ActuatorError::Outside(path.to_owned()));
+        }
+        let old = self.read(path)?;
+        if same_value(&old, value) {
+            return Ok(Written::Already);
+        }
+        let mut entry = Entry {
+            boot_id: self.boot_id.clone(),
+            path: path.to_owned(),
+            old: chosen(&old).to_owned(),
+            ours: value.to_owned(),
+        };
+        self.record(&entry)?;
+        // From here on the value counts as changed, even where the kernel reports an error.
+        self.entries.push(entry.clone());
+        self.door.write(path, value).map_err(|cause| ActuatorError::Write {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            cause,
+        })?;
+        let found = self.read(path)?;
+        if !same_value(&found, value) {
+            // What the kernel made of our value is ours too.
+            entry.ours = chosen(&found).to_owned();
+            self.record(&entry)?;
+            self.entries.push(entry);
+            return Err(ActuatorError::NotTaken {
+                path: path.to_owned(),
+                wanted: value.to_owned(),
+                found: chosen(&found).to_owned(),
+            });
+        }
+        Ok(Written::Changed { from: chosen(&old).to_owned() })
+    }
+
+    /// Carries out a plan, all of it or nothing: when a step fails, the steps before are put back.
+    ///
+    /// # Errors
+    /// The step that failed and what became of the others.
+    pub fn apply(&mut self, plan: &Plan) -> Result<(), ActuatorError> {
+        let before = self.entries.len();
+        for change in &plan.changes {
+            if let Err(cause) = self.set(&change.path, &change.to) {
+                let put_back = self.restore_from(before)?;
+                return Err(ActuatorError::Plan { cause: Box::new(cause), put_back });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts every value back that is still ours, the latest first. What could not be put back stays recorded.
+    ///
+    /// # Errors
+    /// The log cannot be written. Values that cannot be put back are in the report.
+    pub fn restore(&mut self) -> Result<RestoreReport, ActuatorError> {
+        self.restore_from(0)
+    }
+
+    /// Puts back what was changed after the first `kept` entries.
+    fn restore_from(&mut self, kept: usize) -> Result<RestoreReport, ActuatorError> {
+        let entries = self.entries.split_off(kept);
+        let (report, left) = restore::put_back(&self.root, self.door.as_mut(), &self.boot_id, entries);
+        self.entries.extend(left);
+        if let Some(lock) = &self.lock {
+            self.log = Some(RestoreLog::begin(lock.state_dir(), &self.entries)?);
+        }
+        Ok(report)
+    }
+
+    fn read(&self, path: &Path) -> Result<String, KernelFileError> {
+        self.door.read(path).map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound => KernelFileError::not_supported(
+                "this setting",
+                path,
+                "leave it unset in the configuration, or boot a kernel that has it",
+            ),
+            _ => KernelFileError::io("read", path, cause),
+        })
+    }
+
+    fn record(&mut self, entry: &Entry) -> Result<(), LogError> {
+        match &mut self.log {
+            Some(log) if self.door.reaches_kernel() => log.append(entry),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends as SIGKILL would: nothing is put back, the log stays.
+    #[cfg(test)]
+    fn crash(mut self) {
+        self.entries.clear();
+    }
+}
+
+impl Drop for Actuator {
+    /// A daemon that ends by an early return or a panic leaves the kernel as it found it. Whoever wants to
+    /// know what became of it calls [`restore`](Actuator::restore) before.
+    fn drop(&mut self) {
+        if !self.entries.is_empty() {
+            let _ = self.restore();
+        }
+    }
+}
+
+impl std::fmt::Debug for Actuator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Actuator").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+/// Whether a path lies where kernel settings are; a log that says otherwise is not followed.
+fn is_setting(root: &Root, path: &Path) -> bool {
+    let below = path.starts_with(root.proc.join("sys")) || path.starts_with(&root.sys);
+    below && !path.components().any(|c| c == Component::ParentDir)
+}
+
+#[cfg(test)]
+mod tests;

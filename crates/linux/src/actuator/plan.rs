@@ -1,0 +1,163 @@
+//! What a configuration changes in the kernel, told before it is done.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use thermocline_core::config::Kernel;
+
+use crate::actuator::{chosen, same_value};
+use crate::root::{KernelFileError, Root, list_optional, read_optional};
+
+/// One setting that will be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The kernel's name for it.
+    pub name: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// The value now.
+    pub from: String,
+    /// The value while running.
+    pub to: String,
+    /// Why.
+    pub why: &'static str,
+    /// The command that undoes it by hand.
+    pub undo: String,
+}
+
+/// What a configuration changes in this kernel, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// The changes; settings that have their value already are not among them.
+    pub changes: Vec<Change>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {} ({}); undo: {}", self.name, self.from, self.to, self.why, self.undo)
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.changes.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// A setting of `[kernel]` and where the kernel keeps it.
+struct Knob {
+    name: &'static str,
+    place: Place,
+    why: &'static str,
+    value: fn(&Kernel) -> Option<String>,
+}
+
+enum Place {
+    /// Below proc/sys/kernel.
+    Sysctl,
+    /// Below debugfs sched/numa_balancing; until Linux 5.13 a sysctl with the prefix `numa_balancing_`.
+    SchedDebug,
+    /// Below sys/kernel/mm/numa.
+    MmNuma,
+}
+
+/// In order of writing. The promote rate limit is there before the mode that would promote without it, and the
+/// mode is last: scans begin with their size and period already set.
+const KNOBS: [Knob; 7] = [
+    Knob {
+        name: "numa_balancing_promote_rate_limit_MBps",
+        place: Place::Sysctl,
+        why: "so that the kernel leaves promotion to thermocline",
+        value: |k| k.numa_balancing_promote_rate_limit_mbps.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "scan_size_mb",
+        place: Place::SchedDebug,
+        why: "memory that one scan marks, as configured",
+        value: |k| k.scan_size_mb.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "scan_period_min_ms",
+        place: Place::SchedDebug,
+        why: "shortest time to scan a task, as configured",
+        value: |k| k.scan_period_min_ms.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "scan_period_max_ms",
+        place: Place::SchedDebug,
+        why: "longest time to scan a task, as configured",
+        value: |k| k.scan_period_max_ms.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "scan_delay_ms",
+        place: Place::SchedDebug,
+        why: "age at which a task is first scanned, as configured",
+        value: |k| k.scan_delay_ms.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "demotion_enabled",
+        place: Place::MmNuma,
+        why: "whether the kernel makes room by demoting cold pages, as configured",
+        value: |k| k.demotion_enabled.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "numa_balancing",
+        place: Place::Sysctl,
+        why: "so that the kernel marks pages of lower tiers and their accesses become hint faults",
+        value: |k| k.numa_balancing.map(|v| v.to_string()),
+    },
+];
+
+/// What `kernel` changes on the machine at `root`. Nothing is written.
+///
+/// # Errors
+/// A setting that the configuration asks for is not offered by this kernel, or cannot be read.
+pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
+    let mut plan = Plan::default();
+    for knob in &KNOBS {
+        let Some(to) = (knob.value)(kernel) else { continue };
+        let (path, from) = find(root, knob)?;
+        if same_value(&from, &to) {
+            continue;
+        }
+        let from = chosen(&from).to_owned();
+        let undo = format!("echo {from} > {}", path.display());
+        plan.changes.push(Change { name: knob.name, path, from, to, why: knob.why, undo });
+    }
+    Ok(plan)
+}
+
+/// The knob's file on this kernel and its value.
+fn find(root: &Root, knob: &Knob) -> Result<(PathBuf, String), KernelFileError> {
+    let sysctl = root.proc.join("sys/kernel");
+    let debug = root.debugfs();
+    let (paths, remedy) = match knob.place {
+        Place::Sysctl => (
+            vec![sysctl.join(knob.name)],
+            "boot a kernel of 6.1 or later with CONFIG_NUMA_BALANCING, or unset the key in [kernel]",
+        ),
+        Place::MmNuma => (
+            vec![root.sys.join("kernel/mm/numa").join(knob.name)],
+            "boot a kernel of 5.15 or later with CONFIG_MIGRATION, or unset the key in [kernel]",
+        ),
+        Place::SchedDebug => (
+            vec![
+                debug.join("sched/numa_balancing").join(knob.name),
+                sysctl.join(format!("numa_balancing_{}", knob.name)),
+            ],
+            if list_optional(&debug)?.is_none_or(|names| names.is_empty()) {
+                "debugfs is not mounted: mount -t debugfs none /sys/kernel/debug"
+            } else {
+                "boot a kernel with CONFIG_NUMA_BALANCING and CONFIG_SCHED_DEBUG, or unset the key in [kernel]"
+            },
+        ),
+    };
+    for path in &paths {
+        if let Some(text) = read_optional(path)? {
+            return Ok((path.clone(), text));
+        }
+    }
+    Err(KernelFileError::not_supported(knob.name, &paths[0], remedy))
+}

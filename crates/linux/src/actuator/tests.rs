@@ -1,0 +1,318 @@
+//! The actuator against a folder, against a recorded kernel, and across crashes.
+
+use std::fs;
+
+use thermocline_core::config::Kernel;
+
+use super::door::Recording;
+use super::*;
+
+/// A kernel of values in memory and a state folder on disk.
+struct Machine {
+    _dir: tempfile::TempDir,
+    root: Root,
+    kernel: Recording,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        fs::create_dir_all(root.proc.join("sys/kernel/random")).unwrap();
+        fs::create_dir_all(&root.run).unwrap();
+        let m = Machine { _dir: dir, root, kernel: Recording::default() };
+        m.boot("first-boot");
+        for (name, value) in [("a", "1"), ("b", "N"), ("c", "always [madvise] never")] {
+            m.kernel.put(&m.path(name), value);
+        }
+        m
+    }
+
+    fn boot(&self, id: &str) {
+        fs::write(self.root.proc.join("sys/kernel/random/boot_id"), format!("{id}\n")).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.proc.join("sys").join(name)
+    }
+
+    fn value(&self, name: &str) -> String {
+        self.kernel.get(&self.path(name)).unwrap()
+    }
+
+    fn state_dir(&self) -> PathBuf {
+        self.root.run.join("thermocline")
+    }
+
+    fn start(&self) -> (Actuator, RestoreReport) {
+        let lock = Lock::acquire(&self.root, &self.state_dir()).unwrap();
+        Actuator::with_door(&self.root, lock, Box::new(self.kernel.clone())).unwrap()
+    }
+
+    fn plan(&self, steps: &[(&str, &str)]) -> Plan {
+        let changes = steps.iter().map(|(name, to)| Change {
+            name: "x",
+            path: self.path(name),
+            from: String::new(),
+            to: (*to).to_owned(),
+            why: "",
+            undo: String::new(),
+        });
+        Plan { changes: changes.collect() }
+    }
+}
+
+fn fates(report: &RestoreReport) -> Vec<&Fate> {
+    report.values.iter().map(|r| &r.fate).collect()
+}
+
+#[test]
+fn values_are_put_back_in_reverse_order_at_the_end() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    let from = "1".to_owned();
+    assert_eq!(actuator.set(&m.path("a"), "2").unwrap(), Written::Changed { from });
+    actuator.set(&m.path("b"), "1").unwrap();
+    actuator.set(&m.path("a"), "3").unwrap();
+    actuator.set(&m.path("c"), "never").unwrap();
+    drop(actuator);
+    let writes: Vec<String> = m.kernel.writes().into_iter().map(|(_, value)| value).collect();
+    assert_eq!(writes, ["2", "1", "3", "never", "madvise", "2", "N", "1"]);
+    assert!(!m.state_dir().join(log::FILE_NAME).exists(), "nothing is left to put back");
+}
+
+#[test]
+fn a_value_that_was_there_is_not_ours() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    assert_eq!(actuator.set(&m.path("b"), "false").unwrap(), Written::Already);
+    assert_eq!(actuator.set(&m.path("c"), "madvise").unwrap(), Written::Already);
+    assert!(actuator.restore().unwrap().is_empty());
+    assert!(m.kernel.writes().is_empty());
+}
+
+#[test]
+fn after_a_crash_the_next_start_puts_back_what_is_still_ours() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.set(&m.path("b"), "1").unwrap();
+    actuator.crash();
+    // The kernel echoes its own form, and somebody else changed the other value.
+    m.kernel.put(&m.path("b"), "Y");
+    m.kernel.put(&m.path("a"), "7");
+    let (_, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::PutBack, &Fate::NotOurs { found: "7".to_owned() }]);
+    assert_eq!((m.value("a").as_str(), m.value("b").as_str()), ("7", "N"));
+    assert!(report.to_string().contains("to put it back: echo 1 > "), "{report}");
+    let (_, report) = m.start();
+    assert!(report.is_empty(), "what was reported once is done with");
+}
+
+#[test]
+fn a_value_of_an_earlier_boot_is_not_put_back() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.crash();
+    m.boot("second-boot");
+    let (_, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::OtherBoot]);
+    assert_eq!(m.value("a"), "2");
+}
+
+#[test]
+fn a_crash_loses_no_value_wherever_it_cuts_the_log() {
+    // Each cut is the log as a crash leaves it: values are written only once their record is whole.
+    let whole = {
+        let m = Machine::new();
+        let (mut actuator, _) = m.start();
+        for (name, value) in [("a", "2"), ("b", "1"), ("a", "3")] {
+            actuator.set(&m.path(name), value).unwrap();
+        }
+        actuator.crash();
+        (fs::read(m.state_dir().join(log::FILE_NAME)).unwrap(), m.root.proc.clone())
+    };
+    let ends: Vec<usize> = (0..whole.0.len()).filter(|&i| whole.0[i] == b'\n').collect();
+    let near_an_end = |cut: usize| cut == 0 || ends.iter().any(|&end| (end..=end + 2).contains(&cut));
+    for cut in (0..=whole.0.len()).filter(|&cut| near_an_end(cut) || cut % 64 == 0) {
+        let records = whole.0[..cut].iter().filter(|&&b| b == b'\n').count();
+        // The last whole record's own write may or may not have happened.
+        for written in records.saturating_sub(1)..=records {
+            let m = Machine::new();
+            let text = String::from_utf8(whole.0[..cut].to_vec()).unwrap();
+            let mut log = String::new();
+            for line in text.split_inclusive('\n') {
+                log.push_str(&relocate(line, &whole.1, &m.root.proc));
+            }
+            let (mut actuator, _) = m.start();
+            for (name, value) in [("a", "2"), ("b", "1"), ("a", "3")].into_iter().take(written) {
+                actuator.set(&m.path(name), value).unwrap();
+            }
+            actuator.crash();
+            let path = m.state_dir().join(log::FILE_NAME);
+            let _ = fs::remove_file(&path);
+            fs::write(&path, log).unwrap();
+            let (actuator, report) = m.start();
+            assert!(report.is_complete(), "cut {cut}, written {written}: {report}");
+            drop(actuator);
+            let values = (m.value("a"), m.value("b"));
+            assert_eq!(values, ("1".to_owned(), "N".to_owned()), "cut {cut}, written {written}");
+        }
+    }
+}
+
+/// The same record for another machine's folder; a cut line stays cut.
+fn relocate(line: &str, from: &Path, to: &Path) -> String {
+    let contents = log::parse(line.as_bytes());
+    let Some(entry) = contents.entries.first() else { return line.to_owned() };
+    let mut entry = entry.clone();
+    entry.path = to.join(entry.path.strip_prefix(from).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    log::RestoreLog::begin(dir.path(), &[entry]).unwrap();
+    fs::read_to_string(dir.path().join(log::FILE_NAME)).unwrap()
+}
+
+#[test]
+fn a_plan_whose_third_step_fails_leaves_nothing_behind() {
+    let m = Machine::new();
+    m.kernel.refuse(&m.path("c"), libc::EINVAL);
+    let (mut actuator, _) = m.start();
+    let error = actuator.apply(&m.plan(&[("a", "2"), ("b", "1"), ("c", "never")])).unwrap_err().to_string();
+    assert!(error.contains("this kernel does not know the value"), "{error}");
+    assert!(error.ends_with("the settings changed before it were put back"), "{error}");
+    assert_eq!((m.value("a").as_str(), m.value("b").as_str()), ("1", "N"));
+}
+
+#[test]
+fn a_value_that_the_kernel_bends_is_an_error_and_is_put_back() {
+    let m = Machine::new();
+    m.kernel.put(&m.path("d"), "10");
+    m.kernel.clamp(&m.path("d"), "100");
+    let (mut actuator, _) = m.start();
+    let error = actuator.set(&m.path("d"), "5000").unwrap_err().to_string();
+    assert!(error.starts_with("wrote 5000 to ") && error.contains("the kernel has 100"), "{error}");
+    actuator.crash();
+    m.kernel.clamp(&m.path("d"), "10");
+    let (_, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::PutBack, &Fate::WasBack]);
+    assert_eq!(m.value("d"), "10");
+}
+
+#[test]
+fn what_cannot_be_put_back_stays_recorded_until_it_can() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    m.kernel.refuse(&m.path("a"), libc::EIO);
+    let report = actuator.restore().unwrap();
+    assert!(!report.is_complete());
+    assert!(report.to_string().contains("to try again: thermocline restore"), "{report}");
+    actuator.crash();
+    let (actuator, report) = m.start();
+    assert!(matches!(fates(&report)[..], [Fate::Failed { .. }]));
+    m.kernel.accept(&m.path("a"));
+    drop(actuator);
+    assert_eq!(m.value("a"), "1");
+}
+
+#[test]
+fn nothing_is_written_that_cannot_be_recorded() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    // A folder in the log's place: it can neither be opened nor removed as a file.
+    fs::create_dir(m.state_dir().join(log::FILE_NAME)).unwrap();
+    let error = actuator.set(&m.path("a"), "2").unwrap_err();
+    assert!(matches!(error, ActuatorError::Log(_)), "{error}");
+    assert!(m.kernel.writes().is_empty());
+}
+
+#[test]
+fn only_kernel_settings_are_written_whatever_the_log_says() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    for path in [PathBuf::from("/etc/passwd"), m.path("../../etc/passwd"), m.root.proc.join("1/oom_adj")] {
+        assert!(matches!(actuator.set(&path, "1"), Err(ActuatorError::Outside(_))), "{}", path.display());
+    }
+    drop(actuator);
+    let path = PathBuf::from("/etc/passwd");
+    m.kernel.put(&path, "ours");
+    let entry = Entry { boot_id: "first-boot".to_owned(), path, old: "root".into(), ours: "ours".into() };
+    log::RestoreLog::begin(&m.state_dir(), &[entry]).unwrap();
+    let (_, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::NotASetting]);
+    assert!(m.kernel.writes().is_empty());
+}
+
+/// A folder with the settings of Linux 6.12.
+fn settings(root: &Root) {
+    let mm = root.sys.join("kernel/mm/numa");
+    let sched = root.debugfs().join("sched/numa_balancing");
+    for folder in [&mm, &sched] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let kernel = root.proc.join("sys/kernel");
+    fs::write(kernel.join("numa_balancing"), "1\n").unwrap();
+    fs::write(kernel.join("numa_balancing_promote_rate_limit_MBps"), "65536\n").unwrap();
+    fs::write(sched.join("scan_size_mb"), "256\n").unwrap();
+    fs::write(mm.join("demotion_enabled"), "false\n").unwrap();
+}
+
+#[test]
+fn a_plan_tells_the_changes_in_order_and_how_to_undo_them() {
+    let m = Machine::new();
+    settings(&m.root);
+    let config = Kernel { scan_size_mb: Some(256), demotion_enabled: Some(true), ..Kernel::default() };
+    let plan = plan(&m.root, &config).unwrap();
+    let names: Vec<&str> = plan.changes.iter().map(|c| c.name).collect();
+    assert_eq!(names, ["numa_balancing_promote_rate_limit_MBps", "demotion_enabled", "numa_balancing"]);
+    let text = plan.to_string();
+    assert!(text.contains("numa_balancing: 1 -> 2 ("), "{text}");
+    assert!(text.contains(&format!("undo: echo 65536 > {}", plan.changes[0].path.display())), "{text}");
+
+    let mut dry = Actuator::dry_run(&m.root);
+    dry.apply(&plan).unwrap();
+    drop(dry);
+    assert_eq!(fs::read_to_string(&plan.changes[2].path).unwrap(), "1\n", "a dry run writes nothing");
+
+    let lock = Lock::acquire(&m.root, &m.state_dir()).unwrap();
+    let (mut live, _) = Actuator::live(&m.root, lock).unwrap();
+    live.apply(&plan).unwrap();
+    assert_eq!(fs::read_to_string(&plan.changes[1].path).unwrap(), "true\n");
+    assert!(super::plan(&m.root, &config).unwrap().changes.is_empty());
+    drop(live);
+    assert_eq!(fs::read_to_string(&plan.changes[0].path).unwrap(), "65536\n");
+}
+
+#[test]
+fn restore_by_hand_puts_back_and_refuses_beside_a_daemon() {
+    let m = Machine::new();
+    settings(&m.root);
+    let numa_balancing = m.root.proc.join("sys/kernel/numa_balancing");
+    let lock = Lock::acquire(&m.root, &m.state_dir()).unwrap();
+    let (mut live, _) = Actuator::live(&m.root, lock).unwrap();
+    live.set(&numa_balancing, "2").unwrap();
+    assert!(matches!(restore(&m.root, &m.state_dir()), Err(restore::RestoreError::Lock(_))));
+    live.crash();
+    let report = restore(&m.root, &m.state_dir()).unwrap();
+    assert_eq!(fates(&report), [&Fate::PutBack]);
+    assert_eq!(fs::read_to_string(&numa_balancing).unwrap(), "1\n");
+}
+
+#[test]
+fn a_setting_that_the_kernel_lacks_says_what_to_do() {
+    let m = Machine::new();
+    let error = plan(&m.root, &Kernel::default()).unwrap_err();
+    assert!(matches!(error, KernelFileError::NotSupported { .. }));
+    settings(&m.root);
+    let config = Kernel { scan_delay_ms: Some(100), ..Kernel::default() };
+    let error = plan(&m.root, &config).unwrap_err().to_string();
+    assert!(error.contains("scan_delay_ms") && error.contains("CONFIG_SCHED_DEBUG"), "{error}");
+    fs::remove_dir_all(m.root.debugfs()).unwrap();
+    let error = plan(&m.root, &config).unwrap_err().to_string();
+    assert!(error.ends_with("debugfs is not mounted: mount -t debugfs none /sys/kernel/debug"), "{error}");
+    let sysctl = m.root.proc.join("sys/kernel/numa_balancing_scan_delay_ms");
+    fs::write(&sysctl, "1000\n").unwrap();
+    let found = plan(&m.root, &config).unwrap();
+    assert!(found.changes.iter().any(|c| c.path == sysctl), "where kernels before 5.13 keep it");
+}
