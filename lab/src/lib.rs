@@ -27,6 +27,9 @@ mod qemu;
 mod release;
 mod terminal;
 
+pub mod truth;
+pub mod workload;
+
 pub use cache::Cache;
 pub use error::{End, Error, Result};
 pub use fetch::{Fetched, fetch};
