@@ -27,8 +27,9 @@ use std::time::{Duration, Instant};
 use thermocline_core::config::SharedPages;
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
 use thermocline_core::topology::NodeState;
-use thermocline_core::units::NodeId;
+use thermocline_core::units::{NodeId, Pid};
 
+use crate::node_state::NodeStateReader;
 use crate::sys::MovePagesError;
 use work::Worker;
 
@@ -143,7 +144,7 @@ impl Mover {
         config: MoverConfig,
         node_state: impl FnMut(NodeId) -> Option<NodeState> + Send + 'static,
     ) -> Result<Mover, MoverError> {
-        let me = thermocline_core::units::Pid(std::process::id());
+        let me = Pid(std::process::id());
         if let Err(e @ MovePagesError::NotOffered) = kernel.query(me, &[], &mut []) {
             return Err(MoverError::NotOffered(e));
         }
@@ -242,6 +243,11 @@ impl Drop for Mover {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The state of one node after the other, for [`Mover::start`].
+pub fn node_states(mut reader: NodeStateReader) -> impl FnMut(NodeId) -> Option<NodeState> + Send + 'static {
+    move |node| reader.read().ok()?.iter().find(|state| state.node == node).copied()
 }
 
 /// The thread: works until the queue's other end is dropped.

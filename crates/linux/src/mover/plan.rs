@@ -26,6 +26,8 @@ pub(super) struct Item {
     pub(super) page: VirtPage,
     /// The frame at that page, where the kernel shows it.
     pub(super) pfn: Option<Pfn>,
+    /// It is another frame than the evidence's: it is looked up, for where it is says more, but not moved.
+    pub(super) stale: bool,
     /// The virtual pages that the folio is mapped at, as far as they are checked after a failure.
     pub(super) vpns: Range<u64>,
     /// Base pages that go with it.
@@ -59,7 +61,7 @@ pub(super) fn plan(
             continue;
         }
         let entry = view.entry(m.page.vpn);
-        match judge(entry, m, shared_pages) {
+        match judge(entry, shared_pages) {
             Some(outcome) => plan.ended.push((of, outcome)),
             None => {
                 plan.frames_hidden += u64::from(entry.pfn().is_none());
@@ -78,18 +80,12 @@ fn sound(pid: Pid, m: &Move) -> bool {
 }
 
 /// The outcome of a move that needs no call.
-fn judge(entry: Entry, m: &Move, shared_pages: SharedPages) -> Option<Outcome> {
+fn judge(entry: Entry, shared_pages: SharedPages) -> Option<Outcome> {
     if entry.in_transit() {
         return Some(Outcome::Busy);
     }
     if !entry.present() {
         return Some(Outcome::Gone);
-    }
-    let head = |pfn: Pfn| pfn.0 >> m.order;
-    if let (Some(now), Some(then)) = (entry.pfn(), m.pfn)
-        && head(now) != head(then)
-    {
-        return Some(Outcome::OtherPage);
     }
     if shared_pages == SharedPages::Leave && !entry.exclusive() {
         return Some(Outcome::Shared);
@@ -99,11 +95,14 @@ fn judge(entry: Entry, m: &Move, shared_pages: SharedPages) -> Option<Outcome> {
 
 /// Finds the addresses for a move: one for a whole folio, one a page where it has been split.
 fn resolve(kernel: &impl Kernel, view: &View, of: usize, m: &Move, items: &mut Vec<Item>) {
-    let whole = |vpns: Range<u64>, pfn: Option<Pfn>| Item { of, page: m.page, pfn, vpns, pages: m.pages() };
     let pfn = view.entry(m.page.vpn).pfn();
     let first = m.page.vpn;
+    let head = |pfn: Pfn| pfn.0 >> m.order;
+    let stale = matches!((pfn, m.pfn), (Some(now), Some(then)) if head(now) != head(then));
+    let whole =
+        |vpns: Range<u64>, pfn: Option<Pfn>| Item { of, page: m.page, pfn, stale, vpns, pages: m.pages() };
     let starts_folio = pfn.is_none_or(|p| p.0 & (m.pages() - 1) == 0);
-    if m.order == 0 || m.order > SPLIT_ORDER_MAX || !starts_folio {
+    if stale || m.order == 0 || m.order > SPLIT_ORDER_MAX || !starts_folio {
         // The kernel takes the whole folio along from any of its pages.
         items.push(whole(first..first + 1, pfn));
         return;
@@ -113,18 +112,18 @@ fn resolve(kernel: &impl Kernel, view: &View, of: usize, m: &Move, items: &mut V
         items.push(whole(vpns, pfn));
         return;
     };
-    let together = vpns.clone().all(|vpn| {
-        let entry = view.entry(vpn);
-        entry.pfn().is_none_or(|p| p.0 == head.0 + (vpn - first))
-    });
-    if together && kernel.flags(head).is_none_or(|f| f.compound_head()) {
-        items.push(whole(vpns, pfn));
+    // Pages behind the first that are not this folio's: it has been split, or something else is mapped there now.
+    let strangers =
+        vpns.clone().find(|&vpn| view.entry(vpn).pfn().is_some_and(|p| p.0 != head.0 + (vpn - first)));
+    let is_folio = kernel.flags(head).map_or(strangers.is_none(), |flags| flags.compound_head());
+    if is_folio {
+        items.push(whole(first..strangers.unwrap_or(vpns.end), pfn));
         return;
     }
     for vpn in vpns {
         if let Some(pfn) = view.entry(vpn).pfn() {
             let page = VirtPage { pid: m.page.pid, vpn };
-            items.push(Item { of, page, pfn: Some(pfn), vpns: vpn..vpn + 1, pages: 1 });
+            items.push(Item { of, page, pfn: Some(pfn), stale, vpns: vpn..vpn + 1, pages: 1 });
         }
     }
 }

@@ -8,6 +8,7 @@
 use thermocline_core::moves::Outcome;
 use thermocline_core::units::NodeId;
 
+use super::plan::Item;
 use crate::sys::MovePagesError;
 
 /// What a status holds as long as the kernel has not written it; no node and no errno.
@@ -88,7 +89,7 @@ pub(super) fn failure(error: MovePagesError) -> Option<Outcome> {
 
 /// Of the ends of the pages of one folio, the one that the folio's move is reported with: the greatest. What may be tried
 /// again or must be told comes before what has worked, and that before pages that are no longer part of the folio.
-pub(super) fn weight(outcome: Outcome) -> u8 {
+fn weight(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Gone | Outcome::OtherPage => 0,
         Outcome::OtherNode | Outcome::Shared => 1,
@@ -99,6 +100,65 @@ pub(super) fn weight(outcome: Outcome) -> u8 {
         Outcome::NotTried => 6,
         Outcome::NoPermission => 7,
         Outcome::NodeFull => 8,
+    }
+}
+
+/// Where the pages of an item are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// All that are mapped are on the target.
+    Target,
+    /// Some are not.
+    Elsewhere,
+    /// None is mapped.
+    Unmapped,
+}
+
+impl Place {
+    /// From the answers to a query of each page.
+    pub(super) fn of(nodes: &[i32], target: NodeId) -> Place {
+        let mut mapped = nodes.iter().filter(|&&node| node >= 0).peekable();
+        if mapped.peek().is_none() {
+            Place::Unmapped
+        } else if mapped.all(|&node| node == i32::from(target.0)) {
+            Place::Target
+        } else {
+            Place::Elsewhere
+        }
+    }
+}
+
+/// The outcomes of a batch while they come in.
+pub(super) struct Ends(Vec<Option<Outcome>>);
+
+impl Ends {
+    pub(super) fn new(moves: usize) -> Ends {
+        Ends(vec![None; moves])
+    }
+
+    /// One page of a move has ended; the weightiest end of its pages stands.
+    pub(super) fn end(&mut self, of: usize, outcome: Outcome) {
+        let end = &mut self.0[of];
+        if end.is_none_or(|before| weight(before) < weight(outcome)) {
+            *end = Some(outcome);
+        }
+    }
+
+    /// All these items have ended alike.
+    pub(super) fn all(&mut self, items: &[Item], outcome: Outcome) {
+        items.iter().for_each(|item| self.end(item.of, outcome));
+    }
+
+    /// Every move without an end has this one.
+    pub(super) fn rest(&mut self, outcome: Outcome) {
+        for end in &mut self.0 {
+            end.get_or_insert(outcome);
+        }
+    }
+
+    /// A move without any page left is gone.
+    pub(super) fn finish(self) -> Vec<Outcome> {
+        self.0.into_iter().map(|end| end.unwrap_or(Outcome::Gone)).collect()
     }
 }
 

@@ -83,7 +83,7 @@ pub enum PagemapError {
 }
 
 impl PagemapError {
-    fn new(path: &Path, error: io::Error) -> PagemapError {
+    pub(crate) fn new(path: &Path, error: io::Error) -> PagemapError {
         let path = path.to_owned();
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH) => PagemapError::Gone(path),
