@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The control socket: a Unix stream socket, one command a line, one line of JSON back. Several clients may be connected,
- * among them a serial port of the guest, so that programs inside can ask as well.
+ * The control socket: a Unix stream socket, one command a line, one line of JSON back. Several clients may be connected.
+ * One of them may be a port of the guest, so that programs inside can ask as well: QEMU listens there and we connect,
+ * because QEMU makes its ports before it loads plugins.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -37,6 +38,7 @@ struct reply {
 };
 
 static int listener = -1;
+static int guest_port = -1;
 
 static void say(struct reply *reply, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -208,11 +210,10 @@ static void serve(struct client *client)
 		serve_byte(client, bytes[i]);
 }
 
-static void welcome(struct client *clients)
+static void welcome(struct client *clients, int fd)
 {
 	/* A client that does not take its replies is dropped rather than waited for. */
 	struct timeval patience = { .tv_sec = 1 };
-	int fd = accept(listener, NULL, NULL);
 
 	if (fd < 0)
 		return;
@@ -234,6 +235,7 @@ static void *control_thread(void *unused)
 	(void)unused;
 	for (int i = 0; i < CLIENTS_MAX; i++)
 		clients[i].fd = -1;
+	welcome(clients, guest_port);
 	for (;;) {
 		/* poll() passes over negative descriptors. */
 		for (int i = 0; i < CLIENTS_MAX; i++)
@@ -245,9 +247,17 @@ static void *control_thread(void *unused)
 			if (polled[i].revents && clients[i].fd >= 0)
 				serve(&clients[i]);
 		if (polled[CLIENTS_MAX].revents)
-			welcome(clients);
+			welcome(clients, accept(listener, NULL, NULL));
 	}
 	return NULL;
+}
+
+static bool set_path(struct sockaddr_un *address, const char *path)
+{
+	if (strlen(path) >= sizeof(address->sun_path))
+		return false;
+	strcpy(address->sun_path, path);
+	return true;
 }
 
 const char *control_start(void)
@@ -258,9 +268,15 @@ const char *control_start(void)
 	pthread_t thread;
 	int failed;
 
-	if (strlen(options.socket) >= sizeof(address.sun_path))
+	if (options.guest) {
+		guest_port = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (!set_path(&address, options.guest) ||
+		    connect(guest_port, (struct sockaddr *)&address, sizeof(address)) < 0)
+			return "guest=PATH cannot be connected to; is it a -chardev socket,server=on,wait=off of this QEMU, "
+			       "with a path of at most 107 bytes?";
+	}
+	if (!set_path(&address, options.socket))
 		return "socket=PATH is longer than the 107 bytes that a Unix socket's path may have";
-	strcpy(address.sun_path, options.socket);
 	/* A socket left over from a QEMU that was killed; anything else by that name is not ours to remove. */
 	if (lstat(options.socket, &stale) == 0 && S_ISSOCK(stale.st_mode))
 		unlink(options.socket);

@@ -292,7 +292,7 @@ static const char *take_argument(char *argument)
 		options.layout.address = strcmp(value, "guest") ? LAYOUT_ADDRESS_RAMBLOCK : LAYOUT_ADDRESS_GUEST;
 		return !strcmp(value, "guest") || !strcmp(value, "ramblock") ? NULL : "address is guest or ramblock";
 	}
-	if (!strcmp(argument, "socket") || !strcmp(argument, "dir")) {
+	if (!strcmp(argument, "socket") || !strcmp(argument, "guest") || !strcmp(argument, "dir")) {
 		/* QEMU's copy of the arguments does not outlive the installation. */
 		char *kept = strdup(value);
 
@@ -300,11 +300,13 @@ static const char *take_argument(char *argument)
 			return "no memory";
 		if (*argument == 's')
 			options.socket = kept;
+		else if (*argument == 'g')
+			options.guest = kept;
 		else
 			options.dump_dir = kept;
 		return NULL;
 	}
-	return "unknown; known are nodes, cache-kib, ways, page-slots, scope, address, socket, dir";
+	return "unknown; known are nodes, cache-kib, ways, page-slots, scope, address, socket, guest, dir";
 }
 
 /* Makes everything that on_access() needs. NULL, or what failed. */

@@ -19,6 +19,7 @@ struct options {
 	unsigned int ways;
 	unsigned int page_slots_log2;
 	const char *socket;
+	const char *guest;	/* NULL: the guest cannot ask */
 	const char *dump_dir;	/* NULL: no dumps */
 };
 

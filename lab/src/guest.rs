@@ -161,7 +161,7 @@ impl GuestBuilder {
         self
     }
 
-    /// Connects the guest's `/dev/virtio-ports/lab.plugin` to a listening Unix socket of the host.
+    /// Offers the guest's `/dev/virtio-ports/lab.plugin` as a listening Unix socket of the host, for a plugin to connect to.
     pub fn plugin_socket(mut self, path: impl Into<PathBuf>) -> Self {
         self.plugin_socket = Some(path.into());
         self
@@ -265,12 +265,11 @@ impl GuestBuilder {
         let stdout = listen("lab.stdout")?;
         let stderr = listen("lab.stderr")?;
         let terminal_port = terminal.is_some().then(|| listen("terminal")).transpose()?;
-        let mut ports = vec![
+        let ports = vec![
             ("lab.control", control.path()),
             ("lab.stdout", stdout.path()),
             ("lab.stderr", stderr.path()),
         ];
-        ports.extend(self.plugin_socket.as_deref().map(|path| ("lab.plugin", path)));
         let setup = Setup {
             machine: &self.machine,
             image: kernel.image(),
@@ -278,6 +277,7 @@ impl GuestBuilder {
             kernel_arguments: self.kernel_arguments(),
             console: console.path(),
             ports,
+            plugin_port: self.plugin_socket.as_deref(),
             terminal: terminal_port.as_ref().map(Port::path),
             share: share.as_deref(),
             forwards: &self.forwards,

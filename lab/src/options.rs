@@ -52,7 +52,7 @@ pub(crate) struct MachineOptions {
     /// Load a TCG plugin into QEMU.
     #[arg(long, value_name = "PATH[,KEY=VALUE]")]
     plugin: Vec<String>,
-    /// Connect the guest's /dev/virtio-ports/lab.plugin to this listening socket.
+    /// Offer the guest's /dev/virtio-ports/lab.plugin at this socket, for a plugin to connect to.
     #[arg(long, value_name = "SOCKET")]
     plugin_socket: Option<PathBuf>,
     /// Print the kernel's console to standard error.

@@ -17,6 +17,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) console: &'a Path,
     /// Sockets of the named ports.
     pub(crate) ports: Vec<(&'static str, &'a Path)>,
+    /// Socket where QEMU offers the port on which programs in the guest speak to a plugin.
+    pub(crate) plugin_port: Option<&'a Path>,
     /// Socket of the interactive terminal.
     pub(crate) terminal: Option<&'a Path>,
     /// Folder that the guest may write.
@@ -45,6 +47,11 @@ impl Setup<'_> {
         for (name, path) in &self.ports {
             push("-chardev", format!("socket,id={name},path={}", escaped(path)));
             push("-device", format!("virtserialport,chardev={name},name={name}"));
+        }
+        if let Some(path) = self.plugin_port {
+            // QEMU listens, since it makes its ports before it loads plugins.
+            push("-chardev", format!("socket,id=lab.plugin,path={},server=on,wait=off", escaped(path)));
+            push("-device", "virtserialport,chardev=lab.plugin,name=lab.plugin".to_owned());
         }
         if let Some(path) = self.terminal {
             push("-chardev", format!("socket,id=terminal,path={}", escaped(path)));
@@ -137,6 +144,7 @@ mod tests {
             kernel_arguments: "console=ttyS0".to_owned(),
             console: Path::new("/run/a,b/console"),
             ports: vec![("lab.stdout", Path::new("/run/out"))],
+            plugin_port: Some(Path::new("/run/port")),
             terminal: None,
             share: Some(Path::new("/tmp/share")),
             forwards: &[(6400, 6379)],
@@ -146,6 +154,7 @@ mod tests {
         for wanted in [
             "socket,id=console,path=/run/a,,b/console",
             "virtserialport,chardev=lab.stdout,name=lab.stdout",
+            "socket,id=lab.plugin,path=/run/port,server=on,wait=off",
             "local,path=/,mount_tag=host,readonly=on",
             "local,path=/tmp/share,mount_tag=share,security_model",
             "hostfwd=tcp:127.0.0.1:6400-10.0.2.15:6379",

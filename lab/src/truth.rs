@@ -4,11 +4,13 @@
 //! [`read_dump`] reads its record of misses by page, and [`best_static`] says how well any placement that never moves
 //! a page could have done on them: the yardstick for one that does.
 
+mod attach;
 mod dump;
 mod layout;
 mod oracle;
 mod plugin;
 
+pub use attach::{AttachError, GUEST_PORT, attach, build, host_socket};
 pub use dump::{DumpError, PageMisses, by_page, parse_dump, read_dump};
 pub use layout::{Layout, LayoutError};
 pub use oracle::{best_static, served_share};

@@ -2,6 +2,8 @@
 
 use thermocline_core::units::{NodeId, PAGES_PER_MIB, Pfn};
 
+use crate::Machine;
+
 /// QEMU's q35 keeps 2 GiB of RAM below the PCI hole when there is 2816 MiB or more, else all of it
 /// (QEMU 7.2 hw/i386/pc_q35.c); what is above starts at 4 GiB.
 const SPLIT_FROM_MIB: u64 = 2816;
@@ -44,6 +46,15 @@ impl Layout {
             return Err(LayoutError::Ram(total));
         }
         Ok(Layout { mib: mib.to_vec() })
+    }
+
+    /// The layout of a guest.
+    ///
+    /// # Errors
+    /// [`LayoutError`] beyond what the plugin can count.
+    pub fn of_machine(machine: &Machine) -> Result<Layout, LayoutError> {
+        let mib: Vec<u64> = machine.nodes.iter().map(|node| node.bytes >> 20).collect();
+        Layout::new(&mib)
     }
 
     /// The plugin's argument, `nodes=1024:1024:2048`.

@@ -1,0 +1,100 @@
+//! Loads the plugin into a guest.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Layout, LayoutError};
+use crate::{GuestBuilder, Machine};
+
+/// Where programs in the guest reach the plugin.
+pub const GUEST_PORT: &str = "/dev/virtio-ports/lab.plugin";
+
+/// Why the plugin cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The machine is more than the plugin can count.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// make or the compiler could not be run.
+    #[error("cannot run `make -C {0}`: {1}; install make and gcc")]
+    NoMake(PathBuf, io::Error),
+    /// It did not compile.
+    #[error("`make -C {folder}` failed: {message}")]
+    Build {
+        /// The plugin's sources.
+        folder: PathBuf,
+        /// What make and the compiler said.
+        message: String,
+    },
+}
+
+/// The plugin's socket on the host, for a guest that has the plugin in `folder`.
+pub fn host_socket(folder: &Path) -> PathBuf {
+    folder.join("misses.sock")
+}
+
+/// Builds the plugin if need be and loads it into `guest`, which is to boot `machine`.
+///
+/// Its socket ([`host_socket`]) and its page dumps go to `folder`, whose path must be short (a Unix socket's has at most 107
+/// bytes) and free of commas. The guest reaches it at [`GUEST_PORT`]. `more` are further arguments of the plugin, such as `cache-kib=1024`.
+///
+/// # Errors
+/// [`AttachError`].
+pub fn attach(
+    guest: GuestBuilder,
+    machine: &Machine,
+    folder: &Path,
+    more: &[&str],
+) -> Result<GuestBuilder, AttachError> {
+    let layout = Layout::of_machine(machine)?;
+    let (socket, port) = (host_socket(folder), folder.join("guest.sock"));
+    let mut plugin = format!(
+        "{},{},socket={},guest={},dir={}",
+        build()?.display(),
+        layout.argument(),
+        socket.display(),
+        port.display(),
+        folder.display()
+    );
+    for argument in more {
+        plugin.push(',');
+        plugin.push_str(argument);
+    }
+    Ok(guest.plugin(plugin).plugin_socket(port))
+}
+
+/// Brings the plugin up to date and says where it is.
+///
+/// # Errors
+/// [`AttachError::NoMake`] and [`AttachError::Build`].
+pub fn build() -> Result<PathBuf, AttachError> {
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = lab.join("plugin");
+    let made = Command::new("make")
+        .args(["-s", "-C"])
+        .arg(&sources)
+        .output()
+        .map_err(|source| AttachError::NoMake(sources.clone(), source))?;
+    if !made.status.success() {
+        let message = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+        return Err(AttachError::Build { folder: sources, message });
+    }
+    Ok(lab.join("../target/lab/misses.so"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// The plugin's own tests of layout, cache and counters, in C.
+    #[test]
+    fn the_plugin_passes_its_own_tests() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugin");
+        let tested = Command::new("make").args(["-s", "test", "-C"]).arg(sources).output().unwrap();
+        assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
+        assert!(String::from_utf8_lossy(&tested.stdout).contains("tests passed"));
+    }
+}

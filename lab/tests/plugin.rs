@@ -1,0 +1,80 @@
+//! The plugin is held to a pattern whose misses are known to the line, in a live guest.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use thermocline_core::units::{NodeId, PAGE_SHIFT, Pfn};
+use thermocline_lab::truth::{Layout, attach, by_page, read_dump};
+use thermocline_lab::workload::pattern::Outcome;
+use thermocline_lab::{Guest, Line, Machine};
+
+const PAGES: u64 = 4096;
+
+/// On each node of a machine, and with a page dump from each.
+fn pattern_on_every_node(line: Line, gib: &[u64]) {
+    let sizes: Vec<u64> = gib.iter().map(|gib| gib << 30).collect();
+    let machine = Machine::of_sizes(&sizes);
+    let folder = tempfile::Builder::new().prefix("misses").tempdir_in("/tmp").unwrap();
+    let guest =
+        Guest::builder().kernel(line).machine(machine.clone()).timeout(Some(Duration::from_secs(120)));
+    let guest = attach(guest, &machine, folder.path(), &["cache-kib=1024"]).unwrap();
+    let hotcold = env!("CARGO_BIN_EXE_hotcold");
+    let script = format!(
+        "sysctl -q kernel.numa_balancing=0 && for node in 0 1 2; do \
+         on-node $node {hotcold} pattern --plugin /dev/virtio-ports/lab.plugin --pages {PAGES} --dump node$node || exit 1; \
+         done"
+    );
+    let outcome = guest.run(&script).unwrap();
+    assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
+
+    let layout = Layout::of_machine(&machine).unwrap();
+    let outcomes: Vec<Outcome> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(outcomes.len(), 3);
+    for (node, outcome) in outcomes.iter().enumerate() {
+        let node = NodeId(node as u16);
+        println!("{line}: {node:?}: off by {}", outcome.error);
+        assert_eq!(outcome.pages_by_node, BTreeMap::from([(node, PAGES)]));
+        assert!(outcome.error <= 0.01, "{outcome:?}");
+        assert_eq!((outcome.counts.unresolved, outcome.counts.pages_lost), (0, 0));
+        check_dump(&folder.path().join(format!("node{}", node.0)), outcome, node, &layout);
+    }
+}
+
+/// The dump names exactly the pages that were touched, each with its misses.
+fn check_dump(path: &Path, outcome: &Outcome, node: NodeId, layout: &Layout) {
+    let dump = read_dump(path).unwrap();
+    let first = outcome.base >> PAGE_SHIFT;
+    let expected = outcome.loads_per_page + outcome.stores_per_page;
+    let mut exact = 0;
+    for page in &dump {
+        let index = page.vpn.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+        let pfn = index.and_then(|index| outcome.pfns.get(index));
+        assert_eq!(pfn.map(|&pfn| Pfn(pfn)), Some(page.pfn), "a page that was not touched");
+        assert_eq!(layout.node(page.pfn), Some(node));
+        exact += u64::from(
+            (page.load_misses, page.store_misses) == (outcome.loads_per_page, outcome.stores_per_page),
+        );
+    }
+    assert_eq!(dump.len() as u64, PAGES);
+    assert!(
+        exact * 100 >= PAGES * 99,
+        "{exact} of {PAGES} pages have exactly the misses that they must have"
+    );
+    let misses: u64 = by_page(&dump, first, first + PAGES).values().sum();
+    assert!(misses.abs_diff(PAGES * expected) * 100 <= PAGES * expected);
+}
+
+#[test]
+fn counts_a_known_pattern_on_the_stable_kernel() {
+    pattern_on_every_node(Line::Stable, &[1, 1, 1]);
+}
+
+#[test]
+fn counts_a_known_pattern_on_the_newest_kernel_across_the_hole() {
+    // Node 0 is cut in two by the hole below 4 GiB.
+    pattern_on_every_node(Line::Newest, &[3, 1, 1]);
+}
