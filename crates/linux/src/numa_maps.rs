@@ -1,0 +1,147 @@
+//! `/proc/PID/numa_maps`: where a process's pages are, mapping by mapping, and under which memory policy
+//! (Linux fs/proc/task_mmu.c, show_numa_map; mm/mempolicy.c, mpol_to_str).
+//!
+//! Reading it walks the page tables of the process: cheap for megabytes, about a second for hundreds of
+//! gigabytes.
+
+use thermocline_core::units::{NodeId, Pid};
+
+use crate::root::{KernelFileError, Root, read_optional};
+
+/// A memory policy as the kernel prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// `default`, `local`, `prefer`, `prefer (many)`, `bind`, `interleave`, `weighted interleave`.
+    pub mode: String,
+    /// Whether MPOL_F_NUMA_BALANCING is set: hint faults in spite of the policy.
+    pub balancing: bool,
+}
+
+impl Policy {
+    /// Whether the kernel takes hint faults under this policy. Only the default and what asks for them carries
+    /// MPOL_F_MOF, without which a mapping is never scanned (Linux 6.12 mm/mempolicy.c, vma_policy_mof).
+    pub fn has_hint_faults(&self) -> bool {
+        self.mode == "default" || self.balancing
+    }
+}
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its first byte.
+    pub address: u64,
+    /// Its policy, or the process's where it has none of its own.
+    pub policy: Policy,
+    /// Pages on each node, in pages of [`page_kib`](Mapping::page_kib).
+    pub pages: Vec<(NodeId, u64)>,
+    /// Size of those pages in KiB: that of hugetlb, else the base page's, transparent huge pages included.
+    pub page_kib: u64,
+    /// Whether it is hugetlb memory.
+    pub hugetlb: bool,
+}
+
+impl Mapping {
+    /// KiB on all nodes.
+    pub fn kib(&self) -> u64 {
+        self.pages.iter().fold(0, |sum, (_, n)| sum.saturating_add(n.saturating_mul(self.page_kib)))
+    }
+}
+
+/// The mappings of a process; None where it is gone.
+///
+/// # Errors
+/// The file cannot be read: another user's process without CAP_SYS_PTRACE.
+pub fn read(root: &Root, pid: Pid) -> Result<Option<Vec<Mapping>>, KernelFileError> {
+    let text = read_optional(&root.proc.join(pid.0.to_string()).join("numa_maps"))?;
+    Ok(text.map(|text| text.lines().filter_map(parse_line).collect()))
+}
+
+/// The mapping that a line tells of; None where it is no such line.
+pub fn parse_line(line: &str) -> Option<Mapping> {
+    let (address, rest) = line.split_once(' ')?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    let (policy, rest) = policy(rest);
+    let mut mapping = Mapping { address, policy, pages: Vec::new(), page_kib: 4, hugetlb: false };
+    for word in rest.split_ascii_whitespace() {
+        match word.split_once('=') {
+            None => mapping.hugetlb |= word == "huge",
+            Some(("kernelpagesize_kB", kib)) => mapping.page_kib = kib.parse().unwrap_or(4),
+            Some((key, count)) => {
+                let node = key.strip_prefix('N').and_then(|n| n.parse().ok());
+                if let (Some(node), Ok(count)) = (node, count.parse()) {
+                    mapping.pages.push((NodeId(node), count));
+                }
+            }
+        }
+    }
+    Some(mapping)
+}
+
+/// Two of the modes have a space in their name; flags and nodes follow, as in `bind=static|balancing:0-1`.
+fn policy(text: &str) -> (Policy, &str) {
+    let spaced = ["prefer (many)", "weighted interleave"].iter().find(|mode| text.starts_with(**mode));
+    let mode_end = spaced.map_or(0, |mode| mode.len());
+    let end = text[mode_end..].find(' ').map_or(text.len(), |at| mode_end + at);
+    let (word, rest) = text.split_at(end);
+    let mode = word.split([':', '=']).next().unwrap_or("");
+    let flags = word.split_once('=').map_or("", |(_, rest)| rest.split(':').next().unwrap_or(""));
+    let balancing = flags.split('|').any(|flag| flag == "balancing");
+    (Policy { mode: mode.to_owned(), balancing }, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_pages_by_node() {
+        let m = parse_line(
+            "7f0000000000 default file=/usr/bin/N7=3 anon=5 dirty=5 N0=3 N2=2 kernelpagesize_kB=4",
+        )
+        .unwrap();
+        assert_eq!(m.address, 0x7f00_0000_0000);
+        assert_eq!(m.pages, [(NodeId(0), 3), (NodeId(2), 2)]);
+        assert_eq!(m.kib(), 20);
+        let huge =
+            parse_line("7f0000000000 default file=/dev/hugepages/x huge anon=1 N1=3 kernelpagesize_kB=2048")
+                .unwrap();
+        assert!(huge.hugetlb);
+        assert_eq!(huge.kib(), 6144);
+        assert_eq!(parse_line("7f0000000000 default").unwrap().kib(), 0);
+    }
+
+    #[test]
+    fn knows_which_policies_have_hint_faults() {
+        for (text, mode, faults) in [
+            ("default", "default", true),
+            ("local", "local", false),
+            ("prefer:2", "prefer", false),
+            ("prefer (many):0-1", "prefer (many)", false),
+            ("bind:2", "bind", false),
+            ("bind=static:2", "bind", false),
+            ("bind=balancing:0-2", "bind", true),
+            ("bind=static|balancing:0-2", "bind", true),
+            ("interleave:0-1", "interleave", false),
+            ("weighted interleave:0-1", "weighted interleave", false),
+        ] {
+            let mapping = parse_line(&format!("1000 {text} anon=1 N0=1 kernelpagesize_kB=4")).unwrap();
+            assert_eq!(
+                (mapping.policy.mode.as_str(), mapping.policy.has_hint_faults()),
+                (mode, faults),
+                "{text}"
+            );
+            assert_eq!(mapping.kib(), 4, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(text in "([0-9a-f]{1,20} )?(prefer \\(many\\)|weighted interleave|bind=|[ =:N]|.){0,40}") {
+            if let Some(mapping) = parse_line(&text) {
+                let _ = mapping.kib();
+            }
+        }
+    }
+}

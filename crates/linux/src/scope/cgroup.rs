@@ -1,0 +1,101 @@
+//! The cgroup v2 hierarchy: where it is mounted, and the numbers of its folders.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::root::{KernelFileError, Root, read_optional};
+
+/// The folder that cgroup v2 is mounted at; None where it is not mounted. Its place is read from the mount
+/// table: machines with both versions have it below `/sys/fs/cgroup/unified`.
+///
+/// # Errors
+/// The mount table cannot be read.
+pub fn mount(root: &Root) -> Result<Option<PathBuf>, KernelFileError> {
+    let table = read_optional(&root.proc.join("self/mounts"))?.unwrap_or_default();
+    let place = table.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (place, kind) = (words.next()?, words.next()?);
+        (kind == "cgroup2").then(|| place.to_owned())
+    });
+    // The table says where from the machine's root; a test's machine has its own.
+    Ok(place.map(|place| match place.strip_prefix("/sys/") {
+        Some(below) => root.sys.join(below),
+        None => PathBuf::from(place),
+    }))
+}
+
+/// A cgroup's path below the hierarchy's root, with one slash before it and none after; the root is "/". A path
+/// that names the folder in the file system is understood too.
+pub fn normal(path: &str) -> String {
+    let below = ["/sys/fs/cgroup/unified/", "/sys/fs/cgroup/"].iter().find_map(|m| path.strip_prefix(m));
+    format!("/{}", below.unwrap_or(path).trim_matches('/'))
+}
+
+/// Whether `path` is `subtree` or below it; both normal.
+pub fn is_within(path: &str, subtree: &str) -> bool {
+    match path.strip_prefix(subtree) {
+        Some(rest) => rest.is_empty() || rest.starts_with('/') || subtree == "/",
+        None => false,
+    }
+}
+
+/// The kernel's number of a cgroup: the inode of its folder (Linux kernel/cgroup, cgroup_id, on 64-bit
+/// machines). None where there is no such cgroup now.
+///
+/// # Errors
+/// The folder cannot be looked at.
+pub fn id(mount: &Path, path: &str) -> Result<Option<u64>, KernelFileError> {
+    let folder = mount.join(path.trim_start_matches('/'));
+    match std::fs::metadata(&folder) {
+        Ok(meta) => Ok(Some(meta.ino())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(KernelFileError::io("look at", &folder, e)),
+    }
+}
+
+/// How far below the root a normal path is: 0 for the root, as the kernel counts (struct cgroup, level).
+pub fn level(path: &str) -> u32 {
+    path.split('/').filter(|part| !part.is_empty()).count().try_into().unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn subtrees_end_at_a_slash() {
+        assert!(is_within("/a/b", "/a"));
+        assert!(is_within("/a", "/a"));
+        assert!(is_within("/anything", "/"));
+        assert!(!is_within("/ab", "/a"));
+        assert!(!is_within("/", "/a"));
+    }
+
+    #[test]
+    fn paths_are_understood_in_each_form() {
+        for path in ["a/b", "/a/b/", "/sys/fs/cgroup/a/b", "/sys/fs/cgroup/unified/a/b/"] {
+            assert_eq!(normal(path), "/a/b", "{path}");
+        }
+        assert_eq!(normal("/"), "/");
+        assert_eq!((level("/"), level("/a/b")), (0, 2));
+    }
+
+    #[test]
+    fn the_mount_is_found_beside_version_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        assert_eq!(mount(&root).unwrap(), None);
+        fs::create_dir_all(root.proc.join("self")).unwrap();
+        let table =
+            "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        fs::write(root.proc.join("self/mounts"), table).unwrap();
+        let found = mount(&root).unwrap().unwrap();
+        assert_eq!(found, root.sys.join("fs/cgroup/unified"));
+        fs::create_dir_all(found.join("a/b")).unwrap();
+        assert_eq!(id(&found, "/a/b").unwrap(), Some(fs::metadata(found.join("a/b")).unwrap().ino()));
+        assert_eq!(id(&found, "/a/c").unwrap(), None);
+    }
+}

@@ -1,0 +1,274 @@
+//! Whose memory is managed: the whole machine, or the processes that configured scopes name.
+//!
+//! Kernel threads, ended processes and this one are in no scope.
+
+pub mod cgroup;
+mod members;
+
+use regex::Regex;
+use thermocline_core::config;
+use thermocline_core::units::{Pid, ScopeId};
+
+use crate::root::{KernelFileError, Root};
+
+pub use members::{Member, Members, MembershipChange};
+
+/// A scope that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScopeError {
+    /// The scope names no process.
+    #[error("scope[{index}] names no process; give it pids, command or cgroup")]
+    Empty {
+        /// Its place in the configuration, from 0.
+        index: usize,
+    },
+    /// The regular expression is none.
+    #[error("scope[{index}].command: {cause}")]
+    Command {
+        /// Its place in the configuration, from 0.
+        index: usize,
+        /// What is wrong with it.
+        cause: Box<regex::Error>,
+    },
+    /// A cgroup is named and the machine has no cgroup v2.
+    #[error(
+        "scope[{index}].cgroup needs cgroup v2, which is not mounted: mount -t cgroup2 none /sys/fs/cgroup"
+    )]
+    NoCgroups {
+        /// Its place in the configuration, from 0.
+        index: usize,
+    },
+    /// Two scopes have one name.
+    #[error("scope[{index}].name: {name:?} is the name of an earlier scope; names are unique")]
+    NameTwice {
+        /// Its place in the configuration, from 0.
+        index: usize,
+        /// The name.
+        name: String,
+    },
+    /// More scopes than can be numbered.
+    #[error("{0} scopes are configured; 65535 is the most")]
+    TooMany(usize),
+    /// A file could not be used.
+    #[error(transparent)]
+    File(#[from] KernelFileError),
+}
+
+/// What is known of a process when its scope is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traits<'a> {
+    /// Its number.
+    pub pid: Pid,
+    /// Its name.
+    pub comm: &'a str,
+    /// Its command line, words separated by spaces.
+    pub command_line: &'a str,
+    /// Its cgroup v2 path, where it has one.
+    pub cgroup: Option<&'a str>,
+}
+
+/// The configured scopes, ready to be asked.
+#[derive(Clone, Debug, Default)]
+pub struct Scopes {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    id: ScopeId,
+    exclude: bool,
+    pids: Vec<Pid>,
+    command: Option<Regex>,
+    cgroup: Option<String>,
+}
+
+/// A cgroup whose whole subtree a scope takes in or leaves out: what a filter inside the kernel compares with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CgroupScope {
+    /// The kernel's number of the cgroup.
+    pub id: u64,
+    /// How far below the hierarchy's root it is; 0 is the root.
+    pub level: u32,
+    /// The scope; None where it is excluded.
+    pub scope: Option<ScopeId>,
+}
+
+impl Scopes {
+    /// Prepares the configured scopes. The scope with place `i` in the configuration has number `i + 1`; 0 is the
+    /// default scope of the whole machine.
+    ///
+    /// # Errors
+    /// A scope that names nothing, or a regular expression that is none.
+    pub fn new(scopes: &[config::Scope]) -> Result<Scopes, ScopeError> {
+        let mut rules = Vec::new();
+        for (index, scope) in scopes.iter().enumerate() {
+            let number = u16::try_from(index + 1).map_err(|_| ScopeError::TooMany(scopes.len()))?;
+            if scope.pids.is_empty() && scope.command.is_none() && scope.cgroup.is_none() {
+                return Err(ScopeError::Empty { index });
+            }
+            let named = !scope.name.is_empty();
+            if named && scopes[..index].iter().any(|earlier| earlier.name == scope.name) {
+                return Err(ScopeError::NameTwice { index, name: scope.name.clone() });
+            }
+            let command = scope.command.as_deref().map(Regex::new).transpose();
+            rules.push(Rule {
+                id: ScopeId(number),
+                exclude: scope.exclude,
+                pids: scope.pids.iter().map(|&p| Pid(p)).collect(),
+                command: command.map_err(|cause| ScopeError::Command { index, cause: Box::new(cause) })?,
+                cgroup: scope.cgroup.as_deref().map(cgroup::normal),
+            });
+        }
+        Ok(Scopes { rules })
+    }
+
+    /// The scope of a process. An exclusion wins; then the first scope that names the process; where no scope
+    /// takes anything in, the rest of the machine is the default scope. A scope that gives several criteria takes
+    /// in what meets all of them; of its pids any.
+    pub fn scope_of(&self, process: Traits<'_>) -> Option<ScopeId> {
+        let (exclusions, scopes): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(|r| r.exclude);
+        if exclusions.iter().any(|r| r.names(process)) {
+            return None;
+        }
+        if scopes.is_empty() {
+            return Some(ScopeId::DEFAULT);
+        }
+        scopes.iter().find(|r| r.names(process)).map(|r| r.id)
+    }
+
+    /// Whether any scope looks at the command.
+    pub fn needs_command(&self) -> bool {
+        self.rules.iter().any(|r| r.command.is_some())
+    }
+
+    /// Whether any scope looks at the cgroup.
+    pub fn needs_cgroup(&self) -> bool {
+        self.rules.iter().any(|r| r.cgroup.is_some())
+    }
+
+    /// The cgroups that scopes name by path alone, with the kernel's numbers of now; a cgroup that does not exist
+    /// yet is left out. Scopes with other criteria beside the path are decided by process.
+    ///
+    /// # Errors
+    /// The hierarchy cannot be read.
+    pub fn cgroups(&self, root: &Root) -> Result<Vec<CgroupScope>, ScopeError> {
+        if !self.needs_cgroup() {
+            return Ok(Vec::new());
+        }
+        let Some(mount) = cgroup::mount(root)? else {
+            let index = self.rules.iter().position(|r| r.cgroup.is_some()).unwrap_or(0);
+            return Err(ScopeError::NoCgroups { index });
+        };
+        let mut found = Vec::new();
+        for rule in self.rules.iter().filter(|r| r.pids.is_empty() && r.command.is_none()) {
+            let Some(path) = &rule.cgroup else { continue };
+            if let Some(id) = cgroup::id(&mount, path)? {
+                let scope = (!rule.exclude).then_some(rule.id);
+                found.push(CgroupScope { id, level: cgroup::level(path), scope });
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Rule {
+    fn names(&self, process: Traits<'_>) -> bool {
+        let pid = self.pids.is_empty() || self.pids.contains(&process.pid);
+        let command = self
+            .command
+            .as_ref()
+            .is_none_or(|regex| regex.is_match(process.comm) || regex.is_match(process.command_line));
+        let within = |subtree: &String| process.cgroup.is_some_and(|path| cgroup::is_within(path, subtree));
+        pid && command && self.cgroup.as_ref().is_none_or(within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(name: &str) -> config::Scope {
+        config::Scope { name: name.to_owned(), ..config::Scope::default() }
+    }
+
+    fn process(pid: u32, comm: &'static str, cgroup: &'static str) -> Traits<'static> {
+        Traits { pid: Pid(pid), comm, command_line: comm, cgroup: Some(cgroup) }
+    }
+
+    #[test]
+    fn without_scopes_the_whole_machine_is_managed() {
+        let scopes = Scopes::new(&[]).unwrap();
+        assert_eq!(scopes.scope_of(process(1, "init", "/")), Some(ScopeId::DEFAULT));
+        assert!(!scopes.needs_command() && !scopes.needs_cgroup());
+    }
+
+    #[test]
+    fn the_first_scope_wins_exclusions_win_over_all_and_the_rest_is_unmanaged() {
+        let scopes = Scopes::new(&[
+            config::Scope { command: Some("^redis".into()), ..scope("redis") },
+            config::Scope { cgroup: Some("/system.slice".into()), ..scope("system") },
+            config::Scope { pids: vec![7, 8], exclude: true, ..scope("not these") },
+        ])
+        .unwrap();
+        let of = |p| scopes.scope_of(p);
+        assert_eq!(of(process(1, "redis-server", "/system.slice/redis.service")), Some(ScopeId(1)));
+        assert_eq!(of(process(2, "sshd", "/system.slice/ssh.service")), Some(ScopeId(2)));
+        assert_eq!(of(process(3, "bash", "/user.slice")), None);
+        assert_eq!(of(process(7, "redis-server", "/")), None);
+    }
+
+    #[test]
+    fn exclusions_alone_leave_the_rest_of_the_machine() {
+        let scopes =
+            Scopes::new(&[config::Scope { command: Some("sshd".into()), exclude: true, ..scope("") }])
+                .unwrap();
+        assert_eq!(scopes.scope_of(process(1, "sshd", "/")), None);
+        assert_eq!(scopes.scope_of(process(2, "redis", "/")), Some(ScopeId::DEFAULT));
+    }
+
+    #[test]
+    fn a_scope_with_two_criteria_wants_both() {
+        let scopes = Scopes::new(&[config::Scope {
+            command: Some("redis".into()),
+            cgroup: Some("a/b".into()),
+            ..scope("")
+        }])
+        .unwrap();
+        assert_eq!(scopes.scope_of(process(1, "redis", "/a/b/c")), Some(ScopeId(1)));
+        assert_eq!(scopes.scope_of(process(1, "redis", "/a")), None);
+        assert_eq!(scopes.scope_of(process(1, "other", "/a/b")), None);
+    }
+
+    #[test]
+    fn defects_are_named_by_their_place() {
+        let error = |scopes: &[config::Scope]| Scopes::new(scopes).unwrap_err().to_string();
+        assert_eq!(error(&[scope("a")]), "scope[0] names no process; give it pids, command or cgroup");
+        let bad = config::Scope { command: Some("(".into()), ..scope("") };
+        assert!(error(&[bad]).starts_with("scope[0].command: regex parse error"));
+        let a = config::Scope { pids: vec![1], ..scope("a") };
+        assert!(error(&[a.clone(), a]).starts_with("scope[1].name: \"a\" is the name of an earlier scope"));
+    }
+
+    #[test]
+    fn cgroups_for_the_kernels_filter_have_number_and_level() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let scopes = Scopes::new(&[
+            config::Scope { cgroup: Some("/a/b".into()), ..scope("") },
+            config::Scope { cgroup: Some("/later".into()), ..scope("") },
+            config::Scope { cgroup: Some("/a/x".into()), exclude: true, ..scope("") },
+            config::Scope { cgroup: Some("/a".into()), command: Some("x".into()), ..scope("") },
+        ])
+        .unwrap();
+        assert!(matches!(scopes.cgroups(&root), Err(ScopeError::NoCgroups { index: 0 })));
+        std::fs::create_dir_all(root.proc.join("self")).unwrap();
+        std::fs::write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        for path in ["a/b", "a/x"] {
+            std::fs::create_dir_all(root.sys.join("fs/cgroup").join(path)).unwrap();
+        }
+        let found = scopes.cgroups(&root).unwrap();
+        let shape: Vec<_> = found.iter().map(|c| (c.level, c.scope)).collect();
+        assert_eq!(shape, [(2, Some(ScopeId(1))), (2, None)]);
+        assert_ne!(found[0].id, found[1].id);
+    }
+}
