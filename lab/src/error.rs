@@ -120,6 +120,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether this machine lacks what every guest needs: a program, or any kernel. Tests skip then and say why.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Error::MissingProgram { .. } | Error::NoKernel { .. })
+    }
+
     /// Wraps an I/O error with what was tried and where.
     pub(crate) fn file(
         action: &'static str,

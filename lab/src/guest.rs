@@ -173,7 +173,7 @@ impl GuestBuilder {
         self
     }
 
-    /// Prints the kernel's console to standard error as it comes.
+    /// Prints the kernel's console, and what QEMU and its plugins say, to standard error as it comes.
     pub fn echo_console(mut self, echo: bool) -> Self {
         self.echo_console = echo;
         self
@@ -290,7 +290,7 @@ impl GuestBuilder {
         let sink = |wanted: bool, stream: fn() -> Sink| wanted.then(stream);
         let err: fn() -> Sink = || Box::new(io::stderr());
         let messages = qemu.child.stderr.take();
-        let messages = messages.map(|stream| Reader::start(stream, sink(!self.plugins.is_empty(), err)));
+        let messages = messages.map(|stream| Reader::start(stream, sink(self.echo_console, err)));
         let connect = |qemu: &mut Qemu, port: &Port| connect(qemu, port, messages.as_ref());
         let console = Reader::start(connect(&mut qemu, &console)?, sink(self.echo_console, err));
         let control = lines_of(connect(&mut qemu, &control)?);

@@ -148,7 +148,7 @@ impl Machine {
                 let (latency_ns, bandwidth_gbps) = self.speed(from, to);
                 let pair = format!("hmat-lb,initiator={from},target={to},hierarchy=memory");
                 push("-numa", format!("{pair},data-type=access-latency,latency={latency_ns}"));
-                push("-numa", format!("{pair},data-type=access-bandwidth,bandwidth={bandwidth_gbps}G"));
+                push("-numa", format!("{pair},data-type=access-bandwidth,bandwidth={bandwidth_gbps}000M"));
             }
         }
         arguments
@@ -166,7 +166,11 @@ impl Machine {
 
     /// The SLIT distance: 10 is local by definition of ACPI; others are in proportion to the latency.
     fn distance(&self, from: usize, to: usize) -> u32 {
-        let latency_ns = self.speed(from, to).0.max(self.speed(to, from).0);
+        let seen = |from: usize, to: usize| (self.nodes[from].cpus > 0).then(|| self.speed(from, to).0);
+        let latency_ns = seen(from, to).max(seen(to, from)).unwrap_or_else(|| {
+            // Nobody looks from one node without processors to another.
+            self.nodes[from].latency_ns.max(self.nodes[to].latency_ns)
+        });
         (latency_ns * 10 / self.nodes[0].latency_ns).clamp(12, 254)
     }
 
@@ -251,7 +255,7 @@ mod tests {
             "-numa node,nodeid=2,memdev=m2,initiator=0",
             "-numa dist,src=0,dst=2,val=35",
             "-numa hmat-lb,initiator=0,target=2,hierarchy=memory,data-type=access-latency,latency=350",
-            "-numa hmat-lb,initiator=0,target=2,hierarchy=memory,data-type=access-bandwidth,bandwidth=30G",
+            "-numa hmat-lb,initiator=0,target=2,hierarchy=memory,data-type=access-bandwidth,bandwidth=30000M",
         ] {
             assert!(lines.iter().any(|line| line == wanted), "{wanted} is not in {lines:#?}");
         }

@@ -71,6 +71,10 @@ fn main() -> ExitCode {
 }
 
 fn run(verb: Verb) -> anyhow::Result<u8> {
+    let scratch = tempfile::Builder::new()
+        .prefix("lab-")
+        .tempdir_in("/tmp")
+        .context("cannot create a folder in /tmp")?;
     match verb {
         Verb::Fetch { kernel } => {
             let cache = Cache::of_user();
@@ -80,7 +84,7 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
             Ok(0)
         }
         Verb::Run { machine, command } => {
-            let guest = machine.builder()?.interrupt(on_signals()?).output(Output::Inherit);
+            let guest = machine.builder(scratch.path())?.interrupt(on_signals()?).output(Output::Inherit);
             let outcome = guest.exec(&command)?;
             if machine.verbose {
                 eprintln!(
@@ -94,7 +98,7 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
         }
         Verb::Shell { machine } => {
             let limit = machine.limit(0);
-            let outcome = machine.builder()?.timeout(limit).interrupt(on_signals()?).shell()?;
+            let outcome = machine.builder(scratch.path())?.timeout(limit).interrupt(on_signals()?).shell()?;
             Ok(u8::try_from(outcome.status).unwrap_or(FAILED))
         }
     }

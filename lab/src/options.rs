@@ -1,10 +1,11 @@
 //! The command line's choices of a machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use thermocline_lab::truth::attach;
 use thermocline_lab::{Guest, GuestBuilder, Line, Machine, ThpMode, parse_size};
 
 /// How the guest is to be.
@@ -49,13 +50,17 @@ pub(crate) struct MachineOptions {
     /// Pass a TCP port of the host's loopback to the guest.
     #[arg(long, value_name = "HOST:GUEST")]
     forward: Vec<String>,
+    /// Count cache misses by node and page; the guest's program `misses` controls it. Page dumps go to the shared
+    /// folder if there is one.
+    #[arg(long, value_name = "KEY=VALUE,...", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    misses: Option<String>,
     /// Load a TCG plugin into QEMU.
     #[arg(long, value_name = "PATH[,KEY=VALUE]")]
     plugin: Vec<String>,
     /// Offer the guest's /dev/virtio-ports/lab.plugin at this socket, for a plugin to connect to.
     #[arg(long, value_name = "SOCKET")]
     plugin_socket: Option<PathBuf>,
-    /// Print the kernel's console to standard error.
+    /// Print the kernel's console, and what QEMU and its plugins say, to standard error.
     #[arg(long)]
     console: bool,
     /// Say which kernel ran and how long it took.
@@ -64,11 +69,12 @@ pub(crate) struct MachineOptions {
 }
 
 impl MachineOptions {
-    /// The guest that these options ask for.
-    pub(crate) fn builder(&self) -> anyhow::Result<GuestBuilder> {
+    /// The guest that these options ask for. A plugin keeps its socket in `scratch` unless a folder is shared.
+    pub(crate) fn builder(&self, scratch: &Path) -> anyhow::Result<GuestBuilder> {
+        let machine = self.machine()?;
         let mut guest = Guest::builder()
             .kernel(self.kernel)
-            .machine(self.machine()?)
+            .machine(machine.clone())
             .thp(self.thp)
             .echo_console(self.console)
             .timeout(self.limit(300));
@@ -100,6 +106,10 @@ impl MachineOptions {
         }
         if let Some(socket) = &self.plugin_socket {
             guest = guest.plugin_socket(socket);
+        }
+        if let Some(more) = &self.misses {
+            let more: Vec<&str> = more.split(',').filter(|argument| !argument.is_empty()).collect();
+            guest = attach(guest, &machine, self.share.as_deref().unwrap_or(scratch), &more)?;
         }
         Ok(guest)
     }
