@@ -1,13 +1,18 @@
 //! The engine: evidence in, moves out; no clock, no I/O, no threads, no `unsafe`.
 //!
 //! The way of a page: [`access`] (evidence) → [`record`] (what is remembered of a page) → [`rule`] (is it
-//! hot?) → candidate queue → [`admission`](config::Admission) (may it move now?) → [`moves::Batch`] →
-//! [`moves::Outcome`] → journal. Time is passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
+//! hot?) → [`queue`] (the best first) → [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] →
+//! [`journal`]. Time is passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
 
 pub mod access;
+pub mod admission;
 pub mod config;
+pub mod counters;
+pub mod engine;
+pub mod journal;
 pub mod moves;
 pub mod published;
+pub mod queue;
 pub mod record;
 pub mod rule;
 pub mod topology;

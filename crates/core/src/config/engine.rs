@@ -67,7 +67,9 @@ section! {
         /// Free memory to leave on a target above its high watermark.
         free_goal_mib: u64 = 16, "MiB", 0..=1048576, "ours";
         /// Batches in flight at most; no more are issued until outcomes come back.
-        batches_in_flight: u32 = 4, "batches", 1..=256, "ours";
+        batches_in_flight: u32 = 16, "batches", 1..=256, "ours: 16 batches of 2 MiB a tick of 100 ms carry the default rate limit";
+        /// How long to wait for a batch's outcome before it counts as lost.
+        outcome_timeout_ms: u64 = 60000, "ms", 1000..=3600000, "ours";
         /// Base pages in a batch at most.
         batch_pages: u32 = 512, "pages", 1..=512, "S4: kmigrated_batch_nr";
         /// How long a page stays where we put it before it may be moved again.
@@ -78,6 +80,14 @@ section! {
         ping_pong_window_ms: u64 = 60000, "ms", 1000..=3600000, "ours";
         /// Pages whose recent moves are remembered.
         moved_capacity: u32 = 262144, "pages", 1024..=16777216, "ours";
+        /// How long a page is left alone that the mover found pinned, shared or not ours to move.
+        quarantine_ms: u64 = 60000, "ms", 0..=3600000, "ours";
+        /// Let pages go to a faster tier.
+        promote: bool = true, "", Any("true or false"), "ours";
+        /// Let pages go to a slower tier.
+        demote: bool = true, "", Any("true or false"), "ours";
+        /// Let pages go to another node of their tier.
+        balance: bool = true, "", Any("true or false"), "ours";
         /// Pages that several processes map: "move" or "leave".
         shared_pages: SharedPages = SharedPages::Move, "", Any("\"move\" or \"leave\""), "ours";
     }
@@ -87,6 +97,6 @@ section! {
     /// `[journal]`: the decisions that `explain` can tell of.
     Journal {
         /// Decisions kept; the oldest gives way.
-        capacity: u32 = 262144, "decisions", 1024..=16777216, "ours";
+        capacity: u32 = 131072, "decisions", 1024..=16777216, "ours";
     }
 }

@@ -1,0 +1,14 @@
+//! Check: is this direction switched on?
+
+use crate::admission::RefusalReason;
+use crate::config;
+use crate::moves::Direction;
+
+pub(super) fn check(config: &config::Admission, direction: Direction) -> Result<(), RefusalReason> {
+    let on = match direction {
+        Direction::Promote => config.promote,
+        Direction::Demote => config.demote,
+        Direction::Balance => config.balance,
+    };
+    if on { Ok(()) } else { Err(RefusalReason::DirectionOff) }
+}

@@ -1,0 +1,125 @@
+//! Check: is the page on its way already? And the book of batches whose outcome has not come yet.
+//!
+//! Two batches that hold the same page would fight over it, and the second would be judged by the evidence of the first.
+//! Folios are ranges, so ranges are compared: of virtual pages, and of frames where they are known, because two
+//! processes may map one frame.
+
+use std::collections::BTreeMap;
+
+use crate::admission::RefusalReason;
+use crate::moves::{Batch, BatchId, Direction, Move};
+use crate::queue::Waiting;
+use crate::rule::Candidate;
+use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
+
+/// A batch whose outcome has not come yet.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// Its name.
+    pub id: BatchId,
+    /// When it was issued.
+    pub issued: Nanos,
+    /// Whose pages.
+    pub pid: Pid,
+    /// Where to.
+    pub target: NodeId,
+    /// Which way.
+    pub direction: Direction,
+    /// The process is gone: what failed is not tried again.
+    pub exited: bool,
+    /// The candidates, in order of the batch's moves.
+    pub candidates: Vec<Waiting>,
+}
+
+/// Batches in flight and what they hold.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    batches: BTreeMap<BatchId, Flight>,
+    pages: BTreeMap<VirtPage, (u64, BatchId)>,
+    frames: BTreeMap<Pfn, u64>,
+    towards: BTreeMap<NodeId, u64>,
+}
+
+impl InFlight {
+    /// Whether no part of the folio is in flight.
+    pub(super) fn check(&self, page: VirtPage, candidate: &Candidate) -> Result<(), RefusalReason> {
+        let pages = 1u64 << candidate.order;
+        let end = VirtPage { pid: page.pid, vpn: page.vpn.saturating_add(pages) };
+        let mut overlap = false;
+        if let Some((start, (len, _))) = self.pages.range(..end).next_back() {
+            overlap |= start.pid == page.pid && start.vpn + len > page.vpn;
+        }
+        if let Some(pfn) = candidate.pfn {
+            let before = self.frames.range(..Pfn(pfn.0.saturating_add(pages))).next_back();
+            overlap |= before.is_some_and(|(start, len)| start.0.saturating_add(*len) > pfn.0);
+        }
+        if overlap { Err(RefusalReason::InFlight) } else { Ok(()) }
+    }
+
+    /// Holds the folio for a batch that is being made.
+    pub(super) fn hold(&mut self, id: BatchId, page: VirtPage, m: &Move, target: NodeId) {
+        self.pages.insert(page, (m.pages(), id));
+        if let Some(pfn) = m.pfn {
+            self.frames.insert(pfn, m.pages());
+        }
+        *self.towards.entry(target).or_insert(0) += m.pages();
+    }
+
+    /// Notes a batch whose folios are held.
+    pub(super) fn issue(&mut self, batch: &Batch, candidates: Vec<Waiting>, now: Nanos) {
+        let Batch { id, pid, target, direction, .. } = *batch;
+        let flight = Flight { id, issued: now, pid, target, direction, exited: false, candidates };
+        self.batches.insert(id, flight);
+    }
+
+    /// Takes a batch out and lets go of its folios.
+    pub(super) fn land(&mut self, id: BatchId) -> Option<Flight> {
+        let flight = self.batches.remove(&id)?;
+        let mut pages = 0;
+        for waiting in &flight.candidates {
+            pages += 1u64 << waiting.candidate.order;
+            self.pages.remove(&waiting.page);
+            if let Some(pfn) = waiting.candidate.pfn {
+                self.frames.remove(&pfn);
+            }
+        }
+        if let Some(towards) = self.towards.get_mut(&flight.target) {
+            *towards -= pages;
+            if *towards == 0 {
+                self.towards.remove(&flight.target);
+            }
+        }
+        Some(flight)
+    }
+
+    /// The oldest batch that was issued `span` ago or earlier.
+    pub(super) fn overdue(&self, now: Nanos, span: Nanos) -> Option<BatchId> {
+        self.batches.values().find(|f| now.since(f.issued) >= span).map(|f| f.id)
+    }
+
+    pub(super) fn exit(&mut self, pid: Pid) {
+        for flight in self.batches.values_mut().filter(|f| f.pid == pid) {
+            flight.exited = true;
+        }
+    }
+
+    /// The batch that holds the page, if one does.
+    pub(super) fn holder(&self, page: VirtPage) -> Option<&Flight> {
+        let (start, (len, id)) = self.pages.range(..=page).next_back()?;
+        let held = start.pid == page.pid && start.vpn + len > page.vpn;
+        held.then(|| self.batches.get(id)).flatten()
+    }
+
+    pub(super) fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    pub(super) fn moves(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Base pages on their way to a node.
+    pub(super) fn towards(&self, node: NodeId) -> u64 {
+        self.towards.get(&node).copied().unwrap_or(0)
+    }
+}

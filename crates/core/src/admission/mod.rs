@@ -1,0 +1,247 @@
+//! Admission: may this page move, and may it move now?
+//!
+//! One file a check. At the *door*, when a rule proposes, a candidate is refused for what will not pass while it waits:
+//! no name for the mover, direction off, process excluded, no target, moved lately, on its way already. At the *gate*,
+//! when its turn comes at a tick, it is held for what may pass: rate limit, share of its scope, room on the target,
+//! batches in flight. The order of the checks is the order of the code below; every refusal has a [`RefusalReason`].
+
+mod direction;
+pub mod far_nodes;
+mod in_flight;
+mod movable;
+mod rate;
+mod reason;
+mod recent;
+mod room;
+mod scope;
+mod target;
+
+pub use in_flight::Flight;
+pub use movable::{ORDER_MAX, PID_LIMIT, VPN_LIMIT};
+pub use reason::{Effect, RefusalReason};
+pub use recent::LeftAlone;
+pub use target::{Route, Targets};
+
+use crate::config::{self, Config};
+use crate::moves::{Batch, BatchId, Move};
+use crate::published::threshold::rate_limit_pages;
+use crate::queue::{LaneKey, Waiting};
+use crate::rule::Candidate;
+use crate::topology::{NodeState, Topology};
+use crate::units::{Nanos, NodeId, PAGES_PER_MIB, Pid, ScopeId, VirtPage};
+use in_flight::InFlight;
+use rate::Rate;
+use recent::Recent;
+use room::Rooms;
+use scope::Scopes;
+
+/// What admission knows of a machine and its past.
+#[derive(Debug)]
+pub struct Admission {
+    config: config::Admission,
+    targets: Targets,
+    scopes: Scopes,
+    rate: Rate,
+    recent: Recent,
+    in_flight: InFlight,
+}
+
+/// Why a candidate does not pass the gate, and for whom else that holds at this tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// For this candidate.
+    One(RefusalReason),
+    /// For every candidate of its lane.
+    Lane(RefusalReason),
+    /// For everybody: what is left waits for the next tick.
+    Everybody(RefusalReason),
+}
+
+/// The gate at one tick: what the nodes can take.
+#[derive(Debug)]
+pub struct Gate {
+    now: Nanos,
+    rooms: Rooms,
+}
+
+impl Admission {
+    /// Admission with an empty past.
+    pub fn new(config: &Config, topology: &Topology) -> Admission {
+        let limit_pages = rate_limit_pages(config.admission.rate_limit_mbps);
+        Admission {
+            targets: Targets::new(topology),
+            scopes: Scopes::new(&config.scope, limit_pages),
+            rate: Rate::new(limit_pages),
+            recent: Recent::new(&config.admission),
+            in_flight: InFlight::default(),
+            config: config.admission.clone(),
+        }
+    }
+
+    /// Nodes have appeared or disappeared.
+    pub fn set_topology(&mut self, topology: &Topology) {
+        self.targets = Targets::new(topology);
+    }
+
+    /// The door: the entry with which a candidate may wait.
+    ///
+    /// # Errors
+    /// The first reason against it.
+    pub fn door(
+        &self,
+        topology: &Topology,
+        candidate: &Candidate,
+        now: Nanos,
+    ) -> Result<Waiting, RefusalReason> {
+        let page = movable::check(candidate)?;
+        direction::check(&self.config, candidate.direction)?;
+        let scope = self.scopes.check(page.pid)?;
+        let route = self.targets.check(topology, candidate)?;
+        if candidate.expires <= now {
+            return Err(RefusalReason::Expired);
+        }
+        self.recent.check(page, now)?;
+        self.in_flight.check(page, candidate)?;
+        Ok(Waiting {
+            candidate: *candidate,
+            page,
+            scope,
+            route,
+            tries: 0,
+            not_before: None,
+            held: None,
+            seq: 0,
+        })
+    }
+
+    /// Opens the gate for a tick.
+    pub fn gate(&mut self, now: Nanos, nodes: &[NodeState]) -> Gate {
+        self.recent.tick(now);
+        let goal_pages = self.config.free_goal_mib.saturating_mul(PAGES_PER_MIB);
+        Gate { now, rooms: Rooms::new(nodes, goal_pages, |node| self.in_flight.towards(node)) }
+    }
+
+    /// Whether a lane has anywhere to go to at this tick; false stops it with its reason.
+    ///
+    /// # Errors
+    /// No target has room for a single page.
+    pub fn lane(&self, gate: &Gate, key: LaneKey) -> Result<(), RefusalReason> {
+        gate.rooms.check(self.targets.nodes(key.route), 1).map(drop)
+    }
+
+    /// The gate: where a waiting candidate may go now. `others_wait` says whether candidates of another scope do.
+    ///
+    /// # Errors
+    /// The first reason against it, and whom it stops.
+    pub fn pass(&mut self, gate: &Gate, waiting: &Waiting, others_wait: bool) -> Result<NodeId, Stop> {
+        let pages = 1u64 << waiting.candidate.order;
+        self.in_flight.check(waiting.page, &waiting.candidate).map_err(Stop::One)?;
+        // The best candidate waits for its second rather than letting smaller folios pass for ever.
+        if !self.rate.fits(gate.now, pages) {
+            return Err(Stop::Everybody(RefusalReason::RateLimited));
+        }
+        self.scopes.check_share(waiting.scope, gate.now, pages, others_wait).map_err(Stop::Lane)?;
+        gate.rooms.check(self.targets.nodes(waiting.route), pages).map_err(Stop::One)
+    }
+
+    /// Notes that a candidate that passed goes into batch `id`.
+    pub fn take(&mut self, gate: &mut Gate, id: BatchId, waiting: &Waiting, m: &Move, target: NodeId) {
+        self.rate.charge(gate.now, m.pages());
+        self.scopes.charge(waiting.scope, gate.now, m.pages());
+        gate.rooms.take(target, m.pages());
+        self.in_flight.hold(id, waiting.page, m, target);
+    }
+
+    /// Notes a batch of candidates that were taken.
+    pub fn issue(&mut self, batch: &Batch, candidates: Vec<Waiting>, now: Nanos) {
+        self.in_flight.issue(batch, candidates, now);
+    }
+
+    /// Batches that may still be issued.
+    pub fn batches_free(&self) -> usize {
+        (self.config.batches_in_flight as usize).saturating_sub(self.in_flight.batches())
+    }
+
+    /// The outcome of a batch has come; nothing, where it is not in flight.
+    pub fn land(&mut self, id: BatchId) -> Option<Flight> {
+        self.in_flight.land(id)
+    }
+
+    /// Takes out a batch whose outcome is overdue, the oldest first.
+    pub fn lose(&mut self, now: Nanos) -> Option<Flight> {
+        let id = self.in_flight.overdue(now, Nanos::from_ms(self.config.outcome_timeout_ms))?;
+        self.in_flight.land(id)
+    }
+
+    /// We moved a page.
+    pub fn moved(&mut self, page: VirtPage, now: Nanos) {
+        self.recent.moved(page, now);
+    }
+
+    /// Leaves a page alone for `admission.quarantine_ms`.
+    pub fn quarantine(&mut self, page: VirtPage, now: Nanos, why: RefusalReason) {
+        self.recent.quarantine(page, now, why);
+    }
+
+    /// Whether a refusal of the page is worth telling: of those for one reason only the first is.
+    pub fn is_news(&mut self, page: VirtPage, reason: RefusalReason) -> bool {
+        use RefusalReason::{Lost, NoPermission, PingPong, Pinned, Resident, Shared};
+        match reason {
+            RefusalReason::InFlight => false,
+            Resident | PingPong | Pinned | NoPermission | Shared | Lost => self.recent.first_refusal(page),
+            _ => true,
+        }
+    }
+
+    /// Puts a process into a scope; false where one of them cannot be.
+    pub fn assign(&mut self, pid: Pid, scope: ScopeId) -> bool {
+        self.scopes.assign(pid, scope)
+    }
+
+    /// A process is gone.
+    pub fn exit(&mut self, pid: Pid) {
+        self.scopes.exit(pid);
+        self.recent.exit(pid);
+        self.in_flight.exit(pid);
+    }
+
+    /// The batch that holds the page, if one does.
+    pub fn holder(&self, page: VirtPage) -> Option<&Flight> {
+        self.in_flight.holder(page)
+    }
+
+    /// Why the page is left alone now, if it is.
+    pub fn left_alone(&self, page: VirtPage, now: Nanos) -> Option<LeftAlone> {
+        self.recent.left_alone(page, now)
+    }
+
+    /// Batches in flight.
+    pub fn batches_in_flight(&self) -> usize {
+        self.in_flight.batches()
+    }
+
+    /// Moves in flight.
+    pub fn moves_in_flight(&self) -> usize {
+        self.in_flight.moves()
+    }
+
+    /// Base pages in flight towards a node.
+    pub fn pages_towards(&self, node: NodeId) -> u64 {
+        self.in_flight.towards(node)
+    }
+
+    /// Entries in the log of recent moves.
+    pub fn recent_len(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// Entries of that log that gave way too early.
+    pub fn recent_forgotten(&self) -> u64 {
+        self.recent.forgotten()
+    }
+
+    /// Memory of the log of recent moves in bytes, near enough.
+    pub fn recent_bytes(&self) -> usize {
+        self.recent.bytes()
+    }
+}

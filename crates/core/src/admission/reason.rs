@@ -1,0 +1,118 @@
+//! Why a candidate does not move.
+
+use serde::Serialize;
+
+use crate::counters::Label;
+
+/// Declares the reasons once: variant, spelling and meaning; the book's table comes from here.
+macro_rules! reasons {
+    ($( $(#[doc = $doc:literal])+ $variant:ident = $name:literal, $kind:ident; )*) => {
+        /// Why a candidate does not move, or does not move yet.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum RefusalReason {
+            $( $(#[doc = $doc])+ $variant, )*
+        }
+
+        impl RefusalReason {
+            /// What the reason means and what would help.
+            pub fn meaning(self) -> String {
+                match self {
+                    $( RefusalReason::$variant => [ $( $doc ),+ ].map(str::trim).join(" "), )*
+                }
+            }
+
+            /// Whether the candidate is let go or stays in the queue.
+            pub const fn effect(self) -> Effect {
+                match self {
+                    $( RefusalReason::$variant => Effect::$kind, )*
+                }
+            }
+        }
+
+        impl Label for RefusalReason {
+            const ALL: &'static [RefusalReason] = &[ $( RefusalReason::$variant ),* ];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $( RefusalReason::$variant => $name, )*
+                }
+            }
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+/// What a reason does to a candidate. Its evidence is kept either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It leaves; new evidence may propose the page again.
+    Refused,
+    /// It keeps its place in the queue until the reason passes or its evidence is too old.
+    Held,
+}
+
+reasons! {
+    /// No virtual page is known for the frame, or the page's numbers make no sense: nothing can name it to the mover.
+    NotMovable = "not_movable", Refused;
+    /// The configuration switches this direction off.
+    DirectionOff = "direction_off", Refused;
+    /// The process is in an excluded scope, or scopes are configured and none names it.
+    Excluded = "excluded", Refused;
+    /// Promotion was proposed for a page that is in the top tier already.
+    AlreadyTop = "already_top", Refused;
+    /// No node with memory lies in this direction, or the rule named one that does not.
+    NoTarget = "no_target", Refused;
+    /// The page is on its way in another batch, or a folio that overlaps it is.
+    InFlight = "in_flight", Refused;
+    /// We moved the page less than `admission.residency_ms` ago.
+    Resident = "resident", Refused;
+    /// The page was moved to and fro `admission.ping_pong_moves` times within `admission.ping_pong_window_ms`.
+    PingPong = "ping_pong", Refused;
+    /// The mover found the page pinned; it is left alone for `admission.quarantine_ms`.
+    Pinned = "pinned", Refused;
+    /// The kernel does not let us move the page there (permission or cpuset); left alone for `admission.quarantine_ms`.
+    NoPermission = "no_permission", Refused;
+    /// Several processes map the page and shared pages may not be moved; left alone for `admission.quarantine_ms`.
+    Shared = "shared", Refused;
+    /// The outcome of the page's last batch never came; left alone for `admission.quarantine_ms`.
+    Lost = "lost", Refused;
+    /// The page was busy, or its target full, `queue.retries` times in a row.
+    GaveUp = "gave_up", Refused;
+    /// The queue is full of candidates with scores as high.
+    QueueFull = "queue_full", Refused;
+    /// The evidence was too old when the candidate's turn came.
+    Expired = "expired", Refused;
+    /// The sliding second's `admission.rate_limit_mbps` is used up.
+    RateLimited = "rate_limited", Held;
+    /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
+    ShareExceeded = "share_exceeded", Held;
+    /// Every target has no memory free above its high watermark.
+    NodeFull = "node_full", Held;
+    /// Every target has memory free above its high watermark, but not `admission.free_goal_mib` besides.
+    BelowGoal = "below_goal", Held;
+    /// The machine did not tell the state of any target at this tick.
+    NodeUnknown = "node_unknown", Held;
+    /// `admission.batches_in_flight` batches wait for their outcome.
+    BatchesInFlight = "batches_in_flight", Held;
+    /// The page was busy, or its target full; it waits for its next try.
+    Retry = "retry", Held;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spelling_and_index_agree_with_the_declaration() {
+        for (i, reason) in RefusalReason::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), i);
+            assert_eq!(serde_json::to_string(reason).unwrap(), format!("\"{}\"", reason.name()));
+            assert!(!reason.meaning().is_empty());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Check: does the target keep its goal?
+//!
+//! move_pages allocates on its target and reclaims there directly when the target is short (Linux mm/migrate.c), which
+//! would make the moved process pay. So a folio goes only where it leaves the node's free pages, less all that is on
+//! its way there, at the high watermark plus `admission.free_goal_mib` or above.
+
+use std::collections::BTreeMap;
+
+use crate::admission::RefusalReason;
+use crate::topology::NodeState;
+use crate::units::NodeId;
+
+/// What every node can take at this tick.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    nodes: BTreeMap<NodeId, Room>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Pages above the high watermark.
+    above_high_pages: u64,
+    /// Pages above the high watermark and the goal.
+    above_goal_pages: u64,
+}
+
+impl Rooms {
+    /// `on_their_way` gives the base pages in flight towards a node.
+    pub(super) fn new(states: &[NodeState], goal_pages: u64, on_their_way: impl Fn(NodeId) -> u64) -> Rooms {
+        let room = |state: &NodeState| {
+            let free = state.free_pages.saturating_sub(on_their_way(state.node));
+            let above_high_pages = free.saturating_sub(state.watermarks.high_pages);
+            Room { above_high_pages, above_goal_pages: above_high_pages.saturating_sub(goal_pages) }
+        };
+        Rooms { nodes: states.iter().map(|s| (s.node, room(s))).collect() }
+    }
+
+    /// The first of `targets` with room for `pages`, else the reason of the target that is nearest to having it.
+    pub(super) fn check(&self, targets: &[NodeId], pages: u64) -> Result<NodeId, RefusalReason> {
+        let mut reason = RefusalReason::NodeUnknown;
+        for target in targets {
+            let Some(room) = self.nodes.get(target) else { continue };
+            if room.above_goal_pages >= pages {
+                return Ok(*target);
+            }
+            if room.above_high_pages >= pages {
+                reason = RefusalReason::BelowGoal;
+            } else if reason == RefusalReason::NodeUnknown {
+                reason = RefusalReason::NodeFull;
+            }
+        }
+        Err(reason)
+    }
+
+    /// Notes that `pages` go to `target`.
+    pub(super) fn take(&mut self, target: NodeId, pages: u64) {
+        if let Some(room) = self.nodes.get_mut(&target) {
+            room.above_high_pages = room.above_high_pages.saturating_sub(pages);
+            room.above_goal_pages = room.above_goal_pages.saturating_sub(pages);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Watermarks;
+
+    fn state(node: u16, free_pages: u64) -> NodeState {
+        let watermarks = Watermarks { high_pages: 100, ..Watermarks::default() };
+        NodeState { node: NodeId(node), free_pages, managed_pages: 10_000, watermarks }
+    }
+
+    #[test]
+    fn what_is_on_its_way_counts_as_used() {
+        let rooms = Rooms::new(&[state(0, 1000)], 50, |_| 350);
+        assert_eq!(rooms.check(&[NodeId(0)], 500), Ok(NodeId(0)));
+        assert_eq!(rooms.check(&[NodeId(0)], 501), Err(RefusalReason::BelowGoal));
+        assert_eq!(rooms.check(&[NodeId(0)], 551), Err(RefusalReason::NodeFull));
+    }
+
+    #[test]
+    fn the_next_target_is_taken_when_the_first_is_full() {
+        let mut rooms = Rooms::new(&[state(0, 110), state(1, 200)], 5, |_| 0);
+        let both = [NodeId(0), NodeId(1)];
+        assert_eq!(rooms.check(&both, 5), Ok(NodeId(0)));
+        assert_eq!(rooms.check(&both, 6), Ok(NodeId(1)));
+        rooms.take(NodeId(1), 95);
+        assert_eq!(rooms.check(&both, 6), Err(RefusalReason::BelowGoal));
+        assert_eq!(rooms.check(&[NodeId(9)], 1), Err(RefusalReason::NodeUnknown));
+    }
+}

@@ -1,0 +1,88 @@
+//! Check: where to? Every candidate gets a route: the nodes that it may go to, the best first.
+
+use serde::Serialize;
+
+use crate::admission::RefusalReason;
+use crate::moves::Direction;
+use crate::rule::Candidate;
+use crate::topology::Topology;
+use crate::units::NodeId;
+
+/// Names a list of target nodes, best first; see [`Targets::nodes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Route(u32);
+
+/// All routes of a machine: to each node alone, to the top tier as seen from each node, downwards from each node.
+#[derive(Debug)]
+pub struct Targets {
+    routes: Vec<Vec<NodeId>>,
+}
+
+impl Targets {
+    /// The routes of a topology.
+    pub fn new(topology: &Topology) -> Targets {
+        let ids = || topology.nodes.iter().map(|n| n.id);
+        let alone = ids().map(|id| vec![id]);
+        // What is hot belongs to the top tier: where its nodes are full, waiting costs less than moving twice.
+        let upwards = ids().map(|near| top_tier_by_distance(topology, near));
+        let downwards = ids().map(|from| topology.demotion_targets(from));
+        Targets { routes: alone.chain(upwards).chain(downwards).collect() }
+    }
+
+    /// The nodes of a route, best first.
+    pub fn nodes(&self, route: Route) -> &[NodeId] {
+        self.routes.get(route.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The route of a candidate: to the node that its rule names; else, upwards, to the top-tier nodes in order of
+    /// distance from the accessor (from the page, where nobody knows the accessor); downwards, to the next tier's; for
+    /// balance, to the accessor.
+    pub(super) fn check(&self, topology: &Topology, candidate: &Candidate) -> Result<Route, RefusalReason> {
+        let nodes = self.routes.len() / 3;
+        let from = index(topology, candidate.from)?;
+        let route = match (candidate.direction, candidate.target) {
+            (Direction::Promote, _) if topology.is_top(candidate.from) => {
+                return Err(RefusalReason::AlreadyTop);
+            }
+            (Direction::Promote, None) => {
+                let near = candidate.accessor.and_then(|a| index(topology, a).ok()).unwrap_or(from);
+                nodes + near
+            }
+            (Direction::Demote, None) => 2 * nodes + from,
+            (Direction::Balance, None) => {
+                index(topology, candidate.accessor.ok_or(RefusalReason::NoTarget)?)?
+            }
+            (_, Some(target)) => index(topology, target)?,
+        };
+        // The numbers of nodes are 16 bits wide, so three routes a node fit.
+        let route = Route(route as u32);
+        let fits = |to: &NodeId| is_in_direction(topology, candidate.direction, candidate.from, *to);
+        match self.nodes(route) {
+            [] => Err(RefusalReason::NoTarget),
+            targets if targets.iter().all(fits) => Ok(route),
+            _ => Err(RefusalReason::NoTarget),
+        }
+    }
+}
+
+fn index(topology: &Topology, id: NodeId) -> Result<usize, RefusalReason> {
+    topology.nodes.binary_search_by_key(&id, |n| n.id).map_err(|_| RefusalReason::NoTarget)
+}
+
+fn top_tier_by_distance(topology: &Topology, near: NodeId) -> Vec<NodeId> {
+    let top = |id: &NodeId| topology.node(*id).is_some_and(|n| n.capacity_pages > 0) && topology.is_top(*id);
+    let mut nodes: Vec<NodeId> = topology.nodes.iter().map(|n| n.id).filter(top).collect();
+    nodes.sort_by_key(|id| (topology.distance(near, *id), *id));
+    nodes
+}
+
+fn is_in_direction(topology: &Topology, direction: Direction, from: NodeId, to: NodeId) -> bool {
+    let (Some(here), Some(there)) = (topology.node(from), topology.node(to)) else { return false };
+    let way = match direction {
+        Direction::Promote => there.tier < here.tier,
+        Direction::Demote => there.tier > here.tier,
+        Direction::Balance => there.tier == here.tier && from != to,
+    };
+    way && there.capacity_pages > 0
+}

@@ -1,0 +1,161 @@
+//! Why a page did or did not move.
+
+use serde::Serialize;
+
+use crate::admission::RefusalReason;
+use crate::counters::Label;
+use crate::engine::Engine;
+use crate::journal::{Decision, What};
+use crate::moves::BatchId;
+use crate::units::{Nanos, NodeId, Pfn, VirtPage};
+
+/// Decisions that an explanation shows at most.
+const DECISIONS_MAX: usize = 32;
+
+/// What the engine knows of a page.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explanation {
+    /// The page.
+    pub page: VirtPage,
+    /// Its frame, as far as the evidence told.
+    pub pfn: Option<Pfn>,
+    /// What is remembered of the frame.
+    pub record: Option<Remembered>,
+    /// How it stands with the page now.
+    pub state: PageState,
+    /// The latest decisions on it, oldest first.
+    pub decisions: Vec<Decision>,
+    /// All of it in a sentence.
+    pub summary: String,
+}
+
+/// A record as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Remembered {
+    /// Accesses that counted.
+    pub frequency: u8,
+    /// Time since the last access in ms, where the record reaches that far.
+    pub gap_ms: Option<u64>,
+    /// The node that accessed it last, where the record keeps it.
+    pub node: Option<NodeId>,
+    /// The rule finds it hot.
+    pub ready: bool,
+}
+
+/// How it stands with a page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum PageState {
+    /// No candidate: what is known of it did not make the rule propose it, or nothing is known.
+    Idle,
+    /// A candidate that waits.
+    Waiting {
+        /// Its rank.
+        score: u16,
+        /// When the rule proposed it, last.
+        since: Nanos,
+        /// When its evidence will be too old.
+        expires: Nanos,
+        /// Batches that it was in without moving.
+        tries: u8,
+        /// What holds it; nothing where its turn has not come.
+        held: Option<RefusalReason>,
+    },
+    /// On its way.
+    InFlight {
+        /// In this batch.
+        batch: BatchId,
+        /// Since then.
+        since: Nanos,
+        /// To this node.
+        to: NodeId,
+    },
+    /// Not to be moved for a while.
+    LeftAlone {
+        /// Why.
+        why: RefusalReason,
+        /// Until when.
+        until: Nanos,
+        /// Moves of the page within the ping-pong window.
+        moves: u32,
+    },
+}
+
+impl Engine {
+    /// Why the page did or did not move, from what the engine remembers of it.
+    pub fn explain(&self, page: VirtPage) -> Explanation {
+        self.explain_at(page, None)
+    }
+
+    /// The same, where the caller knows which frame the page has now (pagemap).
+    pub fn explain_at(&self, page: VirtPage, pfn: Option<Pfn>) -> Explanation {
+        let decisions = self.journal.of(page, DECISIONS_MAX);
+        let seen = || self.queue.get(page).and_then(|w| w.candidate.pfn);
+        let noted = || decisions.iter().rev().find_map(|d| d.pfn);
+        let pfn = pfn.or_else(seen).or_else(noted);
+        let record = pfn.and_then(|pfn| self.table.get(pfn, self.clock())).map(|r| Remembered {
+            frequency: r.frequency,
+            gap_ms: r.gap.map(Nanos::ms),
+            node: r.node,
+            ready: r.ready,
+        });
+        let state = self.state(page);
+        let summary = summary(&state, record.as_ref(), decisions.last(), self.clock());
+        Explanation { page, pfn, record, state, decisions, summary }
+    }
+
+    fn state(&self, page: VirtPage) -> PageState {
+        if let Some(flight) = self.admission.holder(page) {
+            return PageState::InFlight { batch: flight.id, since: flight.issued, to: flight.target };
+        }
+        if let Some(waiting) = self.queue.get(page) {
+            return PageState::Waiting {
+                score: waiting.candidate.score,
+                since: waiting.candidate.time,
+                expires: waiting.candidate.expires,
+                tries: waiting.tries,
+                held: self.queue.held(page),
+            };
+        }
+        match self.admission.left_alone(page, self.clock()) {
+            Some(alone) => PageState::LeftAlone { why: alone.why, until: alone.until, moves: alone.moves },
+            None => PageState::Idle,
+        }
+    }
+}
+
+fn summary(state: &PageState, record: Option<&Remembered>, last: Option<&Decision>, now: Nanos) -> String {
+    let because = |reason: RefusalReason| format!("{}: {}", reason.name(), reason.meaning());
+    match (state, last.map(|d| d.what)) {
+        (PageState::InFlight { batch, since, to }, _) => {
+            format!("on its way to {to} in batch {} for {} ms", batch.0, now.since(*since).ms())
+        }
+        (PageState::Waiting { score, held: Some(reason), .. }, _) => {
+            format!("waits with score {score}; {}", because(*reason))
+        }
+        (PageState::Waiting { score, held: None, .. }, _) => {
+            format!("waits with score {score}; its turn has not come")
+        }
+        (PageState::LeftAlone { why, until, .. }, _) => {
+            format!("left alone for another {} ms; {}", until.since(now).ms(), because(*why))
+        }
+        (PageState::Idle, Some(What::Moved { .. })) => {
+            "moved; nothing has made it a candidate since".to_owned()
+        }
+        (PageState::Idle, Some(What::Refused { reason })) => format!("refused; {}", because(reason)),
+        (PageState::Idle, Some(What::Expired { held: Some(reason) })) => {
+            format!("waited until its evidence was too old; {}", because(reason))
+        }
+        (PageState::Idle, Some(What::Expired { held: None })) => {
+            "waited until its evidence was too old; its turn did not come".to_owned()
+        }
+        (PageState::Idle, Some(What::Failed { outcome, .. })) => {
+            format!("did not move; the mover says {}", outcome.name())
+        }
+        (PageState::Idle, Some(_)) => "was a candidate and is none now; the decisions tell".to_owned(),
+        (PageState::Idle, None) if record.is_some() => {
+            "has been seen, but the rule has not found it worth moving".to_owned()
+        }
+        (PageState::Idle, None) => "no evidence of it, or none that is still remembered".to_owned(),
+    }
+}

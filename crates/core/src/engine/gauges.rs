@@ -1,0 +1,101 @@
+//! Figures of the moment, declared once like the counters.
+
+use serde::Serialize;
+
+use crate::counters::{Counters, Label, Sample, Statistic};
+use crate::engine::Engine;
+use crate::rule::Gauge;
+
+macro_rules! gauges {
+    ($( $(#[doc = $doc:literal])+ $name:ident, $unit:literal, |$engine:ident| $value:expr; )*) => {
+        impl Engine {
+            /// What is said of each of the engine's own gauges; the rule's describe themselves by their names.
+            pub fn gauge_statistics() -> Vec<Statistic> {
+                vec![ $( Statistic {
+                    name: stringify!($name),
+                    metric: concat!("thermocline_", stringify!($name)).to_owned(),
+                    unit: $unit,
+                    description: [ $( $doc ),+ ].map(str::trim).join(" "),
+                    label: None,
+                } ),* ]
+            }
+
+            fn own_gauges(&self) -> Vec<Gauge> {
+                vec![ $( Gauge {
+                    name: stringify!($name),
+                    node: None,
+                    value: { let $engine = self; $value as u64 },
+                } ),* ]
+            }
+        }
+    };
+}
+
+gauges! {
+    /// Candidates that wait.
+    queue_length, "candidates", |e| e.queue.len();
+    /// Of these, candidates that wait for their next try.
+    queue_parked, "candidates", |e| e.queue.parked();
+    /// Memory of the queue.
+    queue_bytes, "bytes", |e| e.queue.bytes();
+    /// Batches whose outcome has not come yet.
+    batches_in_flight, "batches", |e| e.admission.batches_in_flight();
+    /// Moves whose outcome has not come yet.
+    moves_in_flight, "moves", |e| e.admission.moves_in_flight();
+    /// Sections of 128 MiB that have page records.
+    record_sections, "sections", |e| e.table.sections();
+    /// Memory of the page records.
+    record_bytes, "bytes", |e| e.table.memory_bytes();
+    /// Accesses that found no room for a record.
+    record_unrecorded, "accesses", |e| e.table.unrecorded();
+    /// Pages in the log of recent moves.
+    recent_length, "entries", |e| e.admission.recent_len();
+    /// Memory of the log of recent moves.
+    recent_bytes, "bytes", |e| e.admission.recent_bytes();
+    /// Decisions kept in the journal.
+    journal_length, "decisions", |e| e.journal.len();
+    /// Memory of the journal.
+    journal_bytes, "bytes", |e| e.journal.bytes();
+}
+
+/// Everything that status, metrics and the dashboard show of an engine.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// The rule that decides.
+    pub rule: &'static str,
+    /// What has been counted since the start.
+    pub counters: Counters,
+    /// The engine's figures, those of its nodes, then the rule's.
+    pub gauges: Vec<Gauge>,
+    /// Candidates that wait now, by what holds all of their kind back; `free` are held by nothing.
+    pub waiting: Vec<Sample>,
+}
+
+impl Engine {
+    /// Figures of the moment: the engine's, the base pages in flight towards each node, the rule's.
+    pub fn gauges(&self) -> Vec<Gauge> {
+        let mut out = self.own_gauges();
+        out.extend(self.topology.nodes.iter().map(|n| Gauge {
+            name: "pages_in_flight",
+            node: Some(n.id),
+            value: self.admission.pages_towards(n.id),
+        }));
+        out.extend(self.rule.gauges());
+        out
+    }
+
+    /// All of it.
+    pub fn status(&self) -> Status {
+        let waiting = self.queue.waiting().into_iter().map(|(held, value)| Sample {
+            name: "waiting",
+            label: Some(held.map_or("free", Label::name)),
+            value,
+        });
+        Status {
+            rule: self.rule.name(),
+            counters: self.counters.clone(),
+            gauges: self.gauges(),
+            waiting: waiting.collect(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What moves at a tick: the lanes' best candidates in order of score, through the gate, into batches.
+
+use std::collections::BinaryHeap;
+
+use crate::admission::{Gate, RefusalReason, Stop};
+use crate::engine::Engine;
+use crate::engine::batches::Batches;
+use crate::journal::{Decision, What};
+use crate::moves::{Batch, Move};
+use crate::queue::{LaneKey, Turn, Waiting};
+use crate::topology::NodeState;
+use crate::units::Nanos;
+
+/// Candidates that a tick looks at and leaves waiting, at most: it bounds a tick's work when much is held singly (folios
+/// too large for the room that is left, more processes than batches).
+const HELD_LOOKS_MAX: u32 = 4096;
+
+type Turns = BinaryHeap<(Turn, LaneKey)>;
+
+impl Engine {
+    pub(super) fn issue(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Batch> {
+        let mut gate = self.admission.gate(now, nodes);
+        let mut turns = self.open_lanes(&gate);
+        let mut batches = Batches::new(self.admission.batches_free(), self.batch_pages);
+        let mut looks = 0;
+        while let Some((turn, key)) = turns.pop() {
+            let Some(waiting) = self.queue.at(turn).copied() else { continue };
+            let next = self.queue.after(key, turn);
+            if waiting.candidate.expires <= now {
+                self.queue.take(turn);
+                self.expire(&waiting, waiting.held);
+                turns.extend(next.map(|t| (t, key)));
+                continue;
+            }
+            let others_wait = turns.iter().any(|(_, other)| other.scope != key.scope);
+            match self.admit(&mut gate, &mut batches, turn, &waiting, others_wait) {
+                Ok(()) => turns.extend(next.map(|t| (t, key))),
+                Err(stop) => {
+                    let (Stop::One(reason) | Stop::Lane(reason) | Stop::Everybody(reason)) = stop;
+                    self.hold(turn, &waiting, reason);
+                    looks += 1;
+                    match stop {
+                        Stop::One(_) if looks < HELD_LOOKS_MAX => turns.extend(next.map(|t| (t, key))),
+                        Stop::Lane(_) => self.queue.hold_lane(key, reason),
+                        Stop::One(_) | Stop::Everybody(_) => {
+                            self.queue.hold_lane(key, reason);
+                            for (_, other) in turns.drain() {
+                                self.queue.hold_lane(other, reason);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        self.seal(batches, now)
+    }
+
+    /// The best turn of every lane that has anywhere to go to.
+    fn open_lanes(&mut self, gate: &Gate) -> Turns {
+        let mut turns = Turns::new();
+        for (key, turn) in self.queue.heads() {
+            match self.admission.lane(gate, key) {
+                Ok(()) => turns.push((turn, key)),
+                Err(reason) => {
+                    if let Some(waiting) = self.queue.at(turn).copied() {
+                        self.hold(turn, &waiting, reason);
+                    }
+                    self.queue.hold_lane(key, reason);
+                }
+            }
+        }
+        turns
+    }
+
+    /// Takes a candidate through the gate and into a batch.
+    fn admit(
+        &mut self,
+        gate: &mut Gate,
+        batches: &mut Batches,
+        turn: Turn,
+        waiting: &Waiting,
+        others_wait: bool,
+    ) -> Result<(), Stop> {
+        if batches.are_full() {
+            return Err(Stop::Everybody(RefusalReason::BatchesInFlight));
+        }
+        let target = self.admission.pass(gate, waiting, others_wait)?;
+        let candidate = &waiting.candidate;
+        let m = Move { page: waiting.page, pfn: candidate.pfn, order: candidate.order, from: candidate.from };
+        let open = batches
+            .find(&mut self.next_batch, target, waiting.page.pid, candidate.direction, m.pages())
+            .ok_or(Stop::One(RefusalReason::BatchesInFlight))?;
+        self.admission.take(gate, open.batch.id, waiting, &m, target);
+        self.queue.take(turn);
+        self.counters.issued += 1;
+        let what = What::Issued { batch: open.batch.id };
+        self.journal.write(Decision::bound(waiting, self.now.unwrap_or_default(), target, what));
+        open.push(m, *waiting);
+        Ok(())
+    }
+
+    fn hold(&mut self, turn: Turn, waiting: &Waiting, reason: RefusalReason) {
+        self.counters.held.add(reason, 1);
+        if self.queue.hold(turn, reason) {
+            self.note(&waiting.candidate, What::Held { reason });
+        }
+    }
+
+    fn seal(&mut self, batches: Batches, now: Nanos) -> Vec<Batch> {
+        let mut out = Vec::new();
+        for open in batches.into_open() {
+            self.admission.issue(&open.batch, open.candidates, now);
+            self.counters.batches += 1;
+            out.push(open.batch);
+        }
+        out
+    }
+}

@@ -1,0 +1,320 @@
+//! The engine: evidence in, batches out, outcomes in. Whoever owns a machine drives it, and nothing in it blocks:
+//!
+//! ```text
+//! loop {
+//!     machine.poll(|evidence| engine.observe(evidence));
+//!     machine.submit(engine.tick(now, &node_states));
+//! }
+//! ```
+//!
+//! Equal inputs give equal decisions, to the byte of the journal. Time is what [`Engine::tick`] is told and never goes
+//! back; nonsense in the evidence is counted and ignored; everything that is kept has a bound.
+
+mod batches;
+mod explain;
+mod gauges;
+mod issue;
+mod outcome;
+
+#[cfg(test)]
+mod tests;
+
+pub use explain::{Explanation, PageState};
+pub use gauges::Status;
+
+use crate::access::{Access, Evidence, Mappings, RegionSnapshot};
+use crate::admission::far_nodes::{self, FarNodes};
+use crate::admission::{Admission, ORDER_MAX, RefusalReason};
+use crate::config::{Config, ConfigError};
+use crate::counters::{Counters, Label};
+use crate::journal::{Decision, Journal, What};
+use crate::moves::{Batch, Direction};
+use crate::queue::{Offer, Queue, Waiting};
+use crate::record::{RecordError, RecordParams, RecordTable};
+use crate::rule::{self, Candidate, Candidates, Context, Rule};
+use crate::topology::{NodeState, Topology};
+use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid};
+
+/// Why an engine cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A value is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The record cannot keep what this machine needs.
+    #[error(transparent)]
+    FarNodes(#[from] FarNodes),
+    /// The records cannot be made.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+/// Decides which pages move between tiers.
+#[derive(Debug)]
+pub struct Engine {
+    topology: Topology,
+    table: RecordTable,
+    rule: Box<dyn Rule>,
+    out: Candidates,
+    out_dropped: u64,
+    queue: Queue,
+    admission: Admission,
+    journal: Journal,
+    counters: Counters,
+    /// The time of the latest tick; none before the first.
+    now: Option<Nanos>,
+    next_batch: u64,
+    batch_pages: u64,
+    retries: u8,
+    retry_delay: Nanos,
+    life: Nanos,
+}
+
+/// log2 of the base pages in a section of 128 MiB.
+const SECTION_SHIFT: u32 = 27 - PAGE_SHIFT;
+/// Sections that may have records at least: 1 TiB of address space, so that small machines may grow.
+const SECTIONS_MIN: u64 = 1 << 13;
+
+impl Engine {
+    /// An engine with the rule that the configuration names.
+    ///
+    /// # Errors
+    /// A value out of its range, or a record that does not suit the machine.
+    pub fn new(config: &Config, topology: Topology) -> Result<Engine, EngineError> {
+        Engine::with_rule(config, topology, rule::build(config))
+    }
+
+    /// An engine with a rule of one's own.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn with_rule(
+        config: &Config,
+        topology: Topology,
+        rule: Box<dyn Rule>,
+    ) -> Result<Engine, EngineError> {
+        config.check()?;
+        far_nodes::check(&config.engine, &topology)?;
+        // Frames have holes between them, and memory may be added: twice what is there now.
+        let capacity_pages: u64 = topology.nodes.iter().map(|n| n.capacity_pages).sum();
+        let sections = (capacity_pages >> SECTION_SHIFT).saturating_mul(2).max(SECTIONS_MIN);
+        let mut table = RecordTable::new(RecordParams {
+            layout: config.engine.record,
+            hz: config.engine.hz,
+            node_per_block: config.engine.record_node_per_block,
+            sections_max: u32::try_from(sections).unwrap_or(u32::MAX),
+            ..RecordParams::default()
+        })?;
+        table.set_topology(&topology);
+        Ok(Engine {
+            table,
+            rule,
+            out: Candidates::new(config.queue.capacity as usize),
+            out_dropped: 0,
+            queue: Queue::new(config.queue.capacity),
+            admission: Admission::new(config, &topology),
+            journal: Journal::new(config.journal.capacity),
+            counters: Counters::default(),
+            now: None,
+            next_batch: 1,
+            batch_pages: u64::from(config.admission.batch_pages),
+            retries: config.queue.retries,
+            retry_delay: Nanos::from_ms(config.queue.retry_delay_ms),
+            life: Nanos::from_ms(config.queue.expire_ms),
+            topology,
+        })
+    }
+
+    /// Takes in what a machine has seen.
+    pub fn observe(&mut self, evidence: Evidence<'_>) {
+        match evidence {
+            Evidence::Accesses { batch, mappings } => self.accesses(batch, mappings),
+            Evidence::Regions(snapshot) => self.regions(snapshot),
+            // Records of new frames are made when they are first accessed.
+            Evidence::MemoryOnline { .. } => {}
+            Evidence::MemoryOffline { start, end } => self.offline(start, end),
+            Evidence::Process { pid, scope } => {
+                self.counters.evidence_invalid += u64::from(!self.admission.assign(pid, scope));
+            }
+            Evidence::Exit { pid } => self.exit(pid),
+            Evidence::Outcome(outcome) => self.settle(outcome),
+        }
+        self.accept_proposals();
+    }
+
+    /// Lets time pass to `now` and says what is to move. The states are those of the nodes at about `now`; a node
+    /// without one takes no pages.
+    pub fn tick(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Batch> {
+        let now = self.now.map_or(now, |before| before.max(now));
+        self.now = Some(now);
+        self.counters.ticks += 1;
+        self.rule.on_tick(now, nodes, &mut self.out);
+        self.accept_proposals();
+        self.give_up_overdue(now);
+        self.queue.wake(now);
+        for (waiting, held) in self.queue.sweep(now) {
+            self.expire(&waiting, held);
+        }
+        self.issue(now, nodes)
+    }
+
+    /// The machine as the engine knows it.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Nodes have appeared, disappeared or changed their tier.
+    pub fn set_topology(&mut self, topology: Topology) {
+        self.table.set_topology(&topology);
+        self.admission.set_topology(&topology);
+        self.topology = topology;
+    }
+
+    /// What has been counted since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The latest decisions.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The candidates that wait.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The rule that decides.
+    pub fn rule(&self) -> &dyn Rule {
+        &*self.rule
+    }
+
+    /// Whether every candidate and every move is accounted for.
+    ///
+    /// # Errors
+    /// The sum that does not balance, with its terms.
+    pub fn check_balance(&self) -> Result<(), String> {
+        self.counters.check_balance(self.queue.len() as u64, self.admission.moves_in_flight() as u64)
+    }
+
+    fn clock(&self) -> Nanos {
+        self.now.unwrap_or_default()
+    }
+
+    fn accesses(&mut self, batch: &[Access], mappings: &dyn Mappings) {
+        let believable = |a: &Access| a.order <= ORDER_MAX && self.topology.tier(a.node).is_some();
+        if batch.iter().all(believable) {
+            self.show(batch, mappings);
+        } else {
+            let sound: Vec<Access> = batch.iter().copied().filter(believable).collect();
+            self.counters.evidence_invalid += (batch.len() - sound.len()) as u64;
+            self.show(&sound, mappings);
+        }
+    }
+
+    /// Shows the rule a batch of sound accesses.
+    fn show(&mut self, batch: &[Access], mappings: &dyn Mappings) {
+        let mut seen = [0; crate::access::Source::ALL.len()];
+        for access in batch {
+            seen[access.detail.source().index()] += 1;
+        }
+        for (source, n) in crate::access::Source::ALL.iter().zip(seen) {
+            self.counters.evidence.add(*source, n);
+        }
+        self.counters.numa_hint_faults += seen[crate::access::Source::HintFault.index()];
+        let frequency_max = self.table.frequency_max();
+        let ctx = Context { topology: &self.topology, frequency_max, mappings };
+        self.rule.on_batch(batch, &mut self.table, &ctx, &mut self.out);
+    }
+
+    fn regions(&mut self, snapshot: &RegionSnapshot) {
+        let sound = snapshot.regions.iter().filter(|r| r.start < r.end).count();
+        let invalid = snapshot.regions.len() - sound;
+        self.counters.evidence.add(crate::access::Source::Damon, sound as u64);
+        self.counters.evidence_invalid += invalid as u64;
+        let mappings = &crate::access::NoMappings;
+        let ctx = Context { topology: &self.topology, frequency_max: self.table.frequency_max(), mappings };
+        if invalid == 0 {
+            self.rule.on_regions(snapshot, &ctx, &mut self.out);
+        } else {
+            let regions = snapshot.regions.iter().copied().filter(|r| r.start < r.end).collect();
+            let snapshot = RegionSnapshot { time: snapshot.time, regions };
+            self.rule.on_regions(&snapshot, &ctx, &mut self.out);
+        }
+    }
+
+    fn offline(&mut self, start: Pfn, end: Pfn) {
+        if start < end {
+            self.table.offline(start, end);
+        } else {
+            self.counters.evidence_invalid += 1;
+        }
+    }
+
+    fn exit(&mut self, pid: Pid) {
+        self.admission.exit(pid);
+        for waiting in self.queue.remove_process(pid) {
+            self.counters.exited += 1;
+            self.note(&waiting.candidate, What::Exited);
+        }
+    }
+
+    /// Takes the rule's proposals to the door.
+    fn accept_proposals(&mut self) {
+        let dropped = self.out.dropped();
+        self.counters.proposed += self.out.items().len() as u64 + (dropped - self.out_dropped);
+        self.counters.dropped += dropped - self.out_dropped;
+        self.out_dropped = dropped;
+        for i in 0..self.out.items().len() {
+            let mut candidate = self.out.items()[i];
+            // A rule may think that its evidence keeps for ever; the configuration decides.
+            let start = self.now.unwrap_or(candidate.time);
+            candidate.expires = candidate.expires.min(start.plus(self.life));
+            match self.admission.door(&self.topology, &candidate, self.clock()) {
+                Ok(waiting) => self.enqueue(waiting),
+                Err(reason) => self.refuse(&candidate, reason),
+            }
+        }
+        drop(self.out.drain());
+    }
+
+    fn enqueue(&mut self, waiting: Waiting) {
+        let candidate = waiting.candidate;
+        match self.queue.offer(waiting) {
+            Offer::Merged => self.counters.merged += 1,
+            Offer::Full => self.refuse(&candidate, RefusalReason::QueueFull),
+            offer @ (Offer::Queued | Offer::Displaced(_)) => {
+                if let Offer::Displaced(other) = offer {
+                    self.counters.queue_evicted += 1;
+                    self.note(&other.candidate, What::Evicted);
+                }
+                // A retry was a candidate before.
+                if waiting.tries == 0 {
+                    if candidate.direction == Direction::Promote {
+                        self.counters.pgpromote_candidate += 1 << candidate.order;
+                    }
+                    self.note(&candidate, What::Proposed);
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, candidate: &Candidate, reason: RefusalReason) {
+        self.counters.refused.add(reason, 1);
+        if let Some(page) = candidate.page
+            && self.admission.is_news(page, reason)
+        {
+            self.note(candidate, What::Refused { reason });
+        }
+    }
+
+    fn expire(&mut self, waiting: &Waiting, held: Option<RefusalReason>) {
+        self.counters.expired.add(held.unwrap_or(RefusalReason::Expired), 1);
+        self.note(&waiting.candidate, What::Expired { held });
+    }
+
+    fn note(&mut self, candidate: &Candidate, what: What) {
+        self.journal.write(Decision::on(candidate, self.clock(), what));
+    }
+}

@@ -1,0 +1,312 @@
+use super::*;
+use crate::access::{Detail, NoMappings};
+use crate::admission::RefusalReason as R;
+use crate::config::RecordLayout;
+use crate::moves::{BatchOutcome, Outcome};
+use crate::rule::{Reason, Record};
+use crate::topology::{Node, Watermarks};
+use crate::units::{NodeId, PAGES_PER_MIB, ScopeId, TierId, VirtPage};
+
+/// Proposes every accessed page of the lower tier; the latency of a sample is its score.
+#[derive(Debug)]
+struct Always;
+
+impl Rule for Always {
+    fn name(&self) -> &'static str {
+        "always"
+    }
+
+    fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
+        record.frequency = record.frequency.saturating_add(1).min(ctx.frequency_max);
+        let Detail::Sample { latency_cycles, .. } = access.detail else { return };
+        if ctx.topology.is_lower(access.node) {
+            out.push(Candidate::promotion(
+                access,
+                latency_cycles as u16,
+                Reason::Frequent,
+                Nanos::from_s(10),
+            ));
+        }
+    }
+}
+
+/// Nodes 0 and 1 are DRAM, node 2 is below them.
+fn topology() -> Topology {
+    let node = |id: u16, tier, distances: [u8; 3]| Node {
+        id: NodeId(id),
+        tier: TierId(tier),
+        cpus: Vec::new(),
+        capacity_pages: 1 << 20,
+        read_latency_ns: None,
+        read_bandwidth_mbps: None,
+        distances: distances.to_vec(),
+    };
+    Topology::new(vec![node(0, 0, [10, 32, 60]), node(1, 0, [32, 10, 50]), node(2, 1, [60, 50, 10])]).unwrap()
+}
+
+fn engine(change: impl FnOnce(&mut Config)) -> Engine {
+    let mut config = Config::default();
+    change(&mut config);
+    Engine::with_rule(&config, topology(), Box::new(Always)).unwrap()
+}
+
+fn access(vpn: u64, order: u8, score: u16) -> Access {
+    Access {
+        time: Nanos::from_s(100),
+        pfn: Some(Pfn(vpn + 1_000_000)),
+        page: Some(page(vpn)),
+        order,
+        node: NodeId(2),
+        accessor: Some(NodeId(0)),
+        detail: Detail::Sample { latency_cycles: score.into(), store: false },
+    }
+}
+
+fn page(vpn: u64) -> VirtPage {
+    VirtPage { pid: Pid(1), vpn }
+}
+
+fn see(engine: &mut Engine, batch: &[Access]) {
+    engine.observe(Evidence::Accesses { batch, mappings: &NoMappings });
+    engine.check_balance().unwrap();
+}
+
+/// Every node has room but those named.
+fn nodes(full: &[u16]) -> Vec<NodeState> {
+    let state = |node: u16| NodeState {
+        node: NodeId(node),
+        free_pages: if full.contains(&node) { 1000 } else { 500_000 },
+        managed_pages: 1 << 20,
+        watermarks: Watermarks { high_pages: 1000, ..Watermarks::default() },
+    };
+    (0..3).map(state).collect()
+}
+
+fn tick(engine: &mut Engine, ms: u64, full: &[u16]) -> Vec<Batch> {
+    let batches = engine.tick(Nanos::from_ms(100_000 + ms), &nodes(full));
+    engine.check_balance().unwrap();
+    batches
+}
+
+fn end(engine: &mut Engine, batch: &Batch, outcome: Outcome) {
+    let outcomes = vec![outcome; batch.moves.len()];
+    let done = BatchOutcome { id: batch.id, time: Nanos(0), outcomes };
+    engine.observe(Evidence::Outcome(&done));
+    engine.check_balance().unwrap();
+}
+
+#[test]
+fn a_hot_page_moves_to_the_nearest_top_node_and_its_record_is_cleared() {
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(5, 0, 7)]);
+    assert!(e.table.get(Pfn(1_000_005), Nanos::from_s(100)).is_some());
+    let batches = tick(&mut e, 0, &[]);
+    let [batch] = &batches[..] else { panic!("{batches:?}") };
+    assert_eq!((batch.target, batch.pid, batch.direction), (NodeId(0), Pid(1), Direction::Promote));
+    assert_eq!(batch.moves[0].page, page(5));
+    assert!(matches!(e.explain(page(5)).state, PageState::InFlight { .. }));
+    end(&mut e, batch, Outcome::Moved);
+    assert!(e.table.get(Pfn(1_000_005), Nanos::from_s(100)).is_none());
+    assert_eq!((e.counters.pgpromote_success, e.counters.pgmigrate_success), (1, 1));
+    see(&mut e, &[access(5, 0, 7)]);
+    assert_eq!(e.counters.refused.get(R::Resident), 1);
+    assert!(matches!(e.explain(page(5)).state, PageState::LeftAlone { why: R::Resident, moves: 1, .. }));
+}
+
+#[test]
+fn the_highest_score_goes_first_and_the_batch_is_cut_at_its_size() {
+    let mut e = engine(|c| {
+        c.admission.batch_pages = 2;
+        c.admission.batches_in_flight = 1;
+    });
+    see(&mut e, &[access(1, 0, 10), access(2, 0, 30), access(3, 0, 20)]);
+    let batches = tick(&mut e, 0, &[]);
+    let pages: Vec<u64> = batches[0].moves.iter().map(|m| m.page.vpn).collect();
+    assert_eq!((batches.len(), pages), (1, vec![2, 3]));
+    assert!(tick(&mut e, 100, &[]).is_empty());
+    assert!(e.counters.held.get(R::BatchesInFlight) > 0);
+    end(&mut e, &batches[0], Outcome::Moved);
+    assert_eq!(tick(&mut e, 200, &[])[0].moves[0].page, page(1));
+}
+
+#[test]
+fn a_full_target_gives_way_to_the_next_and_two_full_ones_hold() {
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(1, 0, 10)]);
+    assert_eq!(tick(&mut e, 0, &[0])[0].target, NodeId(1));
+    see(&mut e, &[access(2, 0, 10)]);
+    assert!(tick(&mut e, 100, &[0, 1]).is_empty());
+    assert_eq!(e.counters.held.get(R::NodeFull), 1);
+    assert_eq!(e.queue.held(page(2)), Some(R::NodeFull));
+    assert!(e.explain(page(2)).summary.contains("node_full"), "{}", e.explain(page(2)).summary);
+    assert_eq!(tick(&mut e, 200, &[])[0].moves[0].page, page(2));
+}
+
+#[test]
+fn evidence_survives_a_refusal() {
+    let mut e = engine(|c| c.queue.expire_ms = 100);
+    see(&mut e, &[access(2, 0, 10)]);
+    tick(&mut e, 0, &[0, 1]);
+    tick(&mut e, 100, &[0, 1]);
+    assert_eq!(e.counters.expired.get(R::NodeFull), 1);
+    assert_eq!(e.table.get(Pfn(1_000_002), Nanos::from_s(100)).unwrap().frequency, 1);
+}
+
+#[test]
+fn a_busy_page_is_tried_again_with_growing_delays_and_then_given_up() {
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(1, 0, 10)]);
+    for (ms, next_ms) in [(0, 500), (500, 1500), (1500, 3500)] {
+        let batches = tick(&mut e, ms, &[]);
+        assert_eq!(batches.len(), 1, "at {ms} ms");
+        end(&mut e, &batches[0], Outcome::Busy);
+        assert!(matches!(e.explain(page(1)).state, PageState::Waiting { held: Some(R::Retry), .. }));
+        assert!(tick(&mut e, next_ms - 1, &[]).is_empty());
+    }
+    let batches = tick(&mut e, 3500, &[]);
+    end(&mut e, &batches[0], Outcome::Busy);
+    assert_eq!((e.counters.returned, e.counters.refused.get(R::GaveUp)), (4, 1));
+    assert!(e.table.get(Pfn(1_000_001), Nanos::from_s(100)).is_some());
+    assert!(e.queue.is_empty());
+}
+
+#[test]
+fn what_cannot_move_is_left_alone_and_told_once() {
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(1, 0, 10)]);
+    let batches = tick(&mut e, 0, &[]);
+    end(&mut e, &batches[0], Outcome::Pinned);
+    for _ in 0..3 {
+        see(&mut e, &[access(1, 0, 10)]);
+    }
+    assert_eq!(e.counters.refused.get(R::Pinned), 3);
+    let told = e.journal.entries().filter(|d| d.what == What::Refused { reason: R::Pinned }).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn a_folio_larger_than_a_batch_goes_alone() {
+    let mut e = engine(|c| c.admission.batch_pages = 8);
+    see(&mut e, &[access(512, 9, 30), access(1, 0, 20), access(2048, 2, 10)]);
+    let batches = tick(&mut e, 0, &[]);
+    let sizes: Vec<u64> = batches.iter().map(Batch::pages).collect();
+    assert_eq!(sizes, [512, 5]);
+}
+
+#[test]
+fn the_rate_limit_holds_everybody_until_the_second_is_over() {
+    let mut e = engine(|c| c.admission.rate_limit_mbps = 1);
+    let all: Vec<Access> = (0..300).map(|i| access(i, 0, 10)).collect();
+    see(&mut e, &all);
+    assert_eq!(tick(&mut e, 0, &[]).iter().map(Batch::pages).sum::<u64>(), PAGES_PER_MIB);
+    assert!(tick(&mut e, 999, &[]).is_empty());
+    assert_eq!(e.queue.held(page(299)), Some(R::RateLimited));
+    assert_eq!(tick(&mut e, 1000, &[]).iter().map(Batch::pages).sum::<u64>(), 44);
+}
+
+#[test]
+fn a_scope_keeps_to_its_share_only_while_another_waits() {
+    let scope = |name: &str, rate_share_percent| crate::config::Scope {
+        name: name.to_owned(),
+        rate_share_percent,
+        ..crate::config::Scope::default()
+    };
+    let mut e = engine(|c| {
+        c.admission.rate_limit_mbps = 1;
+        c.scope = vec![scope("a", 25), scope("b", 100)];
+    });
+    e.observe(Evidence::Process { pid: Pid(1), scope: ScopeId(1) });
+    e.observe(Evidence::Process { pid: Pid(2), scope: ScopeId(2) });
+    let mut all: Vec<Access> = (0..200).map(|i| access(i, 0, 50)).collect();
+    all.extend((0..100).map(|i| Access {
+        page: Some(VirtPage { pid: Pid(2), vpn: i }),
+        pfn: Some(Pfn(i)),
+        ..access(i, 0, 10)
+    }));
+    see(&mut e, &all);
+    let of = |batches: &[Batch], pid| -> u64 {
+        batches.iter().filter(|b| b.pid == Pid(pid)).map(Batch::pages).sum()
+    };
+    let first = tick(&mut e, 0, &[]);
+    assert_eq!((of(&first, 1), of(&first, 2)), (64, 100));
+    assert_eq!(e.counters.held.get(R::ShareExceeded), 1);
+    let second = tick(&mut e, 100, &[]);
+    assert_eq!((of(&second, 1), of(&second, 2)), (92, 0));
+    // Nobody names pid 3, and scopes are configured.
+    see(&mut e, &[Access { page: Some(VirtPage { pid: Pid(3), vpn: 1 }), ..access(1, 0, 10) }]);
+    assert_eq!(e.counters.refused.get(R::Excluded), 1);
+}
+
+#[test]
+fn an_exit_drops_what_waits_and_what_fails_afterwards() {
+    let mut e = engine(|c| c.admission.batch_pages = 1);
+    see(&mut e, &[access(1, 0, 10)]);
+    let batches = tick(&mut e, 0, &[]);
+    see(&mut e, &[access(2, 0, 10), access(3, 0, 10)]);
+    e.observe(Evidence::Exit { pid: Pid(1) });
+    assert_eq!((e.counters.exited, e.queue.len()), (2, 0));
+    end(&mut e, &batches[0], Outcome::Busy);
+    assert_eq!((e.counters.returned, e.queue.len()), (0, 0));
+}
+
+#[test]
+fn outcomes_that_make_no_sense_are_counted() {
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(1, 0, 20), access(2, 0, 10)]);
+    let batches = tick(&mut e, 0, &[]);
+    let done = BatchOutcome { id: batches[0].id, time: Nanos(0), outcomes: vec![Outcome::Moved] };
+    e.observe(Evidence::Outcome(&done));
+    e.observe(Evidence::Outcome(&done));
+    assert_eq!((e.counters.outcomes_malformed, e.counters.outcomes_unknown), (1, 1));
+    assert_eq!((e.counters.moved, e.counters.failed.get(Outcome::NotTried)), (1, 1));
+    e.check_balance().unwrap();
+}
+
+#[test]
+fn a_batch_without_an_outcome_is_lost_after_a_while_and_its_pages_left_alone() {
+    let mut e = engine(|c| c.admission.batches_in_flight = 1);
+    see(&mut e, &[access(1, 0, 10)]);
+    let batches = tick(&mut e, 0, &[]);
+    tick(&mut e, 59_999, &[]);
+    assert_eq!(e.counters.lost, 0);
+    tick(&mut e, 60_000, &[]);
+    assert_eq!((e.counters.lost, e.admission.batches_in_flight()), (1, 0));
+    end(&mut e, &batches[0], Outcome::Moved);
+    assert_eq!(e.counters.outcomes_unknown, 1);
+    assert!(matches!(e.explain(page(1)).state, PageState::LeftAlone { why: R::Lost, .. }));
+}
+
+#[test]
+fn nonsense_is_counted_and_ignored() {
+    let mut e = engine(|_| ());
+    let unknown = Access { node: NodeId(9), ..access(1, 0, 10) };
+    see(&mut e, &[unknown, access(2, 200, 10), access(3, 0, 10), Access { page: None, ..access(4, 0, 10) }]);
+    assert_eq!((e.counters.evidence_invalid, e.queue.len()), (2, 1));
+    assert_eq!(e.counters.refused.get(R::NotMovable), 1);
+    e.observe(Evidence::Process { pid: Pid(u32::MAX), scope: ScopeId(7) });
+    e.observe(Evidence::MemoryOffline { start: Pfn(9), end: Pfn(1) });
+    assert_eq!(e.counters.evidence_invalid, 4);
+}
+
+#[test]
+fn the_one_byte_record_needs_the_node_beside_it_on_a_machine_with_far_nodes() {
+    let mut config = Config::default();
+    config.engine.record = RecordLayout::Byte;
+    assert!(Engine::new(&config, topology()).is_ok());
+    config.engine.record_node_per_block = false;
+    let error = Engine::new(&config, topology()).unwrap_err().to_string();
+    assert!(error.contains("node 0 and node 1 are far apart (SLIT distance 32"), "{error}");
+    config.engine.far_distance = 40;
+    assert!(Engine::new(&config, topology()).is_ok());
+}
+
+#[test]
+fn an_explanation_can_be_told_as_json() {
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(1, 0, 10)]);
+    let told = serde_json::to_value(e.explain(page(1))).unwrap();
+    assert_eq!(told["state"]["state"], "waiting");
+    assert_eq!(told["decisions"][0]["what"], "proposed");
+    assert!(serde_json::to_string(&e.status()).unwrap().contains("queue_length"));
+    assert_eq!(e.explain(page(99)).summary, "no evidence of it, or none that is still remembered");
+}

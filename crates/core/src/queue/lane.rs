@@ -1,0 +1,52 @@
+//! A lane: the candidates that whatever blocks one of them blocks together.
+
+use std::collections::BTreeMap;
+
+use crate::admission::{RefusalReason, Route};
+use crate::moves::Direction;
+use crate::queue::slab::List;
+use crate::units::ScopeId;
+
+/// What the candidates of a lane have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneKey {
+    /// Which way they go.
+    pub direction: Direction,
+    /// Whose share of the rate limit they use.
+    pub scope: ScopeId,
+    /// The nodes that they may go to.
+    pub route: Route,
+}
+
+/// Candidates of one lane, by score. A full node or a used-up share costs one look, not one a candidate.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Entries of each score in use, oldest first.
+    pub(super) lists: BTreeMap<u16, List>,
+    /// Entries.
+    pub(super) len: usize,
+    /// What held the whole lane at the last tick.
+    pub(super) held: Option<RefusalReason>,
+}
+
+/// A candidate whose turn it may be; the greatest goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Its rank.
+    pub score: u16,
+    /// When it joined the queue with this score, in joins.
+    pub seq: u64,
+    pub(super) slot: u32,
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Turn) -> std::cmp::Ordering {
+        self.score.cmp(&other.score).then(other.seq.cmp(&self.seq)).then(self.slot.cmp(&other.slot))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Turn) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}

@@ -1,0 +1,349 @@
+//! The candidate queue: bounded, highest score first, first come first served within a score.
+//!
+//! A page has one entry; proposing it again renews the entry. Where the queue is full the lowest score gives way, and of
+//! equal scores the one that came last. Entries wait in lanes ([`LaneKey`]): what a full node, a used-up share or a
+//! closed direction blocks is blocked together, so one look tells. A page that was tried and may be tried again is
+//! parked until its time. Every operation costs a hash look-up and a step in two small trees.
+
+pub mod hash;
+mod lane;
+mod slab;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use lane::{LaneKey, Turn};
+
+use crate::admission::{RefusalReason, Route};
+use crate::queue::hash::FixedMap;
+use crate::queue::lane::Lane;
+use crate::queue::slab::{List, NIL, Slab, Thread};
+use crate::rule::Candidate;
+use crate::units::{Nanos, Pid, ScopeId, VirtPage};
+
+/// A candidate in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// What was proposed, last.
+    pub candidate: Candidate,
+    /// The page that it is about.
+    pub page: VirtPage,
+    /// The scope of its process.
+    pub scope: ScopeId,
+    /// The nodes that it may go to.
+    pub route: Route,
+    /// Batches that it was in without moving.
+    pub tries: u8,
+    /// When it may be tried again, while it is parked.
+    pub not_before: Option<Nanos>,
+    /// What held it when it was last looked at.
+    pub held: Option<RefusalReason>,
+    /// Its place among equal scores, in joins; the queue sets it.
+    pub seq: u64,
+}
+
+impl Waiting {
+    fn lane(&self) -> LaneKey {
+        LaneKey { direction: self.candidate.direction, scope: self.scope, route: self.route }
+    }
+}
+
+/// What became of an offered candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It waits.
+    Queued,
+    /// The page waited already; its entry has been renewed.
+    Merged,
+    /// It waits in the place of this one, which had the lowest score.
+    Displaced(Waiting),
+    /// The queue is full of candidates with scores as high.
+    Full,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub struct Queue {
+    capacity: usize,
+    slab: Slab,
+    index: FixedMap<VirtPage, u32>,
+    processes: FixedMap<Pid, List>,
+    lanes: BTreeMap<LaneKey, Lane>,
+    parked: BTreeSet<(Nanos, u32)>,
+    joins: u64,
+    hand: u32,
+}
+
+/// A sweep for expired entries laps the queue in this many ticks.
+const SWEEP_LAP_TICKS: u32 = 16;
+/// Slots that a sweep looks at at least: a small queue is swept in one go.
+const SWEEP_SLOTS_MIN: u32 = 1024;
+
+impl Queue {
+    /// An empty queue of at most `capacity` candidates; memory is taken as it fills.
+    pub fn new(capacity: u32) -> Queue {
+        Queue {
+            capacity: capacity as usize,
+            slab: Slab::default(),
+            index: FixedMap::default(),
+            processes: FixedMap::default(),
+            lanes: BTreeMap::new(),
+            parked: BTreeSet::new(),
+            joins: 0,
+            hand: 0,
+        }
+    }
+
+    /// Candidates that wait, parked ones included.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Candidates that wait for their next try.
+    pub fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Memory in bytes, near enough.
+    pub fn bytes(&self) -> usize {
+        let index = self.index.capacity() * (size_of::<(VirtPage, u32)>() + 1);
+        self.slab.bytes() + index + self.parked.len() * size_of::<(Nanos, u32)>()
+    }
+
+    /// The entry of a page.
+    pub fn get(&self, page: VirtPage) -> Option<&Waiting> {
+        self.slab.get(*self.index.get(&page)?)
+    }
+
+    /// What holds the page: the lane's reason where the whole lane is held, else its own.
+    pub fn held(&self, page: VirtPage) -> Option<RefusalReason> {
+        self.reason_of(self.get(page)?)
+    }
+
+    /// Takes a candidate in, or renews the entry of its page.
+    pub fn offer(&mut self, waiting: Waiting) -> Offer {
+        if let Some(&at) = self.index.get(&waiting.page) {
+            self.renew(at, waiting);
+            return Offer::Merged;
+        }
+        if self.len() < self.capacity {
+            self.insert(waiting);
+            return Offer::Queued;
+        }
+        match self.lowest() {
+            Some((score, at)) if score < waiting.candidate.score => {
+                let displaced = self.take_slot(at);
+                self.insert(waiting);
+                displaced.map_or(Offer::Queued, Offer::Displaced)
+            }
+            _ => Offer::Full,
+        }
+    }
+
+    /// Takes the entry of a page out.
+    pub fn remove(&mut self, page: VirtPage) -> Option<Waiting> {
+        let at = *self.index.get(&page)?;
+        self.take_slot(at)
+    }
+
+    /// Takes the entries of a process out, in the order in which they came in.
+    pub fn remove_process(&mut self, pid: Pid) -> Vec<Waiting> {
+        let mut out = Vec::new();
+        while let Some(list) = self.processes.get(&pid).copied() {
+            out.extend(self.take_slot(list.head));
+        }
+        out
+    }
+
+    /// Lets parked entries whose time has come take their turns again.
+    pub fn wake(&mut self, now: Nanos) {
+        while let Some(&(due, at)) = self.parked.first() {
+            if due > now {
+                break;
+            }
+            self.parked.pop_first();
+            if let Some(entry) = self.slab.get_mut(at) {
+                entry.not_before = None;
+                entry.held = None;
+                self.join(at);
+            }
+        }
+    }
+
+    /// Takes out entries that have expired, as far as this tick's part of the lap goes, with what held each.
+    pub fn sweep(&mut self, now: Nanos) -> Vec<(Waiting, Option<RefusalReason>)> {
+        let high = self.slab.high();
+        let mut out = Vec::new();
+        for _ in 0..(high / SWEEP_LAP_TICKS).max(SWEEP_SLOTS_MIN).min(high) {
+            if self.hand >= high {
+                self.hand = 0;
+            }
+            let at = self.hand;
+            self.hand += 1;
+            if self.slab.get(at).is_some_and(|e| e.candidate.expires <= now) {
+                out.extend(self.take_expired(at));
+            }
+        }
+        out
+    }
+
+    /// The best turn of every lane, and forgets what held the lanes at the tick before.
+    pub fn heads(&mut self) -> Vec<(LaneKey, Turn)> {
+        let mut out = Vec::with_capacity(self.lanes.len());
+        for (key, lane) in &mut self.lanes {
+            lane.held = None;
+            if let Some(list) = lane.lists.values().next_back() {
+                out.extend(turn(&self.slab, list.head).map(|t| (*key, t)));
+            }
+        }
+        out
+    }
+
+    /// The turn after `turn` in its lane; ask before taking the entry of `turn`.
+    pub fn after(&self, key: LaneKey, turn_now: Turn) -> Option<Turn> {
+        let next = self.slab.next(Thread::Score, turn_now.slot);
+        if next != NIL {
+            return turn(&self.slab, next);
+        }
+        let (_, list) = self.lanes.get(&key)?.lists.range(..turn_now.score).next_back()?;
+        turn(&self.slab, list.head)
+    }
+
+    /// The entry whose turn it is.
+    pub fn at(&self, turn: Turn) -> Option<&Waiting> {
+        self.slab.get(turn.slot)
+    }
+
+    /// Takes the entry whose turn it is.
+    pub fn take(&mut self, turn: Turn) -> Option<Waiting> {
+        self.take_slot(turn.slot)
+    }
+
+    /// Notes what holds the entry; whether that is news.
+    pub fn hold(&mut self, turn: Turn, reason: RefusalReason) -> bool {
+        let Some(entry) = self.slab.get_mut(turn.slot) else { return false };
+        entry.held.replace(reason) != Some(reason)
+    }
+
+    /// Notes what holds the whole lane until the next tick.
+    pub fn hold_lane(&mut self, key: LaneKey, reason: RefusalReason) {
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            lane.held = Some(reason);
+        }
+    }
+
+    /// Candidates that wait now, by what holds them (`None`: nothing yet); parked ones count as
+    /// [`RefusalReason::Retry`], those of a lane that is not held as a whole as `None`.
+    pub fn waiting(&self) -> BTreeMap<Option<RefusalReason>, u64> {
+        let mut out = BTreeMap::new();
+        for lane in self.lanes.values() {
+            *out.entry(lane.held).or_insert(0) += lane.len as u64;
+        }
+        if !self.parked.is_empty() {
+            out.insert(Some(RefusalReason::Retry), self.parked.len() as u64);
+        }
+        out
+    }
+
+    fn reason_of(&self, entry: &Waiting) -> Option<RefusalReason> {
+        if entry.not_before.is_some() {
+            return Some(RefusalReason::Retry);
+        }
+        self.lanes.get(&entry.lane()).and_then(|lane| lane.held).or(entry.held)
+    }
+
+    fn take_expired(&mut self, at: u32) -> Option<(Waiting, Option<RefusalReason>)> {
+        let reason = self.reason_of(self.slab.get(at)?);
+        self.take_slot(at).map(|entry| (entry, reason))
+    }
+
+    fn insert(&mut self, waiting: Waiting) {
+        let (page, parked) = (waiting.page, waiting.not_before);
+        let at = self.slab.insert(waiting);
+        self.index.insert(page, at);
+        let list = self.processes.entry(page.pid).or_insert(List::EMPTY);
+        self.slab.push_back(list, Thread::Process, at);
+        match parked {
+            Some(due) => drop(self.parked.insert((due, at))),
+            None => self.join(at),
+        }
+    }
+
+    /// Renews an entry: score, expiry, target and reason are the newest proposal's, the tries stay. It keeps its
+    /// place where lane and score stay the same.
+    fn renew(&mut self, at: u32, new: Waiting) {
+        let Some(old) = self.slab.get(at).copied() else { return };
+        let stays = old.lane() == new.lane() && old.candidate.score == new.candidate.score;
+        let moves = !stays && old.not_before.is_none();
+        if moves {
+            self.leave(at);
+        }
+        if let Some(entry) = self.slab.get_mut(at) {
+            *entry =
+                Waiting { tries: old.tries, not_before: old.not_before, held: old.held, seq: old.seq, ..new };
+        }
+        if moves {
+            self.join(at);
+        }
+    }
+
+    fn take_slot(&mut self, at: u32) -> Option<Waiting> {
+        let entry = *self.slab.get(at)?;
+        match entry.not_before {
+            Some(due) => drop(self.parked.remove(&(due, at))),
+            None => self.leave(at),
+        }
+        self.index.remove(&entry.page);
+        if let Some(list) = self.processes.get_mut(&entry.page.pid) {
+            self.slab.unlink(list, Thread::Process, at);
+            if list.is_empty() {
+                self.processes.remove(&entry.page.pid);
+            }
+        }
+        self.slab.remove(at)
+    }
+
+    /// Puts an entry last among its equals in its lane.
+    fn join(&mut self, at: u32) {
+        let Some(entry) = self.slab.get_mut(at) else { return };
+        entry.seq = self.joins;
+        self.joins += 1;
+        let (key, score) = (entry.lane(), entry.candidate.score);
+        let lane = self.lanes.entry(key).or_default();
+        lane.len += 1;
+        self.slab.push_back(lane.lists.entry(score).or_insert(List::EMPTY), Thread::Score, at);
+    }
+
+    fn leave(&mut self, at: u32) {
+        let Some(entry) = self.slab.get(at) else { return };
+        let (key, score) = (entry.lane(), entry.candidate.score);
+        let Some(lane) = self.lanes.get_mut(&key) else { return };
+        let Some(list) = lane.lists.get_mut(&score) else { return };
+        self.slab.unlink(list, Thread::Score, at);
+        if list.is_empty() {
+            lane.lists.remove(&score);
+        }
+        lane.len -= 1;
+        if lane.len == 0 {
+            self.lanes.remove(&key);
+        }
+    }
+
+    /// The lowest score that takes turns, and of its entries the one that came last.
+    fn lowest(&self) -> Option<(u16, u32)> {
+        let last = |(score, list): (&u16, &List)| turn(&self.slab, list.tail).map(|t| (*score, t));
+        let lasts = self.lanes.values().filter_map(|lane| lane.lists.first_key_value().and_then(last));
+        lasts.min_by_key(|(score, t)| (*score, u64::MAX - t.seq)).map(|(score, t)| (score, t.slot))
+    }
+}
+
+fn turn(slab: &Slab, at: u32) -> Option<Turn> {
+    slab.get(at).map(|e| Turn { score: e.candidate.score, seq: e.seq, slot: at })
+}
+
+#[cfg(test)]
+mod tests;
