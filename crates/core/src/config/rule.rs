@@ -9,6 +9,8 @@ use crate::section;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleName {
+    /// Ours: pages whose waits stand out.
+    Adaptive,
     /// Mainline's hint-fault latency.
     Latency,
     /// Accesses within a window, as pghot counts them (S4).
@@ -17,20 +19,44 @@ pub enum RuleName {
 
 impl RuleName {
     /// Every rule.
-    pub const ALL: [RuleName; 2] = [RuleName::Latency, RuleName::Frequency];
+    pub const ALL: [RuleName; 3] = [RuleName::Adaptive, RuleName::Latency, RuleName::Frequency];
 }
 
 section! {
     /// `[rule]`: which rule decides.
     Rule {
         /// The rule.
-        name: RuleName = RuleName::Latency, "", Any("\"latency\" or \"frequency\""), "ours";
+        name: RuleName = RuleName::Adaptive, "", Any("\"adaptive\", \"latency\" or \"frequency\""), "ours";
     }
     sections {
+        /// `[rule.adaptive]`.
+        "adaptive" adaptive: Adaptive;
         /// `[rule.latency]`.
         "latency" latency: Latency;
         /// `[rule.frequency]`.
         "frequency" frequency: Frequency;
+    }
+}
+
+section! {
+    /// `[rule.adaptive]`: pages whose waits stand out from those of the pages they compete with.
+    Adaptive {
+        /// Hint faults in a row, each sooner after its scan than the cut, that make a page hot. Fewer find hot pages a scan pass earlier and move more cold ones.
+        confirmations: u8 = 3, "faults", 1..=255, "ours";
+        /// The cut lets at most this share of the cold class's faults through.
+        cold_percent: u8 = 20, "%", 1..=90, "ours";
+        /// A page that waits longer than this for its fault is never hot.
+        cut_max_ms: u64 = 60_000, "ms", 1..=3_600_000, "ours";
+        /// Time after which a fault weighs half.
+        half_life_s: u64 = 30, "s", 1..=3600, "ours";
+        /// Faults that must be known before anything is proposed.
+        faults_min: u32 = 200, "faults", 10..=1_000_000, "ours";
+        /// How long hot and cold may look alike before nothing counts as standing out any more.
+        settle_s: u64 = 60, "s", 1..=86_400, "ours";
+        /// While nothing stands out, fill free memory of the target with the more often accessed pages.
+        fill: bool = true, "", Any("true or false"), "ours";
+        /// Pages that fill wait less than this for their fault.
+        fill_below_ms: u64 = 1000, "ms", 1..=600_000, "Linux 6.12 kernel/sched/fair.c: what mainline calls hot";
     }
 }
 

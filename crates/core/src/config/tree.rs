@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::rule::{Frequency, Latency};
+use crate::config::rule::{Adaptive, Frequency, Latency};
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::{Admission, Daemon, Engine, HintFault, Journal, Kernel, Queue, Rule, Scope, TierMap};
 
@@ -72,6 +72,7 @@ impl Config {
         vec![
             ("engine", Engine::fields()),
             ("rule", Rule::fields()),
+            ("rule.adaptive", Adaptive::fields()),
             ("rule.latency", Latency::fields()),
             ("rule.frequency", Frequency::fields()),
             ("queue", Queue::fields()),

@@ -59,7 +59,6 @@ impl Rule for Frequency {
             _ => 0,
         };
         record.frequency = before.saturating_add(seen).min(ctx.frequency_max);
-        record.node = access.accessor.or(record.node);
         // A layout that cannot count to the threshold is full at its maximum.
         record.ready = record.frequency >= self.threshold.min(ctx.frequency_max);
         if record.ready {

@@ -43,7 +43,6 @@ impl Rule for Latency {
         if !ctx.topology.is_lower(access.node) {
             return;
         }
-        record.node = access.accessor.or(record.node);
         record.ready = latency.is_some_and(|l| self.thresholds.accepts(access, ctx.topology, l.time));
         record.frequency =
             if record.ready { record.frequency.saturating_add(1).min(ctx.frequency_max) } else { 0 };

@@ -1,11 +1,13 @@
 //! Rules: what makes a page worth moving. One file a rule, one trait.
 
+mod adaptive;
 mod frequency;
 mod latency;
 #[cfg(test)]
 mod testing;
 mod thresholds;
 
+pub use adaptive::Adaptive;
 pub use frequency::Frequency;
 pub use latency::Latency;
 
@@ -49,6 +51,8 @@ pub enum Reason {
     Frequent,
     /// Its estimated access rate stands out from the rest of its tier.
     HighRate,
+    /// Nothing stands out, it is among the more often accessed, and its target has room to spare.
+    FreeRoom,
     /// The neighbour of a hot page in a stream.
     Neighbour,
     /// It lies in a hot region.
@@ -226,6 +230,7 @@ pub fn build(config: &Config) -> Box<dyn Rule> {
     let life = Nanos::from_ms(config.queue.expire_ms);
     let keys = &config.rule;
     match keys.name {
+        RuleName::Adaptive => Box::new(Adaptive::new(&keys.adaptive, &keys.frequency, life)),
         RuleName::Latency => Box::new(Latency::new(&keys.latency, config.admission.rate_limit_mbps, life)),
         RuleName::Frequency => Box::new(Frequency::new(&keys.frequency, life)),
     }
