@@ -11,6 +11,9 @@
 pub mod btf;
 pub mod decode;
 pub mod layout;
+pub mod stamps;
+
+mod chunk;
 
 #[cfg(feature = "bpf")]
 mod load;

@@ -3,29 +3,53 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thermocline_bpf::libbpf_rs::{self, MapCore, MapFlags};
 use thermocline_bpf::tc_counters;
 use thermocline_core::access::{Access, Detail, FaultLatency};
+use thermocline_core::config;
 use thermocline_core::units::{NodeId, Pfn, Pid, VirtPage};
 
 use super::decode::{RawFault, RawStamp, Record, decode};
 use super::load::{Loaded, OpenError, Scope, load, set_listed};
+use super::stamps::{StampOptions, StampStats, Stamps};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
+
+/// How often the counts of lost faults are looked at.
+const LOSSES_EVERY: Duration = Duration::from_millis(100);
 
 /// How the source is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of the ring between kernel and daemon: a power of two, at least a page.
     pub ring_bytes: u32,
+    /// How latencies are worked out, and how much memory that may take.
+    pub stamps: StampOptions,
     /// Node of each CPU, by CPU number; a CPU beyond the list has no known node.
     pub cpu_nodes: Vec<NodeId>,
     /// Also report the kernel's own stamps (lab tests only: it costs another program run a fault).
     pub kernel_stamp: bool,
     /// Let the kernel measure the programs' run time (about two clock reads more a run).
     pub measure_run_time: bool,
+}
+
+impl Options {
+    /// What the configuration says.
+    pub fn from_config(config: &config::HintFault, cpu_nodes: Vec<NodeId>) -> Options {
+        Options {
+            ring_bytes: config.ring_kib << 10,
+            stamps: StampOptions {
+                processes_max: config.processes as usize,
+                history_bytes: (config.history_mib as usize) << 20,
+                restamp: config.restamp,
+            },
+            cpu_nodes,
+            kernel_stamp: false,
+            measure_run_time: false,
+        }
+    }
 }
 
 /// A hint fault with its latency.
@@ -100,6 +124,8 @@ pub struct Stats {
     pub bpf_runs: u64,
     /// Runs that the kernel skipped because the program was already running on that CPU.
     pub bpf_missed: u64,
+    /// How latencies fared.
+    pub stamps: StampStats,
 }
 
 /// Hint faults of a stock kernel, as they happen.
@@ -109,6 +135,10 @@ pub struct HintFaultSource {
     ring_fd: OwnedFd,
     loaded: Loaded,
     cpu_nodes: Vec<NodeId>,
+    stamps: Stamps,
+    /// Faults lost to a full ring that are accounted for, and when that was.
+    dropped: u64,
+    dropped_checked: Instant,
     delivered: u64,
     malformed: u64,
     /// Statistics stay on as long as this is open.
@@ -134,6 +164,9 @@ impl HintFaultSource {
             ring_fd,
             loaded,
             cpu_nodes: options.cpu_nodes,
+            stamps: Stamps::new(options.stamps),
+            dropped: 0,
+            dropped_checked: Instant::now(),
             delivered: 0,
             malformed: 0,
             _statistics: statistics,
@@ -142,19 +175,62 @@ impl HintFaultSource {
 
     /// Delivers up to `records_max` waiting records; returns how many were read. Never blocks, allocates nothing per event.
     pub fn poll(&mut self, records_max: usize, mut sink: impl FnMut(Event)) -> usize {
-        let (cpu_nodes, delivered, malformed) = (&self.cpu_nodes, &mut self.delivered, &mut self.malformed);
+        self.account_for_losses();
+        let (cpu_nodes, stamps) = (&self.cpu_nodes, &mut self.stamps);
+        let (delivered, malformed) = (&mut self.delivered, &mut self.malformed);
         self.ring.drain(records_max, |bytes| match decode(bytes) {
             Ok(Record::Fault(raw)) => {
                 *delivered += 1;
                 let accessor = cpu_nodes.get(usize::from(raw.cpu)).copied();
-                sink(Event::Fault(HintFault { raw, accessor, latency: None }));
+                sink(Event::Fault(HintFault { raw, accessor, latency: stamps.fault(&raw) }));
             }
-            Ok(Record::ScanBegin(_) | Record::ScanEnd(_)) => {}
-            Ok(Record::Exec(pid)) => sink(Event::Exec(pid)),
-            Ok(Record::Exit(pid)) => sink(Event::Exit(pid)),
+            Ok(Record::ScanBegin(scan)) => stamps.scan_begin(scan),
+            Ok(Record::ScanEnd(scan)) => stamps.scan_end(scan),
+            Ok(Record::Exec(pid)) => {
+                stamps.forget(pid);
+                sink(Event::Exec(pid));
+            }
+            Ok(Record::Exit(pid)) => {
+                stamps.forget(pid);
+                sink(Event::Exit(pid));
+            }
             Ok(Record::Stamp(stamp)) => sink(Event::Stamp(stamp)),
             Err(_) => *malformed += 1,
         })
+    }
+
+    /// Puts faults lost to a full ring on their processes' counts, so that latencies in faults stay right.
+    ///
+    /// An error here only leaves those latencies a little short; the counters themselves are in the kernel.
+    fn account_for_losses(&mut self) {
+        if self.dropped_checked.elapsed() < LOSSES_EVERY {
+            return;
+        }
+        self.dropped_checked = Instant::now();
+        let Ok(counters) = self.counters() else { return };
+        if counters.dropped == self.dropped {
+            return;
+        }
+        self.dropped = counters.dropped;
+        let losses = self.loaded.map("losses");
+        let keys: Vec<Vec<u8>> = losses.keys().collect();
+        for key in keys {
+            if let (Ok(pid), Ok(Some(lost))) = (key[..].try_into(), losses.lookup(&key, MapFlags::ANY)) {
+                self.stamps.lost(Pid(u32::from_ne_bytes(pid)), counter(&lost, 0));
+            }
+            // What is lost between the two calls is forgotten, and a key evicted meanwhile is no matter.
+            let _ = losses.delete(&key);
+        }
+    }
+
+    /// A page was moved by us: its next latency counts from the next scan.
+    pub fn page_moved(&mut self, page: VirtPage) {
+        self.stamps.moved(page.pid, page.vpn);
+    }
+
+    /// Whether the next access to a page will be a hint fault, as far as scans were seen.
+    pub fn is_marked(&self, page: VirtPage) -> bool {
+        self.stamps.is_marked(page.pid, page.vpn)
     }
 
     /// Waits until an eighth of the ring is in use, at most `timeout`; returns whether it is worth polling at once.
@@ -202,8 +278,20 @@ impl HintFaultSource {
             delivered: self.delivered,
             malformed: self.malformed,
             ring_waiting_bytes: self.ring.waiting(),
-            ..Stats::default()
+            stamps: self.stamps.stats(),
+            ..self.counters()?
         };
+        for (_, figures) in self.run_times()? {
+            stats.bpf_run_time_ns += figures.run_time_ns;
+            stats.bpf_runs += figures.runs;
+            stats.bpf_missed += figures.missed;
+        }
+        Ok(stats)
+    }
+
+    /// The counters that the kernel side keeps.
+    fn counters(&self) -> Result<Stats, libbpf_rs::Error> {
+        let mut stats = Stats::default();
         let counters = self.loaded.map("counters").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
         for cpu in counters.unwrap_or_default() {
             stats.seen += counter(&cpu, offset_of!(tc_counters, seen));
@@ -212,11 +300,6 @@ impl HintFaultSource {
             stats.dropped += counter(&cpu, offset_of!(tc_counters, dropped));
             stats.scans += counter(&cpu, offset_of!(tc_counters, scans));
             stats.scans_dropped += counter(&cpu, offset_of!(tc_counters, scans_dropped));
-        }
-        for (_, figures) in self.run_times()? {
-            stats.bpf_run_time_ns += figures.run_time_ns;
-            stats.bpf_runs += figures.runs;
-            stats.bpf_missed += figures.missed;
         }
         Ok(stats)
     }

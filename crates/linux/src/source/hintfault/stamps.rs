@@ -1,0 +1,372 @@
+//! When each page was last stamped by the kernel's scanner, worked out from the ranges it was seen to scan.
+//!
+//! The kernel keeps a page's stamp to itself; what can be seen is when each scan of a range begins and ends and how many entries
+//! it marked. Within a scan, time is taken to pass evenly over the range. The stamp of a page is the first scan that
+//! covers it after its last fault (the kernel does not stamp a page again while it stays marked) or, with `restamp`, the latest
+//! (S0, patch 2). A latency in faults counts the hint faults of base pages in the same process (S0, patch 1).
+//!
+//! Known to be wrong for one fault a page: pages mapped, or moved down by the kernel, after scans of their range have been
+//! seen. Their first latency is too long, so they seem colder than they are until they fault again.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use thermocline_core::access::FaultLatency;
+use thermocline_core::units::{Nanos, Pid};
+
+use super::chunk::{CHUNK_PAGES, CHUNK_SHIFT, Chunk, ChunkScan};
+use super::decode::{RawFault, RawScan};
+
+/// Scans of one process that can be under way at once.
+const OPEN_SCANS_MAX: usize = 4;
+/// Faults during a scan whose order relative to it is settled when it ends; later ones count as answered.
+const PENDING_MAX: usize = 65536;
+/// What a chunk takes, all told: itself, its page states, and its entry in two tables.
+const CHUNK_BYTES: usize = size_of::<Slot>() + CHUNK_PAGES + 32;
+
+/// Bounds and mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StampOptions {
+    /// Processes remembered at once.
+    pub processes_max: usize,
+    /// Memory for scans, in bytes.
+    pub history_bytes: usize,
+    /// A page's stamp is the latest scan that covers it, not the first after its last fault.
+    pub restamp: bool,
+}
+
+/// What had to be forgotten for want of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct StampStats {
+    /// Processes known.
+    pub processes: u64,
+    /// Chunks (2 MiB each) with a history.
+    pub chunks: u64,
+    /// Processes forgotten because too many were known.
+    pub processes_evicted: u64,
+    /// Chunks forgotten because the memory for scans was used up.
+    pub chunks_evicted: u64,
+    /// Scans whose end was never seen.
+    pub scans_unfinished: u64,
+    /// Faults with a latency.
+    pub stamped: u64,
+    /// Faults of pages that no scan was seen to cover since their last fault.
+    pub unstamped: u64,
+}
+
+/// The scans of all processes.
+#[derive(Debug)]
+pub struct Stamps {
+    options: StampOptions,
+    chunks_max: usize,
+    processes: HashMap<u32, Process, BuildHasherDefault<Mix>>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Where the search for a chunk to forget goes on.
+    hand: usize,
+    stats: StampStats,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    faults: u32,
+    /// Slot of each chunk, by virtual page number >> [`CHUNK_SHIFT`].
+    chunks: HashMap<u64, u32, BuildHasherDefault<Mix>>,
+    open: Vec<OpenScan>,
+    /// Faults within a range while it was being scanned.
+    pending: Vec<Pending>,
+    /// What the last scan took per page, in nanoseconds: where an open scan is likely to be by now.
+    ns_per_page: u64,
+    last_scan: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenScan {
+    scan: RawScan,
+    faults: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    vpn: u64,
+    time: Nanos,
+    pmd: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    pid: u32,
+    number: u64,
+    /// Scanned since the hand last passed.
+    recent: bool,
+    chunk: Chunk,
+}
+
+impl OpenScan {
+    fn covers(&self, vpn: u64) -> bool {
+        (self.scan.start..self.scan.end).contains(&vpn)
+    }
+
+    fn pages(&self) -> u64 {
+        self.scan.end - self.scan.start
+    }
+
+    /// When the scan reaches `vpn`, if it takes `duration` in all.
+    fn reaches(&self, vpn: u64, duration: Nanos) -> Nanos {
+        let before = vpn.saturating_sub(self.scan.start).min(self.pages());
+        let share = u128::from(duration.0) * u128::from(before) / u128::from(self.pages().max(1));
+        self.scan.time.plus(Nanos(share as u64))
+    }
+}
+
+impl Process {
+    fn fault(&mut self, slots: &mut [Slot], fault: &RawFault, restamp: bool) -> Option<FaultLatency> {
+        let faults = self.faults;
+        self.faults = faults.wrapping_add(u32::from(!fault.pmd));
+        let chunk = self.chunks.get(&(fault.vpn >> CHUNK_SHIFT)).map(|&slot| &mut slots[slot as usize].chunk);
+        let page = fault.vpn as usize % CHUNK_PAGES;
+        let mut stamp = chunk.as_ref().and_then(|chunk| match restamp {
+            false => chunk.first_after_fault(page).copied(),
+            true => chunk.latest_after_fault(page).copied(),
+        });
+        if let Some(open) = self.open.iter().find(|open| open.covers(fault.vpn)) {
+            let likely = open.reaches(fault.vpn, Nanos(open.pages().saturating_mul(self.ns_per_page)));
+            // With nothing else to have marked the page, this scan has. With re-stamping it may have come by again.
+            if stamp.is_none() || (restamp && likely <= fault.time) {
+                stamp =
+                    Some(ChunkScan { time: likely.min(fault.time), faults: open.faults, start: 0, end: 0 });
+            }
+            if self.pending.len() < PENDING_MAX {
+                self.pending.push(Pending { vpn: fault.vpn, time: fault.time, pmd: fault.pmd });
+            }
+        }
+        if let Some(chunk) = chunk {
+            chunk.answer(page, fault.pmd);
+        }
+        stamp.map(|stamp| FaultLatency {
+            time: fault.time.since(stamp.time),
+            faults: faults.wrapping_sub(stamp.faults),
+        })
+    }
+}
+
+impl Stamps {
+    /// Nothing seen yet.
+    pub fn new(options: StampOptions) -> Stamps {
+        Stamps {
+            options,
+            chunks_max: (options.history_bytes / CHUNK_BYTES).clamp(1, u32::MAX as usize),
+            processes: HashMap::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            stats: StampStats::default(),
+        }
+    }
+
+    /// A scan begins to mark a range.
+    pub fn scan_begin(&mut self, scan: RawScan) {
+        if let Some(lost) = self.take_open(scan.pid, scan.tid) {
+            self.stats.scans_unfinished += 1;
+            let process = self.process(scan.pid);
+            let end = lost.scan.time.plus(Nanos(lost.pages() * process.ns_per_page));
+            self.close(lost, end);
+        }
+        let process = self.process(scan.pid);
+        process.last_scan = scan.time;
+        if process.open.len() < OPEN_SCANS_MAX {
+            let faults = process.faults;
+            process.open.push(OpenScan { scan, faults });
+        } else {
+            self.stats.scans_unfinished += 1;
+        }
+    }
+
+    /// A scan has marked a range.
+    pub fn scan_end(&mut self, scan: RawScan) {
+        let Some(open) = self.take_open(scan.pid, scan.tid) else { return };
+        if (open.scan.start, open.scan.end) != (scan.start, scan.end) {
+            self.stats.scans_unfinished += 1;
+            return;
+        }
+        if scan.updated > 0 || self.options.restamp {
+            self.close(open, scan.time);
+        }
+        let process = self.process(scan.pid);
+        if scan.updated > 0 {
+            process.ns_per_page = scan.time.since(open.scan.time).0 / open.pages().max(1);
+        }
+        if process.open.is_empty() {
+            process.pending.clear();
+        }
+    }
+
+    /// A page faults; its latency, if a scan was seen to cover it since its last fault.
+    pub fn fault(&mut self, fault: &RawFault) -> Option<FaultLatency> {
+        let latency = match self.processes.get_mut(&fault.pid.0) {
+            Some(process) => process.fault(&mut self.slots, fault, self.options.restamp),
+            None => {
+                self.process(fault.pid).faults = u32::from(!fault.pmd);
+                None
+            }
+        };
+        match latency {
+            Some(_) => self.stats.stamped += 1,
+            None => self.stats.unstamped += 1,
+        }
+        latency
+    }
+
+    /// `count` faults of a process were lost on the way.
+    pub fn lost(&mut self, pid: Pid, count: u64) {
+        if let Some(process) = self.processes.get_mut(&pid.0) {
+            process.faults = process.faults.wrapping_add(count as u32);
+        }
+    }
+
+    /// A page was moved: its entry is fresh, and the next scan that covers it on a lower tier stamps it.
+    pub fn moved(&mut self, pid: Pid, vpn: u64) {
+        let slot = self.processes.get(&pid.0).and_then(|process| process.chunks.get(&(vpn >> CHUNK_SHIFT)));
+        if let Some(&slot) = slot {
+            self.slots[slot as usize].chunk.answer(vpn as usize % CHUNK_PAGES, false);
+        }
+    }
+
+    /// Whether a scan was seen to cover a page after its last fault: its next access is then a hint fault.
+    pub fn is_marked(&self, pid: Pid, vpn: u64) -> bool {
+        let process = self.processes.get(&pid.0);
+        let slot = process.and_then(|process| process.chunks.get(&(vpn >> CHUNK_SHIFT)));
+        slot.is_some_and(|&slot| {
+            self.slots[slot as usize].chunk.first_after_fault(vpn as usize % CHUNK_PAGES).is_some()
+        })
+    }
+
+    /// A process ended or replaced its address space.
+    pub fn forget(&mut self, pid: Pid) {
+        let Some(process) = self.processes.remove(&pid.0) else { return };
+        for slot in process.chunks.into_values() {
+            self.slots[slot as usize].chunk = Chunk::new();
+            self.free.push(slot);
+        }
+    }
+
+    /// The counters, as of now.
+    pub fn stats(&self) -> StampStats {
+        StampStats {
+            processes: self.processes.len() as u64,
+            chunks: (self.slots.len() - self.free.len()) as u64,
+            ..self.stats
+        }
+    }
+
+    fn take_open(&mut self, pid: Pid, tid: u32) -> Option<OpenScan> {
+        let process = self.processes.get_mut(&pid.0)?;
+        let index = process.open.iter().position(|open| open.scan.tid == tid)?;
+        Some(process.open.swap_remove(index))
+    }
+
+    /// Enters a scan that ended at `end` into the chunks it covered, and settles the faults that came during it.
+    fn close(&mut self, open: OpenScan, end: Nanos) {
+        let pid = open.scan.pid;
+        let duration = end.since(open.scan.time);
+        let numbers = open.scan.start >> CHUNK_SHIFT
+            ..open.scan.end.saturating_add(CHUNK_PAGES as u64 - 1) >> CHUNK_SHIFT;
+        for number in numbers.take(self.chunks_max) {
+            let first = number << CHUNK_SHIFT;
+            let (start, end) = (open.scan.start.max(first), open.scan.end.min(first + CHUNK_PAGES as u64));
+            let scan = ChunkScan {
+                time: open.reaches(start + (end - start) / 2, duration),
+                faults: open.faults,
+                start: (start - first) as u16,
+                end: (end - first) as u16,
+            };
+            let slot = self.slot(pid, number);
+            slot.recent = true;
+            slot.chunk.push(scan);
+        }
+        let Some(process) = self.processes.get(&pid.0) else { return };
+        // A page that faulted before the scan came by was marked by it after all.
+        let after =
+            |fault: &&Pending| open.covers(fault.vpn) && fault.time >= open.reaches(fault.vpn, duration);
+        for fault in process.pending.iter().filter(after) {
+            if let Some(&slot) = process.chunks.get(&(fault.vpn >> CHUNK_SHIFT)) {
+                self.slots[slot as usize].chunk.answer(fault.vpn as usize % CHUNK_PAGES, fault.pmd);
+            }
+        }
+    }
+
+    fn process(&mut self, pid: Pid) -> &mut Process {
+        if !self.processes.contains_key(&pid.0) && self.processes.len() >= self.options.processes_max.max(1) {
+            let oldest =
+                self.processes.iter().min_by_key(|(pid, p)| (p.last_scan, **pid)).map(|(pid, _)| Pid(*pid));
+            if let Some(oldest) = oldest {
+                self.forget(oldest);
+                self.stats.processes_evicted += 1;
+            }
+        }
+        self.processes.entry(pid.0).or_default()
+    }
+
+    /// The chunk `number` of a known process, made if need be at the cost of one not scanned for long.
+    fn slot(&mut self, pid: Pid, number: u64) -> &mut Slot {
+        let known = self.processes.get(&pid.0).and_then(|p| p.chunks.get(&number)).copied();
+        let index = known.unwrap_or_else(|| {
+            let index = self.vacant_slot();
+            self.slots[index as usize] = Slot { pid: pid.0, number, recent: true, chunk: Chunk::new() };
+            self.processes.entry(pid.0).or_default().chunks.insert(number, index);
+            index
+        });
+        &mut self.slots[index as usize]
+    }
+
+    fn vacant_slot(&mut self) -> u32 {
+        if let Some(index) = self.free.pop() {
+            return index;
+        }
+        if self.slots.len() < self.chunks_max {
+            self.slots.push(Slot { pid: 0, number: 0, recent: false, chunk: Chunk::new() });
+            return (self.slots.len() - 1) as u32;
+        }
+        // Second chance: at most two turns, because the first clears every `recent`.
+        while self.slots[self.hand].recent {
+            self.slots[self.hand].recent = false;
+            self.hand = (self.hand + 1) % self.slots.len();
+        }
+        let index = self.hand;
+        self.hand = (self.hand + 1) % self.slots.len();
+        let victim = &self.slots[index];
+        if let Some(process) = self.processes.get_mut(&victim.pid) {
+            process.chunks.remove(&victim.number);
+        }
+        self.stats.chunks_evicted += 1;
+        index as u32
+    }
+}
+
+/// A hasher for numbers that nobody chooses to collide: one multiplication (2^64 divided by the golden ratio), high bits mixed down.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let product = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+}
+
+#[cfg(test)]
+mod tests;
