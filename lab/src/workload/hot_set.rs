@@ -49,13 +49,10 @@ impl HotSet {
             grains >= 2,
             "with fewer than two grains nothing can be both hot and cold; raise --mib"
         );
-        let mut order: Vec<u32> = (0..grains).collect();
-        if layout == HotLayout::Scattered {
-            let mut rng = Pcg32::seed_from_u64(seed);
-            for last in (1..grains).rev() {
-                order.swap(last as usize, below(rng.next_u32(), last + 1) as usize);
-            }
-        }
+        let order = match layout {
+            HotLayout::Scattered => shuffled(grains, seed),
+            HotLayout::Contiguous => (0..grains).collect(),
+        };
         let hot = ((f64::from(grains) * hot_share).round() as u32).clamp(1, grains - 1);
         Ok(HotSet { order, hot, grain_pages })
     }
@@ -109,6 +106,16 @@ impl HotSet {
         }
         ranges
     }
+}
+
+/// The numbers below `count` in an order that `seed` decides.
+pub fn shuffled(count: u32, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count).collect();
+    let mut rng = Pcg32::seed_from_u64(seed);
+    for last in (1..count).rev() {
+        order.swap(last as usize, below(rng.next_u32(), last + 1) as usize);
+    }
+    order
 }
 
 /// Scales 32 random bits to `0..bound`, evenly within bound / 2^32.

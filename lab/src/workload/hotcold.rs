@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 use super::hot_set::{HotLayout, HotSet, below};
 use super::memory::{Mismatch, STAMP_WORDS, StampedMemory};
 use super::report::Report;
-use super::write_json;
+use super::{say, write_json};
 
 /// Accesses between two looks at the clock and at the stop flag.
 const BATCH: u32 = 1024;
@@ -266,15 +266,6 @@ fn pace(plan: &Plan, started: Instant, batches: u64, done: &AtomicBool) {
 
 fn publish(plan: &Plan, report: &Report) -> anyhow::Result<()> {
     plan.report.as_deref().map_or(Ok(()), |path| write_json(path, report))
-}
-
-fn say(out: &mut impl Write, line: &Line) -> anyhow::Result<()> {
-    let mut write = || -> anyhow::Result<()> {
-        serde_json::to_writer(&mut *out, line)?;
-        out.write_all(b"\n")?;
-        Ok(out.flush()?)
-    };
-    write().context("cannot write the output")
 }
 
 /// CLOCK_MONOTONIC.

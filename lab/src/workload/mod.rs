@@ -5,8 +5,10 @@ pub mod hotcold;
 pub mod judge;
 pub mod memory;
 pub mod pattern;
+pub mod redis;
 pub mod report;
 pub mod residency;
+pub mod zipf;
 
 use std::fs;
 use std::io::Write;
@@ -40,4 +42,14 @@ pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_slice(&bytes)
         .with_context(|| format!("{} does not hold what was expected", path.display()))
+}
+
+/// Writes `line` as one line of JSON, at once.
+fn say(out: &mut impl Write, line: &impl Serialize) -> anyhow::Result<()> {
+    let mut write = || -> anyhow::Result<()> {
+        serde_json::to_writer(&mut *out, line)?;
+        out.write_all(b"\n")?;
+        Ok(out.flush()?)
+    };
+    write().context("cannot write the output")
 }
