@@ -11,6 +11,7 @@ use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
 
 use super::kernel::Kernel;
 use crate::pagemap::{Entry, FrameFlags, PagemapError};
+use crate::root::KernelFileError;
 use crate::sys::{MovePagesError, MoveWhat};
 
 /// A page of the process.
@@ -163,7 +164,7 @@ impl State {
 }
 
 impl Kernel for Fake {
-    fn start_time(&self, _pid: Pid) -> io::Result<Option<u64>> {
+    fn start_time(&self, _pid: Pid) -> Result<Option<u64>, KernelFileError> {
         Ok(self.state().start)
     }
 

@@ -1,14 +1,12 @@
 //! What the mover asks of the kernel, behind a trait so that each of its errors can be played in tests.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-
 use rustix::thread::{CapabilitySet, capabilities};
 use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
 
 use crate::pagemap::{Entry, FrameFlags, Frames, Pagemap, PagemapError};
+use crate::process;
+use crate::root::{KernelFileError, Root};
 use crate::sys::{self, MovePagesError, MoveWhat};
 
 /// The kernel as the mover sees it.
@@ -18,7 +16,7 @@ pub trait Kernel: Send {
     ///
     /// # Errors
     /// A failure other than the process's absence.
-    fn start_time(&self, pid: Pid) -> io::Result<Option<u64>>;
+    fn start_time(&self, pid: Pid) -> Result<Option<u64>, KernelFileError>;
 
     /// Pagemap entries: `entries[i]` for `vpns[i]`; pages beyond the end read as not mapped. `vpns` ascend.
     ///
@@ -58,7 +56,7 @@ pub trait Kernel: Send {
 /// The kernel that runs.
 #[derive(Debug)]
 pub struct LiveKernel {
-    proc: PathBuf,
+    root: Root,
     frames: Frames,
 }
 
@@ -66,23 +64,19 @@ pub struct LiveKernel {
 const GAP_PAGES: u64 = 64;
 
 impl LiveKernel {
-    /// Reads processes below `proc`: `/proc` but in tests.
-    pub fn new(proc: &Path) -> LiveKernel {
-        LiveKernel { proc: proc.to_owned(), frames: Frames::open(proc) }
+    /// Reads processes and frames below `root`.
+    pub fn new(root: &Root) -> LiveKernel {
+        LiveKernel { root: root.clone(), frames: Frames::open(&root.proc) }
     }
 }
 
 impl Kernel for LiveKernel {
-    fn start_time(&self, pid: Pid) -> io::Result<Option<u64>> {
-        match fs::read(self.proc.join(pid.0.to_string()).join("stat")) {
-            Ok(stat) => Ok(parse_start_time(&stat)),
-            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
-            Err(e) => Err(e),
-        }
+    fn start_time(&self, pid: Pid) -> Result<Option<u64>, KernelFileError> {
+        Ok(process::stat(&self.root, pid)?.map(|stat| stat.start_time))
     }
 
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {
-        let map = Pagemap::open(&self.proc, pid)?;
+        let map = Pagemap::open(&self.root.proc, pid)?;
         entries.fill(Entry::default());
         let mut buffer = Vec::new();
         let mut first = 0;
@@ -136,32 +130,13 @@ fn monotonic() -> Nanos {
     Nanos(t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs())
 }
 
-/// Field 22 of /proc/PID/stat. The command in field 2 may hold any byte, parentheses included, so fields are counted
-/// from its last one.
-fn parse_start_time(stat: &[u8]) -> Option<u64> {
-    let after = stat.iter().rposition(|&b| b == b')')?;
-    let fields = std::str::from_utf8(&stat[after + 1..]).ok()?;
-    fields.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_start_time_behind_any_command() {
-        let stat = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 99 1\n";
-        assert_eq!(parse_start_time(stat), Some(123_456));
-        for cut in 0..stat.len() {
-            parse_start_time(&stat[..cut]);
-        }
-        assert_eq!(parse_start_time(b""), None);
-        assert_eq!(parse_start_time(b"7 (\xff) S"), None);
-    }
-
-    #[test]
     fn knows_this_process_and_no_other_of_that_number() {
-        let kernel = LiveKernel::new(Path::new("/proc"));
+        let kernel = LiveKernel::new(&Root::default());
         let me = Pid(std::process::id());
         let start = kernel.start_time(me).unwrap();
         assert!(start.is_some_and(|s| s > 0));
@@ -172,10 +147,10 @@ mod tests {
     #[test]
     fn reads_scattered_entries_in_their_order() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir(root.path().join("7")).unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
         let bytes: Vec<u8> = (0..300u64).flat_map(|i| (1 << 63 | (i + 1000)).to_ne_bytes()).collect();
-        std::fs::write(root.path().join("7/pagemap"), bytes).unwrap();
-        let kernel = LiveKernel::new(root.path());
+        std::fs::write(root.path().join("proc/7/pagemap"), bytes).unwrap();
+        let kernel = LiveKernel::new(&Root::at(root.path()));
         let vpns = [0, 1, 60, 200, 299, 300, 5000, u64::MAX];
         let mut entries = [Entry(1); 8];
         kernel.entries(Pid(7), &vpns, &mut entries).unwrap();

@@ -18,7 +18,6 @@ mod tests;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +29,7 @@ use thermocline_core::topology::NodeState;
 use thermocline_core::units::{NodeId, Pid};
 
 use crate::node_state::NodeStateReader;
+use crate::root::Root;
 use crate::sys::MovePagesError;
 use work::Worker;
 
@@ -48,8 +48,8 @@ pub struct MoverConfig {
     /// Failures of one page in one frame, each in a batch of its own and without a passing reason in sight, after which
     /// it counts as pinned instead of busy.
     pub pinned_after: u8,
-    /// The proc file system; `/proc` but in tests.
-    pub proc: PathBuf,
+    /// Where the kernel's file systems are.
+    pub root: Root,
 }
 
 impl Default for MoverConfig {
@@ -59,7 +59,7 @@ impl Default for MoverConfig {
             free_goal_pages: 4096,
             capacity: 64,
             pinned_after: 3,
-            proc: PathBuf::from("/proc"),
+            root: Root::default(),
         }
     }
 }
@@ -131,7 +131,7 @@ impl Mover {
         config: MoverConfig,
         node_state: impl FnMut(NodeId) -> Option<NodeState> + Send + 'static,
     ) -> Result<Mover, MoverError> {
-        let kernel = LiveKernel::new(&config.proc);
+        let kernel = LiveKernel::new(&config.root);
         Mover::start_on(kernel, config, node_state)
     }
 
