@@ -1,5 +1,6 @@
 //! The plugin is held to a pattern whose misses are known to the line, in a live guest.
 
+// Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -27,7 +28,12 @@ fn pattern_on_every_node(line: Line, gib: &[u64]) {
          on-node $node {hotcold} pattern --plugin /dev/virtio-ports/lab.plugin --pages {PAGES} --dump node$node || exit 1; \
          done"
     );
-    let outcome = guest.run(&script).unwrap();
+    let outcome = match guest.run(&script) {
+        Err(error) if error.is_unavailable() && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() => {
+            return println!("skipped: {error}");
+        }
+        outcome => outcome.unwrap(),
+    };
     assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
 
     let layout = Layout::of_machine(&machine).unwrap();
