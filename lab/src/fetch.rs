@@ -34,8 +34,13 @@ impl Fetched {
 /// # Errors
 /// [`Error::NoKernel`] if the archive cannot be used and the cache holds no kernel of the line.
 pub fn fetch(cache: &Cache, line: Line) -> Result<Fetched> {
+    fetch_by(cache, line, Path::new("/etc/apt"))
+}
+
+/// [`fetch`] from the archive that the apt configuration in `etc` names.
+fn fetch_by(cache: &Cache, line: Line, etc: &Path) -> Result<Fetched> {
     let _lock = cache.fetch_lock()?;
-    match from_archive(cache, line) {
+    match from_archive(cache, line, etc) {
         Ok(fetched) => Ok(fetched),
         Err(error) => match Kernel::cached(cache, line)? {
             Some(kernel) => Ok(Fetched::Kept(kernel, error)),
@@ -57,8 +62,8 @@ pub(crate) fn cached_or_fetched(cache: &Cache, line: Line) -> Result<Kernel> {
     fetch(cache, line).map(Fetched::kernel)
 }
 
-fn from_archive(cache: &Cache, line: Line) -> Result<Fetched> {
-    let mirrors = Mirrors::of_machine(Path::new("/etc/apt"))?;
+fn from_archive(cache: &Cache, line: Line, etc: &Path) -> Result<Fetched> {
+    let mirrors = Mirrors::of_machine(etc)?;
     let archive = mirrors.archive.as_str();
     let suites: Vec<(&str, &str)> = match line {
         Line::Stable => {
@@ -150,6 +155,31 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_an_archive_a_cached_kernel_is_kept_and_none_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().join("cache"));
+        fs::write(folder.path().join("sources.list"), "deb file:/nonexistent/debian bookworm main\n")
+            .unwrap();
+        let error = fetch_by(&cache, Line::Newest, folder.path()).unwrap_err();
+        assert!(matches!(error, Error::NoKernel { .. }), "{error}");
+        assert!(
+            error.is_unavailable() && error.to_string().contains("run `lab fetch` with a network"),
+            "{error}"
+        );
+
+        let kernel = cache.folder("kernels/7.2.13+deb14-amd64").unwrap();
+        let record = r#"{"line":"newest","release":"7.2.13+deb14-amd64","packages":["a=1"]}"#;
+        fs::write(kernel.join(RECORD), record).unwrap();
+        match fetch_by(&cache, Line::Newest, folder.path()).unwrap() {
+            Fetched::Kept(kernel, _) => assert_eq!(kernel.release(), "7.2.13+deb14-amd64"),
+            other => panic!("{other:?}"),
+        }
+        let left: Vec<_> =
+            fs::read_dir(cache.root()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("fetch-")), "{left:?}");
+    }
 
     #[test]
     fn the_parts_of_a_split_kernel_are_its_same_release_dependencies() {

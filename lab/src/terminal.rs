@@ -21,7 +21,7 @@ impl RawTerminal {
     pub(crate) fn enter() -> Result<RawTerminal> {
         let input = io::stdin();
         if !isatty(&input) {
-            return Ok(RawTerminal { before: None, size: "rows 24 cols 80".to_owned() });
+            return Ok(RawTerminal { before: None, size: stty(0, 0) });
         }
         let failed =
             |error: rustix::io::Errno| Error::file("set up the terminal", "/dev/stdin")(error.into());
@@ -30,7 +30,7 @@ impl RawTerminal {
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(&input, OptionalActions::Now, &raw).map_err(failed)?;
-        Ok(RawTerminal { before: Some(before), size: format!("rows {} cols {}", size.ws_row, size.ws_col) })
+        Ok(RawTerminal { before: Some(before), size: stty(size.ws_row, size.ws_col) })
     }
 
     /// Joins the guest's terminal to ours. The thread that reads ours ends with the process: nothing interrupts it.
@@ -47,6 +47,12 @@ impl RawTerminal {
         let sink: Sink = Box::new(io::stdout());
         Ok(Reader::start(guest, Some(sink)))
     }
+}
+
+/// A terminal's size for stty; one that does not know its size says 0 and gets the usual one.
+fn stty(rows: u16, columns: u16) -> String {
+    let or = |value: u16, usual: u16| if value == 0 { usual } else { value };
+    format!("rows {} cols {}", or(rows, 24), or(columns, 80))
 }
 
 impl Drop for RawTerminal {

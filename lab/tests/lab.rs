@@ -142,6 +142,25 @@ fn the_newest_kernel_boots_with_tiers_and_takes_hint_faults() {
 }
 
 #[test]
+fn a_large_node_0_opens_the_free_space_path() {
+    let machine = Machine::of_sizes(&[3 << 30, 1 << 30, 1 << 30]);
+    let script = format!(
+        "sysctl -qw kernel.numa_balancing=2 kernel.numa_balancing_promote_rate_limit_MBps=0
+        on-slow-node --widen-after 8 {TOUCHES} &
+        for second in $(seq 60); do
+            sleep 1
+            promoted=$(awk '/^pgpromote_success/ {{ print $2 }}' /proc/vmstat)
+            [ $promoted -gt 1000 ] && break
+        done
+        echo promoted=$promoted"
+    );
+    let Some(outcome) = boot(&guest().kernel(Line::Newest).machine(machine), &script) else { return };
+    let outcome = outcome.unwrap();
+    let promoted: u64 = values(&outcome)["promoted"].parse().unwrap();
+    assert!(promoted > 1000, "the kernel promoted {promoted} pages at their first fault");
+}
+
+#[test]
 fn without_hmat_all_nodes_are_one_tier() {
     let machine = Machine { tiers: false, ..Machine::default() };
     let Some(outcome) = boot(
