@@ -2,6 +2,8 @@
 
 pub mod actuator;
 pub mod lists;
+#[cfg(feature = "bpf")]
+pub mod machine;
 pub mod mover;
 pub mod node_state;
 pub mod numa_maps;
