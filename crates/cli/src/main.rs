@@ -2,13 +2,18 @@
 
 mod args;
 mod config_file;
+mod daemon;
 mod verb;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 
+use thermocline_core::config::Daemon;
+
 use crate::args::{Cli, Verb};
+use crate::daemon::Mode;
 
 /// Exit status of a configuration that cannot be used, and of a wrong command line.
 const EXIT_USAGE: u8 = 2;
@@ -32,7 +37,22 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Config { markdown: true, .. } => print!("{}", verb::config::markdown()),
         Verb::Config { .. } => print!("{}", verb::config::annotated()),
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
-        _ => anyhow::bail!("this verb is being wired"),
+        Verb::Observe(watch) => daemon::run(&watch, Mode::Observe)?,
+        Verb::Run { watch, dry_run: false } => daemon::run(&watch, Mode::Run)?,
+        Verb::Run { watch, dry_run: true } => daemon::run(&watch, Mode::DryRun)?,
+        Verb::Status { json, socket } => print!("{}", verb::status::status(&socket_path(socket), json)?),
+        Verb::Explain { pid, address, json, socket } => {
+            print!("{}", verb::explain::explain(&socket_path(socket), pid, address, json)?);
+        }
+        Verb::Restore { state_dir, dry_run } => {
+            let state_dir = state_dir.unwrap_or_else(|| Daemon::default().state_dir.into());
+            return verb::restore::restore(&state_dir, dry_run);
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The socket that was asked for, or the default one.
+fn socket_path(given: Option<PathBuf>) -> PathBuf {
+    given.unwrap_or_else(|| Daemon::default().socket.into())
 }

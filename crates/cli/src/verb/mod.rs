@@ -1,4 +1,7 @@
 //! One file a verb.
 
 pub mod config;
+pub mod explain;
 pub mod generate;
+pub mod restore;
+pub mod status;

@@ -1,0 +1,117 @@
+//! The loop: machine → engine → machine, with a line a second.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use thermocline_core::access::Evidence;
+use thermocline_core::config::Config;
+use thermocline_core::engine::Engine;
+use thermocline_core::topology::Topology;
+use thermocline_core::units::{Nanos, Pid, VirtPage};
+use thermocline_linux::machine::{LiveMachine, Moving, now};
+use thermocline_linux::root::Root;
+use thermocline_linux::source::hintfault;
+
+use super::heat::Heat;
+use super::line::Lines;
+use super::snapshot::{Fixed, Snapshot};
+use super::socket::Server;
+use super::Mode;
+use crate::args::Watch;
+
+/// How long the mover may take for the batch that it works on when we stop.
+const CLOSE_BOUND: Duration = Duration::from_secs(10);
+/// Rows of the table of processes that `observe` ends with.
+const HEAT_ROWS: usize = 20;
+
+/// Drives until the duration is over or `stop` is set.
+pub(super) fn drive(
+    root: &Root,
+    config: &Config,
+    topology: Topology,
+    mode: Mode,
+    watch: &Watch,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut engine = Engine::new(config, topology.clone())?;
+    let scope = hintfault::Scope::whole_machine();
+    let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
+    let mut machine = LiveMachine::open(root, config, &topology, &scope, moving)?;
+    let server = match mode {
+        Mode::DryRun => None,
+        _ => Some(Server::listen(Path::new(&config.daemon.socket), config.daemon.socket_group.as_deref())?),
+    };
+
+    let fixed = Fixed::new(mode, config, &topology);
+    let mut heat = (mode == Mode::Observe).then(Heat::default);
+    let mut lines = Lines::new(watch.json, mode);
+    let tick = Nanos::from_ms(config.engine.tick_ms);
+    let report = Nanos::from_ms(config.daemon.report_ms);
+    let start = now();
+    let end = watch.duration.map(|d| start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
+    let (mut tick_due, mut report_due) = (start.plus(tick), start.plus(report));
+
+    loop {
+        let at = now();
+        if stop.load(Ordering::Relaxed) || end.is_some_and(|end| at >= end) {
+            break;
+        }
+        let due = tick_due.min(end.unwrap_or(tick_due));
+        machine.wait(Duration::from_nanos(due.since(at).0)).context("cannot wait for evidence")?;
+        poll(&mut machine, &mut engine, heat.as_mut());
+        let at = now();
+        if at < tick_due {
+            continue;
+        }
+        tick_due = at.plus(tick);
+        let batches = engine.tick(at, machine.node_states()?);
+        machine.submit(batches);
+        if let Some(server) = &server {
+            for question in server.questions() {
+                let page = VirtPage::of_address(Pid(question.pid), question.address);
+                let answer = serde_json::to_value(engine.explain(page, at)).unwrap_or_default();
+                // A client that has gone away needs no answer.
+                let _ = question.answer.try_send(answer);
+            }
+        }
+        if at >= report_due {
+            report_due = report_due.plus(report).max(at);
+            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start));
+            lines.print(&snapshot);
+            if let Some(server) = &server {
+                server.publish(serde_json::to_value(&snapshot).unwrap_or_default());
+            }
+        }
+        if let Some(failure) = machine.mover_failure() {
+            anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
+        }
+    }
+
+    poll(&mut machine, &mut engine, heat.as_mut());
+    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start));
+    for outcome in machine.close(CLOSE_BOUND) {
+        engine.observe(Evidence::Outcome(&outcome));
+    }
+    lines.summary(&last.with_engine(&engine));
+    if let Some(heat) = heat {
+        eprint!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid)));
+    }
+    Ok(())
+}
+
+fn poll(machine: &mut LiveMachine, engine: &mut Engine, mut heat: Option<&mut Heat>) {
+    machine.poll(|evidence| {
+        if let (Some(heat), Evidence::Accesses { batch, .. }) = (heat.as_mut(), &evidence) {
+            heat.add(batch);
+        }
+        engine.observe(evidence);
+    });
+}
+
+/// The command name of a process, or `?` where it is gone.
+fn command(root: &Root, pid: Pid) -> String {
+    std::fs::read_to_string(root.proc.join(pid.0.to_string()).join("comm"))
+        .map_or_else(|_| "?".to_owned(), |text| text.trim_end().to_owned())
+}

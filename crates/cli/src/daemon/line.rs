@@ -1,0 +1,147 @@
+//! A readable line a second, and the summary at the end.
+
+use std::io::Write;
+
+use thermocline_core::units::Nanos;
+
+use super::Mode;
+use super::snapshot::Snapshot;
+
+/// MiB of a number of base pages.
+pub fn mib(pages: u64) -> f64 {
+    pages as f64 / 256.0
+}
+
+/// Prints lines and the summary.
+#[derive(Debug)]
+pub struct Lines {
+    json: bool,
+    mode: Mode,
+    last: Option<Snapshot>,
+}
+
+impl Lines {
+    /// Text, or a JSON object a line.
+    pub fn new(json: bool, mode: Mode) -> Lines {
+        Lines { json, mode, last: None }
+    }
+
+    /// Prints the line of this moment.
+    pub fn print(&mut self, now: &Snapshot) {
+        let line = if self.json {
+            serde_json::to_string(now).unwrap_or_default()
+        } else {
+            text(self.last.as_ref(), now, self.mode)
+        };
+        // A reader that has gone away does not stop the daemon.
+        let _ = writeln!(std::io::stdout(), "{line}");
+        self.last = Some(now.clone());
+    }
+
+    /// Prints what came of it all.
+    pub fn summary(&self, end: &Snapshot) {
+        if self.json {
+            let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(end).unwrap_or_default());
+        } else {
+            let _ = write!(std::io::stderr(), "{}", summary(end, self.mode));
+        }
+    }
+}
+
+/// One line: rates since `last`, totals of now.
+fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
+    let since = last.map_or(Nanos(0), |l| l.uptime_ns);
+    let seconds = (now.uptime_ns.since(since).0 as f64 / 1e9).max(1e-3);
+    let faults = now.source.seen - last.map_or(0, |l| l.source.seen);
+    let mut line = format!(
+        "{:>5.0}s  faults {:>7.0}/s",
+        now.uptime_ns.0 as f64 / 1e9,
+        faults as f64 / seconds,
+    );
+    if now.source.dropped > 0 {
+        line.push_str(&format!("  lost {}", now.source.dropped));
+    }
+    let c = &now.counters;
+    line.push_str(&format!("  proposed {:>7}  waiting {:>6}", c.proposed, gauge(now, "queue_candidates")));
+    if mode == Mode::Run {
+        let moved = c.pgmigrate_success - last.map_or(0, |l| l.counters.pgmigrate_success);
+        line.push_str(&format!(
+            "  promoted {:>7.1} MiB ({:>5.1} MiB/s)",
+            mib(c.pgpromote_success),
+            mib(moved) / seconds
+        ));
+    }
+    let refused = reasons(now, last);
+    if !refused.is_empty() {
+        line.push_str(&format!("  held or refused: {refused}"));
+    }
+    for node in &now.nodes {
+        line.push_str(&format!("  node {} free {:.0} MiB", node.node.0, mib(node.free_pages)));
+    }
+    for node in &now.free_space_promotion {
+        line.push_str(&format!("  free-space promotion active on {node}"));
+    }
+    line
+}
+
+/// Reasons since `last`, most frequent first.
+fn reasons(now: &Snapshot, last: Option<&Snapshot>) -> String {
+    let samples = |s: &Snapshot| -> Vec<(&'static str, &'static str, u64)> {
+        let named = ["refused", "expired", "failed", "held"];
+        let all = s.counters.samples();
+        all.into_iter().filter(|s| named.contains(&s.name)).filter_map(|s| Some((s.name, s.label?, s.value))).collect()
+    };
+    let before = last.map(samples).unwrap_or_default();
+    let mut found: Vec<(u64, &str)> = Vec::new();
+    for (i, (_, label, value)) in samples(now).into_iter().enumerate() {
+        let grown = value - before.get(i).map_or(0, |b| b.2);
+        match found.iter_mut().find(|(_, l)| *l == label) {
+            Some(entry) => entry.0 += grown,
+            None => found.push((grown, label)),
+        }
+    }
+    found.retain(|(n, _)| *n > 0);
+    found.sort_by_key(|(n, label)| (std::cmp::Reverse(*n), *label));
+    found.iter().take(3).map(|(n, label)| format!("{label} {n}")).collect::<Vec<_>>().join(", ")
+}
+
+fn gauge(snapshot: &Snapshot, name: &str) -> u64 {
+    snapshot.gauges.iter().find(|g| g.name == name).map_or(0, |g| g.value)
+}
+
+fn summary(end: &Snapshot, mode: Mode) -> String {
+    let c = &end.counters;
+    let s = &end.source;
+    let seconds = (end.uptime_ns.0 as f64 / 1e9).max(1e-3);
+    let mut out = format!(
+        "after {seconds:.1} s: {} hint faults seen, {} delivered, {} lost, {} out of scope\n",
+        s.seen, s.delivered, s.dropped, s.filtered
+    );
+    out.push_str(&format!(
+        "candidates: {} proposed, {} waiting, {} issued in {} batches\n",
+        c.proposed,
+        gauge(end, "queue_candidates"),
+        c.issued,
+        c.batches
+    ));
+    if mode == Mode::Run {
+        out.push_str(&format!(
+            "moved by thermocline: {:.1} MiB promoted, {:.1} MiB demoted, {:.1} MiB balanced\n",
+            mib(c.pgpromote_success),
+            mib(c.pgdemote),
+            mib(c.pgbalance)
+        ));
+    }
+    for sample in c.samples().into_iter().filter(|s| s.value > 0) {
+        if let (name @ ("refused" | "expired" | "failed"), Some(label)) = (sample.name, sample.label) {
+            out.push_str(&format!("  {name} {label}: {}\n", sample.value));
+        }
+    }
+    out.push_str(&format!(
+        "cost: daemon {:.1} ms of CPU a second, BPF {:.1} ms a second ({} ns a run)\n",
+        end.cpu_time_ns.0 as f64 / 1e6 / seconds,
+        s.bpf_run_time_ns as f64 / 1e6 / seconds,
+        s.bpf_run_time_ns / s.bpf_runs.max(1)
+    ));
+    out
+}

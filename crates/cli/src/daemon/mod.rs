@@ -1,0 +1,139 @@
+//! The daemon: opens the machine, drives the engine, reports, and puts everything back.
+
+mod driver;
+mod heat;
+mod line;
+pub mod snapshot;
+pub mod socket;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use thermocline_core::config::{Config, Scope};
+use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
+use thermocline_linux::root::Root;
+use thermocline_linux::topology::{Discovered, discover};
+
+use crate::args::Watch;
+use crate::config_file;
+
+/// What the daemon is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Move pages.
+    Run,
+    /// Decide, but change and move nothing.
+    DryRun,
+    /// Show what is hot, moving nothing.
+    Observe,
+}
+
+impl Mode {
+    /// The verb that asks for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Run => "run",
+            Mode::DryRun => "run --dry-run",
+            Mode::Observe => "observe",
+        }
+    }
+}
+
+/// Runs until the duration is over or a signal asks for the end.
+///
+/// # Errors
+/// When the machine cannot be used or a kernel setting cannot be made; everything that was changed is put back first.
+pub fn run(watch: &Watch, mode: Mode) -> anyhow::Result<()> {
+    let config = configuration(watch)?;
+    let root = Root::default();
+    let stop = on_signals()?;
+    let discovered = discover(&root, &config.tiers)?;
+    refuse_untierable(&discovered)?;
+
+    let state_dir = PathBuf::from(&config.daemon.state_dir);
+    let changes = plan(&root, &config.kernel)?;
+    let mut actuator = match mode {
+        Mode::DryRun => Actuator::dry_run(&root),
+        Mode::Run | Mode::Observe => {
+            let lock = Lock::acquire(&root, &state_dir)?;
+            let (actuator, left) = Actuator::live(&root, lock)?;
+            if !left.is_empty() {
+                eprintln!("an earlier daemon was killed; its settings:\n{left}");
+            }
+            actuator
+        }
+    };
+    // What an earlier daemon left may have been put back just now: look again.
+    let changes = if mode == Mode::DryRun { changes } else { plan(&root, &config.kernel)? };
+    announce(mode, &changes, &discovered);
+
+    let applied = actuator.apply(&changes).context("nothing was changed");
+    let driven = applied.and_then(|()| driver::drive(&root, &config, discovered.topology.clone(), mode, watch, &stop));
+    let restored = actuator.restore();
+    if mode != Mode::DryRun {
+        match &restored {
+            Ok(report) if report.is_empty() => {}
+            Ok(report) => eprintln!("settings put back:\n{report}"),
+            Err(e) => eprintln!("error: settings could not be put back: {e}; run `thermocline restore`"),
+        }
+    }
+    driven
+}
+
+fn configuration(watch: &Watch) -> anyhow::Result<Config> {
+    let mut config = match &watch.config {
+        Some(path) => config_file::load(path)?,
+        None => Config::default(),
+    };
+    if !watch.pid.is_empty() {
+        config.scope = vec![Scope { name: "pids".to_owned(), pids: watch.pid.clone(), ..Scope::default() }];
+    }
+    Ok(config)
+}
+
+/// Refuses machines on which nothing could ever move, with the cause.
+fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
+    let mut tiers: Vec<_> =
+        discovered.topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
+    tiers.sort();
+    tiers.dedup();
+    anyhow::ensure!(
+        tiers.len() > 1,
+        "all memory of this machine is in one tier, so there is nothing to promote from; \
+         `thermocline doctor` tells why and what would help"
+    );
+    Ok(())
+}
+
+fn announce(mode: Mode, changes: &Plan, discovered: &Discovered) {
+    let nodes: Vec<String> = discovered
+        .topology
+        .nodes
+        .iter()
+        .map(|n| format!("node {} tier {} {} MiB", n.id.0, n.tier.0, n.capacity_pages >> 8))
+        .collect();
+    eprintln!("thermocline {}: {}", mode.name(), nodes.join(", "));
+    if mode == Mode::Observe {
+        eprintln!("no page will be moved");
+    }
+    let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
+    if changes.changes.is_empty() {
+        eprintln!("kernel settings are as needed: nothing to change");
+    } else {
+        eprintln!("{verb}:\n{changes}");
+    }
+}
+
+fn on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // A second Ctrl-C ends at once; what is left of the settings is put back by the next start or by `restore`.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("cannot handle signals")?;
+    }
+    Ok(stop)
+}

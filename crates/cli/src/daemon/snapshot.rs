@@ -1,0 +1,91 @@
+//! The daemon at one moment: what `status` shows and every line is made from.
+
+use serde::Serialize;
+use thermocline_core::config::Config;
+use thermocline_core::counters::Counters;
+use thermocline_core::engine::Engine;
+use thermocline_core::rule::Gauge;
+use thermocline_core::topology::{NodeState, Topology};
+use thermocline_core::units::{Nanos, NodeId};
+use thermocline_linux::machine::{LiveMachine, cpu_time};
+use thermocline_linux::mover::MoverStats;
+use thermocline_linux::source::hintfault::Stats;
+
+use super::Mode;
+
+/// What does not change while running.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fixed {
+    /// Version of the program.
+    pub version: &'static str,
+    /// The daemon's process.
+    pub pid: u32,
+    /// The verb.
+    pub mode: &'static str,
+    /// The rule.
+    pub rule: serde_json::Value,
+    /// The machine.
+    pub topology: Topology,
+}
+
+impl Fixed {
+    /// What is known at the start.
+    pub fn new(mode: Mode, config: &Config, topology: &Topology) -> Fixed {
+        Fixed {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            mode: mode.name(),
+            rule: serde_json::to_value(config.rule.name).unwrap_or_default(),
+            topology: topology.clone(),
+        }
+    }
+}
+
+/// The daemon at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Snapshot {
+    /// What does not change.
+    #[serde(flatten)]
+    pub fixed: Fixed,
+    /// Time since the start, ns.
+    pub uptime_ns: Nanos,
+    /// CPU time of the daemon, ns, all threads.
+    pub cpu_time_ns: Nanos,
+    /// Counters of the engine.
+    pub counters: Counters,
+    /// Gauges of the engine and its rule.
+    pub gauges: Vec<Gauge>,
+    /// The nodes with memory.
+    pub nodes: Vec<NodeState>,
+    /// Nodes on which the kernel promotes every page at its first fault.
+    pub free_space_promotion: Vec<NodeId>,
+    /// Counters of the hint-fault source.
+    pub source: Stats,
+    /// Counters of the mover, where pages move.
+    pub mover: Option<MoverStats>,
+}
+
+impl Snapshot {
+    /// The daemon now.
+    pub fn take(fixed: &Fixed, engine: &Engine, machine: &mut LiveMachine, uptime: Nanos) -> Snapshot {
+        let nodes = machine.node_states().map(<[NodeState]>::to_vec).unwrap_or_default();
+        Snapshot {
+            fixed: fixed.clone(),
+            uptime_ns: uptime,
+            cpu_time_ns: cpu_time(),
+            counters: engine.counters().clone(),
+            gauges: engine.gauges(),
+            nodes,
+            free_space_promotion: machine.free_space_promotion(),
+            source: machine.source_stats().unwrap_or_default(),
+            mover: machine.mover_stats(),
+        }
+    }
+
+    /// The same with the engine's figures of now, when the machine is closed already.
+    pub fn with_engine(mut self, engine: &Engine) -> Snapshot {
+        self.counters = engine.counters().clone();
+        self.gauges = engine.gauges();
+        self
+    }
+}

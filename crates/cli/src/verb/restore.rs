@@ -1,0 +1,32 @@
+//! `thermocline restore`: puts back what a killed daemon left.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use thermocline_linux::actuator::log;
+use thermocline_linux::actuator::restore as put_back;
+use thermocline_linux::root::Root;
+
+/// Puts settings back, or says which.
+///
+/// # Errors
+/// When a daemon is running or the log cannot be used.
+pub fn restore(state_dir: &Path, dry_run: bool) -> anyhow::Result<ExitCode> {
+    if dry_run {
+        let left = log::read(state_dir)?;
+        for entry in &left.entries {
+            println!("{}: {} -> {}", entry.path.display(), entry.ours, entry.old);
+        }
+        if left.entries.is_empty() {
+            println!("nothing to put back");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = put_back(&Root::default(), state_dir)?;
+    if report.is_empty() {
+        println!("nothing to put back");
+    } else {
+        println!("{report}");
+    }
+    Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,74 @@
+//! `thermocline status`: what the daemon tells of itself.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::daemon::socket::{self, Request};
+
+/// Asks the daemon behind `socket` and renders its answer.
+///
+/// # Errors
+/// When no daemon answers.
+pub fn status(socket: &Path, json: bool) -> anyhow::Result<String> {
+    let answer = socket::ask(socket, &Request::Status)?;
+    if json {
+        return Ok(format!("{answer:#}\n"));
+    }
+    if answer.is_null() {
+        return Ok("the daemon has just started; ask again in a second\n".to_owned());
+    }
+    Ok(text(&answer))
+}
+
+fn text(s: &Value) -> String {
+    let seconds = s["uptime_ns"].as_u64().unwrap_or(0) as f64 / 1e9;
+    let mut out = format!(
+        "thermocline {} (pid {}), {} for {seconds:.0} s, rule {}\n",
+        s["version"].as_str().unwrap_or("?"),
+        s["pid"],
+        s["mode"].as_str().unwrap_or("?"),
+        s["rule"].as_str().unwrap_or("?"),
+    );
+    for node in s["nodes"].as_array().into_iter().flatten() {
+        let nodes = s["topology"]["nodes"].as_array();
+        let tier = nodes.and_then(|all| all.iter().find(|n| n["id"] == node["node"])).map_or(&Value::Null, |n| &n["tier"]);
+        let mib = |key: &str| node[key].as_u64().unwrap_or(0) / 256;
+        let _ = writeln!(
+            out,
+            "node {} (tier {tier}): {} of {} MiB free, high watermark {} MiB",
+            node["node"],
+            mib("free_pages"),
+            mib("managed_pages"),
+            node["watermarks"]["high_pages"].as_u64().unwrap_or(0) / 256,
+        );
+    }
+    for node in s["free_space_promotion"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "free-space promotion active on node {node}: the kernel promotes at the first fault");
+    }
+    let source = &s["source"];
+    let _ = writeln!(
+        out,
+        "hint faults: {} seen, {} delivered, {} lost, {} out of scope",
+        source["seen"], source["delivered"], source["dropped"], source["filtered"]
+    );
+    for (name, value) in s["counters"].as_object().into_iter().flatten() {
+        match value {
+            Value::Object(labels) => {
+                for (label, value) in labels.iter().filter(|(_, v)| v.as_u64() != Some(0)) {
+                    let _ = writeln!(out, "{name:<24} {label:<20} {value:>12}");
+                }
+            }
+            value if value.as_u64() != Some(0) => {
+                let _ = writeln!(out, "{name:<24} {:<20} {value:>12}", "");
+            }
+            _ => {}
+        }
+    }
+    for gauge in s["gauges"].as_array().into_iter().flatten() {
+        let node = gauge["node"].as_u64().map_or(String::new(), |n| format!("node {n}"));
+        let _ = writeln!(out, "{:<24} {node:<20} {:>12}", gauge["name"].as_str().unwrap_or("?"), gauge["value"]);
+    }
+    out
+}
