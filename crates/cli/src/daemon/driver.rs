@@ -9,16 +9,17 @@ use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
 use thermocline_core::engine::Engine;
 use thermocline_core::topology::Topology;
-use thermocline_core::units::{Nanos, Pid, VirtPage};
+use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::machine::{LiveMachine, Moving, now};
+use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::hintfault;
 
+use super::Mode;
 use super::heat::Heat;
 use super::line::Lines;
 use super::snapshot::{Fixed, Snapshot};
 use super::socket::Server;
-use super::Mode;
 use crate::args::Watch;
 
 /// How long the mover may take for the batch that it works on when we stop.
@@ -71,7 +72,8 @@ pub(super) fn drive(
         if let Some(server) = &server {
             for question in server.questions() {
                 let page = VirtPage::of_address(Pid(question.pid), question.address);
-                let answer = serde_json::to_value(engine.explain(page, at)).unwrap_or_default();
+                let answer =
+                    serde_json::to_value(engine.explain_at(page, frame(root, page))).unwrap_or_default();
                 // A client that has gone away needs no answer.
                 let _ = question.answer.try_send(answer);
             }
@@ -108,6 +110,11 @@ fn poll(machine: &mut LiveMachine, engine: &mut Engine, mut heat: Option<&mut He
         }
         engine.observe(evidence);
     });
+}
+
+/// The frame that a page has now, where pagemap tells.
+fn frame(root: &Root, page: VirtPage) -> Option<Pfn> {
+    Pagemap::open(&root.proc, page.pid).ok()?.entry(page.vpn).ok()??.pfn()
 }
 
 /// The command name of a process, or `?` where it is gone.

@@ -72,7 +72,12 @@ impl Heat {
         out.push_str("   (share of the faulted pages by wait since the scan)\n");
         for (pid, node, row) in self.rows().into_iter().take(limit) {
             let total = row.pages_by_wait.iter().sum::<u64>().max(1);
-            out.push_str(&format!("{:<24} {:>6} {:>9}", format!("{} {}", name(pid), pid.0), node.0, row.faults));
+            out.push_str(&format!(
+                "{:<24} {:>6} {:>9}",
+                format!("{} {}", name(pid), pid.0),
+                node.0,
+                row.faults
+            ));
             for pages in row.pages_by_wait {
                 out.push_str(&format!(" {:>6.1}%", 100.0 * pages as f64 / total as f64));
             }
@@ -80,7 +85,10 @@ impl Heat {
         }
         let hidden = self.rows.len().saturating_sub(limit);
         if hidden > 0 || self.overflow > 0 {
-            out.push_str(&format!("{hidden} more rows; {} faults of processes beyond {ROWS_MAX} rows\n", self.overflow));
+            out.push_str(&format!(
+                "{hidden} more rows; {} faults of processes beyond {ROWS_MAX} rows\n",
+                self.overflow
+            ));
         }
         out
     }

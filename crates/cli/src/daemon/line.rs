@@ -53,16 +53,13 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
     let since = last.map_or(Nanos(0), |l| l.uptime_ns);
     let seconds = (now.uptime_ns.since(since).0 as f64 / 1e9).max(1e-3);
     let faults = now.source.seen - last.map_or(0, |l| l.source.seen);
-    let mut line = format!(
-        "{:>5.0}s  faults {:>7.0}/s",
-        now.uptime_ns.0 as f64 / 1e9,
-        faults as f64 / seconds,
-    );
+    let mut line =
+        format!("{:>5.0}s  faults {:>7.0}/s", now.uptime_ns.0 as f64 / 1e9, faults as f64 / seconds,);
     if now.source.dropped > 0 {
         line.push_str(&format!("  lost {}", now.source.dropped));
     }
     let c = &now.counters;
-    line.push_str(&format!("  proposed {:>7}  waiting {:>6}", c.proposed, gauge(now, "queue_candidates")));
+    line.push_str(&format!("  proposed {:>7}  waiting {:>6}", c.proposed, gauge(now, "queue_length")));
     if mode == Mode::Run {
         let moved = c.pgmigrate_success - last.map_or(0, |l| l.counters.pgmigrate_success);
         line.push_str(&format!(
@@ -89,7 +86,10 @@ fn reasons(now: &Snapshot, last: Option<&Snapshot>) -> String {
     let samples = |s: &Snapshot| -> Vec<(&'static str, &'static str, u64)> {
         let named = ["refused", "expired", "failed", "held"];
         let all = s.counters.samples();
-        all.into_iter().filter(|s| named.contains(&s.name)).filter_map(|s| Some((s.name, s.label?, s.value))).collect()
+        all.into_iter()
+            .filter(|s| named.contains(&s.name))
+            .filter_map(|s| Some((s.name, s.label?, s.value)))
+            .collect()
     };
     let before = last.map(samples).unwrap_or_default();
     let mut found: Vec<(u64, &str)> = Vec::new();
@@ -120,7 +120,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",
         c.proposed,
-        gauge(end, "queue_candidates"),
+        gauge(end, "queue_length"),
         c.issued,
         c.batches
     ));

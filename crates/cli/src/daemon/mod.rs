@@ -70,7 +70,8 @@ pub fn run(watch: &Watch, mode: Mode) -> anyhow::Result<()> {
     announce(mode, &changes, &discovered);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
-    let driven = applied.and_then(|()| driver::drive(&root, &config, discovered.topology.clone(), mode, watch, &stop));
+    let driven =
+        applied.and_then(|()| driver::drive(&root, &config, discovered.topology.clone(), mode, watch, &stop));
     let restored = actuator.restore();
     if mode != Mode::DryRun {
         match &restored {

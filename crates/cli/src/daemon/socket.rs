@@ -70,13 +70,15 @@ impl Server {
             }
             _ => {}
         }
-        let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+        let listener =
+            UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
         let mode = if group.is_some() { 0o660 } else { 0o600 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
             .with_context(|| format!("cannot set the permissions of {}", path.display()))?;
         if let Some(name) = group {
-            let gid = gid_of(name)
-                .with_context(|| format!("daemon.socket_group: no group `{name}` in /etc/group; create it or unset the key"))?;
+            let gid = gid_of(name).with_context(|| {
+                format!("daemon.socket_group: no group `{name}` in /etc/group; create it or unset the key")
+            })?;
             std::os::unix::fs::chown(path, None, Some(gid))
                 .with_context(|| format!("cannot give {} to group {name}", path.display()))?;
         }
@@ -116,7 +118,11 @@ impl Drop for Server {
     }
 }
 
-fn serve(stream: UnixStream, snapshot: &Mutex<serde_json::Value>, ask: &SyncSender<Question>) -> std::io::Result<()> {
+fn serve(
+    stream: UnixStream,
+    snapshot: &Mutex<serde_json::Value>,
+    ask: &SyncSender<Question>,
+) -> std::io::Result<()> {
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let mut line = String::new();
@@ -153,7 +159,10 @@ fn failure(message: &str) -> serde_json::Value {
 /// When no daemon listens, it does not answer, or it answers with an error.
 pub fn ask(path: &Path, request: &Request) -> anyhow::Result<serde_json::Value> {
     let stream = UnixStream::connect(path).with_context(|| {
-        format!("no daemon answers on {}; start one with `thermocline run`, or name its socket with --socket", path.display())
+        format!(
+            "no daemon answers on {}; start one with `thermocline run`, or name its socket with --socket",
+            path.display()
+        )
     })?;
     stream.set_read_timeout(Some(2 * ANSWER_TIMEOUT))?;
     let mut text = serde_json::to_string(request)?;
@@ -161,7 +170,8 @@ pub fn ask(path: &Path, request: &Request) -> anyhow::Result<serde_json::Value> 
     (&stream).write_all(text.as_bytes())?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line).context("the daemon did not answer in time")?;
-    let answer: serde_json::Value = serde_json::from_str(&line).context("the daemon's answer is cut short; try again")?;
+    let answer: serde_json::Value =
+        serde_json::from_str(&line).context("the daemon's answer is cut short; try again")?;
     match answer.get("error").and_then(|e| e.as_str()) {
         Some(error) => bail!("{error}"),
         None => Ok(answer),

@@ -33,7 +33,9 @@ fn text(s: &Value) -> String {
     );
     for node in s["nodes"].as_array().into_iter().flatten() {
         let nodes = s["topology"]["nodes"].as_array();
-        let tier = nodes.and_then(|all| all.iter().find(|n| n["id"] == node["node"])).map_or(&Value::Null, |n| &n["tier"]);
+        let tier = nodes
+            .and_then(|all| all.iter().find(|n| n["id"] == node["node"]))
+            .map_or(&Value::Null, |n| &n["tier"]);
         let mib = |key: &str| node[key].as_u64().unwrap_or(0) / 256;
         let _ = writeln!(
             out,
@@ -45,7 +47,10 @@ fn text(s: &Value) -> String {
         );
     }
     for node in s["free_space_promotion"].as_array().into_iter().flatten() {
-        let _ = writeln!(out, "free-space promotion active on node {node}: the kernel promotes at the first fault");
+        let _ = writeln!(
+            out,
+            "free-space promotion active on node {node}: the kernel promotes at the first fault"
+        );
     }
     let source = &s["source"];
     let _ = writeln!(
@@ -68,7 +73,8 @@ fn text(s: &Value) -> String {
     }
     for gauge in s["gauges"].as_array().into_iter().flatten() {
         let node = gauge["node"].as_u64().map_or(String::new(), |n| format!("node {n}"));
-        let _ = writeln!(out, "{:<24} {node:<20} {:>12}", gauge["name"].as_str().unwrap_or("?"), gauge["value"]);
+        let _ =
+            writeln!(out, "{:<24} {node:<20} {:>12}", gauge["name"].as_str().unwrap_or("?"), gauge["value"]);
     }
     out
 }
