@@ -11,7 +11,7 @@ section! {
         /// kernel.numa_balancing_promote_rate_limit_MBps while running: 0 stops the kernel's own promotion while hint faults go on.
         numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", OrUnset(0..=1_000_000), "ours";
         /// Memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb).
-        scan_size_mb: Option<u32> = None, "MB", OrUnset(1..=65536), "Linux 6.12: 256";
+        scan_size_mb: Option<u32> = Some(1024), "MB", OrUnset(1..=65536), "ours; Linux 6.12: 256. A task whose scan period has grown to its maximum is then scanned in 15 s of its CPU time instead of 60";
         /// Shortest time to scan a whole task (debugfs sched/numa_balancing/scan_period_min_ms).
         scan_period_min_ms: Option<u32> = None, "ms", OrUnset(100..=600_000), "Linux 6.12: 1000";
         /// Longest time to scan a whole task (debugfs sched/numa_balancing/scan_period_max_ms).
