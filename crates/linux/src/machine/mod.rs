@@ -4,7 +4,6 @@
 
 mod clock;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use thermocline_core::access::{Access, Evidence, NoMappings};
@@ -81,7 +80,7 @@ impl LiveMachine {
                     shared_pages: config.admission.shared_pages,
                     free_goal_pages: config.admission.free_goal_mib * PAGES_PER_MIB,
                     capacity: config.admission.batches_in_flight as usize,
-                    proc: PathBuf::from(&root.proc),
+                    root: root.clone(),
                     ..MoverConfig::default()
                 };
                 Some(Mover::start(settings, move |node| {
@@ -90,10 +89,8 @@ impl LiveMachine {
             }
         };
         let options = Options {
-            ring_bytes: config.source.hintfault.ring_kib << 10,
-            cpu_nodes: cpu_nodes(topology),
-            kernel_stamp: false,
             measure_run_time: true,
+            ..Options::from_config(&config.source.hintfault, cpu_nodes(topology))
         };
         let source = HintFaultSource::open(options, scope)?;
         Ok(LiveMachine {
