@@ -93,7 +93,7 @@ impl Engine {
         let seen = || self.queue.get(page).and_then(|w| w.candidate.pfn);
         let noted = || decisions.iter().rev().find_map(|d| d.pfn);
         let pfn = pfn.or_else(seen).or_else(noted);
-        let record = pfn.and_then(|pfn| self.table.get(pfn, self.clock())).map(|r| Remembered {
+        let record = pfn.and_then(|pfn| self.record(pfn)).map(|r| Remembered {
             frequency: r.frequency,
             gap_ms: r.gap.map(Nanos::ms),
             node: r.node,

@@ -31,7 +31,7 @@ use crate::journal::{Decision, Journal, What};
 use crate::moves::{Batch, Direction};
 use crate::queue::{Offer, Queue, Waiting};
 use crate::record::{RecordError, RecordParams, RecordTable};
-use crate::rule::{self, Candidate, Candidates, Context, Rule};
+use crate::rule::{self, Candidate, Candidates, Context, Record, Rule};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid};
 
@@ -102,8 +102,8 @@ impl Engine {
             layout: config.engine.record,
             hz: config.engine.hz,
             node_per_block: config.engine.record_node_per_block,
+            window: rule.window(),
             sections_max: u32::try_from(sections).unwrap_or(u32::MAX),
-            ..RecordParams::default()
         })?;
         table.set_topology(&topology);
         Ok(Engine {
@@ -183,6 +183,11 @@ impl Engine {
     /// The candidates that wait.
     pub fn queue(&self) -> &Queue {
         &self.queue
+    }
+
+    /// What is remembered of a frame, as seen at the latest tick.
+    pub fn record(&self, pfn: Pfn) -> Option<Record> {
+        self.table.get(pfn, self.clock())
     }
 
     /// The rule that decides.

@@ -3,7 +3,7 @@ use crate::access::{Detail, NoMappings};
 use crate::admission::RefusalReason as R;
 use crate::config::RecordLayout;
 use crate::moves::{BatchOutcome, Outcome};
-use crate::rule::{Reason, Record};
+use crate::rule::Reason;
 use crate::topology::{Node, Watermarks};
 use crate::units::{NodeId, PAGES_PER_MIB, ScopeId, TierId, VirtPage};
 

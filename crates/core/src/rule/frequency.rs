@@ -45,6 +45,10 @@ impl Rule for Frequency {
         "frequency"
     }
 
+    fn window(&self) -> Nanos {
+        self.window
+    }
+
     #[inline]
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         if !ctx.topology.is_lower(access.node) || access.accessor == Some(access.node) {

@@ -187,6 +187,12 @@ pub trait Rule: std::fmt::Debug + Send {
     /// The rule's name in the configuration.
     fn name(&self) -> &'static str;
 
+    /// The longest time between two accesses of a page that the rule wants told from "long ago": the record layouts
+    /// choose their resolution by it. S4's precise mode looks 5000 ms back.
+    fn window(&self) -> Nanos {
+        Nanos::from_ms(5000)
+    }
+
     /// One access to a page of any tier; `record` is stored back afterwards.
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         let _ = (access, record, ctx, out);

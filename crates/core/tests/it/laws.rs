@@ -1,0 +1,259 @@
+//! What holds whatever happens: a second, simpler book of what the engine decided, and the laws it must keep.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thermocline_core::config::Config;
+use thermocline_core::engine::Engine;
+use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Direction, Outcome};
+use thermocline_core::topology::Topology;
+use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, Pfn, Pid, VirtPage};
+
+use crate::world::HIGH_PAGES;
+
+/// What a record holds, as far as time does not change it.
+type Memory = Option<(u8, bool, Option<NodeId>)>;
+
+/// The laws and the book that they need.
+pub struct Laws {
+    config: Config,
+    topology: Topology,
+    /// Batches that the engine holds to be in flight.
+    in_flight: BTreeMap<BatchId, Batch>,
+    issued: VecDeque<(Nanos, u64)>,
+    /// When we moved a page, by page, as the engine's clock had it.
+    moved: BTreeMap<VirtPage, Vec<Nanos>>,
+    /// The engine's clock: the latest tick.
+    clock: Nanos,
+    remembered: BTreeMap<Pfn, Memory>,
+    /// Frames whose records the outcome at hand may clear.
+    may_clear: Vec<(Pfn, u64)>,
+}
+
+impl Laws {
+    /// The laws of an engine with this configuration.
+    pub fn new(config: &Config, topology: Topology) -> Laws {
+        Laws {
+            config: config.clone(),
+            topology,
+            in_flight: BTreeMap::new(),
+            issued: VecDeque::new(),
+            moved: BTreeMap::new(),
+            clock: Nanos(0),
+            remembered: BTreeMap::new(),
+            may_clear: Vec::new(),
+        }
+    }
+
+    /// A process is gone; its number may be another's.
+    pub fn exit(&mut self, pid: Pid) {
+        self.moved.retain(|page, _| page.pid != pid);
+    }
+
+    /// What holds after every step: sums balance, memory is bounded.
+    pub fn state(&self, engine: &Engine) {
+        if let Err(sum) = engine.check_balance() {
+            panic!("a sum does not balance: {sum}");
+        }
+        let c = &self.config;
+        let gauge = |name| engine.gauges().iter().find(|g| g.name == name).map_or(0, |g| g.value);
+        let at_most = |name, most: u64| assert!(gauge(name) <= most, "{name} is {} > {most}", gauge(name));
+        at_most("queue_length", c.queue.capacity.into());
+        at_most("journal_length", c.journal.capacity.into());
+        at_most("recent_length", c.admission.moved_capacity.into());
+        at_most("batches_in_flight", c.admission.batches_in_flight.into());
+        // A vector and a table grow to at most twice what they hold; an entry has less than 256 bytes in all.
+        at_most("queue_bytes", 2 * 256 * u64::from(c.queue.capacity));
+        at_most("recent_bytes", 2 * 256 * u64::from(c.admission.moved_capacity));
+        at_most("journal_bytes", 2 * 256 * u64::from(c.journal.capacity));
+    }
+
+    /// Remembers what the engine remembers.
+    pub fn remember(&mut self, engine: &Engine) {
+        self.remembered = memories(engine);
+    }
+
+    /// Evidence survives whatever is neither evidence nor an outcome: ticks, and with them every refusal and expiry.
+    pub fn evidence_survives(&self, engine: &Engine) {
+        assert_eq!(self.remembered, memories(engine), "records changed");
+    }
+
+    /// Judges what a tick issued.
+    pub fn after_tick(
+        &mut self,
+        engine: &Engine,
+        told: Nanos,
+        free_pages: &BTreeMap<NodeId, u64>,
+        batches: &[Batch],
+    ) {
+        // Time that goes back is no time for the engine.
+        self.clock = self.clock.max(told);
+        assert_eq!(
+            self.remembered,
+            memories(engine),
+            "a tick, and with it every refusal, leaves evidence alone"
+        );
+        self.forget_lost(engine);
+        let mut towards: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for batch in self.in_flight.values().chain(batches) {
+            *towards.entry(batch.target).or_default() += batch.pages();
+        }
+        for batch in batches {
+            self.shape(batch);
+            self.goal(batch, free_pages[&batch.target], towards[&batch.target]);
+            self.residency(engine, batch);
+            assert!(self.in_flight.insert(batch.id, batch.clone()).is_none(), "a batch number is used again");
+        }
+        self.disjoint();
+        self.rate(batches);
+    }
+
+    /// Notes what an outcome may change.
+    pub fn before_outcome(&mut self, engine: &Engine, batch: &Batch, done: &BatchOutcome) {
+        self.remembered = memories(engine);
+        self.may_clear.clear();
+        if self.in_flight.remove(&batch.id).is_none() {
+            return;
+        }
+        for (m, outcome) in batch.moves.iter().zip(&done.outcomes) {
+            if *outcome == Outcome::Moved {
+                self.moved.entry(m.page).or_default().push(self.clock);
+            }
+            let cleared = matches!(
+                outcome,
+                Outcome::Moved
+                    | Outcome::AlreadyThere
+                    | Outcome::OtherNode
+                    | Outcome::OtherPage
+                    | Outcome::Gone
+            );
+            self.may_clear.extend(m.pfn.filter(|_| cleared).map(|pfn| (pfn, m.pages())));
+        }
+    }
+
+    /// Evidence survives every outcome that leaves the page where it is, and no other.
+    pub fn after_outcome(&self, engine: &Engine) {
+        let cleared = |pfn: &Pfn| {
+            self.may_clear.iter().any(|(first, n)| (first.0..first.0.saturating_add(*n)).contains(&pfn.0))
+        };
+        for (pfn, now) in memories(engine) {
+            let expected = if cleared(&pfn) { None } else { self.remembered[&pfn] };
+            assert_eq!(now, expected, "record of frame {:#x}", pfn.0);
+        }
+    }
+
+    /// Batches that the engine has given up are not in flight for it any more.
+    fn forget_lost(&mut self, engine: &Engine) {
+        let timeout = Nanos::from_ms(self.config.admission.outcome_timeout_ms);
+        let held = |b: &Batch| {
+            let page = b.moves[0].page;
+            let state = serde_json::to_value(engine.explain(page).state).expect("a state can be told");
+            state["state"] == "in_flight" && state["batch"] == b.id.0
+        };
+        let gone: Vec<BatchId> = self.in_flight.values().filter(|b| !held(b)).map(|b| b.id).collect();
+        for id in gone {
+            self.in_flight.remove(&id);
+            assert!(
+                engine.counters().lost > 0,
+                "batch {} is gone and not lost within {} ms",
+                id.0,
+                timeout.ms()
+            );
+        }
+    }
+
+    fn shape(&self, batch: &Batch) {
+        let limit = u64::from(self.config.admission.batch_pages);
+        assert!(!batch.moves.is_empty(), "an empty batch");
+        assert!(batch.pages() <= limit || batch.moves.len() == 1, "{} pages in a batch", batch.pages());
+        let tier = |node| self.topology.tier(node).expect("the node exists");
+        for m in &batch.moves {
+            assert_eq!(m.page.pid, batch.pid);
+            let (from, to) = (tier(m.from), tier(batch.target));
+            let right = match batch.direction {
+                Direction::Promote => to < from,
+                Direction::Demote => to > from,
+                Direction::Balance => to == from && m.from != batch.target,
+            };
+            assert!(right, "{:?} from {} to {}", batch.direction, m.from, batch.target);
+        }
+        assert!(
+            self.topology.node(batch.target).is_some_and(|n| n.capacity_pages > 0),
+            "a target without memory"
+        );
+    }
+
+    /// A target never goes below its high watermark and the goal through our batches.
+    fn goal(&self, batch: &Batch, free_pages: u64, towards: u64) {
+        let floor = HIGH_PAGES + self.config.admission.free_goal_mib * PAGES_PER_MIB;
+        assert!(
+            free_pages >= towards + floor,
+            "{}: {free_pages} free, {towards} on their way, floor {floor}",
+            batch.target
+        );
+    }
+
+    /// In any sliding second at most the rate limit plus one batch.
+    fn rate(&mut self, batches: &[Batch]) {
+        self.issued.extend(batches.iter().map(|b| (self.clock, b.pages())));
+        while self.issued.front().is_some_and(|(time, _)| time.plus(Nanos::from_s(1)) <= self.clock) {
+            self.issued.pop_front();
+        }
+        let sum: u64 = self.issued.iter().map(|(_, pages)| pages).sum();
+        let one = self.issued.iter().map(|(_, pages)| *pages).max().unwrap_or(0);
+        let limit = self.config.admission.rate_limit_mbps * PAGES_PER_MIB;
+        assert!(sum <= limit + one, "{sum} pages in a second, limit {limit}, largest batch {one}");
+        // We promise ourselves more: the limit, or one folio where that is larger.
+        let moves = batches.iter().flat_map(|b| &b.moves).map(|m| m.pages()).max().unwrap_or(0);
+        assert!(batches.is_empty() || sum <= limit.max(moves), "{sum} pages in a second, limit {limit}");
+    }
+
+    /// No page is in two batches at once, be it by its address or by its frame.
+    fn disjoint(&self) {
+        let mut pages: Vec<(VirtPage, u64)> = Vec::new();
+        let mut frames: Vec<(Pfn, u64)> = Vec::new();
+        for m in self.in_flight.values().flat_map(|b| &b.moves) {
+            pages.push((m.page, m.pages()));
+            frames.extend(m.pfn.map(|pfn| (pfn, m.pages())));
+        }
+        pages.sort_unstable();
+        for two in pages.windows(2) {
+            let ((a, n), (b, _)) = (two[0], two[1]);
+            assert!(a.pid != b.pid || a.vpn + n <= b.vpn, "{a} and {b} overlap in flight");
+        }
+        frames.sort_unstable();
+        for two in frames.windows(2) {
+            assert!(two[0].0.0.saturating_add(two[0].1) <= two[1].0.0, "frames overlap in flight: {two:?}");
+        }
+    }
+
+    /// A page stays where we put it, and is left alone when it goes to and fro.
+    fn residency(&self, engine: &Engine, batch: &Batch) {
+        if engine.counters().recent_forgotten > 0 {
+            return;
+        }
+        let a = &self.config.admission;
+        for m in &batch.moves {
+            let Some(times) = self.moved.get(&m.page) else { continue };
+            let last = times[times.len() - 1];
+            let stayed = self.clock.since(last);
+            assert!(
+                stayed >= Nanos::from_ms(a.residency_ms),
+                "{} moved again after {} ms",
+                m.page,
+                stayed.ms()
+            );
+            let window = Nanos::from_ms(a.ping_pong_window_ms);
+            let lately = times.iter().filter(|t| last.since(**t) < window).count();
+            let alone = lately >= usize::from(a.ping_pong_moves);
+            assert!(!alone || stayed >= window, "{} moved again after {lately} moves in the window", m.page);
+        }
+    }
+}
+
+/// The records of the small world's frames.
+fn memories(engine: &Engine) -> BTreeMap<Pfn, Memory> {
+    let memory = |pfn: Pfn| engine.record(pfn).map(|r| (r.frequency, r.ready, r.node));
+    // Every fourth frame of a process's first 64, and its first huge page.
+    let frames = (0..4u64).flat_map(|pid| (0..64).step_by(4).chain([512]).map(move |n| Pfn((pid << 12) + n)));
+    frames.map(|pfn| (pfn, memory(pfn))).collect()
+}

@@ -1,0 +1,7 @@
+//! Tests of the engine through its public face.
+
+mod laws;
+mod properties;
+mod step;
+mod wild;
+mod world;
