@@ -1,28 +1,15 @@
-//! Boots a guest, runs one command in it and takes its status.
+//! How a guest is asked for, and what comes of it.
 
-use std::fs;
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::net::UnixStream;
+mod boot;
+
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use crate::channel::{Kept, Port, Reader, Sink};
-use crate::fetch::cached_or_fetched;
-use crate::initramfs::{self, Settings, quote};
-use crate::qemu::{Qemu, Setup};
+use crate::initramfs::quote;
 use crate::terminal::RawTerminal;
-use crate::{Cache, End, Error, Line, Machine, Result, ThpMode};
-
-/// What is printed of a console that ended badly.
-const CONSOLE_LINES_MAX: usize = 40;
-/// How long a guest may take from its command's end to its power-off.
-const POWER_OFF: Duration = Duration::from_secs(10);
-/// How often signals and QEMU's end are looked for.
-const TICK: Duration = Duration::from_millis(20);
+use crate::{Cache, Error, Line, Machine, Result, ThpMode};
 
 /// Where a command's output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -238,143 +225,6 @@ impl GuestBuilder {
         Ok(script)
     }
 
-    fn boot(&self, command: &str, terminal: Option<&RawTerminal>) -> Result<Outcome> {
-        self.machine.check()?;
-        let kernel = cached_or_fetched(&self.cache, self.line)?;
-        let _lock = self.cache.guest_lock()?;
-        let folder = tempfile::Builder::new()
-            .prefix("lab-")
-            .tempdir_in("/tmp")
-            .map_err(Error::file("create a folder in", "/tmp"))?;
-        let share = match &self.share {
-            Some(share) => Some(share.canonicalize().map_err(Error::file("find the shared folder", share))?),
-            None => None,
-        };
-        let settings = Settings {
-            command,
-            share: share.as_deref(),
-            terminal: terminal.map(|terminal| terminal.size.as_str()),
-            net: !self.forwards.is_empty(),
-        };
-        let initrd = folder.path().join("initrd");
-        fs::write(&initrd, initramfs::build(&kernel, &settings)?).map_err(Error::file("write", &initrd))?;
-
-        let listen = |name| Port::listen(folder.path(), name);
-        let console = listen("console")?;
-        let control = listen("lab.control")?;
-        let stdout = listen("lab.stdout")?;
-        let stderr = listen("lab.stderr")?;
-        let terminal_port = terminal.is_some().then(|| listen("terminal")).transpose()?;
-        let ports = vec![
-            ("lab.control", control.path()),
-            ("lab.stdout", stdout.path()),
-            ("lab.stderr", stderr.path()),
-        ];
-        let setup = Setup {
-            machine: &self.machine,
-            image: kernel.image(),
-            initrd,
-            kernel_arguments: self.kernel_arguments(),
-            console: console.path(),
-            ports,
-            plugin_port: self.plugin_socket.as_deref(),
-            terminal: terminal_port.as_ref().map(Port::path),
-            share: share.as_deref(),
-            forwards: &self.forwards,
-            plugins: &self.plugins,
-        };
-
-        let started = Instant::now();
-        let mut qemu = setup.spawn()?;
-        let inherit = self.output == Output::Inherit;
-        let sink = |wanted: bool, stream: fn() -> Sink| wanted.then(stream);
-        let err: fn() -> Sink = || Box::new(io::stderr());
-        let messages = qemu.child.stderr.take();
-        let messages = messages.map(|stream| Reader::start(stream, sink(self.echo_console, err)));
-        let connect = |qemu: &mut Qemu, port: &Port| connect(qemu, port, messages.as_ref());
-        let console = Reader::start(connect(&mut qemu, &console)?, sink(self.echo_console, err));
-        let control = lines_of(connect(&mut qemu, &control)?);
-        let stdout = Reader::start(connect(&mut qemu, &stdout)?, sink(inherit, || Box::new(io::stdout())));
-        let stderr = Reader::start(connect(&mut qemu, &stderr)?, sink(inherit, err));
-        let terminal = match (terminal, &terminal_port) {
-            (Some(terminal), Some(port)) => Some(terminal.join(connect(&mut qemu, port)?)?),
-            _ => None,
-        };
-
-        let watched = self.watch(&mut qemu, &control, started);
-        drop(qemu);
-        let text = |kept: &Kept| String::from_utf8_lossy(&kept.bytes).into_owned();
-        let (stdout, stderr, console) = (stdout.finish(), stderr.finish(), text(&console.finish()));
-        let messages = messages.map(Reader::finish).unwrap_or_default();
-        if let Some(terminal) = terminal {
-            terminal.finish();
-        }
-        match watched {
-            Ok((status, boot)) => Ok(Outcome {
-                status,
-                stdout: text(&stdout),
-                stderr: text(&stderr),
-                dropped_bytes: stdout.dropped + stderr.dropped,
-                console,
-                release: kernel.release().to_owned(),
-                boot,
-                total: started.elapsed(),
-            }),
-            Err(end) => {
-                let panicked = matches!(end, End::Died(_)) && console.contains("Kernel panic");
-                let end = if panicked { End::Panicked } else { end };
-                Err(Error::Guest { end, console: last_lines(&console, &text(&messages)) })
-            }
-        }
-    }
-
-    /// Waits for the command's status and the power-off.
-    fn watch(
-        &self,
-        qemu: &mut Qemu,
-        control: &Receiver<String>,
-        started: Instant,
-    ) -> std::result::Result<(i32, Duration), End> {
-        let mut boot = None;
-        let mut exited: Option<(i32, Instant)> = None;
-        loop {
-            match control.recv_timeout(TICK) {
-                Ok(line) => match line.split_once(' ') {
-                    None if line == "ready" => boot = Some(started.elapsed()),
-                    Some(("exit", status)) => {
-                        exited = status.parse().ok().map(|status| (status, Instant::now()))
-                    }
-                    _ => {}
-                },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(TICK),
-            }
-            let ended = qemu.child.try_wait().ok().flatten();
-            if ended.is_some() {
-                // The last line may have come between the two looks.
-                while let Ok(line) = control.recv() {
-                    if let Some(status) = line.strip_prefix("exit ").and_then(|status| status.parse().ok()) {
-                        exited = Some((status, Instant::now()));
-                    }
-                }
-            }
-            if let Some((status, at)) = exited
-                && (ended.is_some() || at.elapsed() > POWER_OFF)
-            {
-                return Ok((status, boot.unwrap_or_else(|| started.elapsed())));
-            }
-            if let Some(status) = ended {
-                return Err(End::Died(format!("QEMU ended with {status}")));
-            }
-            if self.interrupt.load(Ordering::Relaxed) {
-                return Err(End::Interrupted);
-            }
-            if let Some(limit) = self.timeout.filter(|&limit| started.elapsed() > limit) {
-                return Err(End::TimedOut(limit));
-            }
-        }
-    }
-
     /// The kernel's command line. The guest is nobody's but ours: no mitigations, and a panic ends it at once.
     fn kernel_arguments(&self) -> String {
         let thp = self.thp.name();
@@ -389,45 +239,31 @@ impl GuestBuilder {
     }
 }
 
-/// Waits for QEMU to connect, or to end.
-fn connect(qemu: &mut Qemu, port: &Port, messages: Option<&Reader>) -> Result<UnixStream> {
-    loop {
-        if let Some(stream) = port.try_accept()? {
-            return Ok(stream);
-        }
-        if let Ok(Some(status)) = qemu.child.try_wait() {
-            thread::sleep(TICK);
-            let said = messages.map(Reader::text_so_far).unwrap_or_default();
-            return Err(Error::Guest { end: End::Died(format!("QEMU ended with {status}")), console: said });
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The lines of a stream, read on a thread of their own.
-fn lines_of(stream: UnixStream) -> Receiver<String> {
-    let (sender, receiver) = mpsc::sync_channel(16);
-    thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(io::Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
+    #[test]
+    fn a_command_runs_here_with_its_words_and_environment_whole() {
+        let guest = Guest::builder().env("WHO", "it's me");
+        let script =
+            guest.command(&["sh", "-c", "pwd; printf '%s\\n' \"$WHO\" \"$1\"", "sh", "a  b"]).unwrap();
+        let output = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\nit's me\na  b\n", here.display()));
+    }
 
-/// The end of a console and of what QEMU said, for a person to read.
-fn last_lines(console: &str, messages: &str) -> String {
-    let lines: Vec<&str> = console.lines().collect();
-    let mut text = String::from("the last lines of its console:");
-    for line in &lines[lines.len().saturating_sub(CONSOLE_LINES_MAX)..] {
-        text.push_str("\n  ");
-        text.push_str(line.trim_end());
+    #[test]
+    fn names_that_no_shell_takes_are_refused() {
+        for name in ["", "1A", "A-B", "A;reboot"] {
+            assert!(Guest::builder().env(name, "x").command(&["true"]).is_err(), "{name}");
+        }
     }
-    if !messages.trim().is_empty() {
-        text.push_str("\nQEMU said: ");
-        text.push_str(messages.trim());
+
+    #[test]
+    fn the_kernel_is_told_of_huge_pages_and_whatever_else_is_asked() {
+        let line = Guest::builder().thp(ThpMode::Never).append("numa_balancing=disable").kernel_arguments();
+        assert!(line.contains("panic=-1") && line.contains("transparent_hugepage=never"), "{line}");
+        assert!(line.ends_with(" numa_balancing=disable"), "{line}");
     }
-    text
 }
