@@ -13,28 +13,54 @@ pub enum RuleName {
     Adaptive,
     /// Mainline's hint-fault latency.
     Latency,
+    /// Hint-fault latency counted in faults (S0).
+    FaultCount,
+    /// The time between two hardware samples of a page (S1).
+    InterArrival,
     /// Accesses within a window, as pghot counts them (S4).
     Frequency,
 }
 
 impl RuleName {
     /// Every rule.
-    pub const ALL: [RuleName; 3] = [RuleName::Adaptive, RuleName::Latency, RuleName::Frequency];
+    pub const ALL: [RuleName; 5] = [
+        RuleName::Adaptive,
+        RuleName::Latency,
+        RuleName::FaultCount,
+        RuleName::InterArrival,
+        RuleName::Frequency,
+    ];
+}
+
+/// Which windows the wrapper `speculative` keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Windows {
+    /// One a mapping, as S2 published it.
+    Published,
+    /// Several a mapping, each with a direction.
+    Streams,
 }
 
 section! {
     /// `[rule]`: which rule decides.
     Rule {
         /// The rule.
-        name: RuleName = RuleName::Adaptive, "", Any("\"adaptive\", \"latency\" or \"frequency\""), "ours";
+        name: RuleName = RuleName::Adaptive, "", Any("\"adaptive\", \"latency\", \"fault-count\", \"inter-arrival\" or \"frequency\""), "ours";
     }
     sections {
         /// `[rule.adaptive]`.
         "adaptive" adaptive: Adaptive;
         /// `[rule.latency]`.
         "latency" latency: Latency;
+        /// `[rule.fault-count]`.
+        "fault-count" fault_count: FaultCount;
+        /// `[rule.inter-arrival]`.
+        "inter-arrival" inter_arrival: InterArrival;
         /// `[rule.frequency]`.
         "frequency" frequency: Frequency;
+        /// `[rule.speculative]`.
+        "speculative" speculative: Speculative;
     }
 }
 
@@ -79,5 +105,51 @@ section! {
         freq_threshold: u8 = 2, "accesses", 1..=255, "S4: pghot_freq_threshold";
         /// An access later than this after the last one starts the count again.
         freq_window_ms: u64 = 3000, "ms", 10..=600_000, "S4: vm.pghot_promote_freq_window_ms";
+    }
+}
+
+section! {
+    /// `[rule.fault-count]`: hint-fault latency counted in hint faults of the process.
+    FaultCount {
+        /// A page is hot when fewer hint faults of its process than this came between scan and fault.
+        fault_count_threshold: u32 = 1_000_000, "faults", 1..=u32::MAX, "S0, patch 1: fault_count_threshold";
+        /// Stamp a page again at each scan that finds it still marked. It takes the place of source.hintfault.restamp.
+        restamp: bool = true, "", Any("true or false"), "S0, patch 2";
+    }
+}
+
+section! {
+    /// `[rule.inter-arrival]`: two hardware samples of a page soon after one another.
+    InterArrival {
+        /// A page is hot when two samples of it are less than this apart; the feedback moves it between an eighth and twice the value.
+        hot_threshold_ms: u64 = 1000, "ms", 8..=600_000, "Linux 6.12 kernel/sched/fair.c: sysctl_numa_balancing_hot_threshold";
+        /// Raise the threshold when fewer pages are hot than the rate limit lets through, lower it when more are.
+        feedback: bool = true, "", Any("true or false"), "Linux 6.12 kernel/sched/fair.c: numa_promotion_adjust_threshold";
+        /// Time between two adjustments of the threshold.
+        adjust_period_ms: u64 = 60_000, "ms", 1000..=3_600_000, "Linux 6.12 kernel/sched/fair.c: scan_period_max_ms";
+        /// Also move pages of the top tier to the node that accesses them.
+        balance: bool = false, "", Any("true or false"), "S1, its first half (kernel.numa_balancing = 1)";
+        /// Sampling period at first.
+        sample_period_uops: u32 = 10_000, "micro-operations", 1000..=134_217_712, "S1: sample_period_def";
+        /// Shortest sampling period.
+        sample_period_min_uops: u32 = 5_000, "micro-operations", 1000..=134_217_712, "S1: sample_period_min";
+        /// Longest sampling period; no shorter than the shortest.
+        sample_period_max_uops: u32 = 20_000, "micro-operations", 1000..=134_217_712, "S1: sample_period_max";
+    }
+}
+
+section! {
+    /// `[rule.speculative]`: beside a hot page of a stream, propose the pages that come next. It wraps any rule.
+    Speculative {
+        /// Switch it on.
+        enabled: bool = false, "", Any("true or false"), "ours";
+        /// Windows of a mapping: "streams" keeps several, also for descending streams; "published" keeps one.
+        windows: Windows = Windows::Streams, "", Any("\"streams\" or \"published\""), "ours; S2 has one";
+        /// Streams that are followed in one mapping.
+        streams: u8 = 8, "streams", 1..=64, "ours";
+        /// A stream without a fault for this long gives way to any other.
+        stream_ms: u64 = 1000, "ms", 1..=600_000, "ours";
+        /// Mappings that are followed, rounded up to a power of two.
+        mappings: u32 = 1024, "mappings", 1..=1_048_576, "ours";
     }
 }

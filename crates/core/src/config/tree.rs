@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::rule::{Adaptive, Frequency, Latency};
+use crate::config::rule::{Adaptive, FaultCount, Frequency, InterArrival, Latency, Speculative};
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::{Admission, Daemon, Engine, HintFault, Journal, Kernel, Queue, Rule, Scope, TierMap};
 
@@ -74,7 +74,10 @@ impl Config {
             ("rule", Rule::fields()),
             ("rule.adaptive", Adaptive::fields()),
             ("rule.latency", Latency::fields()),
+            ("rule.fault-count", FaultCount::fields()),
+            ("rule.inter-arrival", InterArrival::fields()),
             ("rule.frequency", Frequency::fields()),
+            ("rule.speculative", Speculative::fields()),
             ("queue", Queue::fields()),
             ("admission", Admission::fields()),
             ("journal", Journal::fields()),

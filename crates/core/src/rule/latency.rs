@@ -29,7 +29,9 @@ pub struct Latency {
 impl Latency {
     /// The rule with its keys, driven by the rate limit; candidates live for `life`.
     pub fn new(config: &config::rule::Latency, rate_limit_mbps: u64, life: Nanos) -> Latency {
-        Latency { thresholds: Thresholds::new(config, rate_limit_pages(rate_limit_mbps)), life }
+        let period = config.feedback.then_some(config.adjust_period_ms);
+        let limit = rate_limit_pages(rate_limit_mbps);
+        Latency { thresholds: Thresholds::new(config.hot_threshold_ms, period, limit), life }
     }
 }
 

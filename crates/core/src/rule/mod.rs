@@ -1,15 +1,21 @@
 //! Rules: what makes a page worth moving. One file a rule, one trait.
 
 mod adaptive;
+mod fault_count;
 mod frequency;
+mod inter_arrival;
 mod latency;
+mod speculative;
 #[cfg(test)]
 mod testing;
 mod thresholds;
 
 pub use adaptive::Adaptive;
+pub use fault_count::FaultCount;
 pub use frequency::Frequency;
+pub use inter_arrival::InterArrival;
 pub use latency::Latency;
+pub use speculative::Speculative;
 
 use serde::Serialize;
 
@@ -193,6 +199,17 @@ pub trait Rule: std::fmt::Debug + Send {
         Nanos::from_ms(5000)
     }
 
+    /// Whether the source must stamp a page again at each scan that finds it still marked (S0, patch 2); `None` where the
+    /// rule leaves it to the source's configuration.
+    fn restamp(&self) -> Option<bool> {
+        None
+    }
+
+    /// The period in micro-operations that hardware should be sampled with now; `None` where the rule has no wish.
+    fn sample_period_uops(&self) -> Option<u32> {
+        None
+    }
+
     /// One access to a page of any tier; `record` is stored back afterwards.
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         let _ = (access, record, ctx, out);
@@ -231,15 +248,19 @@ pub trait Rule: std::fmt::Debug + Send {
     }
 }
 
-/// The rule that the configuration names.
+/// The rule that the configuration names, wrapped in [`Speculative`] if that is switched on.
 pub fn build(config: &Config) -> Box<dyn Rule> {
     let life = Nanos::from_ms(config.queue.expire_ms);
+    let limit_mbps = config.admission.rate_limit_mbps;
     let keys = &config.rule;
-    match keys.name {
+    let rule: Box<dyn Rule> = match keys.name {
         RuleName::Adaptive => Box::new(Adaptive::new(&keys.adaptive, &keys.frequency, life)),
-        RuleName::Latency => Box::new(Latency::new(&keys.latency, config.admission.rate_limit_mbps, life)),
+        RuleName::Latency => Box::new(Latency::new(&keys.latency, limit_mbps, life)),
+        RuleName::FaultCount => Box::new(FaultCount::new(&keys.fault_count, life)),
+        RuleName::InterArrival => Box::new(InterArrival::new(&keys.inter_arrival, limit_mbps, life)),
         RuleName::Frequency => Box::new(Frequency::new(&keys.frequency, life)),
-    }
+    };
+    if keys.speculative.enabled { Box::new(Speculative::new(rule, &keys.speculative)) } else { rule }
 }
 
 #[cfg(test)]
@@ -248,9 +269,12 @@ mod tests {
 
     #[test]
     fn every_name_builds_its_rule() {
-        for name in RuleName::ALL {
+        for (name, speculative) in RuleName::ALL.into_iter().flat_map(|n| [(n, false), (n, true)]) {
             let mut config = Config::default();
             config.rule.name = name;
+            config.rule.speculative.enabled = speculative;
+            let wrapped = build(&config).gauges().iter().any(|g| g.name == "neighbours_proposed");
+            assert_eq!(wrapped, speculative);
             assert_eq!(serde_json::to_value(name).unwrap(), build(&config).name());
         }
     }

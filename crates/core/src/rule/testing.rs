@@ -61,6 +61,7 @@ impl Machine {
         };
         let ctx = Context { topology: &self.topology, frequency_max: self.frequency_max, mappings };
         rule.on_access(access, &mut record, &ctx, &mut self.out);
+        record.node = access.accessor.or(record.node);
         self.records.insert(key, (access.time, record));
         record
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::access::Access;
-use crate::config::rule::Latency;
 use crate::published::threshold::{Threshold, free_space_enough};
 use crate::rule::Gauge;
 use crate::topology::{NodeState, Topology};
@@ -21,22 +20,16 @@ struct Target {
 #[derive(Clone, Debug)]
 pub(super) struct Thresholds {
     reference_ms: u64,
-    period_ms: u64,
-    feedback: bool,
+    /// Time between two adjustments; none without feedback.
+    period_ms: Option<u64>,
     rate_limit_pages: u64,
     targets: BTreeMap<NodeId, Target>,
 }
 
 impl Thresholds {
-    /// Thresholds that follow a rate limit in base pages a second.
-    pub(super) fn new(config: &Latency, rate_limit_pages: u64) -> Thresholds {
-        Thresholds {
-            reference_ms: config.hot_threshold_ms,
-            period_ms: config.adjust_period_ms,
-            feedback: config.feedback,
-            rate_limit_pages,
-            targets: BTreeMap::new(),
-        }
+    /// Thresholds around `reference_ms` that follow a rate limit in base pages a second, every `period_ms` if at all.
+    pub(super) fn new(reference_ms: u64, period_ms: Option<u64>, rate_limit_pages: u64) -> Thresholds {
+        Thresholds { reference_ms, period_ms, rate_limit_pages, targets: BTreeMap::new() }
     }
 
     /// Whether `gap`, in whole ms as the kernel counts, is below the threshold of the node that the page would go to.
@@ -44,14 +37,9 @@ impl Thresholds {
     pub(super) fn accepts(&mut self, access: &Access, topology: &Topology, gap: Nanos) -> bool {
         let Some(node) = topology.promotion_target(access.node, access.accessor) else { return false };
         let target = self.targets.entry(node).or_default();
-        if self.feedback {
-            target.threshold.adjust(
-                access.time,
-                target.candidates,
-                self.rate_limit_pages,
-                self.reference_ms,
-                self.period_ms,
-            );
+        if let Some(period_ms) = self.period_ms {
+            let limit = self.rate_limit_pages;
+            target.threshold.adjust(access.time, target.candidates, limit, self.reference_ms, period_ms);
         }
         let accepted = gap.ms() < target.threshold.ms(self.reference_ms);
         if accepted {

@@ -1,0 +1,56 @@
+//! S0's latency of a hint fault, counted in hint faults of the process instead of in time.
+//!
+//! Source: S0, "Hot page promotion optimization for large address space", patch 1 (2024-03). The process counts its hint
+//! faults in an int; a scan stamps a page with the count in buckets of 65536; a fault is hot when fewer than a million
+//! faults came between. The difference is not masked, so that it is right up to 2^31 faults only: beyond, it is negative
+//! and every page passes.
+
+/// log2 of the faults in one bucket of the stamp.
+pub const BUCKET_SHIFT: u32 = 16;
+/// Faults from which a page is cold (debugfs `sched/numa_balancing/fault_count_threshold`).
+pub const THRESHOLD: u32 = 1_000_000;
+
+/// What is kept of a scan at a time when the process has had `faults` hint faults.
+pub const fn stamp(faults: u32) -> u32 {
+    faults >> BUCKET_SHIFT
+}
+
+/// The latency of a fault, the process's `faults`-th, on a page with this stamp.
+pub const fn latency(faults: u32, stamp: u32) -> i32 {
+    faults.wrapping_sub(stamp << BUCKET_SHIFT) as i32
+}
+
+/// Whether a page with this latency is hot.
+pub const fn is_hot(latency: i32, threshold: u32) -> bool {
+    (latency as i64) < threshold as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stamp_rounds_down_so_that_latency_is_up_to_a_bucket_too_long() {
+        assert_eq!(latency(65_535, stamp(65_535)), 65_535);
+        assert_eq!(latency(65_536, stamp(65_536)), 0);
+        assert_eq!(latency(1_500_000, stamp(500_000)), 1_500_000 - 7 * 65_536);
+    }
+
+    #[test]
+    fn a_million_faults_part_hot_from_cold() {
+        assert!(is_hot(999_999, THRESHOLD));
+        assert!(!is_hot(1_000_000, THRESHOLD));
+        // The bucket costs up to 6.5 % of the threshold: 934,466 true faults can already be cold.
+        assert!(!is_hot(latency(65_535 + 934_465, stamp(65_535)), THRESHOLD));
+        assert!(is_hot(latency(65_536 + 934_465, stamp(65_536)), THRESHOLD));
+    }
+
+    #[test]
+    fn it_goes_wrong_beyond_two_to_the_31_faults() {
+        assert_eq!(latency(i32::MAX as u32, stamp(0)), i32::MAX);
+        let wrong = latency(1 << 31, stamp(0));
+        assert!(wrong < 0 && is_hot(wrong, THRESHOLD));
+        // The counter itself may wrap: the difference of nearby counts stays right.
+        assert_eq!(latency(5, stamp(u32::MAX - 65_535)), 65_541);
+    }
+}

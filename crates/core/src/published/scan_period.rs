@@ -1,0 +1,107 @@
+//! The formula that makes a period longer or shorter from how local and how private accesses are.
+//!
+//! Source: Linux 6.12 `kernel/sched/fair.c`, `update_task_scan_period`, where it sets the time between two scans. S1 sets the
+//! hardware's sampling period with it, once every [`SAMPLES`] useful samples of a task.
+
+/// Parts that a period is adjusted in (`NUMA_PERIOD_SLOTS`).
+const SLOTS: u64 = 10;
+/// Slots of private or local accesses from which the period grows (`NUMA_PERIOD_THRESHOLD`).
+const THRESHOLD: u64 = 7;
+
+/// S1: useful samples between two adaptations (`access_faults_threshold`).
+pub const SAMPLES: u32 = 250;
+/// S1: sampling period at first, in micro-operations (`sample_period_def`).
+pub const SAMPLE_PERIOD_UOPS: u32 = 10_000;
+/// S1: shortest sampling period (`sample_period_min`).
+pub const SAMPLE_PERIOD_MIN_UOPS: u32 = 5_000;
+/// S1: longest sampling period (`sample_period_max`).
+pub const SAMPLE_PERIOD_MAX_UOPS: u32 = 20_000;
+
+/// What a task's accesses were like since the last adaptation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// To pages of the node of the CPU.
+    pub local: u64,
+    /// To pages of other nodes.
+    pub remote: u64,
+    /// To pages that the same task accessed before.
+    pub private: u64,
+    /// To pages that another task accessed before.
+    pub shared: u64,
+    /// Migrations that failed.
+    pub failed: u64,
+}
+
+/// The next period, between `min` and `max`.
+///
+/// Without local and shared accesses, or with failed migrations, it doubles: nothing to do, or too fast. Mostly
+/// private, or mostly local accesses make it longer; else it gets shorter.
+pub fn adapt(period: u32, min: u32, max: u32, accesses: &Accesses) -> u32 {
+    if accesses.local + accesses.shared == 0 || accesses.failed > 0 {
+        return period.saturating_mul(2).min(max);
+    }
+    let slot = i64::from(period.div_ceil(SLOTS as u32));
+    let share = |part: u64, rest: u64| (part * SLOTS).checked_div(part + rest).unwrap_or(0);
+    let local = share(accesses.local, accesses.remote);
+    let private = share(accesses.private, accesses.shared);
+    let slots = if private >= THRESHOLD {
+        (private - THRESHOLD).max(1) as i64
+    } else if local >= THRESHOLD {
+        (local - THRESHOLD).max(1) as i64
+    } else {
+        -((THRESHOLD - local.max(private)) as i64)
+    };
+    (i64::from(period) + slots * slot).clamp(i64::from(min), i64::from(max)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ibs(period: u32, accesses: Accesses) -> u32 {
+        adapt(period, SAMPLE_PERIOD_MIN_UOPS, SAMPLE_PERIOD_MAX_UOPS, &accesses)
+    }
+
+    #[test]
+    fn it_doubles_when_there_is_nothing_to_do_and_when_migration_fails() {
+        assert_eq!(ibs(5000, Accesses { remote: 250, private: 250, ..Accesses::default() }), 10_000);
+        assert_eq!(ibs(15_000, Accesses::default()), 20_000);
+        assert_eq!(ibs(10_000, Accesses { local: 9, shared: 9, failed: 1, ..Accesses::default() }), 20_000);
+    }
+
+    #[test]
+    fn private_and_local_accesses_make_it_longer_by_slots() {
+        // 10,000 in ten slots of 1,000: private 10 of 10 gives three slots, 7 of 10 and 8 of 10 one.
+        let private = |private, shared| Accesses { local: 5, remote: 5, private, shared, failed: 0 };
+        assert_eq!(ibs(10_000, private(10, 0)), 13_000);
+        assert_eq!(ibs(10_000, private(9, 1)), 12_000);
+        assert_eq!(ibs(10_000, private(8, 2)), 11_000);
+        assert_eq!(ibs(10_000, private(7, 3)), 11_000);
+        // Not private enough; local 9 of 10 gives two.
+        let local = Accesses { local: 9, remote: 1, private: 0, shared: 10, failed: 0 };
+        assert_eq!(ibs(10_000, local), 12_000);
+    }
+
+    #[test]
+    fn remote_shared_accesses_make_it_shorter() {
+        let accesses =
+            |local, private| Accesses { local, remote: 10 - local, private, shared: 10 - private, failed: 0 };
+        // The larger of the two shares counts: 6 of 10 is one slot less, 0 of 10 seven.
+        assert_eq!(ibs(10_000, accesses(6, 3)), 9_000);
+        assert_eq!(ibs(10_000, accesses(2, 6)), 9_000);
+        assert_eq!(ibs(19_999, accesses(0, 0)), 19_999 - 7 * 2000);
+        assert_eq!(ibs(10_000, accesses(0, 0)), 5_000);
+    }
+
+    proptest! {
+        #[test]
+        fn it_stays_within_its_bounds(
+            period in 5000u32..=20_000, local in 0u64..1000, remote in 0u64..1000,
+            private in 0u64..1000, shared in 0u64..1000, failed in 0u64..2,
+        ) {
+            let next = ibs(period, Accesses { local, remote, private, shared, failed });
+            prop_assert!((5000..=20_000).contains(&next));
+        }
+    }
+}
