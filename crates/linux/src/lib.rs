@@ -1,6 +1,7 @@
 //! The live machine: one module a kernel interface, each rooted at a path.
 
 pub mod actuator;
+pub mod doctor;
 pub mod lists;
 #[cfg(feature = "bpf")]
 pub mod machine;

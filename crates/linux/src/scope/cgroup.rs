@@ -40,13 +40,18 @@ pub fn is_within(path: &str, subtree: &str) -> bool {
     }
 }
 
+/// The folder of a cgroup.
+pub fn folder(mount: &Path, path: &str) -> PathBuf {
+    mount.join(path.trim_start_matches('/'))
+}
+
 /// The kernel's number of a cgroup: the inode of its folder (Linux kernel/cgroup, cgroup_id, on 64-bit
 /// machines). None where there is no such cgroup now.
 ///
 /// # Errors
 /// The folder cannot be looked at.
 pub fn id(mount: &Path, path: &str) -> Result<Option<u64>, KernelFileError> {
-    let folder = mount.join(path.trim_start_matches('/'));
+    let folder = folder(mount, path);
     match std::fs::metadata(&folder) {
         Ok(meta) => Ok(Some(meta.ino())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -5,6 +5,8 @@
 pub mod cgroup;
 mod members;
 
+use std::path::PathBuf;
+
 use regex::Regex;
 use thermocline_core::config;
 use thermocline_core::units::{Pid, ScopeId};
@@ -83,8 +85,10 @@ struct Rule {
 }
 
 /// A cgroup whose whole subtree a scope takes in or leaves out: what a filter inside the kernel compares with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupScope {
+    /// Its folder in the file system.
+    pub folder: PathBuf,
     /// The kernel's number of the cgroup.
     pub id: u64,
     /// How far below the hierarchy's root it is; 0 is the root.
@@ -164,7 +168,8 @@ impl Scopes {
             let Some(path) = &rule.cgroup else { continue };
             if let Some(id) = cgroup::id(&mount, path)? {
                 let scope = (!rule.exclude).then_some(rule.id);
-                found.push(CgroupScope { id, level: cgroup::level(path), scope });
+                let folder = cgroup::folder(&mount, path);
+                found.push(CgroupScope { folder, id, level: cgroup::level(path), scope });
             }
         }
         Ok(found)

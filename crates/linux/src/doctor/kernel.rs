@@ -1,0 +1,140 @@
+//! The running kernel: release, timer, lockdown, settings that matter to tiering.
+
+use serde::Serialize;
+
+use crate::actuator::chosen;
+use crate::doctor::look::Look;
+
+/// The running kernel and its settings. None stands for "this kernel has no such thing".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelInfo {
+    /// As uname -r.
+    pub release: Option<String>,
+    /// Its boot command line.
+    pub command_line: String,
+    /// Timer frequency, derived from the tick counter where the kernel shows it.
+    pub hz: Option<u32>,
+    /// `none`, `integrity` or `confidentiality`.
+    pub lockdown: Option<String>,
+    /// kernel.numa_balancing: bit 0 moves pages towards the running CPU, bit 1 is tiering.
+    pub numa_balancing: Option<u32>,
+    /// kernel.numa_balancing_promote_rate_limit_MBps.
+    pub promote_rate_limit_mbps: Option<u64>,
+    /// Whether the kernel demotes cold pages instead of swapping or dropping them.
+    pub demotion_enabled: Option<bool>,
+    /// Transparent huge pages: `always`, `madvise` or `never`.
+    pub transparent_hugepages: Option<String>,
+    /// Swap space.
+    pub swap_mib: u64,
+    /// Folders that debugfs, tracefs, bpffs and cgroup v2 are mounted at.
+    pub mounts: Mounts,
+}
+
+/// Where file systems of the kernel are mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mounts {
+    /// debugfs: the scan settings are there.
+    pub debugfs: Option<String>,
+    /// tracefs.
+    pub tracefs: Option<String>,
+    /// bpffs.
+    pub bpffs: Option<String>,
+    /// cgroup v2: scopes by cgroup need it.
+    pub cgroup2: Option<String>,
+}
+
+/// Timer frequencies that kernels are built with (Linux kernel/Kconfig.hz, and Alpha's and the user-mode kernel's).
+const HZ: [u32; 6] = [24, 100, 250, 300, 1000, 1024];
+
+impl KernelInfo {
+    /// Reads what there is.
+    pub(super) fn read(look: &mut Look<'_>) -> KernelInfo {
+        let sysctl = look.root.proc.join("sys/kernel");
+        let mm = look.root.sys.join("kernel/mm");
+        let release = look.word(&sysctl.join("osrelease"));
+        let lockdown = look.text(&look.root.sys.join("kernel/security/lockdown"));
+        let demotion = look.word(&mm.join("numa/demotion_enabled"));
+        let hugepages = look.text(&mm.join("transparent_hugepage/enabled"));
+        let command_line = look.word(&look.root.proc.join("cmdline")).unwrap_or_default();
+        KernelInfo {
+            release,
+            command_line,
+            hz: hz(look),
+            lockdown: lockdown.map(|text| chosen(&text).to_owned()),
+            numa_balancing: look.number(&sysctl.join("numa_balancing")),
+            promote_rate_limit_mbps: look.number(&sysctl.join("numa_balancing_promote_rate_limit_MBps")),
+            demotion_enabled: demotion.map(|text| crate::actuator::same_value(&text, "1")),
+            transparent_hugepages: hugepages.map(|text| chosen(&text).to_owned()),
+            swap_mib: swap_mib(&look.text(&look.root.proc.join("swaps")).unwrap_or_default()),
+            mounts: mounts(&look.text(&look.root.proc.join("self/mounts")).unwrap_or_default()),
+        }
+    }
+
+    /// Whether the kernel is older than `major.minor`; false where the release cannot be told.
+    pub fn is_older_than(&self, major: u32, minor: u32) -> bool {
+        let version = self.release.as_deref().and_then(|release| {
+            let mut parts = release.split(|c: char| !c.is_ascii_digit());
+            Some((parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?))
+        });
+        version.is_some_and(|version| version < (major, minor))
+    }
+
+    /// Whether a word stands on the boot command line.
+    pub fn booted_with(&self, word: &str) -> bool {
+        self.command_line.split_ascii_whitespace().any(|w| w == word)
+    }
+}
+
+/// The tick counter starts 300 seconds before 2^32 (Linux include/linux/jiffies.h, INITIAL_JIFFIES), so that its
+/// value and the uptime give the frequency.
+fn hz(look: &mut Look<'_>) -> Option<u32> {
+    let schedstat = look.text(&look.root.proc.join("schedstat"))?;
+    let uptime = look.text(&look.root.proc.join("uptime"))?;
+    let ticks: f64 = schedstat.lines().find_map(|l| l.strip_prefix("timestamp "))?.trim().parse().ok()?;
+    let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let hz = (ticks - 2f64.powi(32)) / (uptime - 300.0);
+    HZ.into_iter().find(|&known| (hz / f64::from(known) - 1.0).abs() < 0.02)
+}
+
+fn swap_mib(swaps: &str) -> u64 {
+    let kib = |line: &str| line.split_ascii_whitespace().nth(2)?.parse::<u64>().ok();
+    swaps.lines().filter_map(kib).fold(0, u64::saturating_add) / 1024
+}
+
+fn mounts(table: &str) -> Mounts {
+    let find = |kind: &str| {
+        let place = |line: &str| {
+            let mut words = line.split(' ').skip(1);
+            let (place, found) = (words.next()?, words.next()?);
+            (found == kind).then(|| place.to_owned())
+        };
+        table.lines().find_map(place)
+    };
+    Mounts {
+        debugfs: find("debugfs"),
+        tracefs: find("tracefs"),
+        bpffs: find("bpf"),
+        cgroup2: find("cgroup2"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        let info = |release: &str| KernelInfo { release: Some(release.to_owned()), ..KernelInfo::default() };
+        assert!(info("6.1.0-23-amd64").is_older_than(6, 12));
+        assert!(!info("6.12.117+deb12-amd64").is_older_than(6, 12));
+        assert!(!info("7.2.13").is_older_than(6, 12));
+        assert!(!info("unknown").is_older_than(6, 12));
+    }
+
+    #[test]
+    fn swap_is_summed_and_its_heading_is_not() {
+        let text =
+            "Filename Type Size Used Priority\n/dev/sda2 partition 2097148 0 -2\n/swap file 1028 0 -3\n";
+        assert_eq!(swap_mib(text), 2049);
+    }
+}

@@ -1,0 +1,64 @@
+//! Reads files for the doctor, who goes on whatever cannot be read, and says so.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::root::{KernelFileError, Root, list_optional, read_optional};
+
+/// A look at a machine: absent files are None, unreadable ones are None and remembered.
+#[derive(Debug)]
+pub(super) struct Look<'a> {
+    pub(super) root: &'a Root,
+    /// What could not be read, and why.
+    pub(super) failures: Vec<String>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(root: &'a Root) -> Look<'a> {
+        Look { root, failures: Vec::new() }
+    }
+
+    /// The text of a file.
+    pub(super) fn text(&mut self, path: &Path) -> Option<String> {
+        let read = read_optional(path);
+        self.keep(read).flatten()
+    }
+
+    /// The text of a file without the space around it.
+    pub(super) fn word(&mut self, path: &Path) -> Option<String> {
+        self.text(path).map(|text| text.trim().to_owned())
+    }
+
+    /// The number in a file.
+    pub(super) fn number<T: FromStr>(&mut self, path: &Path) -> Option<T> {
+        let text = self.word(path)?;
+        match text.parse() {
+            Ok(number) => Some(number),
+            Err(_) => {
+                self.fail(format!("{}: {text:?} is no number", path.display()));
+                None
+            }
+        }
+    }
+
+    /// The paths in a folder whose names begin with `prefix`, by name.
+    pub(super) fn list(&mut self, folder: &Path, prefix: &str) -> Vec<PathBuf> {
+        let listed = list_optional(folder);
+        let mut names = self.keep(listed).flatten().unwrap_or_default();
+        names.retain(|name| name.starts_with(prefix));
+        names.sort();
+        names.into_iter().map(|name| folder.join(name)).collect()
+    }
+
+    /// Remembers a failure once.
+    pub(super) fn fail(&mut self, why: String) {
+        if !self.failures.contains(&why) {
+            self.failures.push(why);
+        }
+    }
+
+    /// The value, or None with its error remembered.
+    pub(super) fn keep<T>(&mut self, result: Result<T, KernelFileError>) -> Option<T> {
+        result.map_err(|error| self.fail(error.to_string())).ok()
+    }
+}

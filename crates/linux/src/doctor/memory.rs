@@ -1,0 +1,242 @@
+//! Nodes and tiers: whether there is something to move between, and memory that is not in use yet.
+
+use thermocline_core::config::Config;
+use thermocline_core::topology::Topology;
+use thermocline_core::units::NodeId;
+
+use crate::doctor::kernel::KernelInfo;
+use crate::doctor::look::Look;
+use crate::doctor::report::{Finding, Severity};
+use crate::lists::format_list;
+use crate::topology::{DiscoverError, Discovered, TierOrigin};
+use crate::zoneinfo::{Zone, free_space_promotion};
+
+/// How much slower than the fastest node of its tier a node may be before it looks misplaced.
+const SLOWER_PERCENT: u64 = 130;
+
+/// What follows from the topology, or from there being none.
+pub(super) fn topology(
+    look: &mut Look<'_>,
+    kernel: &KernelInfo,
+    found: &Result<Discovered, DiscoverError>,
+) -> Vec<Finding> {
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::new("topology.unreadable", Severity::Blocker, error.to_string())],
+    };
+    let mut findings = unused_memory(look);
+    let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0).count();
+    if with_memory < 2 {
+        findings.push(single_node(kernel, findings.is_empty()));
+    } else if tiers_with_memory(&found.topology) < 2 {
+        findings.push(one_tier(look, kernel, found));
+    }
+    findings.extend(mapped_against_the_kernel(found));
+    findings.extend(slow_in_its_tier(&found.topology));
+    findings
+}
+
+/// Nodes whose free memory lets the kernel promote past every limit.
+pub(super) fn free_space(found: &Discovered, zones: &[Zone]) -> Vec<Finding> {
+    let below =
+        found.topology.nodes.iter().any(|n| n.capacity_pages > 0 && !found.kernel_top.contains(&n.id));
+    let open = |node: &&NodeId| {
+        let cpus = found.topology.node(**node).is_some_and(|n| !n.cpus.is_empty());
+        cpus && free_space_promotion(zones, **node)
+    };
+    found
+        .kernel_top
+        .iter()
+        .filter(|_| below)
+        .filter(open)
+        .map(|node| {
+            let cause = format!(
+                "free-space promotion active on {node}: it has more free memory than its promo watermark + max(1 GiB, \
+                 1/16 of it), so that in tiering mode the kernel itself promotes every page there at its first hint \
+                 fault, whatever rate limit, rule or scope says"
+            );
+            Finding::new("memory.free_space_promotion", Severity::Note, cause)
+                .fix("nothing to do: it ends when the node fills; until then such moves are counted as the kernel's")
+        })
+        .collect()
+}
+
+/// How many tiers have memory.
+pub(super) fn tiers_with_memory(topology: &Topology) -> usize {
+    let mut tiers: Vec<_> = topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    tiers.len()
+}
+
+/// `node 2` or `nodes 1-2`.
+pub(super) fn nodes_text(nodes: &[u32]) -> String {
+    format!("{} {}", if nodes.len() == 1 { "node" } else { "nodes" }, format_list(nodes))
+}
+
+fn single_node(kernel: &KernelInfo, nothing_unused: bool) -> Finding {
+    let cause = "this machine has one node with memory: there is no other kind of memory to move pages to, and nothing \
+                 to tier";
+    let mut finding = Finding::new("topology.single_node", Severity::Blocker, cause);
+    if kernel.booted_with("numa=off") {
+        finding = finding.fix("boot without numa=off, which hides all nodes but one");
+    }
+    if nothing_unused {
+        finding = finding
+            .fix("add memory of another kind (CXL, HBM, a far socket) that appears as a node of its own")
+            .run("or see it work on a tiered machine in the lab", "make demo");
+    }
+    finding
+}
+
+fn one_tier(look: &mut Look<'_>, kernel: &KernelInfo, found: &Discovered) -> Finding {
+    let cause = match found.origin {
+        TierOrigin::Kernel => {
+            "the kernel has put all nodes into one memory tier: it scans none of them in tiering mode, and nothing is \
+             ever promoted"
+        }
+        TierOrigin::Assumed => "this kernel lists no memory tiers, so all nodes count as one",
+        TierOrigin::TierMap => "tiers.nodes puts all nodes into one tier",
+    };
+    let mut finding = Finding::new("topology.one_tier", Severity::Blocker, cause);
+    if found.origin == TierOrigin::TierMap {
+        return finding
+            .fix("give each kind of memory a list of its own, fastest first, as in nodes = [[0, 1], [2]]");
+    }
+    if kernel.is_older_than(6, 7) {
+        finding = finding
+            .fix("boot Linux 6.7 or later, which derives tiers from the firmware's HMAT and CDAT tables");
+    } else if !look.root.sys.join("firmware/acpi/tables/HMAT").exists() {
+        finding = finding.fix(
+            "the firmware has no HMAT table, which tells the kernel how fast each memory is: update it or switch HMAT \
+             on in its setup (a QEMU guest: -machine hmat=on with -numa hmat-lb for each pair of nodes)",
+        );
+    }
+    if let Some(map) = suggested_map(&found.topology) {
+        finding = finding.fix(format!(
+            "or say which nodes are slow in the configuration: [tiers] nodes = {map}; that decides where pages are \
+             placed, but the kernel still scans none of these nodes in tiering mode: evidence has to come from \
+             another source, or from kernel.numa_balancing = 3, with which the kernel moves pages too"
+        ));
+    }
+    finding
+}
+
+/// Nodes with CPUs above, nodes of memory alone below; None where that makes no two tiers.
+fn suggested_map(topology: &Topology) -> Option<String> {
+    let with_memory = || topology.nodes.iter().filter(|n| n.capacity_pages > 0);
+    let ids = |cpus: bool| {
+        let ids: Vec<String> =
+            with_memory().filter(|n| n.cpus.is_empty() != cpus).map(|n| n.id.0.to_string()).collect();
+        ids.join(", ")
+    };
+    let (fast, slow) = (ids(true), ids(false));
+    (!fast.is_empty() && !slow.is_empty()).then(|| format!("[[{fast}], [{slow}]]"))
+}
+
+/// Nodes that the tier map puts below the top and that the kernel counts as top tier.
+fn mapped_against_the_kernel(found: &Discovered) -> Option<Finding> {
+    let top = found.topology.top_tier();
+    let unseen: Vec<u32> = found
+        .topology
+        .nodes
+        .iter()
+        .filter(|n| n.capacity_pages > 0 && Some(n.tier) != top && found.kernel_top.contains(&n.id))
+        .map(|n| u32::from(n.id.0))
+        .collect();
+    if unseen.is_empty() {
+        return None;
+    }
+    let cause = format!(
+        "below the top tier here, but top tier to the kernel: {}; it does not scan them in tiering mode, and their pages \
+         give no hint faults",
+        nodes_text(&unseen)
+    );
+    Some(
+        Finding::new("topology.not_scanned", Severity::Problem, cause).fix(
+            "use another source for them, or set kernel.numa_balancing = 3 in the configuration: the kernel then scans \
+             all nodes, and moves pages towards the accessing CPU itself",
+        ),
+    )
+}
+
+/// A node whose latency says that it does not belong to its tier.
+fn slow_in_its_tier(topology: &Topology) -> Vec<Finding> {
+    let misplaced = |node: &&thermocline_core::topology::Node| {
+        let fastest =
+            topology.nodes.iter().filter(|n| n.tier == node.tier).filter_map(|n| n.read_latency_ns).min();
+        match (node.read_latency_ns, fastest) {
+            (Some(own), Some(best)) => u64::from(own) * 100 > u64::from(best) * SLOWER_PERCENT,
+            _ => false,
+        }
+    };
+    let finding = |node: &thermocline_core::topology::Node| {
+        let cause = format!(
+            "{} is in tier {} with faster nodes: the firmware tells {} ns for it",
+            node.id,
+            node.tier.0,
+            node.read_latency_ns.unwrap_or(0)
+        );
+        Finding::new("topology.slow_in_tier", Severity::Note, cause)
+            .fix("give it a tier of its own with [tiers] nodes in the configuration, if that is not meant")
+    };
+    topology.nodes.iter().filter(misplaced).map(finding).collect()
+}
+
+/// Memory that is there and not used as memory: devices in devdax mode, CXL memory without a region, offline blocks.
+fn unused_memory(look: &mut Look<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for device in look.list(&look.root.sys.join("bus/dax/devices"), "dax") {
+        let name = device.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let driver = std::fs::read_link(device.join("driver")).ok();
+        if driver.as_deref().and_then(|d| d.file_name()).is_some_and(|d| d == "kmem") {
+            continue;
+        }
+        let mib = look.number::<u64>(&device.join("size")).unwrap_or(0) >> 20;
+        let node = look.word(&device.join("target_node")).unwrap_or_else(|| "unknown".to_owned());
+        let cause =
+            format!("{name} ({mib} MiB, node {node}) is a dax device and not part of the machine's memory");
+        findings.push(Finding::new("memory.devdax", Severity::Note, cause).run(
+            "make it memory, if nothing uses the device",
+            format!("daxctl reconfigure-device --mode=system-ram {name}"),
+        ));
+    }
+    let cxl = look.root.sys.join("bus/cxl/devices");
+    let memories = look.list(&cxl, "mem");
+    if !memories.is_empty() && look.list(&cxl, "region").is_empty() {
+        let names: Vec<String> =
+            memories.iter().filter_map(|p| Some(p.file_name()?.to_string_lossy().into_owned())).collect();
+        let cause = format!("CXL memory {} belongs to no region and is not in use", names.join(", "));
+        findings.push(
+            Finding::new("memory.cxl_no_region", Severity::Note, cause)
+                .run("make a region of it", format!("cxl create-region -t ram -m {}", names.join(" "))),
+        );
+    }
+    findings.extend(offline_blocks(look));
+    findings
+}
+
+fn offline_blocks(look: &mut Look<'_>) -> Option<Finding> {
+    let folder = look.root.sys.join("devices/system/memory");
+    let size = look.word(&folder.join("block_size_bytes"));
+    let mib = size.and_then(|hex| u64::from_str_radix(&hex, 16).ok()).unwrap_or(0) >> 20;
+    let blocks: Vec<_> = look
+        .list(&folder, "memory")
+        .into_iter()
+        .filter(|block| look.word(&block.join("state")).as_deref() == Some("offline"))
+        .collect();
+    let first = blocks.first()?.join("state");
+    let count = blocks.len() as u64;
+    let cause = format!("{count} memory blocks ({} MiB) are offline", count * mib);
+    Some(Finding::new("memory.offline", Severity::Note, cause).run(
+        "bring each online, movable, if it is meant to be used",
+        format!("echo online_movable > {}", first.display()),
+    ))
+}
+
+/// What the configuration's scopes cannot keep the kernel from doing.
+pub(super) fn scopes(config: &Config) -> Option<Finding> {
+    let cause = "kernel.numa_balancing is one switch for the whole machine: processes outside of the configured scopes \
+                 are not moved by thermocline, but the kernel scans them too";
+    (!config.scope.is_empty()).then(|| Finding::new("scope.scanned_globally", Severity::Note, cause))
+}

@@ -1,0 +1,125 @@
+//! Whether thermocline can work on this machine, what stands in its way, and what would change that.
+//!
+//! The doctor looks and changes nothing. Whatever cannot be read is a finding, not an end.
+
+mod blind;
+mod kernel;
+mod look;
+mod memory;
+mod others;
+mod permissions;
+mod report;
+mod sources;
+mod text;
+
+use std::path::Path;
+
+use thermocline_core::config::Config;
+use thermocline_core::units::NodeId;
+
+use crate::actuator::{Plan, plan};
+use crate::root::Root;
+use crate::source::hintfault::btf::{Btf, VMLINUX};
+use crate::source::hintfault::layout::{self, AttachPoint};
+use crate::topology::{Discovered, discover};
+use crate::zoneinfo;
+
+use look::Look;
+
+pub use blind::BLIND_PROCESSES_MAX;
+pub use kernel::{KernelInfo, Mounts};
+pub use report::{
+    Blind, BlindProcess, BlindSum, Finding, Other, Permission, Remedy, Report, SCHEMA, Severity, Source,
+    SourceStatus, Verdict,
+};
+
+/// Asks a kernel for the attach points of hint faults; an error says why it cannot be asked.
+pub type Probe<'a> = &'a dyn Fn(&Root) -> Result<Vec<AttachPoint>, String>;
+
+/// Examines the machine at `root` for a run with `config`.
+pub fn examine(root: &Root, config: &Config) -> Report {
+    examine_with(root, config, &probe_btf)
+}
+
+/// As [`examine`], with another way to ask for attach points: for a machine whose files were copied from elsewhere.
+pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
+    let mut look = Look::new(root);
+    let kernel = KernelInfo::read(&mut look);
+    let zones = zoneinfo::parse(&look.text(&root.proc.join("zoneinfo")).unwrap_or_default());
+    let found = discover(root, &config.tiers);
+    let mut findings = memory::topology(&mut look, &kernel, &found);
+    let topology = found.ok();
+
+    let plan = plan(root, &config.kernel);
+    let no_settings = plan.as_ref().err().map(ToString::to_string);
+    let Plan { changes } = plan.unwrap_or_default();
+    let writes: Vec<&Path> = changes.iter().map(|c| c.path.as_path()).collect();
+    let permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
+    findings.extend(permissions.findings);
+
+    let mode = config.kernel.numa_balancing;
+    let others = others::others(&mut look, &kernel, mode, Path::new(&config.daemon.state_dir));
+    findings.extend(others.findings);
+
+    let known = sources::Known {
+        config,
+        kernel: &kernel,
+        topology: topology.as_ref(),
+        no_bpf: permissions.no_bpf,
+        no_settings,
+        damon_busy: others.damon_busy,
+    };
+    let (sources, no_source) = sources::sources(&mut look, &known, probe);
+    findings.extend(no_source);
+
+    let lower = lower_nodes(topology.as_ref());
+    let blind = blind::blind(&mut look, &lower);
+    findings.extend(blind::finding(&blind, capacity_kib(topology.as_ref(), &lower)));
+    findings.extend(topology.iter().flat_map(|found| memory::free_space(found, &zones)));
+    findings.extend(memory::scopes(config));
+    findings.extend(look.failures.into_iter().map(|why| Finding::new("unreadable", Severity::Note, why)));
+    findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+
+    let verdict = match findings.first().map_or(Severity::Ok, |worst| worst.severity) {
+        Severity::Blocker => Verdict::Unusable,
+        Severity::Problem => Verdict::Problems,
+        Severity::Note | Severity::Ok => Verdict::Usable,
+    };
+    Report {
+        schema: SCHEMA,
+        verdict,
+        kernel,
+        topology,
+        nodes: zoneinfo::node_states(&zones),
+        sources,
+        permissions: permissions.list,
+        changes,
+        others: others.list,
+        blind,
+        findings,
+    }
+}
+
+fn probe_btf(root: &Root) -> Result<Vec<AttachPoint>, String> {
+    if !cfg!(feature = "bpf") {
+        return Err(
+            "this thermocline was built without BPF: build it with --features bpf, which needs clang".into(),
+        );
+    }
+    let below_sys = VMLINUX.trim_start_matches("/sys/");
+    match Btf::read(&root.sys.join(below_sys)) {
+        Ok(btf) => Ok(layout::probe(&btf)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Nodes with memory below the kernel's top tier.
+fn lower_nodes(found: Option<&Discovered>) -> Vec<NodeId> {
+    let nodes = found.iter().flat_map(|f| f.topology.nodes.iter().map(move |n| (f, n)));
+    nodes.filter(|(f, n)| n.capacity_pages > 0 && !f.kernel_top.contains(&n.id)).map(|(_, n)| n.id).collect()
+}
+
+fn capacity_kib(found: Option<&Discovered>, nodes: &[NodeId]) -> u64 {
+    let all = found.iter().flat_map(|f| &f.topology.nodes);
+    all.filter(|n| nodes.contains(&n.id)).fold(0, |sum, n| sum + n.capacity_pages * 4)
+}

@@ -1,0 +1,105 @@
+//! What this process may do.
+
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+use crate::doctor::look::Look;
+use crate::doctor::report::{Finding, Permission, Severity};
+
+/// A capability, its bit in `CapEff` (Linux include/uapi/linux/capability.h) and what needs it.
+struct Need {
+    name: &'static str,
+    bit: u32,
+    needed_for: &'static str,
+}
+
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+const NEEDS: [Need; 5] = [
+    Need { name: "CAP_BPF", bit: CAP_BPF, needed_for: "loading the programs that see hint faults" },
+    Need { name: "CAP_PERFMON", bit: CAP_PERFMON, needed_for: "letting those programs read kernel memory" },
+    Need { name: "CAP_SYS_NICE", bit: 23, needed_for: "moving pages that several processes map" },
+    Need { name: "CAP_SYS_PTRACE", bit: 19, needed_for: "moving pages of other users' processes" },
+    Need {
+        name: "CAP_SYS_ADMIN",
+        bit: CAP_SYS_ADMIN,
+        needed_for: "setting kernel.numa_balancing, and page frame numbers in pagemap",
+    },
+];
+
+/// What was found of this process.
+pub(super) struct Permissions {
+    pub(super) list: Vec<Permission>,
+    /// What keeps BPF programs from being loaded.
+    pub(super) no_bpf: Option<String>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Looks at this process's capabilities and at the files that `run` would write.
+pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &[&Path]) -> Permissions {
+    let status = look.text(&look.root.proc.join("self/status")).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let has = |bit: u32| effective & (1 << bit) != 0;
+    // CAP_SYS_ADMIN stands in for the two that were split from it (Linux include/linux/capability.h).
+    let held = |bit: u32| has(bit) || (matches!(bit, CAP_BPF | CAP_PERFMON) && has(CAP_SYS_ADMIN));
+    let mut list: Vec<Permission> = NEEDS
+        .iter()
+        .map(|n| Permission { name: n.name, held: held(n.bit), needed_for: n.needed_for })
+        .collect();
+    let refused: Vec<&Path> =
+        writes.iter().copied().filter(|p| access(*p, Access::WRITE_OK).is_err()).collect();
+    list.push(Permission {
+        name: "kernel settings",
+        held: refused.is_empty(),
+        needed_for: "writing the settings that run changes",
+    });
+    let mut findings = Vec::new();
+    let missing: Vec<&str> = list.iter().filter(|p| !p.held).map(|p| p.name).collect();
+    if !missing.is_empty() {
+        let cause = format!("this process lacks {}", missing.join(", "));
+        findings.push(
+            Finding::new("permissions.missing", Severity::Problem, cause)
+                .run("run as root", "sudo thermocline doctor"),
+        );
+    }
+    for path in refused {
+        let cause = format!("{} cannot be written by this process, and `run` would", path.display());
+        findings.push(
+            Finding::new("permissions.read_only", Severity::Problem, cause)
+                .fix("run as root, and outside of containers, which mount /proc/sys read-only"),
+        );
+    }
+    if foreign_user_namespace(look) {
+        let cause = "this process is in a user namespace: its capabilities do not count for the machine";
+        findings.push(
+            Finding::new("permissions.user_namespace", Severity::Problem, cause)
+                .fix("run outside of the container, as root of the machine"),
+        );
+    }
+    let mode = lockdown.filter(|&mode| mode == "confidentiality");
+    if let Some(mode) = mode {
+        let cause = format!("the kernel is locked down ({mode}): BPF programs may not read its memory");
+        findings.push(
+            Finding::new("permissions.lockdown", Severity::Problem, cause)
+                .fix("boot with lockdown=integrity or without lockdown"),
+        );
+    }
+    let caps: Vec<&str> =
+        NEEDS.iter().filter(|n| n.bit >= CAP_PERFMON && !held(n.bit)).map(|n| n.name).collect();
+    let no_bpf = match (caps.is_empty(), mode) {
+        (false, _) => Some(format!("this process lacks {}", caps.join(" and "))),
+        (true, Some(mode)) => Some(format!("the kernel is locked down ({mode})")),
+        (true, None) => None,
+    };
+    Permissions { list, no_bpf, findings }
+}
+
+/// Whether user numbers are mapped here: only the machine's own namespace maps all 2^32 - 1 to themselves.
+fn foreign_user_namespace(look: &mut Look<'_>) -> bool {
+    let map = look.text(&look.root.proc.join("self/uid_map"));
+    map.is_some_and(|map| !map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
+}

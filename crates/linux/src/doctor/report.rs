@@ -1,0 +1,208 @@
+//! What the doctor found. Its JSON is a stable interface: keys are added, never renamed or removed, within a
+//! [`SCHEMA`] number.
+
+use serde::Serialize;
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::{NodeId, Pid};
+
+use crate::actuator::Change;
+use crate::doctor::kernel::KernelInfo;
+use crate::source::hintfault::layout::AttachPoint;
+use crate::topology::Discovered;
+
+/// Number of the JSON's schema.
+pub const SCHEMA: u32 = 1;
+
+/// The whole report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Whether thermocline can work here.
+    pub verdict: Verdict,
+    /// The running kernel and its settings.
+    pub kernel: KernelInfo,
+    /// Nodes and tiers; None where they could not be found.
+    pub topology: Option<Discovered>,
+    /// Free pages and watermarks of the nodes with memory.
+    pub nodes: Vec<NodeState>,
+    /// Where evidence can come from.
+    pub sources: Vec<Source>,
+    /// What this process may do.
+    pub permissions: Vec<Permission>,
+    /// What `run` would change in the kernel.
+    pub changes: Vec<Change>,
+    /// Who else moves or watches pages.
+    pub others: Vec<Other>,
+    /// Memory that hint faults cannot see.
+    pub blind: Blind,
+    /// What needs attention, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// Whether thermocline can work here, as things stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It can. Exit status 0.
+    Usable,
+    /// It can, with the problems that are listed. Exit status 1.
+    Problems,
+    /// It cannot; the findings say what would change that. Exit status 2.
+    Unusable,
+}
+
+impl Verdict {
+    /// The exit status of `thermocline doctor`.
+    pub const fn exit_status(self) -> u8 {
+        match self {
+            Verdict::Usable => 0,
+            Verdict::Problems => 1,
+            Verdict::Unusable => 2,
+        }
+    }
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// All is well.
+    Ok,
+    /// Worth knowing.
+    Note,
+    /// Thermocline works, less well or less safely than it could.
+    Problem,
+    /// Thermocline cannot work.
+    Blocker,
+}
+
+/// Something that needs attention.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// A stable name, as in `topology.one_tier`.
+    pub id: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is so, and what follows from it.
+    pub cause: String,
+    /// What would change it, the easiest first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// What would change a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    /// What to do.
+    pub what: String,
+    /// The command that does it, where one does.
+    pub command: Option<String>,
+}
+
+/// A place where evidence can come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// `hintfault`, `hwsample`, `damon`, `device`.
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub status: SourceStatus,
+    /// What it would see, or why it cannot be used.
+    pub detail: String,
+    /// What it attaches to in this kernel, where that was looked at.
+    pub attach_points: Vec<AttachPoint>,
+}
+
+/// Whether a source can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceStatus {
+    /// It can.
+    Usable,
+    /// The machine offers it; this version of thermocline does not read it.
+    NotRead,
+    /// The machine, the kernel or this process's permissions do not allow it.
+    Unavailable,
+}
+
+/// Something that this process may or may not do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Permission {
+    /// The capability or access.
+    pub name: &'static str,
+    /// Whether this process has it.
+    pub held: bool,
+    /// What it is needed for.
+    pub needed_for: &'static str,
+}
+
+/// Somebody else who moves or watches pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Other {
+    /// Who.
+    pub name: String,
+    /// The process, where it is one.
+    pub pid: Option<Pid>,
+    /// Whether it moves pages; otherwise it only watches.
+    pub moves: bool,
+    /// What it does.
+    pub detail: String,
+}
+
+/// Memory that hint faults cannot see.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Blind {
+    /// By process, the largest first; at most [`crate::doctor::BLIND_PROCESSES_MAX`].
+    pub processes: Vec<BlindProcess>,
+    /// All processes together.
+    pub total: BlindSum,
+    /// Pool of huge pages by node, in use or not.
+    pub hugetlb_pool_mib: Vec<(NodeId, u64)>,
+    /// Processes whose mappings were looked at.
+    pub looked_at: usize,
+    /// Processes that were left out because the time was up.
+    pub not_looked_at: usize,
+    /// Processes whose mappings this process may not read.
+    pub unreadable: usize,
+}
+
+/// An amount of memory that hint faults cannot see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BlindSum {
+    /// On all nodes.
+    pub kib: u64,
+    /// On nodes below the kernel's top tier, where it could have been promoted.
+    pub lower_tier_kib: u64,
+}
+
+/// Memory of one process that hint faults cannot see, for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlindProcess {
+    /// Which process.
+    pub pid: Pid,
+    /// Its name.
+    pub comm: String,
+    /// The memory policy (`bind`, `prefer`, `interleave`, ...) or `hugetlb`.
+    pub reason: String,
+    /// How much.
+    #[serde(flatten)]
+    pub sum: BlindSum,
+}
+
+impl Finding {
+    /// A finding without remedies yet.
+    pub(super) fn new(id: &'static str, severity: Severity, cause: impl Into<String>) -> Finding {
+        Finding { id, severity, cause: cause.into(), remedies: Vec::new() }
+    }
+
+    /// Adds a remedy in words.
+    pub(super) fn fix(mut self, what: impl Into<String>) -> Finding {
+        self.remedies.push(Remedy { what: what.into(), command: None });
+        self
+    }
+
+    /// Adds a remedy that a command carries out.
+    pub(super) fn run(mut self, what: impl Into<String>, command: impl Into<String>) -> Finding {
+        self.remedies.push(Remedy { what: what.into(), command: Some(command.into()) });
+        self
+    }
+}

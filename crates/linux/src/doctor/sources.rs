@@ -1,0 +1,162 @@
+//! Where evidence can come from on this machine.
+
+use std::path::Path;
+
+use thermocline_core::config::Config;
+
+use crate::doctor::Probe;
+use crate::doctor::kernel::KernelInfo;
+use crate::doctor::look::Look;
+use crate::doctor::memory::{nodes_text, tiers_with_memory};
+use crate::doctor::report::{Finding, Severity, Source, SourceStatus};
+use crate::topology::Discovered;
+
+/// What else is known when the sources are looked at.
+pub(super) struct Known<'a> {
+    pub(super) config: &'a Config,
+    pub(super) kernel: &'a KernelInfo,
+    pub(super) topology: Option<&'a Discovered>,
+    /// What keeps BPF programs from being loaded.
+    pub(super) no_bpf: Option<String>,
+    /// What keeps the kernel's settings from being set as configured.
+    pub(super) no_settings: Option<String>,
+    /// DAMON is in use by somebody.
+    pub(super) damon_busy: Option<String>,
+}
+
+/// All sources, and a blocker where there are tiers and no source is left; without tiers no source could help.
+pub(super) fn sources(
+    look: &mut Look<'_>,
+    known: &Known<'_>,
+    probe: Probe<'_>,
+) -> (Vec<Source>, Option<Finding>) {
+    let list = vec![hintfault(look, known, probe), hwsample(look), damon(look, known), device(look)];
+    let usable = list.iter().any(|s| s.status == SourceStatus::Usable);
+    let tiers = known.topology.is_some_and(|found| tiers_with_memory(&found.topology) > 1);
+    let none = (tiers && !usable).then(|| {
+        let cause = format!("no source of evidence can be used; hint faults: {}", list[0].detail);
+        Finding::new("sources.none", Severity::Blocker, cause)
+    });
+    (list, none)
+}
+
+fn source(name: &'static str, status: SourceStatus, detail: impl Into<String>) -> Source {
+    Source { name, status, detail: detail.into(), attach_points: Vec::new() }
+}
+
+fn hintfault(look: &mut Look<'_>, known: &Known<'_>, probe: Probe<'_>) -> Source {
+    let unavailable = |why: String| source("hintfault", SourceStatus::Unavailable, why);
+    let probed = probe(look.root);
+    let attach_points = probed.as_ref().cloned().unwrap_or_default();
+    let with_points = |s: Source| Source { attach_points: attach_points.clone(), ..s };
+    let lacking: Vec<&str> =
+        attach_points.iter().filter(|p| p.required && !p.present).map(|p| p.name).collect();
+    if known.kernel.numa_balancing.is_none() {
+        return with_points(unavailable(
+            "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)".to_owned(),
+        ));
+    }
+    if let Err(why) = &probed {
+        return unavailable(why.clone());
+    }
+    if !lacking.is_empty() {
+        let release = known.kernel.release.as_deref().unwrap_or("unknown");
+        return with_points(unavailable(format!(
+            "this kernel ({release}) lacks {}; boot Linux 6.12 or later",
+            lacking.join(", ")
+        )));
+    }
+    if let Some(why) = known.no_bpf.as_ref().or(known.no_settings.as_ref()) {
+        return with_points(unavailable(why.clone()));
+    }
+    if !known.config.source.hintfault.enabled {
+        return with_points(unavailable("switched off by source.hintfault.enabled".to_owned()));
+    }
+    with_points(reach(known))
+}
+
+/// Which nodes hint faults come from, in the mode that will be set.
+fn reach(known: &Known<'_>) -> Source {
+    let source = |status, detail: String| source("hintfault", status, detail);
+    let mode = known.config.kernel.numa_balancing.or(known.kernel.numa_balancing).unwrap_or(0);
+    let Some(found) = known.topology else {
+        return source(SourceStatus::Unavailable, "the nodes could not be found".to_owned());
+    };
+    let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0);
+    let lower: Vec<u32> =
+        with_memory.filter(|n| !found.kernel_top.contains(&n.id)).map(|n| u32::from(n.id.0)).collect();
+    match mode {
+        0 => source(
+            SourceStatus::Unavailable,
+            "kernel.numa_balancing is 0 and the configuration leaves it so: the kernel scans nothing"
+                .to_owned(),
+        ),
+        2 if lower.is_empty() => source(
+            SourceStatus::Unavailable,
+            "no node is below the kernel's top tier, and in tiering mode the kernel scans no other"
+                .to_owned(),
+        ),
+        2 => source(SourceStatus::Usable, format!("accesses to pages of {}", nodes_text(&lower))),
+        mode => source(
+            SourceStatus::Usable,
+            format!(
+                "accesses to pages of all nodes; in mode {mode} the kernel moves pages towards the accessing CPU too"
+            ),
+        ),
+    }
+}
+
+/// Samples by the processor (AMD IBS, Intel PEBS, Arm SPE) through perf_event_open(2).
+fn hwsample(look: &mut Look<'_>) -> Source {
+    let devices = look.root.sys.join("bus/event_source/devices");
+    let offered = [
+        ("AMD IBS", devices.join("ibs_op")),
+        ("Intel PEBS load latency", devices.join("cpu/format/ldlat")),
+        ("Intel PEBS load latency", devices.join("cpu_core/format/ldlat")),
+    ];
+    let spe = look.list(&devices, "arm_spe").into_iter().next().map(|path| ("Arm SPE", path));
+    match offered.into_iter().chain(spe).find(|(_, path)| path.exists()) {
+        Some((name, _)) => {
+            let detail = format!("{name} is there; this version of thermocline does not read it");
+            source("hwsample", SourceStatus::NotRead, detail)
+        }
+        None => source(
+            "hwsample",
+            SourceStatus::Unavailable,
+            "no IBS, PEBS or SPE here: a virtual machine without a PMU, or a processor without one of them",
+        ),
+    }
+}
+
+fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {
+    let admin = look.root.sys.join("kernel/mm/damon/admin");
+    if !admin.exists() {
+        return source(
+            "damon",
+            SourceStatus::Unavailable,
+            "this kernel has no DAMON with CONFIG_DAMON_SYSFS",
+        );
+    }
+    let busy = known.damon_busy.as_ref().map(|who| format!(", and {who} uses it now")).unwrap_or_default();
+    let detail = format!("DAMON is there{busy}; this version of thermocline does not read it");
+    source("damon", SourceStatus::NotRead, detail)
+}
+
+/// Hot lists kept by the memory device itself (CXL 3.2 CHMU; a driver has been proposed, none is in Linux yet).
+fn device(look: &mut Look<'_>) -> Source {
+    let devices = look.root.sys.join("bus/event_source/devices");
+    match look.list(&devices, "cxl_hmu").first() {
+        Some(path) => source(
+            "device",
+            SourceStatus::NotRead,
+            format!("{} is there; this version of thermocline does not read it", name(path)),
+        ),
+        None => {
+            source("device", SourceStatus::Unavailable, "no memory device here keeps a list of its hot pages")
+        }
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}

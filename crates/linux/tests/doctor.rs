@@ -1,0 +1,362 @@
+//! The doctor on machines captured in the lab, as they were and with one thing changed.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+
+use fixture::Machine;
+use thermocline_core::config::{Config, Scope};
+use thermocline_core::units::NodeId;
+use thermocline_linux::actuator::{Lock, log};
+use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
+use thermocline_linux::root::Root;
+use thermocline_linux::source::hintfault::layout::AttachPoint;
+
+fn attach_points(present: bool) -> Vec<AttachPoint> {
+    vec![AttachPoint { name: "numa_migrate_check", present, required: true, why_needed: "sees hint faults" }]
+}
+
+fn config(machine: &Machine) -> Config {
+    let mut config = Config::default();
+    config.daemon.state_dir = machine.path("run/thermocline").display().to_string();
+    config
+}
+
+fn report_with(machine: &Machine, config: &Config) -> Report {
+    examine_with(&machine.root, config, &|_: &Root| Ok(attach_points(true)))
+}
+
+fn report(machine: &Machine) -> Report {
+    report_with(machine, &config(machine))
+}
+
+fn finding<'a>(report: &'a Report, id: &str) -> &'a thermocline_linux::doctor::Finding {
+    report.findings.iter().find(|f| f.id == id).unwrap_or_else(|| panic!("no {id} in\n{report}"))
+}
+
+fn has(report: &Report, id: &str) -> bool {
+    report.findings.iter().any(|f| f.id == id)
+}
+
+fn source<'a>(report: &'a Report, name: &str) -> &'a thermocline_linux::doctor::Source {
+    report.sources.iter().find(|s| s.name == name).unwrap()
+}
+
+#[test]
+fn both_kernels_with_tiers_are_usable_as_they_boot() {
+    for name in ["lab-6.12-tiers", "lab-newest-tiers"] {
+        let report = report(&Machine::captured(name));
+        assert_eq!(report.verdict, Verdict::Usable, "{name}:\n{report}");
+        assert_eq!(report.verdict.exit_status(), 0);
+        assert_eq!(report.kernel.hz, Some(250), "{name}");
+        assert_eq!(report.kernel.transparent_hugepages.as_deref(), Some("always"));
+        let hintfault = source(&report, "hintfault");
+        assert_eq!(hintfault.status, SourceStatus::Usable);
+        assert_eq!(hintfault.detail, "accesses to pages of node 2");
+        assert_eq!(source(&report, "hwsample").status, SourceStatus::Unavailable);
+        assert_eq!(source(&report, "damon").status, SourceStatus::NotRead);
+        let changes: Vec<_> =
+            report.changes.iter().map(|c| (c.name, c.from.as_str(), c.to.as_str())).collect();
+        assert_eq!(
+            changes,
+            [("numa_balancing_promote_rate_limit_MBps", "65536", "0"), ("numa_balancing", "1", "2")]
+        );
+        assert!(report.permissions.iter().all(|p| p.held), "{name}:\n{report}");
+        assert!(report.others.iter().any(|o| o.name == "kernel NUMA balancing" && o.moves));
+        assert!(!has(&report, "memory.free_space_promotion"), "1 GiB nodes have no GiB to spare");
+        let tiers: Vec<u8> =
+            report.topology.as_ref().unwrap().topology.nodes.iter().map(|n| n.tier.0).collect();
+        assert_eq!(tiers, [0, 0, 1]);
+    }
+}
+
+#[test]
+fn damon_stat_of_newer_kernels_watches_and_is_no_problem() {
+    let report = report(&Machine::captured("lab-newest-tiers"));
+    let stat = report.others.iter().find(|o| o.name == "damon_stat").unwrap();
+    assert!(!stat.moves);
+    assert!(source(&report, "damon").detail.contains("damon_stat uses it now"));
+    assert!(!has(&report, "others.damon"));
+}
+
+#[test]
+fn one_tier_is_a_blocker_with_firmware_and_tier_map_as_remedies() {
+    let machine = Machine::captured("lab-6.12-one-tier");
+    let report = report(&machine);
+    assert_eq!((report.verdict, report.verdict.exit_status()), (Verdict::Unusable, 2));
+    let one_tier = finding(&report, "topology.one_tier");
+    let remedies: Vec<&str> = one_tier.remedies.iter().map(|r| r.what.as_str()).collect();
+    assert!(remedies[0].contains("HMAT"), "{remedies:?}");
+    assert!(
+        remedies[1].contains("nodes = [[0], [1, 2]]"),
+        "nodes without CPUs are the slow ones: {remedies:?}"
+    );
+    assert_eq!(source(&report, "hintfault").status, SourceStatus::Unavailable);
+    machine.write("proc/sys/kernel/osrelease", "6.1.0-30-amd64\n");
+    let old = self::report(&machine);
+    assert!(finding(&old, "topology.one_tier").remedies[0].what.contains("Linux 6.7"));
+}
+
+#[test]
+fn a_tier_map_makes_tiers_but_no_hint_faults_unless_the_kernel_scans_all() {
+    let machine = Machine::captured("lab-6.12-one-tier");
+    let mut config = config(&machine);
+    config.tiers.nodes = vec![vec![0, 1], vec![2]];
+    let mapped = report_with(&machine, &config);
+    assert!(!has(&mapped, "topology.one_tier"));
+    assert_eq!(finding(&mapped, "topology.not_scanned").severity, Severity::Problem);
+    assert_eq!(mapped.verdict, Verdict::Unusable, "no source is left");
+    assert!(has(&mapped, "sources.none"));
+    config.kernel.numa_balancing = Some(3);
+    let scanned = report_with(&machine, &config);
+    assert_eq!(source(&scanned, "hintfault").status, SourceStatus::Usable);
+    assert_eq!((scanned.verdict, scanned.verdict.exit_status()), (Verdict::Problems, 1), "{scanned}");
+    assert!(finding(&scanned, "others.numa_balancing").cause.contains("will move pages"));
+}
+
+#[test]
+fn a_single_node_has_nothing_to_tier() {
+    let machine = Machine::captured("lab-6.12-single");
+    let report = report(&machine);
+    assert_eq!(report.verdict, Verdict::Unusable);
+    let finding = finding(&report, "topology.single_node");
+    assert!(finding.cause.contains("nothing to tier"));
+    assert!(finding.remedies.iter().any(|r| r.command.as_deref() == Some("make demo")));
+    machine.replace("proc/cmdline", "quiet", "quiet numa=off");
+    assert!(
+        self::finding(&self::report(&machine), "topology.single_node").remedies[0].what.contains("numa=off")
+    );
+}
+
+#[test]
+fn a_tier_map_that_does_not_fit_is_a_blocker() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let mut config = config(&machine);
+    config.tiers.nodes = vec![vec![0], vec![2]];
+    let report = report_with(&machine, &config);
+    assert!(finding(&report, "topology.unreadable").cause.contains("does not name node 1"));
+    assert_eq!(report.verdict, Verdict::Unusable);
+}
+
+#[test]
+fn spare_memory_is_told_before_the_kernel_promotes_into_it() {
+    let report = report(&Machine::captured("lab-newest-spare"));
+    let finding = finding(&report, "memory.free_space_promotion");
+    assert!(finding.cause.starts_with("free-space promotion active on node 0"), "{}", finding.cause);
+    assert_eq!(report.verdict, Verdict::Usable);
+}
+
+#[test]
+fn a_kernel_without_the_attach_points_cannot_be_used() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("proc/sys/kernel/osrelease", "6.1.0-30-amd64\n");
+    let old = examine_with(&machine.root, &config(&machine), &|_: &Root| Ok(attach_points(false)));
+    assert!(source(&old, "hintfault").detail.contains("(6.1.0-30-amd64) lacks numa_migrate_check"));
+    assert_eq!(old.verdict, Verdict::Unusable);
+    machine.remove("proc/sys/kernel/numa_balancing");
+    let without = report(&machine);
+    assert!(source(&without, "hintfault").detail.contains("CONFIG_NUMA_BALANCING"));
+}
+
+#[test]
+fn missing_capabilities_are_named_with_what_they_are_for() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.replace("proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t0000000000800000");
+    let report = report(&machine);
+    let held: Vec<_> = report.permissions.iter().map(|p| (p.name, p.held)).collect();
+    assert_eq!(held[..3], [("CAP_BPF", false), ("CAP_PERFMON", false), ("CAP_SYS_NICE", true)]);
+    let hintfault = source(&report, "hintfault");
+    assert_eq!(hintfault.detail, "this process lacks CAP_BPF and CAP_PERFMON");
+    assert_eq!(report.verdict, Verdict::Unusable);
+    assert!(finding(&report, "permissions.missing").cause.contains("CAP_SYS_PTRACE"));
+}
+
+#[test]
+fn containers_and_lockdown_are_seen() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("proc/self/uid_map", "         0     100000      65536\n");
+    machine.write("sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
+    let report = report(&machine);
+    assert!(has(&report, "permissions.user_namespace"));
+    assert!(has(&report, "permissions.lockdown"));
+    assert_eq!(source(&report, "hintfault").detail, "the kernel is locked down (confidentiality)");
+}
+
+#[test]
+fn others_who_move_pages_are_named() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("sys/module/damon_reclaim/parameters/enabled", "Y\n");
+    machine.write("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n");
+    machine.write("sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/schemes/0/action", "migrate_hot\n");
+    machine.write("sys/kernel/mm/damon/admin/kdamonds/1/state", "off\n");
+    machine.write("proc/500/stat", "500 (numad) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 1000 10 0\n");
+    machine.write("sys/kernel/mm/numa/demotion_enabled", "true\n");
+    let report = report(&machine);
+    let names: Vec<&str> = report.others.iter().filter(|o| o.moves).map(|o| o.name.as_str()).collect();
+    assert_eq!(names, ["kernel NUMA balancing", "kernel demotion", "damon_reclaim", "kdamond 0", "numad"]);
+    let daemon = finding(&report, "others.daemon");
+    assert_eq!(daemon.remedies[0].command.as_deref(), Some("kill 500"));
+    assert_eq!(report.findings.iter().filter(|f| f.id == "others.damon").count(), 2);
+    assert_eq!(report.verdict, Verdict::Problems);
+}
+
+#[test]
+fn numa_balancing_that_is_left_on_is_a_problem() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let mut config = config(&machine);
+    config.kernel.numa_balancing = None;
+    let report = report_with(&machine, &config);
+    assert!(finding(&report, "others.numa_balancing").cause.contains("leaves it so"));
+}
+
+#[test]
+fn a_running_thermocline_and_what_a_killed_one_left_are_told() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let state_dir = machine.path("run/thermocline");
+    let lock = Lock::acquire(&machine.root, &state_dir).unwrap();
+    let beside = report(&machine);
+    let pid = format!("(pid {})", std::process::id());
+    assert!(finding(&beside, "others.thermocline").cause.contains(&pid));
+    assert_eq!(beside.verdict, Verdict::Usable);
+    drop(lock);
+    let entry = log::Entry {
+        boot_id: "some".to_owned(),
+        path: machine.path("proc/sys/kernel/numa_balancing"),
+        old: "1".to_owned(),
+        ours: "2".to_owned(),
+    };
+    log::RestoreLog::begin(&state_dir, &[entry]).unwrap();
+    let after = report(&machine);
+    let left = finding(&after, "others.not_restored");
+    assert_eq!(left.remedies[0].command.as_deref(), Some("thermocline restore"));
+}
+
+const BOUND: &str = "\
+7f0000000000 bind:2 anon=76800 dirty=76800 N0=25600 N2=51200 kernelpagesize_kB=4
+7f1000000000 default anon=5 N2=5 kernelpagesize_kB=4
+7f2000000000 default file=/dev/hugepages/x huge anon=10 N2=10 kernelpagesize_kB=2048
+7f3000000000 bind=balancing:2 anon=9 N2=900 kernelpagesize_kB=4
+";
+
+#[test]
+fn memory_that_hint_faults_cannot_see_is_listed_by_process_and_reason() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write(
+        "proc/700/stat",
+        "700 (redis-server) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 1000 99000 0\n",
+    );
+    machine.write("proc/700/numa_maps", BOUND);
+    machine.write("sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages", "10\n");
+    let report = report(&machine);
+    let shown: Vec<_> = report
+        .blind
+        .processes
+        .iter()
+        .map(|p| (p.comm.as_str(), p.reason.as_str(), p.sum.kib / 1024, p.sum.lower_tier_kib / 1024))
+        .collect();
+    assert_eq!(shown, [("redis-server", "bind", 300, 200), ("redis-server", "hugetlb", 20, 20)]);
+    assert_eq!(report.blind.hugetlb_pool_mib, [(NodeId(2), 20)]);
+    let blind = finding(&report, "memory.blind");
+    assert_eq!(blind.severity, Severity::Problem, "220 of 968 MiB");
+    assert!(blind.cause.starts_with("220 MiB below the top tier give no hint faults"), "{}", blind.cause);
+    let text = report.to_string();
+    assert!(
+        text.contains("redis-server (pid 700): 300 MiB bind, 200 MiB of it below the top tier"),
+        "{text}"
+    );
+}
+
+#[test]
+fn memory_that_is_not_in_use_yet_is_told_with_the_command_that_brings_it() {
+    let machine = Machine::captured("lab-6.12-single");
+    machine.write("sys/bus/dax/devices/dax0.0/size", "17179869184\n");
+    machine.write("sys/bus/dax/devices/dax0.0/target_node", "1\n");
+    machine.write("sys/bus/dax/devices/dax1.0/size", "17179869184\n");
+    std::os::unix::fs::symlink("../drivers/kmem", machine.path("sys/bus/dax/devices/dax1.0/driver")).unwrap();
+    machine.write("sys/bus/cxl/devices/mem0/ram/size", "0x400000000\n");
+    machine.write("sys/devices/system/memory/memory1/state", "offline\n");
+    let report = report(&machine);
+    let devdax = finding(&report, "memory.devdax");
+    assert!(devdax.cause.starts_with("dax0.0 (16384 MiB, node 1)"), "{}", devdax.cause);
+    let command = devdax.remedies[0].command.as_deref();
+    assert_eq!(command, Some("daxctl reconfigure-device --mode=system-ram dax0.0"));
+    assert_eq!(report.findings.iter().filter(|f| f.id == "memory.devdax").count(), 1);
+    assert!(has(&report, "memory.cxl_no_region"));
+    assert!(finding(&report, "memory.offline").cause.starts_with("1 memory blocks (128 MiB)"));
+    let single = finding(&report, "topology.single_node");
+    assert!(single.remedies.is_empty(), "what is there comes first: {single:?}");
+}
+
+#[test]
+fn scopes_and_scan_settings_are_told_of() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let mut config = config(&machine);
+    config.scope.push(Scope { pids: vec![1], ..Scope::default() });
+    assert!(has(&report_with(&machine, &config), "scope.scanned_globally"));
+    config.kernel.scan_size_mb = Some(512);
+    machine.remove("sys/kernel/debug");
+    let report = report_with(&machine, &config);
+    let hintfault = source(&report, "hintfault");
+    assert!(hintfault.detail.contains("mount -t debugfs none /sys/kernel/debug"), "{}", hintfault.detail);
+}
+
+#[test]
+fn what_cannot_be_read_is_a_finding_and_not_the_end() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("proc/sys/kernel/numa_balancing_promote_rate_limit_MBps", "many\n");
+    machine.remove("proc/zoneinfo");
+    let report = report(&machine);
+    assert!(finding(&report, "unreadable").cause.ends_with("\"many\" is no number"));
+    assert!(report.nodes.is_empty());
+    assert!(report.to_string().contains("node  tier"), "{report}");
+}
+
+#[test]
+fn an_empty_folder_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = examine(&Root::at(dir.path()), &Config::default());
+    assert_eq!(report.verdict, Verdict::Unusable);
+    assert!(!report.to_string().is_empty());
+}
+
+#[test]
+fn the_json_keeps_its_keys() {
+    let report = report(&Machine::captured("lab-6.12-tiers"));
+    let json = serde_json::to_value(&report).unwrap();
+    let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut expect = vec![
+        "schema",
+        "verdict",
+        "kernel",
+        "topology",
+        "nodes",
+        "sources",
+        "permissions",
+        "changes",
+        "others",
+        "blind",
+        "findings",
+    ];
+    let mut sorted = keys.clone();
+    sorted.sort_unstable();
+    expect.sort_unstable();
+    assert_eq!(sorted, expect);
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["verdict"], "usable");
+    assert_eq!(json["sources"][0]["status"], "usable");
+    assert_eq!(json["topology"]["topology"]["nodes"][2]["tier"], 1);
+    assert_eq!(json["nodes"][0]["node"], 0);
+    assert_eq!(json["changes"][1]["undo"].as_str().unwrap().split(' ').next(), Some("echo"));
+}
+
+#[test]
+fn this_machine_is_answered_within_seconds_and_left_as_it_is() {
+    let root = Root::default();
+    let read = || std::fs::read_to_string("/proc/sys/kernel/numa_balancing").ok();
+    let before = read();
+    let begin = std::time::Instant::now();
+    let report = examine(&root, &Config::default());
+    println!("took {:?}\n{report}", begin.elapsed());
+    assert!(begin.elapsed().as_secs() < 10);
+    assert_eq!(read(), before);
+    assert!(report.topology.is_some());
+}
