@@ -180,6 +180,14 @@ mod tests {
     }
 
     #[test]
+    fn a_folio_is_where_all_its_mapped_pages_are() {
+        let target = NodeId(0);
+        assert_eq!(Place::of(&[0, -libc::ENOENT, 0], target), Place::Target);
+        assert_eq!(Place::of(&[0, 2], target), Place::Elsewhere);
+        assert_eq!(Place::of(&[-libc::ENOENT, -libc::EFAULT], target), Place::Unmapped);
+    }
+
+    #[test]
     fn reads_statuses() {
         assert_eq!(status(2), Status::On(NodeId(2)));
         assert_eq!(status(-libc::ENOENT), Status::End(Outcome::Gone));

@@ -34,6 +34,7 @@ fn submitting_never_waits_and_fills_up_at_the_capacity() {
     for id in 0..3 {
         mover.submit(numbered(id, 0x100 + id)).unwrap();
     }
+    until_at_the_gate(&fake);
     assert!(mover.outcomes().is_empty());
     match mover.submit(numbered(3, 0x103)) {
         Err(Refused::Full(back)) => assert_eq!(back, numbered(3, 0x103)),
