@@ -91,9 +91,9 @@ reasons! {
     RateLimited = "rate_limited", Held;
     /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
     ShareExceeded = "share_exceeded", Held;
-    /// Every target has no memory free above its high watermark.
+    /// No target has memory free above its high watermark and `admission.free_goal_mib`.
     NodeFull = "node_full", Held;
-    /// Every target has memory free above its high watermark, but not `admission.free_goal_mib` besides.
+    /// A target has room, but not for a folio of this size: it would be left with less than `admission.free_goal_mib` above its high watermark.
     BelowGoal = "below_goal", Held;
     /// The machine did not tell the state of any target at this tick.
     NodeUnknown = "node_unknown", Held;

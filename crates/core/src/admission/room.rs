@@ -13,15 +13,8 @@ use crate::units::NodeId;
 /// What every node can take at this tick.
 #[derive(Debug)]
 pub(super) struct Rooms {
-    nodes: BTreeMap<NodeId, Room>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    /// Pages above the high watermark.
-    above_high_pages: u64,
-    /// Pages above the high watermark and the goal.
-    above_goal_pages: u64,
+    /// Pages above the high watermark and the goal, by node.
+    nodes: BTreeMap<NodeId, u64>,
 }
 
 impl Rooms {
@@ -29,8 +22,7 @@ impl Rooms {
     pub(super) fn new(states: &[NodeState], goal_pages: u64, on_their_way: impl Fn(NodeId) -> u64) -> Rooms {
         let room = |state: &NodeState| {
             let free = state.free_pages.saturating_sub(on_their_way(state.node));
-            let above_high_pages = free.saturating_sub(state.watermarks.high_pages);
-            Room { above_high_pages, above_goal_pages: above_high_pages.saturating_sub(goal_pages) }
+            free.saturating_sub(state.watermarks.high_pages.saturating_add(goal_pages))
         };
         Rooms { nodes: states.iter().map(|s| (s.node, room(s))).collect() }
     }
@@ -39,14 +31,11 @@ impl Rooms {
     pub(super) fn check(&self, targets: &[NodeId], pages: u64) -> Result<NodeId, RefusalReason> {
         let mut reason = RefusalReason::NodeUnknown;
         for target in targets {
-            let Some(room) = self.nodes.get(target) else { continue };
-            if room.above_goal_pages >= pages {
-                return Ok(*target);
-            }
-            if room.above_high_pages >= pages {
-                reason = RefusalReason::BelowGoal;
-            } else if reason == RefusalReason::NodeUnknown {
-                reason = RefusalReason::NodeFull;
+            match self.nodes.get(target) {
+                Some(room) if *room >= pages => return Ok(*target),
+                Some(1..) => reason = RefusalReason::BelowGoal,
+                Some(0) if reason == RefusalReason::NodeUnknown => reason = RefusalReason::NodeFull,
+                _ => {}
             }
         }
         Err(reason)
@@ -55,8 +44,7 @@ impl Rooms {
     /// Notes that `pages` go to `target`.
     pub(super) fn take(&mut self, target: NodeId, pages: u64) {
         if let Some(room) = self.nodes.get_mut(&target) {
-            room.above_high_pages = room.above_high_pages.saturating_sub(pages);
-            room.above_goal_pages = room.above_goal_pages.saturating_sub(pages);
+            *room = room.saturating_sub(pages);
         }
     }
 }
@@ -76,7 +64,8 @@ mod tests {
         let rooms = Rooms::new(&[state(0, 1000)], 50, |_| 350);
         assert_eq!(rooms.check(&[NodeId(0)], 500), Ok(NodeId(0)));
         assert_eq!(rooms.check(&[NodeId(0)], 501), Err(RefusalReason::BelowGoal));
-        assert_eq!(rooms.check(&[NodeId(0)], 551), Err(RefusalReason::NodeFull));
+        let rooms = Rooms::new(&[state(0, 1000)], 50, |_| 850);
+        assert_eq!(rooms.check(&[NodeId(0)], 1), Err(RefusalReason::NodeFull));
     }
 
     #[test]
@@ -86,7 +75,9 @@ mod tests {
         assert_eq!(rooms.check(&both, 5), Ok(NodeId(0)));
         assert_eq!(rooms.check(&both, 6), Ok(NodeId(1)));
         rooms.take(NodeId(1), 95);
-        assert_eq!(rooms.check(&both, 6), Err(RefusalReason::BelowGoal));
+        assert_eq!(rooms.check(&both, 6), Err(RefusalReason::BelowGoal), "node 0 has room for 5");
+        rooms.take(NodeId(0), 5);
+        assert_eq!(rooms.check(&both, 1), Err(RefusalReason::NodeFull));
         assert_eq!(rooms.check(&[NodeId(9)], 1), Err(RefusalReason::NodeUnknown));
     }
 }

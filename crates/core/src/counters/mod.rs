@@ -157,7 +157,7 @@ counters! {
     pgbalance: u64, "pages";
     /// Base pages moved, whichever way.
     pgmigrate_success: u64, "pages";
-    /// Base pages in moves that failed or were lost.
+    /// Base pages that could not be moved, or whose outcome was lost; those that were gone, elsewhere or not tried do not count.
     pgmigrate_fail: u64, "pages";
 
     /// Recent moves that had to be forgotten early because `admission.moved_capacity` was reached: residency and ping-pong do not hold for their pages.

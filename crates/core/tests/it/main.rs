@@ -1,5 +1,6 @@
 //! Tests of the engine through its public face.
 
+mod book;
 mod laws;
 mod properties;
 mod step;

@@ -1,0 +1,23 @@
+//! Sequences of evidence, ticks and outcomes, read from the fuzzer's bytes; the engine is held to the same laws as in its
+//! property tests, whose steps, machine and laws these are.
+//!
+//! `cargo +nightly fuzz run engine -- -max_total_time=20`
+
+#![no_main]
+
+#[path = "../../crates/core/tests/it/laws.rs"]
+mod laws;
+#[path = "../../crates/core/tests/it/step.rs"]
+mod step;
+#[path = "../../crates/core/tests/it/wild.rs"]
+mod wild;
+#[path = "../../crates/core/tests/it/world.rs"]
+mod world;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Some((setup, bytes)) = bytes.split_first() else { return };
+    let mut world = world::World::new(world::Setup::of(*setup));
+    for step in step::steps(bytes) {
+        world.step(&step);
+    }
+});
