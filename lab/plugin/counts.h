@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cache.h"
 #include "layout.h"
 
 enum access_kind { ACCESS_LOAD, ACCESS_STORE, ACCESS_LOAD_MISS, ACCESS_STORE_MISS, ACCESS_KINDS };
@@ -32,8 +33,22 @@ struct page_count {
 	_Atomic uint32_t store_misses;
 };
 
+/*
+ * The lines that this vCPU used last, as a level-1 cache would hold them: 32 KiB, by virtual address, one place a line. What
+ * is found here is a hit and needs no physical address, which is what costs most. A page that moves may leave lines behind:
+ * at most all 512, and only until others take their places.
+ */
+#define NEAR_LINES 512
+#define NEAR_NODE_BITS 4
+#define NEAR_BYTES 8	/* the widest access that is looked for */
+
+struct near {
+	uint64_t line[NEAR_LINES];	/* ((virtual line + 1) << 4 | node); 0 is empty */
+};
+
 struct counts {
 	_Atomic uint32_t epoch;
+	struct near near;
 	_Atomic uint64_t node[LAYOUT_NODES_MAX][ACCESS_KINDS];
 	_Atomic uint64_t io;		/* accesses to devices */
 	_Atomic uint64_t outside;	/* accesses to memory of no node: firmware, video */
@@ -64,6 +79,24 @@ void counts_add(struct totals *totals, const struct counts *counts, uint32_t epo
 
 /* Writes one vCPU's page records of `epoch`; returns how many, or -1 on a write error (errno). */
 int64_t counts_write_pages(FILE *out, const struct counts *counts, uint32_t epoch);
+
+/* The node of an access whose line is near, or -1. An access that may reach into the next line is never taken for near. */
+static inline int near_find(const struct near *near, uint64_t vaddr)
+{
+	uint64_t line = vaddr >> CACHE_LINE_SHIFT;
+	uint64_t held = near->line[line % NEAR_LINES];
+
+	if (held >> NEAR_NODE_BITS != line + 1 || vaddr % CACHE_LINE_BYTES > CACHE_LINE_BYTES - NEAR_BYTES)
+		return -1;
+	return (int)(held % (1U << NEAR_NODE_BITS));
+}
+
+static inline void near_remember(struct near *near, uint64_t vaddr, unsigned int node)
+{
+	uint64_t line = vaddr >> CACHE_LINE_SHIFT;
+
+	near->line[line % NEAR_LINES] = (line + 1) << NEAR_NODE_BITS | node;
+}
 
 /* For a counter that only the calling thread writes: no locked instruction. */
 static inline void bump(_Atomic uint64_t *counter)

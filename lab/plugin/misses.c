@@ -47,7 +47,7 @@ static void on_reset(qemu_plugin_id_t id);
  * Called on vCPU threads wherever it is cheap to ask. There is one reset in the life of a machine and no way back to
  * uninstrumented code, because of two faults of QEMU before 8.0 and 10.0: a flush of instrumented code leaves a vCPU with a
  * dangling list of callbacks, which ends QEMU with an assertion, and the thread that carries a reset out keeps the plugin
- * lock. While counting is stopped the instrumented code costs next to nothing anyway.
+ * lock.
  */
 static void instrument_if_wanted(void)
 {
@@ -70,23 +70,14 @@ static void touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, un
 	counts_page(own, vaddr, physical, store);
 }
 
-static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
+/* An access whose line the vCPU did not use lately. */
+static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store)
 {
-	struct counts *own = vcpus[vcpu];
-	uint32_t now = atomic_load_explicit(&epoch, memory_order_acquire);
-	bool store = qemu_plugin_mem_is_store(info);
-	struct qemu_plugin_hwaddr *where;
-	unsigned int node, line_rest;
+	struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, vaddr);
+	uint64_t line_rest = CACHE_LINE_BYTES - vaddr % CACHE_LINE_BYTES;
+	unsigned int node;
 	uint64_t physical;
 
-	(void)userdata;
-	/* Before 8.0 a helper of the kernel's may be reported through the callback of the last user instruction. */
-	if (!atomic_load_explicit(&counting, memory_order_relaxed) || (vaddr >= USER_END && !options.kernel_too))
-		return;
-	if (atomic_load_explicit(&own->epoch, memory_order_relaxed) != now)
-		counts_restart(own, now);
-
-	where = qemu_plugin_get_hwaddr(info, vaddr);
 	if (!where) {
 		bump(&own->unresolved);
 		return;
@@ -99,16 +90,38 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 		bump(&own->outside);
 		return;
 	}
+	near_remember(&own->near, vaddr, node);
 	if (is_wanted(vaddr))
 		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
 	touch_line(own, vaddr, physical, node, store);
 
 	/* An access that reaches into the next line fetches that one too, unless it is in the next page: its physical
 	 * address is not known here, and such accesses are rare. */
-	line_rest = CACHE_LINE_BYTES - (vaddr & (CACHE_LINE_BYTES - 1));
 	if (line_rest < 1U << qemu_plugin_mem_size_shift(info) &&
 	    (physical + line_rest) >> PAGE_SHIFT == physical >> PAGE_SHIFT)
 		touch_line(own, vaddr + line_rest, physical + line_rest, node, store);
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
+{
+	struct counts *own = vcpus[vcpu];
+	uint32_t now;
+	bool store;
+	int node;
+
+	(void)userdata;
+	/* Before 8.0 a helper of the kernel's may be reported through the callback of the last user instruction. */
+	if (!atomic_load_explicit(&counting, memory_order_relaxed) || (vaddr >= USER_END && !options.kernel_too))
+		return;
+	now = atomic_load_explicit(&epoch, memory_order_acquire);
+	if (atomic_load_explicit(&own->epoch, memory_order_relaxed) != now)
+		counts_restart(own, now);
+	store = qemu_plugin_mem_is_store(info);
+	node = near_find(&own->near, vaddr);
+	if (node < 0)
+		touch_far(own, info, vaddr, store);
+	else if (is_wanted(vaddr))
+		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -123,6 +136,7 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	for (size_t i = 0; i < instructions; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 
+		/* One callback for both: before 8.0, one for loads alone is called for stores instead. */
 		if (options.kernel_too || qemu_plugin_insn_vaddr(insn) < USER_END)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
 							 NULL);

@@ -173,6 +173,22 @@ static void pages_are_counted_by_both_names(void)
 	CHECK(dump(counts, 8, records, 8) == 0);
 }
 
+static void near_lines_are_the_last_ones_used(void)
+{
+	static struct near near;
+
+	CHECK(near_find(&near, 0) < 0);
+	near_remember(&near, 0x7fffffffe010, 15);
+	near_remember(&near, 0x1000, 2);
+	CHECK(near_find(&near, 0x7fffffffe000) == 15);
+	CHECK(near_find(&near, 0x7fffffffe038) == 15);
+	CHECK(near_find(&near, 0x7fffffffe039) < 0);	/* eight bytes from here reach into the next line */
+	CHECK(near_find(&near, 0x7fffffffe040) < 0);
+	CHECK(near_find(&near, 0x1000 + NEAR_LINES * CACHE_LINE_BYTES) < 0);
+	near_remember(&near, 0x1000 + NEAR_LINES * CACHE_LINE_BYTES, 1);
+	CHECK(near_find(&near, 0x1000) < 0);
+}
+
 static void a_full_table_loses_pages_and_says_so(void)
 {
 	struct counts *counts = counts_new(1024);
@@ -194,6 +210,7 @@ int main(void)
 	a_sweep_larger_than_the_cache_always_misses();
 	pages_are_counted_by_both_names();
 	a_full_table_loses_pages_and_says_so();
-	puts("plugin: 6 tests passed");
+	near_lines_are_the_last_ones_used();
+	puts("plugin: 7 tests passed");
 	return 0;
 }
