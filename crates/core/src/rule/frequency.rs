@@ -31,12 +31,16 @@ impl Frequency {
         Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(config.freq_window_ms), life }
     }
 
-    /// The gap that ranks a candidate: the latest that is known of the page.
-    fn gap(&self, access: &Access, record: &Record) -> Nanos {
-        match access.detail {
+    /// Proposes the page, ranked by the latest gap that is known of it. Apart from the test, which is made for every
+    /// access.
+    #[cold]
+    #[inline(never)]
+    fn propose(&self, access: &Access, record: &Record, out: &mut Candidates) {
+        let gap = match access.detail {
             Detail::HintFault { latency: Some(latency) } => latency.time,
             _ => record.gap.unwrap_or(self.window),
-        }
+        };
+        out.push(Candidate::promotion(access, score_of_rate(gap), Reason::Frequent, self.life));
     }
 }
 
@@ -66,8 +70,7 @@ impl Rule for Frequency {
         // A layout that cannot count to the threshold is full at its maximum.
         record.ready = record.frequency >= self.threshold.min(ctx.frequency_max);
         if record.ready {
-            let score = score_of_rate(self.gap(access, record));
-            out.push(Candidate::promotion(access, score, Reason::Frequent, self.life));
+            self.propose(access, record, out);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use thermocline_core::access::{Access, Evidence, NoMappings};
 use thermocline_core::config::Config;
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
+use thermocline_core::rule;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{NodeId, PAGES_PER_MIB, Pid};
 
@@ -88,10 +89,13 @@ impl LiveMachine {
                 })?)
             }
         };
-        let options = Options {
+        let mut options = Options {
             measure_run_time: true,
             ..Options::from_config(&config.source.hintfault, cpu_nodes(topology))
         };
+        if let Some(restamp) = rule::build(config).restamp() {
+            options.stamps.restamp = restamp;
+        }
         let source = HintFaultSource::open(options, scope)?;
         Ok(LiveMachine {
             source,
