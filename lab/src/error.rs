@@ -11,6 +11,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum End {
     /// The guest's kernel panicked.
     Panicked,
+    /// QEMU ran stale code where the guest's kernel had patched its own, and the kernel took that for an error of its
+    /// own. QEMU 7.2 does so now and then when it emulates several processors, more often on a busy host.
+    EmulatorFault {
+        /// Whether the command had been started.
+        command_started: bool,
+    },
     /// The time limit passed and the guest was ended.
     TimedOut(Duration),
     /// The caller asked for an end (a signal).
@@ -23,6 +29,11 @@ impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             End::Panicked => write!(f, "the guest's kernel panicked"),
+            End::EmulatorFault { .. } => write!(
+                f,
+                "QEMU ran stale code where the guest's kernel had patched its own (a known race of QEMU 7.2, not a \
+                 fault of the kernel or the command); run it again"
+            ),
             End::TimedOut(limit) => {
                 write!(f, "the guest was ended after its time limit of {} s", limit.as_secs())
             }

@@ -16,6 +16,8 @@ use options::MachineOptions;
 const FAILED: u8 = 125;
 /// The guest was ended at its time limit, as timeout(1) says it.
 const TIMED_OUT: u8 = 124;
+/// The emulator made the guest's kernel panic.
+const EMULATOR_FAULT: u8 = 122;
 /// The guest's kernel panicked.
 const PANICKED: u8 = 123;
 /// A signal ended the guest.
@@ -39,8 +41,8 @@ enum Verb {
     },
     /// Run a command in a fresh guest and return its exit status.
     ///
-    /// The status is the command's own, except 123: the guest's kernel panicked, 124: the time limit passed,
-    /// 125: the lab failed, 130: a signal ended it.
+    /// The status is the command's own, except 122: the emulator failed and another try may not, 123: the guest's
+    /// kernel panicked, 124: the time limit passed, 125: the lab failed, 130: a signal ended it.
     Run {
         #[command(flatten)]
         machine: Box<MachineOptions>,
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
             eprintln!("lab: {error:#}");
             ExitCode::from(match error.downcast_ref() {
                 Some(Error::Guest { end: End::TimedOut(_), .. }) => TIMED_OUT,
+                Some(Error::Guest { end: End::EmulatorFault { .. }, .. }) => EMULATOR_FAULT,
                 Some(Error::Guest { end: End::Panicked, .. }) => PANICKED,
                 Some(Error::Guest { end: End::Interrupted, .. }) => INTERRUPTED,
                 _ => FAILED,

@@ -15,12 +15,14 @@ use crate::fetch::cached_or_fetched;
 use crate::initramfs::{self, Settings};
 use crate::qemu::{Qemu, Setup};
 use crate::terminal::RawTerminal;
-use crate::{End, Error, Result};
+use crate::{End, Error, Kernel, Result};
 
 /// What is printed of a console that ended badly.
 const CONSOLE_LINES_MAX: usize = 40;
 /// How long a guest may take from its command's end to its power-off.
 const POWER_OFF: Duration = Duration::from_secs(10);
+/// How often a guest is booted that the emulator lets down.
+const ATTEMPTS_MAX: u32 = 3;
 /// How often signals and QEMU's end are looked for.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -89,12 +91,53 @@ impl Streams {
     }
 }
 
+/// What the streams brought in all.
+struct Texts {
+    messages: String,
+    console: String,
+    stdout: String,
+    stderr: String,
+    dropped_bytes: u64,
+}
+
+impl Streams {
+    /// Reads the streams to their ends, QEMU having ended.
+    fn finish(self) -> Texts {
+        let text = |kept: &Kept| String::from_utf8_lossy(&kept.bytes).into_owned();
+        let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
+        if let Some(terminal) = self.terminal {
+            terminal.finish();
+        }
+        Texts {
+            messages: self.messages.map(|reader| text(&reader.finish())).unwrap_or_default(),
+            console: text(&self.console.finish()),
+            stdout: text(&stdout),
+            stderr: text(&stderr),
+            dropped_bytes: stdout.dropped + stderr.dropped,
+        }
+    }
+}
+
 impl GuestBuilder {
     /// Boots, runs the shell script `command` and powers off.
     pub(super) fn boot(&self, command: &str, terminal: Option<&RawTerminal>) -> Result<Outcome> {
         self.machine.check()?;
         let kernel = cached_or_fetched(&self.cache, self.line)?;
         let _lock = self.cache.guest_lock()?;
+        for _ in 1..ATTEMPTS_MAX {
+            match self.attempt(&kernel, command, terminal) {
+                Err(Error::Guest { end: End::EmulatorFault { command_started }, .. })
+                    if terminal.is_none() && (!command_started || self.output == Output::Capture) =>
+                {
+                    eprintln!("lab: the emulator made the guest's kernel panic; booting again");
+                }
+                result => return result,
+            }
+        }
+        self.attempt(&kernel, command, terminal)
+    }
+
+    fn attempt(&self, kernel: &Kernel, command: &str, terminal: Option<&RawTerminal>) -> Result<Outcome> {
         // Sockets need short paths, which a temporary folder of the user's choice may not have.
         let folder = tempfile::Builder::new()
             .prefix("lab-")
@@ -111,7 +154,7 @@ impl GuestBuilder {
             net: !self.forwards.is_empty(),
         };
         let initrd = folder.path().join("initrd");
-        fs::write(&initrd, initramfs::build(&kernel, &settings)?).map_err(Error::file("write", &initrd))?;
+        fs::write(&initrd, initramfs::build(kernel, &settings)?).map_err(Error::file("write", &initrd))?;
         let ports = Ports::listen(folder.path(), terminal.is_some())?;
         let setup = Setup {
             machine: &self.machine,
@@ -130,19 +173,36 @@ impl GuestBuilder {
         let started = Instant::now();
         let mut qemu = setup.spawn()?;
         let streams = Streams::connect(self, &mut qemu, &ports, terminal)?;
-        let watched = self.watch(&mut qemu, &streams.control, started);
+        let mut heard = Heard::default();
+        let watched = self.watch(&mut qemu, &streams.control, &mut heard, started);
         drop(qemu);
-        finish(watched, streams, kernel.release(), started)
+        let boot = heard.boot;
+        match (watched, streams.finish()) {
+            (Ok(status), texts) => Ok(Outcome {
+                status,
+                stdout: texts.stdout,
+                stderr: texts.stderr,
+                dropped_bytes: texts.dropped_bytes,
+                console: texts.console,
+                release: kernel.release().to_owned(),
+                boot: boot.unwrap_or_else(|| started.elapsed()),
+                total: started.elapsed(),
+            }),
+            (Err(end), texts) => Err(Error::Guest {
+                end: diagnose(end, &texts.console, boot.is_some()),
+                console: last_lines(&texts.console, &texts.messages),
+            }),
+        }
     }
 
-    /// Waits for the command's status and the power-off. Gives the status and how long the boot took.
+    /// Waits for the command's status and the power-off.
     fn watch(
         &self,
         qemu: &mut Qemu,
         control: &Receiver<String>,
+        heard: &mut Heard,
         started: Instant,
-    ) -> std::result::Result<(i32, Duration), End> {
-        let mut heard = Heard::default();
+    ) -> std::result::Result<i32, End> {
         loop {
             match control.recv_timeout(TICK) {
                 Ok(line) => heard.take(&line, started),
@@ -157,7 +217,7 @@ impl GuestBuilder {
             if let Some((status, at)) = heard.exit
                 && (ended.is_some() || at.elapsed() > POWER_OFF)
             {
-                return Ok((status, heard.boot.unwrap_or_else(|| started.elapsed())));
+                return Ok(status);
             }
             if let Some(status) = ended {
                 return Err(End::Died(format!("QEMU ended with {status}")));
@@ -191,36 +251,15 @@ impl Heard {
     }
 }
 
-/// Takes what the streams brought, QEMU having ended, and makes the outcome of it.
-fn finish(
-    watched: std::result::Result<(i32, Duration), End>,
-    streams: Streams,
-    release: &str,
-    started: Instant,
-) -> Result<Outcome> {
-    let text = |kept: &Kept| String::from_utf8_lossy(&kept.bytes).into_owned();
-    let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
-    let console = text(&streams.console.finish());
-    let messages = streams.messages.map(Reader::finish).unwrap_or_default();
-    if let Some(terminal) = streams.terminal {
-        terminal.finish();
-    }
-    match watched {
-        Ok((status, boot)) => Ok(Outcome {
-            status,
-            stdout: text(&stdout),
-            stderr: text(&stderr),
-            dropped_bytes: stdout.dropped + stderr.dropped,
-            console,
-            release: release.to_owned(),
-            boot,
-            total: started.elapsed(),
-        }),
-        Err(end) => {
-            let panicked = matches!(end, End::Died(_)) && console.contains("Kernel panic");
-            let end = if panicked { End::Panicked } else { end };
-            Err(Error::Guest { end, console: last_lines(&console, &text(&messages)) })
-        }
+/// What the console says about a bad end.
+fn diagnose(end: End, console: &str, command_started: bool) -> End {
+    let ended_by_itself = matches!(end, End::Died(_));
+    if console.contains("Oops: int3:") && end != End::Interrupted {
+        End::EmulatorFault { command_started }
+    } else if ended_by_itself && console.contains("Kernel panic") {
+        End::Panicked
+    } else {
+        end
     }
 }
 
@@ -277,6 +316,22 @@ fn last_lines(console: &str, messages: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stale_breakpoint_is_the_emulators_fault_and_other_panics_are_not() {
+        let died = || End::Died("QEMU ended with exit status: 0".to_owned());
+        let stale =
+            "[ 2.0] Oops: int3: 0000 [#2] PREEMPT SMP\n[ 2.1] Kernel panic - not syncing: Fatal exception";
+        assert_eq!(diagnose(died(), stale, false), End::EmulatorFault { command_started: false });
+        assert_eq!(diagnose(End::Interrupted, stale, true), End::Interrupted);
+        assert_eq!(
+            diagnose(died(), "Kernel panic - not syncing: sysrq triggered crash", true),
+            End::Panicked
+        );
+        assert_eq!(diagnose(died(), "", true), died());
+        let limit = End::TimedOut(Duration::from_secs(1));
+        assert_eq!(diagnose(limit.clone(), "Kernel panic", true), limit);
+    }
 
     #[test]
     fn a_bad_end_shows_the_last_lines_and_what_qemu_said() {
