@@ -67,8 +67,8 @@ pub struct Decision {
     /// What.
     #[serde(flatten)]
     pub what: What,
-    /// The page, where the evidence named one.
-    pub page: Option<VirtPage>,
+    /// The page, of a folio the one that maps its head.
+    pub page: VirtPage,
     /// Its frame, where known.
     pub pfn: Option<Pfn>,
     /// Base pages of the folio.
@@ -87,11 +87,11 @@ pub struct Decision {
 
 impl Decision {
     /// A decision on a candidate.
-    pub fn on(candidate: &Candidate, time: Nanos, what: What) -> Decision {
+    pub fn on(page: VirtPage, candidate: &Candidate, time: Nanos, what: What) -> Decision {
         Decision {
             time,
             what,
-            page: candidate.page,
+            page,
             pfn: candidate.pfn,
             pages: 1u32.checked_shl(candidate.order.into()).unwrap_or(u32::MAX),
             direction: candidate.direction,
@@ -104,14 +104,13 @@ impl Decision {
 
     /// A decision on a candidate that is bound for `to`.
     pub fn bound(waiting: &Waiting, time: Nanos, to: NodeId, what: What) -> Decision {
-        Decision { to: Some(to), ..Decision::on(&waiting.candidate, time, what) }
+        Decision { to: Some(to), ..Decision::on(waiting.page, &waiting.candidate, time, what) }
     }
 
     /// Whether the decision is about `page`, be it as part of a larger folio.
     pub fn concerns(&self, page: VirtPage) -> bool {
-        self.page.is_some_and(|head| {
-            head.pid == page.pid && page.vpn.wrapping_sub(head.vpn) < u64::from(self.pages)
-        })
+        let head = self.page;
+        head.pid == page.pid && page.vpn.wrapping_sub(head.vpn) < u64::from(self.pages)
     }
 }
 

@@ -87,6 +87,7 @@ impl Admission {
     ///
     /// # Errors
     /// The first reason against it.
+    #[inline]
     pub fn door(
         &self,
         topology: &Topology,

@@ -39,8 +39,8 @@ impl Targets {
     /// distance from the accessor (from the page, where nobody knows the accessor); downwards, to the next tier's; for
     /// balance, to the accessor.
     pub(super) fn check(&self, topology: &Topology, candidate: &Candidate) -> Result<Route, RefusalReason> {
-        let nodes = self.routes.len() / 3;
         let from = index(topology, candidate.from)?;
+        let nodes = self.routes.len() / 3;
         let route = match (candidate.direction, candidate.target) {
             (Direction::Promote, _) if topology.is_top(candidate.from) => {
                 return Err(RefusalReason::AlreadyTop);
@@ -50,19 +50,12 @@ impl Targets {
                 nodes + near
             }
             (Direction::Demote, None) => 2 * nodes + from,
-            (Direction::Balance, None) => {
-                index(topology, candidate.accessor.ok_or(RefusalReason::NoTarget)?)?
-            }
-            (_, Some(target)) => index(topology, target)?,
+            (Direction::Balance, None) => index_in_direction(topology, candidate, candidate.accessor)?,
+            (_, target) => index_in_direction(topology, candidate, target)?,
         };
         // The numbers of nodes are 16 bits wide, so three routes a node fit.
         let route = Route(route as u32);
-        let fits = |to: &NodeId| is_in_direction(topology, candidate.direction, candidate.from, *to);
-        match self.nodes(route) {
-            [] => Err(RefusalReason::NoTarget),
-            targets if targets.iter().all(fits) => Ok(route),
-            _ => Err(RefusalReason::NoTarget),
-        }
+        if self.nodes(route).is_empty() { Err(RefusalReason::NoTarget) } else { Ok(route) }
     }
 }
 
@@ -77,12 +70,19 @@ fn top_tier_by_distance(topology: &Topology, near: NodeId) -> Vec<NodeId> {
     nodes
 }
 
-fn is_in_direction(topology: &Topology, direction: Direction, from: NodeId, to: NodeId) -> bool {
-    let (Some(here), Some(there)) = (topology.node(from), topology.node(to)) else { return false };
-    let way = match direction {
-        Direction::Promote => there.tier < here.tier,
-        Direction::Demote => there.tier > here.tier,
-        Direction::Balance => there.tier == here.tier && from != to,
+/// The index of a node that lies in the candidate's direction and has memory.
+fn index_in_direction(
+    topology: &Topology,
+    candidate: &Candidate,
+    to: Option<NodeId>,
+) -> Result<usize, RefusalReason> {
+    let to = index(topology, to.ok_or(RefusalReason::NoTarget)?)?;
+    let there = &topology.nodes[to];
+    let here = topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
+    let way = match candidate.direction {
+        Direction::Promote => there.tier < here,
+        Direction::Demote => there.tier > here,
+        Direction::Balance => there.tier == here && there.id != candidate.from,
     };
-    way && there.capacity_pages > 0
+    if way && there.capacity_pages > 0 { Ok(to) } else { Err(RefusalReason::NoTarget) }
 }

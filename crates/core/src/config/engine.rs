@@ -97,6 +97,6 @@ section! {
     /// `[journal]`: the decisions that `explain` can tell of.
     Journal {
         /// Decisions kept; the oldest gives way.
-        capacity: u32 = 131072, "decisions", 1024..=16777216, "ours";
+        capacity: u32 = 65536, "decisions", 1024..=16777216, "ours";
     }
 }

@@ -102,7 +102,7 @@ impl Engine {
     fn hold(&mut self, turn: Turn, waiting: &Waiting, reason: RefusalReason) {
         self.counters.held.add(reason, 1);
         if self.queue.hold(turn, reason) {
-            self.note(&waiting.candidate, What::Held { reason });
+            self.note(waiting, What::Held { reason });
         }
     }
 

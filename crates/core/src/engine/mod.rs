@@ -22,11 +22,11 @@ mod tests;
 pub use explain::{Explanation, PageState};
 pub use gauges::Status;
 
-use crate::access::{Access, Evidence, Mappings, RegionSnapshot};
+use crate::access::{Access, Evidence, Mappings, NoMappings, RegionSnapshot, Source};
 use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::{Admission, ORDER_MAX, RefusalReason};
 use crate::config::{Config, ConfigError};
-use crate::counters::{Counters, Label};
+use crate::counters::Counters;
 use crate::journal::{Decision, Journal, What};
 use crate::moves::{Batch, Direction};
 use crate::queue::{Offer, Queue, Waiting};
@@ -209,25 +209,31 @@ impl Engine {
 
     fn accesses(&mut self, batch: &[Access], mappings: &dyn Mappings) {
         let believable = |a: &Access| a.order <= ORDER_MAX && self.topology.tier(a.node).is_some();
-        if batch.iter().all(believable) {
+        let mut sound = 0;
+        let (mut faults, mut samples) = (0, 0);
+        // One pass without a branch: this is done for every access there is.
+        for access in batch {
+            let believed = u64::from(believable(access));
+            let source = access.detail.source();
+            sound += believed;
+            faults += believed & u64::from(source == Source::HintFault);
+            samples += believed & u64::from(source == Source::HwSample);
+        }
+        self.counters.evidence.add(Source::HintFault, faults);
+        self.counters.evidence.add(Source::HwSample, samples);
+        self.counters.evidence.add(Source::Device, sound - faults - samples);
+        self.counters.numa_hint_faults += faults;
+        let invalid = batch.len() as u64 - sound;
+        if invalid == 0 {
             self.show(batch, mappings);
         } else {
+            self.counters.evidence_invalid += invalid;
             let sound: Vec<Access> = batch.iter().copied().filter(believable).collect();
-            self.counters.evidence_invalid += (batch.len() - sound.len()) as u64;
             self.show(&sound, mappings);
         }
     }
 
-    /// Shows the rule a batch of sound accesses.
     fn show(&mut self, batch: &[Access], mappings: &dyn Mappings) {
-        let mut seen = [0; crate::access::Source::ALL.len()];
-        for access in batch {
-            seen[access.detail.source().index()] += 1;
-        }
-        for (source, n) in crate::access::Source::ALL.iter().zip(seen) {
-            self.counters.evidence.add(*source, n);
-        }
-        self.counters.numa_hint_faults += seen[crate::access::Source::HintFault.index()];
         let frequency_max = self.table.frequency_max();
         let ctx = Context { topology: &self.topology, frequency_max, mappings };
         self.rule.on_batch(batch, &mut self.table, &ctx, &mut self.out);
@@ -236,9 +242,9 @@ impl Engine {
     fn regions(&mut self, snapshot: &RegionSnapshot) {
         let sound = snapshot.regions.iter().filter(|r| r.start < r.end).count();
         let invalid = snapshot.regions.len() - sound;
-        self.counters.evidence.add(crate::access::Source::Damon, sound as u64);
+        self.counters.evidence.add(Source::Damon, sound as u64);
         self.counters.evidence_invalid += invalid as u64;
-        let mappings = &crate::access::NoMappings;
+        let mappings = &NoMappings;
         let ctx = Context { topology: &self.topology, frequency_max: self.table.frequency_max(), mappings };
         if invalid == 0 {
             self.rule.on_regions(snapshot, &ctx, &mut self.out);
@@ -261,7 +267,7 @@ impl Engine {
         self.admission.exit(pid);
         for waiting in self.queue.remove_process(pid) {
             self.counters.exited += 1;
-            self.note(&waiting.candidate, What::Exited);
+            self.note(&waiting, What::Exited);
         }
     }
 
@@ -277,29 +283,29 @@ impl Engine {
             let start = self.now.unwrap_or(candidate.time);
             candidate.expires = candidate.expires.min(start.plus(self.life));
             match self.admission.door(&self.topology, &candidate, self.clock()) {
-                Ok(waiting) => self.enqueue(waiting),
+                Ok(waiting) => self.enqueue(&waiting),
                 Err(reason) => self.refuse(&candidate, reason),
             }
         }
         drop(self.out.drain());
     }
 
-    fn enqueue(&mut self, waiting: Waiting) {
-        let candidate = waiting.candidate;
+    fn enqueue(&mut self, waiting: &Waiting) {
+        let candidate = &waiting.candidate;
         match self.queue.offer(waiting) {
             Offer::Merged => self.counters.merged += 1,
-            Offer::Full => self.refuse(&candidate, RefusalReason::QueueFull),
+            Offer::Full => self.refuse(candidate, RefusalReason::QueueFull),
             offer @ (Offer::Queued | Offer::Displaced(_)) => {
                 if let Offer::Displaced(other) = offer {
                     self.counters.queue_evicted += 1;
-                    self.note(&other.candidate, What::Evicted);
+                    self.note(&other, What::Evicted);
                 }
                 // A retry was a candidate before.
                 if waiting.tries == 0 {
                     if candidate.direction == Direction::Promote {
                         self.counters.pgpromote_candidate += 1 << candidate.order;
                     }
-                    self.note(&candidate, What::Proposed);
+                    self.note(waiting, What::Proposed);
                 }
             }
         }
@@ -310,16 +316,16 @@ impl Engine {
         if let Some(page) = candidate.page
             && self.admission.is_news(page, reason)
         {
-            self.note(candidate, What::Refused { reason });
+            self.journal.write(Decision::on(page, candidate, self.clock(), What::Refused { reason }));
         }
     }
 
     fn expire(&mut self, waiting: &Waiting, held: Option<RefusalReason>) {
         self.counters.expired.add(held.unwrap_or(RefusalReason::Expired), 1);
-        self.note(&waiting.candidate, What::Expired { held });
+        self.note(waiting, What::Expired { held });
     }
 
-    fn note(&mut self, candidate: &Candidate, what: What) {
-        self.journal.write(Decision::on(candidate, self.clock(), what));
+    fn note(&mut self, waiting: &Waiting, what: What) {
+        self.journal.write(Decision::on(waiting.page, &waiting.candidate, self.clock(), what));
     }
 }

@@ -99,7 +99,7 @@ impl Engine {
         }
         let delay = Nanos(self.retry_delay.0.saturating_mul(1 << (tries - 1).min(63)));
         let not_before = Some(self.clock().plus(delay));
-        self.enqueue(Waiting { tries, not_before, held: None, ..*waiting });
+        self.enqueue(&Waiting { tries, not_before, held: None, ..*waiting });
     }
 
     fn forget(&mut self, waiting: &Waiting) {

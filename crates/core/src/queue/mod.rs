@@ -125,7 +125,7 @@ impl Queue {
     }
 
     /// Takes a candidate in, or renews the entry of its page.
-    pub fn offer(&mut self, waiting: Waiting) -> Offer {
+    pub fn offer(&mut self, waiting: &Waiting) -> Offer {
         if let Some(&at) = self.index.get(&waiting.page) {
             self.renew(at, waiting);
             return Offer::Merged;
@@ -261,9 +261,9 @@ impl Queue {
         self.take_slot(at).map(|entry| (entry, reason))
     }
 
-    fn insert(&mut self, waiting: Waiting) {
+    fn insert(&mut self, waiting: &Waiting) {
         let (page, parked) = (waiting.page, waiting.not_before);
-        let at = self.slab.insert(waiting);
+        let at = self.slab.insert(*waiting);
         self.index.insert(page, at);
         let list = self.processes.entry(page.pid).or_insert(List::EMPTY);
         self.slab.push_back(list, Thread::Process, at);
@@ -275,7 +275,7 @@ impl Queue {
 
     /// Renews an entry: score, expiry, target and reason are the newest proposal's, the tries stay. It keeps its
     /// place where lane and score stay the same.
-    fn renew(&mut self, at: u32, new: Waiting) {
+    fn renew(&mut self, at: u32, new: &Waiting) {
         let Some(old) = self.slab.get(at).copied() else { return };
         let stays = old.lane() == new.lane() && old.candidate.score == new.candidate.score;
         let moves = !stays && old.not_before.is_none();
@@ -283,8 +283,13 @@ impl Queue {
             self.leave(at);
         }
         if let Some(entry) = self.slab.get_mut(at) {
-            *entry =
-                Waiting { tries: old.tries, not_before: old.not_before, held: old.held, seq: old.seq, ..new };
+            *entry = Waiting {
+                tries: old.tries,
+                not_before: old.not_before,
+                held: old.held,
+                seq: old.seq,
+                ..*new
+            };
         }
         if moves {
             self.join(at);

@@ -46,7 +46,7 @@ fn order(q: &mut Queue) -> Vec<u64> {
 fn the_highest_score_first_and_equal_scores_as_they_came() {
     let mut q = Queue::new(64);
     for (vpn, score) in [(1, 5), (2, 9), (3, 5), (4, 7)] {
-        assert_eq!(q.offer(waiting(vpn, score)), Offer::Queued);
+        assert_eq!(q.offer(&waiting(vpn, score)), Offer::Queued);
     }
     assert_eq!(order(&mut q), [2, 4, 1, 3]);
 }
@@ -55,7 +55,7 @@ fn the_highest_score_first_and_equal_scores_as_they_came() {
 fn equal_scores_of_different_lanes_also_go_as_they_came() {
     let mut q = Queue::new(64);
     for (vpn, scope) in [(1, 2), (2, 1), (3, 2)] {
-        q.offer(Waiting { scope: ScopeId(scope), ..waiting(vpn, 5) });
+        q.offer(&Waiting { scope: ScopeId(scope), ..waiting(vpn, 5) });
     }
     assert_eq!(order(&mut q), [1, 2, 3]);
 }
@@ -63,14 +63,14 @@ fn equal_scores_of_different_lanes_also_go_as_they_came() {
 #[test]
 fn a_page_has_one_entry_and_the_newest_proposal_counts() {
     let mut q = Queue::new(64);
-    q.offer(waiting(1, 5));
-    q.offer(waiting(2, 5));
+    q.offer(&waiting(1, 5));
+    q.offer(&waiting(2, 5));
     let mut again = waiting(1, 5);
     again.candidate.expires = Nanos(2000);
-    assert_eq!(q.offer(again), Offer::Merged);
+    assert_eq!(q.offer(&again), Offer::Merged);
     assert_eq!(order(&mut q), [1, 2], "with an equal score it keeps its place");
     assert_eq!(q.get(again.page).unwrap().candidate.expires, Nanos(2000));
-    q.offer(waiting(1, 4));
+    q.offer(&waiting(1, 4));
     assert_eq!((order(&mut q), q.len()), (vec![2, 1], 2));
 }
 
@@ -78,10 +78,10 @@ fn a_page_has_one_entry_and_the_newest_proposal_counts() {
 fn the_lowest_score_gives_way_when_it_is_full() {
     let mut q = Queue::new(3);
     for (vpn, score) in [(1, 5), (2, 5), (3, 9)] {
-        q.offer(waiting(vpn, score));
+        q.offer(&waiting(vpn, score));
     }
-    assert_eq!(q.offer(waiting(4, 5)), Offer::Full);
-    let Offer::Displaced(out) = q.offer(waiting(5, 6)) else { panic!("somebody gives way") };
+    assert_eq!(q.offer(&waiting(4, 5)), Offer::Full);
+    let Offer::Displaced(out) = q.offer(&waiting(5, 6)) else { panic!("somebody gives way") };
     assert_eq!(out.page.vpn, 2, "of equal scores the last");
     assert_eq!(order(&mut q), [3, 5, 1]);
 }
@@ -89,10 +89,10 @@ fn the_lowest_score_gives_way_when_it_is_full() {
 #[test]
 fn a_parked_page_takes_no_turns_until_its_time_and_keeps_its_tries() {
     let mut q = Queue::new(64);
-    q.offer(Waiting { not_before: Some(Nanos(50)), tries: 2, ..waiting(1, 5) });
+    q.offer(&Waiting { not_before: Some(Nanos(50)), tries: 2, ..waiting(1, 5) });
     assert!(order(&mut q).is_empty());
     assert_eq!(q.held(waiting(1, 5).page), Some(RefusalReason::Retry));
-    assert_eq!(q.offer(waiting(1, 8)), Offer::Merged);
+    assert_eq!(q.offer(&waiting(1, 8)), Offer::Merged);
     q.wake(Nanos(49));
     assert!(order(&mut q).is_empty());
     q.wake(Nanos(50));
@@ -110,7 +110,7 @@ fn a_process_takes_its_entries_with_it() {
         if vpn == 4 {
             w.not_before = Some(Nanos(50));
         }
-        q.offer(w);
+        q.offer(&w);
     }
     let gone: Vec<u64> = q.remove_process(Pid(0)).iter().map(|w| w.page.vpn).collect();
     assert_eq!(gone, [0, 2, 4, 6, 8]);
@@ -124,7 +124,7 @@ fn what_has_expired_is_swept_out_within_a_lap() {
     for vpn in 0..40_000 {
         let mut w = waiting(vpn, 5);
         w.candidate.expires = Nanos(if vpn % 2 == 0 { 10 } else { 20 });
-        q.offer(w);
+        q.offer(&w);
     }
     let swept: usize = (0..17).map(|_| q.sweep(Nanos(10)).len()).sum();
     assert_eq!((swept, q.len()), (20_000, 20_000));
@@ -135,7 +135,7 @@ fn slots_are_used_again() {
     let mut q = Queue::new(64);
     for round in 0..1000 {
         for vpn in 0..64 {
-            q.offer(waiting(round * 64 + vpn, (vpn % 7) as u16));
+            q.offer(&waiting(round * 64 + vpn, (vpn % 7) as u16));
         }
         for vpn in 0..64 {
             q.remove(waiting(round * 64 + vpn, 0).page).unwrap();
