@@ -120,7 +120,7 @@ fn announce(mode: Mode, changes: &Plan, discovered: &Discovered) {
         eprintln!("no page will be moved");
     }
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
-    if changes.changes.is_empty() {
+    if changes.is_empty() {
         eprintln!("kernel settings are as needed: nothing to change");
     } else {
         eprintln!("{verb}:\n{changes}");

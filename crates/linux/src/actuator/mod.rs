@@ -20,7 +20,7 @@ use door::{Door, DryRun, Live};
 use log::{Entry, LogError, RestoreLog};
 
 pub use lock::{Lock, LockError};
-pub use plan::{Change, Plan, plan};
+pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
 pub use value::{chosen, same_value};
 

@@ -31,6 +31,27 @@ pub struct Change {
 pub struct Plan {
     /// The changes; settings that have their value already are not among them.
     pub changes: Vec<Change>,
+    /// Settings that are left as they are because this kernel keeps them out of reach. Thermocline works without
+    /// them, at the kernel's own pace.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A setting that was asked for, is of help and not needed, and cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// The kernel's name for it.
+    pub name: &'static str,
+    /// The value asked for.
+    pub to: String,
+    /// Why it cannot be made, and what would change that.
+    pub why: String,
+}
+
+impl Plan {
+    /// Whether there is nothing to tell: all settings have their values.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.skipped.is_empty()
+    }
 }
 
 impl fmt::Display for Change {
@@ -39,9 +60,16 @@ impl fmt::Display for Change {
     }
 }
 
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: left as it is instead of {}: {}", self.name, self.to, self.why)
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.changes.iter().map(ToString::to_string).collect();
+        let changes = self.changes.iter().map(ToString::to_string);
+        let lines: Vec<String> = changes.chain(self.skipped.iter().map(ToString::to_string)).collect();
         f.write_str(&lines.join("\n"))
     }
 }
@@ -54,6 +82,7 @@ struct Knob {
     value: fn(&Kernel) -> Option<String>,
 }
 
+#[derive(PartialEq, Eq)]
 enum Place {
     /// Below proc/sys/kernel.
     Sysctl,
@@ -113,12 +142,20 @@ const KNOBS: [Knob; 7] = [
 /// What `kernel` changes on the machine at `root`. Nothing is written.
 ///
 /// # Errors
-/// A setting that the configuration asks for is not offered by this kernel, or cannot be read.
+/// A setting that is needed is not offered by this kernel, or cannot be read. The scan settings only pace the kernel:
+/// where they are out of reach, they are skipped.
 pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
     let mut plan = Plan::default();
     for knob in &KNOBS {
         let Some(to) = (knob.value)(kernel) else { continue };
-        let (path, from) = find(root, knob)?;
+        let (path, from) = match find(root, knob) {
+            Ok(found) => found,
+            Err(why) if knob.place == Place::SchedDebug => {
+                plan.skipped.push(Skipped { name: knob.name, to, why: why.to_string() });
+                continue;
+            }
+            Err(why) => return Err(why),
+        };
         if same_value(&from, &to) {
             continue;
         }

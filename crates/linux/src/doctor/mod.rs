@@ -52,7 +52,9 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
 
     let plan = plan(root, &config.kernel);
     let no_settings = plan.as_ref().err().map(ToString::to_string);
-    let Plan { changes } = plan.unwrap_or_default();
+    let Plan { changes, skipped } = plan.unwrap_or_default();
+    findings
+        .extend(skipped.iter().map(|s| Finding::new("kernel.scan_settings", Severity::Note, s.to_string())));
     let writes: Vec<&Path> = changes.iter().map(|c| c.path.as_path()).collect();
     let permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
     findings.extend(permissions.findings);
