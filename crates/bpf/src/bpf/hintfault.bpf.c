@@ -82,6 +82,14 @@ struct {
 	__type(value, __u64);
 } losses SEC(".maps");
 
+/* Threads that are scanning now. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TC_SCANNERS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} scanners SEC(".maps");
+
 static __always_inline struct tc_counters *this_cpu_counters(void)
 {
 	__u32 zero = 0;
@@ -224,36 +232,63 @@ static __always_inline void put(void *record)
 		count->scans++;
 }
 
-static __always_inline int put_scan(__u8 kind, struct vm_area_struct *vma, unsigned long start, unsigned long end,
-				    __u32 updated)
+static __always_inline void put_scan(__u8 kind, __u32 tgid, unsigned long start, unsigned long end, __u32 updated)
 {
-	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct tc_scan record = {
 		.kind = kind,
-		.tgid = mm_tgid(vma->vm_mm, pid_tgid >> 32),
+		.tgid = tgid,
+		.time_ns = bpf_ktime_get_ns(),
 		.start = start,
 		.end = end,
-		.tid = (__u32)pid_tgid,
+		.tid = (__u32)bpf_get_current_pid_tgid(),
 		.updated = updated,
 	};
 
-	if (!in_scope(record.tgid))
-		return 0;
-	record.time_ns = bpf_ktime_get_ns();
 	put(&record);
-	return 0;
 }
 
+/* A thread scans its own process, so that the current process is the owner of the address space. */
 SEC("fentry/change_prot_numa")
 int BPF_PROG(scan_begin, struct vm_area_struct *vma, unsigned long start, unsigned long end)
 {
-	return put_scan(TC_KIND_SCAN_BEGIN, vma, start, end, 0);
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	__u32 tid = pid_tgid, tgid = mm_tgid(vma->vm_mm, pid_tgid >> 32);
+
+	if (!in_scope(tgid))
+		return 0;
+	bpf_map_update_elem(&scanners, &tid, &tgid, BPF_ANY);
+	put_scan(TC_KIND_SCAN_BEGIN, tgid, start, end, 0);
+	return 0;
+}
+
+/*
+ * Called once for each page table whose entries are changed or dropped, with its lock held. A scan of 256 MiB takes long enough
+ * for its pages to be stamped at visibly different times; the ticks tell how it went along.
+ */
+SEC("fentry/flush_tlb_batched_pending")
+int BPF_PROG(scan_tick)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	__u32 *tgid = bpf_map_lookup_elem(&scanners, &tid);
+
+	if (tgid)
+		put_scan(TC_KIND_SCAN_TICK, *tgid, 0, 0, 0);
+	return 0;
 }
 
 SEC("fexit/change_prot_numa")
 int BPF_PROG(scan_end, struct vm_area_struct *vma, unsigned long start, unsigned long end, unsigned long updated)
 {
-	return put_scan(TC_KIND_SCAN_END, vma, start, end, updated);
+	__u32 tid = bpf_get_current_pid_tgid();
+	__u32 *scanner = bpf_map_lookup_elem(&scanners, &tid);
+	__u32 tgid;
+
+	if (!scanner)
+		return 0;
+	tgid = *scanner;
+	bpf_map_delete_elem(&scanners, &tid);
+	put_scan(TC_KIND_SCAN_END, tgid, start, end, updated);
+	return 0;
 }
 
 static __always_inline int put_task(__u8 kind, __u32 tgid)

@@ -12,10 +12,11 @@
 /* Kinds, the first byte of every record. */
 #define TC_KIND_FAULT 1
 #define TC_KIND_SCAN_BEGIN 2
-#define TC_KIND_SCAN_END 3
-#define TC_KIND_EXEC 4
-#define TC_KIND_EXIT 5
-#define TC_KIND_STAMP 6
+#define TC_KIND_SCAN_TICK 3
+#define TC_KIND_SCAN_END 4
+#define TC_KIND_EXEC 5
+#define TC_KIND_EXIT 6
+#define TC_KIND_STAMP 7
 
 /* Bits of tc_fault.flags. */
 #define TC_FAULT_PMD 1
@@ -28,6 +29,8 @@
 #define TC_CGROUPS_MAX 16
 /* Processes whose lost faults are counted apart, least recently used first out. */
 #define TC_LOSSES_MAX 1024
+/* Threads that can scan at the same time. */
+#define TC_SCANNERS_MAX 4096
 
 /* A hint fault, as numa_migrate_check is entered. */
 struct tc_fault {
@@ -43,16 +46,16 @@ struct tc_fault {
 	__u16 flags;
 };
 
-/* A range that a scan is about to mark (begin), or has marked (end). */
+/* A range that a scan is about to mark (begin) or has marked (end); a tick for each page table that it visits between. */
 struct tc_scan {
 	__u8 kind;
 	__u8 pad[3];
 	__u32 tgid;
 	__u64 time_ns;
-	__u64 start;	/* inclusive */
-	__u64 end;	/* exclusive */
+	__u64 start;	/* inclusive; 0 in a tick */
+	__u64 end;	/* exclusive; 0 in a tick */
 	__u32 tid;
-	__u32 updated;	/* page table entries changed; 0 in a begin record */
+	__u32 updated;	/* page table entries changed; only in an end record */
 };
 
 /* A process that replaced or left its address space. */

@@ -10,10 +10,11 @@ pub const RECORD_BYTES: usize = 40;
 
 const KIND_FAULT: u8 = 1;
 const KIND_SCAN_BEGIN: u8 = 2;
-const KIND_SCAN_END: u8 = 3;
-const KIND_EXEC: u8 = 4;
-const KIND_EXIT: u8 = 5;
-const KIND_STAMP: u8 = 6;
+const KIND_SCAN_TICK: u8 = 3;
+const KIND_SCAN_END: u8 = 4;
+const KIND_EXEC: u8 = 5;
+const KIND_EXIT: u8 = 6;
+const KIND_STAMP: u8 = 7;
 
 const FAULT_PMD: u16 = 1;
 const PFN_UNKNOWN: u64 = u64::MAX;
@@ -57,7 +58,7 @@ pub struct RawScan {
     pub start: u64,
     /// Virtual page number after the last.
     pub end: u64,
-    /// Base pages marked; 0 at the beginning.
+    /// Base pages marked; 0 until the end.
     pub updated: u32,
 }
 
@@ -81,6 +82,8 @@ pub enum Record {
     Fault(RawFault),
     /// A scan is about to mark a range.
     ScanBegin(RawScan),
+    /// A scan visits its next page table; the range is empty.
+    ScanTick(RawScan),
     /// A scan has marked a range.
     ScanEnd(RawScan),
     /// A process replaced its address space.
@@ -116,6 +119,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
     match record[0] {
         KIND_FAULT => fault(record, pid, time),
         KIND_SCAN_BEGIN => scan(record, pid, time).map(Record::ScanBegin),
+        KIND_SCAN_TICK => scan(record, pid, time).map(Record::ScanTick),
         KIND_SCAN_END => scan(record, pid, time).map(Record::ScanEnd),
         KIND_EXEC => Ok(Record::Exec(pid)),
         KIND_EXIT => Ok(Record::Exit(pid)),

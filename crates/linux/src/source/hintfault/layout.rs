@@ -30,6 +30,12 @@ pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
             "sees every hint fault (Linux 6.12 and newer; 6.1 does not have it)",
         ),
         function("change_prot_numa", &["vma", "addr", "end"], true, "sees every range that a scan marks"),
+        function(
+            "flush_tlb_batched_pending",
+            &["mm"],
+            false,
+            "tells how far a scan has come: without it, time is taken to pass evenly over its range",
+        ),
         point(
             "sched_process_exit",
             btf.has_tracepoint("sched_process_exit"),

@@ -19,6 +19,8 @@ use super::layout::{FolioFlags, probe};
 const CGROUPS_MAX: usize = 16;
 /// The program that only lab tests attach.
 const STAMP_PROGRAM: &str = "kernel_stamp";
+/// The program that attaches where the kernel has this function.
+const TICK_PROGRAM: (&str, &str) = ("scan_tick", "flush_tlb_batched_pending");
 
 /// Whose faults are reported; the kernel filters.
 ///
@@ -146,13 +148,21 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
         return Err(OpenError::NotOffered(missing.name, missing.why_needed));
     }
     let flags = FolioFlags::from_btf(&btf).ok_or(OpenError::NoNode)?;
+    let ticks = btf.function(TICK_PROGRAM.1).is_some();
     drop(btf);
 
     // The kernel's and libbpf's explanations come back as errors; on stderr they would only confuse.
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
     let mut open =
         ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("opening the BPF object", e))?;
-    configure(&mut open, scope, ring_bytes, kernel_stamp, flags)?;
+    configure(&mut open, scope, ring_bytes, flags)?;
+    for mut program in open.progs_mut() {
+        if program.name() == STAMP_PROGRAM {
+            program.set_autoload(kernel_stamp && flags.stamp.is_some());
+        } else if program.name() == TICK_PROGRAM.0 {
+            program.set_autoload(ticks);
+        }
+    }
     let object = open.load().map_err(refused)?;
     fill_cgroups(&object, "cgroups", &scope.cgroups)?;
     fill_cgroups(&object, "excluded_cgroups", &scope.excluded_cgroups)?;
@@ -174,17 +184,11 @@ fn configure(
     open: &mut OpenObject,
     scope: &Scope,
     ring_bytes: u32,
-    kernel_stamp: bool,
     flags: FolioFlags,
 ) -> Result<(), OpenError> {
     for list in [&scope.cgroups, &scope.excluded_cgroups] {
         if list.len() > CGROUPS_MAX {
             return Err(OpenError::TooManyCgroups(list.len()));
-        }
-    }
-    for mut program in open.progs_mut() {
-        if program.name() == STAMP_PROGRAM {
-            program.set_autoload(kernel_stamp && flags.stamp.is_some());
         }
     }
     for mut map in open.maps_mut() {

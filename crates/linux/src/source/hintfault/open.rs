@@ -185,6 +185,7 @@ impl HintFaultSource {
                 sink(Event::Fault(HintFault { raw, accessor, latency: stamps.fault(&raw) }));
             }
             Ok(Record::ScanBegin(scan)) => stamps.scan_begin(scan),
+            Ok(Record::ScanTick(tick)) => stamps.scan_tick(tick),
             Ok(Record::ScanEnd(scan)) => stamps.scan_end(scan),
             Ok(Record::Exec(pid)) => {
                 stamps.forget(pid);

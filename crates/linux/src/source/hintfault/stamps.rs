@@ -1,7 +1,7 @@
 //! When each page was last stamped by the kernel's scanner, worked out from the ranges it was seen to scan.
 //!
 //! The kernel keeps a page's stamp to itself; what can be seen is when each scan of a range begins and ends and how many entries
-//! it marked. Within a scan, time is taken to pass evenly over the range. The stamp of a page is the first scan that
+//! it marked, and when it comes to each page table on its way. The stamp of a page is the first scan that
 //! covers it after its last fault (the kernel does not stamp a page again while it stays marked) or, with `restamp`, the latest
 //! (S0, patch 2). A latency in faults counts the hint faults of base pages in the same process (S0, patch 1).
 //!
@@ -21,6 +21,8 @@ use super::decode::{RawFault, RawScan};
 const OPEN_SCANS_MAX: usize = 4;
 /// Faults during a scan whose order relative to it is settled when it ends; later ones count as answered.
 const PENDING_MAX: usize = 65536;
+/// Ticks of one scan that are remembered: page tables of 8 GiB.
+const TICKS_MAX: usize = 4096;
 /// What a chunk takes, all told: itself, its page states, and its entry in two tables.
 const CHUNK_BYTES: usize = size_of::<Slot>() + CHUNK_PAGES + 32;
 
@@ -80,10 +82,12 @@ struct Process {
     last_scan: Nanos,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct OpenScan {
     scan: RawScan,
     faults: u32,
+    /// When each page table was come to, in order of address; those without entries are left out.
+    ticks: Vec<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,12 +115,39 @@ impl OpenScan {
         self.scan.end - self.scan.start
     }
 
-    /// When the scan reaches `vpn`, if it takes `duration` in all.
-    fn reaches(&self, vpn: u64, duration: Nanos) -> Nanos {
-        let before = vpn.saturating_sub(self.scan.start).min(self.pages());
-        let share = u128::from(duration.0) * u128::from(before) / u128::from(self.pages().max(1));
-        self.scan.time.plus(Nanos(share as u64))
+    /// When the scan, which ended at `end`, came by `vpn`.
+    fn passed(&self, vpn: u64, end: Nanos) -> Nanos {
+        let first = self.scan.start >> CHUNK_SHIFT;
+        let chunks = (self.scan.end.saturating_sub(1) >> CHUNK_SHIFT).saturating_sub(first) + 1;
+        let index = (vpn >> CHUNK_SHIFT).saturating_sub(first).min(chunks - 1);
+        // Page tables that are not there give no tick; which ones is not known, so the ticks are spread over all.
+        let tick = (u128::from(index) * self.ticks.len() as u128 / u128::from(chunks)) as usize;
+        match self.ticks.get(tick) {
+            Some(&from) => {
+                let to = self.ticks.get(tick + 1).copied().unwrap_or(end);
+                between(from, to, vpn % CHUNK_PAGES as u64, CHUNK_PAGES as u64)
+            }
+            None => between(self.scan.time, end, vpn.saturating_sub(self.scan.start), self.pages()),
+        }
     }
+
+    /// When the scan, still under way at `now`, came by `vpn`; `None` if it likely has not yet.
+    fn passed_by(&self, vpn: u64, now: Nanos, ns_per_page: u64) -> Option<Nanos> {
+        let pace = |pages: u64| Nanos(pages.saturating_mul(ns_per_page));
+        let chunk = (vpn >> CHUNK_SHIFT).saturating_sub(self.scan.start >> CHUNK_SHIFT);
+        let passed = match self.ticks.get(chunk as usize) {
+            Some(tick) => tick.plus(pace(vpn % CHUNK_PAGES as u64)),
+            None if self.ticks.is_empty() => self.scan.time.plus(pace(vpn.saturating_sub(self.scan.start))),
+            None => return None,
+        };
+        (passed <= now).then_some(passed)
+    }
+}
+
+/// The time `part` of `whole` into the span between two times.
+fn between(from: Nanos, to: Nanos, part: u64, whole: u64) -> Nanos {
+    let share = u128::from(to.since(from).0) * u128::from(part.min(whole)) / u128::from(whole.max(1));
+    from.plus(Nanos(share as u64))
 }
 
 impl Process {
@@ -130,11 +161,11 @@ impl Process {
             true => chunk.latest_after_fault(page).copied(),
         });
         if let Some(open) = self.open.iter().find(|open| open.covers(fault.vpn)) {
-            let likely = open.reaches(fault.vpn, Nanos(open.pages().saturating_mul(self.ns_per_page)));
+            let passed = open.passed_by(fault.vpn, fault.time, self.ns_per_page);
             // With nothing else to have marked the page, this scan has. With re-stamping it may have come by again.
-            if stamp.is_none() || (restamp && likely <= fault.time) {
-                stamp =
-                    Some(ChunkScan { time: likely.min(fault.time), faults: open.faults, start: 0, end: 0 });
+            if stamp.is_none() || (restamp && passed.is_some()) {
+                let time = passed.unwrap_or(fault.time);
+                stamp = Some(ChunkScan { time, faults: open.faults, start: 0, end: 0 });
             }
             if self.pending.len() < PENDING_MAX {
                 self.pending.push(Pending { vpn: fault.vpn, time: fault.time, pmd: fault.pmd });
@@ -170,15 +201,24 @@ impl Stamps {
             self.stats.scans_unfinished += 1;
             let process = self.process(scan.pid);
             let end = lost.scan.time.plus(Nanos(lost.pages() * process.ns_per_page));
-            self.close(lost, end);
+            self.close(&lost, end);
         }
         let process = self.process(scan.pid);
         process.last_scan = scan.time;
         if process.open.len() < OPEN_SCANS_MAX {
             let faults = process.faults;
-            process.open.push(OpenScan { scan, faults });
+            process.open.push(OpenScan { scan, faults, ticks: Vec::new() });
         } else {
             self.stats.scans_unfinished += 1;
+        }
+    }
+
+    /// A scan comes to its next page table.
+    pub fn scan_tick(&mut self, tick: RawScan) {
+        let process = self.processes.get_mut(&tick.pid.0);
+        let open = process.and_then(|process| process.open.iter_mut().find(|open| open.scan.tid == tick.tid));
+        if let Some(open) = open.filter(|open| open.ticks.len() < TICKS_MAX) {
+            open.ticks.push(tick.time);
         }
     }
 
@@ -190,7 +230,7 @@ impl Stamps {
             return;
         }
         if scan.updated > 0 || self.options.restamp {
-            self.close(open, scan.time);
+            self.close(&open, scan.time);
         }
         let process = self.process(scan.pid);
         if scan.updated > 0 {
@@ -265,17 +305,16 @@ impl Stamps {
         Some(process.open.swap_remove(index))
     }
 
-    /// Enters a scan that ended at `end` into the chunks it covered, and settles the faults that came during it.
-    fn close(&mut self, open: OpenScan, end: Nanos) {
+    /// Enters a scan that ended at `ended` into the chunks it covered, and settles the faults that came during it.
+    fn close(&mut self, open: &OpenScan, ended: Nanos) {
         let pid = open.scan.pid;
-        let duration = end.since(open.scan.time);
         let numbers = open.scan.start >> CHUNK_SHIFT
             ..open.scan.end.saturating_add(CHUNK_PAGES as u64 - 1) >> CHUNK_SHIFT;
         for number in numbers.take(self.chunks_max) {
             let first = number << CHUNK_SHIFT;
             let (start, end) = (open.scan.start.max(first), open.scan.end.min(first + CHUNK_PAGES as u64));
             let scan = ChunkScan {
-                time: open.reaches(start + (end - start) / 2, duration),
+                time: open.passed(start + (end - start) / 2, ended),
                 faults: open.faults,
                 start: (start - first) as u16,
                 end: (end - first) as u16,
@@ -286,8 +325,7 @@ impl Stamps {
         }
         let Some(process) = self.processes.get(&pid.0) else { return };
         // A page that faulted before the scan came by was marked by it after all.
-        let after =
-            |fault: &&Pending| open.covers(fault.vpn) && fault.time >= open.reaches(fault.vpn, duration);
+        let after = |fault: &&Pending| open.covers(fault.vpn) && fault.time >= open.passed(fault.vpn, ended);
         for fault in process.pending.iter().filter(after) {
             if let Some(&slot) = process.chunks.get(&(fault.vpn >> CHUNK_SHIFT)) {
                 self.slots[slot as usize].chunk.answer(fault.vpn as usize % CHUNK_PAGES, fault.pmd);

@@ -41,6 +41,7 @@ fn constants_are_those_of_the_shared_header() {
     assert_eq!(constant("TC_RECORD_BYTES"), RECORD_BYTES as u64);
     assert_eq!(constant("TC_KIND_FAULT"), u64::from(KIND_FAULT));
     assert_eq!(constant("TC_KIND_SCAN_BEGIN"), u64::from(KIND_SCAN_BEGIN));
+    assert_eq!(constant("TC_KIND_SCAN_TICK"), u64::from(KIND_SCAN_TICK));
     assert_eq!(constant("TC_KIND_SCAN_END"), u64::from(KIND_SCAN_END));
     assert_eq!(constant("TC_KIND_EXEC"), u64::from(KIND_EXEC));
     assert_eq!(constant("TC_KIND_EXIT"), u64::from(KIND_EXIT));
@@ -130,6 +131,6 @@ fn any_bytes_of_any_length_are_decoded_or_refused() {
     for kind in 0..=u8::MAX {
         let mut record = [0xa5u8; RECORD_BYTES];
         record[0] = kind;
-        assert_eq!((1..=6).contains(&kind), !matches!(decode(&record), Err(Malformed::Kind(_))), "{kind}");
+        assert_eq!((1..=7).contains(&kind), !matches!(decode(&record), Err(Malformed::Kind(_))), "{kind}");
     }
 }

@@ -181,3 +181,42 @@ fn a_scan_whose_end_was_lost_counts_as_finished_at_the_usual_pace() {
     s.scan_end(scan_of(PID, 0, 512, 2200, 1));
     assert_eq!(s.stats().scans_unfinished, 2, "an end that does not fit its beginning");
 }
+
+#[test]
+fn ticks_tell_how_a_scan_went_along() {
+    let mut s = stamps(false);
+    s.scan_begin(scan_of(PID, 0, 4 * 512, 1000, 0));
+    // Three chunks are done at once, then the thread is off the CPU for 50 ms; the last chunk takes 4 ms.
+    for ms in [1000, 1002, 1004, 1056] {
+        s.scan_tick(scan_of(PID, 0, 0, ms, 0));
+    }
+    s.scan_end(scan_of(PID, 0, 4 * 512, 1060, 2048));
+    assert_eq!(fault(&mut s, 512, 1100), Some((97, 0)), "in the middle between 1002 and 1004");
+    assert_eq!(fault(&mut s, 3 * 512, 1100), Some((42, 1)), "in the middle between 1056 and 1060");
+}
+
+#[test]
+fn ticks_of_a_sparse_range_are_spread_over_it() {
+    let mut s = stamps(false);
+    s.scan_begin(scan_of(PID, 0, 8 * 512, 1000, 0));
+    for ms in [1000, 1010] {
+        s.scan_tick(scan_of(PID, 0, 0, ms, 0));
+    }
+    s.scan_end(scan_of(PID, 0, 8 * 512, 1020, 600));
+    assert_eq!(fault(&mut s, 3 * 512, 1100), Some((95, 0)), "in the first half");
+    assert_eq!(fault(&mut s, 4 * 512, 1100), Some((85, 1)), "in the second");
+}
+
+#[test]
+fn ticks_tell_a_scan_under_way_from_one_still_to_come() {
+    let mut s = stamps(false);
+    scan(&mut s, 0, 1024, 0, 0);
+    s.scan_begin(scan_of(PID, 0, 1024, 1000, 0));
+    s.scan_tick(scan_of(PID, 0, 0, 1000, 0));
+    fault(&mut s, 0, 1030);
+    fault(&mut s, 512, 1030);
+    s.scan_tick(scan_of(PID, 0, 0, 1050, 0));
+    s.scan_end(scan_of(PID, 0, 1024, 1060, 1000));
+    assert_eq!(fault(&mut s, 0, 1100), None, "faulted after the scan had passed it");
+    assert_eq!(fault(&mut s, 512, 1100), Some((45, 3)), "marked at 1055, after its fault");
+}
