@@ -186,7 +186,7 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf, unsigned lon
 {
 	struct tc_counters *count = this_cpu_counters();
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
-	struct tc_fault record;
+	struct tc_fault *record;
 	unsigned long flags;
 	__u32 tgid;
 
@@ -199,24 +199,26 @@ int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf, unsigned lon
 		return 0;
 	}
 
-	flags = folio_flags(folio);
-	record.kind = TC_KIND_FAULT;
-	record.order = folio_order(folio, flags);
-	record.node = flags >> node_shift;
-	record.tgid = tgid;
-	record.time_ns = bpf_ktime_get_ns();
-	record.addr = addr;
-	/* The fault handler maps a PTE only where there is one. */
-	record.flags = vmf->pte ? 0 : TC_FAULT_PMD;
-	record.pfn = entry_pfn(vmf->orig_pte.pte, record.flags);
-	record.tid = (__u32)pid_tgid;
-	record.cpu = bpf_get_smp_processor_id();
-	if (bpf_ringbuf_output(&ring, &record, sizeof(record), wake_flags(count->submitted))) {
+	/* Reserved and filled in place: bpf_ringbuf_output would copy the record-> */
+	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
+	if (!record) {
 		count->dropped++;
 		count_loss(tgid);
-	} else {
-		count->submitted++;
+		return 0;
 	}
+	flags = folio_flags(folio);
+	record->kind = TC_KIND_FAULT;
+	record->order = folio_order(folio, flags);
+	record->node = flags >> node_shift;
+	record->tgid = tgid;
+	record->time_ns = bpf_ktime_get_ns();
+	record->addr = addr;
+	/* The fault handler maps a PTE only where there is one. */
+	record->flags = vmf->pte ? 0 : TC_FAULT_PMD;
+	record->pfn = entry_pfn(vmf->orig_pte.pte, record->flags);
+	record->tid = (__u32)pid_tgid;
+	record->cpu = bpf_get_smp_processor_id();
+	bpf_ringbuf_submit(record, wake_flags(count->submitted++));
 	return 0;
 }
 
