@@ -24,6 +24,9 @@ pub enum Verb {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Configuration file (TOML) to examine the machine for.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// Watch what is hot where, moving nothing. The first step on a new machine.
     Observe(Watch),

@@ -37,7 +37,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Config { markdown: true, .. } => print!("{}", verb::config::markdown()),
         Verb::Config { .. } => print!("{}", verb::config::annotated()),
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
-        Verb::Doctor { .. } => anyhow::bail!("doctor is not part of this build"),
+        Verb::Doctor { json, config } => return verb::doctor::doctor(config.as_deref(), json),
         Verb::Observe(watch) => daemon::run(&watch, Mode::Observe)?,
         Verb::Run { watch, dry_run: false } => daemon::run(&watch, Mode::Run)?,
         Verb::Run { watch, dry_run: true } => daemon::run(&watch, Mode::DryRun)?,

@@ -24,6 +24,8 @@ use crate::args::Watch;
 
 /// How long the mover may take for the batch that it works on when we stop.
 const CLOSE_BOUND: Duration = Duration::from_secs(10);
+/// How old the nodes' state may be while no candidate waits.
+const NODES_EVERY: Nanos = Nanos::from_s(1);
 /// Rows of the table of processes that `observe` ends with.
 const HEAT_ROWS: usize = 20;
 
@@ -52,6 +54,8 @@ pub(super) fn drive(
     let report = Nanos::from_ms(config.daemon.report_ms);
     let start = now();
     let end = watch.duration.map(|d| start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
+    let mut nodes = machine.node_states()?.to_vec();
+    let mut nodes_at = start;
     let (mut tick_due, mut report_due) = (start.plus(tick), start.plus(report));
 
     loop {
@@ -67,7 +71,12 @@ pub(super) fn drive(
             continue;
         }
         tick_due = at.plus(tick);
-        let batches = engine.tick(at, machine.node_states()?);
+        // Reading the nodes costs more than the rest of a tick: where nothing waits to move, once a second is enough.
+        if !engine.queue().is_empty() || at.since(nodes_at) >= NODES_EVERY {
+            nodes = machine.node_states()?.to_vec();
+            nodes_at = at;
+        }
+        let batches = engine.tick(at, &nodes);
         machine.submit(batches);
         if let Some(server) = &server {
             for question in server.questions() {

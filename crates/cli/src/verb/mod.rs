@@ -1,6 +1,7 @@
 //! One file a verb.
 
 pub mod config;
+pub mod doctor;
 pub mod explain;
 pub mod generate;
 pub mod restore;

@@ -10,10 +10,10 @@ section! {
         numa_balancing: Option<u32> = Some(2), "bitmask", OrUnset(0..=3), "Linux 6.12 include/linux/sched/sysctl.h";
         /// kernel.numa_balancing_promote_rate_limit_MBps while running: 0 stops the kernel's own promotion while hint faults go on.
         numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", OrUnset(0..=1_000_000), "ours";
-        /// Memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb).
-        scan_size_mb: Option<u32> = Some(1024), "MB", OrUnset(1..=65536), "ours; Linux 6.12: 256. A task whose scan period has grown to its maximum is then scanned in 15 s of its CPU time instead of 60";
+        /// Memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb). Small steps keep the faults of a scan from slowing the program so much that waits no longer tell hot pages from cold ones.
+        scan_size_mb: Option<u32> = Some(32), "MB", OrUnset(1..=65536), "ours, measured in the lab; Linux 6.12: 256";
         /// Shortest time to scan a whole task (debugfs sched/numa_balancing/scan_period_min_ms).
-        scan_period_min_ms: Option<u32> = None, "ms", OrUnset(100..=600_000), "Linux 6.12: 1000";
+        scan_period_min_ms: Option<u32> = Some(5000), "ms", OrUnset(100..=600_000), "ours, measured in the lab; Linux 6.12: 1000";
         /// Longest time to scan a whole task (debugfs sched/numa_balancing/scan_period_max_ms).
         scan_period_max_ms: Option<u32> = None, "ms", OrUnset(100..=3_600_000), "Linux 6.12: 60000";
         /// Age at which a task is first scanned (debugfs sched/numa_balancing/scan_delay_ms).
