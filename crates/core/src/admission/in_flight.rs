@@ -123,3 +123,46 @@ impl InFlight {
         self.towards.get(&node).copied().unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Access, Detail};
+    use crate::rule::Reason;
+
+    fn folio(pid: u32, vpn: u64, pfn: Option<u64>, order: u8) -> (VirtPage, Candidate) {
+        let page = VirtPage { pid: Pid(pid), vpn };
+        let access = Access {
+            time: Nanos(0),
+            pfn: pfn.map(Pfn),
+            page: Some(page),
+            order,
+            node: NodeId(1),
+            accessor: None,
+            detail: Detail::Count { count: 1 },
+        };
+        (page, Candidate::promotion(&access, 1, Reason::Frequent, Nanos(1)))
+    }
+
+    #[test]
+    fn folios_that_overlap_by_address_or_by_frame_are_on_their_way() {
+        let mut in_flight = InFlight::default();
+        let (page, _) = folio(1, 512, Some(4096), 9);
+        let m = Move { page, pfn: Some(Pfn(4096)), order: 9, from: NodeId(1) };
+        in_flight.hold(BatchId(1), page, &m, NodeId(0));
+        let free = |pid, vpn, pfn, order| {
+            let (page, candidate) = folio(pid, vpn, pfn, order);
+            in_flight.check(page, &candidate).is_ok()
+        };
+        // in flight:  pid 1 [512, 1024)   frames [4096, 4608)
+        assert!(!free(1, 512, None, 9));
+        assert!(!free(1, 700, None, 0), "a page of it");
+        assert!(!free(1, 1023, None, 0), "its last page");
+        assert!(!free(1, 0, None, 10), "a folio around it");
+        assert!(free(1, 1024, None, 0) && free(1, 511, None, 0), "its neighbours");
+        assert!(free(2, 512, None, 9), "another process");
+        assert!(!free(2, 9999, Some(4600), 0), "another process, the same frame");
+        assert!(free(2, 9999, Some(4608), 0) && free(2, 9999, Some(4095), 0));
+        assert!(!free(2, 9999, Some(4095), 1));
+    }
+}

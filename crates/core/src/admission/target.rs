@@ -86,3 +86,86 @@ fn index_in_direction(
     };
     if way && there.capacity_pages > 0 { Ok(to) } else { Err(RefusalReason::NoTarget) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Access, Detail};
+    use crate::rule::Reason;
+    use crate::topology::Node;
+    use crate::units::{Nanos, TierId};
+
+    /// Two top nodes, a middle and a slow tier; node 4 has CPUs next to node 1 and no memory.
+    fn topology() -> Topology {
+        let node = |id: u16, tier, capacity_pages, distances: [u8; 5]| Node {
+            id: NodeId(id),
+            tier: TierId(tier),
+            cpus: Vec::new(),
+            capacity_pages,
+            read_latency_ns: None,
+            read_bandwidth_mbps: None,
+            distances: distances.to_vec(),
+        };
+        Topology::new(vec![
+            node(0, 0, 9, [10, 20, 40, 50, 20]),
+            node(1, 0, 9, [20, 10, 40, 50, 12]),
+            node(2, 1, 9, [40, 40, 10, 50, 40]),
+            node(3, 2, 9, [50, 50, 50, 10, 50]),
+            node(4, 0, 0, [20, 12, 40, 50, 10]),
+        ])
+        .unwrap()
+    }
+
+    fn nodes(
+        direction: Direction,
+        from: u16,
+        accessor: Option<u16>,
+        target: Option<u16>,
+    ) -> Result<Vec<u16>, RefusalReason> {
+        let access = Access {
+            time: Nanos(0),
+            pfn: None,
+            page: None,
+            order: 0,
+            node: NodeId(from),
+            accessor: accessor.map(NodeId),
+            detail: Detail::Count { count: 1 },
+        };
+        let candidate = Candidate {
+            direction,
+            target: target.map(NodeId),
+            ..Candidate::promotion(&access, 1, Reason::Frequent, Nanos(1))
+        };
+        let topology = topology();
+        let targets = Targets::new(&topology);
+        let route = targets.check(&topology, &candidate)?;
+        Ok(targets.nodes(route).iter().map(|n| n.0).collect())
+    }
+
+    #[test]
+    fn upwards_means_the_top_tier_nearest_to_the_accessor_first() {
+        use Direction::Promote;
+        assert_eq!(nodes(Promote, 3, Some(0), None), Ok(vec![0, 1]));
+        assert_eq!(nodes(Promote, 3, Some(1), None), Ok(vec![1, 0]));
+        assert_eq!(nodes(Promote, 3, Some(4), None), Ok(vec![1, 0]), "a node without memory accesses it");
+        assert_eq!(nodes(Promote, 2, None, None), Ok(vec![0, 1]));
+        assert_eq!(nodes(Promote, 3, Some(77), None), Ok(vec![0, 1]), "nobody knows node 77");
+        assert_eq!(nodes(Promote, 3, Some(0), Some(2)), Ok(vec![2]), "the rule may name a middle tier");
+        assert_eq!(nodes(Promote, 2, Some(0), Some(3)), Err(RefusalReason::NoTarget), "that is downwards");
+        assert_eq!(nodes(Promote, 3, Some(0), Some(4)), Err(RefusalReason::NoTarget), "no memory there");
+        assert_eq!(nodes(Promote, 1, Some(0), None), Err(RefusalReason::AlreadyTop));
+        assert_eq!(nodes(Promote, 77, Some(0), None), Err(RefusalReason::NoTarget));
+    }
+
+    #[test]
+    fn downwards_means_the_next_tier_and_balance_the_accessor() {
+        use Direction::{Balance, Demote};
+        assert_eq!(nodes(Demote, 0, None, None), Ok(vec![2]));
+        assert_eq!(nodes(Demote, 0, None, Some(3)), Ok(vec![3]));
+        assert_eq!(nodes(Demote, 3, None, None), Err(RefusalReason::NoTarget));
+        assert_eq!(nodes(Balance, 0, Some(1), None), Ok(vec![1]));
+        assert_eq!(nodes(Balance, 0, Some(0), None), Err(RefusalReason::NoTarget));
+        assert_eq!(nodes(Balance, 0, Some(2), None), Err(RefusalReason::NoTarget));
+        assert_eq!(nodes(Balance, 0, None, None), Err(RefusalReason::NoTarget));
+    }
+}

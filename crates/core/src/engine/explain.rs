@@ -7,6 +7,7 @@ use crate::counters::Label;
 use crate::engine::Engine;
 use crate::journal::{Decision, What};
 use crate::moves::BatchId;
+use crate::queue::Waiting;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 
 /// Decisions that an explanation shows at most.
@@ -15,9 +16,11 @@ const DECISIONS_MAX: usize = 32;
 /// What the engine knows of a page.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// The page.
+    /// The page that was asked for.
     pub page: VirtPage,
-    /// Its frame, as far as the evidence told.
+    /// The page that maps the head of its folio: the one that the decisions are about.
+    pub head: VirtPage,
+    /// The head's frame, as far as it is known.
     pub pfn: Option<Pfn>,
     /// What is remembered of the frame.
     pub record: Option<Remembered>,
@@ -87,21 +90,37 @@ impl Engine {
         self.explain_at(page, None)
     }
 
-    /// The same, where the caller knows which frame the page has now (pagemap).
+    /// The same, where the caller knows which frame the page has now (pagemap). A page that was decided on as part of a
+    /// folio is explained by the folio, whose record is that of its head.
     pub fn explain_at(&self, page: VirtPage, pfn: Option<Pfn>) -> Explanation {
         let decisions = self.journal.of(page, DECISIONS_MAX);
-        let seen = || self.queue.get(page).and_then(|w| w.candidate.pfn);
-        let noted = || decisions.iter().rev().find_map(|d| d.pfn);
-        let pfn = pfn.or_else(seen).or_else(noted);
+        let head = self.head(page, decisions.last());
+        let tails_before = page.vpn - head.vpn;
+        let given = pfn.map(|pfn| Pfn(pfn.0.saturating_sub(tails_before)));
+        let seen = || self.queue.get(head).and_then(|w| w.candidate.pfn);
+        let noted = || decisions.iter().rev().filter(|d| d.page == head).find_map(|d| d.pfn);
+        let pfn = given.or_else(seen).or_else(noted);
         let record = pfn.and_then(|pfn| self.record(pfn)).map(|r| Remembered {
             frequency: r.frequency,
             gap_ms: r.gap.map(Nanos::ms),
             node: r.node,
             ready: r.ready,
         });
-        let state = self.state(page);
+        let state = self.state(head);
         let summary = summary(&state, record.as_ref(), decisions.last(), self.clock());
-        Explanation { page, pfn, record, state, decisions, summary }
+        Explanation { page, head, pfn, record, state, decisions, summary }
+    }
+
+    /// The page by which the engine knows the folio of `page`: its own name where something is known by it now.
+    fn head(&self, page: VirtPage, last: Option<&Decision>) -> VirtPage {
+        if let Some(flight) = self.admission.holder(page) {
+            let covers = |w: &&Waiting| page.vpn.wrapping_sub(w.page.vpn) < 1 << w.candidate.order;
+            return flight.candidates.iter().find(covers).map_or(page, |w| w.page);
+        }
+        match self.state(page) {
+            PageState::Idle => last.map_or(page, |d| d.page),
+            _ => page,
+        }
     }
 
     fn state(&self, page: VirtPage) -> PageState {

@@ -310,3 +310,70 @@ fn an_explanation_can_be_told_as_json() {
     assert!(serde_json::to_string(&e.status()).unwrap().contains("queue_length"));
     assert_eq!(e.explain(page(99)).summary, "no evidence of it, or none that is still remembered");
 }
+
+#[test]
+fn a_tail_page_is_explained_by_its_folio() {
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(512, 9, 10)]);
+    let tail = e.explain_at(page(515), Some(Pfn(1_000_515)));
+    assert_eq!((tail.head, tail.pfn), (page(512), Some(Pfn(1_000_512))));
+    assert!(tail.record.is_some());
+    assert!(matches!(tail.state, PageState::Waiting { score: 10, .. }));
+    assert!(matches!(e.explain(page(1024)).state, PageState::Idle));
+    // A folio that is thought to lie around it does not hide what is known of the page itself.
+    tick(&mut e, 0, &[]);
+    see(&mut e, &[access(0, 10, 10)]);
+    assert_eq!(e.counters.refused.get(R::InFlight), 1);
+    let tail = e.explain(page(515));
+    assert_eq!((tail.head, tail.pfn), (page(512), Some(Pfn(1_000_512))));
+    assert!(matches!(tail.state, PageState::InFlight { .. }));
+}
+
+#[test]
+fn demotion_and_balance_go_the_same_way_and_can_be_switched_off() {
+    /// Demotes what is on node 0 and balances what node 0 accesses on node 1.
+    #[derive(Debug)]
+    struct Down;
+    impl Rule for Down {
+        fn name(&self) -> &'static str {
+            "down"
+        }
+        fn on_access(&mut self, access: &Access, _: &mut Record, _: &Context<'_>, out: &mut Candidates) {
+            let candidate = Candidate::promotion(access, 1, Reason::ColdRegion, Nanos::from_s(10));
+            let direction = if access.node == NodeId(0) { Direction::Demote } else { Direction::Balance };
+            out.push(Candidate { direction, ..candidate });
+        }
+    }
+    let on = |vpn, node| Access { node: NodeId(node), ..access(vpn, 0, 0) };
+    let mut e = Engine::with_rule(&Config::default(), topology(), Box::new(Down)).unwrap();
+    see(&mut e, &[on(1, 0), on(2, 1)]);
+    let batches = tick(&mut e, 0, &[]);
+    let ways: Vec<_> = batches.iter().map(|b| (b.direction, b.target.0)).collect();
+    assert_eq!(ways, [(Direction::Demote, 2), (Direction::Balance, 0)]);
+    for batch in &batches {
+        end(&mut e, batch, Outcome::Moved);
+    }
+    assert_eq!((e.counters.pgdemote, e.counters.pgbalance, e.counters.pgmigrate_success), (1, 1, 2));
+
+    let mut config = Config::default();
+    config.admission.demote = false;
+    let mut e = Engine::with_rule(&config, topology(), Box::new(Down)).unwrap();
+    see(&mut e, &[on(1, 0)]);
+    assert_eq!(e.counters.refused.get(R::DirectionOff), 1);
+}
+
+#[test]
+fn promotions_that_a_full_node_holds_do_not_stop_demotions_of_lower_score() {
+    let mut e = engine(|_| ());
+    let hot: Vec<Access> = (0..6000).map(|i| access(i, 0, 1000)).collect();
+    see(&mut e, &hot);
+    let cold = Candidate {
+        direction: Direction::Demote,
+        from: NodeId(0),
+        ..Candidate::promotion(&access(9000, 0, 0), 1, Reason::ColdRegion, Nanos::from_s(10))
+    };
+    e.out.push(cold);
+    let batches = tick(&mut e, 0, &[0, 1]);
+    assert_eq!(batches.iter().map(|b| b.direction).collect::<Vec<_>>(), [Direction::Demote]);
+    assert_eq!(e.counters.held.get(R::NodeFull), 1, "one look tells for all of them");
+}

@@ -1,6 +1,6 @@
 //! The laws, for many random courses of events.
 //!
-//! A failure prints the seed of its run and the smallest course that fails, as bytes in hexadecimal; they are read as the
+//! `PROPTEST_CASES` asks for more courses than are run by default. A failure prints the seed of its run and the smallest course that fails, as bytes in hexadecimal; they are read as the
 //! fuzzer reads them.
 
 use std::collections::BTreeMap;
@@ -42,9 +42,12 @@ fn run(course: &Course) -> (String, String) {
 
 /// Runs `test` on random courses; `name` is the test's, for the command that replays it.
 fn for_courses(name: &str, cases: u32, len: usize, test: impl Fn(&Course)) {
-    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = seed.unwrap_or_else(rand_seed);
-    let replay = format!("PROPTEST_RNG_SEED={seed} cargo test -p thermocline-core --test it {name}");
+    let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let seed = number("PROPTEST_RNG_SEED").unwrap_or_else(rand_seed);
+    let cases = number("PROPTEST_CASES").and_then(|n| n.try_into().ok()).unwrap_or(cases);
+    let replay = format!(
+        "PROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases} cargo test -p thermocline-core --test it {name}"
+    );
     println!("seed {seed}; replay with: {replay}");
     let config =
         Config { cases, rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };

@@ -64,7 +64,7 @@ impl Setup {
             config.admission.batches_in_flight = 3;
             config.admission.batch_pages = 16;
             config.admission.outcome_timeout_ms = 1000;
-            config.admission.residency_ms = 50;
+            config.admission.residency_ms = 200;
             config.admission.ping_pong_window_ms = 1000;
             config.admission.ping_pong_moves = 2;
             config.admission.quarantine_ms = 500;
