@@ -92,6 +92,8 @@ pub enum Outcome {
     NodeFull,
     /// Not tried: the batch was cut short by an earlier failure.
     NotTried,
+    /// Nothing moves in this mode (dry run, observe): the decision is the result.
+    DryRun,
 }
 
 impl Outcome {

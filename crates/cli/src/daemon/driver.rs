@@ -13,7 +13,6 @@ use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
-use thermocline_linux::source::hintfault;
 
 use super::Mode;
 use super::heat::Heat;
@@ -39,9 +38,8 @@ pub(super) fn drive(
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut engine = Engine::new(config, topology.clone())?;
-    let scope = hintfault::Scope::whole_machine();
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
-    let mut machine = LiveMachine::open(root, config, &topology, &scope, moving)?;
+    let mut machine = LiveMachine::open(root, config, &topology, moving)?;
     let server = match mode {
         Mode::DryRun => None,
         _ => Some(Server::listen(Path::new(&config.daemon.socket), config.daemon.socket_group.as_deref())?),
@@ -71,6 +69,10 @@ pub(super) fn drive(
             continue;
         }
         tick_due = at.plus(tick);
+        if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
+            eprintln!("the machine's nodes or tiers have changed");
+            engine.set_topology(topology);
+        }
         // Reading the nodes costs more than the rest of a tick: where nothing waits to move, once a second is enough.
         if !engine.queue().is_empty() || at.since(nodes_at) >= NODES_EVERY {
             nodes = machine.node_states()?.to_vec();

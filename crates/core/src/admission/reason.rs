@@ -81,6 +81,8 @@ reasons! {
     Shared = "shared", Refused;
     /// The outcome of the page's last batch never came; left alone for `admission.quarantine_ms`.
     Lost = "lost", Refused;
+    /// Nothing moves in this mode, and the page was told of already; told again after `admission.quarantine_ms`.
+    DryRun = "dry_run", Refused;
     /// The page was busy, or its target full, `queue.retries` times in a row.
     GaveUp = "gave_up", Refused;
     /// The queue is full of candidates with scores as high.

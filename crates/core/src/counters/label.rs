@@ -55,6 +55,7 @@ label!(Outcome {
     NoPermission = "no_permission",
     NodeFull = "node_full",
     NotTried = "not_tried",
+    DryRun = "dry_run",
 });
 
 /// A counter split by a label.

@@ -62,6 +62,7 @@ impl Engine {
                 self.counters.pgmigrate_fail += 1 << waiting.candidate.order;
                 self.retry(flight, waiting);
             }
+            Outcome::DryRun => self.admission.quarantine(waiting.page, self.clock(), RefusalReason::DryRun),
             Outcome::Pinned => self.leave_alone(waiting, RefusalReason::Pinned),
             Outcome::Shared => self.leave_alone(waiting, RefusalReason::Shared),
             Outcome::NoPermission => self.leave_alone(waiting, RefusalReason::NoPermission),

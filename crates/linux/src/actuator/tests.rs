@@ -305,7 +305,12 @@ fn a_setting_that_the_kernel_lacks_says_what_to_do() {
     let error = plan(&m.root, &Kernel::default()).unwrap_err();
     assert!(matches!(error, KernelFileError::NotSupported { .. }));
     settings(&m.root);
-    let config = Kernel { scan_size_mb: None, scan_delay_ms: Some(100), ..Kernel::default() };
+    let config = Kernel {
+        scan_size_mb: None,
+        scan_period_min_ms: None,
+        scan_delay_ms: Some(100),
+        ..Kernel::default()
+    };
     let skipped = || plan(&m.root, &config).unwrap().skipped[0].to_string();
     assert!(skipped().starts_with("scan_delay_ms: left as it is instead of 100: "), "{}", skipped());
     assert!(skipped().contains("CONFIG_SCHED_DEBUG"), "{}", skipped());

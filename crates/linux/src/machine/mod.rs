@@ -3,27 +3,37 @@
 //! `poll` delivers what happened, `submit` hands batches to the mover's thread.
 
 mod clock;
+mod mappings;
+mod members;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thermocline_core::access::{Access, Evidence, NoMappings};
+use thermocline_core::access::{Access, Evidence};
 use thermocline_core::config::Config;
-use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
+use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Outcome};
 use thermocline_core::rule;
 use thermocline_core::topology::{NodeState, Topology};
-use thermocline_core::units::{NodeId, PAGES_PER_MIB, Pid};
+use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, VirtPage};
 
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
 use crate::node_state::NodeStateReader;
 use crate::root::{KernelFileError, Root};
-use crate::source::hintfault::{Event, HintFaultSource, OpenError, Options, Scope, Stats};
+use crate::scope::ScopeError;
+use crate::source::hintfault::{Event, HintFaultSource, OpenError, Options, Stats};
+use crate::topology::{DiscoverError, Watcher};
+
+use mappings::{Maps, View};
+use members::Managed;
 
 pub use clock::{cpu_time, now};
 
 /// Accesses handed to the engine at once.
 const BATCH_ACCESSES: usize = 1024;
-/// Records read from the ring in one poll at most: bounds the time of a poll when faults come faster than they are read.
-const RECORDS_PER_POLL: usize = 1 << 20;
+/// Rounds of [`BATCH_ACCESSES`] records in one poll at most: bounds its time when faults come faster than they are read.
+const ROUNDS_PER_POLL: usize = 1024;
+/// Time between two looks at processes and at memory that comes or goes.
+const LOOK_EVERY: Nanos = Nanos::from_s(1);
 
 /// Why the live machine cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +44,15 @@ pub enum MachineError {
     /// Pages cannot be moved.
     #[error("pages cannot be moved: {0}")]
     Mover(#[from] MoverError),
-    /// The nodes' state cannot be read.
+    /// A file of the kernel cannot be read.
     #[error(transparent)]
-    Nodes(#[from] KernelFileError),
+    File(#[from] KernelFileError),
+    /// A scope cannot be used.
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
+    /// The topology cannot be read.
+    #[error(transparent)]
+    Topology(#[from] DiscoverError),
 }
 
 /// What `submit` does with batches.
@@ -44,7 +60,7 @@ pub enum MachineError {
 pub enum Moving {
     /// Move the pages.
     Live,
-    /// Move nothing; every move ends as [`Outcome::NotTried`].
+    /// Move nothing; every move ends as [`Outcome::DryRun`].
     Off,
 }
 
@@ -54,6 +70,12 @@ pub struct LiveMachine {
     source: HintFaultSource,
     mover: Option<Mover>,
     nodes: NodeStateReader,
+    managed: Managed,
+    watcher: Watcher,
+    maps: Maps,
+    looked: Option<Nanos>,
+    /// Pages of each batch that the mover has, to tell the source of those that moved.
+    moving: BTreeMap<BatchId, Vec<VirtPage>>,
     accesses: Vec<Access>,
     /// Outcomes of batches that never reached the mover.
     returned: Vec<BatchOutcome>,
@@ -68,11 +90,12 @@ impl LiveMachine {
         root: &Root,
         config: &Config,
         topology: &Topology,
-        scope: &Scope,
         moving: Moving,
     ) -> Result<LiveMachine, MachineError> {
         let mut nodes = NodeStateReader::new(root);
         nodes.read()?;
+        let watcher = Watcher::new(root, &config.tiers, nodes.zones())?;
+        let (filter, managed) = Managed::new(root, &config.scope)?;
         let mover = match moving {
             Moving::Off => None,
             Moving::Live => {
@@ -96,11 +119,17 @@ impl LiveMachine {
         if let Some(restamp) = rule::build(config).restamp() {
             options.stamps.restamp = restamp;
         }
-        let source = HintFaultSource::open(options, scope)?;
+        let source = HintFaultSource::open(options, &filter)?;
+        Managed::leave_out_ourselves(&source);
         Ok(LiveMachine {
             source,
             mover,
             nodes,
+            managed,
+            watcher,
+            maps: Maps::new(root),
+            looked: None,
+            moving: BTreeMap::new(),
             accesses: Vec::with_capacity(BATCH_ACCESSES),
             returned: Vec::new(),
         })
@@ -108,33 +137,59 @@ impl LiveMachine {
 
     /// Delivers everything that happened since the last call; never blocks.
     pub fn poll(&mut self, mut observe: impl FnMut(Evidence<'_>)) {
-        let accesses = &mut self.accesses;
-        self.source.poll(RECORDS_PER_POLL, |event| match event {
-            Event::Fault(fault) => {
-                accesses.push(fault.access());
-                if accesses.len() == BATCH_ACCESSES {
-                    observe(Evidence::Accesses { batch: accesses, mappings: &NoMappings });
-                    accesses.clear();
-                }
+        let mut ended = Vec::new();
+        for _ in 0..ROUNDS_PER_POLL {
+            let accesses = &mut self.accesses;
+            let read = self.source.poll(BATCH_ACCESSES, |event| match event {
+                Event::Fault(fault) => accesses.push(fault.access()),
+                // An exec replaces the address space: to the engine that is a process gone and a new one come.
+                Event::Exit(pid) | Event::Exec(pid) => ended.push(pid),
+                Event::Stamp(_) => {}
+            });
+            if !self.accesses.is_empty() {
+                let view = View { source: &self.source, maps: &self.maps };
+                observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
+                self.accesses.clear();
             }
-            // An exec replaces the address space: to the engine that is a process gone and a new one come.
-            Event::Exit(pid) | Event::Exec(pid) => {
-                observe(Evidence::Accesses { batch: accesses, mappings: &NoMappings });
-                accesses.clear();
+            for pid in ended.drain(..) {
                 observe(Evidence::Exit { pid });
             }
-            Event::Stamp(_) => {}
-        });
-        if !accesses.is_empty() {
-            observe(Evidence::Accesses { batch: accesses, mappings: &NoMappings });
-            accesses.clear();
+            if read < BATCH_ACCESSES {
+                break;
+            }
         }
         for outcome in self.returned.drain(..) {
             observe(Evidence::Outcome(&outcome));
         }
         for outcome in self.mover.iter_mut().flat_map(Mover::outcomes) {
+            let pages = self.moving.remove(&outcome.id).unwrap_or_default();
+            for (page, _) in pages.into_iter().zip(&outcome.outcomes).filter(|(_, o)| **o == Outcome::Moved) {
+                self.source.page_moved(page);
+            }
             observe(Evidence::Outcome(&outcome));
         }
+    }
+
+    /// Once a second: looks for processes that entered or left a scope and for memory that came or went. Returns the
+    /// new topology where it changed.
+    ///
+    /// # Errors
+    /// A file of the kernel cannot be read; what was known stays.
+    pub fn look(&mut self, mut observe: impl FnMut(Evidence<'_>)) -> Result<Option<Topology>, MachineError> {
+        let at = now();
+        if self.looked.is_some_and(|looked| at.since(looked) < LOOK_EVERY) {
+            return Ok(None);
+        }
+        self.looked = Some(at);
+        self.managed.look(&self.source, &mut observe)?;
+        let change = self.watcher.look(self.nodes.zones())?;
+        for range in &change.offline {
+            observe(Evidence::MemoryOffline { start: range.start, end: range.end });
+        }
+        for range in &change.online {
+            observe(Evidence::MemoryOnline { node: range.node, start: range.start, end: range.end });
+        }
+        Ok(change.topology.then(|| self.watcher.discovered().topology.clone()))
     }
 
     /// The state of every node with memory.
@@ -158,14 +213,20 @@ impl LiveMachine {
     pub fn submit(&mut self, batches: Vec<Batch>) {
         for batch in batches {
             let refused = match &mut self.mover {
-                None => Some(batch),
-                Some(mover) => match mover.submit(batch) {
-                    Ok(()) => None,
-                    Err(Refused::Full(batch) | Refused::Dead(batch)) => Some(batch),
-                },
+                None => Some((batch, Outcome::DryRun)),
+                Some(mover) => {
+                    let (id, pages) = (batch.id, batch.moves.iter().map(|m| m.page).collect());
+                    match mover.submit(batch) {
+                        Ok(()) => {
+                            self.moving.insert(id, pages);
+                            None
+                        }
+                        Err(Refused::Full(batch) | Refused::Dead(batch)) => Some((batch, Outcome::NotTried)),
+                    }
+                }
             };
-            if let Some(batch) = refused {
-                let outcomes = vec![Outcome::NotTried; batch.moves.len()];
+            if let Some((batch, outcome)) = refused {
+                let outcomes = vec![outcome; batch.moves.len()];
                 self.returned.push(BatchOutcome { id: batch.id, time: now(), outcomes });
             }
         }
@@ -194,14 +255,9 @@ impl LiveMachine {
         self.mover.as_ref().map(Mover::stats)
     }
 
-    /// Lists a process for the kernel-side filter, or takes it off the list.
-    pub fn include(&self, pid: Pid, listed: bool) -> bool {
-        self.source.include(pid, listed).is_ok()
-    }
-
-    /// Excludes a process in the kernel-side filter, or takes the exclusion back.
-    pub fn exclude(&self, pid: Pid, excluded: bool) -> bool {
-        self.source.exclude(pid, excluded).is_ok()
+    /// Processes in scope whose faults are not seen, because the kernel's list of processes is full.
+    pub fn unlisted(&self) -> u64 {
+        self.managed.unlisted
     }
 
     /// Ends the mover, waiting at most `bound` for the batch it works on; returns the last outcomes.

@@ -97,7 +97,7 @@ fn weight(outcome: Outcome) -> u8 {
         Outcome::Moved => 3,
         Outcome::Busy => 4,
         Outcome::Pinned => 5,
-        Outcome::NotTried => 6,
+        Outcome::NotTried | Outcome::DryRun => 6,
         Outcome::NoPermission => 7,
         Outcome::NodeFull => 8,
     }

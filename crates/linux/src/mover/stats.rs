@@ -54,7 +54,7 @@ impl OutcomeCounts {
             Outcome::Shared => &mut self.shared,
             Outcome::NoPermission => &mut self.no_permission,
             Outcome::NodeFull => &mut self.node_full,
-            Outcome::NotTried => &mut self.not_tried,
+            Outcome::NotTried | Outcome::DryRun => &mut self.not_tried,
         };
         count.moves += 1;
         count.pages = count.pages.saturating_add(pages);

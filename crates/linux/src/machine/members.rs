@@ -1,0 +1,68 @@
+//! Whose memory is managed: keeps the filter in the kernel and the engine's scopes in step with the processes.
+
+use thermocline_core::access::Evidence;
+use thermocline_core::config;
+use thermocline_core::units::Pid;
+
+use super::MachineError;
+use crate::root::Root;
+use crate::scope::{Members, Scopes};
+use crate::source::hintfault::{HintFaultSource, Scope};
+
+/// The members of all scopes, and the processes that the kernel's filter could not take.
+#[derive(Debug)]
+pub(super) struct Managed {
+    /// None where the whole machine is managed: then nobody has to be looked for.
+    members: Option<Members>,
+    /// The filter lists members one by one.
+    listed: bool,
+    /// Processes that did not fit into the kernel's list: their faults are not seen.
+    pub(super) unlisted: u64,
+}
+
+impl Managed {
+    /// The filter for the kernel, and what keeps it in step.
+    pub(super) fn new(root: &Root, scopes: &[config::Scope]) -> Result<(Scope, Managed), MachineError> {
+        let prepared = Scopes::new(scopes)?;
+        let all = scopes.iter().all(|s| s.exclude);
+        let mut filter = Scope { all, listed: !all, exclusions: true, ..Scope::whole_machine() };
+        for cgroup in prepared.cgroups(root)? {
+            let list =
+                if cgroup.scope.is_some() { &mut filter.cgroups } else { &mut filter.excluded_cgroups };
+            list.push(cgroup.folder);
+        }
+        let members = (!scopes.is_empty()).then(|| Members::new(root, prepared));
+        Ok((filter, Managed { members, listed: !all, unlisted: 0 }))
+    }
+
+    /// Looks who came and went, and tells the kernel and the engine.
+    pub(super) fn look(
+        &mut self,
+        source: &HintFaultSource,
+        mut observe: impl FnMut(Evidence<'_>),
+    ) -> Result<(), MachineError> {
+        let Some(members) = &mut self.members else { return Ok(()) };
+        let change = members.look()?;
+        for gone in &change.removed {
+            if self.listed {
+                // A process that exited took itself off the list.
+                let _ = source.include(gone.pid, false);
+            }
+            observe(Evidence::Exit { pid: gone.pid });
+        }
+        for new in &change.added {
+            if self.listed && source.include(new.pid, true).is_err() {
+                self.unlisted += 1;
+            }
+            observe(Evidence::Process { pid: new.pid, scope: new.scope });
+        }
+        Ok(())
+    }
+
+    /// Our own memory never moves.
+    pub(super) fn leave_out_ourselves(source: &HintFaultSource) {
+        // The list is empty as yet, so that there is room; without the entry the engine would refuse nothing but
+        // our own pages, which are few.
+        let _ = source.exclude(Pid(std::process::id()), true);
+    }
+}
