@@ -3,10 +3,12 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 TOOLS := $(or $(THERMOCLINE_TOOLS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thermocline/tools)
 KERNEL ?= 6.12
-KERNELS ?= 6.12 newest
+FUZZ_SECONDS ?= 20
+SOAK_FUZZ_SECONDS ?= 600
+LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench soak lab docs build plugin
+.PHONY: help build demo test lint bench soak lab docs lab-programs fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,14 +17,54 @@ build: ## the thermocline command, in target/release
 	@scripts/need build bpf
 	cargo build --release -p thermocline
 
-docs: ## the book, in docs/book
-	@scripts/need build bpf docs
-	cargo run -q -p thermocline -- config --markdown > docs/src/config-keys.md
-	$(TOOLS)/bin/mdbook build docs
+# What runs inside a guest is built optimised: emulation is slow enough.
+lab-programs:
+	@scripts/need build bpf lab
+	cargo build --release -p thermocline -p thermocline-lab --bins
+	cargo build --release -p thermocline-linux --features bpf --examples
+	$(MAKE) -s -C lab/plugin
+	$(LAB) fetch
+
+demo: lab-programs ## Redis on CXL gets its hot pages promoted, in the lab; leaves a picture in target/demo
+	@scripts/need picture
+	$(LAB) demo --kernel $(KERNEL)
+
+lab: lab-programs ## a shell in a tiered guest; CMD='...' runs a command; KERNEL=6.12|newest, OPTIONS='--memory ...'
+ifdef CMD
+	@$(LAB) run --kernel $(KERNEL) $(OPTIONS) -- sh -c '$(subst ','\'',$(CMD))'
+else
+	@$(LAB) shell --kernel $(KERNEL) $(OPTIONS)
+endif
+
+test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on two kernels
+	@scripts/need fuzz
+	cargo test --release --workspace --features thermocline/bpf
+	$(MAKE) -s -C lab/plugin test
+	$(MAKE) fuzz
+
+fuzz:
+	@scripts/need fuzz
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run engine -- \
+		-max_total_time=$(FUZZ_SECONDS) -len_control=0 -max_len=2048 -rss_limit_mb=1024
 
 lint: ## formatting, clippy, licences and sources, the book
 	@scripts/need build bpf deny docs
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(TOOLS)/bin/cargo-deny --all-features check --hide-inclusion-graph licenses bans sources
+	$(TOOLS)/bin/mdbook build docs
+
+bench: ## figures beside their limits, in target/bench
+	@scripts/need build picture
+	cargo bench -p thermocline-core --bench observe
+
+soak: lab-programs ## what takes longer: long fuzzing, many property cases, the full lab runs
+	@scripts/need fuzz
+	$(MAKE) fuzz FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS)
+	PROPTEST_CASES=20000 cargo test --release -p thermocline-core
+	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-lab -- --nocapture
+
+docs: ## the book, in docs/book
+	@scripts/need build bpf docs
+	cargo run -q --release -p thermocline -- config --markdown > docs/src/config-keys.md
 	$(TOOLS)/bin/mdbook build docs
