@@ -72,6 +72,13 @@ fn both_kernels_with_tiers_are_usable_as_they_boot() {
 }
 
 #[test]
+fn the_kernels_own_configuration_tells_its_timer_frequency() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("boot/config-6.12.117+deb12-amd64", "CONFIG_HZ_1000=y\nCONFIG_HZ=1000\n");
+    assert_eq!(report(&machine).kernel.hz, Some(1000));
+}
+
+#[test]
 fn damon_stat_of_newer_kernels_watches_and_is_no_problem() {
     let report = report(&Machine::captured("lab-newest-tiers"));
     let stat = report.others.iter().find(|o| o.name == "damon_stat").unwrap();
@@ -141,10 +148,14 @@ fn a_tier_map_that_does_not_fit_is_a_blocker() {
 
 #[test]
 fn spare_memory_is_told_before_the_kernel_promotes_into_it() {
-    let report = report(&Machine::captured("lab-newest-spare"));
+    let machine = Machine::captured("lab-newest-spare");
+    let report = report(&machine);
     let finding = finding(&report, "memory.free_space_promotion");
     assert!(finding.cause.starts_with("free-space promotion active on node 0"), "{}", finding.cause);
     assert_eq!(report.verdict, Verdict::Usable);
+    let mut config = config(&machine);
+    config.kernel.numa_balancing = Some(1);
+    assert!(!has(&report_with(&machine, &config), "memory.free_space_promotion"), "only in tiering mode");
 }
 
 #[test]

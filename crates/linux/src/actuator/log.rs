@@ -60,6 +60,9 @@ pub enum LogError {
         .0.display()
     )]
     Untrusted(PathBuf),
+    /// There is no folder to keep a log in.
+    #[error("no state folder for the restore log; no kernel setting is changed without a record of it")]
+    NoFolder,
     /// Too many records.
     #[error("{} is full ({RECORDS_MAX} records)", .0.display())]
     Full(PathBuf),

@@ -130,7 +130,8 @@ impl Actuator {
             log: None,
             lock: Some(lock),
         };
-        let mut report = actuator.restore()?;
+        let mut report = actuator.put_back(0);
+        actuator.begin_log()?;
         report.damaged_lines = left.damaged;
         Ok((actuator, report))
     }
@@ -197,7 +198,7 @@ impl Actuator {
         let before = self.entries.len();
         for change in &plan.changes {
             if let Err(cause) = self.set(&change.path, &change.to) {
-                let put_back = self.restore_from(before)?;
+                let put_back = self.restore_from(before);
                 return Err(ActuatorError::Plan { cause: Box::new(cause), put_back });
             }
         }
@@ -205,22 +206,31 @@ impl Actuator {
     }
 
     /// Puts every value back that is still ours, the latest first. What could not be put back stays recorded.
-    ///
-    /// # Errors
-    /// The log cannot be written. Values that cannot be put back are in the report.
-    pub fn restore(&mut self) -> Result<RestoreReport, ActuatorError> {
+    pub fn restore(&mut self) -> RestoreReport {
         self.restore_from(0)
     }
 
     /// Puts back what was changed after the first `kept` entries.
-    fn restore_from(&mut self, kept: usize) -> Result<RestoreReport, ActuatorError> {
+    fn restore_from(&mut self, kept: usize) -> RestoreReport {
+        let mut report = self.put_back(kept);
+        report.log_failure = self.begin_log().err().map(|error| error.to_string());
+        report
+    }
+
+    fn put_back(&mut self, kept: usize) -> RestoreReport {
         let entries = self.entries.split_off(kept);
         let (report, left) = restore::put_back(&self.root, self.door.as_mut(), &self.boot_id, entries);
         self.entries.extend(left);
+        report
+    }
+
+    /// Cuts the log down to what is still to be put back.
+    fn begin_log(&mut self) -> Result<(), LogError> {
+        self.log = None;
         if let Some(lock) = &self.lock {
             self.log = Some(RestoreLog::begin(lock.state_dir(), &self.entries)?);
         }
-        Ok(report)
+        Ok(())
     }
 
     fn read(&self, path: &Path) -> Result<String, KernelFileError> {
@@ -235,9 +245,15 @@ impl Actuator {
     }
 
     fn record(&mut self, entry: &Entry) -> Result<(), LogError> {
+        if !self.door.reaches_kernel() {
+            return Ok(());
+        }
+        if self.log.is_none() {
+            self.begin_log()?;
+        }
         match &mut self.log {
-            Some(log) if self.door.reaches_kernel() => log.append(entry),
-            _ => Ok(()),
+            Some(log) => log.append(entry),
+            None => Err(LogError::NoFolder),
         }
     }
 
@@ -253,7 +269,7 @@ impl Drop for Actuator {
     /// know what became of it calls [`restore`](Actuator::restore) before.
     fn drop(&mut self) {
         if !self.entries.is_empty() {
-            let _ = self.restore();
+            self.restore();
         }
     }
 }

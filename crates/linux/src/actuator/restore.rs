@@ -57,12 +57,14 @@ pub struct RestoreReport {
     pub values: Vec<Restored>,
     /// Lines of the log that could not be trusted, by number from 1. What they recorded is unknown.
     pub damaged_lines: Vec<usize>,
+    /// Why the log could not be cut down to what is left; the next start then looks at these values again.
+    pub log_failure: Option<String>,
 }
 
 impl RestoreReport {
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.damaged_lines.is_empty()
+        self.values.is_empty() && self.damaged_lines.is_empty() && self.log_failure.is_none()
     }
 
     /// Whether every value that was ours is back.
@@ -78,6 +80,7 @@ impl fmt::Display for RestoreReport {
         for line in &self.damaged_lines {
             lines.push(format!("line {line} of the restore log is damaged; what it recorded is unknown"));
         }
+        lines.extend(self.log_failure.clone());
         f.write_str(&lines.join("\n"))
     }
 }

@@ -87,7 +87,7 @@ fn a_value_that_was_there_is_not_ours() {
     let (mut actuator, _) = m.start();
     assert_eq!(actuator.set(&m.path("b"), "false").unwrap(), Written::Already);
     assert_eq!(actuator.set(&m.path("c"), "madvise").unwrap(), Written::Already);
-    assert!(actuator.restore().unwrap().is_empty());
+    assert!(actuator.restore().is_empty());
     assert!(m.kernel.writes().is_empty());
 }
 
@@ -205,7 +205,7 @@ fn what_cannot_be_put_back_stays_recorded_until_it_can() {
     let (mut actuator, _) = m.start();
     actuator.set(&m.path("a"), "2").unwrap();
     m.kernel.refuse(&m.path("a"), libc::EIO);
-    let report = actuator.restore().unwrap();
+    let report = actuator.restore();
     assert!(!report.is_complete());
     assert!(report.to_string().contains("to try again: thermocline restore"), "{report}");
     actuator.crash();
@@ -225,6 +225,27 @@ fn nothing_is_written_that_cannot_be_recorded() {
     let error = actuator.set(&m.path("a"), "2").unwrap_err();
     assert!(matches!(error, ActuatorError::Log(_)), "{error}");
     assert!(m.kernel.writes().is_empty());
+}
+
+#[test]
+fn a_log_that_cannot_be_cut_down_keeps_no_value_from_being_put_back() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    let log = m.state_dir().join(log::FILE_NAME);
+    fs::remove_file(&log).unwrap();
+    fs::create_dir(&log).unwrap();
+    let report = actuator.restore();
+    assert!(report.is_complete() && report.log_failure.is_some(), "{report}");
+    assert_eq!(m.value("a"), "1");
+    assert!(
+        matches!(actuator.set(&m.path("a"), "2"), Err(ActuatorError::Log(_))),
+        "still nothing unrecorded"
+    );
+    fs::remove_dir(&log).unwrap();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.crash();
+    assert_eq!(fates(&m.start().1), [&Fate::PutBack]);
 }
 
 #[test]

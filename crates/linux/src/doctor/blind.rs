@@ -75,7 +75,7 @@ pub(super) fn finding(blind: &Blind, capacity_kib: u64) -> Option<Finding> {
     Some(
         Finding::new("memory.blind", severity, cause)
             .fix("place such programs by cgroup (cpuset.mems) instead of numactl --membind, --preferred or --interleave")
-            .run("or keep the policy and let the kernel scan it", "numactl --balancing --membind=NODES COMMAND"),
+            .run("or keep a policy, over all nodes that the program may use, and let the kernel scan it", "numactl --balancing --membind=NODES COMMAND"),
     )
 }
 

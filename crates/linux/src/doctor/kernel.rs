@@ -12,7 +12,7 @@ pub struct KernelInfo {
     pub release: Option<String>,
     /// Its boot command line.
     pub command_line: String,
-    /// Timer frequency, derived from the tick counter where the kernel shows it.
+    /// Timer frequency, from the kernel's configuration or derived from its tick counter, where either is shown.
     pub hz: Option<u32>,
     /// `none`, `integrity` or `confidentiality`.
     pub lockdown: Option<String>,
@@ -57,9 +57,9 @@ impl KernelInfo {
         let hugepages = look.text(&mm.join("transparent_hugepage/enabled"));
         let command_line = look.word(&look.root.proc.join("cmdline")).unwrap_or_default();
         KernelInfo {
+            hz: configured_hz(look, release.as_deref()).or_else(|| hz(look)),
             release,
             command_line,
-            hz: hz(look),
             lockdown: lockdown.map(|text| chosen(&text).to_owned()),
             numa_balancing: look.number(&sysctl.join("numa_balancing")),
             promote_rate_limit_mbps: look.number(&sysctl.join("numa_balancing_promote_rate_limit_MBps")),
@@ -83,6 +83,11 @@ impl KernelInfo {
     pub fn booted_with(&self, word: &str) -> bool {
         self.command_line.split_ascii_whitespace().any(|w| w == word)
     }
+}
+
+fn configured_hz(look: &mut Look<'_>, release: Option<&str>) -> Option<u32> {
+    let config = look.text(&look.root.boot.join(format!("config-{}", release?)))?;
+    config.lines().find_map(|line| line.strip_prefix("CONFIG_HZ="))?.trim().parse().ok()
 }
 
 /// The tick counter starts 300 seconds before 2^32 (Linux include/linux/jiffies.h, INITIAL_JIFFIES), so that its

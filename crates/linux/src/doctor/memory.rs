@@ -36,8 +36,11 @@ pub(super) fn topology(
     findings
 }
 
-/// Nodes whose free memory lets the kernel promote past every limit.
-pub(super) fn free_space(found: &Discovered, zones: &[Zone]) -> Vec<Finding> {
+/// Nodes whose free memory lets the kernel promote past every limit, in the mode that will be set.
+pub(super) fn free_space(found: &Discovered, zones: &[Zone], mode: Option<u32>) -> Vec<Finding> {
+    if mode.is_none_or(|mode| mode & 2 == 0) {
+        return Vec::new();
+    }
     let below =
         found.topology.nodes.iter().any(|n| n.capacity_pages > 0 && !found.kernel_top.contains(&n.id));
     let open = |node: &&NodeId| {

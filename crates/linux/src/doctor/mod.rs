@@ -77,7 +77,9 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let lower = lower_nodes(topology.as_ref());
     let blind = blind::blind(&mut look, &lower);
     findings.extend(blind::finding(&blind, capacity_kib(topology.as_ref(), &lower)));
-    findings.extend(topology.iter().flat_map(|found| memory::free_space(found, &zones)));
+    findings.extend(
+        topology.iter().flat_map(|found| memory::free_space(found, &zones, mode.or(kernel.numa_balancing))),
+    );
     findings.extend(memory::scopes(config));
     findings.extend(look.failures.into_iter().map(|why| Finding::new("unreadable", Severity::Note, why)));
     findings.sort_by_key(|f| std::cmp::Reverse(f.severity));

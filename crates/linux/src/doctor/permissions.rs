@@ -58,7 +58,7 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
         needed_for: "writing the settings that run changes",
     });
     let mut findings = Vec::new();
-    let missing: Vec<&str> = list.iter().filter(|p| !p.held).map(|p| p.name).collect();
+    let missing: Vec<&str> = NEEDS.iter().filter(|n| !held(n.bit)).map(|n| n.name).collect();
     if !missing.is_empty() {
         let cause = format!("this process lacks {}", missing.join(", "));
         findings.push(
@@ -66,8 +66,9 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
                 .run("run as root", "sudo thermocline doctor"),
         );
     }
-    for path in refused {
-        let cause = format!("{} cannot be written by this process, and `run` would", path.display());
+    if !refused.is_empty() {
+        let paths: Vec<String> = refused.iter().map(|p| p.display().to_string()).collect();
+        let cause = format!("`run` would write to {}, and this process cannot", paths.join(" and "));
         findings.push(
             Finding::new("permissions.read_only", Severity::Problem, cause)
                 .fix("run as root, and outside of containers, which mount /proc/sys read-only"),
