@@ -2,10 +2,10 @@
 
 use std::fmt::Debug;
 
-use thermocline_mem::Plain;
+use thermocline_mem::{Plain, prefetch};
 
 use crate::rule::Record;
-use crate::units::{Nanos, NodeId};
+use crate::units::{Nanos, NodeId, PAGE_SIZE};
 
 /// A way to pack a record into a slot.
 ///
@@ -26,11 +26,11 @@ pub(super) trait Layout: Copy + Debug {
     /// Length of one unit of the slot's time.
     fn resolution(&self) -> Nanos;
 
-    /// The stamp of `time` in a section with this base; above [`Layout::STAMP_MAX`] where the base is too early.
-    fn stamp(&self, time: Nanos, base: u64) -> u64;
+    /// `time` in ticks, below 2^62.
+    fn ticks(&self, time: Nanos) -> u64;
 
-    /// The base to give a section at `time`, in ticks.
-    fn base(&self, time: Nanos) -> u64;
+    /// The base to give a section at tick `now`; before tick 0 it wraps, and so do stamps, back again.
+    fn base(&self, now: u64) -> u64;
 
     /// Makes every stamp earlier by `ticks`, as the base has become later; stamps that fall before it become "long ago".
     fn rebase(slots: &mut [Self::Slot], ticks: u64);
@@ -38,8 +38,8 @@ pub(super) trait Layout: Copy + Debug {
     /// Takes a slot apart, as seen at `stamp`.
     fn decode(&self, slot: Self::Slot, stamp: u64) -> Record;
 
-    /// The slot after an access at `stamp` that left `record`.
-    fn encode(&self, old: Self::Slot, record: &Record, stamp: u64) -> Self::Slot;
+    /// The slot after an access at `stamp` by a CPU of node `accessor` that left `record`.
+    fn encode(&self, old: Self::Slot, record: &Record, accessor: Option<NodeId>, stamp: u64) -> Self::Slot;
 
     /// The slot with another readiness.
     fn with_ready(slot: Self::Slot, ready: bool) -> Self::Slot;
@@ -71,14 +71,13 @@ impl Clock {
         Nanos(1 << self.shift)
     }
 
-    /// Counts from 1, so that stamp 0 is left for "long ago" even at time 0.
     #[inline(always)]
-    const fn stamp(self, time: Nanos, base: u64) -> u64 {
-        ((time.0 >> self.shift) + 1).saturating_sub(base)
+    const fn ticks(self, time: Nanos) -> u64 {
+        time.0 >> self.shift
     }
 
-    const fn base(self, time: Nanos) -> u64 {
-        ((time.0 >> self.shift) + 1).saturating_sub(self.reach)
+    const fn base(self, now: u64) -> u64 {
+        now.wrapping_sub(self.reach)
     }
 
     /// Time from stamp `then` to stamp `now`; none where `then` is "long ago", zero where clocks disagree.
@@ -93,7 +92,8 @@ impl Clock {
 pub(super) struct Byte(pub(super) Clock);
 
 impl Byte {
-    const READY: u8 = 1 << 2;
+    const READY_SHIFT: u32 = 2;
+    const READY: u8 = 1 << Self::READY_SHIFT;
     const STAMP_SHIFT: u32 = 3;
     const STAMP: u8 = 0b1111_1000;
 
@@ -115,19 +115,17 @@ impl Layout for Byte {
     }
 
     #[inline(always)]
-    fn stamp(&self, time: Nanos, base: u64) -> u64 {
-        self.0.stamp(time, base)
+    fn ticks(&self, time: Nanos) -> u64 {
+        self.0.ticks(time)
     }
 
-    fn base(&self, time: Nanos) -> u64 {
-        self.0.base(time)
+    fn base(&self, now: u64) -> u64 {
+        self.0.base(now)
     }
 
     fn rebase(slots: &mut [u8], ticks: u64) {
         let by = (ticks.min(Self::STAMP_MAX) as u8) << Self::STAMP_SHIFT;
-        for slot in slots {
-            *slot = (*slot & Self::STAMP).saturating_sub(by) | (*slot & !Self::STAMP);
-        }
+        sweep(slots, |slot| (slot & Self::STAMP).saturating_sub(by) | (slot & !Self::STAMP));
     }
 
     #[inline(always)]
@@ -141,9 +139,10 @@ impl Layout for Byte {
     }
 
     #[inline(always)]
-    fn encode(&self, old: u8, record: &Record, stamp: u64) -> u8 {
-        let stamp = ((stamp as u8) << Self::STAMP_SHIFT).max(old & Self::STAMP);
-        stamp | if record.ready { Self::READY } else { 0 } | record.frequency.min(Self::FREQUENCY_MAX)
+    fn encode(&self, old: u8, record: &Record, _accessor: Option<NodeId>, stamp: u64) -> u8 {
+        let stamp = (stamp as u32).max(u32::from(old >> Self::STAMP_SHIFT)) << Self::STAMP_SHIFT;
+        let ready = u32::from(record.ready) << Self::READY_SHIFT;
+        (stamp | ready | u32::from(record.frequency.min(Self::FREQUENCY_MAX))) as u8
     }
 
     fn with_ready(slot: u8, ready: bool) -> u8 {
@@ -158,7 +157,8 @@ pub(super) struct Word(pub(super) Clock);
 impl Word {
     const NODE_MASK: u32 = (1 << 11) - 1;
     const FREQUENCY_SHIFT: u32 = 11;
-    const READY: u32 = 1 << 15;
+    const READY_SHIFT: u32 = 15;
+    const READY: u32 = 1 << Self::READY_SHIFT;
     const STAMP_SHIFT: u32 = 16;
     const STAMP: u32 = 0xffff_0000;
 
@@ -180,19 +180,17 @@ impl Layout for Word {
     }
 
     #[inline(always)]
-    fn stamp(&self, time: Nanos, base: u64) -> u64 {
-        self.0.stamp(time, base)
+    fn ticks(&self, time: Nanos) -> u64 {
+        self.0.ticks(time)
     }
 
-    fn base(&self, time: Nanos) -> u64 {
-        self.0.base(time)
+    fn base(&self, now: u64) -> u64 {
+        self.0.base(now)
     }
 
     fn rebase(slots: &mut [u32], ticks: u64) {
         let by = (ticks.min(Self::STAMP_MAX) as u32) << Self::STAMP_SHIFT;
-        for slot in slots {
-            *slot = (*slot & Self::STAMP).saturating_sub(by) | (*slot & !Self::STAMP);
-        }
+        sweep(slots, |slot| (slot & Self::STAMP).saturating_sub(by) | (slot & !Self::STAMP));
     }
 
     #[inline(always)]
@@ -206,12 +204,11 @@ impl Layout for Word {
     }
 
     #[inline(always)]
-    fn encode(&self, old: u32, record: &Record, stamp: u64) -> u32 {
-        let stamp = ((stamp as u32) << Self::STAMP_SHIFT).max(old & Self::STAMP);
+    fn encode(&self, old: u32, record: &Record, accessor: Option<NodeId>, stamp: u64) -> u32 {
+        let stamp = (stamp as u32).max(old >> Self::STAMP_SHIFT) << Self::STAMP_SHIFT;
         let frequency = u32::from(record.frequency.min(Self::FREQUENCY_MAX)) << Self::FREQUENCY_SHIFT;
-        let node = pack_node(record.node);
-        let node = if node <= Self::NODE_MASK { node } else { 0 };
-        stamp | frequency | node | if record.ready { Self::READY } else { 0 }
+        let node = accessor.map_or(old & Self::NODE_MASK, |n| (u32::from(n.0) + 1).min(Self::NODE_MASK));
+        stamp | frequency | node | (u32::from(record.ready) << Self::READY_SHIFT)
     }
 
     fn with_ready(slot: u32, ready: bool) -> u32 {
@@ -219,10 +216,15 @@ impl Layout for Word {
     }
 }
 
-/// One more than the node, 0 for none.
-#[inline(always)]
-pub(super) fn pack_node(node: Option<NodeId>) -> u32 {
-    node.map_or(0, |n| u32::from(n.0) + 1)
+/// Passes all slots through `change`, asking for the memory a page ahead: the CPU's own prefetching ends at each page.
+fn sweep<T: Plain>(slots: &mut [T], change: impl Fn(T) -> T) {
+    const LINE_BYTES: usize = 64;
+    for line in slots.chunks_mut(LINE_BYTES / size_of::<T>()) {
+        prefetch(line, PAGE_SIZE as usize / size_of::<T>());
+        for slot in line {
+            *slot = change(*slot);
+        }
+    }
 }
 
 /// The node of which `packed` is one more.

@@ -43,11 +43,12 @@ impl<const PRECISE: bool> Pghot<PRECISE> {
     }
 
     #[inline(always)]
-    fn encode_bits(&self, old: u32, record: &Record, jiffies: u64) -> u32 {
+    fn encode_bits(&self, old: u32, record: &Record, accessor: Option<NodeId>, jiffies: u64) -> u32 {
         // No access takes readiness from a published byte, even when its window has passed; only consuming it does.
-        let stays_ready = !PRECISE && PghotRecord::decode(Self::MODE, old).ready;
+        let old = PghotRecord::decode(Self::MODE, old);
+        let stays_ready = !PRECISE && old.ready;
         PghotRecord {
-            nid: record.node.map_or(0, |n| n.0),
+            nid: accessor.map_or(old.nid, |n| n.0),
             frequency: record.frequency,
             time: Self::MODE.time_of(jiffies),
             ready: record.ready || stays_ready,
@@ -67,7 +68,7 @@ macro_rules! layout {
             const FREQUENCY_MAX: u8 = Self::MODE.frequency_max();
             const NODE: bool = $precise;
             // The stamp is jiffies as they are; encoding keeps their low bits, as published.
-            const STAMP_MAX: u64 = u64::MAX;
+            const STAMP_MAX: u64 = 1 << 61;
             const LOWER_TIERS_ONLY: bool = true;
 
             fn resolution(&self) -> Nanos {
@@ -75,11 +76,11 @@ macro_rules! layout {
             }
 
             #[inline(always)]
-            fn stamp(&self, time: Nanos, _base: u64) -> u64 {
+            fn ticks(&self, time: Nanos) -> u64 {
                 time.0 / self.tick_ns
             }
 
-            fn base(&self, _time: Nanos) -> u64 {
+            fn base(&self, _now: u64) -> u64 {
                 0
             }
 
@@ -91,8 +92,8 @@ macro_rules! layout {
             }
 
             #[inline(always)]
-            fn encode(&self, old: $slot, record: &Record, stamp: u64) -> $slot {
-                self.encode_bits(old.into(), record, stamp) as $slot
+            fn encode(&self, old: $slot, record: &Record, accessor: Option<NodeId>, stamp: u64) -> $slot {
+                self.encode_bits(old.into(), record, accessor, stamp) as $slot
             }
 
             fn with_ready(slot: $slot, ready: bool) -> $slot {

@@ -3,19 +3,16 @@
 use thermocline_mem::{Arena, ArenaError, prefetch};
 
 use crate::access::Access;
-use crate::record::directory::{Directory, PFN_END, SECTION_FRAMES, SECTION_SHIFT};
-use crate::record::layout::{Layout, pack_node, unpack_node};
+use crate::record::directory::{Directory, PFN_END, SECTION_FRAMES, Section};
+use crate::record::layout::{Layout, unpack_node};
 use crate::rule::Record;
 use crate::units::{Nanos, NodeId, Pfn};
 
-/// Accesses between asking for a slot's cache line and using it: enough to hide the latency of DRAM, few enough that
-/// the lines asked for stay in the nearest cache.
-const AHEAD: usize = 32;
-/// The slot of an access that has none; no arena is that long.
-const NOWHERE: usize = usize::MAX;
+/// Accesses whose slots are asked for before the first of them is used: enough to hide the latency of DRAM, few enough
+/// that the cache lines asked for stay in the nearest cache.
+const CHUNK: usize = 64;
 /// log2 of the frames that share one remembered node: 2 MiB.
 const BLOCK_SHIFT: u32 = 9;
-const SECTION_BLOCKS: usize = SECTION_FRAMES >> BLOCK_SHIFT;
 
 /// All slots of one layout.
 #[derive(Debug)]
@@ -24,144 +21,184 @@ pub(super) struct Store<L: Layout> {
     directory: Directory,
     /// Slots of the sections, in the order in which the sections appeared.
     slots: Arena<L::Slot>,
-    /// By section: the tick that its stamps count from.
-    bases: Vec<u64>,
-    /// By 2 MiB block: one more than the node that accessed it last; empty where nodes are not kept beside the slots.
+    /// By 2 MiB block of slots: one more than the node that accessed it last; empty where that is not kept.
     nodes: Arena<u16>,
     nodes_beside: bool,
-    /// Sections whose memory went offline; the next ones to be given out.
-    free: Vec<u32>,
-    sections_max: usize,
+    /// First slots of the sections whose memory went offline; the next ones to be given out.
+    free: Vec<usize>,
+    slots_max: usize,
     top_tier: NodeSet,
     unrecorded: u64,
 }
 
+/// Where the record of an access is, and when the access was as its section counts.
+#[derive(Clone, Copy)]
+struct Place {
+    at: usize,
+    stamp: u64,
+}
+
+/// The place of an access that has none; no arena is that long.
+const NO_PLACE: Place = Place { at: usize::MAX, stamp: 0 };
+
 impl<L: Layout> Store<L> {
     pub(super) fn new(layout: L, nodes_beside: bool, sections_max: usize) -> Result<Store<L>, ArenaError> {
+        let slots_max = sections_max.saturating_mul(SECTION_FRAMES);
         let nodes_beside = nodes_beside && !L::NODE;
         Ok(Store {
             layout,
             directory: Directory::new(),
-            slots: Arena::reserve(sections_max.saturating_mul(SECTION_FRAMES))?,
-            bases: Vec::new(),
-            nodes: Arena::reserve(if nodes_beside { sections_max * SECTION_BLOCKS } else { 0 })?,
+            slots: Arena::reserve(slots_max)?,
+            nodes: Arena::reserve(if nodes_beside { slots_max >> BLOCK_SHIFT } else { 0 })?,
             nodes_beside,
             free: Vec::new(),
-            sections_max,
+            slots_max,
             top_tier: NodeSet::default(),
             unrecorded: 0,
         })
     }
 
     pub(super) fn observe(&mut self, batch: &[Access], mut each: impl FnMut(&Access, &mut Record)) {
-        let mut ring = [NOWHERE; AHEAD];
-        for (place, access) in ring.iter_mut().zip(batch) {
-            *place = self.ask(access);
-        }
-        for (i, access) in batch.iter().enumerate() {
-            let place = &mut ring[i % AHEAD];
-            let at = *place;
-            if let Some(later) = batch.get(i + AHEAD) {
-                *place = self.ask(later);
-            }
-            self.step(at, access, &mut each);
+        let mut chunks = batch.chunks(CHUNK);
+        let mut now = chunks.next().unwrap_or(&[]);
+        let mut places = [[NO_PLACE; CHUNK]; 2];
+        let [mut asked, mut next] = places.each_mut();
+        self.ask(now, asked, &mut []);
+        while !now.is_empty() {
+            let later = chunks.next().unwrap_or(&[]);
+            self.ask(later, next, asked);
+            self.visit(now, asked, &mut each);
+            std::mem::swap(&mut asked, &mut next);
+            now = later;
         }
     }
 
-    /// Finds the slot of an access and asks for its cache line.
+    /// Finds the places of a chunk and asks for their cache lines; `pending` are those of the chunk before.
     #[inline(always)]
-    fn ask(&mut self, access: &Access) -> usize {
-        let Some(pfn) = access.pfn else { return NOWHERE };
-        if L::LOWER_TIERS_ONLY && self.top_tier.contains(access.node) {
-            return NOWHERE;
-        }
-        let at = match self.directory.get(pfn) {
-            Some(section) => slot(section, pfn),
-            None => self.allocate(pfn, access.time),
-        };
-        prefetch(&self.slots, at);
-        if !L::NODE && self.nodes_beside {
-            prefetch(&self.nodes, at >> BLOCK_SHIFT);
-        }
-        at
-    }
-
-    #[inline(always)]
-    fn step(&mut self, at: usize, access: &Access, each: &mut impl FnMut(&Access, &mut Record)) {
-        let base = self.bases.get(at >> SECTION_SHIFT).copied().unwrap_or(0);
-        let mut stamp = self.layout.stamp(access.time, base);
-        if stamp > L::STAMP_MAX && at != NOWHERE {
-            stamp = self.rebase(at >> SECTION_SHIFT, access.time);
-        }
-        let Some(slot) = self.slots.get_mut(at) else {
-            return each(access, &mut Record::default());
-        };
-        let old = *slot;
-        let mut record = self.layout.decode(old, stamp);
-        let mut beside = if L::NODE { None } else { self.nodes.get_mut(at >> BLOCK_SHIFT) };
-        if let Some(node) = &beside {
-            record.node = unpack_node(u32::from(**node));
-        }
-        each(access, &mut record);
-        record.node = access.accessor.or(record.node);
-        *slot = self.layout.encode(old, &record, stamp);
-        if let Some(node) = &mut beside {
-            let packed = u16::try_from(pack_node(record.node)).unwrap_or(0);
-            // A line that is only read stays shared and clean.
-            if **node != packed {
-                **node = packed;
+    fn ask(&mut self, chunk: &[Access], places: &mut [Place; CHUNK], pending: &mut [Place]) {
+        let mut done = 0;
+        while done < chunk.len() {
+            done += self.ask_settled(&chunk[done..], &mut places[done..]);
+            if let Some(access) = chunk.get(done) {
+                let (before, rest) = places.split_at_mut(done);
+                rest[0] = self.settle(access, pending.iter_mut().chain(before));
+                prefetch(&self.slots, rest[0].at);
+                done += 1;
             }
         }
     }
 
-    /// Gives the section of `pfn` slots and returns the one of `pfn`; [`NOWHERE`] where there is no more room.
+    /// The same up to the first access that needs [`Store::settle`]; returns how many there were before it.
+    #[inline(always)]
+    fn ask_settled(&self, chunk: &[Access], places: &mut [Place]) -> usize {
+        let (directory, layout, slots) = (&self.directory, self.layout, &self.slots[..]);
+        for (i, (access, place)) in chunk.iter().zip(places).enumerate() {
+            *place = NO_PLACE;
+            let Some(pfn) = access.pfn else { continue };
+            if L::LOWER_TIERS_ONLY && self.top_tier.contains(access.node) {
+                continue;
+            }
+            let section = directory.get(pfn);
+            let stamp = layout.ticks(access.time).wrapping_sub(section.base);
+            if stamp > L::STAMP_MAX {
+                return i;
+            }
+            *place = Place { at: slot(section.first, pfn), stamp };
+            prefetch(slots, place.at);
+        }
+        chunk.len()
+    }
+
+    /// The place of an access that comes first to its section, or so late that the section needs another base, or so
+    /// early that it is "long ago" there. `pending` are places that have been found and not visited.
     #[cold]
-    fn allocate(&mut self, pfn: Pfn, time: Nanos) -> usize {
-        let section = if pfn.0 >= PFN_END { None } else { self.take_section() };
-        let Some(section) = section else {
-            self.unrecorded += 1;
-            return NOWHERE;
-        };
-        self.bases[section] = self.layout.base(time);
-        self.directory.insert(pfn, section as u32);
-        slot(section, pfn)
+    #[inline(never)]
+    fn settle<'a>(&mut self, access: &Access, pending: impl Iterator<Item = &'a mut Place>) -> Place {
+        let Some(pfn) = access.pfn else { return NO_PLACE };
+        let mut section = self.directory.get(pfn);
+        let now = self.layout.ticks(access.time);
+        let base = self.layout.base(now);
+        if !section.exists() {
+            let first = if pfn.0 < PFN_END { self.take_section() } else { None };
+            let Some(first) = first else {
+                self.unrecorded += 1;
+                return NO_PLACE;
+            };
+            section = Section { first, base };
+            self.directory.insert(pfn, section);
+        } else if now.wrapping_sub(section.base) as i64 > 0 {
+            let slots = section.first..section.first + SECTION_FRAMES;
+            let ticks = base.wrapping_sub(section.base);
+            for place in pending.filter(|place| slots.contains(&place.at)) {
+                place.stamp = place.stamp.saturating_sub(ticks);
+            }
+            L::rebase(&mut self.slots[slots], ticks);
+            section.base = base;
+            self.directory.insert(pfn, section);
+        }
+        Place { at: slot(section.first, pfn), stamp: stamp(now, section.base) }
     }
 
-    /// A section of zeroed slots, from those that were given back or at the end.
-    fn take_section(&mut self) -> Option<usize> {
-        if let Some(section) = self.free.pop() {
-            return Some(section as usize);
+    /// Takes the records of a chunk out of their slots, shows them, and puts them back.
+    #[inline(always)]
+    fn visit(
+        &mut self,
+        chunk: &[Access],
+        places: &[Place; CHUNK],
+        each: &mut impl FnMut(&Access, &mut Record),
+    ) {
+        let layout = self.layout;
+        let (slots, nodes) = (&mut self.slots[..], &mut self.nodes[..]);
+        for (access, &Place { at, stamp }) in chunk.iter().zip(places) {
+            // What has no slot or no remembered node gets one that is forgotten.
+            let (mut no_slot, mut no_node) = (L::Slot::default(), 0);
+            let slot = slots.get_mut(at).unwrap_or(&mut no_slot);
+            let mut record = layout.decode(*slot, stamp);
+            if L::NODE {
+                each(access, &mut record);
+            } else {
+                let node = nodes.get_mut(at >> BLOCK_SHIFT).unwrap_or(&mut no_node);
+                record.node = unpack_node(u32::from(*node));
+                each(access, &mut record);
+                if let Some(accessor) = access.accessor {
+                    *node = accessor.0.wrapping_add(1);
+                }
+            }
+            *slot = layout.encode(*slot, &record, access.accessor, stamp);
         }
-        let section = self.bases.len();
-        if section >= self.sections_max {
+    }
+
+    /// First slot of a section of zeroed slots, from those that were given back or at the end.
+    fn take_section(&mut self) -> Option<usize> {
+        if let Some(first) = self.free.pop() {
+            return Some(first);
+        }
+        let first = self.slots.len();
+        let end = first + SECTION_FRAMES;
+        if end > self.slots_max {
             return None;
         }
-        self.slots.grow((section + 1) * SECTION_FRAMES).ok()?;
         if self.nodes_beside {
-            self.nodes.grow((section + 1) * SECTION_BLOCKS).ok()?;
+            self.nodes.grow(end >> BLOCK_SHIFT).ok()?;
         }
-        self.bases.push(0);
-        Some(section)
+        self.slots.grow(end).ok()?;
+        Some(first)
     }
 
-    /// Moves the section to a base that suits `time`; returns the stamp of `time` there.
-    #[cold]
-    fn rebase(&mut self, section: usize, time: Nanos) -> u64 {
-        let base = self.layout.base(time);
-        let first = section << SECTION_SHIFT;
-        L::rebase(&mut self.slots[first..first + SECTION_FRAMES], base.saturating_sub(self.bases[section]));
-        self.bases[section] = base;
-        self.layout.stamp(time, base)
+    /// The slot of a frame whose section has slots.
+    fn at(&self, pfn: Pfn) -> Option<usize> {
+        let section = self.directory.get(pfn);
+        section.exists().then(|| slot(section.first, pfn))
     }
 
     pub(super) fn get(&self, pfn: Pfn, now: Nanos) -> Option<Record> {
-        let section = self.directory.get(pfn)?;
-        let at = slot(section, pfn);
+        let at = self.at(pfn)?;
         let bits = self.slots[at];
         if bits == L::Slot::default() {
             return None;
         }
-        let mut record = self.layout.decode(bits, self.layout.stamp(now, self.bases[section]));
+        let stamp = stamp(self.layout.ticks(now), self.directory.get(pfn).base);
+        let mut record = self.layout.decode(bits, stamp);
         if let Some(&node) = self.nodes.get(at >> BLOCK_SHIFT) {
             record.node = unpack_node(node.into());
         }
@@ -169,8 +206,8 @@ impl<L: Layout> Store<L> {
     }
 
     pub(super) fn set_ready(&mut self, pfn: Pfn, ready: bool) -> bool {
-        let Some(section) = self.directory.get(pfn) else { return false };
-        let slot = &mut self.slots[slot(section, pfn)];
+        let Some(at) = self.at(pfn) else { return false };
+        let slot = &mut self.slots[at];
         let recorded = *slot != L::Slot::default();
         if recorded {
             *slot = L::with_ready(*slot, ready);
@@ -179,25 +216,23 @@ impl<L: Layout> Store<L> {
     }
 
     pub(super) fn clear(&mut self, start: Pfn, end: Pfn) {
-        for (first, section) in self.directory.range(start, end) {
-            let at = section << SECTION_SHIFT;
-            let from = start.0.saturating_sub(first.0) as usize;
-            let to = (end.0 - first.0).min(SECTION_FRAMES as u64) as usize;
-            if from < to {
-                self.slots[at + from..at + to].fill(L::Slot::default());
-            }
+        for (frame, first) in self.directory.range(start, end) {
+            let from = start.0.saturating_sub(frame.0) as usize;
+            let to = (end.0 - frame.0).min(SECTION_FRAMES as u64) as usize;
+            self.slots[first + from..first + to].fill(L::Slot::default());
         }
     }
 
     pub(super) fn offline(&mut self, start: Pfn, end: Pfn) {
-        for (first, section) in self.directory.range(start, end) {
-            if start <= first && first.0 + SECTION_FRAMES as u64 <= end.0 {
-                self.directory.remove(first);
-                self.slots.release(section << SECTION_SHIFT..(section + 1) << SECTION_SHIFT);
+        for (frame, first) in self.directory.range(start, end) {
+            let last = first + SECTION_FRAMES;
+            if start <= frame && frame.0 + SECTION_FRAMES as u64 <= end.0 {
+                self.directory.remove(frame);
+                self.slots.release(first..last);
                 if self.nodes_beside {
-                    self.nodes.release(section * SECTION_BLOCKS..(section + 1) * SECTION_BLOCKS);
+                    self.nodes.release(first >> BLOCK_SHIFT..last >> BLOCK_SHIFT);
                 }
-                self.free.push(section as u32);
+                self.free.push(first);
             }
         }
         self.clear(start, end);
@@ -217,7 +252,7 @@ impl<L: Layout> Store<L> {
     }
 
     pub(super) fn sections(&self) -> usize {
-        self.bases.len() - self.free.len()
+        self.slots.len() / SECTION_FRAMES - self.free.len()
     }
 
     pub(super) fn unrecorded(&self) -> u64 {
@@ -229,14 +264,19 @@ impl<L: Layout> Store<L> {
         self.slots.committed_bytes() - returned
             + self.nodes.committed_bytes()
             + self.directory.memory_bytes()
-            + self.bases.capacity() * size_of::<u64>()
-            + self.free.capacity() * size_of::<u32>()
+            + self.free.capacity() * size_of::<usize>()
     }
 }
 
+/// Ticks from `base` to `now`, 0 where `now` is earlier.
+const fn stamp(now: u64, base: u64) -> u64 {
+    let ticks = now.wrapping_sub(base);
+    if ticks as i64 >= 0 { ticks } else { 0 }
+}
+
 #[inline(always)]
-const fn slot(section: usize, pfn: Pfn) -> usize {
-    (section << SECTION_SHIFT) | (pfn.0 as usize % SECTION_FRAMES)
+const fn slot(first: usize, pfn: Pfn) -> usize {
+    first + pfn.0 as usize % SECTION_FRAMES
 }
 
 /// A set of nodes, as many as Linux can have (CONFIG_NODES_SHIFT is at most 10).
@@ -250,7 +290,8 @@ impl NodeSet {
         }
     }
 
+    #[inline(always)]
     fn contains(&self, node: NodeId) -> bool {
-        self.0.get(usize::from(node.0) / 64).is_some_and(|word| word >> (node.0 % 64) & 1 != 0)
+        self.0.get(usize::from(node.0) / 64).is_some_and(|word| (word >> (node.0 % 64)) & 1 != 0)
     }
 }

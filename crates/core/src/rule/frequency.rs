@@ -35,10 +35,10 @@ impl Frequency {
     /// access.
     #[cold]
     #[inline(never)]
-    fn propose(&self, access: &Access, record: &Record, out: &mut Candidates) {
+    fn propose(&self, access: &Access, gap: Option<Nanos>, out: &mut Candidates) {
         let gap = match access.detail {
             Detail::HintFault { latency: Some(latency) } => latency.time,
-            _ => record.gap.unwrap_or(self.window),
+            _ => gap.unwrap_or(self.window),
         };
         out.push(Candidate::promotion(access, score_of_rate(gap), Reason::Frequent, self.life));
     }
@@ -70,7 +70,7 @@ impl Rule for Frequency {
         // A layout that cannot count to the threshold is full at its maximum.
         record.ready = record.frequency >= self.threshold.min(ctx.frequency_max);
         if record.ready {
-            self.propose(access, record, out);
+            self.propose(access, record.gap, out);
         }
     }
 }
