@@ -45,9 +45,8 @@ static void on_reset(qemu_plugin_id_t id);
 
 /*
  * Called on vCPU threads wherever it is cheap to ask. There is one reset in the life of a machine and no way back to
- * uninstrumented code, because of two faults of QEMU before 8.0 and 10.0: a flush of instrumented code leaves a vCPU with a
- * dangling list of callbacks, which ends QEMU with an assertion, and the thread that carries a reset out keeps the plugin
- * lock.
+ * uninstrumented code: before QEMU 10.0 the thread that carries a reset out keeps the plugin lock, and another one's reset
+ * would wait for it for ever.
  */
 static void instrument_if_wanted(void)
 {
@@ -157,8 +156,31 @@ static void on_exit_of_qemu(qemu_plugin_id_t id, void *userdata)
 	control_end();
 }
 
+/*
+ * Before QEMU 8.0 an instrumented instruction that ends a block leaves its vCPU with a pointer to its callbacks. A flush of
+ * translated code frees them, and the kernel's next access through a helper ends QEMU with an assertion. QEMU has a function
+ * that forgets the pointer, though it is no part of the plugin interface; versions without it do not need it.
+ */
+static void *(*get_cpu)(int index);
+static void (*forget_callbacks)(void *cpu);
+
+/* No vCPU runs now. */
+static void on_flush(qemu_plugin_id_t id)
+{
+	(void)id;
+	if (!get_cpu || !forget_callbacks)
+		return;
+	for (unsigned int v = 0; v < vcpus_max; v++) {
+		void *cpu = get_cpu((int)v);
+
+		if (cpu)
+			forget_callbacks(cpu);
+	}
+}
+
 static void register_events(void)
 {
+	qemu_plugin_register_flush_cb(plugin_id, on_flush);
 	if (!atomic_load(&instrumented))
 		qemu_plugin_register_vcpu_resume_cb(plugin_id, on_resume);
 	qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, on_translate);
@@ -376,8 +398,11 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 
 /* QEMU 9.0 raised the lowest version that it takes from 0 to 2; what is used here did not change. The version is read
  * after the library is loaded, so it can be chosen by what the emulator offers: this function is new in version 2. */
-__attribute__((constructor)) static void choose_version(void)
+__attribute__((constructor)) static void meet_qemu(void)
 {
 	if (dlsym(RTLD_DEFAULT, "qemu_plugin_num_vcpus"))
 		qemu_plugin_version = 2;
+	/* POSIX's way of taking a function from dlsym. */
+	*(void **)&get_cpu = dlsym(RTLD_DEFAULT, "qemu_get_cpu");
+	*(void **)&forget_callbacks = dlsym(RTLD_DEFAULT, "qemu_plugin_disable_mem_helpers");
 }
