@@ -65,19 +65,17 @@ section! {
 }
 
 section! {
-    /// `[rule.adaptive]`: pages whose waits stand out from those of the pages they compete with.
+    /// `[rule.adaptive]`: pages that are early at every scan.
     Adaptive {
         /// Hint faults in a row, each sooner after its scan than the cut, that make a page hot. Fewer find hot pages a scan pass earlier and move more cold ones.
         confirmations: u8 = 3, "faults", 1..=255, "ours";
-        /// The cut lets at most this share of the cold class's faults through.
-        cold_percent: u8 = 20, "%", 1..=90, "ours";
-        /// A page that waits longer than this for its fault is never hot.
+        /// Where the faults of a page are at least this far apart, one confirmation fewer is enough.
+        slow_pass_ms: u64 = 5000, "ms", 100..=600_000, "ours";
+        /// A page that waits this long for its fault is never hot.
         cut_max_ms: u64 = 60_000, "ms", 1..=3_600_000, "ours";
-        /// Time after which a fault weighs half.
-        half_life_s: u64 = 30, "s", 1..=3600, "ours";
-        /// Faults that must be known before anything is proposed.
-        faults_min: u32 = 200, "faults", 10..=1_000_000, "ours";
-        /// How long hot and cold may look alike before nothing counts as standing out any more.
+        /// Sampled pages that must be known before anything is proposed.
+        pages_min: u32 = 100, "pages", 10..=4096, "ours";
+        /// How long after pages last stood out the cut stays.
         settle_s: u64 = 60, "s", 1..=86_400, "ours";
         /// While nothing stands out, fill free memory of the target with the more often accessed pages.
         fill: bool = true, "", Any("true or false"), "ours";

@@ -1,22 +1,21 @@
-//! Rule `adaptive`: pages whose waits stand out from those of the pages they compete with.
+//! Rule `adaptive`: pages that are early at every scan.
 //!
 //! For the pages of lower tiers that would go to the same top-tier node:
-//! 1. Each hint fault adds its wait since the scan, times the folio's base pages, to a histogram in quarter octaves that
-//!    halves in `half_life_s` (30). It weighs by base pages too: what counts is the access rate per page of DRAM.
-//! 2. Once a second two exponential classes are fitted to it. They are real when the cold mean is at least 3 times the hot
-//!    one and they explain the faults clearly better than one class does (0.005 nats a fault, 10 nats in all).
-//! 3. The cut is the wait that nine of ten hot faults stay below, but at most `cold_percent` (20) of the cold ones, and
-//!    `cut_max_ms` (60000).
-//! 4. `confirmations` (3) faults of a page in a row below the cut propose it; the shorter the wait, the higher its score. A fault
-//!    above the cut starts again at nothing.
-//! 5. When the classes merge, because the hot pages have moved, the cut stays, but below the best tenth of the waits.
-//! 6. After `settle_s` (60) of one class nothing stands out. Then, if `fill` is set, the pages in the best quarter of waits, and
-//!    below `fill_below_ms` (1000), fill the target until a sixteenth of it is left. Else nothing is proposed.
+//! 1. A page's wait is the time from the scan to its hint fault, times the base pages of its folio: what counts is the
+//!    access rate per page of DRAM. A sample of pages remembers the last two waits of each.
+//! 2. Ten times a second the cut is set where the sampled pages agree best with themselves: where being below it at one fault
+//!    says most about the next (correlation at least 0.1, and beyond chance). Without such a cut nothing stands out.
+//! 3. A page is proposed after `confirmations` (3) faults in a row below the cut, or one fewer where they are at least
+//!    `slow_pass_ms` (5000) apart; the shorter the wait, the higher its score. One fault above starts again at nothing. So does a
+//!    wait of `cut_max_ms` (60000) or more.
+//! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at most at the best tenth of the waits.
+//! 5. `settle_s` (60) later, if `fill` is set, the pages in the best quarter of waits that are below `fill_below_ms` (1000) fill the
+//!    target until a sixteenth of it is left. Else nothing is proposed.
 //!
-//! Evidence of other sources is judged as by the rule `frequency`. Source: ours. It needs no threshold in ms: the same
-//! program on a machine ten times as slow gets the same pages moved.
+//! Evidence of other sources is judged as by the rule `frequency`. Source: ours. It needs no threshold in ms and no model of the
+//! waits: faults slow a program down, so that early and late lie closer together than the access rates do.
 
-mod mixture;
+mod sample;
 #[cfg(test)]
 mod simulation;
 
@@ -24,44 +23,52 @@ use std::collections::BTreeMap;
 
 use crate::access::{Access, Detail};
 use crate::config;
+use crate::moves::{Move, Outcome};
 use crate::rule::{Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Rule, score_of_rate};
 use crate::topology::NodeState;
-use crate::units::{Nanos, NodeId};
-use mixture::{Classes, Histogram};
+use crate::units::{Nanos, NodeId, Pfn, VirtPage};
+use sample::{Bin, Cut, Sample};
 
-/// Time between two fits.
-const FIT_EVERY: Nanos = Nanos::from_s(1);
-/// Classes whose means are closer than this are one class.
-const RATIO_MIN: f64 = 3.0;
-/// Nats by which two classes must explain a fault better than one, on average.
-const GAIN_MIN: f64 = 0.005;
-/// Nats by which two classes must explain all faults better: chance reaches 10 once in 20,000 (chi-squared, two degrees of freedom).
-const EVIDENCE_MIN: f64 = 10.0;
-/// Mean waits below which nine of ten exponential waits fall: ln 10.
-const NINE_OF_TEN: f64 = std::f64::consts::LN_10;
+/// Time between two looks at the sample while pages fault: some within the second or so in which a marked program's
+/// faults come, because waits shrink as soon as the hot pages have gone.
+const LOOK_EVERY: Nanos = Nanos::from_ms(100);
+/// Time between two looks while no page faults.
+const LOOK_IDLE: Nanos = Nanos::from_s(1);
 
 /// What the waits of one target's pages say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// Too few faults so far.
+    /// Too few pages so far.
     Unknown,
-    /// Two classes.
-    Two(Classes),
-    /// One class, or not yet enough to tell.
-    One,
+    /// Pages are alike, as far as can be seen.
+    Alike,
+    /// Some pages are early again and again.
+    StandOut(Cut),
+}
+
+/// Why pages below the cut are proposed, if they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Faults are counted, so that there is something to go by once hot pages are seen to stand out.
+    Counting,
+    /// They are hot.
+    Hot,
+    /// There is room to fill.
+    Fill,
 }
 
 /// The pages that compete for the DRAM of one node.
 #[derive(Clone, Debug)]
 struct Target {
-    waits: Histogram,
+    sample: Sample,
+    looked: Nanos,
+    pages: u32,
     state: State,
-    /// Waits below it count for a page, in µs for each base page.
-    cut_us: Option<f64>,
-    /// The cut is there to fill a target, not to tell hot from cold.
-    filling: bool,
-    /// When two classes were last seen, or the first fault.
-    classes_at: Nanos,
+    /// Waits of this bin and below count for a page.
+    cut: Option<Bin>,
+    purpose: Purpose,
+    /// When pages were last seen to stand out, or the first fault.
+    stood_out: Nanos,
     /// More than a sixteenth of the node is free.
     room: bool,
 }
@@ -74,7 +81,6 @@ pub struct Adaptive {
     life: Nanos,
     /// Only nodes of the topology get an entry, so the map is bounded.
     targets: BTreeMap<NodeId, Target>,
-    fitted: Option<Nanos>,
 }
 
 impl Adaptive {
@@ -89,14 +95,34 @@ impl Adaptive {
             frequency: Frequency::new(frequency, life),
             life,
             targets: BTreeMap::new(),
-            fitted: None,
         }
+    }
+
+    /// Faults in a row below the cut that a page needs. Slow passes bring fewer chances for a cold page to be early by
+    /// chance, and a hot one has waited long enough.
+    fn needed(&self, record: &Record) -> u8 {
+        let slow = record.gap.is_none_or(|gap| gap >= Nanos::from_ms(self.config.slow_pass_ms));
+        let all = self.config.confirmations;
+        if slow { all.saturating_sub(1).max(1) } else { all }
+    }
+}
+
+/// What a page is known by in the sample: its frame, or else its address.
+fn key(pfn: Option<Pfn>, page: Option<VirtPage>) -> Option<u64> {
+    match (pfn, page) {
+        (Some(pfn), _) => Some(pfn.0),
+        (None, Some(page)) => Some(!(page.vpn ^ (u64::from(page.pid.0) << 32))),
+        (None, None) => None,
     }
 }
 
 impl Rule for Adaptive {
     fn name(&self) -> &'static str {
         "adaptive"
+    }
+
+    fn window(&self) -> Nanos {
+        Nanos::from_ms(self.config.slow_pass_ms).max(self.frequency.window())
     }
 
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
@@ -108,17 +134,21 @@ impl Rule for Adaptive {
         else {
             return;
         };
+        let needed = self.needed(record);
         let target = self.targets.entry(node).or_insert_with(|| Target::new(access.time));
         let wait = Nanos(latency.time.0.saturating_mul(access.pages()));
-        let wait_us = wait.0 / 1000;
-        target.waits.add(wait_us, access.pages());
-        let Some(cut_us) = target.cut_us else { return };
-        let below = (wait_us as f64) < cut_us && latency.time.ms() < self.config.cut_max_ms;
+        let bin = sample::bin(wait);
+        if let Some(key) = key(access.pfn, access.page) {
+            target.sample.fault(key, bin, access.time);
+        }
+        let Some(cut) = target.cut else { return };
+        let below = bin <= cut && latency.time.ms() < self.config.cut_max_ms;
         record.frequency = if below { record.frequency.saturating_add(1).min(ctx.frequency_max) } else { 0 };
-        // A layout that cannot count to the number of confirmations is full at its maximum.
-        record.ready = record.frequency >= self.config.confirmations.min(ctx.frequency_max);
+        // A layout that cannot count so far is full at its maximum.
+        record.ready =
+            record.frequency >= needed.min(ctx.frequency_max) && target.purpose != Purpose::Counting;
         if record.ready {
-            let reason = if target.filling { Reason::FreeRoom } else { Reason::HighRate };
+            let reason = if target.purpose == Purpose::Fill { Reason::FreeRoom } else { Reason::HighRate };
             out.push(Candidate::promotion(access, score_of_rate(wait), reason, self.life));
         }
     }
@@ -129,16 +159,22 @@ impl Rule for Adaptive {
                 target.set_room(state);
             }
         }
-        let since = now.since(*self.fitted.get_or_insert(now));
-        if since < FIT_EVERY {
-            return;
-        }
-        self.fitted = Some(now);
-        let halvings = since.0 as f64 / Nanos::from_s(self.config.half_life_s).0 as f64;
-        let remaining = mixture::exp_minus(halvings * std::f64::consts::LN_2);
         for target in self.targets.values_mut() {
-            target.fit(now, &self.config);
-            target.waits.decay(remaining);
+            let since = now.since(target.looked);
+            if since >= LOOK_IDLE || (since >= LOOK_EVERY && target.sample.changed()) {
+                target.looked = now;
+                target.look(now, &self.config);
+            }
+        }
+    }
+
+    fn on_outcome(&mut self, done: &Move, outcome: Outcome, _out: &mut Candidates) {
+        if matches!(outcome, Outcome::Moved | Outcome::AlreadyThere | Outcome::Gone)
+            && let Some(key) = key(done.pfn, Some(done.page))
+        {
+            for target in self.targets.values_mut() {
+                target.sample.forget(key);
+            }
         }
     }
 
@@ -150,11 +186,13 @@ impl Rule for Adaptive {
 impl Target {
     fn new(now: Nanos) -> Target {
         Target {
-            waits: Histogram::new(),
+            sample: Sample::new(),
+            looked: now,
+            pages: 0,
             state: State::Unknown,
-            cut_us: None,
-            filling: false,
-            classes_at: now,
+            cut: None,
+            purpose: Purpose::Counting,
+            stood_out: now,
             room: false,
         }
     }
@@ -163,57 +201,61 @@ impl Target {
     fn set_room(&mut self, state: &NodeState) {
         let spare = state.watermarks.high_pages.saturating_add(state.managed_pages / 16);
         self.room = state.free_pages > spare;
-        if self.filling && !self.room {
-            self.filling = false;
-            self.cut_us = None;
+        if self.purpose == Purpose::Fill && !self.room {
+            self.purpose = Purpose::Counting;
         }
     }
 
-    /// Looks for two classes and sets the cut.
-    fn fit(&mut self, now: Nanos, config: &config::rule::Adaptive) {
-        let faults = self.waits.faults();
-        if faults < f64::from(config.faults_min) {
-            self.state = State::Unknown;
-        } else {
-            let real = |c: &Classes| {
-                c.cold_us >= RATIO_MIN * c.hot_us && c.gain >= GAIN_MIN && c.gain * faults >= EVIDENCE_MIN
-            };
-            self.state = self.waits.classes().filter(real).map_or(State::One, State::Two);
-        }
-        if let State::Two(classes) = self.state {
-            self.classes_at = now;
-            self.filling = false;
-            // An exponential wait stays below -ln(1 - share) times its mean in that share of cases.
-            let cold = -mixture::ln(1.0 - f64::from(config.cold_percent) / 100.0);
-            self.cut_us = Some((NINE_OF_TEN * classes.hot_us).min(cold * classes.cold_us));
-        } else if now.since(self.classes_at) >= Nanos::from_s(config.settle_s) {
-            self.filling = config.fill && self.room && self.state == State::One;
-            let below_us = config.fill_below_ms as f64 * 1000.0;
-            self.cut_us = self.filling.then(|| self.waits.quantile(0.25).min(below_us));
-        } else if let Some(cut_us) = self.cut_us.filter(|_| self.state == State::One) {
-            self.cut_us = Some(cut_us.min(self.waits.quantile(0.1)));
+    /// Looks at the sample and sets the cut.
+    fn look(&mut self, now: Nanos, config: &config::rule::Adaptive) {
+        let waits = self.sample.waits(now);
+        self.pages = waits.pages();
+        self.state = match waits.cut() {
+            _ if self.pages < config.pages_min => State::Unknown,
+            Some(cut) => State::StandOut(cut),
+            None => State::Alike,
+        };
+        let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
+        match (self.state, self.cut) {
+            (State::StandOut(cut), _) => {
+                self.stood_out = now;
+                self.purpose = Purpose::Hot;
+                self.cut = Some(cut.bin);
+            }
+            (State::Unknown, _) if !settled => {}
+            (State::Unknown, _) => {
+                self.purpose = Purpose::Counting;
+                self.cut = None;
+            }
+            (State::Alike, Some(cut)) if self.purpose == Purpose::Hot && !settled => {
+                self.cut = Some(cut.min(waits.quantile(10)));
+            }
+            (State::Alike, _) => {
+                let fill = config.fill && settled && self.room;
+                self.purpose = if fill { Purpose::Fill } else { Purpose::Counting };
+                let best_quarter = waits.quantile(25);
+                let limit = sample::bin(Nanos::from_ms(config.fill_below_ms));
+                self.cut = Some(if fill { best_quarter.min(limit) } else { best_quarter });
+            }
         }
     }
 
     fn gauges(&self, node: NodeId) -> Vec<Gauge> {
-        let gauge = |name, value: f64| Gauge { name, node: Some(node), value: value as u64 };
-        let mut gauges = vec![
-            gauge(
-                "classes",
-                f64::from(match self.state {
-                    State::Unknown => 0,
-                    State::One => 1,
-                    State::Two(_) => 2u8,
-                }),
-            ),
-            gauge("cut_us", self.cut_us.unwrap_or(0.0)),
-            gauge("faults_remembered", self.waits.faults()),
-        ];
-        if let State::Two(classes) = self.state {
-            gauges.push(gauge("hot_wait_us", classes.hot_us));
-            gauges.push(gauge("cold_wait_us", classes.cold_us));
-            gauges.push(gauge("hot_faults_percent", classes.hot_share * 100.0));
-        }
-        gauges
+        let gauge = |name, value| Gauge { name, node: Some(node), value };
+        let agreement = match self.state {
+            State::StandOut(cut) => (cut.agreement * 100.0) as u64,
+            State::Unknown | State::Alike => 0,
+        };
+        // The cut includes its bin: it ends where the next one begins.
+        let cut_us = match (self.purpose, self.cut) {
+            (Purpose::Counting, _) | (_, None) => 0,
+            (_, Some(bin)) => sample::wait(bin + 1).0 / 1000,
+        };
+        vec![
+            gauge("cut_us", cut_us),
+            gauge("agreement_percent", agreement),
+            gauge("filling", u64::from(self.purpose == Purpose::Fill)),
+            gauge("pages_sampled", self.pages.into()),
+        ]
     }
 }

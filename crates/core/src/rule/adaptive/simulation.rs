@@ -1,8 +1,12 @@
-//! A scanner and pages with exponential waits, to see what the rule finds in them.
+//! A program, a scanner and the hint faults between them, to see what the rule finds.
 //!
-//! Each page has an access rate. A scan pass marks the pages in order; a marked page faults after an exponential time. What
-//! the rule proposes moves at once while the target has room, best score first, and faults no more. Every run prints its
-//! seed; `SEED=n cargo test -p thermocline-core adaptive` replays one.
+//! The program accesses pages at random, each with its share of the accesses. A scan marks pages; a marked page faults at
+//! its next access, which is exponential in accesses, not in time: a fault costs time of its own, so that after a scan of
+//! much memory the program crawls from fault to fault. What the rule proposes moves at once while there is room, and faults no more.
+//! Every run prints its seed; `SEED=n cargo test -p thermocline-core adaptive -- --nocapture` replays one.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
@@ -11,135 +15,165 @@ use super::*;
 use crate::access::{FaultLatency, NoMappings};
 use crate::rule::testing::{fault, topology};
 use crate::topology::Watermarks;
-use crate::units::Pfn;
 
-const TICK_S: f64 = 0.1;
+const N: usize = 6000;
+
+/// How fast things go.
+#[derive(Clone, Copy)]
+struct Speed {
+    access_ns: f64,
+    fault_ns: f64,
+    /// A scan pass takes this long, in so many parts.
+    pass_s: f64,
+    parts: usize,
+}
+
+/// Many small scans, cheap faults: waits are exponential. A hot page of [`hot_and_cold`] waits `hot_wait_s` on average.
+fn smooth(hot_wait_s: f64, pass_s: f64) -> Speed {
+    Speed { access_ns: hot_wait_s * 1e9 * 0.9 / (0.2 * N as f64), fault_ns: 1.0, pass_s, parts: 10 }
+}
+
+/// All memory is marked at once, and a fault costs as much as 100 accesses.
+fn storm(access_ns: f64, pass_s: f64) -> Speed {
+    Speed { access_ns, fault_ns: 100.0 * access_ns, pass_s, parts: 1 }
+}
 
 struct Pages {
     rng: Pcg64Mcg,
-    /// Accesses a second of each page.
-    rates: Vec<f64>,
-    /// When the page was marked and when it will fault, in seconds.
-    marked: Vec<Option<(f64, f64)>>,
+    speed: Speed,
+    /// Share of the accesses that each page takes.
+    shares: Vec<f64>,
+    /// When the page was marked, in ns.
+    marked: Vec<Option<f64>>,
     promoted: Vec<bool>,
-    records: Vec<Record>,
-    now: f64,
-    pass_s: f64,
+    records: Vec<(Nanos, Record)>,
+    /// Faults to come: the number of the access, in 1/1024, and the page.
+    coming: BinaryHeap<Reverse<(u64, usize)>>,
+    accesses: f64,
+    now_ns: f64,
+    next_scan_ns: f64,
+    next_tick_ns: f64,
+    part: usize,
     capacity: usize,
     order: u8,
 }
 
 impl Pages {
-    fn new(seed: u64, rates: Vec<f64>, pass_s: f64, capacity: usize) -> Pages {
-        let n = rates.len();
+    fn new(seed: u64, shares: Vec<f64>, speed: Speed, capacity: usize) -> Pages {
+        let sum: f64 = shares.iter().sum();
         Pages {
             rng: Pcg64Mcg::new(seed.into()),
-            rates,
-            marked: vec![None; n],
-            promoted: vec![false; n],
-            records: vec![Record::default(); n],
-            now: 0.0,
-            pass_s,
+            speed,
+            shares: shares.iter().map(|s| s / sum).collect(),
+            marked: vec![None; N],
+            promoted: vec![false; N],
+            records: vec![(Nanos(0), Record::default()); N],
+            coming: BinaryHeap::new(),
+            accesses: 0.0,
+            now_ns: 0.0,
+            next_scan_ns: 0.0,
+            next_tick_ns: 0.0,
+            part: 0,
             capacity,
             order: 0,
         }
-    }
-
-    fn uniform(&mut self) -> f64 {
-        (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     fn promoted(&self) -> usize {
         self.promoted.iter().filter(|p| **p).count()
     }
 
+    fn seconds(&self) -> f64 {
+        self.now_ns / 1e9
+    }
+
     fn run(&mut self, rule: &mut Adaptive, seconds: f64) {
-        let topology = topology();
-        let end = self.now + seconds;
-        while self.now < end {
-            let mut out = Candidates::new(self.rates.len());
-            self.scan();
-            for access in self.faults() {
-                let page = access.pfn.expect("a frame").0 as usize;
-                let ctx = Context { topology: &topology, frequency_max: 3, mappings: &NoMappings };
-                rule.on_access(&access, &mut self.records[page], &ctx, &mut out);
+        let end_ns = self.now_ns + seconds * 1e9;
+        while self.now_ns < end_ns {
+            let fault_ns = self.coming.peek().map_or(f64::MAX, |Reverse((at, _))| {
+                self.now_ns + (*at as f64 / 1024.0 - self.accesses).max(0.0) * self.speed.access_ns
+            });
+            let next_ns = fault_ns.min(self.next_scan_ns).min(self.next_tick_ns).max(self.now_ns);
+            self.accesses += (next_ns - self.now_ns) / self.speed.access_ns;
+            self.now_ns = next_ns;
+            if next_ns >= self.next_tick_ns {
+                self.next_tick_ns = next_ns + 1e8;
+                let free_pages = (self.capacity - self.promoted()) as u64;
+                let managed_pages = self.capacity as u64;
+                let watermarks = Watermarks::default();
+                let node = NodeState { node: NodeId(0), free_pages, managed_pages, watermarks };
+                rule.on_tick(Nanos(next_ns as u64), &[node], &mut Candidates::new(0));
+            } else if next_ns >= self.next_scan_ns {
+                self.scan();
+            } else if let Some(Reverse((_, page))) = self.coming.pop() {
+                self.fault(rule, page);
             }
-            let mut proposed = out.items().to_vec();
-            proposed.sort_by_key(|c| std::cmp::Reverse(c.score));
-            for candidate in proposed {
-                if self.promoted() < self.capacity {
-                    let page = candidate.pfn.expect("a frame").0 as usize;
-                    self.promoted[page] = true;
-                    self.marked[page] = None;
-                }
-            }
-            let node = NodeState {
-                node: NodeId(0),
-                free_pages: (self.capacity - self.promoted()) as u64,
-                managed_pages: self.capacity as u64,
-                watermarks: Watermarks::default(),
-            };
-            self.now += TICK_S;
-            rule.on_tick(Nanos((self.now * 1e9) as u64), &[node], &mut out);
         }
     }
 
-    /// Marks the part of the address space that a scanner passes within a tick, as far as it is not marked already.
+    /// Marks a part of the pages, as far as they are not marked already.
     fn scan(&mut self) {
-        let n = self.rates.len();
-        let share = |t: f64| ((t / self.pass_s).fract() * n as f64) as usize;
-        let (from, to) = (share(self.now), share(self.now + TICK_S));
-        let pages: Vec<usize> =
-            if from <= to { (from..to).collect() } else { (from..n).chain(0..to).collect() };
-        for page in pages {
+        let parts = self.speed.parts;
+        let part = self.part % parts;
+        self.part += 1;
+        self.next_scan_ns = self.now_ns + self.speed.pass_s * 1e9 / parts as f64;
+        for page in part * N / parts..(part + 1) * N / parts {
             if !self.promoted[page] && self.marked[page].is_none() {
-                let wait = -(1.0 - self.uniform()).ln() / self.rates[page];
-                self.marked[page] = Some((self.now, self.now + wait));
+                let uniform = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+                let at = self.accesses - (1.0 - uniform).ln() / self.shares[page];
+                self.marked[page] = Some(self.now_ns);
+                self.coming.push(Reverse(((at * 1024.0) as u64, page)));
             }
         }
     }
 
-    /// The hint faults of this tick.
-    fn faults(&mut self) -> Vec<Access> {
-        let end = self.now + TICK_S;
-        let mut faults = Vec::new();
-        for (page, mark) in self.marked.iter_mut().enumerate() {
-            if let Some((marked, at)) = mark.filter(|(_, at)| *at < end) {
-                let time = Nanos(((at - marked) * 1e9) as u64);
-                let detail = Detail::HintFault { latency: Some(FaultLatency { time, faults: 0 }) };
-                faults.push(Access {
-                    time: Nanos((at * 1e9) as u64),
-                    pfn: Some(Pfn(page as u64)),
-                    order: self.order,
-                    detail,
-                    ..fault(2, 0, 0, 0)
-                });
-                *mark = None;
-            }
+    fn fault(&mut self, rule: &mut Adaptive, page: usize) {
+        let Some(marked_ns) = self.marked[page].take() else { return };
+        let topology = topology();
+        let ctx = Context { topology: &topology, frequency_max: 3, mappings: &NoMappings };
+        let wait = Nanos((self.now_ns - marked_ns) as u64);
+        let access = Access {
+            time: Nanos(self.now_ns as u64),
+            pfn: Some(Pfn(page as u64)),
+            order: self.order,
+            detail: Detail::HintFault { latency: Some(FaultLatency { time: wait, faults: 0 }) },
+            ..fault(2, page as u64, 0, 0)
+        };
+        let (before, record) = &mut self.records[page];
+        record.gap = (*before > Nanos(0)).then(|| access.time.since(*before));
+        *before = access.time;
+        let mut out = Candidates::new(1);
+        rule.on_access(&access, record, &ctx, &mut out);
+        if !out.items().is_empty() && self.promoted() < self.capacity {
+            self.promoted[page] = true;
+            let candidate = out.items()[0];
+            let page = candidate.page.expect("a page");
+            let done = Move { page, pfn: candidate.pfn, order: self.order, from: candidate.from };
+            rule.on_outcome(&done, Outcome::Moved, &mut out);
         }
-        faults
+        self.now_ns += self.speed.fault_ns;
     }
 
     /// Share of the hot pages that moved, and share of the moved pages that are hot.
     fn recall_and_precision(&self, hot: impl Fn(usize) -> bool) -> (f64, f64) {
-        let all = (0..self.rates.len()).filter(|p| hot(*p)).count();
-        let found = (0..self.rates.len()).filter(|p| hot(*p) && self.promoted[*p]).count();
+        let all = (0..N).filter(|p| hot(*p)).count();
+        let found = (0..N).filter(|p| hot(*p) && self.promoted[*p]).count();
         (found as f64 / all as f64, found as f64 / self.promoted().max(1) as f64)
     }
 
     /// Accesses served by what moved, of those that the best choice of as many pages as there is room would serve.
     fn share_of_best(&self) -> f64 {
-        let mut best = self.rates.clone();
+        let mut best = self.shares.clone();
         best.sort_by(|a, b| b.total_cmp(a));
         let best: f64 = best[..self.capacity].iter().sum();
-        let got: f64 = self.rates.iter().zip(&self.promoted).filter(|(_, p)| **p).map(|(r, _)| r).sum();
+        let got: f64 = self.shares.iter().zip(&self.promoted).filter(|(_, p)| **p).map(|(s, _)| s).sum();
         got / best
     }
 }
 
 fn seed() -> u64 {
     let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_240_327);
-    println!("seed {seed}; replay with SEED={seed} cargo test -p thermocline-core adaptive");
+    println!("seed {seed}; replay with SEED={seed} cargo test -p thermocline-core adaptive -- --nocapture");
     seed
 }
 
@@ -148,46 +182,55 @@ fn rule() -> Adaptive {
     Adaptive::new(&config.adaptive, &config.frequency, Nanos::from_s(10))
 }
 
+const HOT: fn(usize) -> bool = |page| page % 5 == 2;
+
 /// One page in five takes nine accesses in ten: a hot page is accessed 36 times as often as a cold one.
-fn hot_and_cold(pages: usize, hot_wait_s: f64) -> Vec<f64> {
-    (0..pages).map(|p| if p % 5 == 2 { 1.0 / hot_wait_s } else { 1.0 / (36.0 * hot_wait_s) }).collect()
+fn hot_and_cold() -> Vec<f64> {
+    (0..N).map(|page| if HOT(page) { 36.0 } else { 1.0 }).collect()
 }
 
-const N: usize = 6000;
-const HOT: fn(usize) -> bool = |p| p % 5 == 2;
+/// Runs `passes` passes with room for a third of the pages; says what was found.
+fn hunt(label: &str, speed: Speed, passes: f64) -> (f64, f64) {
+    let mut pages = Pages::new(seed(), hot_and_cold(), speed, N / 3);
+    pages.run(&mut rule(), passes * speed.pass_s);
+    let (recall, precision) = pages.recall_and_precision(HOT);
+    println!("{label}, {passes} passes: recall {recall:.3}, precision {precision:.3}");
+    (recall, precision)
+}
 
 #[test]
 fn finds_a_scattered_hot_set_within_ten_passes_at_any_speed() {
-    let seed = seed();
     for (hot_wait_s, pass_s) in [(0.001, 1.0), (0.01, 2.0), (0.03, 1.0), (0.1, 5.0), (0.3, 5.0)] {
-        let mut pages = Pages::new(seed, hot_and_cold(N, hot_wait_s), pass_s, N / 3);
-        pages.run(&mut rule(), 10.0 * pass_s);
-        let (recall, precision) = pages.recall_and_precision(HOT);
-        println!("wait {hot_wait_s} s, pass {pass_s} s: recall {recall:.3}, precision {precision:.3}");
-        assert!(recall >= 0.9 && precision >= 0.9, "wait {hot_wait_s} s, pass {pass_s} s");
+        let label = format!("wait {hot_wait_s} s, pass {pass_s} s");
+        let (recall, precision) = hunt(&label, smooth(hot_wait_s, pass_s), 10.0);
+        assert!(recall >= 0.9 && precision >= 0.85, "{label}");
     }
 }
 
 #[test]
-fn slow_pages_take_ten_of_their_own_waits_not_ten_passes() {
+fn slow_pages_take_thirty_of_their_own_waits_not_ten_passes() {
     // A page that waits longer than a pass faults once a wait: there is no more evidence to have.
-    let seed = seed();
     for hot_wait_s in [1.0, 3.0, 10.0] {
-        let mut pages = Pages::new(seed, hot_and_cold(N, hot_wait_s), 1.0, N / 3);
-        pages.run(&mut rule(), 30.0 * hot_wait_s);
-        let (recall, precision) = pages.recall_and_precision(HOT);
-        println!("wait {hot_wait_s} s: recall {recall:.3}, precision {precision:.3}");
-        assert!(recall >= 0.9 && precision >= 0.9, "wait {hot_wait_s} s");
+        let label = format!("wait {hot_wait_s} s");
+        let (recall, precision) = hunt(&label, smooth(hot_wait_s, 1.0), 30.0 * hot_wait_s);
+        assert!(recall >= 0.75 && precision >= 0.9, "{label}");
+    }
+}
+
+#[test]
+fn finds_it_within_six_slow_passes_when_faults_slow_the_program_down() {
+    // As seen under emulation: 0.1 s to 1 s of nothing but faults after each scan, which makes all waits much alike.
+    for access_ns in [300.0, 1000.0, 5000.0] {
+        let label = format!("storm, {access_ns} ns an access");
+        let (recall, precision) = hunt(&label, storm(access_ns, 10.0), 5.5);
+        assert!(recall >= 0.9 && precision >= 0.7, "{label}");
     }
 }
 
 #[test]
 fn keeps_out_what_is_cold_after_the_hot_pages_have_gone() {
-    let mut pages = Pages::new(seed(), hot_and_cold(N, 0.01), 1.0, N / 3);
-    pages.run(&mut rule(), 55.0);
-    let (recall, precision) = pages.recall_and_precision(HOT);
-    println!("after 55 passes: recall {recall:.3}, precision {precision:.3}");
-    assert!(recall >= 0.99 && precision >= 0.85);
+    let (recall, precision) = hunt("smooth", smooth(0.01, 1.0), 55.0);
+    assert!(recall >= 0.95 && precision >= 0.85);
 }
 
 #[test]
@@ -198,29 +241,26 @@ fn takes_the_best_of_a_zipf_distribution_first() {
     for i in (1..N).rev() {
         ranks.swap(i, (rng.next_u64() % (i as u64 + 1)) as usize);
     }
-    for top_rate in [1e6, 1e5, 1e4] {
-        let rates = ranks.iter().map(|rank| top_rate * (*rank as f64).powf(-0.99)).collect();
-        let mut pages = Pages::new(seed, rates, 1.0, N / 3);
+    for (label, speed) in [("smooth", smooth(0.01, 1.0)), ("storm", storm(300.0, 3.0))] {
+        let shares = ranks.iter().map(|rank| (*rank as f64).powf(-0.99)).collect();
+        let mut pages = Pages::new(seed, shares, speed, N / 3);
         let mut rule = rule();
-        let mut line = format!("{top_rate} accesses/s:");
-        for seconds in [5.0, 5.0, 10.0] {
-            pages.run(&mut rule, seconds);
+        for passes in [5.0, 5.0, 10.0] {
+            pages.run(&mut rule, passes * speed.pass_s);
             let (recall, precision) = pages.recall_and_precision(|p| ranks[p] <= N / 3);
-            let share = pages.share_of_best();
-            line += &format!(
-                " {:.0} s: precision {precision:.2}, recall {recall:.2}, {share:.2} of the best;",
-                pages.now
+            let (seconds, share) = (pages.seconds(), pages.share_of_best());
+            println!(
+                "{label}, {seconds:.0} s: precision {precision:.2}, recall {recall:.2}, {share:.2} of the best"
             );
-            assert!(precision >= 0.75, "{line}");
+            assert!(precision >= 0.65, "{label}");
         }
-        println!("{line}");
-        assert!(pages.share_of_best() >= 0.85);
+        assert!(pages.share_of_best() >= 0.85, "{label}");
     }
 }
 
 #[test]
 fn fills_free_memory_only_after_a_while_when_all_pages_are_alike() {
-    let mut pages = Pages::new(seed(), vec![100.0; N], 1.0, N / 3);
+    let mut pages = Pages::new(seed(), vec![1.0; N], smooth(0.01, 1.0), N / 3);
     let mut rule = rule();
     pages.run(&mut rule, 55.0);
     assert_eq!(pages.promoted(), 0);
@@ -232,43 +272,40 @@ fn fills_free_memory_only_after_a_while_when_all_pages_are_alike() {
 
 #[test]
 fn leaves_free_memory_alone_when_told_or_when_pages_are_too_slow() {
-    let seed = seed();
     let mut config = config::Rule::default();
-    config.adaptive.fill = false;
-    // A page that waits 20 s on average is below a second three times in a row once in 8,000 times.
-    for (fill, rate, moved_max) in [(false, 100.0, 0), (true, 0.05, N / 400)] {
+    for (fill, hot_wait_s) in [(false, 0.01), (true, 100.0)] {
         config.adaptive.fill = fill;
         let mut rule = Adaptive::new(&config.adaptive, &config.frequency, Nanos::from_s(10));
-        let mut pages = Pages::new(seed, vec![rate; N], 1.0, N / 3);
+        let mut pages = Pages::new(seed(), vec![1.0; N], smooth(hot_wait_s, 1.0), N / 3);
         pages.run(&mut rule, 150.0);
-        assert!(pages.promoted() <= moved_max, "rate {rate}: {}", pages.promoted());
+        assert!(pages.promoted() <= N / 400, "{}", pages.promoted());
     }
 }
 
 #[test]
 fn follows_a_hot_set_that_drifts() {
-    let mut pages = Pages::new(seed(), hot_and_cold(N, 0.01), 1.0, N);
+    let mut pages = Pages::new(seed(), hot_and_cold(), smooth(0.01, 1.0), N);
     let mut rule = rule();
     pages.run(&mut rule, 30.0);
     let before = pages.promoted.clone();
     // The neighbours of the hot pages become hot, the hot ones cold.
-    pages.rates.rotate_right(1);
+    pages.shares.rotate_right(1);
     pages.run(&mut rule, 15.0);
     let new = (0..N).filter(|p| pages.promoted[*p] && !before[*p]);
     let hot = new.clone().filter(|p| HOT((p + N - 1) % N)).count();
     println!("{hot} of {} pages that moved after the drift are hot now", new.clone().count());
-    assert!(hot as f64 >= 0.9 * (N / 5) as f64);
+    assert!(hot as f64 >= 0.8 * (N / 5) as f64);
     assert!(hot as f64 >= 0.75 * new.count() as f64);
 }
 
 #[test]
 fn a_folios_wait_is_shared_by_its_pages() {
     // The same hot set in folios of 512 pages: only the number of base pages behind each fault differs.
-    let mut pages = Pages::new(seed(), hot_and_cold(N, 0.01), 1.0, N / 3);
+    let mut pages = Pages::new(seed(), hot_and_cold(), smooth(0.01, 1.0), N / 3);
     pages.order = 9;
     pages.run(&mut rule(), 10.0);
     let (recall, precision) = pages.recall_and_precision(HOT);
-    assert!(recall >= 0.9 && precision >= 0.9, "{recall} {precision}");
+    assert!(recall >= 0.9 && precision >= 0.85, "{recall} {precision}");
 }
 
 #[test]
@@ -283,15 +320,16 @@ fn other_evidence_is_judged_by_frequency() {
 
 #[test]
 fn says_what_it_sees() {
-    let mut pages = Pages::new(seed(), hot_and_cold(N, 0.01), 1.0, 0);
+    let mut pages = Pages::new(seed(), hot_and_cold(), smooth(0.01, 1.0), 0);
     let mut rule = rule();
     pages.run(&mut rule, 5.0);
     let value = |name: &str| {
         let gauges = rule.gauges();
         gauges.iter().find(|g| g.name == name).map(|g| g.value).expect("a gauge of that name")
     };
-    assert_eq!(value("classes"), 2);
-    assert!((9_000..11_000).contains(&value("hot_wait_us")), "{}", value("hot_wait_us"));
-    assert!((320_000..400_000).contains(&value("cold_wait_us")), "{}", value("cold_wait_us"));
-    assert!((18_000..28_000).contains(&value("cut_us")), "{}", value("cut_us"));
+    // Between the hot mean of 10 ms and a tenth of the cold one of 360 ms.
+    assert!((10_000..36_000).contains(&value("cut_us")), "{}", value("cut_us"));
+    assert!(value("agreement_percent") >= 25, "{}", value("agreement_percent"));
+    assert!(value("pages_sampled") > 3000, "{}", value("pages_sampled"));
+    assert_eq!(value("filling"), 0);
 }

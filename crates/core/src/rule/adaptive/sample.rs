@@ -1,0 +1,318 @@
+//! A sample of pages that remembers the last two waits of each, and the wait at which pages agree best with themselves.
+//!
+//! A page that is accessed often is early at every scan, a cold one only by chance. So take any wait as a cut and ask of
+//! each page: was it below the cut last time, and the time before? Among pages that are all alike the two answers
+//! have nothing to do with each other. The more hot and cold pages differ, and the better the cut lies between them, the
+//! closer the answers agree. Their correlation is all that is used: the shape of the waits, which depends on how the
+//! program runs and on what the faults themselves cost, does not matter.
+
+use crate::units::Nanos;
+
+/// log2 of the slots.
+const SLOTS_SHIFT: u32 = 12;
+/// Steps of a wait in one octave.
+const STEPS: u32 = 4;
+/// Steps from 1 µs to 2^40 µs (two weeks).
+const BINS: usize = 40 * STEPS as usize;
+/// Shares of the pages that a cut may leave below it: hot pages are a minority, and a handful prove nothing.
+const BELOW: std::ops::RangeInclusive<f64> = 0.02..=0.5;
+/// Least correlation, squared, that is more than a lasting difference in where pages lie in a scan.
+const AGREEMENT_MIN: f64 = 0.01;
+/// Least correlation, squared, times pages: by chance it is above 1 in one case of three, above 20 in one of 100,000.
+const EVIDENCE_MIN: f64 = 20.0;
+/// Of all cuts whose correlation, squared, is at least this share of the best one's, the lowest is taken: what it lets
+/// through is more surely hot.
+const NEAR_BEST: f64 = 0.9;
+/// How long a page that was seen once is waited for.
+const SEEN_ONCE_LIFE: Nanos = Nanos::from_s(600);
+
+/// A wait in quarters of octaves of µs.
+pub(super) type Bin = u8;
+
+/// The bin of a wait.
+pub(super) fn bin(wait: Nanos) -> Bin {
+    let us = (wait.0 / 1000).max(1);
+    let octave = us.ilog2();
+    let step = ((us - (1 << octave)) * u64::from(STEPS)) >> octave;
+    (octave * STEPS + step as u32).min(BINS as u32 - 1) as Bin
+}
+
+/// The shortest wait of a bin.
+pub(super) fn wait(bin: Bin) -> Nanos {
+    let (octave, step) = (u32::from(bin) / STEPS, u64::from(bin) % u64::from(STEPS));
+    Nanos(((1000 / u64::from(STEPS)) * (u64::from(STEPS) + step)) << octave)
+}
+
+/// What is remembered of a page.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    hash: u64,
+    time: Nanos,
+    last: Bin,
+    /// The wait before the last one, and the time between the two faults.
+    before: Option<(Bin, Nanos)>,
+}
+
+impl Page {
+    /// Whether it has been silent for so long that it may be gone: a minute, and ten times as long as between its last two
+    /// faults.
+    fn stale(&self, now: Nanos) -> bool {
+        let life = match self.before {
+            Some((_, gap)) => Nanos::from_s(60).plus(Nanos(gap.0.saturating_mul(10))),
+            None => SEEN_ONCE_LIFE,
+        };
+        now.since(self.time) > life
+    }
+}
+
+/// A sample of the pages that fault: of all pages of one slot, the one with the smallest hash. Which pages those are does not
+/// depend on how often they fault.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    slots: Vec<Option<Page>>,
+    changed: bool,
+}
+
+/// The pages of a [`Sample`] at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    /// Pages by their last wait.
+    last: Vec<u32>,
+    /// Pages with two waits, by the larger of the two: how many are below a cut both times.
+    both: Vec<u32>,
+    /// Pages with two waits, by the earlier one, and by the later one.
+    earlier: Vec<u32>,
+    later: Vec<u32>,
+}
+
+impl Sample {
+    pub(super) fn new() -> Sample {
+        Sample { slots: vec![None; 1 << SLOTS_SHIFT], changed: false }
+    }
+
+    /// Whether a sampled page has faulted since this was asked last.
+    pub(super) fn changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Takes a fault of the page named by `key`.
+    pub(super) fn fault(&mut self, key: u64, bin: Bin, now: Nanos) {
+        let hash = hash(key);
+        let slot = &mut self.slots[slot(hash)];
+        match slot {
+            Some(page) if page.hash == hash => {
+                let before = Some((page.last, now.since(page.time)));
+                *page = Page { hash, time: now.max(page.time), last: bin, before };
+            }
+            Some(page) if page.hash < hash && !page.stale(now) => return,
+            _ => *slot = Some(Page { hash, time: now, last: bin, before: None }),
+        }
+        self.changed = true;
+    }
+
+    /// Forgets a page that has moved.
+    pub(super) fn forget(&mut self, key: u64) {
+        let hash = hash(key);
+        let slot = &mut self.slots[slot(hash)];
+        if slot.is_some_and(|page| page.hash == hash) {
+            *slot = None;
+        }
+    }
+
+    /// The waits of all pages that are not stale.
+    pub(super) fn waits(&self, now: Nanos) -> Waits {
+        let none = vec![0; BINS];
+        let mut waits = Waits { last: none.clone(), both: none.clone(), earlier: none.clone(), later: none };
+        for page in self.slots.iter().flatten().filter(|page| !page.stale(now)) {
+            waits.last[usize::from(page.last)] += 1;
+            if let Some((before, _)) = page.before {
+                waits.earlier[usize::from(before)] += 1;
+                waits.later[usize::from(page.last)] += 1;
+                waits.both[usize::from(before.max(page.last))] += 1;
+            }
+        }
+        waits
+    }
+}
+
+/// A cut, and how well pages agree with themselves at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cut {
+    /// Waits of this bin and of all below are below the cut.
+    pub(super) bin: Bin,
+    /// Correlation, squared, of being below the cut at two successive faults.
+    pub(super) agreement: f64,
+}
+
+impl Waits {
+    /// Pages in the sample.
+    pub(super) fn pages(&self) -> u32 {
+        self.last.iter().sum()
+    }
+
+    /// The bin at or below which `percent` of the pages waited last.
+    pub(super) fn quantile(&self, percent: u32) -> Bin {
+        let pages = u64::from(self.pages());
+        let mut below = 0;
+        let reached = self.last.iter().position(|n| {
+            below += u64::from(*n);
+            below * 100 >= pages * u64::from(percent)
+        });
+        reached.unwrap_or(BINS - 1) as Bin
+    }
+
+    /// The cut between hot and cold pages; `None` where pages are alike as far as can be seen.
+    pub(super) fn cut(&self) -> Option<Cut> {
+        let pages: u32 = self.later.iter().sum();
+        let agreements = self.agreements(f64::from(pages));
+        let best = agreements.iter().fold(0.0, |best: f64, a| best.max(*a));
+        if best < AGREEMENT_MIN || best * f64::from(pages) < EVIDENCE_MIN {
+            return None;
+        }
+        let bin = agreements.iter().position(|a| *a >= NEAR_BEST * best)?;
+        Some(Cut { bin: bin as Bin, agreement: best })
+    }
+
+    /// The squared correlation at each cut; zero where pages agree less than by chance, or too many or too few are below.
+    fn agreements(&self, pages: f64) -> Vec<f64> {
+        let (mut both, mut earlier, mut later) = (0.0, 0.0, 0.0);
+        (0..BINS)
+            .map(|bin| {
+                both += f64::from(self.both[bin]);
+                earlier += f64::from(self.earlier[bin]);
+                later += f64::from(self.later[bin]);
+                let excess = both * pages - earlier * later;
+                let in_range = BELOW.contains(&(earlier / pages)) && BELOW.contains(&(later / pages));
+                if excess <= 0.0 || !in_range {
+                    return 0.0;
+                }
+                excess * excess / (earlier * (pages - earlier) * later * (pages - later))
+            })
+            .collect()
+    }
+}
+
+/// A bijection that leaves no pattern of the keys (the finaliser of SplitMix64, public domain).
+fn hash(key: u64) -> u64 {
+    let mut h = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    h ^ (h >> 31)
+}
+
+/// The low bits name the slot, the others rank within it.
+fn slot(hash: u64) -> usize {
+    (hash & ((1 << SLOTS_SHIFT) - 1)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Nanos {
+        Nanos(us * 1000)
+    }
+
+    #[test]
+    fn bins_are_quarters_of_octaves() {
+        assert_eq!([0, 1, 4, 5, 6, 7, 8].map(|n| bin(us(n))), [0, 0, 8, 9, 10, 11, 12]);
+        assert_eq!(bin(Nanos(u64::MAX)), BINS as Bin - 1);
+        for n in [1, 3, 5, 1000, 1_000_000, 3_600_000_000] {
+            let b = bin(us(n));
+            assert!(wait(b) <= us(n) && us(n) < wait(b + 1), "{n}");
+        }
+    }
+
+    /// A sample of `pages` pages after two faults each, with waits in µs.
+    fn twice(pages: u64, waits: impl Fn(u64) -> (u64, u64)) -> Waits {
+        let mut sample = Sample::new();
+        for page in 0..pages {
+            sample.fault(page, bin(us(waits(page).0)), Nanos::from_s(1));
+        }
+        for page in 0..pages {
+            sample.fault(page, bin(us(waits(page).1)), Nanos::from_s(2));
+        }
+        sample.waits(Nanos::from_s(2))
+    }
+
+    #[test]
+    fn pages_that_repeat_themselves_agree_fully_at_the_cut_between_them() {
+        // One page in four waits 100 µs both times, the others 900: any cut from 100 to below 900 parts them.
+        let waits = twice(1000, |page| if page % 4 == 0 { (100, 100) } else { (900, 900) });
+        let cut = waits.cut().unwrap();
+        assert_eq!(cut.bin, bin(us(100)));
+        assert!((cut.agreement - 1.0).abs() < 1e-9, "{cut:?}");
+    }
+
+    #[test]
+    fn the_correlation_is_that_of_the_two_by_two_table() {
+        // Of 1000 pages 300 are early first, 300 later, 200 both: (200 * 1000 - 300 * 300)^2 / (300 * 700)^2.
+        let early = |yes: bool| if yes { 10 } else { 1000 };
+        let waits = twice(1000, |page| (early(page < 300), early((100..400).contains(&page))));
+        let pages = f64::from(waits.later.iter().sum::<u32>());
+        // A few pages lose their slot to others.
+        assert!(pages > 850.0);
+        let expected = (110_000.0 / 210_000.0_f64).powi(2);
+        assert!((waits.cut().unwrap().agreement - expected).abs() < 0.03);
+    }
+
+    #[test]
+    fn pages_that_are_alike_have_no_cut() {
+        assert_eq!(twice(1000, |_| (100, 100)).cut(), None);
+        // Every tenth page is early, each time another one.
+        let waits =
+            twice(4000, |page| (if page % 10 == 0 { 1 } else { 90 }, if page % 10 == 5 { 1 } else { 90 }));
+        assert_eq!(waits.cut(), None);
+        assert_eq!(Sample::new().waits(Nanos(0)).cut(), None);
+    }
+
+    #[test]
+    fn a_few_pages_prove_nothing() {
+        assert_eq!(twice(15, |page| if page % 4 == 0 { (100, 100) } else { (900, 900) }).cut(), None);
+    }
+
+    #[test]
+    fn quantiles_are_of_pages() {
+        let waits = twice(1000, |page| (1, page + 1));
+        for (percent, expected) in [(10, 100), (50, 500), (100, 1000)] {
+            let found = waits.quantile(percent);
+            assert!(found.abs_diff(bin(us(expected))) <= 1, "{percent}");
+        }
+    }
+
+    #[test]
+    fn the_sample_does_not_depend_on_how_often_pages_fault() {
+        // A hundred times as many pages as slots; one in five faults ten times a round, and first.
+        let mut sample = Sample::new();
+        for round in 0..3 {
+            for page in 0..400_000u64 {
+                let times = if page % 5 == 0 { 10 } else { 1 };
+                for _ in 0..times {
+                    sample.fault(page, 0, Nanos::from_s(round));
+                }
+            }
+        }
+        let kept: Vec<u64> = sample.slots.iter().flatten().map(|p| p.hash).collect();
+        assert_eq!(kept.len(), 1 << SLOTS_SHIFT);
+        let hot = (0..400_000u64).filter(|p| p % 5 == 0).map(hash).collect::<std::collections::BTreeSet<_>>();
+        let share = kept.iter().filter(|h| hot.contains(h)).count() as f64 / kept.len() as f64;
+        assert!((share - 0.2).abs() < 0.02, "{share}");
+    }
+
+    #[test]
+    fn pages_that_moved_or_fell_silent_are_forgotten() {
+        let mut sample = Sample::new();
+        for time in [0, 1] {
+            sample.fault(7, 3, Nanos::from_s(time));
+            sample.fault(8, 3, Nanos::from_s(time));
+        }
+        sample.fault(9, 3, Nanos::from_s(1));
+        sample.forget(7);
+        sample.forget(1000);
+        assert_eq!(sample.waits(Nanos::from_s(1)).pages(), 2);
+        // A minute and ten times its gap of a second later the second is stale, ten minutes later the third.
+        assert_eq!(sample.waits(Nanos::from_s(71)).pages(), 2);
+        assert_eq!(sample.waits(Nanos::from_s(72)).pages(), 1);
+        assert_eq!(sample.waits(Nanos::from_s(602)).pages(), 0);
+    }
+}
