@@ -1,5 +1,6 @@
 //! The `lab` command: boots the tiered machine.
 
+mod demo;
 mod options;
 
 use std::process::ExitCode;
@@ -55,6 +56,13 @@ enum Verb {
         #[command(flatten)]
         machine: Box<MachineOptions>,
     },
+    /// Show Thermocline at work: a real Redis whose memory starts on the slow tier, without and with it.
+    ///
+    /// Status 1: a bar does not hold. Otherwise as `run`.
+    Demo(demo::Options),
+    /// The part of the demo that runs in the guest.
+    #[command(hide = true)]
+    DemoInside(demo::Inside),
 }
 
 fn main() -> ExitCode {
@@ -99,6 +107,8 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
             }
             Ok(u8::try_from(outcome.status).unwrap_or(FAILED))
         }
+        Verb::Demo(options) => demo::run(&options, on_signals()?),
+        Verb::DemoInside(inside) => demo::inside(&inside),
         Verb::Shell { machine } => {
             let limit = machine.limit(0);
             let outcome = machine.builder(scratch.path())?.timeout(limit).interrupt(on_signals()?).shell()?;
