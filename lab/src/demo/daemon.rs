@@ -22,10 +22,11 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` with its defaults for one process.
-    pub(crate) fn start(program: &Path, pid: u32) -> anyhow::Result<Daemon> {
+    /// Starts `program` for one process.
+    pub(crate) fn start(program: &Path, config: &Path, pid: u32) -> anyhow::Result<Daemon> {
         let mut child = Command::new(program)
-            .args(["run", "--json", "--pid", &pid.to_string()])
+            .args(["run", "--json", "--pid", &pid.to_string(), "--config"])
+            .arg(config)
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| {

@@ -19,7 +19,7 @@ use thermocline_lab::workload::{read_json, write_json};
 
 use super::daemon::{Daemon, counter, family};
 use super::line::{Live, heading};
-use super::record::{Answers, ByNode, PAGES, Plan, RECORDING, Recording, Room, Sample};
+use super::record::{Answers, ByNode, CONFIG, PAGES, PLAN, Plan, RECORDING, Recording, Room, Sample};
 
 /// Where Redis listens.
 const ADDRESS: (&str, u16) = ("127.0.0.1", 6379);
@@ -32,7 +32,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Does what the plan in `folder` says and leaves the recording beside it.
 pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
-    let plan: Plan = read_json(&folder.join("plan.json"))?;
+    let plan: Plan = read_json(&folder.join(PLAN))?;
     // Debian boots with balancing between nodes on, which would move Redis before anything starts.
     fs::write("/proc/sys/kernel/numa_balancing", "0").context("cannot switch NUMA balancing off")?;
     let slow = slow_node()?;
@@ -50,8 +50,8 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let widened = Command::new("widen").arg(redis.pid().to_string()).status().context("cannot run widen")?;
     ensure!(widened.success(), "widen failed: Redis would stay on the slow node");
 
-    let recording =
-        Demo { plan, slow, pid: redis.pid(), daemon: daemon.to_owned(), target }.record(&never)?;
+    let (daemon, config) = (daemon.to_owned(), folder.join(CONFIG));
+    let recording = Demo { plan, slow, pid: redis.pid(), daemon, config, target }.record(&never)?;
     write_json(&folder.join(RECORDING), &recording)?;
     redis.end();
     Ok(())
@@ -62,6 +62,7 @@ struct Demo {
     slow: NodeId,
     pid: u32,
     daemon: PathBuf,
+    config: PathBuf,
     target: Target,
 }
 
@@ -79,14 +80,14 @@ impl Demo {
         let load = self.load(&stop, &ops);
         plugin.start()?;
         let mut watch = Watch::new(&self, ops, plugin)?;
-        watch.part(self.plan.before_s.saturating_sub(self.plan.window_s), None)?;
-        let misses_before = watch.window(self.plan.window_s)?;
+        watch.part(self.plan.before_s.saturating_sub(self.plan.before_window_s), None)?;
+        let misses_before = watch.window(self.plan.before_window_s)?;
         let pages_before = self.pages()?;
         let free = self.free_dram()?;
         let promotions = vmstat("pgpromote_success")?;
 
         let started_at_s = watch.start.elapsed().as_secs_f64();
-        let daemon = Daemon::start(&self.daemon, self.pid)?;
+        let daemon = Daemon::start(&self.daemon, &self.config, self.pid)?;
         watch.part(self.plan.with_s.saturating_sub(self.plan.window_s), Some(&daemon))?;
         watch.plugin.reset()?;
         watch.part(self.plan.window_s, Some(&daemon))?;

@@ -204,7 +204,15 @@ mod tests {
         let answers = Answers { right: 9, wrong: 0, errors: 0 };
         let recording = Recording {
             kernel: "6.12.1".to_owned(),
-            plan: Plan { keys: 9, value_bytes: 1, zipf: 0.99, before_s: 30, with_s: 100, window_s: 20 },
+            plan: Plan {
+                keys: 9,
+                value_bytes: 1,
+                zipf: 0.99,
+                before_s: 30,
+                with_s: 100,
+                before_window_s: 20,
+                window_s: 60,
+            },
             slow: NodeId(2),
             range: (0, 1 << 20),
             room: BTreeMap::new(),

@@ -9,6 +9,10 @@ use thermocline_lab::truth::Counts;
 
 /// The name of the [`Recording`] in the shared folder.
 pub(crate) const RECORDING: &str = "recording.json";
+/// The name of the [`Plan`] there.
+pub(crate) const PLAN: &str = "plan.json";
+/// The daemon's configuration.
+pub(crate) const CONFIG: &str = "thermocline.toml";
 /// The page dump of the last window.
 pub(crate) const PAGES: &str = "pages";
 
@@ -28,7 +32,9 @@ pub(crate) struct Plan {
     pub(crate) before_s: u64,
     /// Seconds of load with it.
     pub(crate) with_s: u64,
-    /// Seconds at the end of either part over which misses are judged.
+    /// Seconds at the end of the part before over which misses are judged.
+    pub(crate) before_window_s: u64,
+    /// Seconds at the end over which misses are judged.
     pub(crate) window_s: u64,
 }
 
