@@ -32,6 +32,11 @@ enum Verb {
     Judge(Judge),
     /// Touches a known set of pages and compares with what the plugin counted
     Pattern(Pattern),
+    /// Prints where a program keeps its data, for the plugin: `misses filter $(hotcold span PID)`
+    Span {
+        /// The program
+        pid: u32,
+    },
 }
 
 #[derive(Args)]
@@ -121,6 +126,7 @@ fn main() -> ExitCode {
         None => load(&cli.load),
         Some(Verb::Judge(arguments)) => judged(arguments),
         Some(Verb::Pattern(arguments)) => patterned(arguments),
+        Some(Verb::Span { pid }) => span(*pid),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -180,6 +186,12 @@ fn patterned(arguments: &Pattern) -> anyhow::Result<()> {
     print_json(&outcome)?;
     ensure!(outcome.error <= 0.01, "the plugin's counts are off by {:.1} %", outcome.error * 100.0);
     Ok(())
+}
+
+fn span(pid: u32) -> anyhow::Result<()> {
+    let span = residency::data_span(Path::new("/proc"), pid)?;
+    let span = span.with_context(|| format!("process {pid} has no anonymous mapping of 1 MiB or more"))?;
+    writeln!(std::io::stdout(), "{:x} {:x}", span.start, span.end).context("cannot write the output")
 }
 
 fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {

@@ -161,6 +161,33 @@ pub fn mappings(proc: &Path, pid: u32, range: &Range<u64>) -> anyhow::Result<Vec
     Ok(found)
 }
 
+/// The virtual addresses from the first to the last large (1 MiB or more) writable anonymous mapping above the brk heap: where an
+/// allocator keeps a program's data, and what to have the plugin count. `None` if there is none.
+///
+/// # Errors
+/// When the process's maps below `proc` (normally /proc) cannot be read, as when it has ended.
+pub fn data_span(proc: &Path, pid: u32) -> anyhow::Result<Option<Range<u64>>> {
+    const LARGE: u64 = 1 << 20;
+    let path = proc.join(pid.to_string()).join("maps");
+    let maps = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut span: Option<Range<u64>> = None;
+    for line in maps.lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // Bounds, permissions, offset, device, inode 0: a file or a name such as [heap] would follow.
+        let &[bounds, "rw-p", _, _, "0"] = fields.as_slice() else { continue };
+        let Some((Ok(start), Ok(end))) = bounds
+            .split_once('-')
+            .map(|(start, end)| (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16)))
+        else {
+            continue;
+        };
+        if end.saturating_sub(start) >= LARGE {
+            span = Some(span.map_or(start..end, |span| span.start.min(start)..span.end.max(end)));
+        }
+    }
+    Ok(span)
+}
+
 /// Base pages by node for each mapping's start (Linux Documentation/filesystems/proc.rst: `N<node>=<pages>`, in pages of
 /// `kernelpagesize_kB`).
 fn parse_numa_maps(text: &str) -> BTreeMap<u64, BTreeMap<NodeId, u64>> {
@@ -241,6 +268,23 @@ mod tests {
         fs::write(proc.path().join("7/pagemap"), PRESENT.to_ne_bytes()).unwrap();
         let hidden = page_frames(proc.path(), 7, 0, 1).unwrap_err().to_string();
         assert!(hidden.contains("CAP_SYS_ADMIN"), "{hidden}");
+    }
+
+    #[test]
+    fn data_lies_in_large_anonymous_mappings() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("7")).unwrap();
+        let maps = "55cb96000000-55cb96c00000 rw-p 00000000 00:00 0 [heap]\n\
+                    7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n\
+                    7f0000200000-7f0000600000 rw-p 00000000 00:00 0 \n\
+                    7f0001000000-7f0001100000 rw-p 00000000 00:00 0 \n\
+                    7f0002000000-7f0004000000 r--p 00000000 00:00 0 \n\
+                    7f0005000000-7f0006000000 rw-p 00000000 08:01 99 /lib/x.so\n";
+        fs::write(proc.path().join("7/maps"), maps).unwrap();
+        assert_eq!(data_span(proc.path(), 7).unwrap(), Some(0x7f00_0020_0000..0x7f00_0110_0000));
+        fs::write(proc.path().join("7/maps"), "").unwrap();
+        assert_eq!(data_span(proc.path(), 7).unwrap(), None);
+        assert!(data_span(proc.path(), 8).is_err());
     }
 
     #[test]
