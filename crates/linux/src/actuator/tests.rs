@@ -329,6 +329,7 @@ fn a_setting_that_the_kernel_lacks_says_what_to_do() {
     let config = Kernel {
         scan_size_mb: None,
         scan_period_min_ms: None,
+        scan_period_max_ms: None,
         scan_delay_ms: Some(100),
         ..Kernel::default()
     };
