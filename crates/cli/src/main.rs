@@ -22,7 +22,9 @@ fn main() -> ExitCode {
     match dispatch(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            let text = format!("{error:#}");
+            // What points into a file begins with the word already.
+            eprintln!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
             ExitCode::from(if error.is::<config_file::FileError>() { EXIT_USAGE } else { 1 })
         }
     }

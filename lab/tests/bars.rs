@@ -1,0 +1,171 @@
+//! The daemon, as it is shipped: what its source sees, how it ends, and how it treats its users.
+//!
+//! `THERMOCLINE_SOAK=1` makes the runs longer.
+
+// Helpers of tests, which clippy takes for other code.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use thermocline_lab::workload::judge::Verdict;
+use thermocline_lab::workload::read_json;
+use thermocline_lab::{Guest, GuestBuilder, Line, Machine, Outcome, ThpMode};
+
+const MIB: u64 = 1 << 20;
+
+/// The released program: what a debug build costs says nothing of what users pay.
+fn thermocline() -> PathBuf {
+    let program =
+        Path::new(env!("CARGO_BIN_EXE_lab")).ancestors().nth(2).unwrap().join("release/thermocline");
+    assert!(program.exists(), "{} is absent: build it with make test", program.display());
+    program
+}
+
+fn soak() -> bool {
+    std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1")
+}
+
+/// A script in a guest, with a folder that both sides may write.
+struct Run {
+    folder: TempDir,
+    guest: GuestBuilder,
+}
+
+impl Run {
+    fn new(line: Line, sizes_mib: [u64; 3], thp: ThpMode, limit_s: u64) -> Run {
+        let folder = tempfile::Builder::new().prefix("bars").tempdir_in("/tmp").unwrap();
+        let guest = Guest::builder()
+            .kernel(line)
+            .machine(Machine::of_sizes(&sizes_mib.map(|size| size * MIB)))
+            .thp(thp)
+            .timeout(Some(Duration::from_secs(limit_s)))
+            .share(folder.path())
+            .env("THERMOCLINE", thermocline().to_str().unwrap())
+            .env("HOTCOLD", env!("CARGO_BIN_EXE_hotcold"));
+        Run { folder, guest }
+    }
+
+    fn env(mut self, name: &str, value: impl ToString) -> Run {
+        self.guest = self.guest.env(name, value.to_string());
+        self
+    }
+
+    /// What came of the script; nothing where this machine cannot run guests.
+    fn run(&self, script: &str) -> Option<Outcome> {
+        let outcome = match self.guest.run(script) {
+            Err(error)
+                if error.is_unavailable() && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() =>
+            {
+                println!("skipped: {error}");
+                return None;
+            }
+            outcome => outcome.unwrap(),
+        };
+        println!("Linux {}, {:.0} s\n{}", outcome.release, outcome.total.as_secs_f64(), outcome.stdout);
+        assert_eq!(
+            outcome.status,
+            0,
+            "{}{}{}",
+            outcome.stderr,
+            self.text("errors"),
+            self.text("daemon-errors")
+        );
+        Some(outcome)
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        let text = self.text(name);
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}: {text}"))
+    }
+
+    fn verdict(&self, name: &str) -> Verdict {
+        read_json(&self.folder.path().join(name)).unwrap()
+    }
+}
+
+/// A `name=value` line of a script's output.
+fn number(outcome: &Outcome, name: &str) -> u64 {
+    let value = outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    value.unwrap_or_else(|| panic!("no {name} in {}", outcome.stdout)).parse().unwrap()
+}
+
+/// Counts of the source and of the kernel must be the same, lost ones included.
+fn every_hint_fault_is_accounted_for(line: Line) {
+    let run = Run::new(line, [1024, 128, 512], ThpMode::Never, 280)
+        .env("HINTFAULT", hintfault().to_str().unwrap())
+        .env("SECONDS_EACH", if soak() { 60 } else { 15 });
+    let Some(_) = run.run(include_str!("bars/flood.sh")) else { return };
+    for ring in ["wide", "narrow"] {
+        let summary = run.json(ring);
+        let get = |name: &str| summary["stats"][name].as_u64().unwrap();
+        let kernel = summary["vmstat_hint_faults"].as_u64().unwrap() as f64;
+        let (least, most) = (
+            summary["seen_at_least"].as_u64().unwrap() as f64,
+            summary["seen_at_most"].as_u64().unwrap() as f64,
+        );
+        let dropped = get("dropped") as f64 / get("seen") as f64;
+        println!(
+            "{ring} ring: {kernel} by vmstat, seen {least} to {most}, {:.0}/s, dropped {:.4} %, BPF {:.0} ns a fault, {:.0} ns a fault in user space",
+            kernel / summary["seconds"].as_f64().unwrap(),
+            dropped * 100.0,
+            get("bpf_run_time_ns") as f64 / get("seen") as f64,
+            summary["daemon_ns_per_fault"].as_f64().unwrap(),
+        );
+        println!("{}", summary["stats"]);
+        assert!(kernel > 10_000.0);
+        assert!(least <= kernel * 1.001 && most >= kernel * 0.999, "{summary}");
+        assert!(most - least <= kernel * 0.001, "the looks are too far apart to compare: {summary}");
+        assert_eq!(get("seen"), get("filtered") + get("submitted") + get("dropped"));
+        assert_eq!(get("malformed"), 0);
+        assert!(ring == "narrow" || dropped < 0.001, "{dropped}");
+    }
+}
+
+/// An example of the crate that the source is of, built as this test was.
+fn hintfault() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_lab")).parent().unwrap();
+    let profile = match folder.file_name().unwrap().to_str().unwrap() {
+        "debug" => "dev",
+        other => other,
+    };
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "-p", "thermocline-linux", "--features", "bpf", "--example", "hintfault"])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(folder.parent().unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    folder.join("examples/hintfault")
+}
+
+#[test]
+fn every_hint_fault_is_accounted_for_on_6_12() {
+    every_hint_fault_is_accounted_for(Line::Stable);
+}
+
+fn with_settings(script: &str) -> String {
+    format!("{}{script}", include_str!("bars/settings.sh"))
+}
+
+#[test]
+fn users_are_told_what_is_done_and_refused() {
+    let run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Never, 200);
+    let Some(outcome) = run.run(&with_settings(include_str!("bars/manners.sh"))) else { return };
+    assert_eq!(number(&outcome, "terminated"), 0);
+    assert!(number(&outcome, "doctor") <= 1, "this machine can be worked on");
+    assert_eq!(run.verdict("judged-observe").moved.unwrap().all.pages, 0, "observe moves nothing");
+    let status = run.json("status");
+    assert_eq!(status["mode"], "run");
+    assert!(status["counters"]["pgpromote_success"].as_u64().unwrap() > 0);
+    let explained = run.json("explained");
+    println!("{explained:#}");
+    assert!(run.text("explained").contains("moved"), "the page has moved: {explained:#}");
+}

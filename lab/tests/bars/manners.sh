@@ -1,0 +1,75 @@
+# How the daemon treats its users: bad files, a second daemon, questions, SIGTERM, observe, doctor.
+cd "$LAB_SHARE"
+unusual_settings
+original=$(settings)
+
+# What is no configuration changes nothing and says what to do.
+head -c 1024 /dev/urandom >random.toml
+printf '[kernel]\nscan_size_mb = 3' >good-part
+printf '[kernel]\nscan_size_mb = ' >truncated.toml
+{ yes 'scan_size_mb = 1' | head -c 1048576; } >large.toml
+printf '[kernel]\nscan_sise_mb = 3\n' >unknown.toml
+printf '[kernel]\nscan_size_mb = 0\n' >range.toml
+for name in random truncated large unknown range; do
+    timeout 20 $THERMOCLINE run --config $name.toml --for 5s >out 2>errors
+    status=$?
+    [ $status = 2 ] || fail "$name: exit status $status: $(head -c 500 errors)"
+    grep -q "$name.toml" errors || fail "$name: the file is not named: $(head -c 500 errors)"
+    unchanged "$name"
+    echo "$name: $(head -c 400 errors | tr '\n' ' ' | tr -cd '[:print:]')"
+done
+grep -q 'scan_size_mb' out errors || fail "range: the key is not named"
+
+$THERMOCLINE doctor >doctored
+echo "doctor=$?"
+
+# In mode 1 the kernel would move pages itself.
+echo 0 >/proc/sys/kernel/numa_balancing
+original=$(settings)
+on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 96 --no-thp --report report >log 2>errors &
+loader=$!
+until [ -e report ]; do sleep 0.2; done
+pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+$HOTCOLD judge --report report --dram 0-1 --save snapshot >judged-first
+timeout 60 $THERMOCLINE observe --for 10s >observed 2>observed-errors || fail "observe: $(cat observed-errors)"
+unchanged "after observe"
+$HOTCOLD judge --report report --dram 0-1 --before snapshot >judged-observe
+grep -q hotcold observed-errors || fail "observe does not tell of hotcold: $(cat observed-errors)"
+
+$THERMOCLINE run >daemon 2>daemon-errors &
+daemon=$!
+sleep 4
+timeout 20 $THERMOCLINE run --for 2s >second 2>second-errors
+status=$?
+echo "second daemon: exit status $status: $(tail -n 1 second-errors)"
+[ $status != 0 ] && kill -0 $daemon || fail "the second daemon was not refused"
+$THERMOCLINE restore >second 2>second-errors && fail "restore takes a running daemon's settings away"
+echo "restore while running: $(tail -n 1 second-errors)"
+moved=
+for try in $(seq 60); do
+    sleep 1
+    $HOTCOLD judge --report report --dram 0-1 --save now >judged-run
+    # The address of a hot page that is in DRAM now.
+    moved=$(perl -e 'local $/; sub all { open my $f, "<", shift or die; <$f> }
+        my ($report, $now) = (all("report"), all("now"));
+        my ($base) = $report =~ /"base":(\d+)/;
+        my ($hot) = $report =~ /"hot_ranges":\[(.*?)\]\]/;
+        my %hot; while ($hot =~ /(\d+),(\d+)/g) { $hot{$_} = 1 for $1 .. $2 - 1 }
+        my ($runs) = $now =~ /"runs":\[(.*?)\]\]/; my $page = 0;
+        while ($runs =~ /(\d+|null),(\d+)/g) { for (1 .. $2) { if ($1 ne "null" && $1 < 2 && $hot{$page}) { printf "0x%x\n", $base + $page * 4096; exit } $page++ } }')
+    [ -n "$moved" ] && break
+done
+[ -n "$moved" ] || fail "no hot page moved: $(tail -n 1 daemon)"
+$THERMOCLINE explain $pid $moved --json >explained || fail "explain: $(cat explained)"
+$THERMOCLINE explain $pid $moved >explained-text || fail "explain: $(cat explained-text)"
+$THERMOCLINE status --json >status || fail "status"
+$THERMOCLINE status >status-text || fail "status"
+cat status-text explained-text
+kill -TERM $daemon
+wait $daemon
+echo "terminated=$?"
+unchanged "after SIGTERM"
+$THERMOCLINE status >gone 2>&1 && fail "status without a daemon"
+$THERMOCLINE explain $pid $moved >gone 2>&1 && fail "explain without a daemon"
+kill -TERM $pid
+wait $loader || fail "hotcold lost data"
