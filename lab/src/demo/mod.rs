@@ -24,8 +24,8 @@ use thermocline_lab::{End, Error, Guest, Line, Machine, Outcome, Output, ThpMode
 use record::{PAGES, Plan, RECORDING, Recording};
 use verdict::Verdict;
 
-/// DRAM with and without processors, and CXL. What the system leaves free of the DRAM is less than half of Redis.
-const MEMORY_MIB: [u64; 3] = [128, 128, 768];
+/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about half of Redis.
+const MEMORY_MIB: [u64; 2] = [256, 768];
 /// What the daemon is told.
 const CONFIG: &str = include_str!("thermocline.toml");
 /// The modelled cache: to Redis's memory what a server's cache is to a server's memory, about a thousandth.
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(BEFORE_WINDOW_S..=3600))]
     before: u64,
     /// Keys in Redis.
-    #[arg(long, value_name = "N", default_value_t = 240_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..))]
     keys: u32,
     /// Bytes of each value.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
@@ -137,10 +137,8 @@ fn guest(
     let program = std::env::current_exe().context("cannot find this program")?;
     let machine = Machine::of_sizes(&MEMORY_MIB.map(|mib| mib << 20));
     println!(
-        "booting Debian's kernel {} with {} MiB of DRAM on two nodes and {} MiB of CXL",
-        options.kernel,
-        MEMORY_MIB[0] + MEMORY_MIB[1],
-        MEMORY_MIB[2]
+        "booting Debian's kernel {} with {} MiB of DRAM and {} MiB of CXL",
+        options.kernel, MEMORY_MIB[0], MEMORY_MIB[1]
     );
     let guest = Guest::builder()
         .kernel(options.kernel)
