@@ -111,6 +111,7 @@ mod tests {
     use super::*;
     use crate::topology::Watermarks;
     use crate::units::NodeId;
+    use proptest::prelude::*;
 
     /// Thresholds in ms after each of `minutes` periods with `found` candidates in each.
     fn run(limit_mbps: u64, found: &[u64]) -> Vec<u64> {
@@ -208,5 +209,26 @@ mod tests {
         assert!(free_space_enough(&node(gib + 1001, 3 * gib)));
         assert!(!free_space_enough(&node(2 * gib + 1000, 32 * gib)));
         assert!(free_space_enough(&node(2 * gib + 1001, 32 * gib)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_threshold_stays_between_one_step_and_twice_the_reference(
+            reference in 8u64..100_000, limit in 0u64..1_000_000,
+            found in proptest::collection::vec(0u64..u64::MAX >> 8, 1..60),
+        ) {
+            let mut threshold = Threshold::default();
+            let mut all = 0u64;
+            let mut last = reference;
+            for (minute, n) in found.iter().enumerate() {
+                all = all.saturating_add(*n);
+                let now = Nanos::from_ms((minute as u64 + 1) * 60_001);
+                prop_assert!(threshold.adjust(now, all, limit, reference, ADJUST_PERIOD_MS));
+                let ms = threshold.ms(reference);
+                prop_assert!((reference / 8..=reference * 2).contains(&ms));
+                prop_assert!(ms.abs_diff(last) <= reference / 8);
+                last = ms;
+            }
+        }
     }
 }

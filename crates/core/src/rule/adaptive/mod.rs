@@ -66,6 +66,8 @@ struct Target {
     state: State,
     /// Waits of this bin and below count for a page.
     cut: Option<Bin>,
+    /// The cut when pages last stood out.
+    last_cut: Option<Bin>,
     purpose: Purpose,
     /// When pages were last seen to stand out, or the first fault.
     stood_out: Nanos,
@@ -173,7 +175,7 @@ impl Rule for Adaptive {
             && let Some(key) = key(done.pfn, Some(done.page))
         {
             for target in self.targets.values_mut() {
-                target.sample.forget(key);
+                target.sample.moved(key);
             }
         }
     }
@@ -191,6 +193,7 @@ impl Target {
             pages: 0,
             state: State::Unknown,
             cut: None,
+            last_cut: None,
             purpose: Purpose::Counting,
             stood_out: now,
             room: false,
@@ -216,21 +219,23 @@ impl Target {
             None => State::Alike,
         };
         let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
-        match (self.state, self.cut) {
+        if settled {
+            self.last_cut = None;
+        }
+        match (self.state, self.last_cut) {
             (State::StandOut(cut), _) => {
                 self.stood_out = now;
                 self.purpose = Purpose::Hot;
                 self.cut = Some(cut.bin);
+                self.last_cut = self.cut;
             }
-            (State::Unknown, _) if !settled => {}
-            (State::Unknown, _) => {
+            (State::Unknown, Some(_)) => {}
+            (State::Unknown, None) => {
                 self.purpose = Purpose::Counting;
                 self.cut = None;
             }
-            (State::Alike, Some(cut)) if self.purpose == Purpose::Hot && !settled => {
-                self.cut = Some(cut.min(waits.quantile(10)));
-            }
-            (State::Alike, _) => {
+            (State::Alike, Some(last)) => self.cut = Some(last.min(waits.quantile(10))),
+            (State::Alike, None) => {
                 let fill = config.fill && settled && self.room;
                 self.purpose = if fill { Purpose::Fill } else { Purpose::Counting };
                 let best_quarter = waits.quantile(25);

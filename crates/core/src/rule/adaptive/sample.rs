@@ -18,10 +18,12 @@ const BINS: usize = 40 * STEPS as usize;
 const BELOW: std::ops::RangeInclusive<f64> = 0.02..=0.5;
 /// Least correlation, squared, that is more than a lasting difference in where pages lie in a scan.
 const AGREEMENT_MIN: f64 = 0.01;
+/// Pages that must have been below a cut both times.
+const BOTH_MIN: f64 = 10.0;
 /// Least correlation, squared, times pages: by chance it is above 1 in one case of three, above 20 in one of 100,000.
 const EVIDENCE_MIN: f64 = 20.0;
-/// Of all cuts whose correlation, squared, is at least this share of the best one's, the lowest is taken: what it lets
-/// through is more surely hot.
+/// Of all cuts whose correlation, squared, is at least this share of the best one's, the highest is taken: a hot page has to
+/// stay below it again and again.
 const NEAR_BEST: f64 = 0.9;
 /// How long a page that was seen once is waited for.
 const SEEN_ONCE_LIFE: Nanos = Nanos::from_s(600);
@@ -51,14 +53,19 @@ struct Page {
     last: Bin,
     /// The wait before the last one, and the time between the two faults.
     before: Option<(Bin, Nanos)>,
+    /// It is in the top tier now.
+    moved: bool,
 }
 
 impl Page {
-    /// Whether it has been silent for so long that it may be gone: a minute, and ten times as long as between its last two
-    /// faults.
+    /// Whether it counts no more. A page that has moved counts until shortly before its next fault would have come: without it, those
+    /// that remain would agree less than chance, because it is by agreeing that pages get moved. Another page counts until it has been silent
+    /// for a minute, and ten times as long as between its last two faults.
     fn stale(&self, now: Nanos) -> bool {
         let life = match self.before {
+            Some((_, gap)) if self.moved => Nanos(gap.0 / 8 * 7),
             Some((_, gap)) => Nanos::from_s(60).plus(Nanos(gap.0.saturating_mul(10))),
+            None if self.moved => Nanos(0),
             None => SEEN_ONCE_LIFE,
         };
         now.since(self.time) > life
@@ -76,7 +83,7 @@ pub(super) struct Sample {
 /// The pages of a [`Sample`] at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
-    /// Pages by their last wait.
+    /// Pages that have not moved, by their last wait.
     last: Vec<u32>,
     /// Pages with two waits, by the larger of the two: how many are below a cut both times.
     both: Vec<u32>,
@@ -102,20 +109,19 @@ impl Sample {
         match slot {
             Some(page) if page.hash == hash => {
                 let before = Some((page.last, now.since(page.time)));
-                *page = Page { hash, time: now.max(page.time), last: bin, before };
+                *page = Page { hash, time: now.max(page.time), last: bin, before, moved: false };
             }
             Some(page) if page.hash < hash && !page.stale(now) => return,
-            _ => *slot = Some(Page { hash, time: now, last: bin, before: None }),
+            _ => *slot = Some(Page { hash, time: now, last: bin, before: None, moved: false }),
         }
         self.changed = true;
     }
 
-    /// Forgets a page that has moved.
-    pub(super) fn forget(&mut self, key: u64) {
+    /// Takes note that a page is in the top tier and will fault no more.
+    pub(super) fn moved(&mut self, key: u64) {
         let hash = hash(key);
-        let slot = &mut self.slots[slot(hash)];
-        if slot.is_some_and(|page| page.hash == hash) {
-            *slot = None;
+        if let Some(page) = self.slots[slot(hash)].as_mut().filter(|page| page.hash == hash) {
+            page.moved = true;
         }
     }
 
@@ -124,7 +130,7 @@ impl Sample {
         let none = vec![0; BINS];
         let mut waits = Waits { last: none.clone(), both: none.clone(), earlier: none.clone(), later: none };
         for page in self.slots.iter().flatten().filter(|page| !page.stale(now)) {
-            waits.last[usize::from(page.last)] += 1;
+            waits.last[usize::from(page.last)] += u32::from(!page.moved);
             if let Some((before, _)) = page.before {
                 waits.earlier[usize::from(before)] += 1;
                 waits.later[usize::from(page.last)] += 1;
@@ -145,7 +151,7 @@ pub(super) struct Cut {
 }
 
 impl Waits {
-    /// Pages in the sample.
+    /// Pages in the sample that have not moved.
     pub(super) fn pages(&self) -> u32 {
         self.last.iter().sum()
     }
@@ -169,11 +175,12 @@ impl Waits {
         if best < AGREEMENT_MIN || best * f64::from(pages) < EVIDENCE_MIN {
             return None;
         }
-        let bin = agreements.iter().position(|a| *a >= NEAR_BEST * best)?;
+        let bin = agreements.iter().rposition(|a| *a >= NEAR_BEST * best)?;
         Some(Cut { bin: bin as Bin, agreement: best })
     }
 
-    /// The squared correlation at each cut; zero where pages agree less than by chance, or too many or too few are below.
+    /// The squared correlation at each cut; zero where pages agree less than by chance, or too many or too few are
+    /// below.
     fn agreements(&self, pages: f64) -> Vec<f64> {
         let (mut both, mut earlier, mut later) = (0.0, 0.0, 0.0);
         (0..BINS)
@@ -183,7 +190,7 @@ impl Waits {
                 later += f64::from(self.later[bin]);
                 let excess = both * pages - earlier * later;
                 let in_range = BELOW.contains(&(earlier / pages)) && BELOW.contains(&(later / pages));
-                if excess <= 0.0 || !in_range {
+                if excess <= 0.0 || both < BOTH_MIN || !in_range {
                     return 0.0;
                 }
                 excess * excess / (earlier * (pages - earlier) * later * (pages - later))
@@ -240,7 +247,7 @@ mod tests {
         // One page in four waits 100 µs both times, the others 900: any cut from 100 to below 900 parts them.
         let waits = twice(1000, |page| if page % 4 == 0 { (100, 100) } else { (900, 900) });
         let cut = waits.cut().unwrap();
-        assert_eq!(cut.bin, bin(us(100)));
+        assert_eq!(cut.bin, bin(us(900)) - 1);
         assert!((cut.agreement - 1.0).abs() < 1e-9, "{cut:?}");
     }
 
@@ -300,19 +307,30 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_moved_or_fell_silent_are_forgotten() {
+    fn pages_that_fell_silent_count_no_more() {
         let mut sample = Sample::new();
         for time in [0, 1] {
             sample.fault(7, 3, Nanos::from_s(time));
-            sample.fault(8, 3, Nanos::from_s(time));
         }
         sample.fault(9, 3, Nanos::from_s(1));
-        sample.forget(7);
-        sample.forget(1000);
-        assert_eq!(sample.waits(Nanos::from_s(1)).pages(), 2);
-        // A minute and ten times its gap of a second later the second is stale, ten minutes later the third.
-        assert_eq!(sample.waits(Nanos::from_s(71)).pages(), 2);
-        assert_eq!(sample.waits(Nanos::from_s(72)).pages(), 1);
-        assert_eq!(sample.waits(Nanos::from_s(602)).pages(), 0);
+        // A minute and ten times its gap of a second later the first is stale, ten minutes later the second.
+        for (seconds, pages) in [(71, 2), (72, 1), (601, 1), (602, 0)] {
+            assert_eq!(sample.waits(Nanos::from_s(seconds)).pages(), pages, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_moved_agrees_until_its_next_fault_is_near() {
+        let mut sample = Sample::new();
+        for time in [10, 18] {
+            sample.fault(7, 3, Nanos::from_s(time));
+        }
+        sample.moved(7);
+        sample.moved(1000);
+        let pairs = |seconds| sample.waits(Nanos::from_s(seconds)).later.iter().sum::<u32>();
+        assert_eq!((pairs(25), pairs(26)), (1, 0));
+        assert_eq!(sample.waits(Nanos::from_s(25)).pages(), 0);
+        sample.fault(7, 3, Nanos::from_s(30));
+        assert_eq!(sample.waits(Nanos::from_s(99)).pages(), 1, "it came back");
     }
 }
