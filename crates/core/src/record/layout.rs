@@ -45,6 +45,9 @@ pub(super) trait Layout: Copy + Debug {
     fn with_ready(slot: Self::Slot, ready: bool) -> Self::Slot;
 }
 
+/// The longest window that a clock is made for, about 52 days: a stamp of it in ns fits 64 bits in every layout.
+const WINDOW_MAX: Nanos = Nanos(1 << 52);
+
 /// The clock of our own layouts: ticks of a power of two of nanoseconds, so that a shift is all it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
@@ -59,6 +62,7 @@ impl Clock {
     /// while a section is rebased no more than once in three windows.
     fn new(window: Nanos, finest: u32, codes: u64) -> Clock {
         let reach = codes.div_ceil(4);
+        let window = window.min(WINDOW_MAX);
         let mut shift = finest;
         while window.0 >> shift >= reach - 1 {
             shift += 1;
@@ -220,11 +224,11 @@ impl Layout for Word {
     }
 }
 
-/// Passes all slots through `change`, asking for the memory a page ahead: the CPU's own prefetching ends at each page.
+/// Passes all slots through `change`, asking for memory two pages ahead: the CPU's own prefetching ends at each page.
 fn sweep<T: Plain>(slots: &mut [T], change: impl Fn(T) -> T) {
     const LINE_BYTES: usize = 64;
     for line in slots.chunks_mut(LINE_BYTES / size_of::<T>()) {
-        prefetch(line, PAGE_SIZE as usize / size_of::<T>());
+        prefetch(line, 2 * PAGE_SIZE as usize / size_of::<T>());
         for slot in line {
             *slot = change(*slot);
         }

@@ -8,7 +8,7 @@
 //! | layout | bytes a page | frequency | node | resolution of time for a window of 3 s |
 //! |---|---|---|---|---|
 //! | `byte` | 1 | 0..=3 | once per 2 MiB | 537 ms |
-//! | `word` | 4 | 0..=15 | yes | 1 ms |
+//! | `word` | 4 | 0..=15 | yes | 4 ms |
 //! | `pghot-byte` | 1 | 0..=3 | no | 128 jiffies, modulo 4096 |
 //! | `pghot-word` | 4 | 0..=7 | yes | 1 jiffy, modulo 16384 |
 
@@ -30,6 +30,9 @@ use crate::record::store::Store;
 use crate::rule::Record;
 use crate::topology::Topology;
 use crate::units::{Nanos, Pfn};
+
+/// Timer frequencies that the published layouts can count in.
+const HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 
 /// How a [`RecordTable`] is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +67,7 @@ impl Default for RecordParams {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A kernel without a timer.
-    #[error("hz is {0}; the published layouts need a timer frequency of 1 to 1000000000 Hz")]
+    #[error("hz is {0}; the published layouts need a timer frequency of 1 to 10000 Hz")]
     Hz(u32),
     /// The memory is not available.
     #[error("page records: {0}")]
@@ -107,7 +110,7 @@ impl RecordTable {
     pub fn new(params: RecordParams) -> Result<RecordTable, RecordError> {
         let RecordParams { layout, hz, node_per_block, window, sections_max } = params;
         let published = matches!(layout, RecordLayout::PghotByte | RecordLayout::PghotWord);
-        if published && !(1..=1_000_000_000).contains(&hz) {
+        if published && !HZ.contains(&hz) {
             return Err(RecordError::Hz(hz));
         }
         let sections = (sections_max as usize).min((PFN_END >> directory::SECTION_SHIFT) as usize);
@@ -124,6 +127,8 @@ impl RecordTable {
     /// `each` leaves it, with the time of the access and, where known, the accessing node.
     ///
     /// A record's time never goes back: where accesses arrive out of order the later one counts, and the gap is zero.
+    /// Our own layouts say "long ago" of what lies further than their reach before the latest access to the section,
+    /// and the table looks ahead within the batch: a batch should span less time than the rule's window.
     /// An access without a frame, or one that has no slot (see [`RecordTable::unrecorded`]; top tier in a published
     /// layout), comes with an empty record that is forgotten.
     pub fn observe(&mut self, batch: &[Access], each: impl FnMut(&Access, &mut Record)) {
