@@ -188,7 +188,9 @@ fn a_cleared_folio_leaves_its_neighbours() {
         let mut table = table(layout);
         let now = Nanos::from_s(1);
         let all = [511, 512, 1023, 1024, SECTION - 1, SECTION];
-        all.iter().for_each(|&pfn| drop(touch(&mut table, access(pfn, now))));
+        for pfn in all {
+            touch(&mut table, access(pfn, now));
+        }
         table.clear(Pfn(512), 9);
         let left = |table: &RecordTable| all.map(|pfn| table.get(Pfn(pfn), now).is_some());
         assert_eq!(left(&table), [true, false, false, true, true, true], "{layout:?}");
@@ -206,7 +208,9 @@ fn memory_that_goes_offline_takes_its_records_along() {
     for layout in LAYOUTS {
         let mut table = table(layout);
         let now = Nanos::from_s(1);
-        (0..8).for_each(|section| drop(touch(&mut table, access(section * SECTION, now))));
+        for section in 0..8 {
+            touch(&mut table, access(section * SECTION, now));
+        }
         let full = table.memory_bytes();
         // Sections 2 and 3 whole, 4 in part.
         table.offline(Pfn(2 * SECTION), Pfn(4 * SECTION + 1));
@@ -230,7 +234,9 @@ fn frames_far_apart_cost_a_section_each_and_no_more() {
         let mut table = table(layout);
         let slot_bytes = if matches!(layout, RecordLayout::Byte | RecordLayout::PghotByte) { 1 } else { 4 };
         let sparse = [0, 1 << 30, (1 << 36) + 12345, PFN_END - 1];
-        sparse.iter().for_each(|&pfn| drop(touch(&mut table, access(pfn, Nanos::from_s(1)))));
+        for pfn in sparse {
+            touch(&mut table, access(pfn, Nanos::from_s(1)));
+        }
         assert_eq!(table.sections(), 4);
         // Whole huge pages of slots and of nodes, and the directory.
         let bound = (4 * SECTION as usize * slot_bytes).next_multiple_of(2 << 20) + (2 << 20) + (512 << 10);
@@ -250,7 +256,9 @@ fn what_has_no_room_is_counted() {
             assert_eq!(table.get(Pfn(pfn), Nanos::from_s(1)), None);
         }
         assert_eq!((table.unrecorded(), table.sections()), (2, 0));
-        (0..65).for_each(|section| drop(touch(&mut table, access(section * SECTION, Nanos::from_s(1)))));
+        for section in 0..65 {
+            touch(&mut table, access(section * SECTION, Nanos::from_s(1)));
+        }
         assert_eq!((table.unrecorded(), table.sections()), (3, 64));
         // The others go on, and room that becomes free is used.
         assert_eq!(touch(&mut table, access(0, Nanos::from_s(1))).frequency, 1);
@@ -293,14 +301,15 @@ fn step() -> impl Strategy<Value = i64> {
     ]
 }
 
-fn batches() -> impl Strategy<Value = Vec<Vec<(usize, i64, Option<u16>, bool)>>> {
+/// Which frame, how much later than the access before, by which node, whether it leaves the record ready.
+type Step = (usize, i64, Option<u16>, bool);
+
+fn batches() -> impl Strategy<Value = Vec<Vec<Step>>> {
     let one = (0..FRAMES.len(), step(), prop::option::of(0..4u16), any::<bool>());
     prop::collection::vec(prop::collection::vec(one, 1..150), 1..6)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     /// Our own layouts tell every gap within their resolution, or "long ago" where it is beyond their reach; they never
     /// take the one for the other, whatever comes in whatever batches.
     #[test]
