@@ -80,6 +80,10 @@ pub enum Verb {
         #[arg(long, conflicts_with = "check")]
         markdown: bool,
     },
+    /// Simulate a scenario: a machine with tiers, programs on it, and what manages their memory.
+    ///
+    /// Exit status: 0 done, 1 the simulation failed, 2 the scenario cannot be simulated.
+    Sim(Sim),
     /// Write man pages and shell completions into a folder.
     Generate {
         /// The folder; made where it does not exist.
@@ -102,6 +106,50 @@ pub struct Watch {
     /// Print a JSON object a line instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `sim` takes.
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// A preset's name, or a TOML file.
+    #[arg(required_unless_present_any = ["list"])]
+    pub scenario: Option<String>,
+    /// List the scenarios, machines and managers.
+    #[arg(long)]
+    pub list: bool,
+    /// Who moves pages: none, numab2, fault-count, thermocline, ... (--list names all).
+    #[arg(long, value_name = "NAME")]
+    pub manager: Option<String>,
+    /// The same as --manager thermocline:RULE.
+    #[arg(long, value_name = "RULE", conflicts_with = "manager")]
+    pub rule: Option<String>,
+    /// Change a value of the scenario (process.0.threads=2), of its machine (machine.cost.migrate_ns=5000), of the kernel's
+    /// settings (kernel.scan_size_mb=64) or of Thermocline's configuration (config.admission.rate_limit_mbps=64).
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub changes: Vec<String>,
+    /// Run this many seeds and tell mean and spread.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: u64,
+    /// The first seed.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Every access (exact), from fault to fault (event), or whichever suits the size (auto).
+    #[arg(long, value_enum, default_value_t = Mode::Auto)]
+    pub mode: Mode,
+    /// Print JSON: a list with a report a seed.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A mode of the simulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Whichever suits the size.
+    Auto,
+    /// Every access.
+    Exact,
+    /// From fault to fault.
+    Event,
 }
 
 /// An address in hexadecimal with 0x, or in decimal.

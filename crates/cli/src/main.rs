@@ -25,9 +25,14 @@ fn main() -> ExitCode {
             let text = format!("{error:#}");
             // What points into a file begins with the word already.
             eprintln!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
-            ExitCode::from(if error.is::<config_file::FileError>() { EXIT_USAGE } else { 1 })
+            ExitCode::from(if is_usage(&error) { EXIT_USAGE } else { 1 })
         }
     }
+}
+
+/// Whether what was asked for, and not the machine, is to blame.
+fn is_usage(error: &anyhow::Error) -> bool {
+    error.is::<config_file::FileError>() || error.is::<thermocline_sim::spec::SpecError>()
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -38,6 +43,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Verb::Config { markdown: true, .. } => print!("{}", verb::config::markdown()),
         Verb::Config { .. } => print!("{}", verb::config::annotated()),
+        Verb::Sim(sim) => verb::sim::sim(&sim)?,
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
         Verb::Doctor { json, config } => return verb::doctor::doctor(config.as_deref(), json),
         Verb::Observe(watch) => daemon::run(&watch, Mode::Observe)?,

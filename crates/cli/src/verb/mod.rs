@@ -5,4 +5,5 @@ pub mod doctor;
 pub mod explain;
 pub mod generate;
 pub mod restore;
+pub mod sim;
 pub mod status;

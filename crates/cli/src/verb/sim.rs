@@ -1,0 +1,130 @@
+//! `thermocline sim`: one scenario under one manager.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Context;
+use thermocline_sim::machine;
+use thermocline_sim::manager::ManagerName;
+use thermocline_sim::mode::ModeName;
+use thermocline_sim::report::Report;
+use thermocline_sim::run::{Arm, RunError, mode_for, run_all};
+use thermocline_sim::scenario::{PRESETS, Setup};
+use thermocline_sim::spec::{SPEC_BYTES_MAX, SpecError};
+
+use crate::args::{Mode, Sim};
+
+/// Runs the scenario and prints its report.
+///
+/// # Errors
+/// The scenario cannot be simulated (a [`SpecError`]), or the simulation failed.
+pub fn sim(args: &Sim) -> anyhow::Result<()> {
+    let out = if args.list {
+        list()
+    } else {
+        let setup = setup(args.scenario.as_deref().unwrap_or_default(), &args.changes)?;
+        let reports = reports(args, &setup)?;
+        if args.json { format!("{}\n", serde_json::to_string_pretty(&reports)?) } else { text(&reports) }
+    };
+    std::io::stdout().write_all(out.as_bytes()).context("cannot print")
+}
+
+/// The scenario of that name, or in that file, with the changes.
+///
+/// # Errors
+/// There is none, or it cannot be simulated.
+pub fn setup(name: &str, changes: &[String]) -> anyhow::Result<Setup> {
+    if !name.ends_with(".toml") {
+        return Ok(Setup::preset(name, changes)?);
+    }
+    let size = std::fs::metadata(name).with_context(|| format!("cannot look at {name}"))?.len();
+    if size > SPEC_BYTES_MAX as u64 {
+        let message = format!("{size} bytes are too long for a scenario");
+        return Err(SpecError::new(name, message, format!("stay below {SPEC_BYTES_MAX} bytes")).into());
+    }
+    let text = std::fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
+    Ok(Setup::parse(name, &text, changes)?)
+}
+
+fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
+    let manager = match (&args.manager, &args.rule) {
+        (Some(name), _) => ManagerName::parse(name)?,
+        (None, Some(rule)) => ManagerName::parse(&format!("thermocline:{rule}"))?,
+        (None, None) => setup.manager,
+    };
+    let mode = match args.mode {
+        Mode::Auto => mode_for(setup),
+        Mode::Exact => ModeName::Exact,
+        Mode::Event => ModeName::Event,
+    };
+    let arms: Vec<Arm> =
+        (args.seed..).take(args.seeds as usize).map(|seed| Arm { manager, mode, seed }).collect();
+    let reports: Result<Vec<Report>, RunError> = run_all(setup, &arms).into_iter().collect();
+    reports.map_err(|error| match error {
+        RunError::Spec(error) => error.into(),
+        error => error.into(),
+    })
+}
+
+fn list() -> String {
+    let mut out = "scenarios\n".to_owned();
+    for (name, _) in PRESETS {
+        let summary = Setup::preset(name, &[]).map(|s| s.scenario.summary).unwrap_or_default();
+        let _ = writeln!(out, "  {name:<24} {summary}");
+    }
+    let names = |all: Vec<String>| format!("  {}\n", all.join("\n  "));
+    out += "machines\n";
+    out += &names(machine::PRESETS.iter().map(|(n, _)| (*n).to_owned()).collect());
+    out += "managers\n";
+    out += &names(ManagerName::all().into_iter().map(ManagerName::text).collect());
+    out
+}
+
+/// A table of means and spreads.
+fn text(reports: &[Report]) -> String {
+    let Some(first) = reports.first() else { return String::new() };
+    let mode = serde_json::to_value(first.mode).ok().and_then(|m| m.as_str().map(str::to_owned));
+    let mut out = format!(
+        "{} under {}, {} mode, {} seed{} from {}\n",
+        first.scenario,
+        first.manager,
+        mode.unwrap_or_default(),
+        reports.len(),
+        if reports.len() == 1 { "" } else { "s" },
+        first.seed,
+    );
+    if let Some(unfinished) = reports.iter().find(|r| !r.finished) {
+        let _ = writeln!(
+            out,
+            "not done within its limit: seed {} at {:.3} s",
+            unfinished.seed, unfinished.time_s
+        );
+    }
+    let mut line = |name: &str, value: &dyn Fn(&Report) -> f64, digits: usize| {
+        let values: Vec<f64> = reports.iter().map(value).collect();
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let _ = write!(out, "  {name:<28} {mean:>18.digits$}");
+        if values.len() > 1 {
+            let sd = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+            let _ = write!(out, "  +- {sd:.digits$}");
+        }
+        out.push('\n');
+    };
+    line("time, s", &|r| r.time_s, 3);
+    line("served by the top tier, %", &|r| r.top_share * 100.0, 2);
+    for (i, (name, _)) in first.counters.values().iter().enumerate() {
+        if reports.iter().any(|r| r.counters.values()[i].1 > 0) {
+            line(name, &|r| r.counters.values()[i].1 as f64, 0);
+        }
+    }
+    for (i, process) in first.processes.iter().enumerate() {
+        for (node, figures) in first.nodes.iter().enumerate() {
+            let name = format!("{} on node {}, MiB", process.name, figures.node);
+            if reports.iter().any(|r| r.processes[i].pages[node] > 0) {
+                line(&name, &|r| r.processes[i].pages[node] as f64 / 256.0, 1);
+            }
+        }
+    }
+    out
+}

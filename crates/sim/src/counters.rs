@@ -1,0 +1,182 @@
+//! What is counted, under the kernel's names where it counts the same, and the laws that hold between the counts.
+//!
+//! The life of a hint fault in tiering mode (Linux 6.12 `kernel/sched/fair.c`, `should_numa_migrate_memory`):
+//!
+//! ```text
+//! numa_hint_faults ─┬─ not_promotable          the page is on a top-tier node
+//!                   ├─ free_space              the target has plenty of room: attempted at once
+//!                   ├─ rejected_latency        not hot
+//!                   ├─ left_to_engine          Thermocline decides, the kernel does not
+//!                   └─ pgpromote_candidate ─┬─ rate_limited
+//!                                           └─ attempted
+//! free_space + attempted = pgpromote_success + failed_no_room + failed_busy
+//! ```
+
+use serde::Serialize;
+
+macro_rules! counters {
+    ($( $(#[doc = $doc:literal])+ $name:ident; )*) => {
+        /// See the module's description. Pages are base pages.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct Counters {
+            $( $(#[doc = $doc])+ pub $name: u64, )*
+        }
+
+        impl Counters {
+            /// Every counter with its value.
+            pub fn values(&self) -> Vec<(&'static str, u64)> {
+                vec![ $( (stringify!($name), self.$name), )* ]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Pages that scans have marked.
+    numa_pte_updates;
+    /// Hint faults.
+    numa_hint_faults;
+    /// Hint faults on pages of the node of the faulting CPU.
+    numa_hint_faults_local;
+    /// Pages that hint faults (or what stands for them) have migrated.
+    numa_pages_migrated;
+    /// Pages that the kernel has promoted.
+    pgpromote_success;
+    /// Pages that were hot, so that they counted against the rate limit.
+    pgpromote_candidate;
+    /// Pages that were let through because the target had plenty of room.
+    pgpromote_candidate_nrl;
+    /// Pages that kswapd has demoted.
+    pgdemote_kswapd;
+    /// Pages that allocating tasks have demoted.
+    pgdemote_direct;
+    /// Pages that DAMON or another kernel thread has demoted.
+    pgdemote_other;
+    /// Faults on pages that are not below the kernel's top tier.
+    not_promotable;
+    /// Faults while the target had plenty of room.
+    free_space;
+    /// Faults whose latency was above the threshold.
+    rejected_latency;
+    /// Faults that were left to Thermocline's engine: the kernel's own limit is 0.
+    left_to_engine;
+    /// Candidates above the rate limit.
+    rate_limited;
+    /// Candidates whose migration was tried.
+    attempted;
+    /// Migrations that failed because the target was below its high watermark.
+    failed_no_room;
+    /// Migrations that failed because the page was busy or gone.
+    failed_busy;
+    /// Marks that went with the page table entry when the page was moved.
+    marks_dropped_by_move;
+    /// Marks of processes that have ended.
+    marks_dropped_by_exit;
+    /// Pages that Thermocline has moved into the kernel's top tier.
+    engine_promoted;
+    /// Pages that Thermocline has moved out of it.
+    engine_demoted;
+    /// Pages that anybody has moved between two nodes that are both of the kernel's top tier, or both below it.
+    moved_within;
+    /// Pages promoted by another kernel thread (DAMON, kmigrated).
+    other_promoted;
+    /// Accesses, in event mode as far as they follow from the time.
+    accesses;
+}
+
+/// What the laws are about besides the counters.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// Marks that are still there.
+    pub marked: u64,
+    /// Top-tier pages at the start, once memory was placed.
+    pub top_then: u64,
+    /// Top-tier pages now.
+    pub top_now: u64,
+    /// Pages that are anywhere, and how many there should be.
+    pub pages: (u64, u64),
+}
+
+/// A law that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the simulation lost count: {law}: {left} is not {right}; this is a defect of the simulator, please report it"
+)]
+pub struct Broken {
+    /// The law.
+    pub law: &'static str,
+    /// Its left side.
+    pub left: i128,
+    /// Its right side.
+    pub right: i128,
+}
+
+impl Counters {
+    /// Holds the counters to the laws; done at the end of every run, in release builds too.
+    ///
+    /// # Errors
+    /// The first law that does not hold.
+    pub fn check(&self, state: &State) -> Result<(), Broken> {
+        let law = |law: &'static str, left: &[u64], right: &[u64]| {
+            let sum = |terms: &[u64]| terms.iter().map(|t| i128::from(*t)).sum::<i128>();
+            let (left, right) = (sum(left), sum(right));
+            if left == right { Ok(()) } else { Err(Broken { law, left, right }) }
+        };
+        law(
+            "faults = not promotable + free space + rejected + left to the engine + candidates",
+            &[self.numa_hint_faults],
+            &[
+                self.not_promotable,
+                self.free_space,
+                self.rejected_latency,
+                self.left_to_engine,
+                self.pgpromote_candidate,
+            ],
+        )?;
+        law(
+            "candidates = rate limited + attempted",
+            &[self.pgpromote_candidate],
+            &[self.rate_limited, self.attempted],
+        )?;
+        law(
+            "free space + attempted = promoted + failed",
+            &[self.free_space, self.attempted],
+            &[self.pgpromote_success, self.failed_no_room, self.failed_busy],
+        )?;
+        law(
+            "marks = faults + outstanding + dropped",
+            &[self.numa_pte_updates],
+            &[self.numa_hint_faults, state.marked, self.marks_dropped_by_move, self.marks_dropped_by_exit],
+        )?;
+        law(
+            "promoted - demoted = change of the top tier's pages",
+            &[self.pgpromote_success, self.engine_promoted, self.other_promoted, state.top_then],
+            &[
+                self.pgdemote_kswapd,
+                self.pgdemote_direct,
+                self.pgdemote_other,
+                self.engine_demoted,
+                state.top_now,
+            ],
+        )?;
+        law("every page is somewhere", &[state.pages.0], &[state.pages.1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_law_is_named_with_its_sides() {
+        let counters =
+            Counters { numa_pte_updates: 3, numa_hint_faults: 2, rejected_latency: 2, ..Counters::default() };
+        let state = State { marked: 1, top_then: 5, top_now: 5, pages: (9, 9) };
+        assert_eq!(counters.check(&state), Ok(()));
+        let broken = counters.check(&State { marked: 0, ..state }).unwrap_err();
+        assert_eq!((broken.left, broken.right), (3, 2));
+        assert!(broken.to_string().contains("marks = faults + outstanding + dropped: 3 is not 2"));
+        assert!(counters.check(&State { top_now: 4, ..state }).is_err());
+        assert!(counters.check(&State { pages: (8, 9), ..state }).is_err());
+    }
+}

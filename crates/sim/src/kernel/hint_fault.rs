@@ -1,0 +1,154 @@
+//! What the kernel does at a hint fault in tiering mode (`numa_balancing` = 2).
+//!
+//! 1. Where the target, the node of the faulting CPU, has plenty of room, the page is promoted and the threshold forgotten.
+//! 2. Else the latency decides: the time since the scan against the threshold, which follows the candidates ([`Metric::Time`]), or
+//!    hint faults of the process since the scan against a fixed number of them ([`Metric::Faults`], S0).
+//! 3. What is hot is a candidate; above the rate limit it is refused.
+//! 4. What is left is migrated, if the target stays above its high watermark; else kswapd is woken and the page stays.
+//!
+//! Source: Linux 6.12 `kernel/sched/fair.c` (`should_numa_migrate_memory`) and `mm/migrate.c`
+//! (`migrate_misplaced_folio_prepare`); S0, patch 1. The arithmetic is core's `published`.
+
+use thermocline_core::published::fault_count;
+use thermocline_core::published::stamp::StampWidth;
+use thermocline_core::published::threshold::{
+    ADJUST_PERIOD_MS, RateLimit, Threshold, free_space_enough, rate_limit_pages,
+};
+use thermocline_core::units::Nanos;
+
+use super::{reclaim, scanner};
+use crate::memory::MARK_SHIFT;
+use crate::system::{Fault, System};
+
+/// How the latency of a fault is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// In time: mainline.
+    Time,
+    /// In hint faults of the process: S0.
+    Faults,
+}
+
+/// What the kernel keeps of a node that pages are promoted to.
+#[derive(Clone, Debug, Default)]
+pub struct Balance {
+    /// The hot threshold.
+    pub threshold: Threshold,
+    /// The rate limit's window.
+    pub rate: RateLimit,
+    /// Candidates so far, in pages.
+    pub candidates: u64,
+    /// When the threshold changed, and what it was from then on in ms.
+    pub course: Vec<(Nanos, u64)>,
+}
+
+/// Latencies in ms with the threshold of their time, one in so many faults: as S0 printed some.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    /// Faults so far.
+    faults: u64,
+    /// Time of the fault in ms, its latency in ms, the threshold in ms.
+    pub samples: Vec<(u64, u64, u64)>,
+}
+
+/// One latency in so many is kept.
+const SAMPLE_EVERY: u64 = 4096;
+/// So many are kept at most.
+const SAMPLES_MAX: usize = 1 << 16;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct HintFaults {
+    metric: Metric,
+    width: StampWidth,
+    /// Some of the latencies that were seen.
+    pub latencies: Latencies,
+}
+
+impl HintFaults {
+    /// The fault path of a kernel built for so many CPUs.
+    pub fn new(metric: Metric, nr_cpus: u32) -> HintFaults {
+        HintFaults { metric, width: StampWidth::for_cpus(nr_cpus), latencies: Latencies::default() }
+    }
+
+    /// Handles a fault whose mark has been taken; returns what it costs the thread beyond the fault itself, in ns.
+    pub fn fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
+        if !system.machine.is_kernel_lower(fault.node) {
+            system.counters.not_promotable += 1;
+            return 0.0;
+        }
+        let target = usize::from(fault.cpu_node);
+        let state = system.node_state(fault.cpu_node);
+        if free_space_enough(&state) {
+            let balance = &mut system.balance[target];
+            if balance.threshold != Threshold::default() {
+                balance.threshold.reset();
+            }
+            system.counters.free_space += 1;
+            system.counters.pgpromote_candidate_nrl += 1;
+            return migrate(system, fault);
+        }
+        if !self.is_hot(system, fault) {
+            system.counters.rejected_latency += 1;
+            return 0.0;
+        }
+        system.counters.pgpromote_candidate += 1;
+        let limit = rate_limit_pages(system.kernel.promote_rate_limit_mbps);
+        let balance = &mut system.balance[target];
+        balance.candidates += 1;
+        if balance.rate.limited(system.now, balance.candidates, limit) {
+            system.counters.rate_limited += 1;
+            return 0.0;
+        }
+        system.counters.attempted += 1;
+        migrate(system, fault)
+    }
+
+    fn is_hot(&mut self, system: &mut System, fault: &Fault) -> bool {
+        match self.metric {
+            Metric::Faults => {
+                let then = system.processes[fault.process].scan.faults_at(fault.marked);
+                let latency = fault_count::latency(fault.faults, fault_count::stamp(then));
+                fault_count::is_hot(latency, system.kernel.fault_count_threshold)
+            }
+            Metric::Time => {
+                let settings = &system.kernel;
+                let reference = settings.hot_threshold_ms;
+                let balance = &mut system.balance[usize::from(fault.cpu_node)];
+                let limit = rate_limit_pages(settings.promote_rate_limit_mbps);
+                let period = settings.scan_period_max_ms;
+                if balance.threshold.adjust(system.now, balance.candidates, limit, reference, period) {
+                    balance.course.push((system.now, balance.threshold.ms(reference)));
+                }
+                let threshold = balance.threshold.ms(reference);
+                let marked_ms = (u64::from(fault.marked) << MARK_SHIFT) / 1_000_000;
+                let latency = self.width.latency_ms(system.now.ms(), self.width.stamp(marked_ms));
+                let seen = &mut self.latencies;
+                if seen.faults.is_multiple_of(SAMPLE_EVERY) && seen.samples.len() < SAMPLES_MAX {
+                    seen.samples.push((system.now.ms(), latency, threshold));
+                }
+                seen.faults += 1;
+                latency < threshold
+            }
+        }
+    }
+}
+
+/// Promotes the page if its target stays above its high watermark; returns the cost in ns.
+fn migrate(system: &mut System, fault: &Fault) -> f64 {
+    let to = fault.cpu_node;
+    let high = system.machine.nodes[usize::from(to)].watermarks.high_pages;
+    if system.memory.free(to) <= high + 1 {
+        reclaim::wake(system, to);
+        system.counters.failed_no_room += 1;
+        return 0.0;
+    }
+    system.move_page(fault.page, to);
+    system.counters.pgpromote_success += 1;
+    system.counters.numa_pages_migrated += 1;
+    scanner::record_promotion(system, fault.thread);
+    system.machine.spec.cost.migrate_ns
+}
+
+/// The time between two adjustments is the longest scan period; the kernel's default is core's constant.
+const _: () = assert!(ADJUST_PERIOD_MS == 60_000);

@@ -1,0 +1,291 @@
+//! The scanner of NUMA balancing: makes a part of a process's memory inaccessible now and then, so that its next access
+//! tells of itself.
+//!
+//! 1. A task whose CPU time has gone on by its scan period since its stamp asks for a scan; the stamp goes on by the period.
+//!    If the process's next scan is due as well, the task scans: the next one is a period from now.
+//! 2. A scan starts where the last one ended. Ranges of the scan size are looked at; pages below the top tier that are not
+//!    marked yet are. A range in which something was marked counts in full against the scan size, and every range counts
+//!    against eight times that. So memory of the top tier, and what is marked already, is passed over up to eight times as fast.
+//! 3. The scanning task pays for it, and its stamp goes on by 32 times that: 3 % of its time at most go to scanning.
+//! 4. At the end of memory a pass is complete; the task whose next promotion is recorded adapts its period (core's
+//!    `scan_period`). In tiering mode that always means: double, within the limits, which follow from the size of the process.
+//!
+//! The first period: a process that was forked computes it from its size when its first second of CPU time is over; a thread
+//! keeps the scan delay of 1000 ms until a pass is complete. Source: Linux 6.12 `kernel/sched/fair.c` (`task_tick_numa`,
+//! `task_numa_work`, `init_numa_balancing`, `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`.
+//! What is not modelled: several mappings, and the skipping of those that a task has not touched lately.
+
+use thermocline_core::published::scan_period::{Accesses, adapt};
+use thermocline_core::units::{Nanos, PAGES_PER_MIB};
+
+use super::{KernelSettings, Model};
+use crate::memory::{MARK_SHIFT, Page, flags};
+use crate::system::{NEVER, System};
+
+/// MAX_SCAN_WINDOW: a scan of more than this a second is never asked for.
+const MAX_SCAN_MB_PER_S: u64 = 2560;
+/// The share of its time that a task may scan: one in 32.
+const OVERHEAD_FACTOR: f64 = 32.0;
+/// Scans ranges end at multiples of a huge page.
+const HUGE_PAGES: u64 = 512;
+/// Scans whose fault counts are remembered; at one each 100 ms this is a day.
+const HISTORY_MAX: usize = 1 << 20;
+
+/// What the kernel keeps of a task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskScan {
+    /// Milliseconds of CPU time from one scan to the next.
+    pub period_ms: u64,
+    /// CPU time at which the last period ended.
+    stamp: Nanos,
+    /// Passes that the task has adapted to.
+    passes: u64,
+    /// Pages recorded since.
+    accesses: Accesses,
+    /// It computes its period from its process's size at its first due tick: a forked task that has had none.
+    fresh: bool,
+}
+
+impl TaskScan {
+    /// The only thread of a forked process, which has had `cpu` of CPU time and had touched `rss_then` pages when its first
+    /// period, the scan delay, was over.
+    pub fn forked(settings: &KernelSettings, cpu: Nanos, rss_then: u64) -> TaskScan {
+        let delay = Nanos::from_ms(settings.scan_delay_ms);
+        if cpu < delay {
+            return TaskScan { period_ms: settings.scan_delay_ms, fresh: true, ..TaskScan::default() };
+        }
+        TaskScan { period_ms: period_min_ms(settings, rss_then), stamp: cpu, ..TaskScan::default() }
+    }
+
+    /// A thread beside others: it keeps the scan delay as its period.
+    pub fn thread(settings: &KernelSettings, cpu: Nanos) -> TaskScan {
+        TaskScan { period_ms: settings.scan_delay_ms, stamp: cpu, ..TaskScan::default() }
+    }
+}
+
+/// What the kernel keeps of a process.
+#[derive(Clone, Debug, Default)]
+pub struct MmScan {
+    /// No scan before this time.
+    pub next: Nanos,
+    /// The page, from the process's first, at which the next scan begins.
+    offset: u64,
+    /// Complete passes.
+    pub passes: u64,
+    /// Hint faults of the process (S0's count).
+    pub faults: u32,
+    /// Time of each scan and the faults at that time.
+    history: Vec<(u32, u32)>,
+}
+
+impl MmScan {
+    /// A process whose first scan is at `next`.
+    pub fn new(next: Nanos) -> MmScan {
+        MmScan { next, ..MmScan::default() }
+    }
+
+    /// Hint faults that the process had had when a scan at this time marked a page.
+    pub fn faults_at(&self, time: u32) -> u32 {
+        let after = self.history.partition_point(|(at, _)| *at <= time);
+        after.checked_sub(1).map_or(0, |i| self.history[i].1)
+    }
+}
+
+/// Windows of the scan size that a process of `rss` pages has.
+fn windows(settings: &KernelSettings, rss: u64) -> u64 {
+    rss.max(1).div_ceil(settings.scan_size_mb * PAGES_PER_MIB).max(1)
+}
+
+/// The shortest period in ms for a process of `rss` pages.
+pub fn period_min_ms(settings: &KernelSettings, rss: u64) -> u64 {
+    let floor = 1000u64.checked_div(MAX_SCAN_MB_PER_S / settings.scan_size_mb).unwrap_or(1000);
+    floor.max(settings.scan_period_min_ms / windows(settings, rss))
+}
+
+/// The longest.
+pub fn period_max_ms(settings: &KernelSettings, rss: u64) -> u64 {
+    period_min_ms(settings, rss).max(settings.scan_period_max_ms / windows(settings, rss))
+}
+
+/// Tells the scanner of a page that was promoted at a hint fault of `thread`: private and remote, as the kernel records it in
+/// tiering mode. The first one after a pass adapts the task's period.
+pub fn record_promotion(system: &mut System, thread: u32) {
+    let task = &mut system.threads[thread as usize];
+    let process = &mut system.processes[usize::from(task.process)];
+    if task.scan.passes != process.scan.passes {
+        task.scan.passes = process.scan.passes;
+        let (min, max) =
+            (period_min_ms(&system.kernel, process.rss), period_max_ms(&system.kernel, process.rss));
+        task.scan.period_ms =
+            u64::from(adapt(task.scan.period_ms as u32, min as u32, max as u32, &task.scan.accesses));
+        process.scan.next = system.now.plus(Nanos::from_ms(task.scan.period_ms));
+        task.scan.accesses = Accesses::default();
+    }
+    task.scan.accesses.remote += 1;
+    task.scan.accesses.private += 1;
+}
+
+/// See the module's description; one for all processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Scanner {
+    tick: Nanos,
+    due: Nanos,
+}
+
+impl Scanner {
+    /// A scanner on a machine with so many ticks a second.
+    pub fn new(hz: u32) -> Scanner {
+        Scanner { tick: Nanos(1_000_000_000 / u64::from(hz.max(1))), due: Nanos(0) }
+    }
+
+    /// The first tick at or after a time.
+    fn on_tick(&self, time: Nanos) -> Nanos {
+        Nanos(time.0.div_ceil(self.tick.0).saturating_mul(self.tick.0))
+    }
+
+    /// Whether a task's CPU time has reached its next stamp, and if so takes it.
+    fn asks(system: &mut System, thread: u32) -> bool {
+        let task = &mut system.threads[thread as usize];
+        let period = Nanos::from_ms(task.scan.period_ms);
+        let due = task.finished.is_none() && task.cpu(system.now) >= task.scan.stamp.plus(period);
+        if due {
+            if std::mem::take(&mut task.scan.fresh) {
+                let rss = system.processes[usize::from(task.process)].rss;
+                task.scan.period_ms = period_min_ms(&system.kernel, rss);
+            }
+            task.scan.stamp = task.scan.stamp.plus(period);
+        }
+        due
+    }
+
+    /// One scan of a process by one of its threads.
+    fn scan(&self, system: &mut System, process: usize, thread: u32) {
+        let settings = system.kernel;
+        let period = Nanos::from_ms(system.threads[thread as usize].scan.period_ms);
+        let time = (system.now.0 >> MARK_SHIFT) as u32;
+        let mm = &mut system.processes[process].scan;
+        mm.next = system.now.plus(period);
+        if mm.history.len() < HISTORY_MAX {
+            mm.history.push((time, mm.faults));
+        }
+        let space = &system.memory.spaces[process];
+        let (start, len) = (u64::from(space.start), u64::from(space.len()));
+        let size = (settings.scan_size_mb * PAGES_PER_MIB) as i64;
+        let (mut pages, mut virtual_pages) = (size, size * settings.scan_virtual_factor as i64);
+        let (mut marked, mut skipped) = (0u64, 0u64);
+        let mut at = mm.offset;
+        if at >= len {
+            at = 0;
+        }
+        while pages > 0 && virtual_pages > 0 && at < len {
+            let end = (at + pages as u64).next_multiple_of(HUGE_PAGES).min(len);
+            let updated = mark_range(system, (start + at) as Page, (start + end) as Page, time);
+            let passed = (end - at) as i64;
+            if updated > 0 {
+                pages -= passed;
+            }
+            virtual_pages -= passed;
+            marked += updated;
+            skipped += passed as u64 - updated;
+            at = end;
+        }
+        let mm = &mut system.processes[process];
+        if at >= len {
+            mm.scan.passes += 1;
+            mm.scan.offset = 0;
+            mm.passes.push(system.now);
+        } else {
+            mm.scan.offset = at;
+        }
+        system.counters.numa_pte_updates += marked;
+        let costs = &system.machine.spec.cost;
+        let ns = marked as f64 * costs.scan_mark_ns + skipped as f64 * costs.scan_skip_ns;
+        system.charge(thread, ns);
+        let task = &mut system.threads[thread as usize].scan;
+        task.stamp = task.stamp.plus(Nanos(2 * self.tick.0 + (OVERHEAD_FACTOR * ns) as u64));
+    }
+}
+
+/// Marks the pages of a range that can be; stamps those again that are marked, where S0's second patch is on.
+fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> u64 {
+    let lower = system.machine.kernel_top;
+    let wanted = |byte: u8, restamp: bool| {
+        let node = byte & flags::NODE;
+        node >= lower && node != flags::NOWHERE && (restamp || byte & flags::MARKED == 0)
+    };
+    let restamp = system.kernel.restamp;
+    let mut updated = 0;
+    let mut at = start;
+    while at < end {
+        // Most of memory is passed over: look at it by the block, in a loop that the compiler can make wide.
+        let block = (at + 4096).min(end);
+        let found = system.memory.bytes(at..block).iter().filter(|b| wanted(**b, restamp)).count();
+        if found > 0 {
+            for page in at..block {
+                let byte = system.memory.flags(page);
+                if wanted(byte, false) {
+                    system.memory.mark(page, time);
+                    updated += 1;
+                } else if restamp && byte & flags::MARKED != 0 {
+                    system.memory.restamp(page, time);
+                }
+            }
+        }
+        at = block;
+    }
+    updated
+}
+
+impl Model for Scanner {
+    fn name(&self) -> &'static str {
+        "scanner"
+    }
+
+    fn due(&self, _system: &System) -> Nanos {
+        self.due
+    }
+
+    fn run(&mut self, system: &mut System) {
+        let mut due = NEVER;
+        for process in 0..system.processes.len() {
+            for thread in system.processes[process].threads.clone() {
+                if Self::asks(system, thread) && system.now >= system.processes[process].scan.next {
+                    self.scan(system, process, thread);
+                }
+                let task = &system.threads[thread as usize];
+                if task.finished.is_none() {
+                    // CPU time does not run faster than time: not due before.
+                    let left =
+                        task.scan.stamp.plus(Nanos::from_ms(task.scan.period_ms)).since(task.cpu(system.now));
+                    due = due.min(system.now.plus(left));
+                }
+            }
+        }
+        self.due = self.on_tick(due.max(system.now.plus(Nanos(1))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1024 * PAGES_PER_MIB;
+
+    #[test]
+    fn periods_follow_the_size_as_in_the_kernel() {
+        let settings = KernelSettings::default();
+        let limits = |rss| (period_min_ms(&settings, rss), period_max_ms(&settings, rss));
+        assert_eq!(limits(GIB / 8), (1000, 60_000));
+        assert_eq!(limits(5 * GIB / 2), (100, 6000));
+        assert_eq!(limits(8 * GIB), (100, 1875));
+        assert_eq!(limits(64 * GIB), (100, 234));
+        assert_eq!(limits(192 * GIB), (100, 100));
+    }
+
+    #[test]
+    fn a_scans_faults_are_found_by_its_time() {
+        let mut mm = MmScan::new(Nanos(0));
+        mm.history = vec![(10, 100), (20, 250)];
+        assert_eq!([9, 10, 15, 20, 99].map(|t| mm.faults_at(t)), [0, 100, 100, 250, 250]);
+    }
+}

@@ -1,0 +1,45 @@
+//! A machine of arithmetic: tiers of memory, what the kernel does by itself, programs, and core's engine among them.
+//!
+//! ```text
+//!  scenario (TOML) ──▶ Setup ──▶ run ──▶ Report
+//!                                 │
+//!            ┌────────────────────┴─────────────────────┐
+//!            │ loop { mode.advance(world, next due);    │      mode: exact (every access) or
+//!            │        world.run_due() }                 │            event (from fault to fault)
+//!            └────────────────────┬─────────────────────┘
+//!   World = patterns ──▶ phases ──▶ mode ──▶ hint faults, samples ──▶ Manager ──▶ engine (core), or the kernel's rule
+//!           models (scanner, kswapd, traffic, ...) ──▶ System (memory, counters, nodes) ◀── both
+//! ```
+//!
+//! * [`machine`]: nodes in tiers, latencies, bandwidth, watermarks, costs. Presets in `machine/presets`.
+//! * [`workload`]: processes and their [`workload::Pattern`]s, which tell of phases: a distribution over cells, or a walk.
+//! * [`memory`]: the page tables as arrays, about nine bytes a page.
+//! * [`kernel`]: models of the kernel's own doing, each a [`kernel::Model`] on the [`system::System`]; they see no accesses,
+//!   only marks, faults, samples and accessed bits, so that they are the same under both modes.
+//! * [`manager`]: who decides: nobody, the kernel, or Thermocline's engine, unchanged, with moves that take their time.
+//! * [`mode`]: the two ways to let programs run. [`counters`]: what is counted, and the laws that hold in every run.
+//! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted or assumed.
+//!
+//! To add a pattern, see [`workload`]; a kernel model, [`kernel`]; a manager, [`manager`]; a machine or a scenario: a TOML file
+//! in `presets/` and a line in the `PRESETS` beside it.
+//!
+//! Time is in nanoseconds from the start of the run. Equal scenario, arm and seed give equal reports, to the bit, on any
+//! number of cores: every thread and every purpose draws from a stream of its own ([`random`]), and nothing depends on the
+//! order in which runs happen to end.
+
+pub mod counters;
+pub mod kernel;
+pub mod machine;
+pub mod manager;
+pub mod memory;
+pub mod mode;
+pub mod random;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod spec;
+pub mod system;
+mod traffic;
+pub mod units;
+pub mod workload;
+pub mod world;

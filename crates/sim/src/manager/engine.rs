@@ -1,0 +1,202 @@
+//! Thermocline as manager: core's engine, driven as the live daemon drives it.
+//!
+//! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0, smaller scans. Hint faults are
+//! collected and shown to the engine at its next tick, with the nodes' states; batches go to a mover that works on one
+//! after the other, and each outcome comes back when the batch is done. Where the target has plenty of room the kernel
+//! promotes every page at its first fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the
+//! engine leaves its goal above the high watermark free, so that its moves never need to.
+
+use std::collections::VecDeque;
+
+use thermocline_core::access::{Access, Detail, Evidence, FaultLatency};
+use thermocline_core::config::Config;
+use thermocline_core::engine::Engine;
+use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
+use thermocline_core::published::threshold::free_space_enough;
+use thermocline_core::units::Nanos;
+
+use super::{Manager, Notes, rule_name};
+use crate::kernel::KernelSettings;
+use crate::kernel::hint_fault::{HintFaults, Metric};
+use crate::machine::Machine;
+use crate::memory::MARK_SHIFT;
+use crate::spec::SpecError;
+use crate::system::{Fault, NEVER, System, Way};
+
+/// Hint faults that are kept until the engine's next tick; live it is the ring between kernel and daemon, 4 MiB of 64-byte
+/// records by default. What does not fit is shown at once instead: the simulated daemon is never too slow.
+const EVIDENCE_MAX: usize = 65_536;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Thermocline {
+    engine: Engine,
+    config: Config,
+    kernel: HintFaults,
+    evidence: Vec<Access>,
+    tick: Nanos,
+    due: Nanos,
+    /// Batches that the mover has, the first one in work.
+    moving: VecDeque<Batch>,
+    /// When the first one is done.
+    done: Nanos,
+    mover_page_ns: f64,
+    mover_batch_ns: f64,
+}
+
+impl Thermocline {
+    /// An engine for this machine.
+    ///
+    /// # Errors
+    /// The configuration does not suit the machine.
+    pub fn new(config: &Config, machine: &Machine) -> Result<Thermocline, SpecError> {
+        let engine = Engine::new(config, machine.topology.clone())
+            .map_err(|e| SpecError::new("config", e.to_string(), "correct the value"))?;
+        let cost = &machine.spec.cost;
+        Ok(Thermocline {
+            engine,
+            config: config.clone(),
+            kernel: HintFaults::new(Metric::Time, machine.spec.nr_cpus),
+            evidence: Vec::with_capacity(EVIDENCE_MAX),
+            tick: Nanos::from_ms(config.engine.tick_ms),
+            due: Nanos(0),
+            moving: VecDeque::new(),
+            done: NEVER,
+            mover_page_ns: cost.mover_page_ns,
+            mover_batch_ns: cost.mover_batch_ns,
+        })
+    }
+
+    fn show(&mut self, system: &System) {
+        let evidence = Evidence::Accesses { batch: &self.evidence, mappings: system };
+        self.engine.observe(evidence);
+        self.evidence.clear();
+    }
+
+    fn start_next(&mut self, now: Nanos) {
+        self.done = self.moving.front().map_or(NEVER, |batch| {
+            let ns = self.mover_batch_ns + self.mover_page_ns * batch.pages() as f64;
+            now.plus(Nanos(ns as u64))
+        });
+    }
+
+    fn finish_batch(&mut self, system: &mut System) {
+        let Some(batch) = self.moving.pop_front() else { return };
+        let outcomes = batch.moves.iter().map(|m| carry_out(system, &batch, m)).collect();
+        let outcome = BatchOutcome { id: batch.id, time: system.now, outcomes };
+        self.engine.observe(Evidence::Outcome(&outcome));
+        self.start_next(system.now);
+    }
+}
+
+/// What becomes of one move.
+fn carry_out(system: &mut System, batch: &Batch, wanted: &Move) -> Outcome {
+    let Some(page) = system.page_at(wanted.page) else { return Outcome::Gone };
+    let (Some(node), Some(to)) = (system.memory.node(page), system.machine.index(batch.target.0)) else {
+        return Outcome::Gone;
+    };
+    if node == to {
+        return Outcome::AlreadyThere;
+    }
+    if system.machine.nodes[usize::from(node)].id != wanted.from {
+        return Outcome::OtherNode;
+    }
+    // The engine has left the target's high watermark and its goal free when it asked; somebody may have been faster.
+    if system.memory.free(to) <= system.machine.nodes[usize::from(to)].watermarks.high_pages {
+        return Outcome::NodeFull;
+    }
+    match system.move_page(page, to) {
+        Way::Up => system.counters.engine_promoted += 1,
+        Way::Down => system.counters.engine_demoted += 1,
+        Way::Within => {}
+    }
+    Outcome::Moved
+}
+
+impl Manager for Thermocline {
+    fn name(&self) -> String {
+        format!("thermocline:{}", rule_name(self.config.rule.name))
+    }
+
+    fn configure(&self, kernel: &mut KernelSettings) {
+        let wanted = &self.config.kernel;
+        let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
+        set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);
+        set(&mut kernel.scan_size_mb, wanted.scan_size_mb);
+        set(&mut kernel.scan_period_min_ms, wanted.scan_period_min_ms);
+        set(&mut kernel.scan_period_max_ms, wanted.scan_period_max_ms);
+        set(&mut kernel.scan_delay_ms, wanted.scan_delay_ms);
+        kernel.demotion_enabled = wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
+        kernel.restamp = self.engine.rule().restamp().unwrap_or(self.config.source.hintfault.restamp);
+    }
+
+    fn scans(&self) -> bool {
+        true
+    }
+
+    fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
+        if self.evidence.len() == EVIDENCE_MAX {
+            self.show(system);
+        }
+        let mm = &system.processes[fault.process].scan;
+        let latency = FaultLatency {
+            time: system.now.since(Nanos(u64::from(fault.marked) << MARK_SHIFT)),
+            faults: fault.faults.wrapping_sub(mm.faults_at(fault.marked)),
+        };
+        self.evidence.push(Access {
+            time: system.now,
+            pfn: Some(system.pfn(fault.page)),
+            page: Some(system.virt(fault.page)),
+            order: 0,
+            node: system.machine.nodes[usize::from(fault.node)].id,
+            accessor: Some(system.machine.nodes[usize::from(fault.cpu_node)].id),
+            detail: Detail::HintFault { latency: Some(latency) },
+        });
+        // With a limit of 0 the kernel refuses whatever it would consider; only plenty of room lets pages through.
+        let kernel_decides = system.kernel.promote_rate_limit_mbps > 0
+            || !system.machine.is_kernel_lower(fault.node)
+            || free_space_enough(&system.node_state(fault.cpu_node));
+        if kernel_decides {
+            return self.kernel.fault(system, fault);
+        }
+        system.counters.left_to_engine += 1;
+        0.0
+    }
+
+    fn due(&self) -> Nanos {
+        self.due.min(self.done)
+    }
+
+    fn run(&mut self, system: &mut System) {
+        if system.now >= self.done {
+            self.finish_batch(system);
+        }
+        if system.now < self.due {
+            return;
+        }
+        self.due = system.now.plus(self.tick);
+        self.show(system);
+        let mut states: Vec<_> =
+            (0..system.machine.nodes.len()).map(|n| system.node_state(n as u8)).collect();
+        states.sort_by_key(|s| s.node);
+        let idle = self.moving.is_empty();
+        self.moving.extend(self.engine.tick(system.now, &states));
+        if idle {
+            self.start_next(system.now);
+        }
+    }
+
+    fn finish(&mut self, system: &System) -> Result<Notes, String> {
+        self.show(system);
+        self.engine.check_balance()?;
+        let counters = self.engine.counters().samples().into_iter().filter(|s| s.value > 0).map(|s| {
+            let name = s.label.map_or(s.name.to_owned(), |l| format!("{}.{l}", s.name));
+            (name, s.value)
+        });
+        let gauges = self.engine.rule().gauges().into_iter().map(|g| {
+            let name = g.node.map_or(g.name.to_owned(), |n| format!("{}.node{}", g.name, n.0));
+            (name, g.value)
+        });
+        Ok(Notes { figures: counters.chain(gauges).collect(), ..Notes::default() })
+    }
+}

@@ -1,0 +1,208 @@
+//! Managers: who decides which pages move.
+//!
+//! A manager says how the kernel is set, handles hint faults and samples, and runs when it is due. Kernel models that only it needs
+//! come from [`Manager::models`]. To add one: a file here, a variant of [`ManagerName`], an arm of [`ManagerName::build`].
+
+mod engine;
+mod kernel;
+
+pub use engine::Thermocline;
+pub use kernel::{HintFaulting, Unmanaged};
+
+use serde::Serialize;
+use thermocline_core::config::{Config, RuleName};
+use thermocline_core::units::Nanos;
+
+use crate::kernel::hint_fault::{HintFaults, Metric};
+use crate::kernel::{KernelSettings, Model};
+use crate::machine::Machine;
+use crate::spec::SpecError;
+use crate::system::{Fault, NEVER, SampledAccess, System};
+
+/// What a manager's hardware samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// Accesses of a thread from one sample to the next; cache hits and misses alike.
+    pub accesses: f64,
+}
+
+/// What is shown of a manager at the end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Notes {
+    /// Threshold of the fault path: time in ms and value in ms from then on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub threshold_course: Vec<(u64, u64)>,
+    /// Some latencies: time of the fault, latency, threshold, all in ms.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<(u64, u64, u64)>,
+    /// Figures by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<(String, u64)>,
+}
+
+/// See the module's description.
+pub trait Manager: std::fmt::Debug {
+    /// Its name, as in [`ManagerName`].
+    fn name(&self) -> String;
+
+    /// Changes the kernel's settings, as it does before it starts.
+    fn configure(&self, kernel: &mut KernelSettings) {
+        let _ = kernel;
+    }
+
+    /// Whether the kernel scans and is in tiering mode.
+    fn scans(&self) -> bool {
+        false
+    }
+
+    /// Kernel models that run for it, besides the scanner and kswapd.
+    fn models(&mut self, system: &System) -> Vec<Box<dyn Model>> {
+        let _ = system;
+        Vec::new()
+    }
+
+    /// A hint fault, its mark taken. Returns what it costs the thread beyond the fault itself, in ns.
+    fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
+        let _ = fault;
+        system.counters.not_promotable += 1;
+        0.0
+    }
+
+    /// How a thread is sampled, if it is.
+    fn sampling(&self, thread: u32) -> Option<Sampling> {
+        let _ = thread;
+        None
+    }
+
+    /// A sampled access. Returns what it costs the thread in ns.
+    fn on_sample(&mut self, system: &mut System, sample: &SampledAccess) -> f64 {
+        let _ = (system, sample);
+        0.0
+    }
+
+    /// When it wants to run; asked after every fault.
+    fn due(&self) -> Nanos {
+        NEVER
+    }
+
+    /// Runs at `system.now`.
+    fn run(&mut self, system: &mut System) {
+        let _ = system;
+    }
+
+    /// What is to be shown at the end; also checks its own books.
+    ///
+    /// # Errors
+    /// A sum that does not balance.
+    fn finish(&mut self, system: &System) -> Result<Notes, String> {
+        let _ = system;
+        Ok(Notes::default())
+    }
+}
+
+/// The managers by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManagerName {
+    /// Nobody: pages stay where they were put, but for demotion by kswapd.
+    None,
+    /// The kernel's `numa_balancing` = 2.
+    Numab2,
+    /// The same with S0's two patches.
+    FaultCount,
+    /// The same with S0's first patch alone, or the second alone: what each does.
+    FaultCountOnly,
+    /// Mainline's latency with S0's second patch.
+    Restamp,
+    /// Thermocline with a rule.
+    Thermocline(RuleName),
+}
+
+impl ManagerName {
+    /// Every manager.
+    pub fn all() -> Vec<ManagerName> {
+        use ManagerName::*;
+        let mut all = vec![None, Numab2, FaultCount, FaultCountOnly, Restamp];
+        all.extend(RuleName::ALL.map(Thermocline));
+        all
+    }
+
+    /// The name on the command line.
+    pub fn text(self) -> String {
+        match self {
+            ManagerName::None => "none".to_owned(),
+            ManagerName::Numab2 => "numab2".to_owned(),
+            ManagerName::FaultCount => "fault-count".to_owned(),
+            ManagerName::FaultCountOnly => "fault-count-only".to_owned(),
+            ManagerName::Restamp => "restamp".to_owned(),
+            ManagerName::Thermocline(rule) => format!("thermocline:{}", rule_name(rule)),
+        }
+    }
+
+    /// The manager of that name; `thermocline` alone is its default rule.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn parse(text: &str) -> Result<ManagerName, SpecError> {
+        if text == "thermocline" {
+            return Ok(ManagerName::Thermocline(Config::default().rule.name));
+        }
+        ManagerName::all().into_iter().find(|m| m.text() == text).ok_or_else(|| {
+            let names: Vec<String> = ManagerName::all().into_iter().map(ManagerName::text).collect();
+            let remedy = format!("use one of {}", names.join(", "));
+            SpecError::new("manager", format!("there is no manager \"{text}\""), remedy)
+        })
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// Thermocline's configuration does not suit the machine.
+    pub fn build(self, machine: &Machine, config: &Config) -> Result<Box<dyn Manager>, SpecError> {
+        let faults = |metric| HintFaults::new(metric, machine.spec.nr_cpus);
+        Ok(match self {
+            ManagerName::None => Box::new(Unmanaged),
+            ManagerName::Numab2 => Box::new(HintFaulting::new("numab2", faults(Metric::Time), false)),
+            ManagerName::FaultCount => {
+                Box::new(HintFaulting::new("fault-count", faults(Metric::Faults), true))
+            }
+            ManagerName::FaultCountOnly => {
+                Box::new(HintFaulting::new("fault-count-only", faults(Metric::Faults), false))
+            }
+            ManagerName::Restamp => Box::new(HintFaulting::new("restamp", faults(Metric::Time), true)),
+            ManagerName::Thermocline(rule) => {
+                let mut config = config.clone();
+                config.rule.name = rule;
+                Box::new(Thermocline::new(&config, machine)?)
+            }
+        })
+    }
+}
+
+/// A rule's name in the configuration.
+fn rule_name(rule: RuleName) -> &'static str {
+    match rule {
+        RuleName::Adaptive => "adaptive",
+        RuleName::Latency => "latency",
+        RuleName::FaultCount => "fault-count",
+        RuleName::InterArrival => "inter-arrival",
+        RuleName::Frequency => "frequency",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::preset;
+
+    #[test]
+    fn every_name_is_parsed_and_built() {
+        let machine = Machine::new(&preset("cxl-2tier").unwrap()).unwrap();
+        for name in ManagerName::all() {
+            assert_eq!(ManagerName::parse(&name.text()), Ok(name));
+            assert_eq!(name.build(&machine, &Config::default()).unwrap().name(), name.text());
+        }
+        assert!(ManagerName::parse("thermocline").is_ok());
+        let error = ManagerName::parse("numab3").unwrap_err().to_string();
+        assert!(error.contains("numab2") && error.contains("thermocline:adaptive"), "{error}");
+    }
+}

@@ -1,0 +1,490 @@
+//! The page tables as arrays: where each page is, whether a scan has marked it, whether it has been accessed.
+//!
+//! Per page: a byte of [`flags`], four bytes whose meaning depends on the mark (below), an eighth of a byte in the bitmap
+//! of marks, and four bytes in a reclaim list while it is on a node that demotes. Pages are numbered through all processes; a
+//! [`Space`] is the range of one process. Positions number the same pages in the order of the workload's cells
+//! ([`crate::workload::layout`]).
+//!
+//! The note of a page is, while it is marked, the time of the mark; else, in event mode, the accesses that a page of its
+//! cell had had when its accessed bit was last looked at. Event mode does not see accesses: whether there was one since is
+//! drawn when somebody looks ([`Memory::take_accessed`]). A page that is still marked has had none since its mark, because
+//! its next access will be a hint fault: so the bit is settled when it is marked, and nothing is drawn while it is.
+
+mod cells;
+mod lists;
+mod marks;
+
+pub use cells::{CellMap, Cells};
+pub use lists::{List, Lists};
+
+use thermocline_core::units::PAGE_SHIFT;
+use thermocline_mem::{Arena, ArenaError};
+
+use crate::machine::{Machine, NODES_MAX, NodeIndex};
+use crate::random::Random;
+use crate::workload::layout::Layout;
+use marks::Marks;
+
+/// A page, numbered through all processes.
+pub type Page = u32;
+
+/// Bits of a page's byte.
+pub mod flags {
+    /// The node that holds the page; [`NOWHERE`] before it is allocated.
+    pub const NODE: u8 = 7;
+    /// The node of a page that is not there.
+    pub const NOWHERE: u8 = 7;
+    /// A scan has marked it (PROT_NONE): its next access is a hint fault.
+    pub const MARKED: u8 = 1 << 3;
+    /// The accessed bit of its page table entry.
+    pub const ACCESSED: u8 = 1 << 4;
+    /// PG_referenced: reclaim has found it accessed once.
+    pub const REFERENCED: u8 = 1 << 5;
+    /// PG_active.
+    pub const ACTIVE: u8 = 1 << 6;
+    /// It is in a reclaim list.
+    pub const LISTED: u8 = 1 << 7;
+}
+
+/// Resolution of the time of a mark: 2^16 ns, so that 32 bits last for 78 hours.
+pub const MARK_SHIFT: u32 = 16;
+
+/// The pages of one process.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// Its first page.
+    pub start: Page,
+    /// Page after its last.
+    pub end: Page,
+    /// How positions follow from pages.
+    pub layout: Layout,
+    /// Its cells, by position.
+    pub map: CellMap,
+    /// Number of its first cell among all.
+    pub first_cell: u32,
+}
+
+impl Space {
+    /// The position of a page among those of its process.
+    #[inline]
+    pub fn position(&self, page: Page) -> u32 {
+        self.layout.position(page - self.start)
+    }
+
+    /// The page at a position.
+    #[inline]
+    pub fn page(&self, position: u32) -> Page {
+        self.start + self.layout.page(position)
+    }
+
+    /// Pages of the process.
+    pub fn len(&self) -> u32 {
+        self.end - self.start
+    }
+
+    /// Whether it has no page.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub struct NodeMemory {
+    /// Pages that can be used.
+    pub capacity: u64,
+    /// Pages in use.
+    pub used: u64,
+    /// The reclaim lists; none where there is nowhere to demote to.
+    pub lists: Option<Lists>,
+}
+
+/// All pages.
+#[derive(Debug)]
+pub struct Memory {
+    flags: Arena<u8>,
+    notes: Arena<u32>,
+    marks: Marks,
+    /// The processes' ranges, ascending.
+    pub spaces: Vec<Space>,
+    /// What each node holds.
+    pub nodes: Vec<NodeMemory>,
+    /// Counts by cell.
+    pub cells: Cells,
+    /// Draw accessed bits when they are looked at: event mode.
+    lazy: bool,
+    random: Random,
+}
+
+impl Memory {
+    /// Memory for these processes, no page of which is anywhere yet.
+    ///
+    /// # Errors
+    /// The kernel does not give the memory.
+    pub fn new(
+        machine: &Machine,
+        spaces: Vec<Space>,
+        lazy: bool,
+        random: Random,
+    ) -> Result<Memory, ArenaError> {
+        let pages = spaces.last().map_or(0, |s| s.end as usize);
+        let mut all = Arena::reserve(pages)?;
+        all.grow(pages)?;
+        all.fill(flags::NOWHERE);
+        let mut notes = Arena::reserve(pages)?;
+        notes.grow(pages)?;
+        let cells = spaces.last().map_or(0, |s| s.first_cell + s.map.len());
+        let nodes = machine.nodes.iter().map(|n| NodeMemory {
+            capacity: n.pages,
+            used: 0,
+            lists: (!n.demotion_targets.is_empty()).then(Lists::default),
+        });
+        Ok(Memory {
+            flags: all,
+            notes,
+            marks: Marks::new(pages)?,
+            nodes: nodes.collect(),
+            cells: Cells::new(cells as usize),
+            spaces,
+            lazy,
+            random,
+        })
+    }
+
+    /// Pages of all processes.
+    pub fn pages(&self) -> u64 {
+        self.flags.len() as u64
+    }
+
+    /// The bits of a page; see [`flags`].
+    #[inline(always)]
+    pub fn flags(&self, page: Page) -> u8 {
+        self.flags[page as usize]
+    }
+
+    /// The bytes of all pages: what exact mode's loop works on. Only [`flags::ACCESSED`] may be changed through it.
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.flags
+    }
+
+    /// The bytes of a range of pages.
+    pub fn bytes(&self, range: std::ops::Range<Page>) -> &[u8] {
+        &self.flags[range.start as usize..range.end as usize]
+    }
+
+    /// The node that holds a page, if it is there.
+    #[inline]
+    pub fn node(&self, page: Page) -> Option<NodeIndex> {
+        let node = self.flags(page) & flags::NODE;
+        (node != flags::NOWHERE).then_some(node)
+    }
+
+    /// Whether a scan has marked the page and nobody has touched it since.
+    #[inline]
+    pub fn is_marked(&self, page: Page) -> bool {
+        self.flags(page) & flags::MARKED != 0
+    }
+
+    /// Free pages of a node.
+    #[inline]
+    pub fn free(&self, node: NodeIndex) -> u64 {
+        let node = &self.nodes[usize::from(node)];
+        node.capacity.saturating_sub(node.used)
+    }
+
+    /// The index of the process that has the page.
+    #[inline]
+    pub fn space_of(&self, page: Page) -> usize {
+        match self.spaces.len() {
+            1 => 0,
+            _ => self.spaces.partition_point(|s| s.end <= page),
+        }
+    }
+
+    /// The number, among all, of the cell that holds the page.
+    #[inline]
+    pub fn cell_of(&self, page: Page) -> u32 {
+        let space = &self.spaces[self.space_of(page)];
+        space.first_cell + space.map.cell_of(space.position(page))
+    }
+
+    /// Puts a page that is nowhere on a node; touched, as by its first write.
+    pub fn allocate(&mut self, page: Page, node: NodeIndex) {
+        debug_assert_eq!(self.node(page), None);
+        self.flags[page as usize] = node | flags::ACCESSED;
+        self.nodes[usize::from(node)].used += 1;
+        let cell = self.cell_of(page);
+        self.cells.arrive(cell, node);
+        self.list(page);
+    }
+
+    /// Puts a page on another node. A mark does not survive that: the new page table entry is an ordinary one. Returns
+    /// whether there was one.
+    pub fn move_to(&mut self, page: Page, to: NodeIndex) -> bool {
+        let from = self.flags(page) & flags::NODE;
+        if from == to || from == flags::NOWHERE {
+            return false;
+        }
+        let marked = self.is_marked(page) && {
+            self.unmark(page);
+            true
+        };
+        let cell = self.cell_of(page);
+        self.cells.leave(cell, from);
+        self.cells.arrive(cell, to);
+        self.nodes[usize::from(from)].used -= 1;
+        self.nodes[usize::from(to)].used += 1;
+        let byte = &mut self.flags[page as usize];
+        *byte = (*byte & !flags::NODE) | to;
+        self.list(page);
+        marked
+    }
+
+    /// Marks a page at `time` (in units of 2^[`MARK_SHIFT`] ns). It must not be marked.
+    pub fn mark(&mut self, page: Page, time: u32) {
+        debug_assert!(!self.is_marked(page));
+        let space = &self.spaces[self.space_of(page)];
+        let position = space.position(page);
+        let cell = space.first_cell + space.map.cell_of(position);
+        let place = (space.start + position) as usize;
+        if self.lazy {
+            self.settle(page, cell);
+        }
+        let byte = &mut self.flags[page as usize];
+        *byte |= flags::MARKED;
+        let node = *byte & flags::NODE;
+        self.notes[page as usize] = time;
+        self.marks.set(place);
+        self.cells.mark(cell, node);
+    }
+
+    /// Takes the mark off a page and returns its time.
+    pub fn unmark(&mut self, page: Page) -> u32 {
+        debug_assert!(self.is_marked(page));
+        let space = &self.spaces[self.space_of(page)];
+        let position = space.position(page);
+        let cell = space.first_cell + space.map.cell_of(position);
+        let place = (space.start + position) as usize;
+        let byte = &mut self.flags[page as usize];
+        *byte &= !flags::MARKED;
+        let node = *byte & flags::NODE;
+        self.marks.clear(place);
+        self.cells.unmark(cell, node);
+        let note = &mut self.notes[page as usize];
+        let time = *note;
+        *note = if self.lazy { (self.cells.accesses(cell) as f32).to_bits() } else { 0 };
+        time
+    }
+
+    /// Stamps a marked page again.
+    pub fn restamp(&mut self, page: Page, time: u32) {
+        debug_assert!(self.is_marked(page));
+        self.notes[page as usize] = time;
+    }
+
+    /// When a marked page was marked, in units of 2^[`MARK_SHIFT`] ns.
+    pub fn mark_time(&self, page: Page) -> Option<u32> {
+        self.is_marked(page).then(|| self.notes[page as usize])
+    }
+
+    /// Notes that the page is accessed.
+    #[inline]
+    pub fn touch(&mut self, page: Page) {
+        self.flags[page as usize] |= flags::ACCESSED;
+    }
+
+    /// Whether the page has been accessed since this was last asked, and clears that.
+    pub fn take_accessed(&mut self, page: Page) -> bool {
+        if self.lazy && !self.is_marked(page) {
+            let cell = self.cell_of(page);
+            self.settle(page, cell);
+            self.notes[page as usize] = (self.cells.accesses(cell) as f32).to_bits();
+        }
+        let byte = &mut self.flags[page as usize];
+        let accessed = *byte & flags::ACCESSED != 0;
+        *byte &= !flags::ACCESSED;
+        accessed
+    }
+
+    /// The accesses that an unmarked page of this cell has had, on average; event mode's own clock.
+    pub fn expected_accesses(&self, page: Page) -> f64 {
+        self.cells.accesses(self.cell_of(page))
+    }
+
+    /// Sets bits of a page that reclaim keeps in it.
+    pub(crate) fn set_flags(&mut self, page: Page, set: u8, clear: u8) {
+        let byte = &mut self.flags[page as usize];
+        *byte = (*byte & !clear) | set;
+    }
+
+    /// A page of the cell that is marked, each with the same chance; none where none is.
+    pub fn marked_page_of(&self, space: usize, cell: u32, random: &mut Random) -> Option<Page> {
+        let s = &self.spaces[space];
+        let marked = self.cells.marked(s.first_cell + cell);
+        let range = s.map.range(cell);
+        let start = s.start as usize;
+        let place =
+            self.marks.pick(start + range.start as usize..start + range.end as usize, marked, random)?;
+        Some(s.page((place - start) as u32))
+    }
+
+    /// Marked pages of all processes.
+    pub fn marked(&self) -> u64 {
+        self.cells.all_marked()
+    }
+
+    /// Pages on each node, counted anew from the pages.
+    pub fn census(&self) -> [u64; NODES_MAX + 1] {
+        let mut count = [0; NODES_MAX + 1];
+        for byte in self.flags.iter() {
+            count[usize::from(byte & flags::NODE)] += 1;
+        }
+        count
+    }
+
+    /// Bytes that the arrays take.
+    pub fn memory_bytes(&self) -> usize {
+        let lists = self.nodes.iter().filter_map(|n| n.lists.as_ref()).map(Lists::memory_bytes);
+        self.flags.committed_bytes()
+            + self.notes.committed_bytes()
+            + self.marks.memory_bytes()
+            + lists.sum::<usize>()
+    }
+
+    /// Bytes of memory that the pages stand for.
+    pub fn simulated_bytes(&self) -> u64 {
+        self.pages() << PAGE_SHIFT
+    }
+
+    /// Draws whether an unmarked page was accessed since its note, and keeps the answer in its bit.
+    #[inline]
+    fn settle(&mut self, page: Page, cell: u32) {
+        let index = page as usize;
+        if self.flags[index] & flags::ACCESSED != 0 {
+            return;
+        }
+        let since = self.cells.accesses(cell) - f64::from(f32::from_bits(self.notes[index]));
+        // A page without an access, and none drawn where one is all but certain: both are most of the cases.
+        if since > 0.0 && (since > 40.0 || self.random.exponential() < since) {
+            self.flags[index] |= flags::ACCESSED;
+        }
+    }
+
+    /// Puts a page into the reclaim lists of its node, at the young end, unless it is in a list already.
+    fn list(&mut self, page: Page) {
+        let byte = self.flags[page as usize];
+        let Some(lists) = self.nodes[usize::from(byte & flags::NODE)].lists.as_mut() else { return };
+        if byte & flags::LISTED == 0 {
+            lists.push(List::of(byte & flags::ACTIVE != 0), page);
+            self.flags[page as usize] |= flags::LISTED;
+        }
+    }
+
+    /// Takes the oldest page of a node's list. A page that has left the node since it was listed goes to the list of
+    /// where it is now and is not returned.
+    pub(crate) fn pop(&mut self, node: NodeIndex, list: List) -> Option<Page> {
+        loop {
+            let page = self.nodes[usize::from(node)].lists.as_mut()?.pop(list)?;
+            self.flags[page as usize] &= !flags::LISTED;
+            if self.flags[page as usize] & flags::NODE == node {
+                return Some(page);
+            }
+            self.list(page);
+        }
+    }
+
+    /// Puts a page back at the young end of a list of its node.
+    pub(crate) fn push(&mut self, page: Page, list: List) {
+        let (set, clear) = match list {
+            List::Active => (flags::ACTIVE, 0),
+            List::Inactive => (0, flags::ACTIVE),
+        };
+        self.set_flags(page, set, clear);
+        self.list(page);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::preset;
+    use crate::random::Stream;
+
+    /// One process of `pages` pages in cells of 64, all on the slow node of `cxl-2tier`.
+    fn memory(pages: u32, lazy: bool) -> Memory {
+        let machine = Machine::new(&preset("cxl-2tier").unwrap()).unwrap();
+        let map = CellMap::equal(pages, 64);
+        let space = Space { start: 0, end: pages, layout: Layout::Identity, map, first_cell: 0 };
+        let mut memory = Memory::new(&machine, vec![space], lazy, Random::new(1, Stream::Accessed)).unwrap();
+        (0..pages).for_each(|page| memory.allocate(page, 1));
+        memory
+    }
+
+    #[test]
+    fn a_page_is_counted_where_it_is() {
+        let mut memory = memory(256, false);
+        memory.mark(70, 5);
+        assert_eq!((memory.marked(), memory.mark_time(70)), (1, Some(5)));
+        assert!(memory.move_to(70, 0));
+        assert_eq!(
+            (memory.marked(), memory.node(70), memory.nodes[0].used, memory.nodes[1].used),
+            (0, Some(0), 1, 255)
+        );
+        assert_eq!(memory.census()[..2], [1, 255]);
+        assert_eq!(memory.pop(0, List::Inactive), Some(70));
+        assert!(!memory.move_to(70, 0));
+    }
+
+    #[test]
+    fn a_page_that_left_and_came_back_is_listed_once() {
+        let mut memory = memory(4, false);
+        memory.move_to(2, 0);
+        memory.move_to(2, 1);
+        memory.move_to(2, 0);
+        assert_eq!(memory.pop(0, List::Inactive), Some(2));
+        assert_eq!(memory.pop(0, List::Inactive), None);
+        memory.move_to(2, 1);
+        memory.move_to(2, 0);
+        memory.move_to(3, 0);
+        memory.move_to(2, 1);
+        assert_eq!(memory.pop(0, List::Inactive), Some(3));
+    }
+
+    #[test]
+    fn accessed_bits_are_drawn_with_their_probability_and_only_once() {
+        let mut memory = memory(64 * 1024, true);
+        assert!((0..memory.pages() as Page).all(|p| memory.take_accessed(p)), "allocation touches");
+        for cell in 0..1024 {
+            memory.cells.add_accesses(cell, 0.5);
+        }
+        let accessed = (0..memory.pages() as Page).filter(|p| memory.take_accessed(*p)).count() as f64;
+        let expected = (1.0 - (-0.5f64).exp()) * memory.pages() as f64;
+        assert!((accessed / expected - 1.0).abs() < 0.02, "{accessed} of {expected}");
+        assert!((0..memory.pages() as Page).all(|p| !memory.take_accessed(p)));
+    }
+
+    #[test]
+    fn a_marked_page_has_no_access_since_its_mark() {
+        let mut memory = memory(64, true);
+        (0..64).for_each(|p| assert!(memory.take_accessed(p)));
+        memory.mark(3, 1);
+        memory.cells.add_accesses(0, 1000.0);
+        assert!(!memory.take_accessed(3));
+        assert!(memory.take_accessed(4));
+        memory.unmark(3);
+        assert!(!memory.take_accessed(3), "the accesses while it was marked were not its own");
+        memory.cells.add_accesses(0, 1000.0);
+        assert!(memory.take_accessed(3));
+    }
+
+    #[test]
+    fn an_access_before_the_mark_is_still_seen_after_it() {
+        let mut memory = memory(64, true);
+        (0..64).for_each(|p| assert!(memory.take_accessed(p)));
+        memory.cells.add_accesses(0, 1000.0);
+        memory.mark(3, 1);
+        assert!(memory.take_accessed(3));
+        assert!(!memory.take_accessed(3));
+    }
+}

@@ -1,0 +1,293 @@
+//! Threads of a process that draw their accesses from the same distribution.
+
+use std::sync::Arc;
+
+use crate::machine::NODES_MAX;
+use crate::memory::Cells;
+use crate::random::Random;
+use crate::system::System;
+use crate::workload::Distribution;
+
+/// After so many changes of single cells the sums are made anew, so that rounding cannot pile up.
+const CHANGES_MAX: u32 = 1 << 14;
+
+/// Shares of the accesses that go to a cell's pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Term {
+    /// To marked pages.
+    marked: f64,
+    /// To unmarked pages of each node.
+    on: [f64; NODES_MAX],
+    /// Marked pages.
+    pages: u32,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) process: usize,
+    pub(super) distribution: Arc<Distribution>,
+    /// Threads whose phase it is, running or not.
+    pub(super) users: u32,
+    /// Accesses that a thread has made that has run from the beginning.
+    pub(super) clock: f64,
+    first_cell: u32,
+    running: Vec<u32>,
+    /// The clock at the end of each running thread's phase.
+    ends: Vec<f64>,
+    first_end: f64,
+    /// Samples per access, summed over the running threads.
+    sampled: f64,
+    terms: Vec<Term>,
+    marked: f64,
+    on: [f64; NODES_MAX],
+    marked_pages: u64,
+    changes: u32,
+    /// Time for the accesses to unmarked pages, per access made: D of the module's description.
+    time_ns: f64,
+    access_ns: [f64; NODES_MAX],
+    think_ns: f64,
+    /// Accesses of all threads, divided by the share of unmarked pages; and how much of it each cell has been told.
+    made: f64,
+    told: Vec<f64>,
+    sizes: Vec<f64>,
+}
+
+impl Group {
+    pub(super) fn new(system: &System, process: usize, distribution: Arc<Distribution>) -> Group {
+        let space = &system.memory.spaces[process];
+        let n = distribution.weights().len();
+        let mut group = Group {
+            process,
+            users: 0,
+            clock: 0.0,
+            first_cell: space.first_cell,
+            running: Vec::new(),
+            ends: Vec::new(),
+            first_end: f64::INFINITY,
+            sampled: 0.0,
+            terms: vec![Term::default(); n],
+            marked: 0.0,
+            on: [0.0; NODES_MAX],
+            marked_pages: 0,
+            changes: 0,
+            time_ns: 0.0,
+            access_ns: [0.0; NODES_MAX],
+            think_ns: 0.0,
+            made: 0.0,
+            told: vec![0.0; n],
+            sizes: distribution.weights().iter().map(|(c, _)| f64::from(space.map.size(*c))).collect(),
+            distribution,
+        };
+        group.look(system);
+        group
+    }
+
+    /// Looks at all its cells.
+    pub(super) fn look(&mut self, system: &System) {
+        let process = &system.processes[self.process];
+        (self.access_ns, self.think_ns) = (process.access_ns, process.think_ns);
+        for i in 0..self.terms.len() {
+            self.terms[i] = self.term(system, i);
+        }
+        self.sum_up();
+    }
+
+    /// Looks at one cell, if it is one of its own.
+    pub(super) fn changed(&mut self, system: &System, cell: u32) {
+        let Some(index) = self.index_of(cell) else { return };
+        let new = self.term(system, index);
+        let old = std::mem::replace(&mut self.terms[index], new);
+        self.changes += 1;
+        if self.terms.len() == 1 || self.changes >= CHANGES_MAX {
+            self.sum_up();
+            return;
+        }
+        self.marked += new.marked - old.marked;
+        self.marked_pages = self.marked_pages + u64::from(new.pages) - u64::from(old.pages);
+        for (sum, (new, old)) in self.on.iter_mut().zip(new.on.iter().zip(old.on)) {
+            *sum += new - old;
+        }
+        self.time();
+    }
+
+    fn index_of(&self, cell: u32) -> Option<usize> {
+        cell.checked_sub(self.first_cell).and_then(|c| self.distribution.index_of(c))
+    }
+
+    fn term(&self, system: &System, index: usize) -> Term {
+        let (cell, weight) = self.distribution.weights()[index];
+        let count = system.memory.cells.count(self.first_cell + cell);
+        let per_page = weight / self.sizes[index];
+        let mut term = Term::default();
+        for node in 0..NODES_MAX {
+            term.pages += count.marked[node];
+            term.on[node] = f64::from(count.on[node] - count.marked[node]) * per_page;
+        }
+        term.marked = f64::from(term.pages) * per_page;
+        term
+    }
+
+    fn sum_up(&mut self) {
+        self.changes = 0;
+        (self.marked, self.on, self.marked_pages) = (0.0, [0.0; NODES_MAX], 0);
+        for term in &self.terms {
+            self.marked += term.marked;
+            self.marked_pages += u64::from(term.pages);
+            for (sum, on) in self.on.iter_mut().zip(term.on) {
+                *sum += on;
+            }
+        }
+        self.time();
+    }
+
+    fn time(&mut self) {
+        let accesses = self.on.iter().zip(self.access_ns).map(|(on, ns)| on * ns);
+        self.time_ns = accesses.sum::<f64>() + self.unmarked() * self.think_ns;
+    }
+
+    fn unmarked(&self) -> f64 {
+        self.on.iter().sum()
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn running(&self, index: usize) -> u32 {
+        self.running[index]
+    }
+
+    /// Faults per ns of all its running threads.
+    pub(super) fn fault_rate(&self) -> f64 {
+        // Counted in whole pages: rounding must not make a fault where nothing is marked.
+        if self.running.is_empty() || self.marked_pages == 0 {
+            0.0
+        } else {
+            self.running.len() as f64 * self.marked / self.time_ns.max(f64::MIN_POSITIVE)
+        }
+    }
+
+    /// Samples per ns of accesses to unmarked pages.
+    pub(super) fn sample_rate(&self) -> f64 {
+        if self.sampled > 0.0 && self.time_ns > 0.0 {
+            self.sampled * self.unmarked() / self.time_ns
+        } else {
+            0.0
+        }
+    }
+
+    /// Time in ns until the first running thread's phase ends, if nothing happens before.
+    pub(super) fn until_phase_end(&self) -> f64 {
+        if self.running.is_empty() {
+            return f64::INFINITY;
+        }
+        let left = (self.first_end - self.clock).max(0.0);
+        let unmarked = self.unmarked();
+        if left == 0.0 {
+            0.0
+        } else if unmarked > 0.0 {
+            left * self.time_ns / unmarked
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    pub(super) fn first_to_end(&self) -> Option<u32> {
+        let first = self.ends.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1))?;
+        Some(self.running[first.0])
+    }
+
+    /// The thread at this share of the running threads' samples.
+    pub(super) fn sampled_thread(&self, share: f64, sampled: impl Fn(u32) -> f64) -> Option<u32> {
+        let mut left = share * self.sampled;
+        let mut last = None;
+        for thread in &self.running {
+            let own = sampled(*thread);
+            if own > 0.0 {
+                last = Some(*thread);
+                left -= own;
+                if left < 0.0 {
+                    break;
+                }
+            }
+        }
+        last
+    }
+
+    pub(super) fn join(&mut self, thread: u32, end: f64, sampled: f64) {
+        self.running.push(thread);
+        self.ends.push(end);
+        self.first_end = self.first_end.min(end);
+        self.sampled += sampled;
+    }
+
+    pub(super) fn part(&mut self, thread: u32, sampled: f64) {
+        let Some(i) = self.running.iter().position(|t| *t == thread) else { return };
+        self.running.swap_remove(i);
+        let end = self.ends.swap_remove(i);
+        if end <= self.first_end {
+            self.first_end = self.ends.iter().copied().fold(f64::INFINITY, f64::min);
+        }
+        self.sampled = if self.running.is_empty() { 0.0 } else { (self.sampled - sampled).max(0.0) };
+    }
+
+    /// Lets time pass; returns the accesses made.
+    pub(super) fn pass(&mut self, ns: f64, served: &mut [f64; NODES_MAX]) -> f64 {
+        if self.running.is_empty() || self.time_ns <= 0.0 {
+            return 0.0;
+        }
+        let each = ns / self.time_ns;
+        let all = each * self.running.len() as f64;
+        self.made += all;
+        for (served, on) in served.iter_mut().zip(self.on) {
+            *served += all * on;
+        }
+        let unmarked = self.unmarked();
+        self.clock += each * unmarked;
+        all * unmarked
+    }
+
+    /// A cell in which the next fault is, by the share of accesses that go to its marked pages.
+    pub(super) fn marked_cell(&self, random: &mut Random) -> Option<u32> {
+        let weights = self.distribution.weights();
+        if let [(cell, _)] = weights {
+            return Some(*cell);
+        }
+        let mut left = random.unit() * self.marked;
+        let mut last = None;
+        for (term, (cell, _)) in self.terms.iter().zip(weights) {
+            if term.pages > 0 {
+                last = Some(*cell);
+                left -= term.marked;
+                if left < 0.0 {
+                    break;
+                }
+            }
+        }
+        last
+    }
+
+    /// Tells a cell how often its pages have been accessed since it was last told.
+    pub(super) fn tell(&mut self, cell: u32, cells: &mut Cells) {
+        if let Some(index) = self.index_of(cell) {
+            self.tell_index(index, cells);
+        }
+    }
+
+    /// Tells all cells.
+    pub(super) fn tell_all(&mut self, cells: &mut Cells) {
+        for index in 0..self.told.len() {
+            self.tell_index(index, cells);
+        }
+    }
+
+    fn tell_index(&mut self, index: usize, cells: &mut Cells) {
+        let since = self.made - self.told[index];
+        if since > 0.0 {
+            let (cell, weight) = self.distribution.weights()[index];
+            cells.add_accesses(self.first_cell + cell, since * weight / self.sizes[index]);
+            self.told[index] = self.made;
+        }
+    }
+}

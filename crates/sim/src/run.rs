@@ -1,0 +1,232 @@
+//! One run of a scenario, and many.
+
+use rayon::prelude::*;
+use thermocline_core::units::Nanos;
+
+use crate::counters::Broken;
+use crate::kernel::hint_fault::Balance;
+use crate::kernel::reclaim::Kswapd;
+use crate::kernel::scanner::{MmScan, TaskScan};
+use crate::machine::{NODES_MAX, NodeIndex};
+use crate::manager::ManagerName;
+use crate::memory::{Memory, Page, Space};
+use crate::mode::event::Event;
+use crate::mode::exact::Exact;
+use crate::mode::{Mode, ModeName};
+use crate::random::{Random, Stream};
+use crate::report::{NodeReport, ProcessReport, Report};
+use crate::scenario::Setup;
+use crate::spec::SpecError;
+use crate::system::{Process, System, Thread};
+use crate::workload::{Pattern, ProcessSpec};
+use crate::world::{World, set_access_times};
+
+/// Why a run has no report.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The scenario cannot be simulated.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// This machine has not enough memory for it.
+    #[error("{0}; simulate less, or fewer runs at a time (RAYON_NUM_THREADS)")]
+    Memory(#[from] thermocline_mem::ArenaError),
+    /// A conservation law does not hold.
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    /// The manager's own books do not balance.
+    #[error("the books of {manager} do not balance: {message}; this is a defect, please report it")]
+    Books {
+        /// The manager.
+        manager: String,
+        /// The sum that does not balance.
+        message: String,
+    },
+}
+
+/// One run: which manager, in which mode, with which seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arm {
+    /// The manager.
+    pub manager: ManagerName,
+    /// The mode.
+    pub mode: ModeName,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// Below so many pages every access can be made; above, event mode is faster by orders of magnitude.
+const EXACT_PAGES_MAX: u64 = 1 << 14;
+
+/// The mode for a scenario where none is asked for.
+pub fn mode_for(setup: &Setup) -> ModeName {
+    if setup.pages() <= EXACT_PAGES_MAX { ModeName::Exact } else { ModeName::Event }
+}
+
+/// Runs every arm, on all cores; the reports come in the order of the arms and do not depend on the number of cores.
+pub fn run_all(setup: &Setup, arms: &[Arm]) -> Vec<Result<Report, RunError>> {
+    arms.par_iter().map(|arm| run(setup, *arm)).collect()
+}
+
+/// Runs one arm.
+///
+/// # Errors
+/// Memory does not suffice, here or there; or the simulator has lost count.
+pub fn run(setup: &Setup, arm: Arm) -> Result<Report, RunError> {
+    let mut world = build(setup, arm)?;
+    let specs: Vec<&ProcessSpec> = each_process(setup).collect();
+    world.start(&specs)?;
+    let start = world.system.now;
+    let end = start.plus(setup.scenario.limit.0);
+    let mut mode: Box<dyn Mode> = match arm.mode {
+        ModeName::Exact => Box::new(Exact::new(&mut world, arm.seed)),
+        ModeName::Event => Box::new(Event::new(&mut world, arm.seed)),
+    };
+    while !world.system.finished() && world.system.now < end {
+        let until = world.next_due().min(end).max(world.system.now);
+        mode.advance(&mut world, until);
+        if world.system.now < end && world.next_due() <= world.system.now {
+            world.run_due();
+            mode.models_have_run(&mut world);
+        }
+    }
+    report(setup, arm, world, start)
+}
+
+/// The specification of each process, in order.
+fn each_process(setup: &Setup) -> impl Iterator<Item = &ProcessSpec> {
+    setup.scenario.process.iter().flat_map(|p| std::iter::repeat_n(p, p.count as usize))
+}
+
+fn build(setup: &Setup, arm: Arm) -> Result<World, RunError> {
+    let machine = setup.machine.clone();
+    let manager = arm.manager.build(&machine, &setup.scenario.config)?;
+    let mut kernel = setup.scenario.kernel;
+    manager.configure(&mut kernel);
+    let (mut spaces, mut processes, mut threads) = (Vec::new(), Vec::new(), Vec::new());
+    let mut patterns: Vec<Box<dyn Pattern>> = Vec::new();
+    for (i, spec) in each_process(setup).enumerate() {
+        let pages = spec.footprint.pages() as Page;
+        let pattern = spec.pattern.build(pages, spec.threads, "process")?;
+        let (start, first_cell) =
+            spaces.last().map_or((0, 0), |s: &Space| (s.end, s.first_cell + s.map.len()));
+        spaces.push(Space {
+            start,
+            end: start + pages,
+            layout: pattern.layout(),
+            map: pattern.cells(),
+            first_cell,
+        });
+        let first = threads.len() as u32;
+        threads.extend((0..spec.threads).map(|_| Thread {
+            process: i as u16,
+            started: Nanos(0),
+            slept_ns: 0.0,
+            finished: None,
+            scan: TaskScan::default(),
+            debt_ns: 0.0,
+        }));
+        processes.push(process(spec, setup, first..threads.len() as u32));
+        patterns.push(pattern);
+    }
+    let lazy = arm.mode == ModeName::Event;
+    let memory = Memory::new(&machine, spaces, lazy, Random::new(arm.seed, Stream::Accessed))?;
+    let nodes = machine.nodes.len();
+    let phases = (0..threads.len() as u32).map(|t| Random::new(arm.seed, Stream::Phases(t))).collect();
+    let mut system = System {
+        now: Nanos(0),
+        machine,
+        kernel,
+        memory,
+        processes,
+        threads,
+        counters: Default::default(),
+        random: Random::new(arm.seed, Stream::Models),
+        kswapd: vec![Kswapd::default(); nodes],
+        balance: vec![Balance::default(); nodes],
+        served: [0.0; NODES_MAX],
+        copied: [0; NODES_MAX],
+        access_times_changed: 0,
+        top_then: 0,
+    };
+    set_access_times(&mut system, &[]);
+    Ok(World::new(system, manager, patterns, phases))
+}
+
+fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>) -> Process {
+    let hit_ns = setup.machine.spec.llc.map_or(0.0, |llc| llc.hit_ns);
+    let think = spec.think.map(|t| (t.time.0.0 as f64 / t.after as f64, !t.busy, t.after));
+    let (think_ns, think_sleeps, think_after) = think.unwrap_or((0.0, false, 0));
+    Process {
+        name: spec.name.clone(),
+        threads,
+        node: setup.machine.index(spec.node).unwrap_or(0),
+        rss: 0,
+        access_ns: [0.0; NODES_MAX],
+        fixed_ns: spec.compute_ns + spec.cache_hit * hit_ns,
+        miss_share: 1.0 - spec.cache_hit,
+        store_share: spec.store_share,
+        think_ns,
+        think_sleeps,
+        think_after,
+        background: spec.background,
+        scan: MmScan::default(),
+        passes: Vec::new(),
+    }
+}
+
+fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Report, RunError> {
+    let notes = world
+        .manager
+        .finish(&world.system)
+        .map_err(|message| RunError::Books { manager: arm.manager.text(), message })?;
+    let system = world.system;
+    system.counters.check(&system.state())?;
+    let seconds = |at: Nanos| at.since(start).0 as f64 / 1e9;
+    let end_of = |p: &Process| {
+        let ends = p.threads.clone().map(|t| system.threads[t as usize].finished);
+        ends.collect::<Option<Vec<Nanos>>>().and_then(|all| all.into_iter().max())
+    };
+    let finished = system.finished();
+    let ends = system.processes.iter().filter(|p| !p.background).filter_map(&end_of);
+    let end = if finished { ends.max().unwrap_or(system.now) } else { system.now };
+    let all: f64 = system.served.iter().sum();
+    let top: f64 = system.served[..usize::from(system.machine.top)].iter().sum();
+    let node = |(i, n): (usize, &crate::machine::SimNode)| NodeReport {
+        node: n.id.0,
+        tier: n.tier.0,
+        used_pages: system.memory.nodes[i].used,
+        accesses: system.served[i] as u64,
+    };
+    let process = |(i, p): (usize, &Process)| {
+        let space = &system.memory.spaces[i];
+        let mut pages = vec![0; system.machine.nodes.len()];
+        for byte in system.memory.bytes(space.start..space.end) {
+            if let Some(count) = pages.get_mut(usize::from(byte & crate::memory::flags::NODE)) {
+                *count += 1;
+            }
+        }
+        ProcessReport {
+            name: p.name.clone(),
+            pages,
+            time_s: end_of(p).map(seconds),
+            scan_passes: p.scan.passes,
+            scan_period_ms: system.threads.get(p.threads.start as usize).map_or(0, |t| t.scan.period_ms),
+        }
+    };
+    Ok(Report {
+        scenario: setup.scenario.name.clone(),
+        manager: arm.manager.text(),
+        mode: arm.mode,
+        seed: arm.seed,
+        time_s: seconds(end),
+        finished,
+        populate_s: start.0 as f64 / 1e9,
+        top_share: if all > 0.0 { top / all } else { 0.0 },
+        nodes: system.machine.nodes.iter().enumerate().map(node).collect(),
+        processes: system.processes.iter().enumerate().map(process).collect(),
+        counters: system.counters,
+        notes,
+    })
+}
+
+const _: () = assert!(NODES_MAX < NodeIndex::MAX as usize);

@@ -1,0 +1,215 @@
+//! Scenarios: a machine, its programs, the kernel's settings, and for each parameter where it comes from.
+//!
+//! Presets are TOML files in `presets/`, embedded. [`Setup`] is a scenario with its machine and Thermocline's
+//! configuration, after `--set` has had its way: what [`crate::run`] runs.
+
+mod set;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thermocline_core::config::Config;
+
+use crate::kernel::KernelSettings;
+use crate::machine::{self, Machine, MachineSpec};
+use crate::manager::ManagerName;
+use crate::memory::Page;
+use crate::spec::{SpecError, parse, require};
+use crate::units::Span;
+use crate::workload::ProcessSpec;
+use crate::workload::spec::{PAGES_MAX, THREADS_MAX};
+
+/// What a scenario's TOML says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a sentence.
+    pub summary: String,
+    /// The machine: the name of a preset.
+    pub machine: String,
+    /// The manager, where the command line names none.
+    #[serde(default = "numab2")]
+    pub manager: String,
+    /// Simulated time after which the run ends at the latest.
+    #[serde(default = "half_an_hour")]
+    pub limit: Span,
+    /// The kernel's settings.
+    #[serde(default)]
+    pub kernel: KernelSettings,
+    /// Thermocline's configuration.
+    #[serde(default)]
+    pub config: Config,
+    /// The programs.
+    pub process: Vec<ProcessSpec>,
+    /// Where each parameter comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on it; by dotted key.
+    #[serde(default)]
+    pub origin: BTreeMap<String, String>,
+}
+
+fn numab2() -> String {
+    "numab2".to_owned()
+}
+
+fn half_an_hour() -> Span {
+    Span(thermocline_core::units::Nanos::from_s(1800))
+}
+
+/// The words that an origin begins with.
+pub const ORIGINS: [&str; 4] = ["published", "kernel", "fitted", "assumed"];
+
+/// The presets: name and TOML.
+pub const PRESETS: [(&str, &str); 2] = [
+    ("chunks-192g", include_str!("presets/chunks-192g.toml")),
+    ("chunks-small", include_str!("presets/chunks-small.toml")),
+];
+
+/// A scenario that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The machine.
+    pub machine: Machine,
+    /// The manager that the scenario names.
+    pub manager: ManagerName,
+}
+
+impl Setup {
+    /// The preset of that name with changes: each `key=value`, a dotted key of the scenario (or `machine.` and a key of the
+    /// machine) and a TOML value.
+    ///
+    /// # Errors
+    /// There is no such preset, a change is none, or what comes out cannot be simulated.
+    pub fn preset(name: &str, changes: &[String]) -> Result<Setup, SpecError> {
+        let Some((_, text)) = PRESETS.iter().find(|(n, _)| *n == name) else {
+            let message = format!("there is no scenario \"{name}\"");
+            let remedy =
+                "`thermocline sim --list` names those that there are, or give a file ending in .toml";
+            return Err(SpecError::new("scenario", message, remedy));
+        };
+        Setup::parse(&format!("scenario {name}"), text, changes)
+    }
+
+    /// A scenario from its text; `name` is how errors call it.
+    ///
+    /// # Errors
+    /// As [`Setup::preset`].
+    pub fn parse(name: &str, text: &str, changes: &[String]) -> Result<Setup, SpecError> {
+        let of_machine = |change: &&String| change.starts_with("machine.");
+        let (machine_changes, changes): (Vec<&String>, Vec<&String>) = changes.iter().partition(of_machine);
+        // Parsed as written first, so that errors have their lines.
+        let scenario: Scenario = parse(name, text)?;
+        let scenario = set::apply(scenario, &changes, "")?;
+        let spec = machine::preset(&scenario.machine)?;
+        let spec = set::apply(spec, &machine_changes, "machine.")?;
+        Setup::new(scenario, &spec)
+    }
+
+    /// A scenario on a machine.
+    ///
+    /// # Errors
+    /// It cannot be simulated.
+    pub fn new(scenario: Scenario, machine: &MachineSpec) -> Result<Setup, SpecError> {
+        let machine = Machine::new(machine)?;
+        let manager = ManagerName::parse(&scenario.manager)?;
+        scenario.kernel.check()?;
+        scenario.config.check().map_err(|e| SpecError::new("config", e.to_string(), "correct the value"))?;
+        require(!scenario.process.is_empty(), "process", "there is none", "add a [[process]]")?;
+        require(scenario.limit.0.0 > 0, "limit", "is zero", "give a span, as in \"10min\"")?;
+        // Marks keep their time in 32 bits.
+        let limit_max = 1u64 << (32 + crate::memory::MARK_SHIFT);
+        require(scenario.limit.0.0 < limit_max, "limit", "is above 78 hours", "simulate less")?;
+        let (mut pages, mut threads, mut processes) = (0u64, 0u64, 0u64);
+        for (i, process) in scenario.process.iter().enumerate() {
+            let place = format!("process[{i}]");
+            process.check(&machine, &place)?;
+            let all = process.footprint.pages().saturating_mul(u64::from(process.count));
+            pages = pages.saturating_add(all);
+            threads += u64::from(process.threads) * u64::from(process.count);
+            processes += u64::from(process.count);
+            require(
+                process.footprint.pages() <= PAGES_MAX,
+                &format!("{place}.footprint"),
+                "is above 8 TiB",
+                "simulate less",
+            )?;
+            let pattern = format!("{place}.pattern");
+            process.pattern.build(process.footprint.pages() as Page, process.threads, &pattern)?;
+        }
+        let capacity: u64 = machine.nodes.iter().map(|n| n.pages).sum();
+        require(
+            pages <= capacity.min(PAGES_MAX),
+            "process",
+            &format!("the footprints are {} MiB, the machine has {} MiB", pages / 256, capacity / 256),
+            "make them smaller, or the machine larger",
+        )?;
+        require(threads <= THREADS_MAX, "process", "more than 4096 threads", "simulate fewer")?;
+        require(processes <= 1024, "process", "more than 1024 processes", "simulate fewer")?;
+        Ok(Setup { scenario, machine, manager })
+    }
+
+    /// Pages of all processes.
+    pub fn pages(&self) -> u64 {
+        self.scenario.process.iter().map(|p| p.footprint.pages() * u64::from(p.count)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(changes: &[&str]) -> String {
+        let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
+        Setup::preset("chunks-small", &changes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_preset_is_sound_and_says_where_its_parameters_come_from() {
+        for (name, _) in PRESETS {
+            let setup = Setup::preset(name, &[]).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(setup.scenario.name, name);
+            let origins = [&setup.scenario.origin, &setup.machine.spec.origin];
+            for (key, origin) in origins.into_iter().flatten() {
+                let known = ORIGINS.iter().any(|o| origin.starts_with(o));
+                assert!(known, "{name}: {key} comes from \"{origin}\"");
+            }
+            for key in ["process.footprint", "process.pattern", "process.place", "process.threads"] {
+                assert!(setup.scenario.origin.contains_key(key), "{name}: where does {key} come from?");
+            }
+        }
+    }
+
+    #[test]
+    fn changes_change() {
+        let changes = ["process.0.threads=3", "machine.cost.migrate_ns=1.5", "kernel.scan_size_mb=64"];
+        let setup = Setup::preset("chunks-small", &changes.map(str::to_owned)).unwrap();
+        assert_eq!(setup.scenario.process[0].threads, 3);
+        assert_eq!((setup.machine.spec.cost.migrate_ns, setup.scenario.kernel.scan_size_mb), (1.5, 64));
+    }
+
+    #[test]
+    fn bad_input_is_one_error_with_place_and_remedy() {
+        for (change, place, said) in [
+            ("process.0.threads=0", "process[0].threads", "is zero"),
+            ("process.0.footprint=\"-4GiB\"", "footprint", "negative"),
+            ("process.0.footprint=\"4TiB\"", "process", "the machine has"),
+            ("process.0.footprints=\"4GiB\"", "footprints", "unknown"),
+            ("machine.hz=0", "hz", "out of range"),
+            ("machine.hertz=0", "hertz", "unknown"),
+            ("manager=\"nobody\"", "manager", "no manager"),
+            ("machine=\"none\"", "machine", "no machine"),
+            ("kernel.scan_size_mb=0", "kernel.scan_size_mb", "out of range"),
+            ("config.queue.capacity=1", "config", "capacity"),
+            ("process.7.threads=1", "process.7", "there is no"),
+            ("threads", "threads", "key=value"),
+            ("process.0.pattern.kind=\"nonsense\"", "pattern", "unknown variant"),
+        ] {
+            let error = error(&[change]);
+            assert!(error.contains(place) && error.contains(said), "{change}: {error}");
+            assert!(error.contains("; "), "{change} has no remedy: {error}");
+        }
+        assert!(Setup::preset("nothing", &[]).unwrap_err().to_string().contains("sim --list"));
+    }
+}

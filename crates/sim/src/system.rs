@@ -1,0 +1,256 @@
+//! The running system: what kernel models and managers see and change, the same under both modes.
+//!
+//! A model may read and move pages through [`System::memory`] and the methods here, wake kswapd, charge time to a thread,
+//! and count. It never sees an access: what it can know of them are hint faults, accessed bits (drawn when it looks, in event
+//! mode) and samples.
+
+use thermocline_core::access::{Mappings, Marked};
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
+
+use crate::counters::{Counters, State};
+use crate::kernel::hint_fault::Balance;
+use crate::kernel::scanner::{MmScan, TaskScan};
+use crate::kernel::{KernelSettings, reclaim::Kswapd};
+use crate::machine::{Machine, NODES_MAX, NodeIndex};
+use crate::memory::{Memory, Page};
+use crate::random::Random;
+
+/// Never.
+pub const NEVER: Nanos = Nanos(u64::MAX);
+/// The first page of a process has this virtual page number.
+const VPN_BASE: u64 = 1 << 20;
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    /// Its name.
+    pub name: String,
+    /// Its threads, by their numbers among all.
+    pub threads: std::ops::Range<u32>,
+    /// The node whose CPUs it runs on.
+    pub node: NodeIndex,
+    /// Pages that it has touched so far.
+    pub rss: u64,
+    /// Time of an access to a page of each node in ns, without pauses.
+    pub access_ns: [f64; NODES_MAX],
+    /// Part of it that does not depend on the node.
+    pub fixed_ns: f64,
+    /// Share of the accesses that go to memory and not to the cache.
+    pub miss_share: f64,
+    /// Share of the accesses that are stores.
+    pub store_share: f64,
+    /// Pauses in ns per access, and whether the thread sleeps in them.
+    pub think_ns: f64,
+    /// See `think_ns`.
+    pub think_sleeps: bool,
+    /// Accesses from one pause to the next; 0 without pauses.
+    pub think_after: u64,
+    /// The run can end without it.
+    pub background: bool,
+    /// Where the scanner is.
+    pub scan: MmScan,
+    /// Time of one pass after another over all its memory.
+    pub passes: Vec<Nanos>,
+}
+
+impl Process {
+    /// Its number.
+    pub fn pid(index: usize) -> Pid {
+        Pid(index as u32 + 1)
+    }
+}
+
+/// A thread.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its process.
+    pub process: u16,
+    /// When its process began.
+    pub started: Nanos,
+    /// Time that it has slept, in ns.
+    pub slept_ns: f64,
+    /// When it was done.
+    pub finished: Option<Nanos>,
+    /// What the scanner keeps of it.
+    pub scan: TaskScan,
+    /// Time charged to it by others than its own faults, in ns; the mode lets it pass.
+    pub debt_ns: f64,
+}
+
+impl Thread {
+    /// CPU time so far: what does not sleep runs.
+    pub fn cpu(&self, now: Nanos) -> Nanos {
+        Nanos(now.since(self.started).0.saturating_sub(self.slept_ns as u64))
+    }
+}
+
+/// A hint fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// The thread that faults.
+    pub thread: u32,
+    /// Its process.
+    pub process: usize,
+    /// The page.
+    pub page: Page,
+    /// Where it is.
+    pub node: NodeIndex,
+    /// The node of the CPU.
+    pub cpu_node: NodeIndex,
+    /// When the page was marked, in units of 2^[`crate::memory::MARK_SHIFT`] ns.
+    pub marked: u32,
+    /// Hint faults of the process so far, this one included.
+    pub faults: u32,
+}
+
+/// Whether a move has crossed the border of the kernel's top tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Into it.
+    Up,
+    /// Out of it.
+    Down,
+    /// Neither.
+    Within,
+}
+
+/// A sampled access.
+#[derive(Clone, Copy, Debug)]
+pub struct SampledAccess {
+    /// The thread.
+    pub thread: u32,
+    /// Its process.
+    pub process: usize,
+    /// The page.
+    pub page: Page,
+    /// The node of the CPU.
+    pub cpu_node: NodeIndex,
+    /// Whether it is a store.
+    pub store: bool,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct System {
+    /// The time.
+    pub now: Nanos,
+    /// The machine.
+    pub machine: Machine,
+    /// The kernel's settings.
+    pub kernel: KernelSettings,
+    /// The pages.
+    pub memory: Memory,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// The threads of all processes.
+    pub threads: Vec<Thread>,
+    /// What is counted.
+    pub counters: Counters,
+    /// What models decide at random.
+    pub random: Random,
+    /// kswapd, by node.
+    pub kswapd: Vec<Kswapd>,
+    /// What the kernel's promotion keeps of each target node.
+    pub balance: Vec<Balance>,
+    /// Accesses to pages of each node.
+    pub served: [f64; NODES_MAX],
+    /// Pages copied to or from each node, for its bandwidth.
+    pub copied: [u64; NODES_MAX],
+    /// Counts up when access times have changed.
+    pub access_times_changed: u64,
+    /// Top-tier pages when memory had been placed.
+    pub top_then: u64,
+}
+
+impl System {
+    /// What the kernel tells of a node.
+    pub fn node_state(&self, node: NodeIndex) -> NodeState {
+        self.machine.state(node, self.memory.free(node))
+    }
+
+    /// Moves a page that is somewhere to another node, whoever decides it, and counts a mark that it loses. Whether there is
+    /// room is the caller's business, and so is to count the move, by what is returned.
+    pub fn move_page(&mut self, page: Page, to: NodeIndex) -> Way {
+        let from = self.memory.flags(page) & crate::memory::flags::NODE;
+        self.counters.marks_dropped_by_move += u64::from(self.memory.move_to(page, to));
+        self.copied[usize::from(from)] += 1;
+        self.copied[usize::from(to)] += 1;
+        match (self.machine.is_kernel_lower(from), self.machine.is_kernel_lower(to)) {
+            (true, false) => Way::Up,
+            (false, true) => Way::Down,
+            _ => {
+                self.counters.moved_within += 1;
+                Way::Within
+            }
+        }
+    }
+
+    /// Lets `ns` of a thread's time pass with something else than its accesses.
+    pub fn charge(&mut self, thread: u32, ns: f64) {
+        self.threads[thread as usize].debt_ns += ns;
+    }
+
+    /// Pages of the kernel's top tier.
+    pub fn top_pages(&self) -> u64 {
+        self.memory.nodes[..usize::from(self.machine.kernel_top)].iter().map(|n| n.used).sum()
+    }
+
+    /// Whether every process that counts is done.
+    pub fn finished(&self) -> bool {
+        self.processes
+            .iter()
+            .filter(|p| !p.background)
+            .all(|p| p.threads.clone().all(|t| self.threads[t as usize].finished.is_some()))
+    }
+
+    /// The frame of a page, for the engine: pages of the top tier and of the rest have frames of their own, so that a
+    /// promoted page is another frame.
+    #[inline]
+    pub fn pfn(&self, page: Page) -> Pfn {
+        let top = self.memory.node(page).is_some_and(|n| self.machine.is_top(n));
+        Pfn(u64::from(page) + if top { self.memory.pages() } else { 0 })
+    }
+
+    /// The address of a page.
+    #[inline]
+    pub fn virt(&self, page: Page) -> VirtPage {
+        let space = self.memory.space_of(page);
+        let start = self.memory.spaces[space].start;
+        VirtPage { pid: Process::pid(space), vpn: VPN_BASE + u64::from(page - start) }
+    }
+
+    /// The page at an address.
+    pub fn page_at(&self, virt: VirtPage) -> Option<Page> {
+        let space = self.memory.spaces.get((virt.pid.0 as usize).checked_sub(1)?)?;
+        let offset = virt.vpn.checked_sub(VPN_BASE)?;
+        (offset < u64::from(space.len())).then(|| space.start + offset as u32)
+    }
+
+    /// What the counters' laws are about.
+    pub fn state(&self) -> State {
+        let census = self.memory.census();
+        let used: u64 = self.memory.nodes.iter().map(|n| n.used).sum();
+        let counted: u64 = census[..NODES_MAX].iter().sum();
+        State {
+            marked: self.memory.marked(),
+            top_then: self.top_then,
+            top_now: census[..usize::from(self.machine.kernel_top)].iter().sum(),
+            pages: (counted, used),
+        }
+    }
+}
+
+impl Mappings for System {
+    fn bounds(&self, page: VirtPage) -> Option<std::ops::Range<u64>> {
+        let page = self.page_at(page)?;
+        let space = &self.memory.spaces[self.memory.space_of(page)];
+        Some(VPN_BASE..VPN_BASE + u64::from(space.len()))
+    }
+
+    fn marked(&self, page: VirtPage) -> Option<Marked> {
+        let page = self.page_at(page).filter(|p| self.memory.is_marked(*p))?;
+        let node = self.memory.node(page).map(|n| self.machine.nodes[usize::from(n)].id);
+        Some(Marked { node, pfn: Some(self.pfn(page)) })
+    }
+}

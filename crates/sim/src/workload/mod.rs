@@ -1,0 +1,112 @@
+//! What programs do: processes with threads, each thread following a [`Pattern`].
+//!
+//! A pattern partitions the pages of its process into cells and tells of each thread one [`Phase`] after another. Within a
+//! phase every access is drawn alike and independently (a [`Distribution`] over cells, even within each), or follows a
+//! [`Walk`]. That is all that event mode needs to be exact in distribution: a change of distribution is a new phase. Exact
+//! mode draws every access from the same phases ([`access::fill`]), in batches.
+//!
+//! To add a pattern: a file here with its keys (a serde struct) and its `Pattern`; a variant of [`PatternSpec`]; an arm of
+//! [`PatternSpec::build`]. Its tests compare the two modes with `crate::testing`.
+
+pub mod access;
+mod chunk_random;
+pub mod distribution;
+pub mod layout;
+pub mod spec;
+mod uniform;
+pub mod walk;
+
+pub use chunk_random::ChunkRandom;
+pub use distribution::Distribution;
+pub use spec::{Place, ProcessSpec, Think};
+pub use uniform::Uniform;
+pub use walk::Walk;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::memory::CellMap;
+use crate::random::Random;
+use crate::spec::SpecError;
+use layout::Layout;
+
+/// How a thread accesses memory until something changes.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// Each access is drawn from the distribution. Threads of a process that share it are simulated together.
+    Random(Arc<Distribution>),
+    /// One page after another.
+    Walk(Walk),
+}
+
+/// A part of a thread's life in which its accesses are alike.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// How it accesses memory.
+    pub shape: Shape,
+    /// Accesses until the next phase.
+    pub accesses: u64,
+}
+
+/// What the threads of a process access.
+pub trait Pattern: std::fmt::Debug + Send {
+    /// How positions follow from pages; fixed.
+    fn layout(&self) -> Layout {
+        Layout::Identity
+    }
+
+    /// The cells, by position; fixed. A few hundred are fast; every position belongs to one.
+    fn cells(&self) -> CellMap;
+
+    /// The next phase of a thread (of its process, from 0); `None` when it is done. `random` is the thread's own and only for
+    /// this, so that both modes go through the same phases.
+    fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase>;
+}
+
+/// The patterns, as written in TOML: `pattern = { kind = "uniform", ... }`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum PatternSpec {
+    /// A chunk chosen at random is accessed at random for a while, then the next.
+    ChunkRandom(ChunkRandom),
+    /// Every page is as likely as any other.
+    Uniform(Uniform),
+    /// Nothing: cold ballast.
+    Idle(Idle),
+}
+
+impl PatternSpec {
+    /// The pattern for a process of `pages` pages and `threads` threads.
+    ///
+    /// # Errors
+    /// A key that does not suit the process; `place` is the dotted key of the pattern.
+    pub fn build(&self, pages: u32, threads: u32, place: &str) -> Result<Box<dyn Pattern>, SpecError> {
+        match self {
+            PatternSpec::ChunkRandom(spec) => spec.build(pages, threads, place),
+            PatternSpec::Uniform(spec) => spec.build(pages, place),
+            PatternSpec::Idle(_) => Ok(Box::new(Untouched { pages })),
+        }
+    }
+}
+
+/// The keys of the pattern `idle`: none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Idle {}
+
+/// Pages that nobody accesses.
+#[derive(Debug)]
+struct Untouched {
+    pages: u32,
+}
+
+impl Pattern for Untouched {
+    fn cells(&self) -> CellMap {
+        CellMap::equal(self.pages, self.pages)
+    }
+
+    fn next_phase(&mut self, _thread: u32, _random: &mut Random) -> Option<Phase> {
+        None
+    }
+}

@@ -1,0 +1,135 @@
+//! What a process's TOML says.
+
+use serde::{Deserialize, Serialize};
+
+use super::PatternSpec;
+use crate::machine::Machine;
+use crate::spec::{SpecError, require};
+use crate::units::{Bytes, Span};
+
+/// Where memory comes from, when it is first touched.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// The node.
+    pub node: u16,
+    /// How much of it, at most; as much as there is room for, where this is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Bytes>,
+}
+
+/// A pause that a thread makes again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Think {
+    /// Accesses from one pause to the next.
+    pub after: u64,
+    /// How long it is.
+    pub time: Span,
+    /// The thread spins (its CPU time goes on, and with it the scanner's clock) instead of sleeping.
+    #[serde(default)]
+    pub busy: bool,
+}
+
+/// One process, or several alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessSpec {
+    /// Its name in reports.
+    pub name: String,
+    /// So many of them.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// Threads of each.
+    pub threads: u32,
+    /// The node whose CPUs they run on.
+    pub node: u16,
+    /// Memory of each.
+    pub footprint: Bytes,
+    /// Where its memory comes from: the first of these that has room takes the next page.
+    pub place: Vec<Place>,
+    /// Time to allocate and clear a page at the start, in one system call (MAP_POPULATE) before the threads begin; at once
+    /// where this is not given.
+    #[serde(default)]
+    pub populate_page_ns: f64,
+    /// What its threads access.
+    pub pattern: PatternSpec,
+    /// Time between two accesses in ns that has nothing to do with memory.
+    #[serde(default)]
+    pub compute_ns: f64,
+    /// Share of the accesses that the last-level cache serves.
+    #[serde(default)]
+    pub cache_hit: f64,
+    /// Share of the accesses that are stores.
+    #[serde(default = "half")]
+    pub store_share: f64,
+    /// Pauses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think: Option<Think>,
+    /// The run is over when all others are: this one does not count.
+    #[serde(default)]
+    pub background: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// Threads of a run at most.
+pub const THREADS_MAX: u64 = 4096;
+/// Pages of a run at most: 4 TiB and a little.
+pub const PAGES_MAX: u64 = 1 << 31;
+
+impl ProcessSpec {
+    /// Checks what can be checked of one process; `place` is its dotted key.
+    pub(crate) fn check(&self, machine: &Machine, place: &str) -> Result<(), SpecError> {
+        let at = |key: &str| format!("{place}.{key}");
+        let idle = matches!(self.pattern, PatternSpec::Idle(_));
+        require(self.count > 0, &at("count"), "is zero", "give 1 or more")?;
+        require(
+            self.threads > 0 || idle,
+            &at("threads"),
+            "is zero, so that nothing accesses the memory",
+            "give 1 or more, or pattern = { kind = \"idle\" }",
+        )?;
+        require(
+            self.footprint.pages() > 0,
+            &at("footprint"),
+            "is less than a page",
+            "give at least \"4KiB\"",
+        )?;
+        require(
+            machine.index(self.node).is_some_and(|i| machine.nodes[usize::from(i)].has_cpus),
+            &at("node"),
+            "is no node with CPUs",
+            "name a node that has some",
+        )?;
+        require(!self.place.is_empty(), &at("place"), "is empty", "name the nodes that memory comes from")?;
+        for (i, p) in self.place.iter().enumerate() {
+            let key = at(&format!("place[{i}].node"));
+            require(machine.index(p.node).is_some(), &key, "is no node of the machine", "name one that is")?;
+        }
+        let share = |v: f64| (0.0..=1.0).contains(&v);
+        require(share(self.cache_hit), &at("cache_hit"), "is no share", "give 0 to 1")?;
+        require(
+            self.cache_hit == 0.0 || machine.spec.llc.is_some(),
+            &at("cache_hit"),
+            "needs a machine with a cache",
+            "give the machine an [llc]",
+        )?;
+        require(share(self.store_share), &at("store_share"), "is no share", "give 0 to 1")?;
+        let cost = |v: f64| (0.0..=1e9).contains(&v);
+        require(cost(self.compute_ns), &at("compute_ns"), "is no time", "give 0 to 1e9 ns")?;
+        require(cost(self.populate_page_ns), &at("populate_page_ns"), "is no time", "give 0 to 1e9 ns")?;
+        require(
+            self.think.is_none_or(|t| t.after > 0),
+            &at("think.after"),
+            "is zero",
+            "give the accesses between two pauses",
+        )
+    }
+}
