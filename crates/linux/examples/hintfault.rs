@@ -1,17 +1,19 @@
 //! Shows what the hint-fault source sees, and checks it against the kernel.
 //!
-//! `hintfault [--seconds N] [--ring-kib N] [--poll-ms N] [--restamp] [--kernel-stamp] [--no-run-time]`
+//! `hintfault [--seconds N] [--ring-kib N] [--poll-ms N] [--restamp] [--no-run-time] [--kernel-stamp]
+//! [--only PID] [--without PID] [--only-cgroup FOLDER] [--without-cgroup FOLDER]`
 //!
-//! A line a second, then a summary in JSON. With `--kernel-stamp` each latency is compared with the kernel's own.
+//! A line a second, then a summary in JSON. With `--kernel-stamp` each latency is compared with the kernel's own, and some frames with
+//! pagemap's.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use thermocline_core::config;
-use thermocline_core::units::NodeId;
-use thermocline_linux::source::hintfault::decode::RawStamp;
+use thermocline_core::units::{NodeId, Pid};
+use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::source::hintfault::{Event, HintFault, HintFaultSource, Options, Scope};
 
 type Failure = Box<dyn std::error::Error>;
@@ -20,12 +22,22 @@ struct Arguments {
     seconds: u64,
     poll: Duration,
     options: Options,
+    scope: Scope,
+    only: Vec<Pid>,
+    without: Vec<Pid>,
 }
 
 fn main() -> Result<(), Failure> {
     let arguments = arguments()?;
-    let mut source = HintFaultSource::open(arguments.options, &Scope::whole_machine())?;
-    let mut seen = Seen::default();
+    let compare = arguments.options.kernel_stamp;
+    let mut source = HintFaultSource::open(arguments.options, &arguments.scope)?;
+    for &pid in &arguments.only {
+        source.include(pid, true)?;
+    }
+    for &pid in &arguments.without {
+        source.exclude(pid, true)?;
+    }
+    let mut seen = Seen { compare, ..Seen::default() };
     let (vmstat, before) = (hint_faults()?, source.stats()?);
     let (start, cpu) = (Instant::now(), cpu_seconds()?);
     println!("attached");
@@ -56,12 +68,19 @@ fn main() -> Result<(), Failure> {
         "vmstat_hint_faults": vmstat,
         "seen_at_least": early.seen - before.seen,
         "seen_at_most": late.seen - before.seen,
+        "filtered": late.filtered - before.filtered,
         "stats": source.stats()?,
         "daemon_cpu_s": cpu,
         "daemon_ns_per_fault": cpu * 1e9 / (seen.faults.max(1) as f64),
         "programs_ns_and_runs": run_times,
         "latency_ms": percentiles(&mut seen.latencies_ms),
         "kernel_stamp": seen.agreement(),
+        "exits": seen.exits,
+        "execs": seen.execs,
+        "huge": seen.huge,
+        "by_node": seen.by_node,
+        "by_accessor": seen.by_accessor.iter().map(|(n, f)| (format!("{n:?}"), *f)).collect::<BTreeMap<_, _>>(),
+        "frames": [seen.frames_right, seen.frames_wrong],
     });
     println!("{}", serde_json::to_string(&summary)?);
     Ok(())
@@ -71,91 +90,148 @@ fn arguments() -> Result<Arguments, Failure> {
     let config = config::HintFault::default();
     let mut options = Options { measure_run_time: true, ..Options::from_config(&config, cpu_nodes()) };
     let (mut seconds, mut poll_ms) = (10, 20);
+    let (mut scope, mut only, mut without) = (Scope::whole_machine(), Vec::new(), Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
-        let mut value = || args.next().ok_or(format!("{flag} needs a number"));
+        let mut value = || args.next().ok_or(format!("{flag} needs a value"));
         match flag.as_str() {
             "--seconds" => seconds = value()?.parse()?,
             "--ring-kib" => options.ring_bytes = value()?.parse::<u32>()? << 10,
             "--poll-ms" => poll_ms = value()?.parse()?,
+            "--only" => only.push(Pid(value()?.parse()?)),
+            "--without" => without.push(Pid(value()?.parse()?)),
+            "--only-cgroup" => scope.cgroups.push(value()?.into()),
+            "--without-cgroup" => scope.excluded_cgroups.push(value()?.into()),
             "--restamp" => options.stamps.restamp = true,
             "--kernel-stamp" => options.kernel_stamp = true,
             "--no-run-time" => options.measure_run_time = false,
             _ => return Err(format!("{flag}: no such flag").into()),
         }
     }
-    Ok(Arguments { seconds, poll: Duration::from_millis(poll_ms), options })
+    scope.listed = !only.is_empty();
+    scope.exclusions = !without.is_empty();
+    scope.all = only.is_empty() && scope.cgroups.is_empty();
+    Ok(Arguments { scope, only, without, seconds, poll: Duration::from_millis(poll_ms), options })
 }
+
+/// Faults whose frame is looked up in pagemap: one in so many.
+const FRAME_CHECK_EVERY: u64 = 256;
 
 #[derive(Default)]
 struct Seen {
+    /// Whether the kernel tells its stamps.
+    compare: bool,
     faults: u64,
+    huge: u64,
+    exits: u64,
+    execs: u64,
+    by_node: BTreeMap<u16, u64>,
+    by_accessor: BTreeMap<Option<u16>, u64>,
+    frames_right: u64,
+    frames_wrong: u64,
     latencies_ms: Vec<f64>,
     /// Latest fault of each thread.
     latest: HashMap<u32, HintFault>,
-    /// Faults that the kernel told its stamp of.
-    stamps: Vec<(HintFault, RawStamp)>,
+    /// Faults that the kernel told its stamp of: the fault, the kernel's clock then, its stamp.
+    stamped: Vec<(HintFault, u64, u64)>,
+    /// The kernel's clock: time in ns, and jiffies.
+    clock: Vec<(u64, u64)>,
 }
 
 impl Seen {
     fn event(&mut self, event: &Event) {
         match event {
-            Event::Fault(fault) => {
-                self.faults += 1;
-                if let Some(latency) = fault.latency.filter(|_| self.latencies_ms.len() < 4_000_000) {
-                    self.latencies_ms.push(latency.time.0 as f64 / 1e6);
-                }
-                self.latest.insert(fault.raw.tid, *fault);
-            }
-            Event::Stamp(stamp) => {
-                if let Some(fault) = self.latest.remove(&stamp.tid).filter(|_| self.stamps.len() < 1_000_000)
-                {
-                    self.stamps.push((fault, *stamp));
+            Event::Fault(fault) => self.fault(fault),
+            Event::Stamp(told) => {
+                self.clock.push((told.time.0, told.jiffies));
+                if let (Some(stamp), Some(fault)) = (told.stamp, self.latest.get(&told.tid)) {
+                    self.stamped.push((*fault, told.jiffies, stamp));
+                    self.latest.remove(&told.tid);
                 }
             }
-            Event::Exec(_) | Event::Exit(_) => {}
+            Event::Exec(_) => self.execs += 1,
+            Event::Exit(_) => self.exits += 1,
         }
     }
 
-    /// How far our latencies are from those that the kernel computes from its own stamps.
-    fn agreement(&self) -> serde_json::Value {
-        let (Some((_, first)), Some((_, last))) = (self.stamps.first(), self.stamps.last()) else {
-            return serde_json::Value::Null;
-        };
-        let seconds = last.time.since(first.time).0 as f64 / 1e9;
-        let hz = (last.jiffies - first.jiffies) as f64 / seconds.max(1e-9);
-        let hz =
-            [100u64, 250, 300, 1000].into_iter().min_by_key(|h| (*h as f64 - hz).abs() as u64).unwrap_or(250);
-        let (mut differences, mut unknown, mut older) = (Vec::new(), 0u64, 0u64);
-        for (fault, stamp) in &self.stamps {
-            // Linux 6.12 include/linux/mm.h: the stamp is jiffies in ms, cut to its field (21 bits on Debian's kernels).
-            let kernel = (stamp.jiffies * 1000 / hz).wrapping_sub(stamp.stamp) & ((1 << 21) - 1);
-            match fault.latency {
-                // Marked before we were there to see.
-                _ if fault.raw.time.0 < first.time.0 + kernel * 1_000_000 => older += 1,
-                Some(ours) => differences.push(ours.time.0 as f64 / 1e6 - kernel as f64),
-                None => unknown += 1,
+    fn fault(&mut self, fault: &HintFault) {
+        let raw = &fault.raw;
+        self.faults += 1;
+        self.huge += u64::from(raw.pmd);
+        if let Some(latency) = fault.latency.filter(|_| self.latencies_ms.len() < 4_000_000) {
+            self.latencies_ms.push(latency.time.0 as f64 / 1e6);
+        }
+        if !self.compare {
+            return;
+        }
+        self.latest.insert(raw.tid, *fault);
+        *self.by_node.entry(raw.node.0).or_default() += 1;
+        *self.by_accessor.entry(fault.accessor.map(|n| n.0)).or_default() += 1;
+        if self.faults % FRAME_CHECK_EVERY == 0 {
+            let entry = Pagemap::open(Path::new("/proc"), raw.pid).and_then(|map| map.entry(raw.vpn));
+            if let Ok(Some(entry)) = entry {
+                match entry.pfn() == raw.pfn {
+                    true => self.frames_right += 1,
+                    false => self.frames_wrong += 1,
+                }
             }
         }
-        let within = |ms: f64| {
-            differences.iter().filter(|d| d.abs() <= ms).count() as f64
-                / (differences.len() as u64 + unknown).max(1) as f64
+    }
+
+    /// How far our stamps are from the kernel's, by the kernel's own clock.
+    ///
+    /// Our stamp is when the scan came to the page's table; the kernel's is in jiffies, which advance every few milliseconds, and late
+    /// when the machine is busy. So what counts is how far the kernel's stamp is from the jiffies between that table and the next.
+    fn agreement(&mut self) -> Value {
+        self.clock.sort_unstable();
+        let (Some(first), Some(last)) = (self.clock.first().copied(), self.clock.last().copied()) else {
+            return Value::Null;
         };
+        let rate = (last.1 - first.1) as f64 * 1e9 / (last.0 - first.0).max(1) as f64;
+        let hz = [100u64, 250, 300, 1000]
+            .into_iter()
+            .min_by_key(|h| (*h as f64 - rate).abs() as u64)
+            .unwrap_or(250);
+        let ms = |jiffies: u64| jiffies * 1000 / hz;
+        let (mut by_clock, mut by_time, mut unknown, mut older) = (Vec::new(), Vec::new(), 0u64, 0u64);
+        for (fault, jiffies, stamp) in &self.stamped {
+            // Linux 6.12 include/linux/mm.h: the stamp is jiffies in ms, cut to its field (21 bits on Debian's kernels).
+            let kernel = ms(*jiffies).wrapping_sub(*stamp) & ((1 << 21) - 1);
+            if fault.raw.time.0 < first.0 + kernel * 1_000_000 {
+                older += 1;
+                continue;
+            }
+            let Some(latency) = fault.latency else {
+                unknown += 1;
+                continue;
+            };
+            by_time.push(latency.time.0 as f64 / 1e6 - kernel as f64);
+            let ours = fault.raw.time.0 - latency.time.0;
+            let next = self.clock.partition_point(|&(time, _)| time <= ours);
+            // The clock is read right after our stamp: `next` belongs to the same table, the one after it to the next.
+            let (earliest, latest) = (next.saturating_sub(1), (next + 1).min(self.clock.len() - 1));
+            let stamped = ms(*jiffies) - kernel;
+            let before = ms(self.clock[earliest].1).saturating_sub(stamped) as f64;
+            let after = stamped.saturating_sub(ms(self.clock[latest].1)) as f64;
+            by_clock.push(before.max(after));
+        }
+        let compared = by_clock.len() as u64 + unknown;
+        let within = |ms: f64| by_clock.iter().filter(|&&d| d <= ms).count() as f64 / compared.max(1) as f64;
         json!({
             "hz": hz,
-            "compared": differences.len(),
+            "compared": compared,
             "without_ours": unknown,
             "marked_before_us": older,
-            "within_5ms": within(5.0),
-            "within_10ms": within(10.0),
-            "within_20ms": within(20.0),
+            "same": within(0.0),
+            "within_4ms": within(4.0),
+            "within_8ms": within(8.0),
             "within_100ms": within(100.0),
-            "difference_ms": percentiles(&mut differences.clone()),
+            "difference_ms": percentiles(&mut by_time),
         })
     }
 }
 
-fn percentiles(values: &mut [f64]) -> serde_json::Value {
+fn percentiles(values: &mut [f64]) -> Value {
     values.sort_by(f64::total_cmp);
     let at =
         |share: f64| values.get(((values.len() as f64 * share) as usize).min(values.len().saturating_sub(1)));

@@ -20,7 +20,7 @@ const volatile __u32 nr_cgroups = 0;
 const volatile __u32 nr_excluded_cgroups = 0;
 /* Where the node number lies in a folio's flags, from the kernel's BTF. */
 const volatile __u32 node_shift = 54;
-/* Where the access time lies in a folio's flags, and its mask after the shift (lab tests only). */
+/* Where the access time lies in a folio's flags, and its mask after the shift; a mask of 0 leaves the kernel's stamps alone. */
 const volatile __u32 stamp_shift = 0;
 const volatile __u64 stamp_mask = 0;
 /* Wake user space once this many bytes wait in the ring; 0 means never. */
@@ -249,6 +249,20 @@ static __always_inline void put_scan(__u8 kind, __u32 tgid, unsigned long start,
 	put(&record);
 }
 
+static __always_inline void put_stamp(__u8 kind, __u32 tgid, __u32 tid, __u64 stamp)
+{
+	struct tc_stamp record = {
+		.kind = kind,
+		.tgid = tgid,
+		.time_ns = bpf_ktime_get_ns(),
+		.jiffies = bpf_jiffies64(),
+		.stamp = stamp,
+		.tid = tid,
+	};
+
+	put(&record);
+}
+
 /* A thread scans its own process, so that the current process is the owner of the address space. */
 SEC("fentry/change_prot_numa")
 int BPF_PROG(scan_begin, struct vm_area_struct *vma, unsigned long start, unsigned long end)
@@ -273,8 +287,11 @@ int BPF_PROG(scan_tick)
 	__u32 tid = bpf_get_current_pid_tgid();
 	__u32 *tgid = bpf_map_lookup_elem(&scanners, &tid);
 
-	if (tgid)
-		put_scan(TC_KIND_SCAN_TICK, *tgid, 0, 0, 0);
+	if (!tgid)
+		return 0;
+	put_scan(TC_KIND_SCAN_TICK, *tgid, 0, 0, 0);
+	if (stamp_mask)
+		put_stamp(TC_KIND_CLOCK, *tgid, tid, 0);
 	return 0;
 }
 
@@ -322,13 +339,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 SEC("fentry/should_numa_migrate_memory")
 int BPF_PROG(kernel_stamp, struct task_struct *task, struct folio *folio)
 {
-	struct tc_stamp record = { .kind = TC_KIND_STAMP, .tgid = task->tgid, .tid = task->pid };
-
-	if (!in_scope(record.tgid))
-		return 0;
-	record.time_ns = bpf_ktime_get_ns();
-	record.jiffies = bpf_jiffies64();
-	record.stamp = (folio_flags(folio) >> stamp_shift) & stamp_mask;
-	put(&record);
+	if (in_scope(task->tgid))
+		put_stamp(TC_KIND_STAMP, task->tgid, task->pid, (folio_flags(folio) >> stamp_shift) & stamp_mask);
 	return 0;
 }

@@ -17,6 +17,7 @@
 #define TC_KIND_EXEC 5
 #define TC_KIND_EXIT 6
 #define TC_KIND_STAMP 7
+#define TC_KIND_CLOCK 8
 
 /* Bits of tc_fault.flags. */
 #define TC_FAULT_PMD 1
@@ -67,7 +68,10 @@ struct tc_task {
 	__u64 unused[3];
 };
 
-/* The kernel's own stamp of the page whose fault record came just before from the same thread (lab tests only). */
+/*
+ * Lab tests only. The kernel's own stamp of the page whose fault record came just before from the same thread; or what the kernel's
+ * clock, which it stamps by, said as a scan came to a page table (clock, without a stamp).
+ */
 struct tc_stamp {
 	__u8 kind;
 	__u8 pad[3];

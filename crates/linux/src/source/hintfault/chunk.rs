@@ -1,8 +1,9 @@
 //! The scans of one 2 MiB chunk of a process's address space, and which of them each page has answered.
 //!
-//! Scans are numbered 1 to [`SEQ_MAX`], then from 1 again. A page's state is one byte: the number of the newest scan when it last
-//! faulted, or [`UNANSWERED`]. The kernel stamps a page when it marks it and not again while it stays marked, so a page's stamp is
-//! that of the first scan that covers it after its state.
+//! A page's state is one byte: the number of the newest scan when it last faulted, modulo [`STATES`] and plus 1, or [`UNANSWERED`].
+//! The kernel stamps a page when it marks it and not again while it stays marked, so a page's stamp is that of the first scan
+//! that covers it after its state. Of all scans a few are kept, closer together the newer they are: a stamp is never later than the
+//! kernel's by more than a share of its age.
 
 use thermocline_core::units::Nanos;
 
@@ -10,22 +11,22 @@ use thermocline_core::units::Nanos;
 pub(super) const CHUNK_SHIFT: u32 = 9;
 /// Base pages in a chunk: what one page table maps on x86-64, and one huge page.
 pub(super) const CHUNK_PAGES: usize = 1 << CHUNK_SHIFT;
-/// Scans kept for a chunk. A page that outlasts more of them gets the oldest that is kept: its latency is then a lower bound.
+/// Scans kept for a chunk.
 pub(super) const SCANS_KEPT: usize = 8;
 
 /// Never faulted as far as we know, or so long ago that the number would be taken for a newer scan's.
 const UNANSWERED: u8 = 0;
-/// Highest scan number. A multiple of [`GENERATION`], below 256.
-const SEQ_MAX: u8 = 192;
+/// Numbers that a state can tell apart: a multiple of [`GENERATION`], below 256.
+const STATES: u32 = 192;
 /// Before a run of this many numbers is used again, pages that still bear one of them become [`UNANSWERED`].
-const GENERATION: u8 = 64;
+const GENERATION: u32 = 64;
 
-const _: () = assert!(SEQ_MAX.is_multiple_of(GENERATION) && (SCANS_KEPT as u8) < GENERATION);
+const _: () = assert!(STATES.is_multiple_of(GENERATION) && STATES < 256);
 
 /// One scan, as far as it concerns one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChunkScan {
-    /// When it passed the chunk.
+    /// When it came to the chunk.
     pub(super) time: Nanos,
     /// Hint faults of the process until then, modulo 2^32.
     pub(super) faults: u32,
@@ -41,15 +42,14 @@ impl ChunkScan {
     }
 }
 
-/// The newest scans of a chunk and the states of its pages.
+/// The scans of a chunk and the states of its pages.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
-    scans: [ChunkScan; SCANS_KEPT],
-    /// How many of `scans` are filled; the newest is at `newest`.
-    kept: u8,
-    newest: u8,
+    /// Newest first, with the number of each; only the first `kept` count.
+    scans: [(u32, ChunkScan); SCANS_KEPT],
+    kept: usize,
     /// Number of the newest scan.
-    seq: u8,
+    newest: u32,
     /// State of all pages while `pages` is absent: a chunk of one huge page needs no more.
     whole: u8,
     pages: Option<Box<[u8; CHUNK_PAGES]>>,
@@ -57,30 +57,28 @@ pub(super) struct Chunk {
 
 impl Chunk {
     pub(super) fn new() -> Chunk {
-        Chunk {
-            scans: [ChunkScan::default(); SCANS_KEPT],
-            kept: 0,
-            newest: 0,
-            seq: UNANSWERED,
-            whole: UNANSWERED,
-            pages: None,
-        }
+        Chunk { scans: Default::default(), kept: 0, newest: 0, whole: UNANSWERED, pages: None }
     }
 
     /// Adds a scan, newer than all before.
     pub(super) fn push(&mut self, scan: ChunkScan) {
-        self.seq = if self.seq == SEQ_MAX { 1 } else { self.seq + 1 };
-        if (self.seq - 1).is_multiple_of(GENERATION) {
-            self.forget_states(self.seq, self.seq - 1 + GENERATION);
+        self.newest = self.newest.wrapping_add(1);
+        if self.newest.is_multiple_of(GENERATION) {
+            self.forget_states(state(self.newest), state(self.newest + GENERATION - 1));
         }
-        self.newest = (self.newest + 1) % SCANS_KEPT as u8;
-        self.scans[usize::from(self.newest)] = scan;
-        self.kept = (self.kept + 1).min(SCANS_KEPT as u8);
+        if self.kept == SCANS_KEPT {
+            let least = self.least_missed(scan.time);
+            self.scans.copy_within(0..least, 1);
+        } else {
+            self.scans.copy_within(0..self.kept, 1);
+            self.kept += 1;
+        }
+        self.scans[0] = (self.newest, scan);
     }
 
     /// The first scan that covers `page` after its last fault.
     pub(super) fn first_after_fault(&self, page: usize) -> Option<&ChunkScan> {
-        self.since_fault(page).rev().find(|scan| scan.covers(page))
+        self.since_fault(page).filter(|scan| scan.covers(page)).last()
     }
 
     /// The latest scan that covers `page`, if it is after its last fault.
@@ -92,25 +90,38 @@ impl Chunk {
     pub(super) fn answer(&mut self, page: usize, all: bool) {
         if all {
             self.pages = None;
-            self.whole = self.seq;
+            self.whole = state(self.newest);
             return;
         }
         let whole = self.whole;
         let pages = self.pages.get_or_insert_with(|| Box::new([whole; CHUNK_PAGES]));
-        pages[page % CHUNK_PAGES] = self.seq;
+        pages[page % CHUNK_PAGES] = state(self.newest);
     }
 
     /// Scans after the last fault of `page`, newest first.
-    fn since_fault(&self, page: usize) -> impl DoubleEndedIterator<Item = &ChunkScan> {
-        let state = self.pages.as_ref().map_or(self.whole, |pages| pages[page % CHUNK_PAGES]);
-        let behind = match state {
-            UNANSWERED => SCANS_KEPT,
-            _ if state <= self.seq => usize::from(self.seq - state),
-            _ => usize::from(SEQ_MAX - state + self.seq),
+    fn since_fault(&self, page: usize) -> impl Iterator<Item = &ChunkScan> {
+        let at_fault = self.pages.as_ref().map_or(self.whole, |pages| pages[page % CHUNK_PAGES]);
+        let since = match at_fault {
+            UNANSWERED => u32::MAX,
+            _ => (u32::from(state(self.newest)) + STATES - u32::from(at_fault)) % STATES,
         };
-        let newest = usize::from(self.newest);
-        (0..behind.min(self.kept.into()))
-            .map(move |age| &self.scans[(newest + SCANS_KEPT - age) % SCANS_KEPT])
+        let scans = self.scans[..self.kept].iter();
+        scans.take_while(move |(number, _)| self.newest.wrapping_sub(*number) < since).map(|(_, scan)| scan)
+    }
+
+    /// The kept scan that is missed least: without it, the older of its neighbours is the fewest times as old as the newer. Its pages get the
+    /// newer one's stamp, so only a scan whose part of the chunk the newer one covers can go; or else the oldest.
+    fn least_missed(&self, now: Nanos) -> usize {
+        let age = |index: usize| now.since(self.scans[index].1.time).0 as f64;
+        let gap = |index: usize| age(index + 1) / age(index - 1).max(1.0);
+        let replaceable = |&index: &usize| {
+            let (newer, scan) = (&self.scans[index - 1].1, &self.scans[index].1);
+            newer.start <= scan.start && newer.end >= scan.end
+        };
+        (1..SCANS_KEPT - 1)
+            .filter(replaceable)
+            .min_by(|&a, &b| gap(a).total_cmp(&gap(b)))
+            .unwrap_or(SCANS_KEPT - 1)
     }
 
     /// Pages whose state is one of `first..=last` become unanswered.
@@ -125,6 +136,11 @@ impl Chunk {
             }
         }
     }
+}
+
+/// The state of a page that faults when `number` is the newest scan.
+fn state(number: u32) -> u8 {
+    (number % STATES) as u8 + 1
 }
 
 #[cfg(test)]
@@ -172,28 +188,63 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_outlasts_the_kept_scans_gets_the_oldest() {
+    fn kept_scans_are_closer_together_the_newer_they_are() {
         let mut chunk = Chunk::new();
-        for i in 1..=20 {
-            chunk.push(scan(i * 100, 0, 512));
+        for i in 1..=1000 {
+            chunk.push(scan(i * 1000, 0, 512));
         }
-        assert_eq!(first_ms(&chunk, 0), Some(1300), "scans 13 to 20 are kept");
+        let ages: Vec<u64> = chunk.scans.iter().map(|(_, s)| 1_000_000 - s.time.ms()).collect();
+        assert_eq!((ages[0], ages[7]), (0, 999_000), "the newest and the first");
+        for pair in ages[2..].windows(2) {
+            assert!(pair[1] <= pair[0] * 8, "no gap is wider than a share of the age: {ages:?}");
+        }
     }
 
     #[test]
-    fn scan_numbers_wrap_without_old_faults_passing_for_new_ones() {
-        // A page that faulted at scan n and then slept must, at every later scan, have the stamp of scan n + 1 or of the oldest
-        // kept, never `None` or a newer one.
-        for n in [1u64, 63, 64, 65, 191, 192] {
+    fn a_page_that_sleeps_through_many_scans_keeps_its_stamp_roughly() {
+        let mut chunk = Chunk::new();
+        for i in 1..=50 {
+            chunk.push(scan(i * 100, 0, 512));
+        }
+        chunk.answer(3, false);
+        for i in 51..=150 {
+            chunk.push(scan(i * 100, 0, 512));
+            let (kernels, ours) = (5100, first_ms(&chunk, 3).unwrap());
+            let (age, found) = (i * 100 - kernels, i * 100 - ours);
+            assert!(found <= age && found * 4 >= age, "marked {age} ms ago, taken for {found}");
+        }
+        assert_eq!(first_ms(&chunk, 4), Some(100), "a page that never faulted has the first scan's stamp");
+    }
+
+    #[test]
+    fn scans_of_other_parts_do_not_push_each_other_out() {
+        let mut chunk = Chunk::new();
+        chunk.push(scan(100, 0, 100));
+        for i in 2..=20 {
+            chunk.push(scan(i * 100, 100, 512));
+        }
+        assert_eq!(first_ms(&chunk, 5), Some(100));
+        let age = 2000 - first_ms(&chunk, 100).unwrap();
+        assert!((900..=1800).contains(&age), "marked 1800 ms ago, taken for {age}");
+    }
+
+    #[test]
+    fn numbers_wrap_without_old_faults_passing_for_new_ones() {
+        // A page that faulted at scan n and then slept is marked at every later scan, since scan n + 1 at the earliest or, where its state
+        // had to be forgotten, since the first.
+        for n in [1u64, 63, 64, 65, 191, 192, 193, 300] {
             let mut chunk = Chunk::new();
             for i in 1..=n {
                 chunk.push(scan(i, 0, 512));
             }
             chunk.answer(3, false);
-            for i in n + 1..=n + 600 {
+            assert_eq!(first_ms(&chunk, 3), None);
+            for i in n + 1..=n + 1000 {
                 chunk.push(scan(i, 0, 512));
-                let oldest_kept = (i + 1).saturating_sub(SCANS_KEPT as u64);
-                assert_eq!(first_ms(&chunk, 3), Some(oldest_kept.max(n + 1)), "faulted at {n}, now {i}");
+                let found =
+                    first_ms(&chunk, 3).unwrap_or_else(|| panic!("faulted at {n}, not marked at {i}"));
+                let forgotten = i - n > u64::from(STATES - GENERATION) && found == 1;
+                assert!(found > n || forgotten, "faulted at {n}, now {i}, found {found}");
             }
         }
     }
@@ -212,6 +263,6 @@ mod tests {
         for _ in 0..400 {
             chunk.push(scan(300, 0, 512));
         }
-        assert_eq!(first_ms(&chunk, 5), Some(300));
+        assert_eq!(first_ms(&chunk, 5), Some(100), "so long ago that any scan may have marked it");
     }
 }

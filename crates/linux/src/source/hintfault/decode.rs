@@ -15,6 +15,7 @@ const KIND_SCAN_END: u8 = 4;
 const KIND_EXEC: u8 = 5;
 const KIND_EXIT: u8 = 6;
 const KIND_STAMP: u8 = 7;
+const KIND_CLOCK: u8 = 8;
 
 const FAULT_PMD: u16 = 1;
 const PFN_UNKNOWN: u64 = u64::MAX;
@@ -62,17 +63,17 @@ pub struct RawScan {
     pub updated: u32,
 }
 
-/// The kernel's own stamp of the page of a thread's latest hint fault.
+/// The kernel's own stamp of the page of a thread's latest hint fault, or its clock alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawStamp {
-    /// The faulting thread.
+    /// The faulting or scanning thread.
     pub tid: u32,
     /// When, CLOCK_MONOTONIC.
     pub time: Nanos,
     /// The kernel's tick count at that time.
     pub jiffies: u64,
-    /// The stamp, in milliseconds modulo its width.
-    pub stamp: u64,
+    /// The stamp, in milliseconds modulo its width; none as a scan comes to a page table.
+    pub stamp: Option<u64>,
 }
 
 /// One record of the ring.
@@ -123,11 +124,11 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
         KIND_SCAN_END => scan(record, pid, time).map(Record::ScanEnd),
         KIND_EXEC => Ok(Record::Exec(pid)),
         KIND_EXIT => Ok(Record::Exit(pid)),
-        KIND_STAMP => Ok(Record::Stamp(RawStamp {
+        KIND_STAMP | KIND_CLOCK => Ok(Record::Stamp(RawStamp {
             tid: u32_at(record, 32),
             time,
             jiffies: u64_at(record, 16),
-            stamp: u64_at(record, 24),
+            stamp: (record[0] == KIND_STAMP).then(|| u64_at(record, 24)),
         })),
         kind => Err(Malformed::Kind(kind)),
     }

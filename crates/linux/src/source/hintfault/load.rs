@@ -96,6 +96,12 @@ pub enum OpenError {
         #[source]
         source: libbpf_rs::Error,
     },
+    /// The kernel refuses although nothing is missing.
+    #[error(
+        "loading BPF programs was refused although no capability is missing: a security module or a hardened kernel forbids tracing \
+         functions here; ask who runs this machine, or use another source"
+    )]
+    Forbidden(#[source] libbpf_rs::Error),
     /// A cgroup of the scope cannot be opened.
     #[error("{}: {source}; give the folder of a cgroup v2 below its mount point", path.display())]
     Cgroup {
@@ -155,7 +161,7 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
     let mut open =
         ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("opening the BPF object", e))?;
-    configure(&mut open, scope, ring_bytes, flags)?;
+    configure(&mut open, scope, ring_bytes, kernel_stamp, flags)?;
     for mut program in open.progs_mut() {
         if program.name() == STAMP_PROGRAM {
             program.set_autoload(kernel_stamp && flags.stamp.is_some());
@@ -184,6 +190,7 @@ fn configure(
     open: &mut OpenObject,
     scope: &Scope,
     ring_bytes: u32,
+    kernel_stamp: bool,
     flags: FolioFlags,
 ) -> Result<(), OpenError> {
     for list in [&scope.cgroups, &scope.excluded_cgroups] {
@@ -198,7 +205,7 @@ fn configure(
         } else if name.ends_with(".rodata") {
             let constants = map.initial_value_mut().expect("a .rodata map has an initial value");
             let mut set = |at: usize, bytes: &[u8]| constants[at..at + bytes.len()].copy_from_slice(bytes);
-            let (stamp_shift, stamp_mask) = flags.stamp.unwrap_or_default();
+            let (stamp_shift, stamp_mask) = flags.stamp.filter(|_| kernel_stamp).unwrap_or_default();
             set(offset_of!(rodata, scope_all), &[scope.all.into()]);
             set(offset_of!(rodata, scope_tgids), &[scope.listed.into()]);
             set(offset_of!(rodata, scope_excluded), &[scope.exclusions.into()]);
@@ -264,6 +271,7 @@ fn refused(source: libbpf_rs::Error) -> OpenError {
         if lockdown.contains("[integrity]") || lockdown.contains("[confidentiality]") {
             return OpenError::Lockdown { mode: lockdown.trim().to_owned(), source };
         }
+        return OpenError::Forbidden(source);
     }
     failed("loading the BPF programs", source)
 }

@@ -122,22 +122,22 @@ impl OpenScan {
         let index = (vpn >> CHUNK_SHIFT).saturating_sub(first).min(chunks - 1);
         // Page tables that are not there give no tick; which ones is not known, so the ticks are spread over all.
         let tick = (u128::from(index) * self.ticks.len() as u128 / u128::from(chunks)) as usize;
-        match self.ticks.get(tick) {
-            Some(&from) => {
-                let to = self.ticks.get(tick + 1).copied().unwrap_or(end);
-                between(from, to, vpn % CHUNK_PAGES as u64, CHUNK_PAGES as u64)
-            }
-            None => between(self.scan.time, end, vpn.saturating_sub(self.scan.start), self.pages()),
-        }
+        // A page table stays locked from its tick until all its pages are marked, and a fault in it takes the same lock: no page of
+        // it faults between.
+        self.ticks.get(tick).copied().unwrap_or_else(|| {
+            between(self.scan.time, end, vpn.saturating_sub(self.scan.start), self.pages())
+        })
     }
 
     /// When the scan, still under way at `now`, came by `vpn`; `None` if it likely has not yet.
     fn passed_by(&self, vpn: u64, now: Nanos, ns_per_page: u64) -> Option<Nanos> {
-        let pace = |pages: u64| Nanos(pages.saturating_mul(ns_per_page));
         let chunk = (vpn >> CHUNK_SHIFT).saturating_sub(self.scan.start >> CHUNK_SHIFT);
         let passed = match self.ticks.get(chunk as usize) {
-            Some(tick) => tick.plus(pace(vpn % CHUNK_PAGES as u64)),
-            None if self.ticks.is_empty() => self.scan.time.plus(pace(vpn.saturating_sub(self.scan.start))),
+            Some(&tick) => tick,
+            None if self.ticks.is_empty() => {
+                let before = vpn.saturating_sub(self.scan.start);
+                self.scan.time.plus(Nanos(before.saturating_mul(ns_per_page)))
+            }
             None => return None,
         };
         (passed <= now).then_some(passed)

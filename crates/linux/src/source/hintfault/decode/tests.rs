@@ -46,6 +46,7 @@ fn constants_are_those_of_the_shared_header() {
     assert_eq!(constant("TC_KIND_EXEC"), u64::from(KIND_EXEC));
     assert_eq!(constant("TC_KIND_EXIT"), u64::from(KIND_EXIT));
     assert_eq!(constant("TC_KIND_STAMP"), u64::from(KIND_STAMP));
+    assert_eq!(constant("TC_KIND_CLOCK"), u64::from(KIND_CLOCK));
     assert_eq!(constant("TC_FAULT_PMD"), u64::from(FAULT_PMD));
     assert_eq!(constant("TC_PFN_UNKNOWN"), PFN_UNKNOWN);
 }
@@ -131,6 +132,6 @@ fn any_bytes_of_any_length_are_decoded_or_refused() {
     for kind in 0..=u8::MAX {
         let mut record = [0xa5u8; RECORD_BYTES];
         record[0] = kind;
-        assert_eq!((1..=7).contains(&kind), !matches!(decode(&record), Err(Malformed::Kind(_))), "{kind}");
+        assert_eq!((1..=8).contains(&kind), !matches!(decode(&record), Err(Malformed::Kind(_))), "{kind}");
     }
 }
