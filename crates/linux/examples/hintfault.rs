@@ -38,7 +38,8 @@ fn main() -> Result<(), Failure> {
         source.exclude(pid, true)?;
     }
     let mut seen = Seen { compare, ..Seen::default() };
-    let (vmstat, before) = (hint_faults()?, source.stats()?);
+    // Faults go on while we look: the kernel's count is taken between two of ours.
+    let (earliest, vmstat, before) = (source.stats()?, hint_faults()?, source.stats()?);
     let (start, cpu) = (Instant::now(), cpu_seconds()?);
     println!("attached");
     for second in 1..=arguments.seconds {
@@ -56,7 +57,6 @@ fn main() -> Result<(), Failure> {
         );
     }
     let cpu = cpu_seconds()? - cpu;
-    // Faults go on while we look: the kernel's count is taken between two of ours.
     let early = source.stats()?;
     let vmstat = hint_faults()? - vmstat;
     let late = source.stats()?;
@@ -67,8 +67,9 @@ fn main() -> Result<(), Failure> {
         "seconds": arguments.seconds,
         "vmstat_hint_faults": vmstat,
         "seen_at_least": early.seen - before.seen,
-        "seen_at_most": late.seen - before.seen,
+        "seen_at_most": late.seen - earliest.seen,
         "filtered": late.filtered - before.filtered,
+        "passed": late.submitted + late.dropped - before.submitted - before.dropped,
         "stats": source.stats()?,
         "daemon_cpu_s": cpu,
         "daemon_ns_per_fault": cpu * 1e9 / (seen.faults.max(1) as f64),
@@ -167,7 +168,7 @@ impl Seen {
         self.latest.insert(raw.tid, *fault);
         *self.by_node.entry(raw.node.0).or_default() += 1;
         *self.by_accessor.entry(fault.accessor.map(|n| n.0)).or_default() += 1;
-        if self.faults % FRAME_CHECK_EVERY == 0 {
+        if self.faults.is_multiple_of(FRAME_CHECK_EVERY) {
             let entry = Pagemap::open(Path::new("/proc"), raw.pid).and_then(|map| map.entry(raw.vpn));
             if let Ok(Some(entry)) = entry {
                 match entry.pfn() == raw.pfn {
