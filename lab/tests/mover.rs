@@ -60,7 +60,7 @@ fn every_check_holds(line: Line) {
     };
     println!("{} in {:.1} s\n{}", outcome.release, outcome.total.as_secs_f64(), outcome.stdout);
     assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
-    assert_eq!(outcome.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 15);
+    assert_eq!(outcome.stdout.lines().filter(|line| line.starts_with("ok ")).count(), 17);
 }
 
 #[test]

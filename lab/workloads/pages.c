@@ -9,15 +9,18 @@
  *       locked    COUNT base pages, locked into memory
  *       pinned    COUNT base pages, of which every eighth is a registered io_uring buffer
  *       piped     COUNT base pages, of which every eighth lies in a pipe (vmsplice)
+ *       bound     COUNT base pages, bound to node 2 by mbind
+ *       confined  COUNT base pages of a process that is bound to node 2 by set_mempolicy
  *       changing  COUNT base pages that are written to all the time
  *
  * Every page holds a pattern of its own, which changes are taken back for. Prints "ready ADDRESS PAGES", then answers a line on standard input with one
- * line: "check" with "ok" or "bad PAGE", "let go" (of what is held) with "ok". Ends with its input.
+ * line: "check" with "ok" or "bad PAGE", "let go" (of what is held; of what is bound, also to node 0) with "ok". Ends with its input.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <linux/mempolicy.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -37,6 +40,8 @@
 
 static uint64_t *pages;
 static size_t count;
+static int bound, confined;
+
 static void fail(const char *what)
 {
 	fprintf(stderr, "pages: %s: %s\n", what, strerror(errno));
@@ -121,8 +126,20 @@ static void fill_pipe(void)
 	}
 }
 
+/* Binds the pages, or the process, to the nodes of a mask; without the flag they would become others when its cpuset is widened. */
+static void bind_to(unsigned long nodes)
+{
+	int mode = MPOL_BIND | MPOL_F_STATIC_NODES;
+
+	if (bound && syscall(SYS_mbind, pages, count * PAGE, mode, &nodes, 8 * sizeof(nodes), 0))
+		fail("mbind");
+	if (confined && syscall(SYS_set_mempolicy, mode, &nodes, 8 * sizeof(nodes)))
+		fail("set_mempolicy");
+}
+
 static void let_go(void)
 {
+	bind_to(1UL << 0 | 1UL << 2);
 	if (ring >= 0 && syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0))
 		fail("io_uring_register");
 	for (int end = 0; end < 2; end++)
@@ -185,6 +202,9 @@ int main(int argc, char **argv)
 		map(strcmp(kind, "shared") ? MAP_PRIVATE : MAP_SHARED, MADV_NOHUGEPAGE);
 	}
 	fill();
+	bound = !strcmp(kind, "bound");
+	confined = !strcmp(kind, "confined");
+	bind_to(1UL << 2);
 	if (!strcmp(kind, "shared"))
 		share();
 	else if (!strcmp(kind, "locked") && mlock(pages, count * PAGE))

@@ -6,6 +6,7 @@
 
 use thermocline_core::units::{NodeId, Pid};
 
+use crate::lists::parse_list;
 use crate::root::{KernelFileError, Root, read_optional};
 
 /// A memory policy as the kernel prints it.
@@ -15,6 +16,8 @@ pub struct Policy {
     pub mode: String,
     /// Whether MPOL_F_NUMA_BALANCING is set: hint faults in spite of the policy.
     pub balancing: bool,
+    /// The nodes that it names, ascending.
+    pub nodes: Vec<NodeId>,
 }
 
 impl Policy {
@@ -22,6 +25,12 @@ impl Policy {
     /// MPOL_F_MOF, without which a mapping is never scanned (Linux 6.12 mm/mempolicy.c, vma_policy_mof).
     pub fn has_hint_faults(&self) -> bool {
         self.mode == "default" || self.balancing
+    }
+
+    /// Whether pages under this policy must not lie on `node`. The other modes say where pages shall come from first, but let the
+    /// kernel take any node that has room.
+    pub fn forbids(&self, node: NodeId) -> bool {
+        self.mode == "bind" && !self.nodes.contains(&node)
     }
 }
 
@@ -83,10 +92,12 @@ fn policy(text: &str) -> (Policy, &str) {
     let mode_end = spaced.map_or(0, |mode| mode.len());
     let end = text[mode_end..].find(' ').map_or(text.len(), |at| mode_end + at);
     let (word, rest) = text.split_at(end);
-    let mode = word.split([':', '=']).next().unwrap_or("");
-    let flags = word.split_once('=').map_or("", |(_, rest)| rest.split(':').next().unwrap_or(""));
+    let (name, nodes) = word.split_once(':').unwrap_or((word, ""));
+    let (mode, flags) = name.split_once('=').unwrap_or((name, ""));
     let balancing = flags.split('|').any(|flag| flag == "balancing");
-    (Policy { mode: mode.to_owned(), balancing }, rest)
+    let numbers = parse_list(nodes).unwrap_or_default();
+    let nodes = numbers.into_iter().filter_map(|n| u16::try_from(n).ok().map(NodeId)).collect();
+    (Policy { mode: mode.to_owned(), balancing, nodes }, rest)
 }
 
 #[cfg(test)]
@@ -133,6 +144,23 @@ mod tests {
                 "{text}"
             );
             assert_eq!(mapping.kib(), 4, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_binding_forbids_a_node() {
+        for (text, forbidden) in [
+            ("default", false),
+            ("bind:2", true),
+            ("bind=static|balancing:1-2", true),
+            ("bind:0,2", false),
+            ("bind=relative:0-2", false),
+            ("prefer:2", false),
+            ("prefer (many):1-2", false),
+            ("interleave:1-2", false),
+        ] {
+            let mapping = parse_line(&format!("1000 {text} anon=1 N2=1 kernelpagesize_kB=4")).unwrap();
+            assert_eq!(mapping.policy.forbids(NodeId(0)), forbidden, "{text}");
         }
     }
 

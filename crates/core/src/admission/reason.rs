@@ -77,6 +77,8 @@ reasons! {
     Pinned = "pinned", Refused;
     /// The kernel does not let us move the page there (permission or cpuset); left alone for `admission.quarantine_ms`.
     NoPermission = "no_permission", Refused;
+    /// The page's mapping, or its process, is bound to nodes that the target is not among (MPOL_BIND); left alone for `admission.quarantine_ms`.
+    Mempolicy = "mempolicy", Refused;
     /// Several processes map the page and shared pages may not be moved; left alone for `admission.quarantine_ms`.
     Shared = "shared", Refused;
     /// The outcome of the page's last batch never came; left alone for `admission.quarantine_ms`.

@@ -53,6 +53,7 @@ label!(Outcome {
     Pinned = "pinned",
     Shared = "shared",
     NoPermission = "no_permission",
+    Mempolicy = "mempolicy",
     NodeFull = "node_full",
     NotTried = "not_tried",
     DryRun = "dry_run",

@@ -66,6 +66,7 @@ impl Engine {
             Outcome::Pinned => self.leave_alone(waiting, RefusalReason::Pinned),
             Outcome::Shared => self.leave_alone(waiting, RefusalReason::Shared),
             Outcome::NoPermission => self.leave_alone(waiting, RefusalReason::NoPermission),
+            Outcome::Mempolicy => self.leave_alone(waiting, RefusalReason::Mempolicy),
         }
         let c = &waiting.candidate;
         let done = Move { page: waiting.page, pfn: c.pfn, order: c.order, from: c.from };

@@ -32,6 +32,8 @@ pub(crate) const ALL: &[(&str, Check)] = &[
     ("pinned-pages-stay", pinned_pages_stay),
     ("piped-pages-stay", piped_pages_stay),
     ("cpuset-forbids", cpuset_forbids),
+    ("bound-pages-stay", bound_pages_stay),
+    ("confined-process", confined_process),
     ("other-user", other_user),
     ("no-sys-nice", no_sys_nice),
     ("exiting-process", exiting_process),
@@ -199,6 +201,32 @@ fn cpuset_forbids(machine: &Machine) -> Checked {
     all(&run(&mut mover, holder.pid(), FAST, &moves)?, Outcome::Moved)?;
     holder.check()?;
     Ok("refused until the cpuset allows the node".to_owned())
+}
+
+fn bound_pages_stay(machine: &Machine) -> Checked {
+    policy_is_kept(machine, "bound")
+}
+
+fn confined_process(machine: &Machine) -> Checked {
+    policy_is_kept(machine, "confined")
+}
+
+/// Pages stay on the nodes that a policy binds them to, wherever the kernel would put them.
+fn policy_is_kept(machine: &Machine, kind: &str) -> Checked {
+    let mut holder = Holder::start(machine, kind, 64, SLOW)?;
+    let moves = moves(machine, &holder)?;
+    let mut mover = machine.mover(SharedPages::Move)?;
+    let ends = run(&mut mover, holder.pid(), FAST, &moves)?;
+    all(&ends, Outcome::Mempolicy)?;
+    truthful(machine, &holder, FAST, &ends)?;
+    ensure!(mover.stats().calls == 0, "they were asked for");
+    holder.let_go()?;
+    // A new mover has not looked at the process before.
+    let mut mover = machine.mover(SharedPages::Move)?;
+    all(&run(&mut mover, holder.pid(), SMALL, &moves)?, Outcome::Mempolicy)?;
+    all(&run(&mut mover, holder.pid(), FAST, &moves)?, Outcome::Moved)?;
+    holder.check()?;
+    Ok("refused until the policy allows the node".to_owned())
 }
 
 /// Runs this program as nobody, from a place where nobody may read it.

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
 
 use super::kernel::Kernel;
+use crate::numa_maps::Policy;
 use crate::pagemap::{Entry, FrameFlags, PagemapError};
 use crate::root::KernelFileError;
 use crate::sys::{MovePagesError, MoveWhat};
@@ -37,6 +38,10 @@ pub(super) struct State {
     pub(super) pages: BTreeMap<u64, FakePage>,
     /// Pagemap entries that are not present pages.
     pub(super) special: BTreeMap<u64, u64>,
+    /// What the kernel says of memory policies.
+    pub(super) policies: Vec<(u64, Policy)>,
+    /// How often it was asked for them.
+    pub(super) policy_looks: u32,
     /// Pages that the target can still take before a call ends with ENOMEM.
     pub(super) free: u64,
     /// Fails the next call that moves, before it has moved anything.
@@ -70,6 +75,8 @@ impl Fake {
             start: Some(100),
             pages: BTreeMap::new(),
             special: BTreeMap::new(),
+            policies: Vec::new(),
+            policy_looks: 0,
             free: u64::MAX,
             error: None,
             query_error: None,
@@ -183,6 +190,12 @@ impl Kernel for Fake {
             *entry = Entry(present.or_else(|| state.special.get(vpn).copied()).unwrap_or(0));
         }
         Ok(())
+    }
+
+    fn policies(&self, _pid: Pid) -> Result<Vec<(u64, Policy)>, KernelFileError> {
+        let mut state = self.state();
+        state.policy_looks += 1;
+        Ok(state.policies.clone())
     }
 
     fn flags(&self, pfn: Pfn) -> Option<FrameFlags> {

@@ -4,6 +4,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
 
+use crate::numa_maps;
 use crate::pagemap::{Entry, FrameFlags, Frames, Pagemap, PagemapError};
 use crate::process;
 use crate::root::{KernelFileError, Root};
@@ -23,6 +24,13 @@ pub trait Kernel: Send {
     /// # Errors
     /// What pagemap says of the process.
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError>;
+
+    /// The memory policies of a process: from each address on, until the next, this one holds. Ascending; empty where it is gone
+    /// or the kernel knows no policies.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    fn policies(&self, pid: Pid) -> Result<Vec<(u64, numa_maps::Policy)>, KernelFileError>;
 
     /// The flags of a frame, where they may be read.
     fn flags(&self, pfn: Pfn) -> Option<FrameFlags>;
@@ -94,6 +102,13 @@ impl Kernel for LiveKernel {
             first = last + 1;
         }
         Ok(())
+    }
+
+    fn policies(&self, pid: Pid) -> Result<Vec<(u64, numa_maps::Policy)>, KernelFileError> {
+        let mappings = numa_maps::read(&self.root, pid)?.unwrap_or_default();
+        let mut policies: Vec<_> = mappings.into_iter().map(|m| (m.address, m.policy)).collect();
+        policies.dedup_by(|later, before| later.1 == before.1);
+        Ok(policies)
     }
 
     fn flags(&self, pfn: Pfn) -> Option<FrameFlags> {

@@ -7,6 +7,7 @@
 mod kernel;
 mod memory;
 mod plan;
+mod policy;
 mod settle;
 mod stats;
 mod work;

@@ -99,7 +99,8 @@ fn weight(outcome: Outcome) -> u8 {
         Outcome::Pinned => 5,
         Outcome::NotTried | Outcome::DryRun => 6,
         Outcome::NoPermission => 7,
-        Outcome::NodeFull => 8,
+        Outcome::Mempolicy => 8,
+        Outcome::NodeFull => 9,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct OutcomeCounts {
     pub shared: Count,
     /// See [`Outcome::NoPermission`].
     pub no_permission: Count,
+    /// See [`Outcome::Mempolicy`].
+    pub mempolicy: Count,
     /// See [`Outcome::NodeFull`].
     pub node_full: Count,
     /// See [`Outcome::NotTried`].
@@ -53,6 +55,7 @@ impl OutcomeCounts {
             Outcome::Pinned => &mut self.pinned,
             Outcome::Shared => &mut self.shared,
             Outcome::NoPermission => &mut self.no_permission,
+            Outcome::Mempolicy => &mut self.mempolicy,
             Outcome::NodeFull => &mut self.node_full,
             Outcome::NotTried | Outcome::DryRun => &mut self.not_tried,
         };

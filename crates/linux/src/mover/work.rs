@@ -8,6 +8,7 @@ use thermocline_core::units::{Nanos, NodeId, VirtPage};
 use super::kernel::Kernel;
 use super::memory::{Identities, Stubborn};
 use super::plan::{Item, plan};
+use super::policy::Policies;
 use super::settle::{Ends, Place, Progress, Status, UNWRITTEN, failure, progress, status};
 use super::{MoverConfig, MoverStats};
 use crate::pagemap::PagemapError;
@@ -28,6 +29,7 @@ pub(super) struct Worker<K> {
     pinned_after: u8,
     identities: Identities,
     stubborn: Stubborn,
+    policies: Policies,
 }
 
 /// A batch on its way.
@@ -55,6 +57,7 @@ impl<K: Kernel> Worker<K> {
             pinned_after: config.pinned_after,
             identities: Identities::default(),
             stubborn: Stubborn::new(),
+            policies: Policies::default(),
         }
     }
 
@@ -91,6 +94,7 @@ impl<K: Kernel> Worker<K> {
             task.ends.end(of, outcome);
         }
         let items = self.on_their_node(task, plan.items)?;
+        let items = self.allowed_there(task, items)?;
         let mut items = self.admit(task, items);
         items.sort_by_key(|item| item.page.vpn);
         self.move_items(task, items);
@@ -104,10 +108,12 @@ impl<K: Kernel> Worker<K> {
             Ok(Some(start)) if self.identities.same(pid, start) => Ok(()),
             Ok(Some(_)) => {
                 task.stats.reused_pids += 1;
+                self.policies.forget(pid);
                 Err(Outcome::Gone)
             }
             Ok(None) => {
                 self.identities.forget(pid);
+                self.policies.forget(pid);
                 Err(Outcome::Gone)
             }
             Err(_) => Err(task.unknown()),
@@ -135,6 +141,19 @@ impl<K: Kernel> Worker<K> {
             task.ends.end(item.of, outcome);
         }
         Ok(kept)
+    }
+
+    /// Keeps the items that no memory policy binds to other nodes: move_pages would move them all the same.
+    fn allowed_there(&mut self, task: &mut Task<'_>, items: Vec<Item>) -> Result<Vec<Item>, Outcome> {
+        if items.is_empty() {
+            return Ok(items);
+        }
+        let Batch { pid, target, .. } = *task.batch;
+        self.policies.look(&self.kernel, pid).map_err(|_| task.unknown())?;
+        let (bound, free): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|item| self.policies.forbid(pid, item.page.address(), target));
+        task.ends.all(&bound, Outcome::Mempolicy);
+        Ok(free)
     }
 
     /// Keeps the items for which the target has room above its high watermark and the goal, so that the kernel never has

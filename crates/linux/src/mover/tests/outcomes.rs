@@ -1,11 +1,13 @@
 //! Each way in which a move can end.
 
 use Outcome::{
-    AlreadyThere, Busy, Gone, Moved, NoPermission, NodeFull, NotTried, OtherNode, OtherPage, Pinned, Shared,
+    AlreadyThere, Busy, Gone, Mempolicy, Moved, NoPermission, NodeFull, NotTried, OtherNode, OtherPage,
+    Pinned, Shared,
 };
 
 use super::super::fake::{LOCKED, errors};
 use super::*;
+use crate::numa_maps::Policy;
 use crate::sys::MovePagesError;
 
 #[test]
@@ -65,6 +67,35 @@ fn shared_pages_go_or_stay_as_configured() {
         assert_eq!(bench.run(vec![mv(0x100, 0), mv(0x101, 0)]), ends);
         assert_eq!(fake.state().calls.concat().len(), ends.iter().filter(|&&e| e == Moved).count());
     }
+}
+
+#[test]
+fn pages_that_are_bound_to_other_nodes_stay() {
+    let policy = |mode: &str, nodes: &[u16]| Policy {
+        mode: mode.to_owned(),
+        balancing: true,
+        nodes: nodes.iter().map(|&n| NodeId(n)).collect(),
+    };
+    let fake = Fake::new();
+    (0x100..0x104).for_each(|vpn| fake.map(vpn, 2));
+    fake.state().policies = vec![
+        (0, policy("default", &[])),
+        (0x10_1000, policy("bind", &[1, 2])),
+        (0x10_2000, policy("bind", &[0, 2])),
+        (0x10_3000, policy("prefer", &[2])),
+    ];
+    let mut bench = Bench::new(&fake);
+    let ends = bench.run((0x100..0x104).map(|vpn| mv(vpn, 0)).collect());
+    assert_eq!(ends, [Moved, Mempolicy, Moved, Moved]);
+    assert_eq!(fake.state().calls, [vec![0x10_0000, 0x10_2000, 0x10_3000]]);
+    assert_eq!(bench.run(vec![mv(0x101, 0)]), [Mempolicy]);
+    assert_eq!(fake.state().policy_looks, 1, "a look is good for a while");
+    assert_eq!(bench.run(vec![mv(0x100, 0)]), [AlreadyThere]);
+    // Another process with this number has policies of its own.
+    fake.state().start = Some(200);
+    fake.state().policies.clear();
+    assert_eq!(bench.run(vec![mv(0x101, 0)]), [Gone]);
+    assert_eq!(bench.run(vec![mv(0x101, 0)]), [Moved]);
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! Memory policies of processes: looked up in numa_maps, and remembered for a while, because the kernel walks all page tables of a process
+//! for it.
+
+use std::collections::BTreeMap;
+
+use thermocline_core::units::{Nanos, NodeId, Pid};
+
+use super::kernel::Kernel;
+use crate::numa_maps::Policy;
+use crate::root::KernelFileError;
+
+/// Processes remembered at most.
+const PROCESSES_MAX: usize = 1024;
+/// A look is good for at least this long.
+const GOOD_FOR_MIN: Nanos = Nanos::from_s(5);
+/// And for so many times as long as it took: looks take at most half a percent of the time.
+const GOOD_FOR_LOOKS: u64 = 200;
+
+/// What one look at a process has found.
+#[derive(Debug, Default)]
+struct Known {
+    /// From each address on, until the next, this policy holds.
+    policies: Vec<(u64, Policy)>,
+    /// Until when it is good.
+    until: Nanos,
+}
+
+/// The policies of the processes whose pages were moved lately.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    known: BTreeMap<Pid, Known>,
+}
+
+impl Policies {
+    /// Takes a look at a process, unless the last one is still good.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn look(&mut self, kernel: &impl Kernel, pid: Pid) -> Result<(), KernelFileError> {
+        let start = kernel.now();
+        if self.known.get(&pid).is_some_and(|known| start < known.until) {
+            return Ok(());
+        }
+        let policies = kernel.policies(pid)?;
+        let end = kernel.now();
+        let good_for = GOOD_FOR_MIN.max(Nanos(end.since(start).0.saturating_mul(GOOD_FOR_LOOKS)));
+        if self.known.len() >= PROCESSES_MAX && !self.known.contains_key(&pid) {
+            self.known.clear();
+        }
+        self.known.insert(pid, Known { policies, until: end.plus(good_for) });
+        Ok(())
+    }
+
+    /// Whether the page at `address` must not lie on `node`, as far as the last look tells.
+    pub(super) fn forbid(&self, pid: Pid, address: u64, node: NodeId) -> bool {
+        let Some(Known { policies, .. }) = self.known.get(&pid) else { return false };
+        let behind = policies.partition_point(|(start, _)| *start <= address);
+        behind.checked_sub(1).is_some_and(|at| policies[at].1.forbids(node))
+    }
+
+    /// Forgets a process that has ended, or whose number another has now.
+    pub(super) fn forget(&mut self, pid: Pid) {
+        self.known.remove(&pid);
+    }
+}
