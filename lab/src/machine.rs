@@ -30,6 +30,10 @@ const FAR_DRAM_BANDWIDTH_GBPS: u32 = 100;
 /// Bandwidth of CXL memory, in GB/s.
 const CXL_BANDWIDTH_GBPS: u32 = 30;
 
+/// What the kernel divides memory into (Linux arch/x86/include/asm/sparsemem.h, SECTION_SIZE_BITS 27), and tells to be of one node: a
+/// section that two nodes shared would be shown as one node's.
+const SECTION_BYTES: u64 = 128 << 20;
+
 impl NodeSpec {
     /// A DRAM node.
     pub fn dram(bytes: u64, cpus: u32) -> NodeSpec {
@@ -105,10 +109,12 @@ impl Machine {
             return bad("node 0 needs at least 256 MiB to boot".to_owned());
         }
         for (index, node) in self.nodes.iter().enumerate() {
-            if node.bytes == 0 || !node.bytes.is_multiple_of(2 << 20) {
+            if node.bytes == 0 || !node.bytes.is_multiple_of(SECTION_BYTES) {
                 return bad(format!(
-                    "node {index}: its size must be a multiple of 2 MiB, not {} bytes",
-                    node.bytes
+                    "node {index}: its size must be a multiple of {} MiB, not {} bytes ({:.1} MiB)",
+                    SECTION_BYTES >> 20,
+                    node.bytes,
+                    node.bytes as f64 / (1 << 20) as f64
                 ));
             }
             if node.latency_ns == 0 || node.latency_ns > 2000 || node.bandwidth_gbps == 0 {
@@ -290,6 +296,8 @@ mod tests {
         assert!(refused(&|machine| machine.nodes.clear()).contains("1 to 8"));
         assert!(refused(&|machine| machine.set_cpus(&[0, 2])).contains("node 0 needs a processor"));
         assert!(refused(&|machine| machine.nodes[2].bytes = 1).contains("node 2"));
+        let odd = refused(&|machine| machine.nodes[1].bytes = 200 << 20);
+        assert!(odd.contains("node 1") && odd.contains("128 MiB") && odd.contains("(200.0 MiB)"), "{odd}");
         assert!(refused(&|machine| machine.nodes[0].bytes = 2 << 20).contains("256 MiB"));
         assert!(Machine::default().check().is_ok());
     }

@@ -23,7 +23,8 @@ const SLOW: NodeId = NodeId(2);
 const SCRIPT: &str = r#"
     set -e
     sysctl -q kernel.numa_balancing=0
-    cd $LAB_SHARE
+    # The lab may boot again and begin anew.
+    cd $LAB_SHARE && rm -f report
     on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 64 --report report >log 2>errors &
     until [ -e report ]; do sleep 0.2; done
     field() { sed "s/.*\"$1\":\([0-9]*\).*/\1/" report; }
