@@ -57,6 +57,7 @@ lint: ## formatting, clippy, licences and sources, the book
 bench: ## figures beside their limits, in target/bench
 	@scripts/need build picture
 	cargo bench -p thermocline-core --bench observe
+	cargo bench -p thermocline-sim --bench simulate
 
 soak: lab-programs ## what takes longer: long fuzzing, many property cases, the full lab runs
 	@scripts/need fuzz

@@ -19,15 +19,17 @@
 //! * [`manager`]: who decides: nobody, the kernel, or Thermocline's engine, unchanged, with moves that take their time.
 //! * [`mode`]: the two ways to let programs run. [`counters`]: what is counted, and the laws that hold in every run.
 //! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted or assumed.
+//! * [`fit`]: free parameters from the published figures of one column.
 //!
 //! To add a pattern, see [`workload`]; a kernel model, [`kernel`]; a manager, [`manager`]; a machine or a scenario: a TOML file
 //! in `presets/` and a line in the `PRESETS` beside it.
 //!
-//! Time is in nanoseconds from the start of the run. Equal scenario, arm and seed give equal reports, to the bit, on any
+//! Time is in nanoseconds; a run begins at [`system::START`]. Equal scenario, arm and seed give equal reports, to the bit, on any
 //! number of cores: every thread and every purpose draws from a stream of its own ([`random`]), and nothing depends on the
 //! order in which runs happen to end.
 
 pub mod counters;
+pub mod fit;
 pub mod kernel;
 pub mod machine;
 pub mod manager;

@@ -17,7 +17,7 @@ use crate::random::{Random, Stream};
 use crate::report::{NodeReport, ProcessReport, Report};
 use crate::scenario::Setup;
 use crate::spec::SpecError;
-use crate::system::{Process, System, Thread};
+use crate::system::{Process, START, System, Thread};
 use crate::workload::{Pattern, ProcessSpec};
 use crate::world::{World, set_access_times};
 
@@ -119,7 +119,7 @@ fn build(setup: &Setup, arm: Arm) -> Result<World, RunError> {
         let first = threads.len() as u32;
         threads.extend((0..spec.threads).map(|_| Thread {
             process: i as u16,
-            started: Nanos(0),
+            started: START,
             slept_ns: 0.0,
             finished: None,
             scan: TaskScan::default(),
@@ -133,7 +133,7 @@ fn build(setup: &Setup, arm: Arm) -> Result<World, RunError> {
     let nodes = machine.nodes.len();
     let phases = (0..threads.len() as u32).map(|t| Random::new(arm.seed, Stream::Phases(t))).collect();
     let mut system = System {
-        now: Nanos(0),
+        now: START,
         machine,
         kernel,
         memory,
@@ -220,7 +220,7 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         seed: arm.seed,
         time_s: seconds(end),
         finished,
-        populate_s: start.0 as f64 / 1e9,
+        populate_s: start.since(START).0 as f64 / 1e9,
         top_share: if all > 0.0 { top / all } else { 0.0 },
         nodes: system.machine.nodes.iter().enumerate().map(node).collect(),
         processes: system.processes.iter().enumerate().map(process).collect(),

@@ -16,6 +16,9 @@ use crate::machine::{Machine, NODES_MAX, NodeIndex};
 use crate::memory::{Memory, Page};
 use crate::random::Random;
 
+/// The time at which a run begins: machines have been up for a while before anything interesting is run on them, and what
+/// the kernel does once a minute is overdue then.
+pub const START: Nanos = Nanos::from_s(1000);
 /// Never.
 pub const NEVER: Nanos = Nanos(u64::MAX);
 /// The first page of a process has this virtual page number.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Context;
+use thermocline_sim::fit::{FitError, FitSpec, Point, changes as fit_changes};
 use thermocline_sim::machine;
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
@@ -21,6 +22,8 @@ use crate::args::{Mode, Sim};
 pub fn sim(args: &Sim) -> anyhow::Result<()> {
     let out = if args.list {
         list()
+    } else if args.fit {
+        fit(args)?
     } else {
         let setup = setup(args.scenario.as_deref().unwrap_or_default(), &args.changes)?;
         let reports = reports(args, &setup)?;
@@ -64,6 +67,33 @@ fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
         RunError::Spec(error) => error.into(),
         error => error.into(),
     })
+}
+
+/// Fits the scenario, showing every point on standard error.
+fn fit(args: &Sim) -> anyhow::Result<String> {
+    let name = args.scenario.as_deref().unwrap_or_default();
+    let base = setup(name, &args.changes)?;
+    let text = toml::to_string(&base.scenario).context("cannot write the scenario down")?;
+    let machine = base.machine.spec.clone();
+    let load = |changes: &[String]| {
+        let of_machine = args.changes.iter().filter(|c| c.starts_with("machine."));
+        let all: Vec<String> = of_machine.chain(changes).cloned().collect();
+        Setup::parse(name, &text, &all)
+    };
+    eprintln!("fitting {} on {}", base.scenario.name, machine.name);
+    let mut look = |spec: &FitSpec, point: &Point, better: bool| {
+        let figures: Vec<String> =
+            spec.target.iter().zip(&point.figures).map(|(t, f)| format!("{} {f:.1}", t.figure)).collect();
+        let sign = if better { '*' } else { ' ' };
+        let parameters = fit_changes(spec, &point.parameters).join(" ");
+        eprintln!("{sign} {:8.3}  {parameters}  {}", point.badness, figures.join("  "));
+    };
+    let best = thermocline_sim::fit::fit(&load, 2, &mut look).map_err(|error| match error {
+        FitError::Spec(error) => anyhow::Error::from(error),
+        error => error.into(),
+    })?;
+    let changes = base.scenario.fit.map_or(Vec::new(), |spec| fit_changes(&spec, &best.parameters));
+    Ok(changes.iter().map(|c| format!("--set {c}\n")).collect())
 }
 
 fn list() -> String {

@@ -18,7 +18,7 @@ use thermocline_core::units::Nanos;
 
 use super::{reclaim, scanner};
 use crate::memory::MARK_SHIFT;
-use crate::system::{Fault, System};
+use crate::system::{Fault, START, System};
 
 /// How the latency of a fault is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Balance {
     pub rate: RateLimit,
     /// Candidates so far, in pages.
     pub candidates: u64,
-    /// When the threshold changed, and what it was from then on in ms.
+    /// When the threshold was adjusted, and what it was from then on in ms.
     pub course: Vec<(Nanos, u64)>,
 }
 
@@ -47,7 +47,7 @@ pub struct Balance {
 pub struct Latencies {
     /// Faults so far.
     faults: u64,
-    /// Time of the fault in ms, its latency in ms, the threshold in ms.
+    /// Time of the fault in ms since the start of the run, its latency in ms, the threshold in ms.
     pub samples: Vec<(u64, u64, u64)>,
 }
 
@@ -125,7 +125,7 @@ impl HintFaults {
                 let latency = self.width.latency_ms(system.now.ms(), self.width.stamp(marked_ms));
                 let seen = &mut self.latencies;
                 if seen.faults.is_multiple_of(SAMPLE_EVERY) && seen.samples.len() < SAMPLES_MAX {
-                    seen.samples.push((system.now.ms(), latency, threshold));
+                    seen.samples.push((system.now.since(START).ms(), latency, threshold));
                 }
                 seen.faults += 1;
                 latency < threshold

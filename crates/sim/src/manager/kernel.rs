@@ -3,7 +3,7 @@
 use super::{Manager, Notes};
 use crate::kernel::KernelSettings;
 use crate::kernel::hint_fault::HintFaults;
-use crate::system::{Fault, System};
+use crate::system::{Fault, START, System};
 
 /// Nobody promotes.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,8 @@ impl Manager for HintFaulting {
     }
 
     fn finish(&mut self, system: &System) -> Result<Notes, String> {
-        let course = system.balance.iter().flat_map(|b| b.course.iter().map(|(at, ms)| (at.ms(), *ms)));
+        let course =
+            system.balance.iter().flat_map(|b| b.course.iter().map(|(at, ms)| (at.since(START).ms(), *ms)));
         Ok(Notes {
             threshold_course: course.collect(),
             latencies: std::mem::take(&mut self.faults.latencies.samples),

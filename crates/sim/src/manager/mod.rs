@@ -29,10 +29,10 @@ pub struct Sampling {
 /// What is shown of a manager at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Notes {
-    /// Threshold of the fault path: time in ms and value in ms from then on.
+    /// Threshold of the fault path: time in ms since the start of the run, and value in ms from then on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub threshold_course: Vec<(u64, u64)>,
-    /// Some latencies: time of the fault, latency, threshold, all in ms.
+    /// Some latencies: time of the fault since the start of the run, latency, threshold, all in ms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<(u64, u64, u64)>,
     /// Figures by name.

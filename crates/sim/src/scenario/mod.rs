@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::Config;
 
+use crate::fit::FitSpec;
 use crate::kernel::KernelSettings;
 use crate::machine::{self, Machine, MachineSpec};
 use crate::manager::ManagerName;
@@ -43,6 +44,9 @@ pub struct Scenario {
     pub config: Config,
     /// The programs.
     pub process: Vec<ProcessSpec>,
+    /// What is fitted to which published figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<FitSpec>,
     /// Where each parameter comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on it; by dotted key.
     #[serde(default)]
     pub origin: BTreeMap<String, String>,
@@ -116,11 +120,13 @@ impl Setup {
         let manager = ManagerName::parse(&scenario.manager)?;
         scenario.kernel.check()?;
         scenario.config.check().map_err(|e| SpecError::new("config", e.to_string(), "correct the value"))?;
+        scenario.fit.as_ref().map_or(Ok(()), FitSpec::check)?;
         require(!scenario.process.is_empty(), "process", "there is none", "add a [[process]]")?;
         require(scenario.limit.0.0 > 0, "limit", "is zero", "give a span, as in \"10min\"")?;
         // Marks keep their time in 32 bits.
         let limit_max = 1u64 << (32 + crate::memory::MARK_SHIFT);
-        require(scenario.limit.0.0 < limit_max, "limit", "is above 78 hours", "simulate less")?;
+        let end = scenario.limit.0.plus(crate::system::START);
+        require(end.0 < limit_max, "limit", "is above 77 hours", "simulate less")?;
         let (mut pages, mut threads, mut processes) = (0u64, 0u64, 0u64);
         for (i, process) in scenario.process.iter().enumerate() {
             let place = format!("process[{i}]");

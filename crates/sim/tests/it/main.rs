@@ -1,0 +1,5 @@
+//! The simulator against what is known otherwise: its two modes against each other, and ground truths.
+
+mod modes;
+mod numab2;
+mod paired;
