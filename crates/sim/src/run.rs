@@ -125,7 +125,8 @@ fn build(setup: &Setup, arm: Arm) -> Result<World, RunError> {
             scan: TaskScan::default(),
             debt_ns: 0.0,
         }));
-        processes.push(process(spec, setup, first..threads.len() as u32));
+        let store_share = pattern.store_share().unwrap_or(spec.store_share);
+        processes.push(process(spec, setup, first..threads.len() as u32, store_share));
         patterns.push(pattern);
     }
     let lazy = arm.mode == ModeName::Event;
@@ -152,7 +153,7 @@ fn build(setup: &Setup, arm: Arm) -> Result<World, RunError> {
     Ok(World::new(system, manager, patterns, phases))
 }
 
-fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>) -> Process {
+fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, store_share: f64) -> Process {
     let hit_ns = setup.machine.spec.llc.map_or(0.0, |llc| llc.hit_ns);
     let think = spec.think.map(|t| (t.time.0.0 as f64 / t.after as f64, !t.busy, t.after));
     let (think_ns, think_sleeps, think_after) = think.unwrap_or((0.0, false, 0));
@@ -164,7 +165,7 @@ fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>) -> 
         access_ns: [0.0; NODES_MAX],
         fixed_ns: spec.compute_ns + spec.cache_hit * hit_ns,
         miss_share: 1.0 - spec.cache_hit,
-        store_share: spec.store_share,
+        store_share,
         think_ns,
         think_sleeps,
         think_after,

@@ -11,16 +11,32 @@
 pub mod access;
 mod chunk_random;
 pub mod distribution;
+mod hotspot;
+mod key_value;
+mod latest;
 pub mod layout;
+mod oltp;
+mod ranks;
 pub mod spec;
+mod steady;
+mod steps;
+mod stream;
 mod uniform;
 pub mod walk;
+mod zipf;
 
 pub use chunk_random::ChunkRandom;
 pub use distribution::Distribution;
+pub use hotspot::Hotspot;
+pub use key_value::{KeyValue, Workload};
+pub use latest::Latest;
+pub use oltp::Oltp;
 pub use spec::{Place, ProcessSpec, Think};
+pub use steps::{Phases, RandomStep, Region, Step, WalkStep};
+pub use stream::{Split, Stream};
 pub use uniform::Uniform;
 pub use walk::Walk;
+pub use zipf::Zipf;
 
 use std::sync::Arc;
 
@@ -59,6 +75,11 @@ pub trait Pattern: std::fmt::Debug + Send {
     /// The cells, by position; fixed. A few hundred are fast; every position belongs to one.
     fn cells(&self) -> CellMap;
 
+    /// Share of the accesses that are stores, where it follows from the pattern and not from the process's own key.
+    fn store_share(&self) -> Option<f64> {
+        None
+    }
+
     /// The next phase of a thread (of its process, from 0); `None` when it is done. `random` is the thread's own and only for
     /// this, so that both modes go through the same phases.
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase>;
@@ -72,6 +93,20 @@ pub enum PatternSpec {
     ChunkRandom(ChunkRandom),
     /// Every page is as likely as any other.
     Uniform(Uniform),
+    /// Items of zipf popularity, scattered over the pages.
+    Zipf(Zipf),
+    /// The younger, the more popular.
+    Latest(Latest),
+    /// A share of the pages takes a share of the accesses; which ones changes.
+    Hotspot(Hotspot),
+    /// Walks, up or down, in pages or strides.
+    Stream(Stream),
+    /// Steps of walks and random accesses, again and again.
+    Phases(Phases),
+    /// A key-value store under YCSB.
+    KeyValue(KeyValue),
+    /// A database under sysbench.
+    Oltp(Oltp),
     /// Nothing: cold ballast.
     Idle(Idle),
 }
@@ -85,6 +120,13 @@ impl PatternSpec {
         match self {
             PatternSpec::ChunkRandom(spec) => spec.build(pages, threads, place),
             PatternSpec::Uniform(spec) => spec.build(pages, place),
+            PatternSpec::Zipf(spec) => spec.build(pages, threads, place),
+            PatternSpec::Latest(spec) => spec.build(pages, threads, place),
+            PatternSpec::Hotspot(spec) => spec.build(pages, threads, place),
+            PatternSpec::Stream(spec) => spec.build(pages, threads, place),
+            PatternSpec::Phases(spec) => spec.build(pages, threads, place),
+            PatternSpec::KeyValue(spec) => spec.build(pages, threads, place),
+            PatternSpec::Oltp(spec) => spec.build(pages, threads, place),
             PatternSpec::Idle(_) => Ok(Box::new(Untouched { pages })),
         }
     }

@@ -45,6 +45,8 @@ struct Thread {
     /// The group of its phase, unless it walks.
     group: Option<usize>,
     walk: Option<Walk>,
+    /// The page that it visits, while it walks.
+    visit: Option<Visit>,
     /// While it runs in a group: the group's clock at the end of its phase. Else: accesses left.
     left: f64,
     /// The group's clock up to which its pauses have been counted.
@@ -53,6 +55,17 @@ struct Thread {
     sampled: f64,
     /// Its time in the heap, where it waits: what is there under another time is void.
     wakes: f64,
+}
+
+/// A walking thread's accesses to a page, taken as made when it comes there.
+#[derive(Debug)]
+struct Visit {
+    page: Page,
+    /// The walk at the first of them.
+    walk: Walk,
+    accesses: f64,
+    /// Time of one of them.
+    each_ns: f64,
 }
 
 /// What comes next.
@@ -99,6 +112,7 @@ impl Event {
                 doing: Doing::Done,
                 group: None,
                 walk: None,
+                visit: None,
                 left: 0.0,
                 paused: 0.0,
                 sampled: 0.0,
@@ -118,6 +132,7 @@ impl Event {
         let thread = &mut self.threads[number as usize];
         let (process, old) = (thread.process, thread.group.take());
         thread.walk = None;
+        thread.visit = None;
         thread.doing = Doing::Done;
         if let Some(phase) = phase {
             thread.left = phase.accesses as f64;
@@ -336,14 +351,44 @@ impl Event {
         let Some(walk) = &mut thread.walk else { return };
         let page = world.system.memory.spaces[process].page(walk.at);
         let accesses = f64::from(walk.per_page - walk.done).min(left.ceil());
+        let before = walk.clone();
         walk.advance();
         let mut cost = 0.0;
         if world.system.memory.is_marked(page) {
             cost += self.touch_marked(world, number, page);
         }
         world.system.memory.touch(page);
+        let process_of = &world.system.processes[process];
+        let node = usize::from(world.system.memory.flags(page) & flags::NODE);
+        let each_ns = process_of.access_ns[node] + process_of.think_ns;
+        self.threads[number as usize].visit = Some(Visit { page, walk: before, accesses, each_ns });
         cost += self.access(world, number, page, accesses);
         self.wait(number, self.now_ns + cost);
+    }
+
+    /// A scan has marked the page that a walking thread is in the middle of: what is left of its accesses is still to come, and
+    /// a hint fault first.
+    fn interrupt(&mut self, world: &mut World, number: u32) {
+        let thread = &mut self.threads[number as usize];
+        let Some(visit) = thread.visit.take_if(|v| world.system.memory.is_marked(v.page)) else { return };
+        let to_go_ns = thread.wakes - self.now_ns;
+        let left = (to_go_ns / visit.each_ns).floor().min(visit.accesses);
+        if !matches!(thread.doing, Doing::Waiting) || left < 1.0 {
+            return;
+        }
+        let process = &world.system.processes[thread.process];
+        if process.think_sleeps {
+            world.system.threads[number as usize].slept_ns -= left * process.think_ns;
+        }
+        let node = usize::from(world.system.memory.flags(visit.page) & flags::NODE);
+        world.system.served[node] -= left;
+        self.accesses -= left;
+        thread.left += left;
+        let mut walk = visit.walk;
+        walk.done += (visit.accesses - left) as u32;
+        thread.walk = Some(walk);
+        let next_ns = thread.wakes - left * visit.each_ns;
+        self.wait(number, next_ns);
     }
 
     fn phase_end(&mut self, world: &mut World, index: usize) {
@@ -420,6 +465,7 @@ impl Mode for Event {
 
     fn models_have_run(&mut self, world: &mut World) {
         for number in 0..self.threads.len() as u32 {
+            self.interrupt(world, number);
             let debt = std::mem::take(&mut world.system.threads[number as usize].debt_ns);
             if debt == 0.0 {
                 continue;
