@@ -8,7 +8,7 @@ use crate::kernel::hint_fault::Balance;
 use crate::kernel::reclaim::Kswapd;
 use crate::kernel::scanner::{MmScan, TaskScan};
 use crate::machine::{NODES_MAX, NodeIndex};
-use crate::manager::ManagerName;
+use crate::manager::{Manager, ManagerName};
 use crate::memory::{Memory, Page, Space};
 use crate::mode::event::Event;
 use crate::mode::exact::Exact;
@@ -72,7 +72,15 @@ pub fn run_all(setup: &Setup, arms: &[Arm]) -> Vec<Result<Report, RunError>> {
 /// # Errors
 /// Memory does not suffice, here or there; or the simulator has lost count.
 pub fn run(setup: &Setup, arm: Arm) -> Result<Report, RunError> {
-    let mut world = build(setup, arm)?;
+    run_with(setup, arm, arm.manager.build(&setup.machine, &setup.scenario.config)?)
+}
+
+/// Runs an arm with a manager of one's own, in place of the one that it names.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<Report, RunError> {
+    let mut world = build(setup, arm, manager)?;
     let specs: Vec<&ProcessSpec> = each_process(setup).collect();
     world.start(&specs)?;
     let start = world.system.now;
@@ -97,9 +105,8 @@ fn each_process(setup: &Setup) -> impl Iterator<Item = &ProcessSpec> {
     setup.scenario.process.iter().flat_map(|p| std::iter::repeat_n(p, p.count as usize))
 }
 
-fn build(setup: &Setup, arm: Arm) -> Result<World, RunError> {
+fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, RunError> {
     let machine = setup.machine.clone();
-    let manager = arm.manager.build(&machine, &setup.scenario.config)?;
     let mut kernel = setup.scenario.kernel;
     manager.configure(&mut kernel);
     let (mut spaces, mut processes, mut threads) = (Vec::new(), Vec::new(), Vec::new());

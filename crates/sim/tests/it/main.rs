@@ -1,5 +1,7 @@
 //! The simulator against what is known otherwise: its two modes against each other, and ground truths.
 
+mod laws;
 mod modes;
 mod numab2;
 mod paired;
+mod truths;
