@@ -5,6 +5,7 @@
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -208,6 +209,16 @@ fn kills_lose_nothing_on_the_newest() {
     }
 }
 
+/// hotcold's 96 MiB are told in full, and some of them are in DRAM now.
+fn residency_is_told(found: &Value) {
+    let processes = found["processes"].as_array().unwrap();
+    let hotcold = processes.iter().find(|process| process["comm"] == "hotcold").unwrap();
+    let kib: BTreeMap<u16, u64> = serde_json::from_value(hotcold["kib_by_node"].clone()).unwrap();
+    let sum: u64 = kib.values().sum();
+    assert!((96 << 10..120 << 10).contains(&sum), "{kib:?}");
+    assert!(kib[&0] > 0 && kib[&2] > 0, "{kib:?}");
+}
+
 #[test]
 fn users_are_told_what_is_done_and_refused() {
     let run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Never, 200);
@@ -218,6 +229,7 @@ fn users_are_told_what_is_done_and_refused() {
     let status = run.json("status");
     assert_eq!(status["mode"], "run");
     assert!(status["counters"]["pgpromote_success"].as_u64().unwrap() > 0);
+    residency_is_told(&status["residency"]);
     let explained = run.json("explained");
     println!("{explained:#}");
     assert!(run.text("explained").contains("moved"), "the page has moved: {explained:#}");

@@ -10,6 +10,7 @@ pub mod node_state;
 pub mod numa_maps;
 pub mod pagemap;
 pub mod process;
+pub mod residency;
 pub mod root;
 pub mod scope;
 pub mod source;

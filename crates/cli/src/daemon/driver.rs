@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use serde_json::{Value, json};
 use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
 use thermocline_core::engine::Engine;
@@ -12,7 +13,9 @@ use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pagemap::Pagemap;
+use thermocline_linux::residency::Residencies;
 use thermocline_linux::root::Root;
+use thermocline_linux::scope::Scopes;
 
 use super::Mode;
 use super::heat::Heat;
@@ -42,7 +45,12 @@ pub(super) fn drive(
     let mut machine = LiveMachine::open(root, config, &topology, moving)?;
     let server = match mode {
         Mode::DryRun => None,
-        _ => Some(Server::listen(Path::new(&config.daemon.socket), config.daemon.socket_group.as_deref())?),
+        _ => {
+            let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
+            let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
+            let group = config.daemon.socket_group.as_deref();
+            Some(Server::listen(Path::new(&config.daemon.socket), group, residency)?)
+        }
     };
 
     let fixed = Fixed::new(mode, config, &topology);

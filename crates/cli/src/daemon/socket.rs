@@ -1,6 +1,6 @@
 //! The Unix socket of the daemon: one JSON request a line, one JSON answer a line.
 //!
-//! `status` is answered from the newest snapshot and never waits for the loop; `explain` asks the loop and waits for
+//! `status` is answered from the newest snapshot, with where memory is at this moment, and never waits for the loop; `explain` asks the loop and waits for
 //! at most [`ANSWER_TIMEOUT`].
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ const REQUEST_BYTES_MAX: u64 = 4096;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verb")]
 pub enum Request {
-    /// The newest snapshot.
+    /// The newest snapshot, and where memory is.
     Status,
     /// Why a page did or did not move.
     Explain {
@@ -56,11 +56,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on `path`, readable by its owner and, where given, by `group`.
+    /// Listens on `path`, readable by its owner and, where given, by `group`. `residency` tells where memory is; it is called on the
+    /// socket's thread whenever somebody asks for the status.
     ///
     /// # Errors
     /// When the socket cannot be made or its permissions cannot be set.
-    pub fn listen(path: &Path, group: Option<&str>) -> anyhow::Result<Server> {
+    pub fn listen(
+        path: &Path,
+        group: Option<&str>,
+        mut residency: impl FnMut() -> serde_json::Value + Send + 'static,
+    ) -> anyhow::Result<Server> {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         }
@@ -91,7 +96,7 @@ impl Server {
                 for stream in listener.incoming().flatten() {
                     let (shared, ask) = (Arc::clone(&shared), ask.clone());
                     // A client that hangs up or sends nonsense ends its own connection only.
-                    let _ = serve(stream, &shared, &ask);
+                    let _ = serve(stream, &shared, &ask, &mut residency);
                 }
             })
             .context("cannot start the socket thread")?;
@@ -122,16 +127,23 @@ fn serve(
     stream: UnixStream,
     snapshot: &Mutex<serde_json::Value>,
     ask: &SyncSender<Question>,
+    residency: &mut impl FnMut() -> serde_json::Value,
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(Request::Status) => match snapshot.lock() {
-            Ok(held) => held.clone(),
-            Err(poisoned) => poisoned.into_inner().clone(),
-        },
+        Ok(Request::Status) => {
+            let mut status = match snapshot.lock() {
+                Ok(held) => held.clone(),
+                Err(poisoned) => poisoned.into_inner().clone(),
+            };
+            if let Some(members) = status.as_object_mut() {
+                members.insert("residency".to_owned(), residency());
+            }
+            status
+        }
         Ok(Request::Explain { pid, address }) => explain(pid, address, ask),
         Err(e) => failure(&format!("not a request: {e}")),
     };
@@ -194,10 +206,11 @@ mod tests {
     fn status_and_explain_are_answered_and_nonsense_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s/t.sock");
-        let server = Server::listen(&path, None).unwrap();
+        let server = Server::listen(&path, None, || serde_json::json!([7])).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         server.publish(serde_json::json!({ "mode": "run" }));
-        assert_eq!(ask(&path, &Request::Status).unwrap()["mode"], "run");
+        let status = ask(&path, &Request::Status).unwrap();
+        assert_eq!((&status["mode"], &status["residency"][0]), (&"run".into(), &7.into()));
 
         let client = std::thread::spawn({
             let path = path.clone();

@@ -22,6 +22,32 @@ pub fn status(socket: &Path, json: bool) -> anyhow::Result<String> {
     Ok(text(&answer))
 }
 
+/// A row a process: its name, its number and its MiB on each node.
+fn residency(found: &Value) -> String {
+    let mut out = String::new();
+    for process in found["processes"].as_array().into_iter().flatten() {
+        let name = format!("{} ({})", process["comm"].as_str().unwrap_or("?"), process["pid"]);
+        let _ = write!(out, "memory of {name:<24}");
+        let mut nodes: Vec<(u64, u64)> = process["kib_by_node"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter_map(|(node, kib)| Some((node.parse().ok()?, kib.as_u64()?)))
+            .collect();
+        nodes.sort_unstable();
+        for (node, kib) in nodes {
+            let _ = write!(out, "  node {node}: {:>9.1} MiB", kib as f64 / 1024.0);
+        }
+        out.push('\n');
+    }
+    let count = |key: &str| found[key].as_u64().unwrap_or(0);
+    let (smaller, unreadable) = (count("not_looked_at"), count("unreadable"));
+    if smaller + unreadable > 0 {
+        let _ = writeln!(out, "and {smaller} smaller processes, {unreadable} that cannot be read");
+    }
+    out
+}
+
 fn text(s: &Value) -> String {
     let seconds = s["uptime_ns"].as_u64().unwrap_or(0) as f64 / 1e9;
     let mut out = format!(
@@ -52,6 +78,7 @@ fn text(s: &Value) -> String {
             "free-space promotion active on node {node}: the kernel promotes at the first fault"
         );
     }
+    out.push_str(&residency(&s["residency"]));
     let source = &s["source"];
     let _ = writeln!(
         out,
@@ -77,4 +104,24 @@ fn text(s: &Value) -> String {
             writeln!(out, "{:<24} {node:<20} {:>12}", gauge["name"].as_str().unwrap_or("?"), gauge["value"]);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_told_by_process_and_node_in_order() {
+        let found = json!({
+            "processes": [{ "pid": 812, "comm": "redis-server", "kib_by_node": { "10": 1024, "2": 1536 } }],
+            "not_looked_at": 3, "unreadable": 0, "age_ms": 0,
+        });
+        let text = residency(&found);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let row = "memory of redis-server (812) node 2: 1.5 MiB node 10: 1.0 MiB and 3 smaller processes, 0 that cannot be read";
+        assert_eq!(words.join(" "), row);
+        assert_eq!(residency(&Value::Null), "", "where procfs cannot be listed");
+    }
 }

@@ -1,0 +1,169 @@
+//! Where the memory of managed processes is, by process and node, from `/proc/PID/numa_maps`.
+//!
+//! The kernel walks the page tables of a process for it, so looks are few and short: the largest processes only, within a time, and
+//! not again before that time is a small share of what has passed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use thermocline_core::units::{NodeId, Pid};
+
+use crate::numa_maps::{self, Mapping};
+use crate::process;
+use crate::root::{KernelFileError, Root};
+use crate::scope::{Members, Scopes};
+
+/// Processes that are looked at, the largest first.
+pub const PROCESSES_MAX: usize = 16;
+/// Time after which no further process is looked at.
+const TIME_MAX: Duration = Duration::from_secs(1);
+/// A look is good for at least this long.
+const GOOD_FOR_MIN: Duration = Duration::from_secs(2);
+/// And for so many times as long as it took: however often one asks, looks take at most a hundredth of the time.
+const GOOD_FOR_LOOKS: u32 = 100;
+
+/// The memory of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Resident {
+    /// Its number.
+    pub pid: Pid,
+    /// Its name.
+    pub comm: String,
+    /// KiB on each node where it has any. What it shares with others counts for each of them.
+    pub kib_by_node: BTreeMap<NodeId, u64>,
+}
+
+/// What a look has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Residency {
+    /// The largest processes in scope, the largest first.
+    pub processes: Vec<Resident>,
+    /// Smaller processes in scope, or those that the time was too short for.
+    pub not_looked_at: usize,
+    /// Processes whose mappings could not be read.
+    pub unreadable: usize,
+    /// Age of these figures, in ms.
+    pub age_ms: u64,
+}
+
+/// Looks at processes in scope.
+#[derive(Debug)]
+pub struct Residencies {
+    root: Root,
+    members: Members,
+    /// The last look, when it ended and how long it took.
+    last: Option<(Residency, Instant, Duration)>,
+}
+
+impl Residencies {
+    /// Of the processes that `scopes` take in.
+    pub fn new(root: &Root, scopes: Scopes) -> Residencies {
+        Residencies { root: root.clone(), members: Members::new(root, scopes), last: None }
+    }
+
+    /// The residency now, or that of the last look where it is too early for another.
+    ///
+    /// # Errors
+    /// procfs cannot be listed.
+    pub fn look(&mut self) -> Result<Residency, KernelFileError> {
+        if let Some((last, ended, took)) = &self.last
+            && ended.elapsed() < GOOD_FOR_MIN.max(*took * GOOD_FOR_LOOKS)
+        {
+            let age_ms = u64::try_from(ended.elapsed().as_millis()).unwrap_or(u64::MAX);
+            return Ok(Residency { age_ms, ..last.clone() });
+        }
+        let start = Instant::now();
+        let found = self.anew(start)?;
+        self.last = Some((found.clone(), Instant::now(), start.elapsed()));
+        Ok(found)
+    }
+
+    fn anew(&mut self, start: Instant) -> Result<Residency, KernelFileError> {
+        self.members.look()?;
+        let stats = self.members.iter().filter_map(|m| process::stat(&self.root, m.pid).ok().flatten());
+        let mut processes: Vec<process::Stat> = stats.filter(|s| s.rss_pages > 0).collect();
+        processes.sort_by_key(|s| (std::cmp::Reverse(s.rss_pages), s.pid));
+        let mut found = Residency::default();
+        for (index, process) in processes.iter().enumerate() {
+            if index == PROCESSES_MAX || start.elapsed() > TIME_MAX {
+                found.not_looked_at = processes.len() - index;
+                break;
+            }
+            match numa_maps::read(&self.root, process.pid) {
+                Ok(Some(mappings)) => found.processes.push(Resident {
+                    pid: process.pid,
+                    comm: process.comm.clone(),
+                    kib_by_node: by_node(&mappings),
+                }),
+                Ok(None) => {}
+                Err(_) => found.unreadable += 1,
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// KiB of all mappings by node.
+fn by_node(mappings: &[Mapping]) -> BTreeMap<NodeId, u64> {
+    let mut kib: BTreeMap<NodeId, u64> = BTreeMap::new();
+    for mapping in mappings {
+        for &(node, pages) in &mapping.pages {
+            let sum = kib.entry(node).or_default();
+            *sum = sum.saturating_add(pages.saturating_mul(mapping.page_kib));
+        }
+    }
+    kib
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A machine with processes of so many resident pages, all on node 2 but for one page on node 0.
+    fn machine(rss: &[u64]) -> (tempfile::TempDir, Residencies) {
+        let folder = tempfile::tempdir().unwrap();
+        for (pid, pages) in (100..).zip(rss) {
+            let at = folder.path().join(format!("proc/{pid}"));
+            fs::create_dir_all(&at).unwrap();
+            let fields: Vec<String> =
+                (4..30).map(|n| if n == 24 { pages.to_string() } else { "1".to_owned() }).collect();
+            fs::write(at.join("stat"), format!("{pid} (p{pid}) S {}", fields.join(" "))).unwrap();
+            let maps = format!(
+                "1000 default anon=1 N0=1 kernelpagesize_kB=4\n2000 default anon=1 N2={} kernelpagesize_kB=4\n",
+                pages - 1
+            );
+            fs::write(at.join("numa_maps"), maps).unwrap();
+        }
+        let scopes = Scopes::new(&[]).unwrap();
+        let residencies = Residencies::new(&Root::at(folder.path()), scopes);
+        (folder, residencies)
+    }
+
+    #[test]
+    fn the_largest_processes_are_told_by_node() {
+        let rss: Vec<u64> = (1..=20).map(|n| n * 10).collect();
+        let (_folder, mut residencies) = machine(&rss);
+        let found = residencies.look().unwrap();
+        assert_eq!((found.processes.len(), found.not_looked_at), (PROCESSES_MAX, 4));
+        let first = &found.processes[0];
+        assert_eq!((first.pid, first.comm.as_str()), (Pid(119), "p119"));
+        assert_eq!(first.kib_by_node, BTreeMap::from([(NodeId(0), 4), (NodeId(2), 199 * 4)]));
+        assert_eq!(serde_json::to_value(first).unwrap()["kib_by_node"]["2"], 796);
+    }
+
+    #[test]
+    fn a_look_is_good_for_a_while_and_what_is_gone_is_left_out() {
+        let (folder, mut residencies) = machine(&[10, 20]);
+        fs::remove_file(folder.path().join("proc/100/numa_maps")).unwrap();
+        let found = residencies.look().unwrap();
+        assert_eq!(found.processes.len(), 1);
+        fs::remove_dir_all(folder.path().join("proc/101")).unwrap();
+        let again = residencies.look().unwrap();
+        assert_eq!(again.processes, found.processes, "it is too early for another look");
+        residencies.last = None;
+        assert!(residencies.look().unwrap().processes.is_empty());
+    }
+}
