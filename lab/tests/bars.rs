@@ -209,6 +209,61 @@ fn kills_lose_nothing_on_the_newest() {
     }
 }
 
+/// Huge pages move whole, with what is in them.
+#[test]
+fn huge_pages_are_promoted() {
+    let run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Always, 200)
+        .env("BALANCING", 2)
+        .env("MIB", 200)
+        .env("HOTCOLD_FLAGS", "--grain-kib 2048")
+        .env("SECONDS_ON", 12);
+    let Some(outcome) = run.run(include_str!("bars/moves.sh")) else { return };
+    let (judged, last) = (run.verdict("judged"), run.json("last"));
+    let moved = judged.moved.unwrap();
+    println!("{:?}, mover {}", moved.routes, last["mover"]);
+    assert_eq!(number(&outcome, "daemon_status"), 0);
+    let (before, after) = (number(&outcome, "huge_before"), number(&outcome, "huge_after"));
+    assert!(before > 80 && after + 5 >= before, "{before} huge pages, then {after}");
+    assert!(moved.promoted.pages >= 20 * 512, "{moved:?}");
+    assert_eq!(number(&outcome, "split"), 0, "huge pages were split");
+    assert_eq!(number(&outcome, "kernel_promoted"), 0);
+}
+
+/// Where node 0 has much to spare the kernel promotes at the first fault, whatever its limit says. That is its doing, not ours.
+#[test]
+fn the_kernels_own_promotion_is_told_apart() {
+    let run = Run::new(Line::Newest, [3072, 128, 512], ThpMode::Never, 200)
+        .env("BALANCING", 0)
+        .env("MIB", 200)
+        .env("HOTCOLD_FLAGS", "--no-thp")
+        .env("SECONDS_ON", 12);
+    let Some(outcome) = run.run(include_str!("bars/moves.sh")) else { return };
+    let (judged, last) = (run.verdict("judged"), run.json("last"));
+    let promoted = judged.moved.unwrap().promoted.pages;
+    let (kernel, ours) =
+        (number(&outcome, "kernel_promoted"), last["counters"]["pgpromote_success"].as_u64().unwrap());
+    println!("{promoted} pages of hotcold came up; the kernel counts {kernel} as its own, we {ours} as ours");
+    assert_eq!(number(&outcome, "daemon_status"), 0);
+    assert_eq!(last["free_space_promotion"], serde_json::json!([0]));
+    assert!(kernel > 1000, "the path is not open");
+    // Programs other than hotcold have pages as well.
+    assert!(promoted <= kernel + ours, "pages came up that nobody moved");
+    assert!(ours <= promoted + promoted / 10, "we claim moves of the kernel");
+}
+
+#[test]
+fn missing_tiers_are_named() {
+    let mut run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Always, 100);
+    let sizes = [640, 128, 512].map(|size| size * MIB);
+    run.guest = run.guest.machine(Machine { tiers: false, ..Machine::of_sizes(&sizes) });
+    let script = "$THERMOCLINE doctor >&2; echo doctor=$?; $THERMOCLINE run --for 5s; echo run=$?";
+    let Some(outcome) = run.run(script) else { return };
+    println!("{}", outcome.stderr);
+    assert_eq!(number(&outcome, "doctor"), 2, "nothing can be done here");
+    assert_ne!(number(&outcome, "run"), 0);
+    assert!(outcome.stderr.contains("in one tier"), "{}", outcome.stderr);
+}
+
 /// hotcold's 96 MiB are told in full, and some of them are in DRAM now.
 fn residency_is_told(found: &Value) {
     let processes = found["processes"].as_array().unwrap();
