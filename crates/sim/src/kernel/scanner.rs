@@ -172,21 +172,22 @@ impl Scanner {
         let (start, len) = (u64::from(space.start), u64::from(space.len()));
         let size = (settings.scan_size_mb * PAGES_PER_MIB) as i64;
         let (mut pages, mut virtual_pages) = (size, size * settings.scan_virtual_factor as i64);
-        let (mut marked, mut skipped) = (0u64, 0u64);
+        let mut all = Passed::default();
         let mut at = mm.offset;
         if at >= len {
             at = 0;
         }
         while pages > 0 && virtual_pages > 0 && at < len {
             let end = (at + pages as u64).next_multiple_of(HUGE_PAGES).min(len);
-            let updated = mark_range(system, (start + at) as Page, (start + end) as Page, time);
+            let range = mark_range(system, (start + at) as Page, (start + end) as Page, time);
             let passed = (end - at) as i64;
-            if updated > 0 {
+            if range.marked > 0 {
                 pages -= passed;
             }
             virtual_pages -= passed;
-            marked += updated;
-            skipped += passed as u64 - updated;
+            all.marked += range.marked;
+            all.again += range.again;
+            all.skipped += passed as u64 - range.marked - range.again;
             at = end;
         }
         let mm = &mut system.processes[process];
@@ -197,43 +198,61 @@ impl Scanner {
         } else {
             mm.scan.offset = at;
         }
-        system.counters.numa_pte_updates += marked;
+        system.counters.numa_pte_updates += all.marked;
         let costs = &system.machine.spec.cost;
-        let ns = marked as f64 * costs.scan_mark_ns + skipped as f64 * costs.scan_skip_ns;
+        // Stamping a page again costs what it costs at first: the page's descriptor is written.
+        let again_ns = if settings.restamp { costs.scan_mark_ns } else { costs.scan_again_ns };
+        let ns = all.marked as f64 * costs.scan_mark_ns
+            + all.again as f64 * again_ns
+            + all.skipped as f64 * costs.scan_skip_ns;
         system.charge(thread, ns);
         let task = &mut system.threads[thread as usize].scan;
         task.stamp = task.stamp.plus(Nanos(2 * self.tick.0 + (OVERHEAD_FACTOR * ns) as u64));
     }
 }
 
+/// What a scan has done to the pages that it passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    marked: u64,
+    /// Found marked.
+    again: u64,
+    skipped: u64,
+}
+
 /// Marks the pages of a range that can be; stamps those again that are marked, where S0's second patch is on.
-fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> u64 {
+fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed {
     let lower = system.machine.kernel_top;
-    let wanted = |byte: u8, restamp: bool| {
+    let is_lower = |byte: u8| {
         let node = byte & flags::NODE;
-        node >= lower && node != flags::NOWHERE && (restamp || byte & flags::MARKED == 0)
+        node >= lower && node != flags::NOWHERE
     };
     let restamp = system.kernel.restamp;
-    let mut updated = 0;
+    let mut passed = Passed::default();
     let mut at = start;
     while at < end {
-        // Most of memory is passed over: look at it by the block, in a loop that the compiler can make wide.
+        // Most of memory is passed over: count it by the block, in loops that the compiler can make wide.
         let block = (at + 4096).min(end);
-        let found = system.memory.bytes(at..block).iter().filter(|b| wanted(**b, restamp)).count();
-        if found > 0 {
+        let bytes = system.memory.bytes(at..block);
+        let below = bytes.iter().filter(|b| is_lower(**b)).count() as u64;
+        let again = bytes.iter().filter(|b| **b & flags::MARKED != 0).count() as u64;
+        passed.again += again;
+        if below > again || (restamp && again > 0) {
             for page in at..block {
                 let byte = system.memory.flags(page);
-                if wanted(byte, false) {
+                if byte & flags::MARKED != 0 {
+                    if restamp {
+                        system.memory.restamp(page, time);
+                    }
+                } else if is_lower(byte) {
                     system.memory.mark(page, time);
-                    updated += 1;
-                } else if restamp && byte & flags::MARKED != 0 {
-                    system.memory.restamp(page, time);
+                    passed.marked += 1;
                 }
             }
         }
         at = block;
     }
-    updated
+    passed
 }
 
 impl Model for Scanner {

@@ -53,8 +53,10 @@ pub struct Costs {
     pub migrate_ns: f64,
     /// Marking a page in a scan: charged to the thread that scans.
     pub scan_mark_ns: f64,
-    /// Passing over a page in a scan without marking it.
+    /// Passing over a page in a scan whose descriptor says that it is not to be marked: of the top tier, mostly.
     pub scan_skip_ns: f64,
+    /// Passing over a page that is marked: its page table entry says so.
+    pub scan_again_ns: f64,
     /// A page that reclaim looks at and keeps: charged to kswapd.
     pub reclaim_look_ns: f64,
     /// A page that reclaim demotes.
@@ -71,7 +73,8 @@ impl Default for Costs {
             hint_fault_ns: 1200.0,
             migrate_ns: 4000.0,
             scan_mark_ns: 92.0,
-            scan_skip_ns: 10.0,
+            scan_skip_ns: 20.0,
+            scan_again_ns: 2.0,
             reclaim_look_ns: 150.0,
             demote_ns: 5880.0,
             mover_page_ns: 4000.0,
@@ -176,6 +179,7 @@ impl MachineSpec {
             ("migrate_ns", costs.migrate_ns),
             ("scan_mark_ns", costs.scan_mark_ns),
             ("scan_skip_ns", costs.scan_skip_ns),
+            ("scan_again_ns", costs.scan_again_ns),
             ("reclaim_look_ns", costs.reclaim_look_ns),
             ("demote_ns", costs.demote_ns),
             ("mover_page_ns", costs.mover_page_ns),

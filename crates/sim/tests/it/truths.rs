@@ -19,7 +19,16 @@ fn setup(process: &str, kernel: &str, changes: &[&str]) -> Setup {
         "name = \"truth\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nlimit = \"10min\"\n[kernel]\n{kernel}\n\
          [[process]]\nname = \"p\"\nnode = 0\n{process}\n"
     );
-    let free = ["hint_fault", "migrate", "scan_mark", "scan_skip", "reclaim_look", "demote", "mover_page"];
+    let free = [
+        "hint_fault",
+        "migrate",
+        "scan_mark",
+        "scan_skip",
+        "scan_again",
+        "reclaim_look",
+        "demote",
+        "mover_page",
+    ];
     let mut all: Vec<String> = free.iter().map(|c| format!("machine.cost.{c}_ns=0")).collect();
     all.extend(changes.iter().map(|c| (*c).to_owned()));
     Setup::parse("truth", &text, &all).expect("a sound scenario")
