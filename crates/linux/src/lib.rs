@@ -8,6 +8,7 @@ pub mod machine;
 pub mod mover;
 pub mod node_state;
 pub mod numa_maps;
+pub mod pace;
 pub mod pagemap;
 pub mod process;
 pub mod residency;

@@ -63,6 +63,9 @@ pub(crate) struct Options {
     /// The daemon.
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/thermocline")]
     thermocline: PathBuf,
+    /// The daemon's configuration; the lab's own where it is not given.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Where summary and picture go.
     #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
     out: PathBuf,
@@ -102,7 +105,11 @@ pub(crate) fn run(options: &Options, interrupt: Arc<AtomicBool>) -> anyhow::Resu
         .tempdir_in("/tmp")
         .context("cannot create a folder in /tmp")?;
     write_json(&folder.path().join(record::PLAN), &plan)?;
-    fs::write(folder.path().join(record::CONFIG), CONFIG).context("cannot write into the shared folder")?;
+    let config = match &options.config {
+        Some(path) => fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
+        None => CONFIG.to_owned(),
+    };
+    fs::write(folder.path().join(record::CONFIG), config).context("cannot write into the shared folder")?;
 
     let mut tries = 0;
     let status = loop {

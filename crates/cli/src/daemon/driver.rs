@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
 use thermocline_core::engine::Engine;
-use thermocline_core::topology::Topology;
+use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
+use thermocline_linux::actuator::Actuator;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
+use thermocline_linux::pace::Pace;
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::residency::Residencies;
 use thermocline_linux::root::Root;
@@ -28,18 +30,31 @@ use crate::args::Watch;
 const CLOSE_BOUND: Duration = Duration::from_secs(10);
 /// How old the nodes' state may be while no candidate waits.
 const NODES_EVERY: Nanos = Nanos::from_s(1);
+/// Ticks left out while no candidate waits and no batch is under way: a tick then has nothing to decide.
+const IDLE_TICKS: u64 = 5;
 /// Rows of the table of processes that `observe` ends with.
 const HEAT_ROWS: usize = 20;
 
+/// What the loop reads and sets in the kernel.
+pub(super) struct Kernel<'a> {
+    /// Where the kernel's files are.
+    pub(super) root: &'a Root,
+    /// The size of a scan, where it follows the machine.
+    pub(super) pace: Option<Pace>,
+    /// The door for what is written.
+    pub(super) actuator: &'a mut Actuator,
+}
+
 /// Drives until the duration is over or `stop` is set.
 pub(super) fn drive(
-    root: &Root,
+    mut kernel: Kernel<'_>,
     config: &Config,
     topology: Topology,
     mode: Mode,
     watch: &Watch,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
+    let root = kernel.root;
     let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, &topology, moving)?;
@@ -76,7 +91,6 @@ pub(super) fn drive(
         if at < tick_due {
             continue;
         }
-        tick_due = at.plus(tick);
         if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
             eprintln!("the machine's nodes or tiers have changed");
             engine.set_topology(topology);
@@ -86,8 +100,11 @@ pub(super) fn drive(
             nodes = machine.node_states()?.to_vec();
             nodes_at = at;
         }
+        kernel.pace(at, &nodes, engine.topology())?;
         let batches = engine.tick(at, &nodes);
         machine.submit(batches);
+        let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
+        tick_due = at.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick });
         if let Some(server) = &server {
             for question in server.questions() {
                 let page = VirtPage::of_address(Pid(question.pid), question.address);
@@ -102,7 +119,7 @@ pub(super) fn drive(
             let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start));
             lines.print(&snapshot);
             if let Some(server) = &server {
-                server.publish(serde_json::to_value(&snapshot).unwrap_or_default());
+                server.publish(snapshot);
             }
         }
         if let Some(failure) = machine.mover_failure() {
@@ -120,6 +137,18 @@ pub(super) fn drive(
         eprint!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid)));
     }
     Ok(())
+}
+
+impl Kernel<'_> {
+    fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology) -> anyhow::Result<()> {
+        if let Some(pace) = &mut self.pace
+            && let Some(mb) =
+                pace.look(at, nodes, topology, self.actuator).context("cannot pace the scans")?
+        {
+            eprintln!("scan_size_mb: {mb}, for what lower tiers hold now");
+        }
+        Ok(())
+    }
 }
 
 fn poll(machine: &mut LiveMachine, engine: &mut Engine, mut heat: Option<&mut Heat>) {

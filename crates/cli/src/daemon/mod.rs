@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use thermocline_core::config::{Config, Scope};
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
+use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::topology::{Discovered, discover};
 
@@ -70,8 +71,11 @@ pub fn run(watch: &Watch, mode: Mode) -> anyhow::Result<()> {
     announce(mode, &changes, &discovered);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
-    let driven =
-        applied.and_then(|()| driver::drive(&root, &config, discovered.topology.clone(), mode, watch, &stop));
+    let driven = applied.and_then(|()| {
+        let pace = Pace::new(&config.kernel, &changes).filter(|_| mode != Mode::DryRun);
+        let kernel = driver::Kernel { root: &root, pace, actuator: &mut actuator };
+        driver::drive(kernel, &config, discovered.topology.clone(), mode, watch, &stop)
+    });
     let restored = actuator.restore();
     if mode != Mode::DryRun && !restored.is_empty() {
         eprintln!("settings put back:\n{restored}");

@@ -8,14 +8,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 /// How long a client waits for the loop.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Questions that may wait for the loop.
 const QUESTIONS_MAX: usize = 16;
 /// Longest request, in bytes.
@@ -49,13 +49,13 @@ pub struct Question {
 
 /// The listening side; removes the socket when dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct Server<S> {
     path: PathBuf,
-    snapshot: Arc<Mutex<serde_json::Value>>,
+    snapshot: Arc<Mutex<Option<S>>>,
     questions: Receiver<Question>,
 }
 
-impl Server {
+impl<S: Serialize + Send + 'static> Server<S> {
     /// Listens on `path`, readable by its owner and, where given, by `group`. `residency` tells where memory is; it is called on the
     /// socket's thread whenever somebody asks for the status.
     ///
@@ -65,7 +65,7 @@ impl Server {
         path: &Path,
         group: Option<&str>,
         mut residency: impl FnMut() -> serde_json::Value + Send + 'static,
-    ) -> anyhow::Result<Server> {
+    ) -> anyhow::Result<Server<S>> {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         }
@@ -87,7 +87,7 @@ impl Server {
             std::os::unix::fs::chown(path, None, Some(gid))
                 .with_context(|| format!("cannot give {} to group {name}", path.display()))?;
         }
-        let snapshot = Arc::new(Mutex::new(serde_json::Value::Null));
+        let snapshot = Arc::new(Mutex::new(None));
         let (ask, questions) = sync_channel(QUESTIONS_MAX);
         let shared = Arc::clone(&snapshot);
         std::thread::Builder::new()
@@ -104,11 +104,8 @@ impl Server {
     }
 
     /// Replaces the snapshot that `status` is answered from.
-    pub fn publish(&self, snapshot: serde_json::Value) {
-        match self.snapshot.lock() {
-            Ok(mut held) => *held = snapshot,
-            Err(poisoned) => *poisoned.into_inner() = snapshot,
-        }
+    pub fn publish(&self, snapshot: S) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
     }
 
     /// Questions that came since the last call.
@@ -117,15 +114,15 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl<S> Drop for Server<S> {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-fn serve(
+fn serve<S: Serialize>(
     stream: UnixStream,
-    snapshot: &Mutex<serde_json::Value>,
+    snapshot: &Mutex<Option<S>>,
     ask: &SyncSender<Question>,
     residency: &mut impl FnMut() -> serde_json::Value,
 ) -> std::io::Result<()> {
@@ -135,14 +132,18 @@ fn serve(
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
         Ok(Request::Status) => {
-            let mut status = match snapshot.lock() {
-                Ok(held) => held.clone(),
-                Err(poisoned) => poisoned.into_inner().clone(),
-            };
-            if let Some(members) = status.as_object_mut() {
-                members.insert("residency".to_owned(), residency());
+            let held = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            let status = serde_json::to_value(&*held);
+            drop(held);
+            match status {
+                Ok(mut status) => {
+                    if let Some(members) = status.as_object_mut() {
+                        members.insert("residency".to_owned(), residency());
+                    }
+                    status
+                }
+                Err(error) => failure(&format!("no snapshot: {error}")),
             }
-            status
         }
         Ok(Request::Explain { pid, address }) => explain(pid, address, ask),
         Err(e) => failure(&format!("not a request: {e}")),
@@ -206,7 +207,7 @@ mod tests {
     fn status_and_explain_are_answered_and_nonsense_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s/t.sock");
-        let server = Server::listen(&path, None, || serde_json::json!([7])).unwrap();
+        let server = Server::<serde_json::Value>::listen(&path, None, || serde_json::json!([7])).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         server.publish(serde_json::json!({ "mode": "run" }));
         let status = ask(&path, &Request::Status).unwrap();

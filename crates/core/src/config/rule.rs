@@ -71,16 +71,15 @@ section! {
         confirmations: u8 = 3, "faults", 1..=255, "ours";
         /// Where the faults of a page are at least this far apart, one confirmation fewer is enough.
         slow_pass_ms: u64 = 5000, "ms", 100..=600_000, "ours";
-        /// A page that waits this long for its fault is never hot.
+        /// A page that waits this long for its fault is neither hot nor worth free memory: accessed once a minute, it needs about an hour to
+        /// earn its move of 10 us at 150 ns a miss.
         cut_max_ms: u64 = 60_000, "ms", 1..=3_600_000, "ours";
         /// Sampled pages that must be known before anything is proposed.
         pages_min: u32 = 100, "pages", 10..=4096, "ours";
-        /// How long after pages last stood out the cut stays.
-        settle_s: u64 = 60, "s", 1..=86_400, "ours";
+        /// How long after pages last stood out the cut stays, and free memory is left for others that may.
+        settle_s: u64 = 20, "s", 1..=86_400, "ours";
         /// While nothing stands out, fill free memory of the target with the more often accessed pages.
         fill: bool = true, "", Any("true or false"), "ours";
-        /// Pages that fill wait less than this for their fault.
-        fill_below_ms: u64 = 1000, "ms", 1..=600_000, "Linux 6.12 kernel/sched/fair.c: what mainline calls hot";
     }
 }
 

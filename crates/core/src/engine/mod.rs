@@ -185,6 +185,11 @@ impl Engine {
         &self.queue
     }
 
+    /// Moves that a machine has been asked for and has not answered.
+    pub fn moves_in_flight(&self) -> usize {
+        self.admission.moves_in_flight()
+    }
+
     /// What is remembered of a frame, as seen at the latest tick.
     pub fn record(&self, pfn: Pfn) -> Option<Record> {
         self.table.get(pfn, self.clock())

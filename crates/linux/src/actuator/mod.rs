@@ -190,6 +190,28 @@ impl Actuator {
         Ok(Written::Changed { from: chosen(&old).to_owned() })
     }
 
+    /// Replaces a value of ours by another: what is put back stays the value before the first one. `None` where the value is
+    /// not ours, or not ours any more: whoever changed it has the say.
+    ///
+    /// # Errors
+    /// As [`set`](Actuator::set).
+    pub fn adjust(&mut self, path: &Path, value: &str) -> Result<Option<Written>, ActuatorError> {
+        let Some(at) = self.entries.iter().rposition(|entry| entry.path == path) else { return Ok(None) };
+        if !same_value(&self.read(path)?, &self.entries[at].ours) {
+            return Ok(None);
+        }
+        let old = self.entries[at].old.clone();
+        let before = self.entries.len();
+        let written = self.set(path, value)?;
+        // Until here both values were recorded as ours, so that no moment is left at which a crash would lose the first.
+        if self.entries.len() > before {
+            self.entries[before].old = old;
+            self.entries.remove(at);
+            self.begin_log()?;
+        }
+        Ok(Some(written))
+    }
+
     /// Carries out a plan, all of it or nothing: when a step fails, the steps before are put back.
     ///
     /// # Errors

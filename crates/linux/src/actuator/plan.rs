@@ -104,7 +104,7 @@ const KNOBS: [Knob; 7] = [
     Knob {
         name: "scan_size_mb",
         place: Place::SchedDebug,
-        why: "memory that one scan marks, as configured",
+        why: "least memory that one scan marks, as configured",
         value: |k| k.scan_size_mb.map(|v| v.to_string()),
     },
     Knob {

@@ -67,6 +67,28 @@ fn fates(report: &RestoreReport) -> Vec<&Fate> {
 }
 
 #[test]
+fn a_value_that_is_adjusted_again_and_again_is_put_back_at_once_and_the_log_does_not_grow() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    let a = m.path("a");
+    assert_eq!(actuator.adjust(&a, "5").unwrap(), None, "not ours");
+    actuator.set(&a, "2").unwrap();
+    for value in 3..100 {
+        assert!(actuator.adjust(&a, &value.to_string()).unwrap().is_some());
+    }
+    assert_eq!(log::read(&m.state_dir()).unwrap().entries.len(), 1);
+    // After a crash the next start puts the first value back.
+    actuator.crash();
+    let (mut actuator, report) = m.start();
+    assert_eq!((fates(&report), m.value("a")), (vec![&Fate::PutBack], "1".to_owned()));
+    // What somebody else has set is theirs.
+    actuator.set(&a, "2").unwrap();
+    m.kernel.put(&a, "77");
+    assert_eq!(actuator.adjust(&a, "3").unwrap(), None);
+    assert_eq!(m.value("a"), "77");
+}
+
+#[test]
 fn values_are_put_back_in_reverse_order_at_the_end() {
     let m = Machine::new();
     let (mut actuator, _) = m.start();

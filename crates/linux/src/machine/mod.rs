@@ -30,10 +30,12 @@ pub use clock::{cpu_time, now};
 
 /// Accesses handed to the engine at once.
 const BATCH_ACCESSES: usize = 1024;
-/// Rounds of [`BATCH_ACCESSES`] records in one poll at most: bounds its time when faults come faster than they are read.
-const ROUNDS_PER_POLL: usize = 1024;
-/// Time between two looks at processes and at memory that comes or goes.
+/// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults come as fast as they are read.
+const POLL_MAX: Nanos = Nanos::from_ms(50);
+/// Time between two looks at processes and at the extent of the nodes' memory.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
+/// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in some dozen files a node.
+const TOPOLOGY_EVERY: Nanos = Nanos::from_s(30);
 
 /// Why the live machine cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +76,7 @@ pub struct LiveMachine {
     watcher: Watcher,
     maps: Maps,
     looked: Option<Nanos>,
+    topology_read: Nanos,
     /// Pages of each batch that the mover has, to tell the source of those that moved.
     moving: BTreeMap<BatchId, Vec<VirtPage>>,
     accesses: Vec<Access>,
@@ -129,6 +132,7 @@ impl LiveMachine {
             watcher,
             maps: Maps::new(root),
             looked: None,
+            topology_read: now(),
             moving: BTreeMap::new(),
             accesses: Vec::with_capacity(BATCH_ACCESSES),
             returned: Vec::new(),
@@ -138,7 +142,8 @@ impl LiveMachine {
     /// Delivers everything that happened since the last call; never blocks.
     pub fn poll(&mut self, mut observe: impl FnMut(Evidence<'_>)) {
         let mut ended = Vec::new();
-        for _ in 0..ROUNDS_PER_POLL {
+        let start = now();
+        loop {
             let accesses = &mut self.accesses;
             let read = self.source.poll(BATCH_ACCESSES, |event| match event {
                 Event::Fault(fault) => accesses.push(fault.access()),
@@ -154,7 +159,7 @@ impl LiveMachine {
             for pid in ended.drain(..) {
                 observe(Evidence::Exit { pid });
             }
-            if read < BATCH_ACCESSES {
+            if read < BATCH_ACCESSES || now().since(start) >= POLL_MAX {
                 break;
             }
         }
@@ -170,8 +175,8 @@ impl LiveMachine {
         }
     }
 
-    /// Once a second: looks for processes that entered or left a scope and for memory that came or went. Returns the
-    /// new topology where it changed.
+    /// Looks for processes that entered or left a scope and for memory that came or went, once a second, and for other
+    /// changes of the topology, twice a minute. Returns the new topology where it changed.
     ///
     /// # Errors
     /// A file of the kernel cannot be read; what was known stays.
@@ -182,7 +187,12 @@ impl LiveMachine {
         }
         self.looked = Some(at);
         self.managed.look(&self.source, &mut observe)?;
-        let change = self.watcher.look(self.nodes.zones())?;
+        let zones = self.nodes.zones();
+        if at.since(self.topology_read) < TOPOLOGY_EVERY && !self.watcher.extents_differ(zones) {
+            return Ok(None);
+        }
+        self.topology_read = at;
+        let change = self.watcher.look(zones)?;
         for range in &change.offline {
             observe(Evidence::MemoryOffline { start: range.start, end: range.end });
         }

@@ -68,7 +68,12 @@ impl Watcher {
         &self.pfns
     }
 
-    /// Looks again, about once a second: a few small files a node, and the memory blocks only where `zones` show
+    /// Whether a zone's extent is another than at the last look, because memory came or went.
+    pub fn extents_differ(&self, zones: &[Zone]) -> bool {
+        spans(zones) != self.spans
+    }
+
+    /// Looks again: a few small files a node, and the memory blocks only where `zones` show
     /// that a zone's extent is different.
     ///
     /// # Errors

@@ -9,8 +9,10 @@
 //!    `slow_pass_ms` (5000) apart; the shorter the wait, the higher its score. One fault above starts again at nothing. So does a
 //!    wait of `cut_max_ms` (60000) or more.
 //! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at most at the best tenth of the waits.
-//! 5. `settle_s` (60) later, if `fill` is set, the pages in the best quarter of waits that are below `fill_below_ms` (1000) fill the
-//!    target until a sixteenth of it is left. Else nothing is proposed.
+//! 5. `settle_s` (20) after pages last stood out clearly (correlation at least 0.3), if `fill` is set, the best of the others fill the target
+//!    until a sixteenth of it is left: the cut is then where as many pages as there is room for would pass all confirmations by chance, and
+//!    those that are accessed more often pass sooner. Smooth popularity, without a line between hot and cold, is served that way. Else nothing
+//!    is proposed.
 //!
 //! Evidence of other sources is judged as by the rule `frequency`. Source: ours. It needs no threshold in ms and no model of the
 //! waits: faults slow a program down, so that early and late lie closer together than the access rates do.
@@ -34,6 +36,10 @@ use sample::{Bin, Cut, Sample};
 const LOOK_EVERY: Nanos = Nanos::from_ms(100);
 /// Time between two looks while no page faults.
 const LOOK_IDLE: Nanos = Nanos::from_s(1);
+/// Correlation, squared, of waits where hot and cold pages are two kinds. Where it is less, popularity falls off smoothly.
+const CLEAR: f64 = 0.1;
+/// Share of the pages below the cut while nothing is known, in percent.
+const BEST_PERCENT: u32 = 25;
 
 /// What the waits of one target's pages say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,8 +77,8 @@ struct Target {
     purpose: Purpose,
     /// When pages were last seen to stand out, or the first fault.
     stood_out: Nanos,
-    /// More than a sixteenth of the node is free.
-    room: bool,
+    /// Base pages that may be filled: those free above the high watermark and a sixteenth of the node.
+    room: u64,
 }
 
 /// See the module's description.
@@ -196,15 +202,15 @@ impl Target {
             last_cut: None,
             purpose: Purpose::Counting,
             stood_out: now,
-            room: false,
+            room: 0,
         }
     }
 
     /// Takes note of the node's free memory, and stops filling where it runs out.
     fn set_room(&mut self, state: &NodeState) {
         let spare = state.watermarks.high_pages.saturating_add(state.managed_pages / 16);
-        self.room = state.free_pages > spare;
-        if self.purpose == Purpose::Fill && !self.room {
+        self.room = state.free_pages.saturating_sub(spare);
+        if self.purpose == Purpose::Fill && self.room == 0 {
             self.purpose = Purpose::Counting;
         }
     }
@@ -218,13 +224,22 @@ impl Target {
             Some(cut) => State::StandOut(cut),
             None => State::Alike,
         };
-        let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
-        if settled {
-            self.last_cut = None;
+        if let State::StandOut(cut) = self.state
+            && cut.agreement >= CLEAR
+        {
+            self.stood_out = now;
         }
+        let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
+        let fill = config.fill && settled && self.room > 0 && waits.seen_twice();
         match (self.state, self.last_cut) {
+            (State::StandOut(_) | State::Alike, _) if fill => {
+                // So that by chance alone as many pages pass as there is room for.
+                let share = self.room as f64 / self.sample.population(now).max(1) as f64;
+                let percent = 100.0 * share.powf(1.0 / f64::from(config.confirmations));
+                self.purpose = Purpose::Fill;
+                self.cut = Some(waits.quantile((percent as u32).clamp(BEST_PERCENT, 90)));
+            }
             (State::StandOut(cut), _) => {
-                self.stood_out = now;
                 self.purpose = Purpose::Hot;
                 self.cut = Some(cut.bin);
                 self.last_cut = self.cut;
@@ -234,13 +249,11 @@ impl Target {
                 self.purpose = Purpose::Counting;
                 self.cut = None;
             }
-            (State::Alike, Some(last)) => self.cut = Some(last.min(waits.quantile(10))),
-            (State::Alike, None) => {
-                let fill = config.fill && settled && self.room;
-                self.purpose = if fill { Purpose::Fill } else { Purpose::Counting };
-                let best_quarter = waits.quantile(25);
-                let limit = sample::bin(Nanos::from_ms(config.fill_below_ms));
-                self.cut = Some(if fill { best_quarter.min(limit) } else { best_quarter });
+            (State::Alike, Some(last)) if !settled => self.cut = Some(last.min(waits.quantile(10))),
+            (State::Alike, _) => {
+                self.last_cut = None;
+                self.purpose = Purpose::Counting;
+                self.cut = Some(waits.quantile(BEST_PERCENT));
             }
         }
     }

@@ -125,6 +125,19 @@ impl Sample {
         }
     }
 
+    /// About how many pages that have not moved there are: of many pages in a slot the smallest hash is small.
+    pub(super) fn population(&self, now: Nanos) -> u64 {
+        let ranks = self.slots.iter().flatten().filter(|page| !page.moved && !page.stale(now));
+        let (count, sum) = ranks
+            .fold((0.0, 0.0), |(count, sum), page| (count + 1.0, sum + (page.hash >> SLOTS_SHIFT) as f64));
+        if count == 0.0 {
+            return 0;
+        }
+        // The smallest of k ranks, spread evenly from 0 to 1, is 1 / (k + 1) on average.
+        let smallest = sum / count / (1u64 << (64 - SLOTS_SHIFT)) as f64;
+        (count * (1.0 / smallest - 1.0).max(1.0)) as u64
+    }
+
     /// The waits of all pages that are not stale.
     pub(super) fn waits(&self, now: Nanos) -> Waits {
         let none = vec![0; BINS];
@@ -154,6 +167,11 @@ impl Waits {
     /// Pages in the sample that have not moved.
     pub(super) fn pages(&self) -> u32 {
         self.last.iter().sum()
+    }
+
+    /// At least half of the pages have two waits, so that it can be said whether they are alike.
+    pub(super) fn seen_twice(&self) -> bool {
+        self.later.iter().sum::<u32>() * 2 >= self.pages()
     }
 
     /// The bin at or below which `percent` of the pages waited last.
