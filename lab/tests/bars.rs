@@ -95,6 +95,18 @@ impl Run {
     fn verdict(&self, name: &str) -> Verdict {
         read_json(&self.folder.path().join(name)).unwrap()
     }
+
+    /// Accesses a second of hotcold between two marks in its log.
+    fn accesses(&self, phase: &str) -> f64 {
+        let mark = |end: &str| self.text(&format!("mark-{phase}-{end}")).trim().parse::<usize>().unwrap();
+        let log = self.text("log");
+        let lines: Vec<&str> = log.lines().take(mark("to")).skip(mark("from")).collect();
+        let accesses: u64 = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["accesses"].as_u64())
+            .sum();
+        accesses as f64 / lines.len().max(1) as f64
+    }
 }
 
 /// A `name=value` line of a script's output.
@@ -288,4 +300,78 @@ fn users_are_told_what_is_done_and_refused() {
     let explained = run.json("explained");
     println!("{explained:#}");
     assert!(run.text("explained").contains("moved"), "the page has moved: {explained:#}");
+}
+
+/// The share of hotcold's hot pages that must be in DRAM after a minute, and of hot ones among the pages that we moved.
+const HOT_MIN: (f64, f64) = (0.9, 0.6);
+
+fn hot_pages_are_promoted(line: Line) {
+    const FOOTPRINT_MIB: u64 = 336;
+    let run = Run::new(line, [640, 128, 1024], ThpMode::Never, 200)
+        .env("MIB", FOOTPRINT_MIB)
+        .env("FREE_MIB", FOOTPRINT_MIB / 3 - 6)
+        .env("OFF_SECONDS", 8)
+        .env("ON_SECONDS", 60);
+    let Some(outcome) = run.run(include_str!("bars/promotion.sh")) else { return };
+    let number = |name| number(&outcome, name);
+    let (off, on, last) = (run.verdict("judged-off"), run.verdict("judged-on"), run.json("last"));
+    let moved = on.moved.as_ref().unwrap();
+    let ours = last["counters"]["pgpromote_success"].as_u64().unwrap();
+    let seconds = |value: &Value| value.as_u64().unwrap() as f64 / 1e9;
+    let (daemon, bpf) = (seconds(&last["cpu_time_ns"]), seconds(&last["source"]["bpf_run_time_ns"]));
+    let workload = number("workload_ticks") as f64 / 100.0;
+    let hot_share = moved.promoted_hot_share.unwrap_or(0.0);
+    println!(
+        "hot pages in DRAM {:.1} %, cold {:.1} %; promoted {} pages, {:.1} % of them hot; the kernel promoted {}",
+        on.hot_in_dram * 100.0,
+        on.cold_in_dram * 100.0,
+        moved.promoted.pages,
+        hot_share * 100.0,
+        number("kernel_promoted"),
+    );
+    println!("ours {ours}, {:?}", moved.routes);
+    println!(
+        "CPU: daemon {daemon:.2} s + BPF {bpf:.2} s of the workload's {workload:.2} s = {:.2} %",
+        (daemon + bpf) / workload * 100.0
+    );
+    println!(
+        "accesses/s: {:.0} without hint faults, {:.0} with hint faults and no source, {:.0} with the source",
+        run.accesses("quiet"),
+        run.accesses("off"),
+        run.accesses("on"),
+    );
+    for line in run.text("daemon").lines().step_by(5) {
+        let now: Value = serde_json::from_str(line).unwrap();
+        println!(
+            "{:>5.1} s: daemon's CPU {:.2} s, {} hint faults, {} pages promoted",
+            seconds(&now["uptime_ns"]),
+            seconds(&now["cpu_time_ns"]),
+            now["source"]["seen"],
+            now["counters"]["pgpromote_success"]
+        );
+    }
+    println!("source {}\nmover {}\nnodes {}", last["source"], last["mover"], last["nodes"]);
+    println!("gauges {}\ncounters {}", last["gauges"], last["counters"]);
+
+    assert!(number("free_mib") * 3 <= FOOTPRINT_MIB, "the guest has too much DRAM to spare");
+    assert!(number("off_hint_faults") > 1000, "hint faults are needed to show that they alone move nothing");
+    assert_eq!(off.moved.unwrap().all.pages, 0, "pages moved without the daemon");
+    assert_eq!(number("daemon_status"), 0);
+    assert!(on.hot_in_dram >= HOT_MIN.0 && hot_share >= HOT_MIN.1);
+    assert!(moved.promoted.pages <= ours, "hotcold's pages came up without us");
+    assert!(number("kernel_promoted") * 100 < ours);
+    // On a machine that does other things as well the figure says nothing: what the guest waits for its CPU counts as used.
+    if soak() {
+        assert!((daemon + bpf) / workload <= 0.05);
+    }
+}
+
+#[test]
+fn hot_pages_are_promoted_on_6_12() {
+    hot_pages_are_promoted(Line::Stable);
+}
+
+#[test]
+fn hot_pages_are_promoted_on_the_newest() {
+    hot_pages_are_promoted(Line::Newest);
 }

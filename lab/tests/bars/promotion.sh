@@ -1,0 +1,50 @@
+# $HOTCOLD on the slow node, with free DRAM for at most a third of it: without the daemon, then with it for 60 s.
+set -e
+cd "$LAB_SHARE"
+vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
+free_mib() { awk '/MemFree/ { s += $4 } END { print int(s / 1024) }' /sys/devices/system/node/node$1/meminfo; }
+mark() { wc -l <log >"mark-$1"; }
+
+sysctl -qw kernel.numa_balancing=0 kernel.numa_balancing_promote_rate_limit_MBps=0
+on-slow-node --widen-when 'test -e report' $HOTCOLD --mib "$MIB" --no-thp --report report >log 2>errors &
+loader=$!
+until [ -e report ]; do sleep 0.2; done
+pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+group=/sys/fs/cgroup$(sed s/0::// /proc/$pid/cgroup)
+until [ "$(cat $group/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done
+
+if [ "$FREE_MIB" -gt 0 ]; then
+    # What is more is taken by a file in memory, which nothing can reclaim.
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    excess=$(($(free_mib 0) + $(free_mib 1) - FREE_MIB))
+    if [ $excess -gt 0 ]; then on-node 0 dd if=/dev/zero of=/dev/shm/fill bs=1M count=$excess 2>/dev/null; fi
+fi
+echo free_mib=$(($(free_mib 0) + $(free_mib 1)))
+
+mark quiet-from; sleep 5; mark quiet-to
+# Scans that grow rare, as the kernel lets them where nothing moves, would take the daemon's first minute.
+echo 5000 >/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms
+sysctl -qw kernel.numa_balancing=2
+$HOTCOLD judge --report report --dram 0-1 --save snapshot >judged-first
+faults=$(vmstat numa_hint_faults)
+mark off-from; sleep "$OFF_SECONDS"; mark off-to
+echo off_hint_faults=$(($(vmstat numa_hint_faults) - faults))
+$HOTCOLD judge --report report --dram 0-1 --before snapshot --save snapshot >judged-off
+sysctl -qw kernel.numa_balancing=0
+echo 60000 >/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms
+
+kernel=$(vmstat pgpromote_success)
+ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' /proc/$pid/stat; }
+before=$(ticks)
+mark on-from
+timeout 100 $THERMOCLINE run --json --for "$ON_SECONDS"s >daemon 2>daemon-errors && status=0 || status=$?
+mark on-to
+echo workload_ticks=$(($(ticks) - before))
+$HOTCOLD judge --report report --dram 0-1 --before snapshot >judged-on
+echo daemon_status=$status
+echo kernel_promoted=$(($(vmstat pgpromote_success) - kernel))
+echo balancing=$(cat /proc/sys/kernel/numa_balancing)
+tail -n 1 daemon >last
+kill -TERM $pid
+wait $loader
