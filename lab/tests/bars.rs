@@ -306,10 +306,10 @@ fn users_are_told_what_is_done_and_refused() {
 const HOT_MIN: (f64, f64) = (0.9, 0.6);
 
 fn hot_pages_are_promoted(line: Line) {
-    const FOOTPRINT_MIB: u64 = 336;
+    const FOOTPRINT_MIB: u64 = 408;
     let run = Run::new(line, [640, 128, 1024], ThpMode::Never, 200)
         .env("MIB", FOOTPRINT_MIB)
-        .env("FREE_MIB", FOOTPRINT_MIB / 3 - 6)
+        .env("FREE_MIB", FOOTPRINT_MIB / 3 - 3)
         .env("OFF_SECONDS", 8)
         .env("ON_SECONDS", 60);
     let Some(outcome) = run.run(include_str!("bars/promotion.sh")) else { return };
