@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 use thermocline_lab::truth::{Counts, GUEST_PORT, Plugin};
 use thermocline_lab::workload::redis::{self, Reading, Summary, Target};
@@ -25,6 +25,8 @@ use super::record::{Answers, ByNode, CONFIG, PAGES, PLAN, Plan, RECORDING, Recor
 const ADDRESS: (&str, u16) = ("127.0.0.1", 6379);
 /// A mapping with at least so many pages is data and not a library.
 const LARGE_PAGES: u64 = PAGES_PER_MIB;
+/// Mappings this close belong together.
+const NEAR_BYTES: u64 = 1 << 30;
 /// How long Redis may take to answer first.
 const START_MAX: Duration = Duration::from_secs(30);
 const PROC: &str = "/proc";
@@ -141,18 +143,28 @@ impl Demo {
         thread::spawn(move || redis::run(&target, &reading, stop, &mut Rate { ops, line: Vec::new() }))
     }
 
-    /// From the first to the last of Redis's large anonymous mappings.
+    /// Where most of Redis's memory is: of its large anonymous mappings those that lie close together. What lies far off, as the heap does,
+    /// is small, and a range that took it in would take in the memory of other processes too.
     fn large(&self) -> anyhow::Result<Range<u64>> {
         let all = mappings(Path::new(PROC), self.pid, &(0..u64::MAX))?;
-        let large: Vec<Range<u64>> = all
-            .into_iter()
-            .filter(|mapping| mapping.by_node.get(&self.slow).copied().unwrap_or(0) >= LARGE_PAGES)
-            .map(|mapping| mapping.range)
-            .collect();
-        match (large.iter().map(|range| range.start).min(), large.iter().map(|range| range.end).max()) {
-            (Some(start), Some(end)) => Ok(start..end),
-            _ => bail!("Redis has no memory on the slow node"),
+        let mut best: Option<(u64, Range<u64>)> = None;
+        let mut group: Option<(u64, Range<u64>)> = None;
+        for mapping in all {
+            let pages = mapping.by_node.get(&self.slow).copied().unwrap_or(0);
+            if pages < LARGE_PAGES {
+                continue;
+            }
+            group = match group {
+                Some((sum, range)) if mapping.range.start - range.end <= NEAR_BYTES => {
+                    Some((sum + pages, range.start..mapping.range.end))
+                }
+                _ => Some((pages, mapping.range)),
+            };
+            if group.as_ref().map(|g| g.0) > best.as_ref().map(|b| b.0) {
+                best.clone_from(&group);
+            }
         }
+        Ok(best.context("Redis has no memory on the slow node")?.1)
     }
 
     /// Redis's base pages by node.

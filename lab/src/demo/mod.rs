@@ -26,8 +26,6 @@ use verdict::Verdict;
 
 /// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about half of Redis.
 const MEMORY_MIB: [u64; 2] = [256, 768];
-/// What the daemon is told.
-const CONFIG: &str = include_str!("thermocline.toml");
 /// The modelled cache: to Redis's memory what a server's cache is to a server's memory, about a thousandth.
 const CACHE: &str = "cache-kib=256";
 /// The most that booting, loading and verifying may take on a busy host.
@@ -46,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "LINE", default_value = "6.12")]
     kernel: Line,
     /// Seconds of load with Thermocline.
-    #[arg(long, value_name = "N", default_value_t = 110, value_parser = clap::value_parser!(u64).range(WINDOW_S..=3600))]
+    #[arg(long, value_name = "N", default_value_t = 240, value_parser = clap::value_parser!(u64).range(WINDOW_S..=3600))]
     seconds: u64,
     /// Seconds of load before that.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(BEFORE_WINDOW_S..=3600))]
@@ -63,7 +61,7 @@ pub(crate) struct Options {
     /// The daemon.
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/thermocline")]
     thermocline: PathBuf,
-    /// The daemon's configuration; the lab's own where it is not given.
+    /// The daemon's configuration; its defaults where none is given.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where summary and picture go.
@@ -107,7 +105,7 @@ pub(crate) fn run(options: &Options, interrupt: Arc<AtomicBool>) -> anyhow::Resu
     write_json(&folder.path().join(record::PLAN), &plan)?;
     let config = match &options.config {
         Some(path) => fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
-        None => CONFIG.to_owned(),
+        None => String::new(),
     };
     fs::write(folder.path().join(record::CONFIG), config).context("cannot write into the shared folder")?;
 

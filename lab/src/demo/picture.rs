@@ -68,6 +68,7 @@ fn residency(area: &Area<'_>, recording: &Recording) -> anyhow::Result<()> {
     let end = points.last().map_or(1.0, |point| point.0);
     let top = points.iter().map(|point| point.2).fold(1.0, f64::max) * 1.18;
     let mut chart = ChartBuilder::on(area)
+        .margin_left(14)
         .margin_right(24)
         .set_label_area_size(LabelAreaPosition::Left, LEFT)
         .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
@@ -126,6 +127,7 @@ fn shares(area: &Area<'_>, recording: &Recording, verdict: &Verdict) -> anyhow::
         .collect();
     let end = points.last().map_or(1.0, |point| point.0);
     let mut chart = ChartBuilder::on(area)
+        .margin_left(14)
         .margin_right(24)
         .margin_top(6)
         .margin_bottom(6)
@@ -156,10 +158,10 @@ fn shares(area: &Area<'_>, recording: &Recording, verdict: &Verdict) -> anyhow::
     chart
         .draw_series(DashedLineSeries::new([(0.0, best), (end, best)], 2, 4, INK.stroke_width(1)))
         .map_err(|error| anyhow!("{error}"))?;
-    let above = text(13).pos(Pos::new(HPos::Left, VPos::Bottom));
+    let below = text(13).pos(Pos::new(HPos::Left, VPos::Top));
     let label = format!("best static placement: {best:.0} %");
     chart
-        .draw_series([Text::new(label, (end / 120.0, best + 2.0), above)])
+        .draw_series([Text::new(label, (end / 120.0, best - 2.0), below)])
         .map_err(|error| anyhow!("{error}"))?;
     chart.draw_series(LineSeries::new(points, DRAM.stroke_width(3))).map_err(|error| anyhow!("{error}"))?;
     Ok(())

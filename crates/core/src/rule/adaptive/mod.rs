@@ -9,7 +9,7 @@
 //!    `slow_pass_ms` (5000) apart; the shorter the wait, the higher its score. One fault above starts again at nothing. So does a
 //!    wait of `cut_max_ms` (60000) or more.
 //! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at most at the best tenth of the waits.
-//! 5. `settle_s` (20) after pages last stood out clearly (correlation at least 0.3), if `fill` is set, the best of the others fill the target
+//! 5. `settle_s` (10) after pages last stood out clearly (correlation at least 0.3), if `fill` is set, the best of the others fill the target
 //!    until a sixteenth of it is left: the cut is then where as many pages as there is room for would pass all confirmations by chance, and
 //!    those that are accessed more often pass sooner. Smooth popularity, without a line between hot and cold, is served that way. Else nothing
 //!    is proposed.
@@ -230,7 +230,7 @@ impl Target {
             self.stood_out = now;
         }
         let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
-        let fill = config.fill && settled && self.room > 0 && waits.seen_twice();
+        let fill = config.fill && settled && self.room > 0 && waits.can_tell();
         match (self.state, self.last_cut) {
             (State::StandOut(_) | State::Alike, _) if fill => {
                 // So that by chance alone as many pages pass as there is room for.

@@ -20,6 +20,8 @@ const BELOW: std::ops::RangeInclusive<f64> = 0.02..=0.5;
 const AGREEMENT_MIN: f64 = 0.01;
 /// Pages that must have been below a cut both times.
 const BOTH_MIN: f64 = 10.0;
+/// Pages with two waits that show a clear line between hot and cold, where there is one: it would stand out from chance many times over.
+const PAIRS_MIN: u32 = 400;
 /// Least correlation, squared, times pages: by chance it is above 1 in one case of three, above 20 in one of 100,000.
 const EVIDENCE_MIN: f64 = 20.0;
 /// Of all cuts whose correlation, squared, is at least this share of the best one's, the highest is taken: a hot page has to
@@ -169,9 +171,9 @@ impl Waits {
         self.last.iter().sum()
     }
 
-    /// At least half of the pages have two waits, so that it can be said whether they are alike.
-    pub(super) fn seen_twice(&self) -> bool {
-        self.later.iter().sum::<u32>() * 2 >= self.pages()
+    /// Enough pages have two waits to say whether they are alike.
+    pub(super) fn can_tell(&self) -> bool {
+        self.later.iter().sum::<u32>() >= PAIRS_MIN
     }
 
     /// The bin at or below which `percent` of the pages waited last.

@@ -286,7 +286,7 @@ fn takes_the_best_of_a_zipf_distribution_first() {
 fn fills_free_memory_only_after_a_while_when_all_pages_are_alike() {
     let mut pages = Pages::new(seed(), vec![1.0; N], smooth(0.01, 1.0), N / 3);
     let mut rule = rule();
-    pages.run(&mut rule, 19.0);
+    pages.run(&mut rule, 9.0);
     assert_eq!(pages.promoted(), 0);
     pages.run(&mut rule, 21.0);
     let filled = pages.promoted();
@@ -323,7 +323,7 @@ fn the_hottest_keys_of_a_store_come_first_and_then_the_rest_of_free_memory_is_us
         println!("{:.0} s: {promoted} promoted, {share:.2} of the best", pages.seconds());
         (promoted, share)
     });
-    assert!(seen[0].0 < N / 30 && seen[0].1 >= 0.4, "a few pages bring much");
+    assert!(seen[0].0 < N / 10 && seen[0].1 >= 0.4, "a few pages bring much");
     assert!(seen[1].0 > N / 3 && seen[1].1 >= 0.9, "then free memory is used");
 }
 
