@@ -47,10 +47,11 @@ fuzz:
 	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run engine -- \
 		-max_total_time=$(FUZZ_SECONDS) -len_control=0 -max_len=2048 -rss_limit_mb=1024
 
-lint: ## formatting, clippy, licences and sources, the book
+lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc -q --no-deps --workspace
 	$(TOOLS)/bin/cargo-deny --all-features check --hide-inclusion-graph licenses bans sources
 	$(TOOLS)/bin/mdbook build docs
 

@@ -133,7 +133,7 @@ pub struct Sim {
     /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Fit the scenario's free parameters to the published figures that its [fit] names, and print them as --set.
+    /// Fit the scenario's free parameters to the published figures that its section `fit` names, and print them as --set.
     #[arg(long, conflicts_with_all = ["manager", "rule", "json", "seeds"])]
     pub fit: bool,
     /// Every access (exact), from fault to fault (event), or whichever suits the size (auto).

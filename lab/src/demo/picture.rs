@@ -161,7 +161,7 @@ fn shares(area: &Area<'_>, recording: &Recording, verdict: &Verdict) -> anyhow::
     let below = text(13).pos(Pos::new(HPos::Left, VPos::Top));
     let label = format!("best static placement: {best:.0} %");
     chart
-        .draw_series([Text::new(label, (end / 120.0, best - 2.0), below)])
+        .draw_series([Text::new(label, (start + end / 120.0, best - 2.0), below)])
         .map_err(|error| anyhow!("{error}"))?;
     chart.draw_series(LineSeries::new(points, DRAM.stroke_width(3))).map_err(|error| anyhow!("{error}"))?;
     Ok(())

@@ -24,7 +24,7 @@ section! {
 section! {
     /// `[tiers]`: which nodes belong together, fastest first; empty: as the kernel says. It overrides placement, not what the kernel scans.
     TierMap {
-        /// Lists of nodes, fastest tier first, as in [[0, 1], [2]].
+        /// Lists of nodes, fastest tier first, as in `[[0, 1], [2]]`.
         nodes: Vec<Vec<u16>> = Vec::new(), "nodes", Any("a list of lists of node numbers"), "the kernel's memory tiers";
     }
 }

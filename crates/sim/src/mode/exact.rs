@@ -1,6 +1,6 @@
 //! Exact mode: every access is made.
 //!
-//! Threads go on by turns, the one that is furthest behind first, by [`TURN`] at most where there are several. The
+//! Threads go on by turns, the one that is furthest behind first, by `TURN` at most where there are several. The
 //! accesses of a turn are drawn in batches, so that the pages' bytes can be prefetched; what an access takes is added from a table
 //! that counts the accesses by node in the same addition.
 

@@ -3,7 +3,7 @@
 //! Within a phase accesses are independent and alike, so that the time until a thread touches a marked page is memoryless. With
 //! the share M of its accesses that go to marked pages and the time D that the others take per access made (pauses included),
 //! a running thread faults at the rate M / D: on average (1 - M) / M accesses to unmarked pages come first, as in a sequence of
-//! independent trials. Threads of a process that share a distribution form a [`group::Group`]; rates add up, so one draw gives the next
+//! independent trials. Threads of a process that share a distribution form a `group::Group`; rates add up, so one draw gives the next
 //! fault of them all, then whose it is, in which cell, on which of its marked pages. The faulting access itself is made after
 //! the fault, on whichever node the page is then.
 //!
