@@ -117,6 +117,9 @@ pub struct Sim {
     /// List the scenarios, machines and managers.
     #[arg(long)]
     pub list: bool,
+    /// Simulate it on another machine: a preset's name, a TOML file, or the JSON of `thermocline doctor --json`.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
     /// Who moves pages: none, numab2, fault-count, thermocline, ... (--list names all).
     #[arg(long, value_name = "NAME")]
     pub manager: Option<String>,

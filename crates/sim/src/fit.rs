@@ -215,8 +215,9 @@ mod tests {
             Setup::preset("chunks-small", &changes)
         };
         let truth = ["process.0.pattern.visits=77".to_owned()];
-        let arm = |seed| Arm { manager: ManagerName::Numab2, mode: crate::mode::ModeName::Event, seed };
-        let reports = run_all(&with(&truth).unwrap(), &[1, 2].map(arm));
+        let setup = with(&truth).unwrap();
+        let arm = |seed| Arm { manager: ManagerName::Numab2, mode: mode_for(&setup), seed };
+        let reports = run_all(&setup, &[1, 2].map(arm));
         let value = reports.into_iter().map(|r| r.unwrap().time_s).sum::<f64>() / 2.0;
         let load = |changes: &[String]| {
             let mut setup = with(changes)?;

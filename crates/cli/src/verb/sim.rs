@@ -5,13 +5,13 @@ use std::io::Write as _;
 
 use anyhow::Context;
 use thermocline_sim::fit::{FitError, FitSpec, Point, changes as fit_changes};
-use thermocline_sim::machine;
+use thermocline_sim::machine::{self, Doctor, MachineSpec};
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, RunError, mode_for, run_all};
 use thermocline_sim::scenario::{PRESETS, Setup};
-use thermocline_sim::spec::{SPEC_BYTES_MAX, SpecError};
+use thermocline_sim::spec::{self, SPEC_BYTES_MAX, SpecError};
 
 use crate::args::{Mode, Sim};
 
@@ -25,28 +25,50 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
     } else if args.fit {
         fit(args)?
     } else {
-        let setup = setup(args.scenario.as_deref().unwrap_or_default(), &args.changes)?;
+        let name = args.scenario.as_deref().unwrap_or_default();
+        let setup = setup(name, args.machine.as_deref(), &args.changes)?;
         let reports = reports(args, &setup)?;
         if args.json { format!("{}\n", serde_json::to_string_pretty(&reports)?) } else { text(&reports) }
     };
     std::io::stdout().write_all(out.as_bytes()).context("cannot print")
 }
 
-/// The scenario of that name, or in that file, with the changes.
+/// The scenario of that name, or in that file, with the changes, and on the machine of that name, or in that file, where one
+/// is given.
 ///
 /// # Errors
 /// There is none, or it cannot be simulated.
-pub fn setup(name: &str, changes: &[String]) -> anyhow::Result<Setup> {
-    if !name.ends_with(".toml") {
-        return Ok(Setup::preset(name, changes)?);
+pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> anyhow::Result<Setup> {
+    let machine = machine.map(self::machine).transpose()?;
+    if name.ends_with(".toml") {
+        return Ok(Setup::parse_on(name, &read(name)?, machine, changes)?);
     }
-    let size = std::fs::metadata(name).with_context(|| format!("cannot look at {name}"))?.len();
+    Ok(Setup::parse_on(&format!("scenario {name}"), Setup::text(name)?, machine, changes)?)
+}
+
+/// The machine of that name, or in that file.
+fn machine(name: &str) -> anyhow::Result<MachineSpec> {
+    if name.ends_with(".json") {
+        let doctor: Doctor = serde_json::from_str(&read(name)?).map_err(|e| {
+            let remedy = "give what `thermocline doctor --json` has printed";
+            SpecError::new(name, format!("is no report of the doctor: {e}"), remedy)
+        })?;
+        return Ok(doctor.machine()?);
+    }
+    if name.ends_with(".toml") {
+        return Ok(spec::parse(name, &read(name)?)?);
+    }
+    Ok(machine::preset(name)?)
+}
+
+/// A specification's text, if it is not too long to be one.
+fn read(path: &str) -> anyhow::Result<String> {
+    let size = std::fs::metadata(path).with_context(|| format!("cannot look at {path}"))?.len();
     if size > SPEC_BYTES_MAX as u64 {
-        let message = format!("{size} bytes are too long for a scenario");
-        return Err(SpecError::new(name, message, format!("stay below {SPEC_BYTES_MAX} bytes")).into());
+        let message = format!("{size} bytes are too long for a specification");
+        return Err(SpecError::new(path, message, format!("stay below {SPEC_BYTES_MAX} bytes")).into());
     }
-    let text = std::fs::read_to_string(name).with_context(|| format!("cannot read {name}"))?;
-    Ok(Setup::parse(name, &text, changes)?)
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
 }
 
 fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
@@ -72,14 +94,10 @@ fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
 /// Fits the scenario, showing every point on standard error.
 fn fit(args: &Sim) -> anyhow::Result<String> {
     let name = args.scenario.as_deref().unwrap_or_default();
-    let base = setup(name, &args.changes)?;
+    let base = setup(name, args.machine.as_deref(), &args.changes)?;
     let text = toml::to_string(&base.scenario).context("cannot write the scenario down")?;
     let machine = base.machine.spec.clone();
-    let load = |changes: &[String]| {
-        let of_machine = args.changes.iter().filter(|c| c.starts_with("machine."));
-        let all: Vec<String> = of_machine.chain(changes).cloned().collect();
-        Setup::parse(name, &text, &all)
-    };
+    let load = |changes: &[String]| Setup::parse_on(name, &text, Some(machine.clone()), changes);
     eprintln!("fitting {} on {}", base.scenario.name, machine.name);
     let mut look = |spec: &FitSpec, point: &Point, better: bool| {
         let figures: Vec<String> =

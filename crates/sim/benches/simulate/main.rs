@@ -6,6 +6,8 @@
 //! 2. Event mode at the published scale: `chunks-192g`, at most 4 s and 1 GiB a run on one core.
 //! 3. Growth with pages, 8 GiB to 4 TiB, and with faults: time, and memory of at most 12 bytes a page and 64 MiB.
 //!
+//! `cargo bench -p thermocline-sim -- exact` measures that part alone; the others are `scale` and `growth`.
+//!
 //! Times are CPU times of one thread. Writes `results.json`, `sim-growth.svg` and `.png` to `target/bench`; the exit status is 1
 //! where a bar does not hold.
 
@@ -40,9 +42,18 @@ fn main() -> ExitCode {
 fn run() -> Result<bool, Box<dyn std::error::Error>> {
     let folder = folder();
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut figures = published_scale()?;
-    figures.extend(exact()?);
-    figures.extend(growth(&folder)?);
+    let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |part: &str| asked.is_empty() || asked.iter().any(|a| a == part);
+    let mut figures = Vec::new();
+    if wanted("scale") {
+        figures.extend(published_scale()?);
+    }
+    if wanted("exact") {
+        figures.extend(exact()?);
+    }
+    if wanted("growth") {
+        figures.extend(growth(&folder)?);
+    }
     report::print(&figures);
     println!("\nwritten: {}", report::write(&folder, &figures)?.display());
     Ok(figures.iter().all(Figure::holds))

@@ -4,10 +4,12 @@
 //! slowest, so that "is in the top tier" is a comparison of indices. Presets are in `presets/`.
 
 pub(crate) mod bandwidth;
+mod doctor;
 mod spec;
 mod watermarks;
 
 pub use bandwidth::Bandwidth;
+pub use doctor::Doctor;
 pub use spec::{Costs, Llc, MachineSpec, NodeSpec, PRESETS, preset};
 pub use watermarks::watermarks;
 

@@ -4,6 +4,8 @@
 //! accesses of a turn are drawn in batches, so that the pages' bytes can be prefetched; what an access takes is added from a table
 //! that counts the accesses by node in the same addition.
 
+use std::ops::AddAssign;
+
 use thermocline_core::units::Nanos;
 use thermocline_mem::prefetch;
 
@@ -14,16 +16,72 @@ use crate::random::{Random, Stream};
 use crate::workload::{Phase, access};
 use crate::world::World;
 
-/// Accesses that are drawn at a time; their count must fit the bits of [`Sums`].
+/// Accesses that are drawn at a time; their number must fit [`COUNT_BITS`].
 const BATCH: usize = 512;
 /// Longest turn of a thread among several: what two threads do within it may be seen in the wrong order.
 const TURN_PS: u64 = 20_000_000;
 const PS: u64 = 1000;
 
-/// What accesses to each node add: picoseconds in the low 48 bits, and from there on ten bits a node for their number.
-type Sums = [u128; 8];
-const COUNT_SHIFT: u32 = 48;
+/// Bits for the number of a batch's accesses to a node.
 const COUNT_BITS: u32 = 10;
+/// Bits for a batch's time in ps below the numbers, in [`Sums::Narrow`] and [`Sums::Wide`].
+const NARROW_BITS: u32 = 34;
+const WIDE_BITS: u32 = 48;
+/// Nodes of which [`Sums::Narrow`] can count the accesses, the first of them by what the others leave.
+const NARROW_NODES: usize = 4;
+
+/// What an access to each node adds: its time in ps, and from some bit on ten bits a node for their number.
+#[derive(Clone, Copy, Debug)]
+enum Sums {
+    /// Few nodes and short accesses, as nearly always: half the work.
+    Narrow([u64; 8]),
+    /// Any machine.
+    Wide([u128; 8]),
+}
+
+impl Sums {
+    fn new(times_ps: &[u64]) -> Sums {
+        let longest = times_ps.iter().copied().max().unwrap_or(0);
+        if times_ps.len() <= NARROW_NODES && longest.saturating_mul(BATCH as u64) < 1 << NARROW_BITS {
+            let mut sums = [0; 8];
+            for (node, ps) in times_ps.iter().enumerate() {
+                let count = if node == 0 { 0 } else { 1 << (NARROW_BITS + COUNT_BITS * (node as u32 - 1)) };
+                sums[node] = ps | count;
+            }
+            Sums::Narrow(sums)
+        } else {
+            let mut sums = [0; 8];
+            for (node, ps) in times_ps.iter().enumerate() {
+                sums[node] = u128::from(*ps) | 1 << (WIDE_BITS + COUNT_BITS * node as u32);
+            }
+            Sums::Wide(sums)
+        }
+    }
+
+    /// Accesses the pages until one is marked; returns how many, their time in ps, and how many to each node.
+    fn access(&self, bytes: &mut [u8], batch: &[Page]) -> (usize, u64, [u64; NODES_MAX]) {
+        const COUNT: u64 = (1 << COUNT_BITS) - 1;
+        let mut to = [0; NODES_MAX];
+        match self {
+            Sums::Narrow(sums) => {
+                let (done, sum) = access_all(bytes, batch, sums);
+                to[0] = done as u64;
+                for node in 1..NARROW_NODES {
+                    to[node] = (sum >> (NARROW_BITS + COUNT_BITS * (node as u32 - 1))) & COUNT;
+                    to[0] -= to[node];
+                }
+                (done, sum & ((1 << NARROW_BITS) - 1), to)
+            }
+            Sums::Wide(sums) => {
+                let (done, sum) = access_all(bytes, batch, sums);
+                for (node, to) in to.iter_mut().enumerate() {
+                    *to = (sum >> (WIDE_BITS + COUNT_BITS * node as u32)) as u64 & COUNT;
+                }
+                (done, (sum & ((1 << WIDE_BITS) - 1)) as u64, to)
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Thread {
@@ -98,15 +156,10 @@ impl Exact {
         self.sums.clear();
         self.longest_ps.clear();
         for process in &world.system.processes {
-            let mut sums: Sums = [0; 8];
-            let mut longest = 1;
-            for (node, sum) in sums.iter_mut().enumerate().take(nodes) {
-                let ps = (process.access_ns[node] * PS as f64).round() as u64;
-                longest = longest.max(ps);
-                *sum = u128::from(ps) | 1 << (COUNT_SHIFT + COUNT_BITS * node as u32);
-            }
-            self.sums.push(sums);
-            self.longest_ps.push(longest);
+            let times = process.access_ns[..nodes].iter().map(|ns| (ns * PS as f64).round() as u64);
+            let times: Vec<u64> = times.collect();
+            self.sums.push(Sums::new(&times));
+            self.longest_ps.push(times.into_iter().max().unwrap_or(1).max(1));
         }
     }
 
@@ -133,8 +186,8 @@ impl Exact {
                 .min(usize::try_from(thread.until_sample.saturating_add(1)).unwrap_or(BATCH));
             let batch = &thread.batch[thread.at..thread.at + n];
             let bytes = world.system.memory.bytes_mut();
-            let (done, sum) = access_all(bytes, batch, sums);
-            thread.count(world, done, sum);
+            let (done, ps, to) = sums.access(bytes, batch);
+            thread.count(world, done, ps, &to);
             if done < n {
                 // The next page is marked: the fault comes first, the access is made after it.
                 let page = thread.batch[thread.at];
@@ -163,8 +216,8 @@ impl Exact {
 
 /// Accesses the pages until one is marked; returns how many, and the sum of what they add.
 #[inline]
-fn access_all(bytes: &mut [u8], batch: &[Page], sums: &Sums) -> (usize, u128) {
-    let mut sum = 0u128;
+fn access_all<T: Copy + Default + AddAssign>(bytes: &mut [u8], batch: &[Page], sums: &[T; 8]) -> (usize, T) {
+    let mut sum = T::default();
     for (i, page) in batch.iter().enumerate() {
         let byte = &mut bytes[*page as usize];
         let old = *byte;
@@ -208,10 +261,10 @@ impl Thread {
         }
     }
 
-    fn count(&mut self, world: &mut World, done: usize, sum: u128) {
+    fn count(&mut self, world: &mut World, done: usize, ps: u64, to: &[u64; NODES_MAX]) {
         self.at += done;
         self.left -= done as u64;
-        self.clock_ps += (sum & ((1 << COUNT_SHIFT) - 1)) as u64;
+        self.clock_ps += ps;
         if self.until_pause != u64::MAX {
             self.until_pause -= done as u64;
         }
@@ -220,9 +273,8 @@ impl Thread {
             self.until_sample = self.until_sample.checked_sub(done as u64).unwrap_or(u64::MAX - 1);
         }
         world.system.counters.accesses += done as u64;
-        for node in 0..NODES_MAX as u32 {
-            let count = (sum >> (COUNT_SHIFT + COUNT_BITS * node)) as u64 & ((1 << COUNT_BITS) - 1);
-            world.system.served[node as usize] += count as f64;
+        for (served, to) in world.system.served.iter_mut().zip(to) {
+            *served += *to as f64;
         }
     }
 
@@ -264,6 +316,30 @@ impl Mode for Exact {
             if debt > 0.0 {
                 thread.clock_ps = thread.clock_ps.max(now_ps) + (debt * PS as f64) as u64;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_and_wide_sums_count_alike() {
+        let times = [100_000, 250_000, 400_000, 1_000_000];
+        let narrow = Sums::new(&times);
+        assert!(matches!(narrow, Sums::Narrow(_)));
+        let wide = Sums::new(&[&times[..], &[5]].concat());
+        assert!(matches!(wide, Sums::Wide(_)) && matches!(Sums::new(&[1 << 26]), Sums::Wide(_)));
+        let batch: Vec<Page> = (0..BATCH as Page).map(|i| i * i % 1000).collect();
+        for marked in [None, Some(batch[300])] {
+            let mut bytes: Vec<u8> = (0..1000).map(|i| (i % 7 % 4) as u8).collect();
+            marked.into_iter().for_each(|page| bytes[page as usize] |= flags::MARKED);
+            let seen = narrow.access(&mut bytes.clone(), &batch);
+            assert_eq!(seen, wide.access(&mut bytes, &batch));
+            assert_eq!(seen.2.iter().sum::<u64>(), seen.0 as u64);
+            let time: u64 = seen.2.iter().zip(times).map(|(n, ps)| n * ps).sum();
+            assert_eq!((seen.1, marked.is_none()), (time, seen.0 == BATCH));
         }
     }
 }

@@ -87,13 +87,21 @@ impl Setup {
     /// # Errors
     /// There is no such preset, a change is none, or what comes out cannot be simulated.
     pub fn preset(name: &str, changes: &[String]) -> Result<Setup, SpecError> {
-        let Some((_, text)) = PRESETS.iter().find(|(n, _)| *n == name) else {
+        let text = Setup::text(name)?;
+        Setup::parse(&format!("scenario {name}"), text, changes)
+    }
+
+    /// The TOML of the preset of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn text(name: &str) -> Result<&'static str, SpecError> {
+        PRESETS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text).ok_or_else(|| {
             let message = format!("there is no scenario \"{name}\"");
             let remedy =
                 "`thermocline sim --list` names those that there are, or give a file ending in .toml";
-            return Err(SpecError::new("scenario", message, remedy));
-        };
-        Setup::parse(&format!("scenario {name}"), text, changes)
+            SpecError::new("scenario", message, remedy)
+        })
     }
 
     /// A scenario from its text; `name` is how errors call it.
@@ -101,12 +109,25 @@ impl Setup {
     /// # Errors
     /// As [`Setup::preset`].
     pub fn parse(name: &str, text: &str, changes: &[String]) -> Result<Setup, SpecError> {
+        Setup::parse_on(name, text, None, changes)
+    }
+
+    /// A scenario from its text, on another machine than it names.
+    ///
+    /// # Errors
+    /// As [`Setup::preset`].
+    pub fn parse_on(
+        name: &str,
+        text: &str,
+        machine: Option<MachineSpec>,
+        changes: &[String],
+    ) -> Result<Setup, SpecError> {
         let of_machine = |change: &&String| change.starts_with("machine.");
         let (machine_changes, changes): (Vec<&String>, Vec<&String>) = changes.iter().partition(of_machine);
         // Parsed as written first, so that errors have their lines.
         let scenario: Scenario = parse(name, text)?;
         let scenario = set::apply(scenario, &changes, "")?;
-        let spec = machine::preset(&scenario.machine)?;
+        let spec = machine.map_or_else(|| machine::preset(&scenario.machine), Ok)?;
         let spec = set::apply(spec, &machine_changes, "machine.")?;
         Setup::new(scenario, &spec)
     }

@@ -1,0 +1,150 @@
+//! The machine that one runs on, as `thermocline doctor --json` describes it.
+//!
+//! Nodes, tiers, CPUs, memory, distances and HZ are read; so are latency and bandwidth where the firmware tells them (HMAT).
+//! Where it does not, an access takes 110 ns and 4 ns more for each unit of SLIT distance above 10: about what two sockets
+//! (32) and CXL (50 to 60) are measured at. What the kernel's work costs is assumed, as in the presets.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use thermocline_core::units::PAGE_SHIFT;
+
+use super::{Costs, MachineSpec, NodeSpec};
+use crate::spec::SpecError;
+use crate::units::Bytes;
+
+/// What is needed of the doctor's report; it has more.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Doctor {
+    kernel: Kernel,
+    topology: Option<Discovered>,
+    nodes: Vec<State>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Kernel {
+    hz: Option<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Discovered {
+    topology: Nodes,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Nodes {
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Node {
+    id: u16,
+    tier: u8,
+    cpus: Vec<u32>,
+    capacity_pages: u64,
+    read_latency_ns: Option<u32>,
+    read_bandwidth_mbps: Option<u32>,
+    distances: Vec<u8>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct State {
+    watermarks: Watermarks,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Watermarks {
+    min_pages: u64,
+}
+
+const LOCAL_NS: f64 = 110.0;
+const NS_PER_DISTANCE: f64 = 4.0;
+
+/// Latency of an access over a SLIT distance.
+fn latency_ns(distance: u8) -> f64 {
+    LOCAL_NS + NS_PER_DISTANCE * f64::from(distance.saturating_sub(10))
+}
+
+impl Doctor {
+    /// The machine.
+    ///
+    /// # Errors
+    /// The doctor has not found its nodes.
+    pub fn machine(&self) -> Result<MachineSpec, SpecError> {
+        let Some(found) = &self.topology else {
+            let remedy = "run `thermocline doctor` for the reason, or name a preset";
+            return Err(SpecError::new("doctor", "the report has no topology", remedy));
+        };
+        let nodes = &found.topology.nodes;
+        let with_cpus: Vec<usize> = (0..nodes.len()).filter(|i| !nodes[*i].cpus.is_empty()).collect();
+        let node = |node: &Node| {
+            let from = |i: usize| node.distances.get(i).copied().unwrap_or(10);
+            // The firmware tells of the nearest CPUs; farther ones are as much slower as their distance says.
+            let nearest = with_cpus.iter().map(|i| from(*i)).min().unwrap_or(10);
+            let factor = node.read_latency_ns.map_or(1.0, |ns| f64::from(ns) / latency_ns(nearest));
+            NodeSpec {
+                id: node.id,
+                tier: node.tier,
+                cpus: node.cpus.len() as u32,
+                memory: Bytes(node.capacity_pages << PAGE_SHIFT),
+                distances: node.distances.clone(),
+                read_ns: (0..nodes.len()).map(|i| factor * latency_ns(from(i))).collect(),
+                write_ns: None,
+                bandwidth_mbps: node.read_bandwidth_mbps.map(f64::from),
+            }
+        };
+        let min_pages: u64 = self.nodes.iter().map(|n| n.watermarks.min_pages).sum();
+        let origin = [
+            ("node", "published: this machine's kernel, by `thermocline doctor`"),
+            (
+                "node.read_ns",
+                "published: the firmware (HMAT) where it tells; else assumed from SLIT distances",
+            ),
+            ("cost", "assumed: as bergamo-cxl"),
+        ];
+        Ok(MachineSpec {
+            name: "this machine".to_owned(),
+            hz: self.kernel.hz.unwrap_or(250),
+            nr_cpus: 8192,
+            min_free: Bytes(min_pages << PAGE_SHIFT),
+            watermark_scale_factor: 10,
+            llc: None,
+            cost: Costs::default(),
+            node: nodes.iter().map(node).collect(),
+            origin: BTreeMap::from(origin.map(|(key, text)| (key.to_owned(), text.to_owned()))),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+
+    const REPORT: &str = r#"{ "schema": 1, "verdict": "usable", "kernel": { "release": "6.12", "hz": 1000 },
+      "topology": { "origin": "kernel", "topology": { "nodes": [
+        { "id": 0, "tier": 0, "cpus": [0, 1], "capacity_pages": 1000000, "read_latency_ns": null,
+          "read_bandwidth_mbps": null, "distances": [10, 50] },
+        { "id": 1, "tier": 1, "cpus": [], "capacity_pages": 2000000, "read_latency_ns": 300,
+          "read_bandwidth_mbps": 20000, "distances": [50, 10] } ] } },
+      "nodes": [ { "node": 0, "free_pages": 1, "watermarks": { "min_pages": 5000, "low_pages": 6000 } },
+                 { "node": 1, "free_pages": 1, "watermarks": { "min_pages": 7000, "low_pages": 8000 } } ] }"#;
+
+    #[test]
+    fn what_the_doctor_tells_becomes_a_machine() {
+        let doctor: Doctor = serde_json::from_str(REPORT).unwrap();
+        let spec = doctor.machine().unwrap();
+        let machine = Machine::new(&spec).unwrap();
+        assert_eq!((spec.hz, machine.top, machine.nodes[1].pages), (1000, 1, 2_000_000));
+        assert_eq!((machine.nodes[0].read_ns[0], machine.nodes[1].read_ns[0]), (110.0, 300.0));
+        assert_eq!(machine.nodes[1].bandwidth, Some(20e9));
+        assert_eq!(spec.min_free.pages(), 12_000);
+    }
+
+    #[test]
+    fn a_report_without_nodes_is_refused() {
+        let doctor: Doctor =
+            serde_json::from_str(r#"{ "kernel": { "hz": null }, "topology": null, "nodes": [] }"#).unwrap();
+        assert!(doctor.machine().unwrap_err().to_string().contains("name a preset"));
+    }
+}
