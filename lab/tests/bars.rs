@@ -69,7 +69,9 @@ impl Run {
                 println!("skipped: {error}");
                 return None;
             }
-            outcome => outcome.unwrap(),
+            outcome => outcome.unwrap_or_else(|error| {
+                panic!("{error}\n{}{}{}", self.text("kills"), self.text("errors"), self.text("daemon-errors"))
+            }),
         };
         println!("Linux {}, {:.0} s\n{}", outcome.release, outcome.total.as_secs_f64(), outcome.stdout);
         assert_eq!(

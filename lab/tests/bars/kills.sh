@@ -42,7 +42,10 @@ for delay in $DELAYS; do
     tries=0
     # In mode 1 the kernel moves pages itself. (In mode 0 it would not, but to switch scans off and on patches code that Redis is running,
     # which QEMU does not always survive.)
-    until [ "$(cat /proc/sys/kernel/numa_balancing)" = 2 ]; do sleep 0.05; done
+    until [ "$(cat /proc/sys/kernel/numa_balancing)" = 2 ]; do
+        sleep 0.05
+        kill -0 $daemon || fail "the daemon ended: $(cat daemon-errors)"
+    done
     migratepages $redis 0,1 2
     before=$(migrated)
     until [ $(($(migrated) - before)) -gt 50 ]; do
@@ -58,7 +61,8 @@ for delay in $DELAYS; do
     left=$(slow_pages)
     kills=$((kills + 1))
     [ $left -gt 1000 ] && while_migrating=$((while_migrating + 1))
-    echo "kill $kills, $delay ms after the first page: $(($(migrated) - before)) pages migrated, $left left"
+    read -r seconds _ </proc/uptime
+    echo "at $seconds s: kill $kills, $delay ms after the first page: $(($(migrated) - before)) pages migrated, $left left" | tee -a kills
     [ "$(settings)" != "$original" ] || fail "the killed daemon had changed nothing"
     # Most of those that start after a kill are killed as well; now and then one may end by itself, or the command restores.
     case $((kills % 5)) in
