@@ -6,6 +6,7 @@
 //! numa_hint_faults ─┬─ not_promotable          the page is on a top-tier node
 //!                   ├─ free_space              the target has plenty of room: attempted at once
 //!                   ├─ rejected_latency        not hot
+//!                   ├─ left_to_kthread         pghot's kmigrated decides later
 //!                   ├─ left_to_engine          Thermocline decides, the kernel does not
 //!                   └─ pgpromote_candidate ─┬─ rate_limited
 //!                                           └─ attempted
@@ -60,6 +61,10 @@ counters! {
     rejected_latency;
     /// Faults that were left to Thermocline's engine: the kernel's own limit is 0.
     left_to_engine;
+    /// Faults that were recorded for a kernel thread to decide (pghot).
+    left_to_kthread;
+    /// Sampled accesses that were handled as hint faults: they took no mark.
+    sampled_hints;
     /// Candidates above the rate limit.
     rate_limited;
     /// Candidates whose migration was tried.
@@ -80,6 +85,8 @@ counters! {
     moved_within;
     /// Pages promoted by another kernel thread (DAMON, kmigrated).
     other_promoted;
+    /// Promotions of pages that had been demoted before: they go to and fro.
+    promoted_again;
     /// Accesses, in event mode as far as they follow from the time.
     accesses;
 }
@@ -112,6 +119,16 @@ pub struct Broken {
 }
 
 impl Counters {
+    /// Pages that anybody has promoted.
+    pub fn promoted(&self) -> u64 {
+        self.pgpromote_success + self.engine_promoted + self.other_promoted
+    }
+
+    /// Pages that anybody has demoted.
+    pub fn demoted(&self) -> u64 {
+        self.pgdemote_kswapd + self.pgdemote_direct + self.pgdemote_other + self.engine_demoted
+    }
+
     /// Holds the counters to the laws; done at the end of every run, in release builds too.
     ///
     /// # Errors
@@ -123,13 +140,14 @@ impl Counters {
             if left == right { Ok(()) } else { Err(Broken { law, left, right }) }
         };
         law(
-            "faults = not promotable + free space + rejected + left to the engine + candidates",
+            "faults = not promotable + free space + rejected + left to others + candidates",
             &[self.numa_hint_faults],
             &[
                 self.not_promotable,
                 self.free_space,
                 self.rejected_latency,
                 self.left_to_engine,
+                self.left_to_kthread,
                 self.pgpromote_candidate,
             ],
         )?;
@@ -144,8 +162,8 @@ impl Counters {
             &[self.pgpromote_success, self.failed_no_room, self.failed_busy],
         )?;
         law(
-            "marks = faults + outstanding + dropped",
-            &[self.numa_pte_updates],
+            "marks + samples = faults + outstanding + dropped",
+            &[self.numa_pte_updates, self.sampled_hints],
             &[self.numa_hint_faults, state.marked, self.marks_dropped_by_move, self.marks_dropped_by_exit],
         )?;
         law(
@@ -175,7 +193,7 @@ mod tests {
         assert_eq!(counters.check(&state), Ok(()));
         let broken = counters.check(&State { marked: 0, ..state }).unwrap_err();
         assert_eq!((broken.left, broken.right), (3, 2));
-        assert!(broken.to_string().contains("marks = faults + outstanding + dropped: 3 is not 2"));
+        assert!(broken.to_string().contains("marks + samples = faults + outstanding + dropped: 3 is not 2"));
         assert!(counters.check(&State { top_now: 4, ..state }).is_err());
         assert!(counters.check(&State { pages: (8, 9), ..state }).is_err());
     }

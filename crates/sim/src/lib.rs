@@ -18,6 +18,7 @@
 //!   only marks, faults, samples and accessed bits, so that they are the same under both modes.
 //! * [`manager`]: who decides: nobody, the kernel, or Thermocline's engine, unchanged, with moves that take their time.
 //! * [`mode`]: the two ways to let programs run. [`counters`]: what is counted, and the laws that hold in every run.
+//! * [`oracle`]: what the best placements could do.
 //! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted or assumed.
 //! * [`fit`]: free parameters from the published figures of one column.
 //!
@@ -29,17 +30,21 @@
 //! order in which runs happen to end.
 
 pub mod counters;
+mod course;
 pub mod fit;
 pub mod kernel;
 pub mod machine;
 pub mod manager;
 pub mod memory;
 pub mod mode;
+pub mod oracle;
 pub mod random;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod spec;
+pub mod stats;
 pub mod system;
 mod traffic;
 pub mod units;

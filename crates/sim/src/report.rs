@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::counters::Counters;
 use crate::manager::Notes;
 use crate::mode::ModeName;
+use crate::oracle::Oracle;
 
 /// A node at the end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,6 +35,17 @@ pub struct ProcessReport {
     pub scan_period_ms: u64,
 }
 
+/// How far things are at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Course {
+    /// Time from the start of the first process, its allocation of memory included, in seconds.
+    pub time_s: f64,
+    /// Pages that anybody has promoted so far.
+    pub promoted: u64,
+    /// Pages that anybody has demoted so far.
+    pub demoted: u64,
+}
+
 /// What a run tells; equal for equal inputs, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
@@ -59,6 +71,25 @@ pub struct Report {
     pub nodes: Vec<NodeReport>,
     /// The processes.
     pub processes: Vec<ProcessReport>,
+    /// CPU time that the programs have paid for faults, samples and scans, in seconds.
+    pub overhead_s: f64,
+    /// What the best placements could have done.
+    pub oracle: Oracle,
+    /// How things went, where the scenario asks for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<Course>,
     /// What the manager has to say.
     pub notes: Notes,
+}
+
+impl Report {
+    /// Share of the accesses that the top tier served, of what the best static placement would have let it serve.
+    pub fn oracle_share(&self) -> f64 {
+        if self.oracle.static_top_share > 0.0 { self.top_share / self.oracle.static_top_share } else { 1.0 }
+    }
+
+    /// Time against that with all memory in the top tier.
+    pub fn slowdown(&self) -> f64 {
+        if self.oracle.all_top_time_s > 0.0 { self.time_s / self.oracle.all_top_time_s } else { 1.0 }
+    }
 }

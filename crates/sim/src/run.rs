@@ -1,5 +1,7 @@
 //! One run of a scenario, and many.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use rayon::prelude::*;
 use thermocline_core::units::Nanos;
 
@@ -62,6 +64,29 @@ pub fn mode_for(setup: &Setup) -> ModeName {
     if setup.pages() <= EXACT_PAGES_MAX { ModeName::Exact } else { ModeName::Event }
 }
 
+/// Runs every arm, on all cores, until `stop` is set; tells of each that is done. The reports come in the order of the arms, none
+/// for those that were stopped.
+///
+/// # Errors
+/// The first arm that failed.
+pub fn run_each(
+    setup: &Setup,
+    arms: &[Arm],
+    stop: &AtomicBool,
+    done: &(dyn Fn(&Report) + Sync),
+) -> Result<Vec<Option<Report>>, RunError> {
+    let one = |arm: &Arm| match run_until(setup, *arm, stop) {
+        Ok(report) => {
+            if let Some(report) = &report {
+                done(report);
+            }
+            Ok(report)
+        }
+        Err(error) => Err(error),
+    };
+    arms.par_iter().map(one).collect()
+}
+
 /// Runs every arm, on all cores; the reports come in the order of the arms and do not depend on the number of cores.
 pub fn run_all(setup: &Setup, arms: &[Arm]) -> Vec<Result<Report, RunError>> {
     arms.par_iter().map(|arm| run(setup, *arm)).collect()
@@ -80,9 +105,30 @@ pub fn run(setup: &Setup, arm: Arm) -> Result<Report, RunError> {
 /// # Errors
 /// As [`run`].
 pub fn run_with(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<Report, RunError> {
+    let report = simulate(setup, arm, manager, &AtomicBool::new(false))?;
+    Ok(report.expect("only the flag stops a run, and nobody has set it"))
+}
+
+/// Runs one arm unless `stop` is set before it is done.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_until(setup: &Setup, arm: Arm, stop: &AtomicBool) -> Result<Option<Report>, RunError> {
+    if stop.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    simulate(setup, arm, arm.manager.build(&setup.machine, &setup.scenario.config)?, stop)
+}
+
+fn simulate(
+    setup: &Setup,
+    arm: Arm,
+    manager: Box<dyn Manager>,
+    stop: &AtomicBool,
+) -> Result<Option<Report>, RunError> {
     let mut world = build(setup, arm, manager)?;
     let specs: Vec<&ProcessSpec> = each_process(setup).collect();
-    world.start(&specs)?;
+    world.start(&specs, setup.scenario.course_every.map(|every| every.0))?;
     let start = world.system.now;
     let end = start.plus(setup.scenario.limit.0);
     let mut mode: Box<dyn Mode> = match arm.mode {
@@ -90,6 +136,9 @@ pub fn run_with(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<Re
         ModeName::Event => Box::new(Event::new(&mut world, arm.seed)),
     };
     while !world.system.finished() && world.system.now < end {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let until = world.next_due().min(end).max(world.system.now);
         mode.advance(&mut world, until);
         if world.system.now < end && world.next_due() <= world.system.now {
@@ -97,11 +146,11 @@ pub fn run_with(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<Re
             mode.models_have_run(&mut world);
         }
     }
-    report(setup, arm, world, start)
+    report(setup, arm, world, start).map(Some)
 }
 
 /// The specification of each process, in order.
-fn each_process(setup: &Setup) -> impl Iterator<Item = &ProcessSpec> {
+pub(crate) fn each_process(setup: &Setup) -> impl Iterator<Item = &ProcessSpec> {
     setup.scenario.process.iter().flat_map(|p| std::iter::repeat_n(p, p.count as usize))
 }
 
@@ -154,9 +203,13 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
         served: [0.0; NODES_MAX],
         copied: [0; NODES_MAX],
         access_times_changed: 0,
+        overhead_ns: 0.0,
+        demoted: vec![0; setup.pages().div_ceil(64) as usize],
+        course: Vec::new(),
         top_then: 0,
     };
     set_access_times(&mut system, &[]);
+    system.processes.iter_mut().for_each(|p| p.idle_ns = p.access_ns);
     Ok(World::new(system, manager, patterns, phases))
 }
 
@@ -170,8 +223,10 @@ fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, sto
         node: setup.machine.index(spec.node).unwrap_or(0),
         rss: 0,
         access_ns: [0.0; NODES_MAX],
-        fixed_ns: spec.compute_ns + spec.cache_hit * hit_ns,
+        idle_ns: [0.0; NODES_MAX],
+        fixed_ns: spec.compute_ns + spec.cache_hit * spec.lines_per_access * hit_ns,
         miss_share: 1.0 - spec.cache_hit,
+        lines: spec.lines_per_access,
         store_share,
         think_ns,
         think_sleeps,
@@ -187,6 +242,7 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         .manager
         .finish(&world.system)
         .map_err(|message| RunError::Books { manager: arm.manager.text(), message })?;
+    let oracle = world.demand.bounds(&world.system);
     let system = world.system;
     system.counters.check(&system.state())?;
     let seconds = |at: Nanos| at.since(start).0 as f64 / 1e9;
@@ -233,6 +289,9 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         nodes: system.machine.nodes.iter().enumerate().map(node).collect(),
         processes: system.processes.iter().enumerate().map(process).collect(),
         counters: system.counters,
+        overhead_s: system.overhead_ns / 1e9,
+        oracle,
+        course: system.course,
         notes,
     })
 }

@@ -37,10 +37,14 @@ pub struct Process {
     pub rss: u64,
     /// Time of an access to a page of each node in ns, without pauses.
     pub access_ns: [f64; NODES_MAX],
+    /// The same while nothing else is going on.
+    pub idle_ns: [f64; NODES_MAX],
     /// Part of it that does not depend on the node.
     pub fixed_ns: f64,
     /// Share of the accesses that go to memory and not to the cache.
     pub miss_share: f64,
+    /// Cache lines that an access touches.
+    pub lines: f64,
     /// Share of the accesses that are stores.
     pub store_share: f64,
     /// Pauses in ns per access, and whether the thread sleeps in them.
@@ -162,6 +166,12 @@ pub struct System {
     pub copied: [u64; NODES_MAX],
     /// Counts up when access times have changed.
     pub access_times_changed: u64,
+    /// CPU time of faults, samples and scans that programs have paid, in ns.
+    pub overhead_ns: f64,
+    /// Pages that have been demoted: a bit each.
+    pub demoted: Vec<u64>,
+    /// How things went.
+    pub course: Vec<crate::report::Course>,
     /// Top-tier pages when memory had been placed.
     pub top_then: u64,
 }
@@ -180,8 +190,15 @@ impl System {
         self.copied[usize::from(from)] += 1;
         self.copied[usize::from(to)] += 1;
         match (self.machine.is_kernel_lower(from), self.machine.is_kernel_lower(to)) {
-            (true, false) => Way::Up,
-            (false, true) => Way::Down,
+            (true, false) => {
+                let (word, bit) = (page as usize / 64, page % 64);
+                self.counters.promoted_again += self.demoted[word] >> bit & 1;
+                Way::Up
+            }
+            (false, true) => {
+                self.demoted[page as usize / 64] |= 1 << (page % 64);
+                Way::Down
+            }
             _ => {
                 self.counters.moved_within += 1;
                 Way::Within
@@ -192,6 +209,7 @@ impl System {
     /// Lets `ns` of a thread's time pass with something else than its accesses.
     pub fn charge(&mut self, thread: u32, ns: f64) {
         self.threads[thread as usize].debt_ns += ns;
+        self.overhead_ns += ns;
     }
 
     /// Pages of the kernel's top tier.

@@ -47,7 +47,8 @@ impl Model for Traffic {
     fn run(&mut self, system: &mut System) {
         let span = system.now.since(self.last);
         // Processes miss the cache differently; their mean is near enough for the load.
-        let all: f64 = system.processes.iter().filter(|p| !p.threads.is_empty()).map(|p| p.miss_share).sum();
+        let all: f64 =
+            system.processes.iter().filter(|p| !p.threads.is_empty()).map(|p| p.miss_share * p.lines).sum();
         let running = system.processes.iter().filter(|p| !p.threads.is_empty()).count().max(1);
         let misses = all / running as f64;
         for (i, load) in self.loads.iter_mut().enumerate() {

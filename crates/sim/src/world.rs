@@ -2,10 +2,12 @@
 
 use thermocline_core::units::Nanos;
 
+use crate::course::Recorder;
 use crate::kernel::{Model, reclaim, reclaim::Reclaim, scanner::Scanner, scanner::TaskScan};
 use crate::machine::{Bandwidth, NodeIndex};
 use crate::manager::Manager;
 use crate::memory::{Page, flags};
+use crate::oracle::Demand;
 use crate::random::Random;
 use crate::spec::SpecError;
 use crate::system::{Fault, NEVER, SampledAccess, System};
@@ -19,6 +21,8 @@ pub struct World {
     pub system: System,
     /// Who decides.
     pub manager: Box<dyn Manager>,
+    /// What the threads have asked for.
+    pub(crate) demand: Demand,
     models: Vec<Box<dyn Model>>,
     /// What each process does.
     patterns: Vec<Box<dyn Pattern>>,
@@ -34,15 +38,22 @@ impl World {
         patterns: Vec<Box<dyn Pattern>>,
         phases: Vec<Random>,
     ) -> World {
-        World { system, manager, models: Vec::new(), patterns, phases }
+        let demand = Demand::new(&system.machine, &system.memory.spaces, system.threads.len());
+        World { system, manager, demand, models: Vec::new(), patterns, phases }
     }
 
-    /// Places the memory of all processes, one after the other, and starts their threads.
+    /// Places the memory of all processes, one after the other, and starts their threads. Where `course_every` is given, what is
+    /// promoted is noted so often.
     ///
     /// # Errors
     /// Memory does not suffice.
-    pub(crate) fn start(&mut self, specs: &[&ProcessSpec]) -> Result<(), SpecError> {
-        let reclaim = Reclaim { tiering: self.manager.scans() };
+    pub(crate) fn start(
+        &mut self,
+        specs: &[&ProcessSpec],
+        course_every: Option<Nanos>,
+    ) -> Result<(), SpecError> {
+        let reclaim = Reclaim { tiering: self.manager.tiering() };
+        let begin = self.system.now;
         let mut populated = Vec::new();
         for (process, spec) in specs.iter().enumerate() {
             let start = self.system.now;
@@ -82,6 +93,11 @@ impl World {
         if let Some(traffic) = Traffic::new(&self.system) {
             self.models.push(Box::new(traffic));
         }
+        if let Some(every) = course_every {
+            let gone = self.system.now.since(begin).0;
+            let due = begin.plus(Nanos(gone.next_multiple_of(every.0.max(1))));
+            self.models.push(Box::new(Recorder { every, due, start: begin }));
+        }
         let more = self.manager.models(&self.system);
         self.models.extend(more);
         Ok(())
@@ -120,7 +136,15 @@ impl World {
         let fault = Fault { thread, process, page, node, cpu_node, marked, faults };
         let cost = system.machine.spec.cost.hint_fault_ns + self.manager.on_fault(system, &fault);
         system.memory.touch(page);
+        system.overhead_ns += cost;
         cost
+    }
+
+    /// Accesses of a thread from one sample to the next, if it is sampled; hardware counts lines.
+    pub fn sampling(&self, thread: u32) -> Option<f64> {
+        let sampling = self.manager.sampling(thread)?;
+        let process = usize::from(self.system.threads[thread as usize].process);
+        Some((sampling.accesses / self.system.processes[process].lines).max(1.0))
     }
 
     /// A thread's access is sampled at `system.now`. Returns what that costs it in ns.
@@ -134,7 +158,9 @@ impl World {
         }
         let store = system.random.chance(store_share);
         let sample = SampledAccess { thread, process, page, cpu_node, store };
-        self.manager.on_sample(system, &sample)
+        let cost = self.manager.on_sample(system, &sample);
+        system.overhead_ns += cost;
+        cost
     }
 
     /// The next phase of a thread; `None` when it is done, which is noted.
@@ -143,8 +169,13 @@ impl World {
         let process = usize::from(of.process);
         let first = self.system.processes[process].threads.start;
         let phase = self.patterns[process].next_phase(thread - first, &mut self.phases[thread as usize]);
-        if phase.is_none() {
-            of.finished = Some(self.system.now);
+        match &phase {
+            Some(phase) if !self.system.processes[process].background => {
+                let map = &self.system.memory.spaces[process].map;
+                self.demand.add(map, process, thread, phase);
+            }
+            Some(_) => {}
+            None => of.finished = Some(self.system.now),
         }
         phase
     }
@@ -236,7 +267,7 @@ pub(crate) fn set_access_times(system: &mut System, loads: &[Option<Bandwidth>])
             let memory =
                 (1.0 - process.store_share) * node.read_ns[from] + process.store_share * node.write_ns[from];
             let load = loads.get(i).copied().flatten().map_or(1.0, |b| b.factor());
-            process.access_ns[i] = process.fixed_ns + process.miss_share * memory * load;
+            process.access_ns[i] = process.fixed_ns + process.miss_share * process.lines * memory * load;
         }
     }
     system.access_times_changed += 1;

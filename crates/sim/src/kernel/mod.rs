@@ -5,7 +5,9 @@
 //! `thermocline_core::published`; here is only the plumbing. To add one: a file here, and a manager that returns it from
 //! [`crate::manager::Manager::models`].
 
+pub mod damon;
 pub mod hint_fault;
+pub mod pghot;
 pub mod reclaim;
 pub mod scanner;
 
@@ -50,6 +52,10 @@ pub struct KernelSettings {
     pub fault_count_threshold: u32,
     /// S0, patch 2: a scan stamps pages again that it finds marked.
     pub restamp: bool,
+    /// Scans mark pages of the top tier too: `numa_balancing` = 1.
+    pub scan_all: bool,
+    /// S4's `freq_threshold`: accesses that make a record ready.
+    pub pghot_freq_threshold: u8,
     /// Share of virtual to marked memory that one scan may pass over (Linux 6.12 `task_numa_work`: 8).
     pub scan_virtual_factor: u64,
 }
@@ -66,6 +72,8 @@ impl Default for KernelSettings {
             promote_rate_limit_mbps: threshold::RATE_LIMIT_MBPS,
             fault_count_threshold: fault_count::THRESHOLD,
             restamp: false,
+            scan_all: false,
+            pghot_freq_threshold: 2,
             scan_virtual_factor: 8,
         }
     }
@@ -83,6 +91,7 @@ impl KernelSettings {
         within("scan_size_mb", self.scan_size_mb, 1..=65_536)?;
         within("hot_threshold_ms", self.hot_threshold_ms, 8..=3_600_000)?;
         within("promote_rate_limit_mbps", self.promote_rate_limit_mbps, 0..=1_000_000)?;
+        within("pghot_freq_threshold", u64::from(self.pghot_freq_threshold), 1..=7)?;
         within("scan_virtual_factor", self.scan_virtual_factor, 1..=1024)
     }
 }

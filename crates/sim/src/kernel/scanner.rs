@@ -108,8 +108,13 @@ pub fn period_max_ms(settings: &KernelSettings, rss: u64) -> u64 {
 }
 
 /// Tells the scanner of a page that was promoted at a hint fault of `thread`: private and remote, as the kernel records it in
-/// tiering mode. The first one after a pass adapts the task's period.
+/// tiering mode.
 pub fn record_promotion(system: &mut System, thread: u32) {
+    record(system, thread, false, true);
+}
+
+/// Tells the scanner of a hint fault of `thread` that counts. The first one after a pass adapts the task's period.
+pub fn record(system: &mut System, thread: u32, local: bool, private: bool) {
     let task = &mut system.threads[thread as usize];
     let process = &mut system.processes[usize::from(task.process)];
     if task.scan.passes != process.scan.passes {
@@ -121,8 +126,9 @@ pub fn record_promotion(system: &mut System, thread: u32) {
         process.scan.next = system.now.plus(Nanos::from_ms(task.scan.period_ms));
         task.scan.accesses = Accesses::default();
     }
-    task.scan.accesses.remote += 1;
-    task.scan.accesses.private += 1;
+    let accesses = &mut task.scan.accesses;
+    *(if local { &mut accesses.local } else { &mut accesses.remote }) += 1;
+    *(if private { &mut accesses.private } else { &mut accesses.shared }) += 1;
 }
 
 /// See the module's description; one for all processes.
@@ -222,7 +228,7 @@ struct Passed {
 
 /// Marks the pages of a range that can be; stamps those again that are marked, where S0's second patch is on.
 fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed {
-    let lower = system.machine.kernel_top;
+    let lower = if system.kernel.scan_all { 0 } else { system.machine.kernel_top };
     let is_lower = |byte: u8| {
         let node = byte & flags::NODE;
         node >= lower && node != flags::NOWHERE

@@ -61,6 +61,8 @@ pub struct Costs {
     pub reclaim_look_ns: f64,
     /// A page that reclaim demotes.
     pub demote_ns: f64,
+    /// A page that a kernel thread migrates in batches (DAMON, kmigrated).
+    pub kthread_page_ns: f64,
     /// A page that Thermocline's mover thread moves.
     pub mover_page_ns: f64,
     /// A batch of the mover, on top: the system call and the drain of all CPUs' LRU caches.
@@ -77,6 +79,7 @@ impl Default for Costs {
             scan_again_ns: 2.0,
             reclaim_look_ns: 150.0,
             demote_ns: 5880.0,
+            kthread_page_ns: 2000.0,
             mover_page_ns: 4000.0,
             mover_batch_ns: 100_000.0,
         }
@@ -182,6 +185,7 @@ impl MachineSpec {
             ("scan_again_ns", costs.scan_again_ns),
             ("reclaim_look_ns", costs.reclaim_look_ns),
             ("demote_ns", costs.demote_ns),
+            ("kthread_page_ns", costs.kthread_page_ns),
             ("mover_page_ns", costs.mover_page_ns),
             ("mover_batch_ns", costs.mover_batch_ns),
         ] {
@@ -197,13 +201,14 @@ impl MachineSpec {
 }
 
 /// The presets: name and TOML.
-pub const PRESETS: [(&str, &str); 7] = [
+pub const PRESETS: [(&str, &str); 8] = [
     ("bergamo-cxl", include_str!("presets/bergamo-cxl.toml")),
     ("zen4-cxl", include_str!("presets/zen4-cxl.toml")),
     ("zen5-cxl", include_str!("presets/zen5-cxl.toml")),
     ("hmsdk-512", include_str!("presets/hmsdk-512.toml")),
     ("aep-16", include_str!("presets/aep-16.toml")),
     ("cxl-2tier", include_str!("presets/cxl-2tier.toml")),
+    ("lab", include_str!("presets/lab.toml")),
     ("3tier", include_str!("presets/3tier.toml")),
 ];
 

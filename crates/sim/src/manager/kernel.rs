@@ -1,8 +1,10 @@
-//! The kernel as manager: nobody, or hint faults in tiering mode with either latency.
+//! The kernel as manager: nobody, ordinary NUMA balancing, or hint faults in tiering mode with either latency.
 
 use super::{Manager, Notes};
-use crate::kernel::KernelSettings;
 use crate::kernel::hint_fault::HintFaults;
+use crate::kernel::{KernelSettings, scanner};
+use crate::machine::NodeIndex;
+use crate::memory::{Page, flags};
 use crate::system::{Fault, START, System};
 
 /// Nobody promotes.
@@ -55,5 +57,50 @@ impl Manager for HintFaulting {
             latencies: std::mem::take(&mut self.faults.latencies.samples),
             figures: Vec::new(),
         })
+    }
+}
+
+/// `numa_balancing` = 1: a page goes to the node of the thread that faults on it, if there is room. What is not modelled: threads
+/// of one process on several nodes, between which the kernel's second fault decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Balancing;
+
+/// Moves a page to a CPU's node, if the node stays above its high watermark; returns the cost in ns.
+pub(super) fn balance(system: &mut System, page: Page, to: NodeIndex) -> f64 {
+    let high = system.machine.nodes[usize::from(to)].watermarks.high_pages;
+    let from = system.memory.flags(page) & flags::NODE;
+    if from == to || system.memory.free(to) <= high + 1 {
+        return 0.0;
+    }
+    system.counters.numa_pages_migrated += 1;
+    if system.move_page(page, to) == crate::system::Way::Up {
+        system.counters.other_promoted += 1;
+    }
+    system.machine.spec.cost.migrate_ns
+}
+
+impl Manager for Balancing {
+    fn name(&self) -> String {
+        "numab1".to_owned()
+    }
+
+    fn configure(&self, kernel: &mut KernelSettings) {
+        kernel.scan_all = true;
+    }
+
+    fn scans(&self) -> bool {
+        true
+    }
+
+    fn tiering(&self) -> bool {
+        false
+    }
+
+    fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
+        system.counters.not_promotable += 1;
+        let cost = balance(system, fault.page, fault.cpu_node);
+        let private = system.processes[fault.process].threads.len() == 1;
+        scanner::record(system, fault.thread, fault.node == fault.cpu_node, private);
+        cost
     }
 }

@@ -3,14 +3,21 @@
 //! A manager says how the kernel is set, handles hint faults and samples, and runs when it is due. Kernel models that only it needs
 //! come from [`Manager::models`]. To add one: a file here, a variant of [`ManagerName`], an arm of [`ManagerName::build`].
 
+mod damon;
 mod engine;
+mod ibs;
 mod kernel;
+mod pghot;
 
+pub use damon::Damons;
 pub use engine::Thermocline;
-pub use kernel::{HintFaulting, Unmanaged};
+pub use ibs::Ibs;
+pub use kernel::{Balancing, HintFaulting, Unmanaged};
+pub use pghot::Pghots;
 
 use serde::Serialize;
 use thermocline_core::config::{Config, RuleName};
+use thermocline_core::published::pghot::Mode;
 use thermocline_core::units::Nanos;
 
 use crate::kernel::hint_fault::{HintFaults, Metric};
@@ -50,9 +57,14 @@ pub trait Manager: std::fmt::Debug {
         let _ = kernel;
     }
 
-    /// Whether the kernel scans and is in tiering mode.
+    /// Whether the kernel scans.
     fn scans(&self) -> bool {
         false
+    }
+
+    /// Whether the kernel is in tiering mode, in which kswapd leaves more pages free.
+    fn tiering(&self) -> bool {
+        self.scans()
     }
 
     /// Kernel models that run for it, besides the scanner and kswapd.
@@ -113,6 +125,16 @@ pub enum ManagerName {
     FaultCountOnly,
     /// Mainline's latency with S0's second patch.
     Restamp,
+    /// The kernel's `numa_balancing` = 1: pages follow their threads, over all nodes.
+    Numab1,
+    /// S1: samples instead of scans.
+    Ibs,
+    /// S3: DAMON promotes and demotes.
+    Damon,
+    /// S4 with records of a byte.
+    Pghot,
+    /// S4 with records of four bytes.
+    PghotPrecise,
     /// Thermocline with a rule.
     Thermocline(RuleName),
 }
@@ -121,7 +143,8 @@ impl ManagerName {
     /// Every manager.
     pub fn all() -> Vec<ManagerName> {
         use ManagerName::*;
-        let mut all = vec![None, Numab2, FaultCount, FaultCountOnly, Restamp];
+        let mut all =
+            vec![None, Numab2, FaultCount, FaultCountOnly, Restamp, Numab1, Ibs, Damon, Pghot, PghotPrecise];
         all.extend(RuleName::ALL.map(Thermocline));
         all
     }
@@ -134,6 +157,11 @@ impl ManagerName {
             ManagerName::FaultCount => "fault-count".to_owned(),
             ManagerName::FaultCountOnly => "fault-count-only".to_owned(),
             ManagerName::Restamp => "restamp".to_owned(),
+            ManagerName::Numab1 => "numab1".to_owned(),
+            ManagerName::Ibs => "ibs".to_owned(),
+            ManagerName::Damon => "damon".to_owned(),
+            ManagerName::Pghot => "pghot".to_owned(),
+            ManagerName::PghotPrecise => "pghot-precise".to_owned(),
             ManagerName::Thermocline(rule) => format!("thermocline:{}", rule_name(rule)),
         }
     }
@@ -169,6 +197,11 @@ impl ManagerName {
                 Box::new(HintFaulting::new("fault-count-only", faults(Metric::Faults), false))
             }
             ManagerName::Restamp => Box::new(HintFaulting::new("restamp", faults(Metric::Time), true)),
+            ManagerName::Numab1 => Box::new(Balancing),
+            ManagerName::Ibs => Box::new(Ibs::new(faults(Metric::Time))),
+            ManagerName::Damon => Box::new(Damons::new(machine)),
+            ManagerName::Pghot => Box::new(Pghots::new("pghot", Mode::Default)),
+            ManagerName::PghotPrecise => Box::new(Pghots::new("pghot-precise", Mode::Precise)),
             ManagerName::Thermocline(rule) => {
                 let mut config = config.clone();
                 config.rule.name = rule;

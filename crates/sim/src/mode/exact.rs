@@ -141,8 +141,8 @@ impl Exact {
 
     /// Accesses until the next sample of a thread: as in event mode, each access has the same chance.
     fn next_sample(&mut self, world: &World, thread: u32) -> u64 {
-        match world.manager.sampling(thread) {
-            Some(sampling) => (self.samples.exponential() * sampling.accesses) as u64,
+        match world.sampling(thread) {
+            Some(accesses) => (self.samples.exponential() * accesses) as u64,
             None => u64::MAX,
         }
     }

@@ -36,6 +36,9 @@ pub struct Scenario {
     /// Simulated time after which the run ends at the latest.
     #[serde(default = "half_an_hour")]
     pub limit: Span,
+    /// Pages promoted and demoted are told for times this far apart, from the start of the first process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub course_every: Option<Span>,
     /// The kernel's settings.
     #[serde(default)]
     pub kernel: KernelSettings,
@@ -64,9 +67,26 @@ fn half_an_hour() -> Span {
 pub const ORIGINS: [&str; 4] = ["published", "kernel", "fitted", "assumed"];
 
 /// The presets: name and TOML.
-pub const PRESETS: [(&str, &str); 2] = [
+pub const PRESETS: [(&str, &str); 19] = [
     ("chunks-192g", include_str!("presets/chunks-192g.toml")),
     ("chunks-small", include_str!("presets/chunks-small.toml")),
+    ("hotcold", include_str!("presets/hotcold.toml")),
+    ("redis", include_str!("presets/redis.toml")),
+    ("redis-ycsb-zipfian", include_str!("presets/redis-ycsb-zipfian.toml")),
+    ("redis-ycsb-latest", include_str!("presets/redis-ycsb-latest.toml")),
+    ("redis-memtier", include_str!("presets/redis-memtier.toml")),
+    ("promote-8g", include_str!("presets/promote-8g.toml")),
+    ("remote-8g", include_str!("presets/remote-8g.toml")),
+    ("guest-ram", include_str!("presets/guest-ram.toml")),
+    ("overcommit-160g", include_str!("presets/overcommit-160g.toml")),
+    ("mysql-oltp", include_str!("presets/mysql-oltp.toml")),
+    ("nas-mg", include_str!("presets/nas-mg.toml")),
+    ("nas-cg", include_str!("presets/nas-cg.toml")),
+    ("nas-bt", include_str!("presets/nas-bt.toml")),
+    ("nas-ft", include_str!("presets/nas-ft.toml")),
+    ("btree", include_str!("presets/btree.toml")),
+    ("hashjoin", include_str!("presets/hashjoin.toml")),
+    ("graph500", include_str!("presets/graph500.toml")),
 ];
 
 /// A scenario that is ready to run.
@@ -148,6 +168,12 @@ impl Setup {
         let limit_max = 1u64 << (32 + crate::memory::MARK_SHIFT);
         let end = scenario.limit.0.plus(crate::system::START);
         require(end.0 < limit_max, "limit", "is above 77 hours", "simulate less")?;
+        require(
+            scenario.course_every.is_none_or(|every| every.0.0 >= scenario.limit.0.0 / 10_000),
+            "course_every",
+            "is below a ten-thousandth of the limit",
+            "give a longer span",
+        )?;
         let (mut pages, mut threads, mut processes) = (0u64, 0u64, 0u64);
         for (i, process) in scenario.process.iter().enumerate() {
             let place = format!("process[{i}]");

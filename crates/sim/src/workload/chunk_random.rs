@@ -21,6 +21,12 @@ pub struct ChunkRandom {
     pub accesses_per_page: f64,
     /// Chunks that each thread visits.
     pub visits: u64,
+    /// Share of the memory before the first chunk: nobody accesses it.
+    #[serde(default)]
+    pub skip_share: f64,
+    /// The chunks come one after the other, instead of at random.
+    #[serde(default)]
+    pub in_order: bool,
 }
 
 impl ChunkRandom {
@@ -43,9 +49,18 @@ impl ChunkRandom {
         let map = CellMap::equal(pages, chunk as u32);
         // Only whole chunks are visited.
         let chunks = u64::from(pages) / chunk;
+        let first = (chunks as f64 * self.skip_share).round() as u64;
+        require(
+            (0.0..1.0).contains(&self.skip_share) && first < chunks,
+            &format!("{place}.skip_share"),
+            "leaves no chunk",
+            "give 0 to below 1",
+        )?;
         Ok(Box::new(Running {
             map,
-            chunks,
+            chunks: first..chunks,
+            in_order: self.in_order,
+            visits: self.visits,
             accesses: accesses as u64,
             left: vec![self.visits; threads as usize],
         }))
@@ -55,7 +70,9 @@ impl ChunkRandom {
 #[derive(Debug)]
 struct Running {
     map: CellMap,
-    chunks: u64,
+    chunks: std::ops::Range<u64>,
+    in_order: bool,
+    visits: u64,
     accesses: u64,
     /// Visits that each thread still has to make.
     left: Vec<u64>,
@@ -69,7 +86,9 @@ impl Pattern for Running {
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase> {
         let left = self.left.get_mut(thread as usize)?;
         *left = left.checked_sub(1)?;
-        let chunk = random.below(self.chunks) as u32;
+        let chunks = self.chunks.end - self.chunks.start;
+        let chunk = if self.in_order { (self.visits - 1 - *left) % chunks } else { random.below(chunks) };
+        let chunk = (self.chunks.start + chunk) as u32;
         let shape = Shape::Random(Arc::new(Distribution::even(&self.map, chunk..chunk + 1)));
         Some(Phase { shape, accesses: self.accesses })
     }
@@ -82,7 +101,13 @@ mod tests {
 
     #[test]
     fn each_thread_makes_its_visits_to_chunks_at_random() {
-        let spec = ChunkRandom { chunk: Bytes(64 << 12), accesses_per_page: 2.5, visits: 4000 };
+        let spec = ChunkRandom {
+            chunk: Bytes(64 << 12),
+            accesses_per_page: 2.5,
+            visits: 4000,
+            skip_share: 0.0,
+            in_order: false,
+        };
         let mut pattern = spec.build(640, 2, "pattern").unwrap();
         let mut random = Random::new(1, Stream::Phases(0));
         let mut visits = [0u32; 10];
@@ -98,11 +123,37 @@ mod tests {
     }
 
     #[test]
+    fn in_order_means_one_after_the_other_behind_what_is_skipped() {
+        let spec = ChunkRandom {
+            chunk: Bytes(64 << 12),
+            accesses_per_page: 1.0,
+            visits: 4,
+            skip_share: 0.75,
+            in_order: true,
+        };
+        let mut pattern = spec.build(768, 1, "pattern").unwrap();
+        let mut random = Random::new(1, Stream::Phases(0));
+        let visited: Vec<u32> = std::iter::from_fn(|| pattern.next_phase(0, &mut random))
+            .map(|phase| match phase.shape {
+                Shape::Random(d) => d.weights()[0].0,
+                Shape::Walk(_) => panic!("random"),
+            })
+            .collect();
+        assert_eq!(visited, [9, 10, 11, 9]);
+    }
+
+    #[test]
     fn what_cannot_be_visited_is_refused() {
         for (chunk, accesses_per_page, visits) in
             [(0, 1.0, 1), (1 << 30, 1.0, 1), (4096, 0.0, 1), (4096, f64::NAN, 1), (4096, 1.0, 0)]
         {
-            let spec = ChunkRandom { chunk: Bytes(chunk), accesses_per_page, visits };
+            let spec = ChunkRandom {
+                chunk: Bytes(chunk),
+                accesses_per_page,
+                visits,
+                skip_share: 0.0,
+                in_order: false,
+            };
             assert!(spec.build(640, 1, "pattern").is_err(), "{spec:?}");
         }
     }

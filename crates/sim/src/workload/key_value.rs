@@ -70,9 +70,13 @@ pub struct KeyValue {
     pub records_per_page: u32,
     /// Share of the memory that the index takes.
     pub index_share: f64,
-    /// Cache lines of the index that an operation accesses.
+    /// Share of the memory that nobody accesses (a page cache that came in while records were loaded, say); anywhere between
+    /// the records, but for workload D before them.
+    #[serde(default)]
+    pub cold_share: f64,
+    /// Accesses to the index in an operation.
     pub index_accesses: f64,
-    /// Cache lines of each record that an operation accesses.
+    /// Accesses to each record in an operation.
     pub record_accesses: f64,
     /// Operations of each thread.
     pub operations: u64,
@@ -92,8 +96,16 @@ impl KeyValue {
         require(some, place, "makes no access", "give operations and record_accesses above 0")?;
         let known = (1..=4096).contains(&self.records_per_page);
         require(known, &format!("{place}.records_per_page"), "is out of range", "give 1 to 4096")?;
+        let known = (0.0..1.0).contains(&self.cold_share);
+        require(known, &format!("{place}.cold_share"), "is no share", "give 0 to below 1")?;
+        let cold = (f64::from(pages) * self.cold_share).round() as u32;
         let index = (f64::from(pages) * self.index_share).round() as u32;
-        require(index < pages, &format!("{place}.index_share"), "leaves no page for records", "give less")?;
+        require(
+            index.saturating_add(cold) < pages,
+            &format!("{place}.index_share"),
+            "leaves no page for records",
+            "give less",
+        )?;
         let index = if self.index_accesses > 0.0 { index } else { 0 };
         let to_records = self.record_accesses * self.workload.records();
         let to_index = if index > 0 { self.index_accesses } else { 0.0 };
@@ -107,11 +119,11 @@ impl KeyValue {
                     accesses,
                     insert_every: (20.0 * per_operation).round().max(1.0) as u64,
                 }
-                .build(pages - index, threads, place)?,
+                .build(pages - index - cold, threads, place)?,
                 workload => {
                     let span = if workload == Workload::E { SCAN.div_ceil(self.records_per_page) } else { 1 };
                     Zipf { exponent: self.exponent, items_per_page: self.records_per_page, accesses }
-                        .spanning(span, pages - index, threads, place)?
+                        .spanning(span, pages - index - cold, threads, place)?
                 }
             };
         let layout = match records.layout() {
@@ -121,6 +133,7 @@ impl KeyValue {
         Ok(Box::new(Running {
             layout,
             index,
+            cold,
             index_weight: to_index / per_operation,
             store_share: self.workload.record_stores() * to_records / per_operation,
             records,
@@ -134,12 +147,21 @@ struct Running {
     layout: Layout,
     /// Pages of the index: the first positions.
     index: u32,
+    /// Pages that nobody accesses: the positions behind them.
+    cold: u32,
     /// Share of the accesses that go to the index.
     index_weight: f64,
     store_share: f64,
     records: Box<dyn Pattern>,
     /// Distributions over records, and the same with the index.
     mixed: Vec<(Arc<Distribution>, Arc<Distribution>)>,
+}
+
+impl Running {
+    /// Positions before the records.
+    fn before(&self) -> u32 {
+        self.index + self.cold
+    }
 }
 
 impl Pattern for Running {
@@ -149,12 +171,12 @@ impl Pattern for Running {
 
     fn cells(&self) -> CellMap {
         let records = self.records.cells();
-        if self.index == 0 {
-            return records;
-        }
-        let starts: Vec<u32> = (0..records.len()).map(|c| self.index + records.range(c).start).collect();
-        let pages = self.index + records.range(records.len() - 1).end;
-        CellMap::of(&[&[0], starts.as_slice()].concat(), pages)
+        let before = self.before();
+        let starts = (0..records.len()).map(|c| before + records.range(c).start);
+        let own = [(self.index, 0), (self.cold, self.index)];
+        let starts: Vec<u32> =
+            own.iter().filter(|(pages, _)| *pages > 0).map(|(_, start)| *start).chain(starts).collect();
+        CellMap::of(&starts, before + records.range(records.len() - 1).end)
     }
 
     fn store_share(&self) -> Option<f64> {
@@ -163,12 +185,13 @@ impl Pattern for Running {
 
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase> {
         let phase = self.records.next_phase(thread, random)?;
-        let (Shape::Random(records), true) = (&phase.shape, self.index > 0) else { return Some(phase) };
+        let (Shape::Random(records), true) = (&phase.shape, self.before() > 0) else { return Some(phase) };
         if let Some((_, mixed)) = self.mixed.iter().find(|(known, _)| Arc::ptr_eq(known, records)) {
             return Some(Phase { shape: Shape::Random(mixed.clone()), accesses: phase.accesses });
         }
         let weight = self.index_weight;
-        let shifted = records.weights().iter().map(|(cell, w)| (cell + 1, w * (1.0 - weight)));
+        let cells = u32::from(self.index > 0) + u32::from(self.cold > 0);
+        let shifted = records.weights().iter().map(|(cell, w)| (cell + cells, w * (1.0 - weight)));
         let mixed = Arc::new(Distribution::weighted([(0, weight)].into_iter().chain(shifted)));
         self.mixed.push((records.clone(), mixed.clone()));
         Some(Phase { shape: Shape::Random(mixed), accesses: phase.accesses })
@@ -186,6 +209,7 @@ mod tests {
             exponent: 0.99,
             records_per_page: 3,
             index_share: 0.1,
+            cold_share: 0.2,
             index_accesses: 2.0,
             record_accesses: 6.0,
             operations: 1000,
@@ -200,6 +224,8 @@ mod tests {
         assert_eq!((map.range(0), map.range(map.len() - 1).end), (0..1000, 10_000));
         let phase = pattern.next_phase(0, &mut Random::new(1, Stream::Phases(0))).unwrap();
         let Shape::Random(d) = &phase.shape else { panic!("random") };
+        assert_eq!(map.range(1), 1000..3000);
+        assert!(d.weights().iter().all(|(cell, _)| *cell != 1), "nobody accesses the cold part");
         assert_eq!(phase.accesses, 8000);
         assert!((d.weights()[0].1 - 0.25).abs() < 1e-12 && d.weights()[0].0 == 0);
     }

@@ -57,6 +57,9 @@ pub struct ProcessSpec {
     /// Time between two accesses in ns that has nothing to do with memory.
     #[serde(default)]
     pub compute_ns: f64,
+    /// Cache lines that an access touches one after the other: an access is then a visit to a page.
+    #[serde(default = "one_line")]
+    pub lines_per_access: f64,
     /// Share of the accesses that the last-level cache serves.
     #[serde(default)]
     pub cache_hit: f64,
@@ -73,6 +76,10 @@ pub struct ProcessSpec {
 
 fn one() -> u32 {
     1
+}
+
+fn one_line() -> f64 {
+    1.0
 }
 
 fn half() -> f64 {
@@ -122,6 +129,8 @@ impl ProcessSpec {
             "give the machine an [llc]",
         )?;
         require(share(self.store_share), &at("store_share"), "is no share", "give 0 to 1")?;
+        let lines = (0.0..=1e6).contains(&self.lines_per_access) && self.lines_per_access > 0.0;
+        require(lines, &at("lines_per_access"), "is no number of lines", "give a number above 0")?;
         let cost = |v: f64| (0.0..=1e9).contains(&v);
         require(cost(self.compute_ns), &at("compute_ns"), "is no time", "give 0 to 1e9 ns")?;
         require(cost(self.populate_page_ns), &at("populate_page_ns"), "is no time", "give 0 to 1e9 ns")?;

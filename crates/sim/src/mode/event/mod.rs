@@ -188,7 +188,7 @@ impl Event {
         let thread = &mut self.threads[number as usize];
         let Some(group) = thread.group.and_then(|i| self.groups[i].as_mut()) else { return };
         thread.doing = Doing::Running;
-        thread.sampled = world.manager.sampling(number).map_or(0.0, |s| 1.0 / s.accesses.max(1.0));
+        thread.sampled = world.sampling(number).map_or(0.0, |accesses| 1.0 / accesses);
         thread.left += group.clock;
         thread.paused = group.clock;
         group.join(number, thread.left, thread.sampled);
@@ -347,7 +347,7 @@ impl Event {
     fn visit(&mut self, world: &mut World, number: u32) {
         let thread = &mut self.threads[number as usize];
         let (process, left) = (thread.process, thread.left);
-        thread.sampled = world.manager.sampling(number).map_or(0.0, |s| 1.0 / s.accesses.max(1.0));
+        thread.sampled = world.sampling(number).map_or(0.0, |accesses| 1.0 / accesses);
         let Some(walk) = &mut thread.walk else { return };
         let page = world.system.memory.spaces[process].page(walk.at);
         let accesses = f64::from(walk.per_page - walk.done).min(left.ceil());

@@ -1,0 +1,72 @@
+//! DAMON's two tiers as manager (S3): a kdamond a node, demoting from the top tier and promoting from the rest.
+
+use thermocline_core::units::Nanos;
+
+use super::{Manager, Notes};
+use crate::kernel::KernelSettings;
+use crate::kernel::damon::{Action, Damon};
+use crate::machine::{Machine, NodeIndex};
+use crate::system::{NEVER, System};
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Damons {
+    kdamonds: Vec<Damon>,
+}
+
+impl Damons {
+    /// A kdamond for each node that has somewhere to move pages to.
+    pub fn new(machine: &Machine) -> Damons {
+        let kdamond = |(i, node): (usize, &crate::machine::SimNode)| {
+            let i = i as NodeIndex;
+            if machine.is_top(i) {
+                let target = node.demotion_targets.first()?;
+                return Some(Damon::new(i, *target, Action::Demote));
+            }
+            // The nearest node of the top tier.
+            let distance = |to: &NodeIndex| {
+                machine.topology.distance(node.id, machine.nodes[usize::from(*to)].id).unwrap_or(u8::MAX)
+            };
+            let target = (0..machine.top).min_by_key(distance)?;
+            Some(Damon::new(i, target, Action::Promote))
+        };
+        Damons { kdamonds: machine.nodes.iter().enumerate().filter_map(kdamond).collect() }
+    }
+}
+
+impl Manager for Damons {
+    fn name(&self) -> String {
+        "damon".to_owned()
+    }
+
+    /// HMSDK leaves demotion to its scheme.
+    fn configure(&self, kernel: &mut KernelSettings) {
+        kernel.demotion_enabled = false;
+    }
+
+    fn due(&self) -> Nanos {
+        self.kdamonds.iter().map(|d| d.due).min().unwrap_or(NEVER)
+    }
+
+    fn run(&mut self, system: &mut System) {
+        for kdamond in &mut self.kdamonds {
+            if kdamond.due <= system.now {
+                kdamond.run(system);
+            }
+        }
+    }
+
+    fn finish(&mut self, _system: &System) -> Result<Notes, String> {
+        let sum = |of: fn(&Damon) -> u64| self.kdamonds.iter().map(of).sum::<u64>();
+        let figures = [
+            ("regions", sum(|d| d.regions() as u64)),
+            ("tried", sum(|d| d.tried)),
+            ("moved", sum(|d| d.moved)),
+            ("kdamond_ms", sum(|d| (d.spent_ns / 1e6) as u64)),
+        ];
+        Ok(Notes {
+            figures: figures.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+            ..Notes::default()
+        })
+    }
+}

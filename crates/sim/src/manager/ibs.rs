@@ -1,0 +1,136 @@
+//! IBS-driven NUMA balancing (S1): sampled accesses stand for hint faults, and nothing scans.
+//!
+//! Each thread is sampled once in a number of micro-operations; the period adapts every 250 useful samples by the scan period's
+//! formula (core's `scan_period`). A useful sample is handled like a hint fault, by task work of its thread. For want of a scan
+//! the latency of a page is the time since its sample before. Between the nodes of the top tier pages follow the thread
+//! that is sampled, as in ordinary NUMA balancing.
+//!
+//! Source: S1 and its series of 2023; costs from the overheads it reports (node 1): 7.35 us a hint, and 19.2 s of switching
+//! the hardware on and off against 70.1 s of task work. What is not modelled: pages that another process shares.
+
+use thermocline_core::published::scan_period::{
+    Accesses, SAMPLE_PERIOD_MAX_UOPS, SAMPLE_PERIOD_MIN_UOPS, SAMPLE_PERIOD_UOPS, SAMPLES, adapt,
+};
+use thermocline_core::published::threshold::free_space_enough;
+
+use super::{Manager, Notes, Sampling};
+use crate::kernel::hint_fault::HintFaults;
+use crate::memory::{MARK_SHIFT, flags};
+use crate::system::{Fault, SampledAccess, System};
+
+/// Accesses to memory in as many micro-operations, where a sample is of use: fitted on the pages that S1's run on node 2
+/// migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
+const ACCESSES_PER_UOP: f64 = 1.34;
+/// What a useful sample costs its thread in ns, the migration aside: S1, 6.44 us a hint fault of which the simulated machine charges
+/// the rest as migration, plus its share of switching the hardware on and off.
+const SAMPLE_NS: f64 = 2500.0;
+
+/// What a thread's sampling is like.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    period_uops: u32,
+    since: u32,
+    accesses: Accesses,
+}
+
+impl Default for Task {
+    fn default() -> Task {
+        Task { period_uops: SAMPLE_PERIOD_UOPS, since: 0, accesses: Accesses::default() }
+    }
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Ibs {
+    faults: HintFaults,
+    tasks: Vec<Task>,
+    /// When each page was last sampled, in the unit of marks, plus one; empty until the first sample.
+    last: Vec<u32>,
+    events: u64,
+}
+
+impl Ibs {
+    /// With this fault path.
+    pub fn new(faults: HintFaults) -> Ibs {
+        Ibs { faults, tasks: Vec::new(), last: Vec::new(), events: 0 }
+    }
+
+    /// Counts a useful sample of a thread, and adapts its period.
+    fn count(&mut self, thread: u32, local: bool, private: bool, failed: bool) {
+        let task = &mut self.tasks[thread as usize];
+        let accesses = &mut task.accesses;
+        *(if local { &mut accesses.local } else { &mut accesses.remote }) += 1;
+        *(if private { &mut accesses.private } else { &mut accesses.shared }) += 1;
+        accesses.failed += u64::from(failed);
+        task.since += 1;
+        if task.since == SAMPLES {
+            task.period_uops =
+                adapt(task.period_uops, SAMPLE_PERIOD_MIN_UOPS, SAMPLE_PERIOD_MAX_UOPS, &task.accesses);
+            (task.since, task.accesses) = (0, Accesses::default());
+        }
+    }
+}
+
+impl Manager for Ibs {
+    fn name(&self) -> String {
+        "ibs".to_owned()
+    }
+
+    fn tiering(&self) -> bool {
+        true
+    }
+
+    fn sampling(&self, thread: u32) -> Option<Sampling> {
+        let period = self.tasks.get(thread as usize).map_or(SAMPLE_PERIOD_UOPS, |t| t.period_uops);
+        Some(Sampling { accesses: f64::from(period) * ACCESSES_PER_UOP })
+    }
+
+    fn on_sample(&mut self, system: &mut System, sample: &SampledAccess) -> f64 {
+        if self.tasks.len() < system.threads.len() {
+            self.tasks.resize(system.threads.len(), Task::default());
+            self.last = vec![0; system.memory.pages() as usize];
+        }
+        self.events += 1;
+        let node = system.memory.flags(sample.page) & flags::NODE;
+        let alone = system.processes[sample.process].threads.len() == 1;
+        let now = (system.now.0 >> MARK_SHIFT) as u32;
+        let before = std::mem::replace(&mut self.last[sample.page as usize], now.wrapping_add(1));
+        let local = node == sample.cpu_node;
+        if !system.machine.is_kernel_lower(node) {
+            // Within the top tier: ordinary balancing. In tiering mode these pages are left alone where they are local.
+            self.count(sample.thread, local, alone, false);
+            let cost = super::kernel::balance(system, sample.page, sample.cpu_node);
+            return SAMPLE_NS + cost;
+        }
+        system.counters.numa_hint_faults += 1;
+        system.counters.sampled_hints += 1;
+        let room = free_space_enough(&system.node_state(sample.cpu_node));
+        if before == 0 && !room {
+            // Nothing to measure a latency from.
+            system.counters.rejected_latency += 1;
+            self.count(sample.thread, false, alone, false);
+            return SAMPLE_NS;
+        }
+        let fault = Fault {
+            thread: sample.thread,
+            process: sample.process,
+            page: sample.page,
+            node,
+            cpu_node: sample.cpu_node,
+            marked: before.saturating_sub(1),
+            faults: 0,
+        };
+        let failed = system.counters.failed_no_room;
+        let cost = self.faults.fault(system, &fault);
+        self.count(sample.thread, false, alone, system.counters.failed_no_room > failed);
+        SAMPLE_NS + cost
+    }
+
+    fn finish(&mut self, _system: &System) -> Result<Notes, String> {
+        Ok(Notes {
+            latencies: std::mem::take(&mut self.faults.latencies.samples),
+            figures: vec![("useful_samples".to_owned(), self.events)],
+            ..Notes::default()
+        })
+    }
+}

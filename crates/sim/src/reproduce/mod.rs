@@ -1,0 +1,275 @@
+//! Published tables beside the simulator's.
+//!
+//! `tables.toml` says which arm of which scenario stands for which column, and what counts as the same. Ours is the mean over seeds; one
+//! published run can be as far from a mean as the spread says.
+
+mod chart;
+
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+pub use chart::svg;
+
+use crate::fit;
+use crate::manager::ManagerName;
+use crate::report::Report;
+use crate::run::{Arm, RunError, mode_for, run_each};
+use crate::scenario::Setup;
+use crate::spec::{SpecError, parse};
+use crate::stats::{rank_correlation, summary};
+
+/// All tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    table: Vec<Table>,
+}
+
+/// A published table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// Runs of each arm, where nobody says otherwise.
+    pub seeds: u64,
+    /// What is run.
+    pub arm: Vec<TableArm>,
+    /// What is compared.
+    pub row: Vec<RowSpec>,
+    /// Orders that are compared.
+    #[serde(default)]
+    pub order: Vec<OrderSpec>,
+}
+
+/// A column: a scenario under a manager.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableArm {
+    /// Its name.
+    pub name: String,
+    /// The scenario.
+    pub scenario: String,
+    /// The manager.
+    pub manager: String,
+    /// Changes of the scenario.
+    #[serde(default)]
+    pub set: Vec<String>,
+}
+
+/// A figure of an arm.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowSpec {
+    /// The arm.
+    pub arm: String,
+    /// The figure; see [`figure`].
+    pub figure: String,
+    /// As published.
+    pub published: f64,
+    /// Ours is multiplied by this.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// Ours is the change in percent against this arm.
+    pub against: Option<String>,
+    /// Holds if it differs by at most so much of the published figure.
+    pub within: Option<f64>,
+    /// Holds if it differs by at most so much.
+    pub by: Option<f64>,
+    /// Holds if the published figure lies within the 95 % interval of our mean.
+    #[serde(default)]
+    pub interval: bool,
+}
+
+/// A figure of several arms whose order matters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderSpec {
+    /// The arms.
+    pub arms: Vec<String>,
+    /// The figure.
+    pub figure: String,
+    /// As published.
+    pub published: Vec<f64>,
+    /// Holds if the rank correlation is at least this.
+    pub at_least: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// A published figure and ours.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The table.
+    pub table: String,
+    /// Arm and figure.
+    pub row: String,
+    /// As published.
+    pub published: f64,
+    /// Our mean.
+    pub ours: f64,
+    /// Standard deviation of one run.
+    pub sd: f64,
+    /// Ours less the published figure.
+    pub difference: f64,
+    /// Largest difference with which it holds.
+    pub tolerance: f64,
+    /// Whether it does.
+    pub holds: bool,
+    /// Runs.
+    pub seeds: u64,
+}
+
+/// The published tables that can be reproduced.
+///
+/// # Errors
+/// The embedded file is damaged.
+pub fn tables() -> Result<Vec<Table>, SpecError> {
+    Ok(parse::<Tables>("tables", include_str!("tables.toml"))?.table)
+}
+
+/// A figure of a run: those of [`fit::figure`]; `slowdown` against all memory in DRAM; `gib:PROCESS:NODE`, what a process has on a
+/// node; `promoted@SECONDS`, pages promoted so long after the start of the first process; `migrated`, pages that faults or samples have
+/// moved.
+pub fn figure(report: &Report, name: &str) -> Option<f64> {
+    let mut parts = name.split(':');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("slowdown"), None, _) => Some(report.slowdown()),
+        (Some("migrated"), None, _) => Some(report.counters.numa_pages_migrated as f64),
+        (Some("gib"), Some(process), Some(node)) => {
+            let node = report.nodes.iter().position(|n| n.node.to_string() == node)?;
+            let of = report.processes.iter().find(|p| p.name == process)?;
+            Some(of.pages[node] as f64 / f64::from(1 << 18))
+        }
+        _ => match name.strip_prefix("promoted@") {
+            Some(seconds) => {
+                let seconds: f64 = seconds.parse().ok()?;
+                // A run that was done before has promoted what it has promoted.
+                let at = report.course.iter().rfind(|c| c.time_s <= seconds + 0.5)?;
+                Some(at.promoted as f64)
+            }
+            None => fit::figure(report, name),
+        },
+    }
+}
+
+/// Runs a table's arms and compares; rows whose runs were stopped are left out. `done` is told of every run.
+///
+/// # Errors
+/// A scenario cannot be simulated, or a figure is none.
+pub fn reproduce(
+    table: &Table,
+    seeds: u64,
+    stop: &AtomicBool,
+    done: &(dyn Fn(&Report) + Sync),
+) -> Result<Vec<Row>, RunError> {
+    let mut reports: Vec<(&str, Vec<Report>)> = Vec::new();
+    for arm in &table.arm {
+        let setup = Setup::preset(&arm.scenario, &arm.set)?;
+        let manager = ManagerName::parse(&arm.manager)?;
+        let mode = mode_for(&setup);
+        let arms: Vec<Arm> = (1..=seeds).map(|seed| Arm { manager, mode, seed }).collect();
+        let runs = run_each(&setup, &arms, stop, done)?;
+        reports.push((&arm.name, runs.into_iter().flatten().collect()));
+    }
+    let values = |arm: &str, name: &str| -> Result<Vec<f64>, RunError> {
+        let of = reports.iter().find(|(name, _)| *name == arm).map_or(&[][..], |(_, r)| r.as_slice());
+        let all: Option<Vec<f64>> = of.iter().map(|r| figure(r, name)).collect();
+        all.ok_or_else(|| SpecError::new(format!("table {}", table.name), name, "is no figure").into())
+    };
+    let mut rows = Vec::new();
+    for spec in &table.row {
+        let mut ours: Vec<f64> =
+            values(&spec.arm, &spec.figure)?.into_iter().map(|v| v * spec.scale).collect();
+        let mut name = format!("{}: {}", spec.arm, spec.figure);
+        if let Some(against) = &spec.against {
+            let other = values(against, &spec.figure)?;
+            ours = ours.iter().zip(other).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
+            name += &format!(" against {against}, %");
+        }
+        if ours.is_empty() {
+            continue;
+        }
+        let found = summary(&ours);
+        let tolerance = if spec.interval {
+            // Of the mean; the published figure is one run, which lies further away.
+            1.96 * found.sd / (ours.len() as f64).sqrt()
+        } else {
+            spec.by.unwrap_or(spec.within.unwrap_or(0.0) * spec.published.abs())
+        };
+        let difference = found.mean - spec.published;
+        rows.push(Row {
+            table: table.name.clone(),
+            row: name,
+            published: spec.published,
+            ours: found.mean,
+            sd: found.sd,
+            difference,
+            tolerance,
+            holds: difference.abs() <= tolerance * (1.0 + 1e-9),
+            seeds: ours.len() as u64,
+        });
+    }
+    for spec in &table.order {
+        let means: Result<Vec<f64>, RunError> =
+            spec.arms.iter().map(|arm| Ok(summary(&values(arm, &spec.figure)?).mean)).collect();
+        let ours = rank_correlation(&means?, &spec.published);
+        rows.push(Row {
+            table: table.name.clone(),
+            row: format!("{}: rank correlation", spec.figure),
+            published: 1.0,
+            ours,
+            sd: 0.0,
+            difference: ours - 1.0,
+            tolerance: 1.0 - spec.at_least,
+            holds: ours >= spec.at_least,
+            seeds,
+        });
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_sound() {
+        for table in tables().unwrap() {
+            let arms: Vec<&str> = table.arm.iter().map(|a| a.name.as_str()).collect();
+            for arm in &table.arm {
+                Setup::preset(&arm.scenario, &arm.set).unwrap_or_else(|e| panic!("{}: {e}", table.name));
+                ManagerName::parse(&arm.manager).unwrap();
+            }
+            for row in &table.row {
+                assert!(arms.contains(&row.arm.as_str()), "{}: {}", table.name, row.arm);
+                assert!(row.within.is_some() || row.by.is_some() || row.interval, "{}", row.figure);
+            }
+            for order in &table.order {
+                assert_eq!(order.arms.len(), order.published.len());
+                assert!(order.arms.iter().all(|a| arms.contains(&a.as_str())));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_table_is_run_and_judged() {
+        let text = "[[table]]\nname = \"t\"\ntitle = \"t\"\nseeds = 2\n\
+            [[table.arm]]\nname = \"a\"\nscenario = \"hotcold\"\nmanager = \"none\"\n\
+            set = [\"process.1.pattern.accesses=100000\"]\n\
+            [[table.row]]\narm = \"a\"\nfigure = \"gib:hotcold:1\"\npublished = 0.64453125\nwithin = 0.0\n\
+            [[table.row]]\narm = \"a\"\nfigure = \"time_s\"\npublished = 1.0\nwithin = 0.5\n\
+            [[table.row]]\narm = \"a\"\nfigure = \"time_s\"\npublished = 0.0\nby = 0.01\nagainst = \"a\"\n";
+        let table = &parse::<Tables>("t", text).unwrap().table[0];
+        let rows = reproduce(table, 2, &AtomicBool::new(false), &|_| {}).unwrap();
+        assert_eq!(rows.iter().map(|r| r.holds).collect::<Vec<_>>(), [true, false, true]);
+        let stopped = reproduce(table, 2, &AtomicBool::new(true), &|_| {}).unwrap();
+        assert!(stopped.is_empty(), "what was stopped is not told as a result");
+        assert!(svg(&rows).contains("</svg>"));
+    }
+}
