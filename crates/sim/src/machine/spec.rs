@@ -75,7 +75,7 @@ impl Default for Costs {
             hint_fault_ns: 1200.0,
             migrate_ns: 4000.0,
             scan_mark_ns: 92.0,
-            scan_skip_ns: 20.0,
+            scan_skip_ns: 25.0,
             scan_again_ns: 2.0,
             reclaim_look_ns: 150.0,
             demote_ns: 5880.0,
