@@ -84,6 +84,14 @@ pub enum Verb {
     ///
     /// Exit status: 0 done, 1 the simulation failed, 2 the scenario cannot be simulated.
     Sim(Sim),
+    /// Compare managers and rules on simulated scenarios.
+    ///
+    /// Ctrl-C prints what is done. Exit status: 0 done, 1 the simulation failed, 2 a scenario cannot be simulated.
+    Compare(Compare),
+    /// Set published tables beside the simulator's.
+    ///
+    /// Ctrl-C prints what is done. Exit status: 0 done, whatever holds; 1 the simulation failed, 2 there is no such table.
+    Reproduce(Reproduce),
     /// Write man pages and shell completions into a folder.
     Generate {
         /// The folder; made where it does not exist.
@@ -145,6 +153,42 @@ pub struct Sim {
     /// Print JSON: a list with a report a seed.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `compare` takes.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Presets' names, or TOML files.
+    #[arg(required = true)]
+    pub scenarios: Vec<String>,
+    /// Only these managers; the first is what the others are compared with.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub manager: Vec<String>,
+    /// Change a value of every scenario; see `sim`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub changes: Vec<String>,
+    /// Run this many seeds of each.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub seeds: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `reproduce` takes.
+#[derive(Debug, Args)]
+pub struct Reproduce {
+    /// The table: s0, s1, s2-oltp, s3-zipfian or s4-promote; all where none is named.
+    pub table: Option<String>,
+    /// Run this many seeds of each column.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub seeds: Option<u64>,
+    /// Print JSON: a list of {table, row, published, ours, sd, difference, tolerance, holds, seeds}.
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the tables into this file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// A mode of the simulator.

@@ -3,6 +3,7 @@
 mod args;
 mod config_file;
 mod daemon;
+mod progress;
 mod verb;
 
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Verb::Config { markdown: true, .. } => print!("{}", verb::config::markdown()),
         Verb::Config { .. } => print!("{}", verb::config::annotated()),
+        Verb::Compare(compare) => verb::compare::compare(&compare)?,
+        Verb::Reproduce(reproduce) => verb::reproduce::reproduce(&reproduce)?,
         Verb::Sim(sim) => verb::sim::sim(&sim)?,
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
         Verb::Doctor { json, config } => return verb::doctor::doctor(config.as_deref(), json),

@@ -1,9 +1,11 @@
 //! One file a verb.
 
+pub mod compare;
 pub mod config;
 pub mod doctor;
 pub mod explain;
 pub mod generate;
+pub mod reproduce;
 pub mod restore;
 pub mod sim;
 pub mod status;

@@ -47,15 +47,18 @@ pub struct Ibs {
     /// When each page was last sampled, in the unit of marks, plus one; empty until the first sample.
     last: Vec<u32>,
     events: u64,
+    /// A sample has hit a page below the top tier: the kernel is in tiering mode, in which it leaves the top tier's pages alone.
+    tiering: bool,
 }
 
 impl Ibs {
     /// With this fault path.
     pub fn new(faults: HintFaults) -> Ibs {
-        Ibs { faults, tasks: Vec::new(), last: Vec::new(), events: 0 }
+        Ibs { faults, tasks: Vec::new(), last: Vec::new(), events: 0, tiering: false }
     }
 
-    /// Counts a useful sample of a thread, and adapts its period.
+    /// Counts a useful sample of a thread, and adapts its period. In tiering mode every one counts as remote and private, as
+    /// promotions do there.
     fn count(&mut self, thread: u32, local: bool, private: bool, failed: bool) {
         let task = &mut self.tasks[thread as usize];
         let accesses = &mut task.accesses;
@@ -97,18 +100,21 @@ impl Manager for Ibs {
         let before = std::mem::replace(&mut self.last[sample.page as usize], now.wrapping_add(1));
         let local = node == sample.cpu_node;
         if !system.machine.is_kernel_lower(node) {
-            // Within the top tier: ordinary balancing. In tiering mode these pages are left alone where they are local.
+            if self.tiering {
+                return 0.0;
+            }
             self.count(sample.thread, local, alone, false);
             let cost = super::kernel::balance(system, sample.page, sample.cpu_node);
             return SAMPLE_NS + cost;
         }
+        self.tiering = true;
         system.counters.numa_hint_faults += 1;
         system.counters.sampled_hints += 1;
         let room = free_space_enough(&system.node_state(sample.cpu_node));
         if before == 0 && !room {
             // Nothing to measure a latency from.
             system.counters.rejected_latency += 1;
-            self.count(sample.thread, false, alone, false);
+            self.count(sample.thread, false, true, false);
             return SAMPLE_NS;
         }
         let fault = Fault {
@@ -122,7 +128,7 @@ impl Manager for Ibs {
         };
         let failed = system.counters.failed_no_room;
         let cost = self.faults.fault(system, &fault);
-        self.count(sample.thread, false, alone, system.counters.failed_no_room > failed);
+        self.count(sample.thread, false, true, system.counters.failed_no_room > failed);
         SAMPLE_NS + cost
     }
 

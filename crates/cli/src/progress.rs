@@ -1,0 +1,64 @@
+//! Long work on a terminal: how far it is, and Ctrl-C, which ends it with what is done so far.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use anyhow::Context;
+
+/// Counts runs, and tells of them on standard error if that is a terminal.
+#[derive(Debug)]
+pub struct Progress {
+    /// Set by Ctrl-C.
+    pub stop: Arc<AtomicBool>,
+    all: u64,
+    done: AtomicU64,
+    shown: bool,
+}
+
+impl Progress {
+    /// For so many runs.
+    ///
+    /// # Errors
+    /// Ctrl-C cannot be caught.
+    pub fn new(all: u64) -> anyhow::Result<Progress> {
+        let stop = Arc::new(AtomicBool::new(false));
+        // A second Ctrl-C ends the program as usual.
+        signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone()))
+            .context("cannot catch Ctrl-C")?;
+        let progress =
+            Progress { stop, all, done: AtomicU64::new(0), shown: std::io::stderr().is_terminal() };
+        progress.show(0);
+        Ok(progress)
+    }
+
+    /// One more is done.
+    pub fn one(&self) {
+        self.show(self.done.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn show(&self, done: u64) {
+        if self.shown {
+            let bar = (30 * done / self.all.max(1)) as usize;
+            eprint!("\r[{:<30}] {done} of {} runs", "#".repeat(bar.min(30)), self.all);
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            eprint!("\r{:60}\r", "");
+        }
+        if self.stopped() {
+            eprintln!("stopped; what follows is what was done so far");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `thermocline reproduce`: published tables beside the simulator's.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Context;
+use thermocline_sim::reproduce::{Row, Table, reproduce as run, svg, tables};
+use thermocline_sim::spec::SpecError;
+
+use crate::args::Reproduce;
+use crate::progress::Progress;
+
+/// Runs the tables and prints them.
+///
+/// # Errors
+/// There is no such table, the simulation failed, or the picture cannot be written.
+pub fn reproduce(args: &Reproduce) -> anyhow::Result<()> {
+    let all = tables()?;
+    let names: Vec<&str> = all.iter().map(|t| t.name.as_str()).collect();
+    let chosen: Vec<&Table> = match &args.table {
+        None => all.iter().collect(),
+        Some(name) => {
+            let found = all.iter().find(|t| t.name == *name).ok_or_else(|| {
+                let remedy = format!("use one of {}", names.join(", "));
+                SpecError::new("table", format!("there is no table \"{name}\""), remedy)
+            })?;
+            vec![found]
+        }
+    };
+    let seeds = |t: &Table| args.seeds.unwrap_or(t.seeds);
+    let progress = Progress::new(chosen.iter().map(|t| seeds(t) * t.arm.len() as u64).sum())?;
+    let mut rows = Vec::new();
+    for table in &chosen {
+        rows.extend(run(table, seeds(table), &progress.stop, &|_| progress.one())?);
+        if progress.stopped() {
+            break;
+        }
+    }
+    drop(progress);
+    if let Some(path) = &args.svg {
+        std::fs::write(path, svg(&rows)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let out =
+        if args.json { format!("{}\n", serde_json::to_string_pretty(&rows)?) } else { text(&chosen, &rows) };
+    std::io::stdout().write_all(out.as_bytes()).context("cannot print")
+}
+
+fn text(tables: &[&Table], rows: &[Row]) -> String {
+    let mut out = String::new();
+    for table in tables {
+        let of: Vec<&Row> = rows.iter().filter(|r| r.table == table.name).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "{}: {}", table.name, table.title);
+        let _ = writeln!(
+            out,
+            "  {:<44} {:>14} {:>14} {:>11} {:>12} {:>11}  holds",
+            "", "published", "ours", "+- a run", "difference", "tolerance"
+        );
+        for r in &of {
+            let digits = if r.published.abs() < 1000.0 { 3 } else { 0 };
+            let _ = writeln!(
+                out,
+                "  {:<44} {:>14.digits$} {:>14.digits$} {:>11.digits$} {:>+12.digits$} {:>11.digits$}  {}",
+                r.row,
+                r.published,
+                r.ours,
+                r.sd,
+                r.difference,
+                r.tolerance,
+                if r.holds { "yes" } else { "no" }
+            );
+        }
+        let held = of.iter().filter(|r| r.holds).count();
+        let _ = writeln!(out, "  {held} of {} hold", of.len());
+    }
+    out
+}
