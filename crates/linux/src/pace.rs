@@ -1,9 +1,10 @@
-//! How much memory one scan marks, set again as lower tiers fill and empty.
+//! How much memory one scan marks, set again as lower tiers fill and empty, and as the kernel scans more or less often.
 //!
 //! A thread's scans come once a second of its time, whatever its memory (Linux 6.12 kernel/sched/fair.c, init_numa_balancing: a
-//! thread starts with `scan_delay_ms` as its period, and in tiering mode nothing changes it). So the time of a pass over a program is
-//! its memory in steps of `scan_size_mb`. Small steps tell hot pages from cold ones best; large programs need larger ones, or
-//! the second look at a page would come hours after the first.
+//! thread starts with `scan_delay_ms` as its period, and in tiering mode nothing changes it); those of a task that has run
+//! under `numa_balancing=1` for long come once in up to a minute. So the time of a pass over a program is its memory in steps
+//! of `scan_size_mb`, times the time between two of them. Small steps tell hot pages from cold ones best; large or seldom scanned programs
+//! need larger ones, or the second look at a page would come hours after the first.
 
 use std::path::PathBuf;
 
@@ -13,8 +14,10 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::actuator::{Actuator, ActuatorError, Plan, Written};
 
-/// Steps in which the lower tiers' used memory is to be marked: about as many seconds for the threads of one program.
-const STEPS: u64 = 15;
+/// Time in which the lower tiers' used memory is to be marked once.
+const PASS: Nanos = Nanos::from_s(10);
+/// Steps that come more often than this make the pass shorter, not smaller steps necessary.
+const INTERVAL_MIN: Nanos = Nanos::from_s(1);
 /// Time between two looks.
 const LOOK_EVERY: Nanos = Nanos::from_s(10);
 
@@ -42,8 +45,8 @@ impl Pace {
         })
     }
 
-    /// Looks, every ten seconds, how much memory lower tiers hold, and sets the step where it is off by a quarter. Returns the new
-    /// step in MB where it was changed.
+    /// Looks, every ten seconds, how much memory lower tiers hold, and sets the step where it is off by a quarter. `interval` is the time
+    /// between two steps, where known. Returns the new step in MB where it was changed.
     ///
     /// # Errors
     /// The value cannot be written.
@@ -52,13 +55,14 @@ impl Pace {
         now: Nanos,
         nodes: &[NodeState],
         topology: &Topology,
+        interval: Option<Nanos>,
         actuator: &mut Actuator,
     ) -> Result<Option<u32>, ActuatorError> {
         if self.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY) {
             return Ok(None);
         }
         self.looked = Some(now);
-        let wanted_mb = self.step_mb(nodes, topology);
+        let wanted_mb = self.step_mb(nodes, topology, interval.unwrap_or_default());
         if wanted_mb.abs_diff(self.set_mb) * 4 < self.set_mb {
             return Ok(None);
         }
@@ -69,12 +73,13 @@ impl Pace {
         Ok(Some(wanted_mb))
     }
 
-    fn step_mb(&self, nodes: &[NodeState], topology: &Topology) -> u32 {
+    fn step_mb(&self, nodes: &[NodeState], topology: &Topology, interval: Nanos) -> u32 {
         let top = topology.nodes.iter().map(|node| node.tier).min();
         let lower = nodes.iter().filter(|state| topology.tier(state.node) > top);
         let used_pages: u64 = lower.map(|s| s.managed_pages.saturating_sub(s.free_pages)).sum();
-        let step_mb = used_pages.div_ceil(PAGES_PER_MIB * STEPS);
-        u32::try_from(step_mb).unwrap_or(u32::MAX).clamp(self.least_mb, self.most_mb)
+        let used_mb = used_pages as f64 / PAGES_PER_MIB as f64;
+        let step_mb = used_mb * interval.max(INTERVAL_MIN).0 as f64 / PASS.0 as f64;
+        (step_mb.ceil() as u32).clamp(self.least_mb, self.most_mb)
     }
 }
 
@@ -136,19 +141,21 @@ mod tests {
         actuator.apply(&plan).unwrap();
 
         let topology = topology();
-        let mut looks = |seconds, mib, actuator: &mut Actuator| {
-            pace.look(Nanos::from_s(seconds), &nodes(mib), &topology, actuator).unwrap()
+        let mut looks = |seconds, mib, interval_s: u64, actuator: &mut Actuator| {
+            let interval = (interval_s > 0).then(|| Nanos::from_s(interval_s));
+            pace.look(Nanos::from_s(seconds), &nodes(mib), &topology, interval, actuator).unwrap()
         };
-        assert_eq!(looks(0, 300, &mut actuator), None, "a fifteenth is less than the least step");
-        assert_eq!(looks(5, 1500, &mut actuator), None, "too soon");
-        assert_eq!(looks(10, 1500, &mut actuator), Some(100));
-        assert_eq!(looks(20, 1800, &mut actuator), None, "20 is less than a quarter");
-        assert_eq!(looks(30, 1_000_000, &mut actuator), Some(256));
+        assert_eq!(looks(0, 300, 0, &mut actuator), None, "a tenth is less than the least step");
+        assert_eq!(looks(5, 1500, 0, &mut actuator), None, "too soon");
+        assert_eq!(looks(10, 1000, 1, &mut actuator), Some(100));
+        assert_eq!(looks(20, 1200, 1, &mut actuator), None, "20 is less than a quarter");
+        assert_eq!(looks(30, 1_000_000, 0, &mut actuator), Some(256));
         assert_eq!(fs::read_to_string(folder.join("scan_size_mb")).unwrap().trim(), "256");
-        assert_eq!(looks(40, 0, &mut actuator), Some(32));
+        assert_eq!(looks(40, 0, 0, &mut actuator), Some(32));
+        assert_eq!(looks(50, 300, 8, &mut actuator), Some(240), "seldom scanned");
         fs::write(folder.join("scan_size_mb"), "7").unwrap();
-        assert_eq!(looks(50, 1500, &mut actuator), None, "an operator has set it");
-        fs::write(folder.join("scan_size_mb"), "32").unwrap();
+        assert_eq!(looks(60, 1500, 0, &mut actuator), None, "an operator has set it");
+        fs::write(folder.join("scan_size_mb"), "240").unwrap();
         drop(actuator);
         assert_eq!(fs::read_to_string(folder.join("scan_size_mb")).unwrap().trim(), "256");
     }

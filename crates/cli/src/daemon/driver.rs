@@ -100,7 +100,7 @@ pub(super) fn drive(
             nodes = machine.node_states()?.to_vec();
             nodes_at = at;
         }
-        kernel.pace(at, &nodes, engine.topology())?;
+        kernel.pace(at, &nodes, engine.topology(), machine.step_interval())?;
         let batches = engine.tick(at, &nodes);
         machine.submit(batches);
         let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
@@ -140,12 +140,17 @@ pub(super) fn drive(
 }
 
 impl Kernel<'_> {
-    fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology) -> anyhow::Result<()> {
-        if let Some(pace) = &mut self.pace
-            && let Some(mb) =
-                pace.look(at, nodes, topology, self.actuator).context("cannot pace the scans")?
-        {
-            eprintln!("scan_size_mb: {mb}, for what lower tiers hold now");
+    fn pace(
+        &mut self,
+        at: Nanos,
+        nodes: &[NodeState],
+        topology: &Topology,
+        interval: Option<Nanos>,
+    ) -> anyhow::Result<()> {
+        let Some(pace) = &mut self.pace else { return Ok(()) };
+        let set = pace.look(at, nodes, topology, interval, self.actuator).context("cannot pace the scans")?;
+        if let Some(mb) = set {
+            eprintln!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ section! {
         numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", OrUnset(0..=1_000_000), "ours";
         /// Memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb). Small steps keep the faults of a scan from slowing the program so much that waits no longer tell hot pages from cold ones.
         scan_size_mb: Option<u32> = Some(32), "MB", OrUnset(1..=65536), "ours, measured in the lab; Linux 6.12: 256";
-        /// Largest step: with more memory in lower tiers a scan marks a fifteenth of it, up to this, so that a pass takes seconds and not hours. Unset: scan_size_mb whatever there is.
+        /// Largest step: a scan marks as much as it takes to pass over what lower tiers hold in ten seconds, up to this. A second between scans is assumed, or more where the kernel is seen to scan less often. Unset: scan_size_mb whatever there is.
         scan_size_max_mb: Option<u32> = Some(256), "MB", OrUnset(1..=65536), "Linux 6.12: scan_size_mb";
         /// Shortest time to scan a whole task (debugfs sched/numa_balancing/scan_period_min_ms).
         scan_period_min_ms: Option<u32> = Some(5000), "ms", OrUnset(100..=600_000), "ours, measured in the lab; Linux 6.12: 1000";

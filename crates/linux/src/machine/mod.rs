@@ -255,6 +255,11 @@ impl LiveMachine {
         self.mover.as_ref().and_then(Mover::failure)
     }
 
+    /// How far apart the kernel's steps are in scanning the process with the most faults, where known.
+    pub fn step_interval(&self) -> Option<Nanos> {
+        self.source.step_interval(now())
+    }
+
     /// What the source counted.
     pub fn source_stats(&self) -> Option<Stats> {
         self.source.stats().ok()

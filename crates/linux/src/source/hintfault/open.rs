@@ -10,7 +10,7 @@ use thermocline_bpf::libbpf_rs::{self, MapCore, MapFlags};
 use thermocline_bpf::tc_counters;
 use thermocline_core::access::{Access, Detail, FaultLatency};
 use thermocline_core::config;
-use thermocline_core::units::{NodeId, Pfn, Pid, VirtPage};
+use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 use super::decode::{RawFault, RawStamp, Record, decode};
 use super::load::{Loaded, OpenError, Scope, load, set_listed};
@@ -227,6 +227,11 @@ impl HintFaultSource {
     /// A page was moved by us: its next latency counts from the next scan.
     pub fn page_moved(&mut self, page: VirtPage) {
         self.stamps.moved(page.pid, page.vpn);
+    }
+
+    /// How far apart the kernel's steps are in scanning the process with the most faults, where known.
+    pub fn step_interval(&self, now: Nanos) -> Option<Nanos> {
+        self.stamps.step_interval(now)
     }
 
     /// Whether the next access to a page will be a hint fault, as far as scans were seen.

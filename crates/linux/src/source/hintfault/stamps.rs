@@ -17,6 +17,8 @@ use thermocline_core::units::{Nanos, Pid};
 use super::chunk::{CHUNK_PAGES, CHUNK_SHIFT, Chunk, ChunkScan};
 use super::decode::{RawFault, RawScan};
 
+/// Scanned ranges that begin this far apart belong to two steps.
+const STEP_APART: Nanos = Nanos::from_ms(50);
 /// Scans of one process that can be under way at once.
 const OPEN_SCANS_MAX: usize = 4;
 /// Faults during a scan whose order relative to it is settled when it ends; later ones count as answered.
@@ -80,6 +82,8 @@ struct Process {
     /// What the last scan took per page, in nanoseconds: where an open scan is likely to be by now.
     ns_per_page: u64,
     last_scan: Nanos,
+    /// Time between two steps of scanning, of late; 0 before the second.
+    step_interval: Nanos,
 }
 
 #[derive(Debug)]
@@ -204,6 +208,13 @@ impl Stamps {
             self.close(&lost, end);
         }
         let process = self.process(scan.pid);
+        let since = scan.time.since(process.last_scan);
+        if process.last_scan > Nanos(0) && since >= STEP_APART {
+            process.step_interval = match process.step_interval {
+                Nanos(0) => since,
+                Nanos(before) => Nanos(before / 2 + since.0 / 2),
+            };
+        }
         process.last_scan = scan.time;
         if process.open.len() < OPEN_SCANS_MAX {
             let faults = process.faults;
@@ -288,6 +299,13 @@ impl Stamps {
             self.slots[slot as usize].chunk = Chunk::new();
             self.free.push(slot);
         }
+    }
+
+    /// How far apart the kernel's steps are in scanning the process with the most faults, of late; `None` before its second step.
+    pub fn step_interval(&self, now: Nanos) -> Option<Nanos> {
+        let (_, process) = self.processes.iter().max_by_key(|(pid, p)| (p.faults, **pid))?;
+        let known = process.step_interval > Nanos(0);
+        known.then(|| process.step_interval.max(now.since(process.last_scan)))
     }
 
     /// The counters, as of now.

@@ -220,3 +220,25 @@ fn ticks_tell_a_scan_under_way_from_one_still_to_come() {
     assert_eq!(fault(&mut s, 0, 1100), None, "faulted after the scan had passed it");
     assert_eq!(fault(&mut s, 512, 1100), Some((50, 3)), "marked at 1050, after its fault");
 }
+
+#[test]
+fn the_interval_of_steps_is_that_of_the_process_with_the_most_faults_and_grows_while_none_comes() {
+    let mut stamps = stamps(false);
+    for step in 0..20 {
+        let at = 1000 + step * 400;
+        // Ranges that follow each other at once are one step.
+        scan(&mut stamps, step * 16, step * 16 + 8, at, at + 1);
+        scan(&mut stamps, step * 16 + 8, step * 16 + 16, at + 2, at + 3);
+        fault(&mut stamps, step * 16, at + 10);
+        stamps.scan_begin(scan_of(Pid(77), 0, 8, at + 200, 0));
+    }
+    let last = Nanos::from_ms(1000 + 19 * 400);
+    let interval = stamps.step_interval(last).unwrap();
+    assert!(interval.ms().abs_diff(400) <= 2, "{interval:?}");
+    assert_eq!(stamps.step_interval(last.plus(Nanos::from_s(60))).unwrap().ms() / 1000, 59);
+    assert_eq!(
+        super::Stamps::new(StampOptions { processes_max: 8, history_bytes: 1 << 20, restamp: false })
+            .step_interval(last),
+        None
+    );
+}
