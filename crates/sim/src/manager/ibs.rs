@@ -21,10 +21,6 @@ use crate::system::{Fault, SampledAccess, System};
 /// Accesses to memory in as many micro-operations, where a sample is of use: fitted on the pages that S1's run on node 2
 /// migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
 const ACCESSES_PER_UOP: f64 = 1.34;
-/// What a useful sample costs its thread in ns, the migration aside: S1, 6.44 us a hint fault of which the simulated machine charges
-/// the rest as migration, plus its share of switching the hardware on and off.
-const SAMPLE_NS: f64 = 2500.0;
-
 /// What a thread's sampling is like.
 #[derive(Clone, Copy, Debug)]
 struct Task {
@@ -94,6 +90,7 @@ impl Manager for Ibs {
             self.last = vec![0; system.memory.pages() as usize];
         }
         self.events += 1;
+        let sample_ns = system.machine.spec.cost.sample_ns;
         let node = system.memory.flags(sample.page) & flags::NODE;
         let alone = system.processes[sample.process].threads.len() == 1;
         let now = (system.now.0 >> MARK_SHIFT) as u32;
@@ -105,7 +102,7 @@ impl Manager for Ibs {
             }
             self.count(sample.thread, local, alone, false);
             let cost = super::kernel::balance(system, sample.page, sample.cpu_node);
-            return SAMPLE_NS + cost;
+            return sample_ns + cost;
         }
         self.tiering = true;
         system.counters.numa_hint_faults += 1;
@@ -115,7 +112,7 @@ impl Manager for Ibs {
             // Nothing to measure a latency from.
             system.counters.rejected_latency += 1;
             self.count(sample.thread, false, true, false);
-            return SAMPLE_NS;
+            return sample_ns;
         }
         let fault = Fault {
             thread: sample.thread,
@@ -129,7 +126,7 @@ impl Manager for Ibs {
         let failed = system.counters.failed_no_room;
         let cost = self.faults.fault(system, &fault);
         self.count(sample.thread, false, true, system.counters.failed_no_room > failed);
-        SAMPLE_NS + cost
+        sample_ns + cost
     }
 
     fn finish(&mut self, _system: &System) -> Result<Notes, String> {

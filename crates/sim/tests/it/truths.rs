@@ -20,6 +20,7 @@ fn setup(process: &str, kernel: &str, changes: &[&str]) -> Setup {
          [[process]]\nname = \"p\"\nnode = 0\n{process}\n"
     );
     let free = [
+        "sample",
         "hint_fault",
         "migrate",
         "scan_mark",
