@@ -51,7 +51,7 @@ for delay in $DELAYS; do
     until [ $(($(migrated) - before)) -gt 50 ]; do
         sleep 0.1
         tries=$((tries + 1))
-        [ $tries -lt 400 ] || fail "nothing migrates: $(tail -n 2 daemon; cat daemon-errors)"
+        [ $tries -lt 900 ] || fail "nothing migrates: $(tail -n 2 daemon; cat daemon-errors)"
         kill -0 $daemon || fail "the daemon ended: $(cat daemon-errors)"
     done
     sleep "$((delay / 1000)).$(printf %03d $((delay % 1000)))"

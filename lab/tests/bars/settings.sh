@@ -12,9 +12,9 @@ unusual_settings() {
     echo 1 >/proc/sys/kernel/numa_balancing
     echo 4321 >/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
     echo 123 >$balance/scan_size_mb
-    echo 777 >$balance/scan_period_min_ms
+    echo 177 >$balance/scan_period_min_ms
     # A program that the kernel has come to scan once a minute only would keep us waiting for as long.
-    echo 1543 >$balance/scan_period_max_ms
+    echo 243 >$balance/scan_period_max_ms
 }
 fail() { echo "failed: $*"; exit 1; }
 unchanged() { [ "$(settings)" = "$original" ] || fail "$1: $(settings)"; }
