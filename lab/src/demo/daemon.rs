@@ -23,10 +23,9 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts `program` for one process.
-    pub(crate) fn start(program: &Path, config: &Path, pid: u32) -> anyhow::Result<Daemon> {
+    pub(crate) fn start(program: &Path, pid: u32) -> anyhow::Result<Daemon> {
         let mut child = Command::new(program)
-            .args(["run", "--json", "--pid", &pid.to_string(), "--config"])
-            .arg(config)
+            .args(["run", "--json", "--pid", &pid.to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| {

@@ -19,7 +19,7 @@ use thermocline_lab::workload::{read_json, write_json};
 
 use super::daemon::{Daemon, counter, family};
 use super::line::{Live, heading};
-use super::record::{Answers, ByNode, CONFIG, PAGES, PLAN, Plan, RECORDING, Recording, Room, Sample};
+use super::record::{Answers, ByNode, PAGES, PLAN, Plan, RECORDING, Recording, Room, Sample};
 
 /// Where Redis listens.
 const ADDRESS: (&str, u16) = ("127.0.0.1", 6379);
@@ -52,8 +52,8 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let widened = Command::new("widen").arg(redis.pid().to_string()).status().context("cannot run widen")?;
     ensure!(widened.success(), "widen failed: Redis would stay on the slow node");
 
-    let (daemon, config) = (daemon.to_owned(), folder.join(CONFIG));
-    let recording = Demo { plan, slow, pid: redis.pid(), daemon, config, target }.record(&never)?;
+    let daemon = daemon.to_owned();
+    let recording = Demo { plan, slow, pid: redis.pid(), daemon, target }.record(&never)?;
     write_json(&folder.join(RECORDING), &recording)?;
     redis.end();
     Ok(())
@@ -64,7 +64,6 @@ struct Demo {
     slow: NodeId,
     pid: u32,
     daemon: PathBuf,
-    config: PathBuf,
     target: Target,
 }
 
@@ -89,7 +88,7 @@ impl Demo {
         let promotions = vmstat("pgpromote_success")?;
 
         let started_at_s = watch.start.elapsed().as_secs_f64();
-        let daemon = Daemon::start(&self.daemon, &self.config, self.pid)?;
+        let daemon = Daemon::start(&self.daemon, self.pid)?;
         watch.part(self.plan.with_s.saturating_sub(self.plan.window_s), Some(&daemon))?;
         watch.plugin.reset()?;
         watch.part(self.plan.window_s, Some(&daemon))?;

@@ -61,9 +61,6 @@ pub(crate) struct Options {
     /// The daemon.
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/thermocline")]
     thermocline: PathBuf,
-    /// The daemon's configuration; its defaults where none is given.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     /// Where summary and picture go.
     #[arg(long, value_name = "FOLDER", default_value = "target/demo")]
     out: PathBuf,
@@ -103,11 +100,6 @@ pub(crate) fn run(options: &Options, interrupt: Arc<AtomicBool>) -> anyhow::Resu
         .tempdir_in("/tmp")
         .context("cannot create a folder in /tmp")?;
     write_json(&folder.path().join(record::PLAN), &plan)?;
-    let config = match &options.config {
-        Some(path) => fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
-        None => String::new(),
-    };
-    fs::write(folder.path().join(record::CONFIG), config).context("cannot write into the shared folder")?;
 
     let mut tries = 0;
     let status = loop {

@@ -11,8 +11,6 @@ use thermocline_lab::truth::Counts;
 pub(crate) const RECORDING: &str = "recording.json";
 /// The name of the [`Plan`] there.
 pub(crate) const PLAN: &str = "plan.json";
-/// The daemon's configuration.
-pub(crate) const CONFIG: &str = "thermocline.toml";
 /// The page dump of the last window.
 pub(crate) const PAGES: &str = "pages";
 

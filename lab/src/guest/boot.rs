@@ -19,6 +19,8 @@ use crate::{End, Error, Kernel, Result};
 
 /// What is printed of a console that ended badly.
 const CONSOLE_LINES_MAX: usize = 40;
+/// What a kernel says when it gives up.
+const PANIC: &str = "Kernel panic";
 /// How long a guest may take from its command's end to its power-off.
 const POWER_OFF: Duration = Duration::from_secs(10);
 /// How often a guest is booted that the emulator lets down.
@@ -256,7 +258,7 @@ fn diagnose(end: End, console: &str, command_started: bool) -> End {
     let ended_by_itself = matches!(end, End::Died(_));
     if console.contains("Oops: int3:") && end != End::Interrupted {
         End::EmulatorFault { command_started }
-    } else if ended_by_itself && console.contains("Kernel panic") {
+    } else if ended_by_itself && console.contains(PANIC) {
         End::Panicked
     } else {
         end
@@ -293,18 +295,21 @@ fn lines_of(stream: UnixStream) -> Receiver<String> {
     receiver
 }
 
-/// The end of a console and of what QEMU said, for a person to read.
+/// The end of a console and of what QEMU said, for a person to read. A panic's call trace may be longer than what is shown, so the
+/// line that names the panic is shown in any case.
 fn last_lines(console: &str, messages: &str) -> String {
-    let lines: Vec<&str> = console.lines().collect();
+    let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
+    let (before, last) = lines.split_at(lines.len().saturating_sub(CONSOLE_LINES_MAX));
     let mut text = String::new();
-    if lines.is_empty() {
-        text.push_str("its console is empty");
-    } else {
-        text.push_str("the last lines of its console:");
+    if let Some(panic) = before.iter().find(|line| line.contains(PANIC)) {
+        text.push_str("its kernel said: ");
+        text.push_str(panic);
+        text.push('\n');
     }
-    for line in &lines[lines.len().saturating_sub(CONSOLE_LINES_MAX)..] {
+    text.push_str(if lines.is_empty() { "its console is empty" } else { "the last lines of its console:" });
+    for line in last {
         text.push_str("\n  ");
-        text.push_str(line.trim_end());
+        text.push_str(line);
     }
     if !messages.trim().is_empty() {
         text.push_str("\nQEMU said: ");
@@ -342,5 +347,16 @@ mod tests {
         );
         assert!(text.ends_with("QEMU said: no such device"), "{text}");
         assert_eq!(last_lines("", ""), "its console is empty");
+    }
+
+    #[test]
+    fn a_panic_is_named_however_long_its_trace_is() {
+        let panic = "[    2.1] Kernel panic - not syncing: sysrq triggered crash";
+        for trace_lines in [10, 60] {
+            let trace: String = (0..trace_lines).map(|n| format!("  ? frame {n}\r\n")).collect();
+            let text = last_lines(&format!("up\r\n{panic}\r\n{trace}"), "");
+            assert_eq!(text.matches(panic).count(), 1, "{text}");
+            assert!(text.ends_with(&format!("? frame {}", trace_lines - 1)), "{text}");
+        }
     }
 }

@@ -40,7 +40,7 @@ struct Run {
 
 impl Run {
     fn new(line: Line, sizes_mib: [u64; 3], thp: ThpMode, limit_s: u64) -> Run {
-        let folder = tempfile::Builder::new().prefix("bars").tempdir_in("/tmp").unwrap();
+        let folder = tempfile::Builder::new().prefix("daemon").tempdir_in("/tmp").unwrap();
         let guest = Guest::builder()
             .kernel(line)
             .machine(Machine::of_sizes(&sizes_mib.map(|size| size * MIB)))
@@ -123,7 +123,7 @@ fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
         .env("HINTFAULT", hintfault().to_str().unwrap())
         .env("SECONDS_EACH", if soak() { 60 } else { 15 })
         .env("NARROW", if rings.contains(&"narrow") { "1" } else { "" });
-    let Some(_) = run.run(include_str!("bars/flood.sh")) else { return };
+    let Some(_) = run.run(include_str!("daemon/flood.sh")) else { return };
     for &ring in rings {
         let summary = run.json(ring);
         let get = |name: &str| summary["stats"][name].as_u64().unwrap();
@@ -182,7 +182,7 @@ fn every_hint_fault_is_accounted_for_on_the_newest() {
 }
 
 fn with_settings(script: &str) -> String {
-    format!("{}{script}", include_str!("bars/settings.sh"))
+    format!("{}{script}", include_str!("daemon/settings.sh"))
 }
 
 /// The seed of what is random in a test: a new one each time, or `THERMOCLINE_SEED`.
@@ -192,7 +192,7 @@ fn seed(test: &str) -> u64 {
         |text| text.parse().unwrap(),
     );
     println!(
-        "seed {seed}; again with THERMOCLINE_SEED={seed} cargo test --release -p thermocline-lab --test bars {test}"
+        "seed {seed}; again with THERMOCLINE_SEED={seed} cargo test --release -p thermocline-lab --test daemon {test}"
     );
     seed
 }
@@ -201,7 +201,7 @@ fn kills_lose_nothing(line: Line) {
     let mut random = Pcg32::seed_from_u64(seed("kills_lose_nothing"));
     let delays: Vec<String> = (0..10).map(|_| (random.next_u32() % 2000).to_string()).collect();
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 600).env("DELAYS", delays.join(" "));
-    let Some(outcome) = run.run(&with_settings(include_str!("bars/kills.sh"))) else { return };
+    let Some(outcome) = run.run(&with_settings(include_str!("daemon/kills.sh"))) else { return };
     assert_eq!(number(&outcome, "kills"), 10);
     assert!(number(&outcome, "while_migrating") >= 8, "too little was left to migrate");
     let reading = run.json("reading");
@@ -231,7 +231,7 @@ fn huge_pages_are_promoted() {
         .env("MIB", 200)
         .env("HOTCOLD_FLAGS", "--grain-kib 2048")
         .env("SECONDS_ON", 12);
-    let Some(outcome) = run.run(include_str!("bars/moves.sh")) else { return };
+    let Some(outcome) = run.run(include_str!("daemon/moves.sh")) else { return };
     let (judged, last) = (run.verdict("judged"), run.json("last"));
     let moved = judged.moved.unwrap();
     println!("{:?}, mover {}", moved.routes, last["mover"]);
@@ -251,7 +251,7 @@ fn the_kernels_own_promotion_is_told_apart() {
         .env("MIB", 200)
         .env("HOTCOLD_FLAGS", "--no-thp")
         .env("SECONDS_ON", 12);
-    let Some(outcome) = run.run(include_str!("bars/moves.sh")) else { return };
+    let Some(outcome) = run.run(include_str!("daemon/moves.sh")) else { return };
     let (judged, last) = (run.verdict("judged"), run.json("last"));
     let promoted = judged.moved.unwrap().promoted.pages;
     let (kernel, ours) =
@@ -291,7 +291,7 @@ fn residency_is_told(found: &Value) {
 #[test]
 fn users_are_told_what_is_done_and_refused() {
     let run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Never, 200);
-    let Some(outcome) = run.run(&with_settings(include_str!("bars/manners.sh"))) else { return };
+    let Some(outcome) = run.run(&with_settings(include_str!("daemon/manners.sh"))) else { return };
     assert_eq!(number(&outcome, "terminated"), 0);
     assert!(number(&outcome, "doctor") <= 1, "this machine can be worked on");
     assert_eq!(run.verdict("judged-observe").moved.unwrap().all.pages, 0, "observe moves nothing");
@@ -314,7 +314,7 @@ fn hot_pages_are_promoted(line: Line) {
         .env("FREE_MIB", FOOTPRINT_MIB / 3 - 3)
         .env("OFF_SECONDS", 8)
         .env("ON_SECONDS", 60);
-    let Some(outcome) = run.run(include_str!("bars/promotion.sh")) else { return };
+    let Some(outcome) = run.run(include_str!("daemon/promotion.sh")) else { return };
     let number = |name| number(&outcome, name);
     let (off, on, last) = (run.verdict("judged-off"), run.verdict("judged-on"), run.json("last"));
     let moved = on.moved.as_ref().unwrap();

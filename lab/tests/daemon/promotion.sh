@@ -13,18 +13,14 @@ pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
 group=/sys/fs/cgroup$(sed s/0::// /proc/$pid/cgroup)
 until [ "$(cat $group/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done
 
-if [ "$FREE_MIB" -gt 0 ]; then
-    # What is more is taken by a file in memory, which nothing can reclaim.
-    sync
-    echo 3 >/proc/sys/vm/drop_caches
-    excess=$(($(free_mib 0) + $(free_mib 1) - FREE_MIB))
-    if [ $excess -gt 0 ]; then on-node 0 dd if=/dev/zero of=/dev/shm/fill bs=1M count=$excess 2>/dev/null; fi
-fi
+# What is more is taken by a file in memory, which nothing can reclaim.
+sync
+echo 3 >/proc/sys/vm/drop_caches
+excess=$(($(free_mib 0) + $(free_mib 1) - FREE_MIB))
+on-node 0 dd if=/dev/zero of=/dev/shm/fill bs=1M count=$excess 2>/dev/null
 echo free_mib=$(($(free_mib 0) + $(free_mib 1)))
 
 mark quiet-from; sleep 5; mark quiet-to
-# Scans that grow rare, as the kernel lets them where nothing moves, would take the daemon's first minute.
-echo 5000 >/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms
 sysctl -qw kernel.numa_balancing=2
 $HOTCOLD judge --report report --dram 0-1 --save snapshot >judged-first
 faults=$(vmstat numa_hint_faults)
@@ -32,7 +28,6 @@ mark off-from; sleep "$OFF_SECONDS"; mark off-to
 echo off_hint_faults=$(($(vmstat numa_hint_faults) - faults))
 $HOTCOLD judge --report report --dram 0-1 --before snapshot --save snapshot >judged-off
 sysctl -qw kernel.numa_balancing=0
-echo 60000 >/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms
 
 kernel=$(vmstat pgpromote_success)
 ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' /proc/$pid/stat; }
@@ -44,7 +39,6 @@ echo workload_ticks=$(($(ticks) - before))
 $HOTCOLD judge --report report --dram 0-1 --before snapshot >judged-on
 echo daemon_status=$status
 echo kernel_promoted=$(($(vmstat pgpromote_success) - kernel))
-echo balancing=$(cat /proc/sys/kernel/numa_balancing)
 tail -n 1 daemon >last
 kill -TERM $pid
 wait $loader
