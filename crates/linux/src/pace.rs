@@ -45,8 +45,8 @@ impl Pace {
         })
     }
 
-    /// Looks, every ten seconds, how much memory lower tiers hold, and sets the step where it is off by a quarter. `interval` is the time
-    /// between two steps, where known. Returns the new step in MB where it was changed.
+    /// Looks, every ten seconds, how much memory lower tiers hold, and sets the step where it is off by a quarter. `interval` tells the
+    /// time between two steps, where known. Returns the new step in MB where it was changed.
     ///
     /// # Errors
     /// The value cannot be written.
@@ -55,14 +55,14 @@ impl Pace {
         now: Nanos,
         nodes: &[NodeState],
         topology: &Topology,
-        interval: Option<Nanos>,
+        interval: impl FnOnce() -> Option<Nanos>,
         actuator: &mut Actuator,
     ) -> Result<Option<u32>, ActuatorError> {
         if self.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY) {
             return Ok(None);
         }
         self.looked = Some(now);
-        let wanted_mb = self.step_mb(nodes, topology, interval.unwrap_or_default());
+        let wanted_mb = self.step_mb(nodes, topology, interval().unwrap_or_default());
         if wanted_mb.abs_diff(self.set_mb) * 4 < self.set_mb {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ mod tests {
         let topology = topology();
         let mut looks = |seconds, mib, interval_s: u64, actuator: &mut Actuator| {
             let interval = (interval_s > 0).then(|| Nanos::from_s(interval_s));
-            pace.look(Nanos::from_s(seconds), &nodes(mib), &topology, interval, actuator).unwrap()
+            pace.look(Nanos::from_s(seconds), &nodes(mib), &topology, || interval, actuator).unwrap()
         };
         assert_eq!(looks(0, 300, 0, &mut actuator), None, "a tenth is less than the least step");
         assert_eq!(looks(5, 1500, 0, &mut actuator), None, "too soon");

@@ -30,7 +30,7 @@ use crate::args::Watch;
 const CLOSE_BOUND: Duration = Duration::from_secs(10);
 /// How old the nodes' state may be while no candidate waits.
 const NODES_EVERY: Nanos = Nanos::from_s(1);
-/// Ticks left out while no candidate waits and no batch is under way: a tick then has nothing to decide.
+/// Length of a tick, in ticks, while no candidate waits and no batch is under way: it then has nothing to decide.
 const IDLE_TICKS: u64 = 5;
 /// Rows of the table of processes that `observe` ends with.
 const HEAT_ROWS: usize = 20;
@@ -77,20 +77,25 @@ pub(super) fn drive(
     let end = watch.duration.map(|d| start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
     let mut nodes = machine.node_states()?.to_vec();
     let mut nodes_at = start;
-    let (mut tick_due, mut report_due) = (start.plus(tick), start.plus(report));
+    let (mut ticked, mut report_due) = (start, start.plus(report));
+    let tick_due = |ticked: Nanos, engine: &Engine| {
+        let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
+        ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
+    };
 
     loop {
         let at = now();
         if stop.load(Ordering::Relaxed) || end.is_some_and(|end| at >= end) {
             break;
         }
-        let due = tick_due.min(end.unwrap_or(tick_due));
+        let due = tick_due(ticked, &engine).min(end.unwrap_or(Nanos(u64::MAX)));
         machine.wait(Duration::from_nanos(due.since(at).0)).context("cannot wait for evidence")?;
         poll(&mut machine, &mut engine, heat.as_mut());
         let at = now();
-        if at < tick_due {
+        if at < tick_due(ticked, &engine) {
             continue;
         }
+        ticked = at;
         if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
             eprintln!("the machine's nodes or tiers have changed");
             engine.set_topology(topology);
@@ -100,11 +105,9 @@ pub(super) fn drive(
             nodes = machine.node_states()?.to_vec();
             nodes_at = at;
         }
-        kernel.pace(at, &nodes, engine.topology(), machine.step_interval())?;
+        kernel.pace(at, &nodes, engine.topology(), &machine);
         let batches = engine.tick(at, &nodes);
         machine.submit(batches);
-        let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
-        tick_due = at.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick });
         if let Some(server) = &server {
             for question in server.questions() {
                 let page = VirtPage::of_address(Pid(question.pid), question.address);
@@ -140,19 +143,19 @@ pub(super) fn drive(
 }
 
 impl Kernel<'_> {
-    fn pace(
-        &mut self,
-        at: Nanos,
-        nodes: &[NodeState],
-        topology: &Topology,
-        interval: Option<Nanos>,
-    ) -> anyhow::Result<()> {
-        let Some(pace) = &mut self.pace else { return Ok(()) };
-        let set = pace.look(at, nodes, topology, interval, self.actuator).context("cannot pace the scans")?;
-        if let Some(mb) = set {
-            eprintln!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
+    /// Paces the scans. Where that fails they keep their pace: pages are found sooner or later, but found.
+    fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology, machine: &LiveMachine) {
+        let Some(pace) = &mut self.pace else { return };
+        match pace.look(at, nodes, topology, || machine.step_interval(), self.actuator) {
+            Ok(None) => {}
+            Ok(Some(mb)) => {
+                eprintln!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
+            }
+            Err(error) => {
+                eprintln!("scans are paced no more, scan_size_mb stays as it is: {error}");
+                self.pace = None;
+            }
         }
-        Ok(())
     }
 }
 

@@ -78,7 +78,7 @@ section! {
         pages_min: u32 = 100, "pages", 10..=4096, "ours";
         /// How long after pages last stood out the cut stays, and free memory is left for others that may.
         settle_s: u64 = 10, "s", 1..=86_400, "ours";
-        /// While nothing stands out, fill free memory of the target with the more often accessed pages.
+        /// While nothing stands out clearly, fill free memory of the target with the more often accessed pages.
         fill: bool = true, "", Any("true or false"), "ours";
     }
 }

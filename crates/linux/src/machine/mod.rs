@@ -257,7 +257,7 @@ impl LiveMachine {
 
     /// How far apart the kernel's steps are in scanning the process with the most faults, where known.
     pub fn step_interval(&self) -> Option<Nanos> {
-        self.source.step_interval(now())
+        self.source.step_interval()
     }
 
     /// What the source counted.

@@ -1,7 +1,7 @@
 //! The mover: a thread that moves batches of pages with move_pages(2), so that nothing else ever waits for it.
 //!
 //! A batch goes through: is it still the same process? → what is mapped at each page now (`plan`) → on which node →
-//! has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
+//! does a memory policy bind it elsewhere (`policy`) → has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
 //! certain and which are inferred.
 
 mod kernel;

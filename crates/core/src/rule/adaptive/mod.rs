@@ -41,6 +41,9 @@ const CLEAR: f64 = 0.1;
 /// Share of the pages below the cut while nothing is known, in percent.
 const BEST_PERCENT: u32 = 25;
 
+/// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold whatever there is room for.
+const FILL_PERCENT_MAX: u32 = 90;
+
 /// What the waits of one target's pages say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -237,7 +240,7 @@ impl Target {
                 let share = self.room as f64 / self.sample.population(now).max(1) as f64;
                 let percent = 100.0 * share.powf(1.0 / f64::from(config.confirmations));
                 self.purpose = Purpose::Fill;
-                self.cut = Some(waits.quantile((percent as u32).clamp(BEST_PERCENT, 90)));
+                self.cut = Some(waits.quantile((percent as u32).clamp(BEST_PERCENT, FILL_PERCENT_MAX)));
             }
             (State::StandOut(cut), _) => {
                 self.purpose = Purpose::Hot;

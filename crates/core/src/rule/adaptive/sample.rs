@@ -60,6 +60,11 @@ struct Page {
 }
 
 impl Page {
+    /// Where it lies among the pages of its slot, from 0 to 1.
+    fn rank(&self) -> f64 {
+        (self.hash >> SLOTS_SHIFT) as f64 / (1u64 << (64 - SLOTS_SHIFT)) as f64
+    }
+
     /// Whether it counts no more. A page that has moved counts until shortly before its next fault would have come: without it, those
     /// that remain would agree less than chance, because it is by agreeing that pages get moved. Another page counts until it has been silent
     /// for a minute, and ten times as long as between its last two faults.
@@ -127,17 +132,16 @@ impl Sample {
         }
     }
 
-    /// About how many pages that have not moved there are: of many pages in a slot the smallest hash is small.
+    /// About how many pages that have not moved there are. Ranks of a slot's pages are spread evenly from 0 to 1, so the smallest comes like
+    /// the first event of a Poisson process, and the pages per slot are its rate: events by the length that was looked at. An
+    /// empty slot was looked at to its end, one whose page counts no more up to that page.
     pub(super) fn population(&self, now: Nanos) -> u64 {
-        let ranks = self.slots.iter().flatten().filter(|page| !page.moved && !page.stale(now));
-        let (count, sum) = ranks
-            .fold((0.0, 0.0), |(count, sum), page| (count + 1.0, sum + (page.hash >> SLOTS_SHIFT) as f64));
-        if count == 0.0 {
-            return 0;
+        let (mut events, mut length) = (0.0, 0.0);
+        for page in &self.slots {
+            length += page.as_ref().map_or(1.0, Page::rank);
+            events += f64::from(page.as_ref().is_some_and(|page| !page.moved && !page.stale(now)));
         }
-        // The smallest of k ranks, spread evenly from 0 to 1, is 1 / (k + 1) on average.
-        let smallest = sum / count / (1u64 << (64 - SLOTS_SHIFT)) as f64;
-        (count * (1.0 / smallest - 1.0).max(1.0)) as u64
+        (events / length * self.slots.len() as f64) as u64
     }
 
     /// The waits of all pages that are not stale.
@@ -324,6 +328,34 @@ mod tests {
         let hot = (0..400_000u64).filter(|p| p % 5 == 0).map(hash).collect::<std::collections::BTreeSet<_>>();
         let share = kept.iter().filter(|h| hot.contains(h)).count() as f64 / kept.len() as f64;
         assert!((share - 0.2).abs() < 0.02, "{share}");
+    }
+
+    #[test]
+    fn the_population_is_estimated_from_the_sample_without_what_has_moved_or_fell_silent() {
+        for pages in [100, 5_000, 400_000u64] {
+            let mut sample = Sample::new();
+            assert_eq!(sample.population(Nanos(0)), 0);
+            (0..pages).for_each(|page| sample.fault(page, 3, Nanos::from_s(1)));
+            let at =
+                |seconds, sample: &Sample| sample.population(Nanos::from_s(seconds)) as f64 / pages as f64;
+            assert!((at(1, &sample) - 1.0).abs() < 0.05, "{pages}: {}", at(1, &sample));
+            assert_eq!(at(700, &sample), 0.0);
+        }
+        let mut sample = Sample::new();
+        (0..100).for_each(|page| sample.fault(page, 3, Nanos::from_s(1)));
+        (0..50).for_each(|page| sample.moved(page));
+        assert!(sample.population(Nanos::from_s(1)).abs_diff(50) <= 3);
+    }
+
+    #[test]
+    fn it_takes_enough_pages_with_two_waits_to_tell_whether_they_are_alike() {
+        let kept = |pages| twice(pages, |_| (100, 100)).later.iter().sum::<u32>();
+        assert!(kept(390) < PAIRS_MIN && kept(600) >= PAIRS_MIN);
+        assert!(!twice(390, |_| (100, 100)).can_tell());
+        assert!(twice(600, |_| (100, 100)).can_tell());
+        let mut once = Sample::new();
+        (0..4000).for_each(|page| once.fault(page, 3, Nanos::from_s(1)));
+        assert!(!once.waits(Nanos::from_s(1)).can_tell(), "one wait each");
     }
 
     #[test]

@@ -305,14 +305,14 @@ fn leaves_free_memory_alone_when_told_or_when_pages_are_too_slow() {
 
 #[test]
 fn the_hottest_keys_of_a_store_come_first_and_then_the_rest_of_free_memory_is_used() {
-    // Three keys of 18,000 in each page, the head of the distribution left out: 0.25 accesses of a page a second on average.
+    // Three keys of zipfian popularity in each page, 0.25 accesses of a page a second on average.
     let seed = seed();
     let mut rng = Pcg64Mcg::new(seed.into());
     let mut ranks: Vec<u64> = (1..=3 * N as u64).collect();
     for i in (1..ranks.len()).rev() {
         ranks.swap(i, (rng.next_u64() % (i as u64 + 1)) as usize);
     }
-    let popularity = |rank: &u64| (50.0 * *rank as f64).powf(-0.99);
+    let popularity = |rank: &u64| (*rank as f64).powf(-0.99);
     let shares = ranks.chunks(3).map(|keys| keys.iter().map(popularity).sum()).collect();
     let speed = Speed { access_ns: 4e9 / N as f64, pass_s: 8.0, parts: 13, ..smooth(1.0, 1.0) };
     let mut pages = Pages::new(seed, shares, speed, N / 2);

@@ -230,8 +230,8 @@ impl HintFaultSource {
     }
 
     /// How far apart the kernel's steps are in scanning the process with the most faults, where known.
-    pub fn step_interval(&self, now: Nanos) -> Option<Nanos> {
-        self.stamps.step_interval(now)
+    pub fn step_interval(&self) -> Option<Nanos> {
+        self.stamps.step_interval()
     }
 
     /// Whether the next access to a page will be a hint fault, as far as scans were seen.

@@ -19,6 +19,8 @@ use super::decode::{RawFault, RawScan};
 
 /// Scanned ranges that begin this far apart belong to two steps.
 const STEP_APART: Nanos = Nanos::from_ms(50);
+/// A longer time between two steps is no slow scan but a process that slept (`scan_period_max_ms` is 60000 by default).
+const STEP_INTERVAL_MAX: Nanos = Nanos::from_s(60);
 /// Scans of one process that can be under way at once.
 const OPEN_SCANS_MAX: usize = 4;
 /// Faults during a scan whose order relative to it is settled when it ends; later ones count as answered.
@@ -210,6 +212,7 @@ impl Stamps {
         let process = self.process(scan.pid);
         let since = scan.time.since(process.last_scan);
         if process.last_scan > Nanos(0) && since >= STEP_APART {
+            let since = since.min(STEP_INTERVAL_MAX);
             process.step_interval = match process.step_interval {
                 Nanos(0) => since,
                 Nanos(before) => Nanos(before / 2 + since.0 / 2),
@@ -301,11 +304,11 @@ impl Stamps {
         }
     }
 
-    /// How far apart the kernel's steps are in scanning the process with the most faults, of late; `None` before its second step.
-    pub fn step_interval(&self, now: Nanos) -> Option<Nanos> {
-        let (_, process) = self.processes.iter().max_by_key(|(pid, p)| (p.faults, **pid))?;
-        let known = process.step_interval > Nanos(0);
-        known.then(|| process.step_interval.max(now.since(process.last_scan)))
+    /// How far apart the kernel's steps are in scanning the process of which most memory was scanned, of late; `None` before its
+    /// second step. A process that sleeps is not scanned, so what goes by until its next step does not count.
+    pub fn step_interval(&self) -> Option<Nanos> {
+        let (_, process) = self.processes.iter().max_by_key(|(pid, p)| (p.chunks.len(), **pid))?;
+        (process.step_interval > Nanos(0)).then_some(process.step_interval)
     }
 
     /// The counters, as of now.
