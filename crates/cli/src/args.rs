@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use thermocline_sim::sweep::Shard;
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
 #[derive(Debug, Parser)]
@@ -92,6 +93,18 @@ pub enum Verb {
     ///
     /// Ctrl-C prints what is done. Exit status: 0 done, whatever holds; 1 the simulation failed, 2 there is no such table.
     Reproduce(Reproduce),
+    /// Simulate every combination of parameters, scenarios, managers and seeds, and write the figures as Parquet.
+    ///
+    /// What is done is kept: after Ctrl-C, a crash or a kill the same command goes on where it was. Shards may run at the same time, on
+    /// any machines that share the folder. Their parts are put together by `--merge`, to the same bytes for any number of shards.
+    ///
+    /// A Slurm array:       sbatch --array=1-64 --wrap 'thermocline sweep grid.toml --out runs --shard $SLURM_ARRAY_TASK_ID/64'
+    ///
+    /// An indexed job of Kubernetes, whose index begins at 0:  sh -c 'thermocline sweep grid.toml --out /runs --shard $((JOB_COMPLETION_INDEX + 1))/64'
+    ///
+    /// Exit status: 0 done, 1 the simulation failed or the folder cannot be written, 2 the grid cannot be run, or runs are missing;
+    /// 130 ended by Ctrl-C before all was done.
+    Sweep(Sweep),
     /// Write man pages and shell completions into a folder.
     Generate {
         /// The folder; made where it does not exist.
@@ -189,6 +202,23 @@ pub struct Reproduce {
     /// Draw the tables into this file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+}
+
+/// What `sweep` takes.
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// The grid, a TOML file: scenarios, managers, seeds and lists of values by key.
+    #[arg(value_name = "GRID.toml", required_unless_present = "merge", requires = "out")]
+    pub grid: Option<PathBuf>,
+    /// The folder for the results; made where it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Run only the K-th of N parts, K from 1 to N.
+    #[arg(long, value_name = "K/N", default_value_t = Shard::ALL)]
+    pub shard: Shard,
+    /// Put the parts in this folder together as sweep.parquet.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["grid", "out", "shard"])]
+    pub merge: Option<PathBuf>,
 }
 
 /// A mode of the simulator.

@@ -12,6 +12,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use thermocline_core::config::Daemon;
+use thermocline_sim::fit::FitError;
+use thermocline_sim::run::RunError;
+use thermocline_sim::spec::SpecError;
 
 use crate::args::{Cli, Verb};
 use crate::daemon::Mode;
@@ -33,7 +36,10 @@ fn main() -> ExitCode {
 
 /// Whether what was asked for, and not the machine, is to blame.
 fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<config_file::FileError>() || error.is::<thermocline_sim::spec::SpecError>()
+    error.is::<config_file::FileError>()
+        || error.is::<SpecError>()
+        || matches!(error.downcast_ref(), Some(RunError::Spec(_)))
+        || matches!(error.downcast_ref(), Some(FitError::Spec(_) | FitError::Run(RunError::Spec(_))))
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -46,6 +52,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Config { .. } => print!("{}", verb::config::annotated()),
         Verb::Compare(compare) => verb::compare::compare(&compare)?,
         Verb::Reproduce(reproduce) => verb::reproduce::reproduce(&reproduce)?,
+        Verb::Sweep(sweep) => return verb::sweep::sweep(&sweep),
         Verb::Sim(sim) => verb::sim::sim(&sim)?,
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
         Verb::Doctor { json, config } => return verb::doctor::doctor(config.as_deref(), json),

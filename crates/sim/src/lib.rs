@@ -20,7 +20,8 @@
 //! * [`mode`]: the two ways to let programs run. [`counters`]: what is counted, and the laws that hold in every run.
 //! * [`oracle`]: what the best placements could do.
 //! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted or assumed.
-//! * [`fit`]: free parameters from the published figures of one column.
+//! * [`fit`]: free parameters from the published figures of one column. [`reproduce`]: published tables beside ours.
+//! * [`sweep`]: every combination of parameters, scenarios, managers and seeds.
 //!
 //! To add a pattern, see [`workload`]; a kernel model, [`kernel`]; a manager, [`manager`]; a machine or a scenario: a TOML file
 //! in `presets/` and a line in the `PRESETS` beside it.
@@ -45,6 +46,7 @@ pub mod run;
 pub mod scenario;
 pub mod spec;
 pub mod stats;
+pub mod sweep;
 pub mod system;
 mod traffic;
 pub mod units;

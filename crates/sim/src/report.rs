@@ -82,7 +82,54 @@ pub struct Report {
     pub notes: Notes,
 }
 
+/// A figure of a report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    /// Whether something is so.
+    Flag(bool),
+    /// How many.
+    Count(u64),
+    /// How much.
+    Real(f64),
+}
+
+impl Figure {
+    /// As a number; what is so is 1.
+    pub fn number(self) -> f64 {
+        match self {
+            Figure::Flag(flag) => f64::from(u8::from(flag)),
+            Figure::Count(count) => count as f64,
+            Figure::Real(value) => value,
+        }
+    }
+}
+
 impl Report {
+    /// The figures that every report has, by name: what ends in `_s` is in seconds, in `_share` a part of 1, in `_pages` base pages;
+    /// then the counters, under their own names.
+    pub fn figures(&self) -> Vec<(&'static str, Figure)> {
+        use Figure::{Count, Flag, Real};
+        let oracle = &self.oracle;
+        let mut figures = vec![
+            ("finished", Flag(self.finished)),
+            ("time_s", Real(self.time_s)),
+            ("slowdown", Real(self.slowdown())),
+            ("populate_s", Real(self.populate_s)),
+            ("overhead_s", Real(self.overhead_s)),
+            ("top_share", Real(self.top_share)),
+            ("oracle_share", Real(self.oracle_share())),
+            ("static_top_share", Real(oracle.static_top_share)),
+            ("phased_top_share", Real(oracle.phased_top_share)),
+            ("static_time_s", Real(oracle.static_time_s)),
+            ("all_top_time_s", Real(oracle.all_top_time_s)),
+            ("all_low_time_s", Real(oracle.all_low_time_s)),
+            ("promoted_pages", Count(self.counters.promoted())),
+            ("demoted_pages", Count(self.counters.demoted())),
+        ];
+        figures.extend(self.counters.values().into_iter().map(|(name, count)| (name, Count(count))));
+        figures
+    }
+
     /// Share of the accesses that the top tier served, of what the best static placement would have let it serve.
     pub fn oracle_share(&self) -> f64 {
         if self.oracle.static_top_share > 0.0 { self.top_share / self.oracle.static_top_share } else { 1.0 }

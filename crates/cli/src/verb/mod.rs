@@ -9,3 +9,4 @@ pub mod reproduce;
 pub mod restore;
 pub mod sim;
 pub mod status;
+pub mod sweep;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::Context;
-use thermocline_sim::fit::{FitError, FitSpec, Point, changes as fit_changes};
+use thermocline_sim::fit::{FitSpec, Point, changes as fit_changes};
 use thermocline_sim::machine::{self, Doctor, MachineSpec};
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
@@ -40,35 +41,53 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
 /// There is none, or it cannot be simulated.
 pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> anyhow::Result<Setup> {
     let machine = machine.map(self::machine).transpose()?;
-    if name.ends_with(".toml") {
-        return Ok(Setup::parse_on(name, &read(name)?, machine, changes)?);
-    }
-    Ok(Setup::parse_on(&format!("scenario {name}"), Setup::text(name)?, machine, changes)?)
+    let place = if is_file(name) { name.to_owned() } else { format!("scenario {name}") };
+    Ok(Setup::parse_on(&place, &scenario_text(name, Path::new(name))?, machine, changes)?)
+}
+
+/// The TOML of the scenario of that name; where the name is a file's, of the one at that path.
+///
+/// # Errors
+/// There is none.
+pub fn scenario_text(name: &str, path: &Path) -> anyhow::Result<String> {
+    if is_file(name) { read(path) } else { Ok(Setup::text(name)?.to_owned()) }
+}
+
+fn is_file(name: &str) -> bool {
+    name.ends_with(".toml")
 }
 
 /// The machine of that name, or in that file.
 fn machine(name: &str) -> anyhow::Result<MachineSpec> {
     if name.ends_with(".json") {
-        let doctor: Doctor = serde_json::from_str(&read(name)?).map_err(|e| {
+        let doctor: Doctor = serde_json::from_str(&read(Path::new(name))?).map_err(|e| {
             let remedy = "give what `thermocline doctor --json` has printed";
             SpecError::new(name, format!("is no report of the doctor: {e}"), remedy)
         })?;
         return Ok(doctor.machine()?);
     }
     if name.ends_with(".toml") {
-        return Ok(spec::parse(name, &read(name)?)?);
+        return Ok(spec::parse(name, &read(Path::new(name))?)?);
     }
     Ok(machine::preset(name)?)
 }
 
 /// A specification's text, if it is not too long to be one.
-fn read(path: &str) -> anyhow::Result<String> {
-    let size = std::fs::metadata(path).with_context(|| format!("cannot look at {path}"))?.len();
+///
+/// # Errors
+/// It cannot be read, or is too long.
+pub fn read(path: &Path) -> anyhow::Result<String> {
+    let place = path.display().to_string();
+    let unread = |error: std::io::Error| {
+        let remedy = "give the path of a file that is there and can be read";
+        SpecError::new(&place, format!("cannot be read: {error}"), remedy)
+    };
+    let size = std::fs::metadata(path).map_err(unread)?.len();
     if size > SPEC_BYTES_MAX as u64 {
         let message = format!("{size} bytes are too long for a specification");
-        return Err(SpecError::new(path, message, format!("stay below {SPEC_BYTES_MAX} bytes")).into());
+        return Err(SpecError::new(place, message, format!("stay below {SPEC_BYTES_MAX} bytes")).into());
     }
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+    Ok(std::fs::read_to_string(path).map_err(unread)?)
 }
 
 fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
@@ -84,11 +103,7 @@ fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
     };
     let arms: Vec<Arm> =
         (args.seed..).take(args.seeds as usize).map(|seed| Arm { manager, mode, seed }).collect();
-    let reports: Result<Vec<Report>, RunError> = run_all(setup, &arms).into_iter().collect();
-    reports.map_err(|error| match error {
-        RunError::Spec(error) => error.into(),
-        error => error.into(),
-    })
+    Ok(run_all(setup, &arms).into_iter().collect::<Result<Vec<Report>, RunError>>()?)
 }
 
 /// Fits the scenario, showing every point on standard error.
@@ -106,10 +121,7 @@ fn fit(args: &Sim) -> anyhow::Result<String> {
         let parameters = fit_changes(spec, &point.parameters).join(" ");
         eprintln!("{sign} {:8.3}  {parameters}  {}", point.badness, figures.join("  "));
     };
-    let best = thermocline_sim::fit::fit(&load, 2, &mut look).map_err(|error| match error {
-        FitError::Spec(error) => anyhow::Error::from(error),
-        error => error.into(),
-    })?;
+    let best = thermocline_sim::fit::fit(&load, 2, &mut look)?;
     let changes = base.scenario.fit.map_or(Vec::new(), |spec| fit_changes(&spec, &best.parameters));
     Ok(changes.iter().map(|c| format!("--set {c}\n")).collect())
 }

@@ -6,13 +6,13 @@
 pub mod event;
 pub mod exact;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thermocline_core::units::Nanos;
 
 use crate::world::World;
 
 /// Which mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModeName {
     /// Every access.

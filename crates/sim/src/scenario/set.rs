@@ -15,7 +15,7 @@ pub(super) fn apply<T: Serialize + DeserializeOwned>(
     if changes.is_empty() {
         return Ok(spec);
     }
-    let wrong = |place: &str, message: String| SpecError::new(place, message, "correct the --set");
+    let wrong = |place: &str, message: String| SpecError::new(place, message, "correct the change");
     let mut tree = Value::try_from(&spec).map_err(|e| wrong("--set", e.to_string()))?;
     let mut keys = Vec::new();
     for change in changes {

@@ -1,0 +1,106 @@
+//! `thermocline sweep`: every combination of a grid, a part of it at a time, into a folder.
+
+mod folder;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use anyhow::anyhow;
+use thermocline_sim::spec::SpecError;
+use thermocline_sim::sweep::{Grid, Row, Source, Sweep as Runs};
+
+use crate::args::Sweep;
+use crate::progress::Progress;
+use folder::Folder;
+
+/// Exit status of a sweep that Ctrl-C has ended: a scheduler must not take it for done.
+const EXIT_STOPPED: u8 = 130;
+
+/// Runs a shard, or puts the shards' parts together.
+///
+/// # Errors
+/// The grid cannot be run, the folder belongs to another one or cannot be written, runs are missing, or the simulation failed.
+pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = &args.merge {
+        merge(folder)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (Some(grid), Some(out)) = (&args.grid, &args.out) else {
+        return Err(anyhow!("give a grid and --out DIR, or --merge DIR"));
+    };
+    let sweep = load(grid)?;
+    let folder = Folder::create(out, &sweep.plan)?;
+    let journal = folder.journal(args.shard)?;
+    let mine: BTreeSet<u64> = args.shard.runs(&sweep.plan).collect();
+    let mut before = folder.done()?;
+    before.retain(|run, _| mine.contains(run));
+    let left: Vec<u64> = mine.iter().copied().filter(|run| !before.contains_key(run)).collect();
+    let already = before.len();
+
+    let progress = Progress::new(left.len() as u64)?;
+    let rows = Mutex::new((journal, before));
+    sweep.run(&left, &progress.stop, &|run, row| {
+        // Whoever panicked while holding it has ended the program's work anyway.
+        let mut rows = rows.lock().unwrap_or_else(|e| e.into_inner());
+        rows.0.append(run, &row)?;
+        rows.1.insert(run, row);
+        progress.one();
+        Ok::<(), anyhow::Error>(())
+    })?;
+    drop(progress);
+    let (journal, rows) = rows.into_inner().unwrap_or_else(|e| e.into_inner());
+    let of = mine.len();
+    if rows.len() < of {
+        println!(
+            "{} of {of} runs of shard {} are done and kept; the same command goes on",
+            rows.len(),
+            args.shard
+        );
+        return Ok(ExitCode::from(EXIT_STOPPED));
+    }
+    let part = folder.part(args.shard);
+    if !left.is_empty() || !part.exists() {
+        folder.write(&part, &rows)?;
+    }
+    journal.remove()?;
+    println!("{}: {of} runs of shard {}, {already} of them done before", part.display(), args.shard);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The sweep over the grid in a file. Its scenarios' files are looked for beside it.
+fn load(path: &Path) -> anyhow::Result<Runs> {
+    let name = path.display().to_string();
+    let grid = Grid::parse(&name, &super::sim::read(path)?)?;
+    let source = |scenario: &String| -> anyhow::Result<Source> {
+        let beside = path.parent().unwrap_or(Path::new("")).join(scenario);
+        Ok(Source { name: scenario.clone(), text: super::sim::scenario_text(scenario, &beside)? })
+    };
+    let sources = grid.scenarios.iter().map(source).collect::<anyhow::Result<Vec<Source>>>()?;
+    Ok(Runs::new(&name, &grid, sources)?)
+}
+
+/// Runs that are missing and are named; the number tells of the others.
+const NAMED_MAX: usize = 5;
+
+fn merge(path: &Path) -> anyhow::Result<()> {
+    let folder = Folder::open(path)?;
+    let rows: BTreeMap<u64, Row> = folder.done()?;
+    let plan = &folder.plan;
+    let missing: Vec<u64> = (0..plan.runs()).filter(|run| !rows.contains_key(run)).collect();
+    if !missing.is_empty() {
+        let named: Vec<String> = missing.iter().take(NAMED_MAX).map(|run| plan.words(*run)).collect();
+        let more = missing.len() - named.len();
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let message =
+            format!("{} of {} runs are missing: {}{more}", missing.len(), plan.runs(), named.join("; "));
+        let remedy = "run the shards that are not done with the same command again";
+        return Err(SpecError::new(path.display().to_string(), message, remedy).into());
+    }
+    let merged = path.join("sweep.parquet");
+    folder.write(&merged, &rows)?;
+    println!("{}: {} runs", merged.display(), rows.len());
+    Ok(())
+}
