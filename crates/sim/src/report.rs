@@ -27,6 +27,8 @@ pub struct ProcessReport {
     pub name: String,
     /// Its pages on each node, in the order of [`Report::nodes`].
     pub pages: Vec<u64>,
+    /// The same on average from the start of the threads.
+    pub mean_pages: Vec<f64>,
     /// Time from the start of the threads to its last one's end in seconds; none where it was not done.
     pub time_s: Option<f64>,
     /// Scan passes over its memory.

@@ -17,6 +17,7 @@ use crate::mode::exact::Exact;
 use crate::mode::{Mode, ModeName};
 use crate::random::{Random, Stream};
 use crate::report::{NodeReport, ProcessReport, Report};
+use crate::residence::Residence;
 use crate::scenario::Setup;
 use crate::spec::SpecError;
 use crate::system::{Process, START, System, Thread};
@@ -187,6 +188,7 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
     }
     let lazy = arm.mode == ModeName::Event;
     let memory = Memory::new(&machine, spaces, lazy, Random::new(arm.seed, Stream::Accessed))?;
+    let residence = Residence::new(&memory, START);
     let nodes = machine.nodes.len();
     let phases = (0..threads.len() as u32).map(|t| Random::new(arm.seed, Stream::Phases(t))).collect();
     let mut system = System {
@@ -206,6 +208,7 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
         overhead_ns: 0.0,
         demoted: vec![0; setup.pages().div_ceil(64) as usize],
         course: Vec::new(),
+        residence,
         top_then: 0,
     };
     set_access_times(&mut system, &[]);
@@ -243,7 +246,8 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         .finish(&world.system)
         .map_err(|message| RunError::Books { manager: arm.manager.text(), message })?;
     let oracle = world.demand.bounds(&world.system);
-    let system = world.system;
+    let mut system = world.system;
+    system.residence.note(&system.memory, system.now, true);
     system.counters.check(&system.state())?;
     let seconds = |at: Nanos| at.since(start).0 as f64 / 1e9;
     let end_of = |p: &Process| {
@@ -272,6 +276,7 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         ProcessReport {
             name: p.name.clone(),
             pages,
+            mean_pages: system.residence.mean(i, space.len(), system.machine.nodes.len()),
             time_s: end_of(p).map(seconds),
             scan_passes: p.scan.passes,
             scan_period_ms: system.threads.get(p.threads.start as usize).map_or(0, |t| t.scan.period_ms),

@@ -15,6 +15,7 @@ use crate::kernel::{KernelSettings, reclaim::Kswapd};
 use crate::machine::{Machine, NODES_MAX, NodeIndex};
 use crate::memory::{Memory, Page};
 use crate::random::Random;
+use crate::residence::Residence;
 
 /// The time at which a run begins: machines have been up for a while before anything interesting is run on them, and what
 /// the kernel does once a minute is overdue then.
@@ -172,6 +173,8 @@ pub struct System {
     pub demoted: Vec<u64>,
     /// How things went.
     pub course: Vec<crate::report::Course>,
+    /// Where pages are on average, once memory has been placed.
+    pub residence: Residence,
     /// Top-tier pages when memory had been placed.
     pub top_then: u64,
 }

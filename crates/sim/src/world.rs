@@ -3,16 +3,18 @@
 use thermocline_core::units::Nanos;
 
 use crate::course::Recorder;
-use crate::kernel::{Model, reclaim, reclaim::Reclaim, scanner::Scanner, scanner::TaskScan};
-use crate::machine::{Bandwidth, NodeIndex};
+use crate::kernel::{Model, reclaim::Reclaim, scanner::Scanner, scanner::TaskScan};
+use crate::machine::Bandwidth;
 use crate::manager::Manager;
 use crate::memory::{Page, flags};
 use crate::oracle::Demand;
+use crate::populate::Populate;
 use crate::random::Random;
+use crate::residence::Residence;
 use crate::spec::SpecError;
 use crate::system::{Fault, NEVER, SampledAccess, System};
 use crate::traffic::Traffic;
-use crate::workload::{Pattern, Phase, Place, ProcessSpec};
+use crate::workload::{Pattern, Phase, ProcessSpec};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -55,18 +57,21 @@ impl World {
         let reclaim = Reclaim { tiering: self.manager.tiering() };
         let begin = self.system.now;
         let mut populated = Vec::new();
-        for (process, spec) in specs.iter().enumerate() {
+        let mut first = 0;
+        while first < specs.len() {
+            let together = specs[first + 1..].iter().take_while(|s| s.together).count();
+            let group = first..first + 1 + together;
             let start = self.system.now;
-            let mut populate = Populate::new(&self.system, process, spec);
-            populate.run(&mut self.system, reclaim)?;
+            let mut populate = Populate::new(&self.system, group.clone(), specs);
+            populate.run(&mut self.system, reclaim, self.manager.as_mut())?;
             let delay = Nanos::from_ms(self.system.kernel.scan_delay_ms);
-            let rss = self.system.processes[process].rss;
-            let rss_then = if spec.populate_page_ns > 0.0 {
-                ((delay.0 as f64 / spec.populate_page_ns) as u64).min(rss)
-            } else {
-                rss
-            };
-            populated.push((start, rss_then));
+            for process in group.clone() {
+                let rss = self.system.processes[process].rss;
+                let page_ns = specs[process].populate_page_ns;
+                let rss_then = if page_ns > 0.0 { ((delay.0 as f64 / page_ns) as u64).min(rss) } else { rss };
+                populated.push((start, rss_then));
+            }
+            first = group.end;
         }
         let system = &mut self.system;
         for (process, (start, rss_then)) in populated.into_iter().enumerate() {
@@ -84,8 +89,8 @@ impl World {
             }
             system.processes[process].scan.next = start.plus(Nanos::from_ms(system.kernel.scan_delay_ms));
         }
-        system.top_then =
-            system.top_pages() + system.counters.pgdemote_kswapd + system.counters.pgdemote_direct;
+        system.residence = Residence::new(&system.memory, system.now);
+        system.top_then = system.top_pages() + system.counters.demoted() - system.counters.promoted();
         self.models.push(Box::new(reclaim));
         if self.manager.scans() {
             self.models.push(Box::new(Scanner::new(self.system.machine.spec.hz)));
@@ -111,6 +116,7 @@ impl World {
 
     /// Runs whoever is due.
     pub fn run_due(&mut self) {
+        self.system.residence.note(&self.system.memory, self.system.now, false);
         for model in &mut self.models {
             if model.due(&self.system) <= self.system.now {
                 model.run(&mut self.system);
@@ -178,84 +184,6 @@ impl World {
             None => of.finished = Some(self.system.now),
         }
         phase
-    }
-}
-
-/// The allocation of a process's memory at its start, in one system call: no scan comes between.
-struct Populate<'a> {
-    process: usize,
-    places: Vec<(NodeIndex, u64)>,
-    spec: &'a ProcessSpec,
-    page: Page,
-    end: Page,
-    /// Time that is not yet a whole nanosecond.
-    spent_ns: f64,
-}
-
-impl<'a> Populate<'a> {
-    fn new(system: &System, process: usize, spec: &'a ProcessSpec) -> Populate<'a> {
-        let space = &system.memory.spaces[process];
-        let place = |p: &Place| {
-            let node = system.machine.index(p.node).unwrap_or(0);
-            (node, p.size.map_or(u64::MAX, |size| size.pages()))
-        };
-        Populate {
-            process,
-            places: spec.place.iter().map(place).collect(),
-            spec,
-            page: space.start,
-            end: space.end,
-            spent_ns: 0.0,
-        }
-    }
-
-    fn run(&mut self, system: &mut System, mut reclaim: Reclaim) -> Result<(), SpecError> {
-        while self.page < self.end {
-            let node = self.choose(system)?;
-            system.memory.allocate(self.page, node);
-            self.page += 1;
-            self.spent_ns += self.spec.populate_page_ns;
-            if self.spent_ns >= 1000.0 {
-                let whole = self.spent_ns.floor();
-                system.now = system.now.plus(Nanos(whole as u64));
-                self.spent_ns -= whole;
-                while reclaim.due(system) <= system.now {
-                    reclaim.run(system);
-                }
-            }
-        }
-        system.processes[self.process].rss = u64::from(system.memory.spaces[self.process].len());
-        Ok(())
-    }
-
-    /// The node that the next page comes from: the first that has room above its low watermark; else above its min.
-    fn choose(&mut self, system: &mut System) -> Result<NodeIndex, SpecError> {
-        for attempt in 0..3 {
-            for (node, left) in &mut self.places {
-                let marks = system.machine.nodes[usize::from(*node)].watermarks;
-                let floor = if attempt == 0 { marks.low_pages } else { marks.min_pages };
-                if *left == 0 {
-                    continue;
-                }
-                if system.memory.free(*node) > floor {
-                    *left -= 1;
-                    return Ok(*node);
-                }
-                if attempt == 0 && self.spec.populate_page_ns > 0.0 {
-                    reclaim::wake(system, *node);
-                }
-            }
-            if attempt == 1 {
-                let node = self.places.first().map_or(0, |p| p.0);
-                self.spent_ns += reclaim::direct(system, node);
-            }
-        }
-        let name = &self.spec.name;
-        Err(SpecError::new(
-            format!("process {name}"),
-            format!("its footprint of {} finds no room on the nodes of its place", self.spec.footprint),
-            "make it smaller, or name more nodes",
-        ))
     }
 }
 

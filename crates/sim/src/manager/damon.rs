@@ -4,42 +4,50 @@ use thermocline_core::units::Nanos;
 
 use super::{Manager, Notes};
 use crate::kernel::KernelSettings;
-use crate::kernel::damon::{Action, Damon};
+use crate::kernel::damon::Damon;
+use crate::kernel::damon::frames::Frames;
+use crate::kernel::damon::settings::{Action, Settings};
 use crate::machine::{Machine, NodeIndex};
 use crate::system::{NEVER, System};
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct Damons {
+    name: &'static str,
     kdamonds: Vec<Damon>,
+    frames: Frames,
 }
 
 impl Damons {
     /// A kdamond for each node that has somewhere to move pages to.
-    pub fn new(machine: &Machine) -> Damons {
+    pub fn new(name: &'static str, machine: &Machine, settings: &Settings) -> Damons {
         let kdamond = |(i, node): (usize, &crate::machine::SimNode)| {
             let i = i as NodeIndex;
             if machine.is_top(i) {
                 let target = node.demotion_targets.first()?;
-                return Some(Damon::new(i, *target, Action::Demote));
+                return Some(Damon::new(i, *target, Action::Demote, settings));
             }
             // The nearest node of the top tier.
             let distance = |to: &NodeIndex| {
                 machine.topology.distance(node.id, machine.nodes[usize::from(*to)].id).unwrap_or(u8::MAX)
             };
             let target = (0..machine.top).min_by_key(distance)?;
-            Some(Damon::new(i, target, Action::Promote))
+            Some(Damon::new(i, target, Action::Promote, settings))
         };
-        Damons { kdamonds: machine.nodes.iter().enumerate().filter_map(kdamond).collect() }
+        Damons {
+            name,
+            kdamonds: machine.nodes.iter().enumerate().filter_map(kdamond).collect(),
+            frames: Frames::new(machine.nodes.len()),
+        }
     }
 }
 
 impl Manager for Damons {
     fn name(&self) -> String {
-        "damon".to_owned()
+        self.name.to_owned()
     }
 
-    /// HMSDK leaves demotion to its scheme.
+    /// Demotion is left to the scheme.
     fn configure(&self, kernel: &mut KernelSettings) {
         kernel.demotion_enabled = false;
     }
@@ -49,9 +57,10 @@ impl Manager for Damons {
     }
 
     fn run(&mut self, system: &mut System) {
+        self.frames.follow(&system.memory);
         for kdamond in &mut self.kdamonds {
             if kdamond.due <= system.now {
-                kdamond.run(system);
+                kdamond.run(system, &mut self.frames);
             }
         }
     }
@@ -61,7 +70,9 @@ impl Manager for Damons {
         let figures = [
             ("regions", sum(|d| d.regions() as u64)),
             ("tried", sum(|d| d.tried)),
+            ("accessed", sum(|d| d.accessed)),
             ("moved", sum(|d| d.moved)),
+            ("sample_ms", self.kdamonds.iter().map(|d| d.sample().ms()).max().unwrap_or(0)),
             ("kdamond_ms", sum(|d| (d.spent_ns / 1e6) as u64)),
         ];
         Ok(Notes {

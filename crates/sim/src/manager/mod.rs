@@ -20,6 +20,7 @@ use thermocline_core::config::{Config, RuleName};
 use thermocline_core::published::pghot::Mode;
 use thermocline_core::units::Nanos;
 
+use crate::kernel::damon::settings::{Recheck, Settings};
 use crate::kernel::hint_fault::{HintFaults, Metric};
 use crate::kernel::{KernelSettings, Model};
 use crate::machine::Machine;
@@ -129,8 +130,12 @@ pub enum ManagerName {
     Numab1,
     /// S1: samples instead of scans.
     Ibs,
-    /// S3: DAMON promotes and demotes.
+    /// S3: DAMON promotes and demotes, each page looked at as reclaim does.
     Damon,
+    /// The same with the young filter, which it became.
+    DamonYoung,
+    /// DAMON as the kernel's own sample for tiers sets it up.
+    Mtier,
     /// S4 with records of a byte.
     Pghot,
     /// S4 with records of four bytes.
@@ -143,8 +148,20 @@ impl ManagerName {
     /// Every manager.
     pub fn all() -> Vec<ManagerName> {
         use ManagerName::*;
-        let mut all =
-            vec![None, Numab2, FaultCount, FaultCountOnly, Restamp, Numab1, Ibs, Damon, Pghot, PghotPrecise];
+        let mut all = vec![
+            None,
+            Numab2,
+            FaultCount,
+            FaultCountOnly,
+            Restamp,
+            Numab1,
+            Ibs,
+            Damon,
+            DamonYoung,
+            Mtier,
+            Pghot,
+            PghotPrecise,
+        ];
         all.extend(RuleName::ALL.map(Thermocline));
         all
     }
@@ -160,6 +177,8 @@ impl ManagerName {
             ManagerName::Numab1 => "numab1".to_owned(),
             ManagerName::Ibs => "ibs".to_owned(),
             ManagerName::Damon => "damon".to_owned(),
+            ManagerName::DamonYoung => "damon-young".to_owned(),
+            ManagerName::Mtier => "damon-mtier".to_owned(),
             ManagerName::Pghot => "pghot".to_owned(),
             ManagerName::PghotPrecise => "pghot-precise".to_owned(),
             ManagerName::Thermocline(rule) => format!("thermocline:{}", rule_name(rule)),
@@ -199,7 +218,13 @@ impl ManagerName {
             ManagerName::Restamp => Box::new(HintFaulting::new("restamp", faults(Metric::Time), true)),
             ManagerName::Numab1 => Box::new(Balancing),
             ManagerName::Ibs => Box::new(Ibs::new(faults(Metric::Time))),
-            ManagerName::Damon => Box::new(Damons::new(machine)),
+            ManagerName::Damon => {
+                Box::new(Damons::new("damon", machine, &Settings::hmsdk(Recheck::References)))
+            }
+            ManagerName::DamonYoung => {
+                Box::new(Damons::new("damon-young", machine, &Settings::hmsdk(Recheck::Young)))
+            }
+            ManagerName::Mtier => Box::new(Damons::new("damon-mtier", machine, &Settings::mtier())),
             ManagerName::Pghot => Box::new(Pghots::new("pghot", Mode::Default)),
             ManagerName::PghotPrecise => Box::new(Pghots::new("pghot-precise", Mode::Precise)),
             ManagerName::Thermocline(rule) => {

@@ -134,17 +134,18 @@ pub fn tables() -> Result<Vec<Table>, SpecError> {
 }
 
 /// A figure of a run: those of [`fit::figure`]; `slowdown` against all memory in DRAM; `gib:PROCESS:NODE`, what a process has on a
-/// node; `promoted@SECONDS`, pages promoted so long after the start of the first process; `migrated`, pages that faults or samples have
+/// node at the end, and `mean_gib:PROCESS:NODE` on average; `promoted@SECONDS`, pages promoted so long after the start of the first process; `migrated`, pages that faults or samples have
 /// moved.
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let mut parts = name.split(':');
     match (parts.next(), parts.next(), parts.next()) {
         (Some("slowdown"), None, _) => Some(report.slowdown()),
         (Some("migrated"), None, _) => Some(report.counters.numa_pages_migrated as f64),
-        (Some("gib"), Some(process), Some(node)) => {
+        (Some(kind @ ("gib" | "mean_gib")), Some(process), Some(node)) => {
             let node = report.nodes.iter().position(|n| n.node.to_string() == node)?;
             let of = report.processes.iter().find(|p| p.name == process)?;
-            Some(of.pages[node] as f64 / f64::from(1 << 18))
+            let pages = if kind == "gib" { of.pages[node] as f64 } else { of.mean_pages[node] };
+            Some(pages / f64::from(1 << 18))
         }
         _ => match name.strip_prefix("promoted@") {
             Some(seconds) => {

@@ -68,6 +68,10 @@ pub struct KeyValue {
     pub exponent: f64,
     /// Records on a page.
     pub records_per_page: u32,
+    /// Items of zipf popularity that are hashed onto the records, where they are more: YCSB's scrambled zipfian has 10^10, so that no
+    /// record is as unpopular as its rank would make it.
+    #[serde(default)]
+    pub items: u64,
     /// Share of the memory that the index takes.
     pub index_share: f64,
     /// Share of the memory that nobody accesses (a page cache that came in while records were loaded, say); anywhere between
@@ -111,21 +115,23 @@ impl KeyValue {
         let to_index = if index > 0 { self.index_accesses } else { 0.0 };
         let per_operation = to_records + to_index;
         let accesses = (self.operations as f64 * per_operation).round().clamp(1.0, 1e18) as u64;
-        let records: Box<dyn Pattern> =
-            match self.workload {
-                Workload::D => Latest {
-                    exponent: self.exponent,
-                    items_per_page: self.records_per_page,
-                    accesses,
-                    insert_every: (20.0 * per_operation).round().max(1.0) as u64,
-                }
-                .build(pages - index - cold, threads, place)?,
-                workload => {
-                    let span = if workload == Workload::E { SCAN.div_ceil(self.records_per_page) } else { 1 };
-                    Zipf { exponent: self.exponent, items_per_page: self.records_per_page, accesses }
-                        .spanning(span, pages - index - cold, threads, place)?
-                }
-            };
+        let records: Box<dyn Pattern> = match self.workload {
+            Workload::D => Latest {
+                exponent: self.exponent,
+                items_per_page: self.records_per_page,
+                accesses,
+                insert_every: (20.0 * per_operation).round().max(1.0) as u64,
+            }
+            .build(pages - index - cold, threads, place)?,
+            workload => {
+                let records = pages - index - cold;
+                let hashed = (self.items / u64::from(records)).min(u64::from(u32::MAX)) as u32;
+                let items_per_page = self.records_per_page.max(hashed);
+                let span = if workload == Workload::E { SCAN.div_ceil(self.records_per_page) } else { 1 };
+                Zipf { exponent: self.exponent, items_per_page, accesses }
+                    .spanning(span, records, threads, place)?
+            }
+        };
         let layout = match records.layout() {
             Layout::Identity => Layout::Identity,
             Layout::Shuffled(_) => Layout::Shuffled(Shuffle::new(pages, 3)),
@@ -208,6 +214,7 @@ mod tests {
             workload,
             exponent: 0.99,
             records_per_page: 3,
+            items: 0,
             index_share: 0.1,
             cold_share: 0.2,
             index_accesses: 2.0,

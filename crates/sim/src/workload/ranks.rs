@@ -14,8 +14,8 @@ const CELLS: u32 = 128;
 const HEAD_MAX: u64 = 8192;
 /// Pages that are drawn to know how popular those without such an item are.
 const SAMPLE: u64 = 16_384;
-/// Items of a page that are drawn at most: the sum of more is as good as known.
-const DRAWN_MAX: u64 = 256;
+/// Items of a page that are drawn at most; of what is left, the least popular, the mean is as good.
+const DRAWN_MAX: f64 = 64.0;
 /// Terms that are added one by one; beyond, a term hardly differs from the integral around it.
 const EXACT_TERMS: u64 = 128;
 
@@ -122,18 +122,21 @@ fn page_weights(pages: u64, per_page: u64, span: u64, s: f64) -> Vec<(f64, f64)>
     let reached = per_page * span;
     let head = HEAD_MAX.min(pages / (16 * span)).max(1).min(items - 1);
     let others = items - head;
-    let mean = zipf_sum(head + 1, items, s) / others as f64;
-    let beside = mean * (reached - 1) as f64;
+    let beside = zipf_sum(head + 1, items, s) / others as f64 * (reached - 1) as f64;
     let popular = |rank: u64| (rank as f64).powf(-s);
     let mut weights: Vec<(f64, f64)> = (1..=head).map(|r| (span as f64, popular(r) + beside)).collect();
     let rest = pages.saturating_sub(head * span);
     let sample = SAMPLE.min(rest);
     let mut random = Random::new(0, Stream::Models);
+    // The more popular of the others are drawn; there are about as many of the rest on every page.
+    let each = reached as f64 / others as f64;
+    let drawn_ranks = others.min((DRAWN_MAX / each) as u64);
+    let known = zipf_sum(head + drawn_ranks + 1, items, s) * each;
+    let drawn = each * drawn_ranks as f64;
     for _ in 0..sample {
-        let drawn = reached.min(DRAWN_MAX);
-        let known: f64 = (0..drawn).map(|_| popular(head + 1 + random.below(others))).sum();
-        let left = (reached - drawn) as f64 * mean;
-        weights.push((rest as f64 / sample as f64, known + left));
+        let draws = (drawn + random.unit()) as u64;
+        let weight: f64 = (0..draws).map(|_| popular(head + 1 + random.below(drawn_ranks))).sum();
+        weights.push((rest as f64 / sample as f64, weight + known));
     }
     weights.sort_by(|a, b| b.1.total_cmp(&a.1));
     weights

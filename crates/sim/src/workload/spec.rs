@@ -52,6 +52,9 @@ pub struct ProcessSpec {
     /// where this is not given.
     #[serde(default)]
     pub populate_page_ns: f64,
+    /// It allocates its memory at the same time as the process before it.
+    #[serde(default)]
+    pub together: bool,
     /// What its threads access.
     pub pattern: PatternSpec,
     /// Time between two accesses in ns that has nothing to do with memory.

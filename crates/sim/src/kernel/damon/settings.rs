@@ -1,0 +1,198 @@
+//! How DAMON is set up: HMSDK's two schemes (S3), and the kernel's own sample for tiers.
+
+use std::ops::{Range, RangeInclusive};
+
+use thermocline_core::units::{Nanos, PAGES_PER_MIB};
+
+/// What a scheme does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Pages that are accessed go up.
+    Promote,
+    /// Pages that have long not been accessed go down.
+    Demote,
+}
+
+/// How a page of a region is looked at once more before it moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recheck {
+    /// As reclaim does (S3, RFC 1 and 2): up goes what was accessed between each of two looks and the one before, down what was not
+    /// accessed since the last.
+    References,
+    /// The young filter (Linux 6.12): up goes what was accessed since the last look, down what was not.
+    Young,
+}
+
+/// What a quota follows besides its limits: of the top tier's node, in ten-thousandths of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// So much is used.
+    Used(u32),
+    /// So much is free.
+    Free(u32),
+}
+
+/// A scheme.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchemeSettings {
+    /// What it does.
+    pub action: Action,
+    /// Accesses of the regions that it takes, in samples of an aggregation.
+    pub accesses: RangeInclusive<u32>,
+    /// Aggregations for which they have been so, at least.
+    pub age_min: u32,
+    /// Time from one application to the next; none where it is each aggregation.
+    pub apply_every: Option<Nanos>,
+    /// CPU time in `reset` in ms.
+    pub time_ms: Option<f64>,
+    /// Pages that may be tried in `reset`.
+    pub size_pages: u64,
+    /// Time for which the quota is given.
+    pub reset: Nanos,
+    /// Weights of accesses and of age in a region's score.
+    pub weights: (u32, u32),
+    /// What the quota follows.
+    pub goal: Option<Goal>,
+    /// How its pages are looked at.
+    pub recheck: Recheck,
+}
+
+/// The sampling interval follows the accesses that are seen (Linux 6.15 and later, `mm/damon/core.c`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuning {
+    /// Accesses to be seen, in ten-thousandths of the most that could be.
+    pub accesses_bp: u64,
+    /// Aggregations from one adjustment to the next.
+    pub aggregations: u32,
+    /// The sampling interval stays in between.
+    pub sample: RangeInclusive<Nanos>,
+}
+
+/// How DAMON is set up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Sampling interval.
+    pub sample: Nanos,
+    /// Sampling intervals of an aggregation.
+    pub samples: u32,
+    /// Regions at least and at most.
+    pub regions: Range<usize>,
+    /// Whether the intervals follow what is seen.
+    pub tuning: Option<Tuning>,
+    /// The scheme of nodes of the lower tiers.
+    pub promote: SchemeSettings,
+    /// The scheme of nodes of the top tier.
+    pub demote: SchemeSettings,
+}
+
+/// HMSDK: a region is demoted that has not been accessed for 30 s.
+const HMSDK_COLD_AGGREGATIONS: u32 = 15;
+
+impl Settings {
+    /// HMSDK's `gen_config.py` of S3's time: one scheme a node.
+    pub fn hmsdk(recheck: Recheck) -> Settings {
+        let scheme = |action, accesses, age_min, time_ms| SchemeSettings {
+            action,
+            accesses,
+            age_min,
+            apply_every: None,
+            time_ms: Some(time_ms),
+            size_pages: 50 * 1024 * PAGES_PER_MIB,
+            reset: Nanos::from_s(20),
+            weights: (0, 1),
+            goal: None,
+            recheck,
+        };
+        Settings {
+            sample: Nanos::from_ms(100),
+            samples: 20,
+            regions: 100..10_000,
+            tuning: None,
+            // Accessed in 5 % of the samples or more.
+            promote: scheme(Action::Promote, 1..=u32::MAX, 0, 2000.0),
+            demote: scheme(Action::Demote, 0..=0, HMSDK_COLD_AGGREGATIONS, 1000.0),
+        }
+    }
+
+    /// The kernel's sample (`samples/damon/mtier.c`): quotas that follow how full the top tier is, intervals that follow what is seen.
+    pub fn mtier() -> Settings {
+        let scheme = |action, accesses, goal| SchemeSettings {
+            action,
+            accesses,
+            age_min: 0,
+            apply_every: Some(Nanos::from_s(1)),
+            time_ms: None,
+            size_pages: 200 * PAGES_PER_MIB,
+            reset: Nanos::from_s(1),
+            weights: (100, 100),
+            goal: Some(goal),
+            recheck: Recheck::Young,
+        };
+        Settings {
+            sample: Nanos::from_ms(5),
+            samples: 20,
+            regions: 10..1000,
+            tuning: Some(Tuning {
+                accesses_bp: 400,
+                aggregations: 3,
+                sample: Nanos::from_ms(5)..=Nanos::from_s(10),
+            }),
+            promote: scheme(Action::Promote, 1..=u32::MAX, Goal::Used(9970)),
+            demote: scheme(Action::Demote, 0..=0, Goal::Free(50)),
+        }
+    }
+}
+
+/// The kernel's feedback loop (`damon_feed_loop_next_input`, Linux 6.12 `mm/damon/core.c`): more where `score` is below 10,000, less
+/// where it is above, by the same share as it is off; never below 10,000.
+pub fn next_input(last: u64, score: u64) -> u64 {
+    const GOAL: u64 = 10_000;
+    const LEAST: u64 = 10_000;
+    if score >= 2 * GOAL {
+        return LEAST;
+    }
+    let change = u128::from(last) * u128::from(GOAL.abs_diff(score)) / u128::from(GOAL);
+    let change = u64::try_from(change).unwrap_or(u64::MAX);
+    if score > GOAL { last.saturating_sub(change).max(LEAST) } else { last.saturating_add(change) }
+}
+
+impl Tuning {
+    /// The next sampling interval, where `seen` of `most` accesses were seen with this one.
+    pub fn next(&self, sample: Nanos, seen: u64, most: u64) -> Nanos {
+        let seen_bp = u128::from(seen) * 10_000 / u128::from(most.max(1));
+        let score = (seen_bp * 10_000 / u128::from(self.accesses_bp.max(1))) as u64;
+        let bp = next_input(100_000_000, score) / 10_000;
+        // Shorter more gently than longer.
+        let bp = if bp <= 10_000 { 5000 + bp / 2 } else { bp };
+        let next = Nanos((u128::from(sample.0) * u128::from(bp) / 10_000) as u64);
+        next.max(*self.sample.start()).min(*self.sample.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loop_steers_towards_its_goal() {
+        assert_eq!(next_input(100_000, 0), 200_000);
+        assert_eq!(next_input(100_000, 5000), 150_000);
+        assert_eq!(next_input(100_000, 10_000), 100_000);
+        assert_eq!(next_input(100_000, 15_000), 50_000);
+        assert_eq!(next_input(100_000, 20_000), 10_000);
+        assert_eq!(next_input(u64::MAX, 0), u64::MAX);
+    }
+
+    #[test]
+    fn intervals_grow_while_little_is_seen_and_shrink_by_half_at_most() {
+        let tuning = Settings::mtier().tuning.unwrap();
+        let from = Nanos::from_ms(100);
+        assert_eq!(tuning.next(from, 0, 1_000_000), Nanos::from_ms(200));
+        // 4 % is the goal.
+        assert_eq!(tuning.next(from, 40_000, 1_000_000), Nanos::from_ms(100));
+        assert_eq!(tuning.next(from, 20_000, 1_000_000), Nanos::from_ms(150));
+        assert_eq!(tuning.next(from, 1_000_000, 1_000_000), Nanos(from.0 * 5000 / 10_000));
+        assert_eq!(tuning.next(Nanos::from_ms(5), 1_000_000, 1_000_000), Nanos::from_ms(5));
+        assert_eq!(tuning.next(Nanos::from_s(9), 0, 1), Nanos::from_s(10));
+    }
+}
