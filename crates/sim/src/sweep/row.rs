@@ -81,6 +81,7 @@ fn blank(setup: &Setup) -> Report {
         .map(|p| ProcessReport {
             name: p.name.clone(),
             pages: vec![0; nodes.len()],
+            mean_pages: vec![0.0; nodes.len()],
             time_s: None,
             scan_passes: 0,
             scan_period_ms: 0,
