@@ -29,6 +29,12 @@ fn bad_input_is_one_error_with_place_and_remedy_and_status_2() {
     let none = file("none.toml", "name = \"x\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nprocess = []\n");
     for (args, said) in [
         (vec!["nothing-of-that-name"], "sim --list"),
+        (
+            vec!["lost.toml"],
+            "lost.toml: cannot be read: No such file or directory (os error 2); give the path",
+        ),
+        (vec!["chunks-small", "--machine=lost.toml"], "lost.toml: cannot be read"),
+        (vec![folder.path().to_str().expect("a plain path"), "--machine=cxl-2tier"], "there is no scenario"),
         (vec![unknown.as_str()], "unknown.toml:4: unknown field `threats`"),
         (vec![large.as_str()], "104857600 bytes are too long"),
         (vec![none.as_str()], "process: there is none; add a [[process]]"),
@@ -62,6 +68,12 @@ fn a_report_a_seed_in_json_and_means_in_text() {
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(
         text.contains("chunks-small under numab2") && text.contains("time, s") && text.contains("+-"),
+        "{text}"
+    );
+    assert!(
+        text.contains("slowdown against")
+            && text.contains("best static placement")
+            && text.contains("reached"),
         "{text}"
     );
 }

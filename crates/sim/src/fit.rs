@@ -80,16 +80,15 @@ impl FitSpec {
     }
 }
 
-/// A figure of a report: `time_s`, `rejected_percent` (of the hint faults), `top_share_percent`, or a counter's name.
+/// A figure of a report: `rejected_percent` (of the hint faults), `top_share_percent`, or one of [`Report::figures`].
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let counters = &report.counters;
     match name {
-        "time_s" => Some(report.time_s),
         "rejected_percent" => {
             Some(100.0 * counters.rejected_latency as f64 / counters.numa_hint_faults.max(1) as f64)
         }
         "top_share_percent" => Some(100.0 * report.top_share),
-        _ => counters.values().into_iter().find(|(n, _)| *n == name).map(|(_, v)| v as f64),
+        _ => report.figures().into_iter().find(|(n, _)| *n == name).map(|(_, v)| v.number()),
     }
 }
 
@@ -186,7 +185,7 @@ fn judge(
             SpecError::new(
                 place,
                 "is no figure",
-                "use time_s, rejected_percent, top_share_percent or a counter",
+                "use time_s, slowdown, rejected_percent, top_share_percent or a counter",
             )
         })?;
         let mean = values.iter().sum::<f64>() / values.len() as f64;

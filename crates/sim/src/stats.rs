@@ -50,6 +50,26 @@ pub fn pair_test(a: &[f64], b: &[f64]) -> f64 {
     (as_far + 1) as f64 / f64::from(DRAWS + 1)
 }
 
+/// The probabilities of several tests, each as if it were the only one (S. Holm, 1979): that any of those below some level is below
+/// it by chance is at most as probable as that level.
+pub fn holm(probabilities: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..probabilities.len()).collect();
+    order.sort_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
+    let mut adjusted = vec![1.0; probabilities.len()];
+    let mut least = 0.0f64;
+    for (rank, i) in order.into_iter().enumerate() {
+        least = least.max(probabilities[i] * (probabilities.len() - rank) as f64).min(1.0);
+        adjusted[i] = least;
+    }
+    adjusted
+}
+
+/// The least seeds with which, of so many pair tests, one can fall below a level.
+pub fn seeds_to_tell(tests: usize, level: f64) -> u64 {
+    // All differences have the same sign in two of all ways to give them signs.
+    (2.0 * tests.max(1) as f64 / level).log2().ceil() as u64
+}
+
 /// Ranks of the values, from 1; equal values share their mean rank.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let below = |v: f64| values.iter().filter(|o| **o < v).count() as f64;
@@ -87,6 +107,21 @@ mod tests {
         let long: Vec<f64> = (0..40).map(f64::from).collect();
         let more: Vec<f64> = long.iter().map(|v| v + 1.0).collect();
         assert!(pair_test(&long, &more) < 0.001);
+    }
+
+    #[test]
+    fn many_tests_are_held_to_more() {
+        let adjusted = holm(&[0.04, 0.01, 0.5, 0.03]);
+        for (is, should) in adjusted.iter().zip([0.09, 0.04, 0.5, 0.09]) {
+            assert!((is - should).abs() < 1e-12, "{adjusted:?}");
+        }
+        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+        for tests in [1, 3, 14] {
+            let seeds = seeds_to_tell(tests, 0.05);
+            let least =
+                |seeds: u64| tests as f64 * pair_test(&vec![1.0; seeds as usize], &vec![0.0; seeds as usize]);
+            assert!(least(seeds) <= 0.05 && least(seeds - 1) > 0.05, "{tests} tests, {seeds} seeds");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `thermocline compare`: managers and rules side by side.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
@@ -9,10 +10,13 @@ use thermocline_sim::manager::ManagerName;
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, mode_for, run_each};
 use thermocline_sim::scenario::Setup;
-use thermocline_sim::stats::{Summary, pair_test, summary};
+use thermocline_sim::stats::{Summary, holm, pair_test, seeds_to_tell, summary};
 
 use crate::args::Compare;
 use crate::progress::Progress;
+
+/// A difference that is less probable than this, if there is none, is marked.
+const LEVEL: f64 = 0.05;
 
 /// A manager's line.
 #[derive(Debug, Serialize)]
@@ -20,26 +24,30 @@ struct Line {
     scenario: String,
     manager: String,
     seeds: usize,
+    /// Runs that the scenario's limit has ended.
     unfinished: usize,
-    figures: Vec<(&'static str, Summary)>,
-    /// Whether its time differs from the first manager's by more than chance: the probability that it does not.
+    /// By the names of [`Report::figures`].
+    figures: BTreeMap<&'static str, Summary>,
+    /// How probable times are that differ from the first manager's as much as these do, if there is no difference.
     p: f64,
+    /// The same, corrected for the number of managers.
+    p_holm: f64,
 }
 
-/// Heading, digits, figure.
-type Column = (&'static str, usize, fn(&Report) -> f64);
+/// Heading, digits, figure, and what it is multiplied by.
+type Column = (&'static str, usize, &'static str, f64);
 
 const COLUMNS: [Column; 10] = [
-    ("time s", 2, |r| r.time_s),
-    ("slowdown", 3, Report::slowdown),
-    ("oracle %", 1, |r| 100.0 * r.oracle_share()),
-    ("faults", 0, |r| r.counters.numa_hint_faults as f64),
-    ("promoted", 0, |r| r.counters.promoted() as f64),
-    ("demoted", 0, |r| r.counters.demoted() as f64),
-    ("direct", 0, |r| r.counters.pgdemote_direct as f64),
-    ("to and fro", 0, |r| r.counters.promoted_again as f64),
-    ("overhead s", 2, |r| r.overhead_s),
-    ("DRAM %", 1, |r| 100.0 * r.top_share),
+    ("time s", 2, "time_s", 1.0),
+    ("slowdown", 3, "slowdown", 1.0),
+    ("oracle %", 1, "oracle_share", 100.0),
+    ("DRAM %", 1, "top_share", 100.0),
+    ("faults", 0, "numa_hint_faults", 1.0),
+    ("promoted", 0, "promoted_pages", 1.0),
+    ("demoted", 0, "demoted_pages", 1.0),
+    ("direct", 0, "pgdemote_direct", 1.0),
+    ("to and fro", 0, "promoted_again", 1.0),
+    ("overhead s", 2, "overhead_s", 1.0),
 ];
 
 /// Runs every manager on every scenario and prints a table each.
@@ -57,64 +65,141 @@ pub fn compare(args: &Compare) -> anyhow::Result<()> {
         .map(|name| super::sim::setup(name, None, &args.changes))
         .collect::<anyhow::Result<Vec<Setup>>>()?;
     let progress = Progress::new((setups.len() * managers.len()) as u64 * args.seeds)?;
-    let mut lines = Vec::new();
+    let mut scenarios = Vec::new();
     for setup in &setups {
         let arms: Vec<Arm> = managers
             .iter()
             .flat_map(|m| (1..=args.seeds).map(|seed| Arm { manager: *m, mode: mode_for(setup), seed }))
             .collect();
         let reports = run_each(setup, &arms, &progress.stop, &|_| progress.one())?;
-        let mut first: Option<Vec<f64>> = None;
-        for chunk in reports.chunks(args.seeds as usize) {
-            let done: Vec<&Report> = chunk.iter().flatten().collect();
-            // Half a sample would be compared with a whole one.
-            if done.len() < chunk.len() {
-                continue;
-            }
-            let times: Vec<f64> = done.iter().map(|r| r.time_s).collect();
-            let figure = |(name, _, of): &Column| {
-                let values: Vec<f64> = done.iter().map(|r| of(r)).collect();
-                (*name, summary(&values))
-            };
-            let p = first.as_ref().map_or(1.0, |first| pair_test(first, &times));
-            lines.push(Line {
-                scenario: done[0].scenario.clone(),
-                manager: done[0].manager.clone(),
-                seeds: done.len(),
-                unfinished: done.iter().filter(|r| !r.finished).count(),
-                figures: COLUMNS.iter().map(figure).collect(),
-                p,
-            });
-            first.get_or_insert(times);
-        }
+        scenarios.push(lines(&reports, args.seeds as usize));
     }
     drop(progress);
-    let out = if args.json { format!("{}\n", serde_json::to_string_pretty(&lines)?) } else { text(&lines) };
+    let out = if args.json {
+        format!("{}\n", serde_json::to_string_pretty(&scenarios.iter().flatten().collect::<Vec<_>>())?)
+    } else {
+        text(&scenarios)
+    };
     std::io::stdout().write_all(out.as_bytes()).context("cannot print")
 }
 
-fn text(lines: &[Line]) -> String {
-    let mut out = String::new();
-    let mut scenario = "";
-    for line in lines {
-        if line.scenario != scenario {
-            scenario = &line.scenario;
-            let _ =
-                write!(out, "{scenario}, mean and standard deviation of {} seeds\n{:<26}", line.seeds, "");
-            for (name, _) in &line.figures {
-                let _ = write!(out, " {name:>17}");
-            }
-            let _ = writeln!(out, " {:>7}", "p");
+/// A line for each manager whose runs are all done.
+fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut first: Option<Vec<f64>> = None;
+    for chunk in reports.chunks(seeds) {
+        // Half a sample would be compared with a whole one.
+        let Some(done) = chunk.iter().map(Option::as_ref).collect::<Option<Vec<&Report>>>() else { continue };
+        let times: Vec<f64> = done.iter().map(|r| r.time_s).collect();
+        let mut values: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+        for (name, figure) in done.iter().flat_map(|r| r.figures()) {
+            values.entry(name).or_default().push(figure.number());
         }
-        let _ = write!(out, "{:<26}", line.manager);
-        for ((_, digits, _), (_, s)) in COLUMNS.iter().zip(&line.figures) {
-            let spread = if line.seeds > 1 { format!("+-{:.*}", digits, s.sd) } else { String::new() };
-            let _ = write!(out, " {:>17}", format!("{:.*}{spread}", digits, s.mean));
-        }
-        let late = if line.unfinished > 0 { " not done within its limit" } else { "" };
-        let _ = writeln!(out, " {:>7.4}{late}", line.p);
+        lines.push(Line {
+            scenario: done[0].scenario.clone(),
+            manager: done[0].manager.clone(),
+            seeds: done.len(),
+            unfinished: done.iter().filter(|r| !r.finished).count(),
+            figures: values.into_iter().map(|(name, values)| (name, summary(&values))).collect(),
+            p: first.as_ref().map_or(1.0, |first| pair_test(first, &times)),
+            p_holm: 1.0,
+        });
+        first.get_or_insert(times);
     }
-    out += "slowdown: against all memory in DRAM. oracle: accesses served by DRAM, of what the best static placement would serve.\n\
-            to and fro: promotions of pages that had been demoted. p: whether the time differs from the first line's by chance.\n";
+    // The first is not compared with itself.
+    let compared = lines.get_mut(1..).unwrap_or_default();
+    let adjusted = holm(&compared.iter().map(|l| l.p).collect::<Vec<f64>>());
+    compared.iter_mut().zip(adjusted).for_each(|(line, p)| line.p_holm = p);
+    lines
+}
+
+fn text(scenarios: &[Vec<Line>]) -> String {
+    let mut out = String::new();
+    for lines in scenarios {
+        let Some(first) = lines.first() else { continue };
+        let of = match first.seeds {
+            1 => "one seed".to_owned(),
+            seeds => format!("mean and standard deviation of {seeds} seeds"),
+        };
+        let _ = writeln!(out, "{}: {of}", first.scenario);
+        let mut rows =
+            vec![std::iter::once("").chain(COLUMNS.map(|c| c.0)).chain(["p"]).map(str::to_owned).collect()];
+        rows.extend(lines.iter().enumerate().map(|(i, line)| cells(line, i == 0)));
+        table(&mut out, &rows);
+        for line in lines.iter().filter(|l| l.unfinished > 0) {
+            let _ = writeln!(
+                out,
+                "{}: {} of {} runs were not done within the scenario's limit",
+                line.manager, line.unfinished, line.seeds
+            );
+        }
+        let enough = seeds_to_tell(lines.len() - 1, LEVEL);
+        if lines.len() > 1 && (first.seeds as u64) < enough {
+            let _ = writeln!(
+                out,
+                "No p can be below {LEVEL} with so few seeds and {} managers to compare; --seeds {enough} is enough.",
+                lines.len() - 1
+            );
+        }
+        out.push('\n');
+    }
+    if out.is_empty() {
+        return "no manager is done with all seeds\n".to_owned();
+    }
+    out += "slowdown    time against that with all memory in DRAM\n\
+            oracle %    accesses served by DRAM, of those that the best static placement would serve\n\
+            DRAM %      accesses served by DRAM (the top tier), of all\n\
+            faults      hint faults; promoted, demoted: pages, by anybody; direct: demoted by allocating tasks\n\
+            to and fro  promotions of pages that had been demoted\n\
+            overhead s  CPU time of faults, samples and scans\n\
+            p           how probable such a difference in time from the first line is by chance alone, corrected for the number of\n\
+            \x20           lines (Holm); * where it is below 0.05\n";
     out
+}
+
+/// A line's cells.
+fn cells(line: &Line, first: bool) -> Vec<String> {
+    let mut cells = vec![line.manager.clone()];
+    for (_, digits, name, factor) in COLUMNS {
+        let s = line.figures.get(name).copied().unwrap_or_default();
+        let (mean, sd) = (s.mean * factor, s.sd * factor);
+        let mut cell = number(mean, digits, mean);
+        let spread = number(sd, digits, mean);
+        // One that is rounded to nothing says nothing.
+        if spread.contains(|c: char| ('1'..='9').contains(&c)) {
+            cell += &format!("+-{spread}");
+        }
+        cells.push(cell);
+    }
+    cells.push(match line.p_holm {
+        _ if first => "-".to_owned(),
+        p if p < 0.001 => "<0.001*".to_owned(),
+        p if p < LEVEL => format!("{p:.3}*"),
+        p => format!("{p:.3}"),
+    });
+    cells
+}
+
+/// A number in thousands or millions where `scale` is as large.
+fn number(value: f64, digits: usize, scale: f64) -> String {
+    match scale.abs() {
+        s if digits > 0 || s < 1e4 => format!("{value:.digits$}"),
+        s if s < 1e6 => format!("{:.1}k", value / 1e3),
+        _ => format!("{:.2}M", value / 1e6),
+    }
+}
+
+/// Writes rows, each column as wide as its widest cell; the first is aligned to the left.
+fn table(out: &mut String, rows: &[Vec<String>]) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |i: usize| rows.iter().map(|row| row[i].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let cell = |(i, cell): (usize, &String)| match i {
+            0 => format!("{cell:<0$}", widths[0]),
+            _ => format!("  {cell:>0$}", widths[i]),
+        };
+        let line: String = row.iter().enumerate().map(cell).collect();
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::Context;
 use thermocline_sim::reproduce::{Row, Table, reproduce as run, svg, tables};
-use thermocline_sim::spec::SpecError;
+use thermocline_sim::spec::{SpecError, require};
 
 use crate::args::Reproduce;
 use crate::progress::Progress;
@@ -27,6 +28,12 @@ pub fn reproduce(args: &Reproduce) -> anyhow::Result<()> {
             vec![found]
         }
     };
+    if let Some(path) = &args.svg {
+        // Better now than after a quarter of an hour.
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let place = path.display().to_string();
+        require(folder.is_dir(), &place, "there is no such folder", "make it, or give another file")?;
+    }
     let seeds = |t: &Table| args.seeds.unwrap_or(t.seeds);
     let progress = Progress::new(chosen.iter().map(|t| seeds(t) * t.arm.len() as u64).sum())?;
     let mut rows = Vec::new();
@@ -52,28 +59,29 @@ fn text(tables: &[&Table], rows: &[Row]) -> String {
         if of.is_empty() {
             continue;
         }
-        let _ = writeln!(out, "{}: {}", table.name, table.title);
+        let (seeds, s) = (of[0].seeds, if of[0].seeds == 1 { "" } else { "s" });
+        let _ = writeln!(out, "{}: {}; mean of {seeds} seed{s}", table.name, table.title);
         let _ = writeln!(
             out,
             "  {:<44} {:>14} {:>14} {:>11} {:>12} {:>11}  holds",
             "", "published", "ours", "+- a run", "difference", "tolerance"
         );
         for r in &of {
-            let digits = if r.published.abs() < 1000.0 { 3 } else { 0 };
+            let digits = r.digits();
+            let sd = if r.seeds > 1 { format!("{:.digits$}", r.sd) } else { "-".to_owned() };
             let _ = writeln!(
                 out,
-                "  {:<44} {:>14.digits$} {:>14.digits$} {:>11.digits$} {:>+12.digits$} {:>11.digits$}  {}",
+                "  {:<44} {:>14.digits$} {:>14.digits$} {sd:>11} {:>+12.digits$} {:>11.digits$}  {}",
                 r.row,
                 r.published,
                 r.ours,
-                r.sd,
                 r.difference,
                 r.tolerance,
-                if r.holds { "yes" } else { "no" }
+                if r.holds { "yes" } else { "NO" }
             );
         }
         let held = of.iter().filter(|r| r.holds).count();
         let _ = writeln!(out, "  {held} of {} hold", of.len());
     }
-    out
+    if out.is_empty() { "no table is done\n".to_owned() } else { out }
 }

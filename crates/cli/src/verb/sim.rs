@@ -13,6 +13,7 @@ use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, RunError, mode_for, run_all};
 use thermocline_sim::scenario::{PRESETS, Setup};
 use thermocline_sim::spec::{self, SPEC_BYTES_MAX, SpecError};
+use thermocline_sim::stats::summary;
 
 use crate::args::{Mode, Sim};
 
@@ -161,18 +162,20 @@ fn text(reports: &[Report]) -> String {
         );
     }
     let mut line = |name: &str, value: &dyn Fn(&Report) -> f64, digits: usize| {
-        let values: Vec<f64> = reports.iter().map(value).collect();
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let _ = write!(out, "  {name:<28} {mean:>18.digits$}");
-        if values.len() > 1 {
-            let sd = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-            let _ = write!(out, "  +- {sd:.digits$}");
+        let found = summary(&reports.iter().map(value).collect::<Vec<f64>>());
+        let _ = write!(out, "  {name:<42} {:>18.digits$}", found.mean);
+        if reports.len() > 1 {
+            let _ = write!(out, "  +- {:.digits$}", found.sd);
         }
         out.push('\n');
     };
     line("time, s", &|r| r.time_s, 3);
-    line("served by the top tier, %", &|r| r.top_share * 100.0, 2);
+    line("slowdown against all memory in the top tier", &Report::slowdown, 3);
+    line("overhead of faults, samples and scans, s", &|r| r.overhead_s, 3);
+    line("accesses that the top tier served, %", &|r| r.top_share * 100.0, 2);
+    line("  the best static placement would, %", &|r| r.oracle.static_top_share * 100.0, 2);
+    line("  of that it reached, %", &|r| r.oracle_share() * 100.0, 2);
+    line("  placed anew at each phase, for free, %", &|r| r.oracle.phased_top_share * 100.0, 2);
     for (i, (name, _)) in first.counters.values().iter().enumerate() {
         if reports.iter().any(|r| r.counters.values()[i].1 > 0) {
             line(name, &|r| r.counters.values()[i].1 as f64, 0);

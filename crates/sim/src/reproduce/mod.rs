@@ -125,6 +125,13 @@ pub struct Row {
     pub seeds: u64,
 }
 
+impl Row {
+    /// Digits after the point that its figures are shown with.
+    pub fn digits(&self) -> usize {
+        if self.published.abs().max(self.tolerance) < 1000.0 { 3 } else { 0 }
+    }
+}
+
 /// The published tables that can be reproduced.
 ///
 /// # Errors
@@ -133,13 +140,12 @@ pub fn tables() -> Result<Vec<Table>, SpecError> {
     Ok(parse::<Tables>("tables", include_str!("tables.toml"))?.table)
 }
 
-/// A figure of a run: those of [`fit::figure`]; `slowdown` against all memory in DRAM; `gib:PROCESS:NODE`, what a process has on a
-/// node at the end, and `mean_gib:PROCESS:NODE` on average; `promoted@SECONDS`, pages promoted so long after the start of the first process; `migrated`, pages that faults or samples have
-/// moved.
+/// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, what a process has on a node at the end, and
+/// `mean_gib:PROCESS:NODE` on average; `promoted@SECONDS`, pages promoted so long after the start of the first process; `migrated`,
+/// pages that faults or samples have moved.
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let mut parts = name.split(':');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some("slowdown"), None, _) => Some(report.slowdown()),
         (Some("migrated"), None, _) => Some(report.counters.numa_pages_migrated as f64),
         (Some(kind @ ("gib" | "mean_gib")), Some(process), Some(node)) => {
             let node = report.nodes.iter().position(|n| n.node.to_string() == node)?;
@@ -156,6 +162,20 @@ pub fn figure(report: &Report, name: &str) -> Option<f64> {
             }
             None => fit::figure(report, name),
         },
+    }
+}
+
+/// A figure's name for people, with its unit; the kernel's counters keep theirs.
+fn words(figure: &str) -> String {
+    let parts: Vec<&str> = figure.split([':', '@']).collect();
+    match parts.as_slice() {
+        ["time_s"] => "time, s".to_owned(),
+        ["rejected_percent"] => "rejected of the faults, %".to_owned(),
+        ["migrated"] => "pages migrated".to_owned(),
+        ["promoted", seconds] => format!("pages promoted after {seconds} s"),
+        ["gib", process, node] => format!("{process} on node {node} at the end, GiB"),
+        ["mean_gib", process, node] => format!("{process} on node {node} on average, GiB"),
+        _ => figure.to_owned(),
     }
 }
 
@@ -187,11 +207,11 @@ pub fn reproduce(
     for spec in &table.row {
         let mut ours: Vec<f64> =
             values(&spec.arm, &spec.figure)?.into_iter().map(|v| v * spec.scale).collect();
-        let mut name = format!("{}: {}", spec.arm, spec.figure);
+        let mut name = format!("{}: {}", spec.arm, words(&spec.figure));
         if let Some(against) = &spec.against {
             let other = values(against, &spec.figure)?;
             ours = ours.iter().zip(other).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
-            name += &format!(" against {against}, %");
+            name = format!("{} against {against}: {}, %", spec.arm, words(&spec.figure).replace(", s", ""));
         }
         if ours.is_empty() {
             continue;
@@ -222,7 +242,7 @@ pub fn reproduce(
         let ours = rank_correlation(&means?, &spec.published);
         rows.push(Row {
             table: table.name.clone(),
-            row: format!("{}: rank correlation", spec.figure),
+            row: format!("{}: rank correlation", words(&spec.figure)),
             published: 1.0,
             ours,
             sd: 0.0,

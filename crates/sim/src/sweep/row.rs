@@ -64,6 +64,8 @@ fn figures(report: &Report) -> Vec<(String, Option<Figure>)> {
         for (i, node) in report.nodes.iter().enumerate() {
             let pages = of.iter().map(|p| p.pages[i]).sum();
             all.push((format!("process_{name}_node_{}_pages", node.node), Some(Figure::Count(pages))));
+            let mean = of.iter().map(|p| p.mean_pages[i]).sum();
+            all.push((format!("process_{name}_node_{}_mean_pages", node.node), Some(Figure::Real(mean))));
         }
     }
     all
