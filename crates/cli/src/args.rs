@@ -98,9 +98,8 @@ pub enum Verb {
     /// What is done is kept: after Ctrl-C, a crash or a kill the same command goes on where it was. Shards may run at the same time, on
     /// any machines that share the folder. Their parts are put together by `--merge`, to the same bytes for any number of shards.
     ///
-    /// A Slurm array:       sbatch --array=1-64 --wrap 'thermocline sweep grid.toml --out runs --shard $SLURM_ARRAY_TASK_ID/64'
-    ///
-    /// An indexed job of Kubernetes, whose index begins at 0:  sh -c 'thermocline sweep grid.toml --out /runs --shard $((JOB_COMPLETION_INDEX + 1))/64'
+    /// In a Slurm array of tasks 1 to 64, give --shard $SLURM_ARRAY_TASK_ID/64. In an indexed job of Kubernetes, whose index begins
+    /// at 0, have a shell give --shard $((JOB_COMPLETION_INDEX + 1))/64.
     ///
     /// Exit status: 0 done, 1 the simulation failed or the folder cannot be written, 2 the grid cannot be run, or runs are missing;
     /// 130 ended by Ctrl-C before all was done.

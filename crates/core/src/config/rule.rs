@@ -30,6 +30,17 @@ impl RuleName {
         RuleName::InterArrival,
         RuleName::Frequency,
     ];
+
+    /// The rule's name in the configuration.
+    pub const fn text(self) -> &'static str {
+        match self {
+            RuleName::Adaptive => "adaptive",
+            RuleName::Latency => "latency",
+            RuleName::FaultCount => "fault-count",
+            RuleName::InterArrival => "inter-arrival",
+            RuleName::Frequency => "frequency",
+        }
+    }
 }
 
 /// Which windows the wrapper `speculative` keeps.

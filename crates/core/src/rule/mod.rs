@@ -277,6 +277,7 @@ mod tests {
             let wrapped = build(&config).gauges().iter().any(|g| g.name == "neighbours_proposed");
             assert_eq!(wrapped, speculative);
             assert_eq!(serde_json::to_value(name).unwrap(), build(&config).name());
+            assert_eq!(name.text(), build(&config).name());
         }
     }
 

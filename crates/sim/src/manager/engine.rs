@@ -15,7 +15,7 @@ use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
 use thermocline_core::published::threshold::free_space_enough;
 use thermocline_core::units::Nanos;
 
-use super::{Manager, Notes, rule_name};
+use super::{Manager, Notes};
 use crate::kernel::KernelSettings;
 use crate::kernel::hint_fault::{HintFaults, Metric};
 use crate::machine::Machine;
@@ -115,7 +115,7 @@ fn carry_out(system: &mut System, batch: &Batch, wanted: &Move) -> Outcome {
 
 impl Manager for Thermocline {
     fn name(&self) -> String {
-        format!("thermocline:{}", rule_name(self.config.rule.name))
+        format!("thermocline:{}", self.config.rule.name.text())
     }
 
     fn configure(&self, kernel: &mut KernelSettings) {

@@ -181,7 +181,7 @@ impl ManagerName {
             ManagerName::Mtier => "damon-mtier".to_owned(),
             ManagerName::Pghot => "pghot".to_owned(),
             ManagerName::PghotPrecise => "pghot-precise".to_owned(),
-            ManagerName::Thermocline(rule) => format!("thermocline:{}", rule_name(rule)),
+            ManagerName::Thermocline(rule) => format!("thermocline:{}", rule.text()),
         }
     }
 
@@ -233,17 +233,6 @@ impl ManagerName {
                 Box::new(Thermocline::new(&config, machine)?)
             }
         })
-    }
-}
-
-/// A rule's name in the configuration.
-fn rule_name(rule: RuleName) -> &'static str {
-    match rule {
-        RuleName::Adaptive => "adaptive",
-        RuleName::Latency => "latency",
-        RuleName::FaultCount => "fault-count",
-        RuleName::InterArrival => "inter-arrival",
-        RuleName::Frequency => "frequency",
     }
 }
 
