@@ -5,6 +5,7 @@
 //! `thermocline_core::published`; here is only the plumbing. To add one: a file here, and a manager that returns it from
 //! [`crate::manager::Manager::models`].
 
+pub mod chmu;
 pub mod damon;
 pub mod hint_fault;
 pub mod pghot;
@@ -56,6 +57,16 @@ pub struct KernelSettings {
     pub scan_all: bool,
     /// S4's `freq_threshold`: accesses that make a record ready.
     pub pghot_freq_threshold: u8,
+    /// Device counters: time of an epoch.
+    pub chmu_epoch_ms: u64,
+    /// Device counters: one access in so many is counted.
+    pub chmu_downsampling: u32,
+    /// Device counters: counted accesses in an epoch that make a page hot.
+    pub chmu_threshold: u32,
+    /// Device counters: counters that a device has.
+    pub chmu_counters: u64,
+    /// Device counters: pages that its list holds.
+    pub chmu_list: u64,
     /// Share of virtual to marked memory that one scan may pass over (Linux 6.12 `task_numa_work`: 8).
     pub scan_virtual_factor: u64,
 }
@@ -74,6 +85,11 @@ impl Default for KernelSettings {
             restamp: false,
             scan_all: false,
             pghot_freq_threshold: 2,
+            chmu_epoch_ms: 1000,
+            chmu_downsampling: 1024,
+            chmu_threshold: 2,
+            chmu_counters: 1 << 20,
+            chmu_list: 1 << 16,
             scan_virtual_factor: 8,
         }
     }
@@ -92,6 +108,11 @@ impl KernelSettings {
         within("hot_threshold_ms", self.hot_threshold_ms, 8..=3_600_000)?;
         within("promote_rate_limit_mbps", self.promote_rate_limit_mbps, 0..=1_000_000)?;
         within("pghot_freq_threshold", u64::from(self.pghot_freq_threshold), 1..=7)?;
+        within("chmu_epoch_ms", self.chmu_epoch_ms, 1..=3_600_000)?;
+        within("chmu_downsampling", u64::from(self.chmu_downsampling), 1..=32_768)?;
+        within("chmu_threshold", u64::from(self.chmu_threshold), 1..=u64::from(u32::MAX))?;
+        within("chmu_counters", self.chmu_counters, 1..=1 << 26)?;
+        within("chmu_list", self.chmu_list, 1..=1 << 26)?;
         within("scan_virtual_factor", self.scan_virtual_factor, 1..=1024)
     }
 }

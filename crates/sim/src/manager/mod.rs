@@ -3,17 +3,21 @@
 //! A manager says how the kernel is set, handles hint faults and samples, and runs when it is due. Kernel models that only it needs
 //! come from [`Manager::models`]. To add one: a file here, a variant of [`ManagerName`], an arm of [`ManagerName::build`].
 
+mod chmu;
 mod damon;
 mod engine;
 mod ibs;
 mod kernel;
 mod pghot;
+mod speculative;
 
+pub use chmu::Chmus;
 pub use damon::Damons;
 pub use engine::Thermocline;
 pub use ibs::Ibs;
 pub use kernel::{Balancing, HintFaulting, Unmanaged};
 pub use pghot::Pghots;
+pub use speculative::Speculative;
 
 use serde::Serialize;
 use thermocline_core::config::{Config, RuleName};
@@ -81,6 +85,11 @@ pub trait Manager: std::fmt::Debug {
         0.0
     }
 
+    /// Whether a fault may take marks off other pages than its own.
+    fn takes_marks_ahead(&self) -> bool {
+        false
+    }
+
     /// How a thread is sampled, if it is.
     fn sampling(&self, thread: u32) -> Option<Sampling> {
         let _ = thread;
@@ -128,8 +137,12 @@ pub enum ManagerName {
     Restamp,
     /// The kernel's `numa_balancing` = 1: pages follow their threads, over all nodes.
     Numab1,
+    /// S2: what follows a promoted page is handled with it.
+    Speculative,
     /// S1: samples instead of scans.
     Ibs,
+    /// Hot lists of the devices' own counters.
+    Chmu,
     /// S3: DAMON promotes and demotes, each page looked at as reclaim does.
     Damon,
     /// The same with the young filter, which it became.
@@ -155,7 +168,9 @@ impl ManagerName {
             FaultCountOnly,
             Restamp,
             Numab1,
+            Speculative,
             Ibs,
+            Chmu,
             Damon,
             DamonYoung,
             Mtier,
@@ -175,7 +190,9 @@ impl ManagerName {
             ManagerName::FaultCountOnly => "fault-count-only".to_owned(),
             ManagerName::Restamp => "restamp".to_owned(),
             ManagerName::Numab1 => "numab1".to_owned(),
+            ManagerName::Speculative => "speculative".to_owned(),
             ManagerName::Ibs => "ibs".to_owned(),
+            ManagerName::Chmu => "chmu".to_owned(),
             ManagerName::Damon => "damon".to_owned(),
             ManagerName::DamonYoung => "damon-young".to_owned(),
             ManagerName::Mtier => "damon-mtier".to_owned(),
@@ -217,6 +234,8 @@ impl ManagerName {
             }
             ManagerName::Restamp => Box::new(HintFaulting::new("restamp", faults(Metric::Time), true)),
             ManagerName::Numab1 => Box::new(Balancing),
+            ManagerName::Speculative => Box::new(Speculative::new(faults(Metric::Time))),
+            ManagerName::Chmu => Box::new(Chmus::new()),
             ManagerName::Ibs => Box::new(Ibs::new(faults(Metric::Time))),
             ManagerName::Damon => {
                 Box::new(Damons::new("damon", machine, &Settings::hmsdk(Recheck::References)))

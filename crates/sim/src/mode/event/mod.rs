@@ -53,6 +53,8 @@ struct Thread {
     paused: f64,
     /// Samples per access; 0 where it is not sampled.
     sampled: f64,
+    /// Its next visit to a page is sampled.
+    sample_next: bool,
     /// Its time in the heap, where it waits: what is there under another time is void.
     wakes: f64,
 }
@@ -116,6 +118,7 @@ impl Event {
                 left: 0.0,
                 paused: 0.0,
                 sampled: 0.0,
+                sample_next: false,
                 wakes: 0.0,
             });
         }
@@ -293,7 +296,8 @@ impl Event {
             return;
         };
         self.halt(world, number);
-        let cost = self.touch_marked(world, number, page) + self.access(world, number, page, 1.0);
+        let sampled = self.draws_sample(number, 1.0);
+        let cost = self.touch_marked(world, number, page) + self.access(world, number, page, 1.0, sampled);
         self.wait(number, self.now_ns + cost);
     }
 
@@ -302,12 +306,26 @@ impl Event {
         let process = self.threads[number as usize].process;
         let cell = world.system.memory.cell_of(page);
         let cells = &mut world.system.memory.cells;
-        self.groups.iter_mut().flatten().filter(|g| g.process == process).for_each(|g| g.tell(cell, cells));
+        let ahead = world.manager.takes_marks_ahead();
+        for group in self.groups.iter_mut().flatten().filter(|g| g.process == process) {
+            if ahead {
+                group.tell_all(cells);
+            } else {
+                group.tell(cell, cells);
+            }
+        }
         world.fault(number, page)
     }
 
-    /// So many accesses of a thread to a page, made outside of a group; returns the time they take in ns.
-    fn access(&mut self, world: &mut World, number: u32, page: Page, accesses: f64) -> f64 {
+    /// Whether one of so many accesses of a thread is sampled.
+    fn draws_sample(&mut self, number: u32, accesses: f64) -> bool {
+        let sampled = self.threads[number as usize].sampled;
+        sampled > 0.0 && self.random.chance(1.0 - (-sampled * accesses).exp())
+    }
+
+    /// So many accesses of a thread to a page, made outside of a group, one of which may be sampled; returns the time they take
+    /// in ns.
+    fn access(&mut self, world: &mut World, number: u32, page: Page, accesses: f64, sampled: bool) -> f64 {
         let thread = &mut self.threads[number as usize];
         thread.left -= accesses;
         self.accesses += accesses;
@@ -320,14 +338,11 @@ impl Event {
             system.threads[number as usize].slept_ns += paused;
         }
         let ns = accesses * process.access_ns[node] + paused;
-        if thread.sampled > 0.0 && self.random.chance(1.0 - (-thread.sampled * accesses).exp()) {
-            return ns + world.sample(number, page);
-        }
-        ns
+        if sampled { ns + world.sample(number, page) } else { ns }
     }
 
     /// A thread has waited long enough.
-    fn wake(&mut self, world: &mut World) {
+    fn wake(&mut self, world: &mut World, until_ns: f64) {
         let Some(Reverse((bits, number))) = self.waiting.pop() else { return };
         let thread = &mut self.threads[number as usize];
         if !matches!(thread.doing, Doing::Waiting) || thread.wakes.to_bits() != bits {
@@ -337,32 +352,53 @@ impl Event {
         if thread.left < 0.5 {
             self.enter(world, number);
         } else if thread.walk.is_some() {
-            self.visit(world, number);
+            self.visit(world, number, until_ns);
         } else {
             self.resume(world, number);
         }
     }
 
-    /// A walking thread comes to its next page.
-    fn visit(&mut self, world: &mut World, number: u32) {
+    /// A walking thread comes to its next page, and goes on from page to page as long as nothing can come between: to a marked page,
+    /// to whatever is due, for [`RUN_NS`] at most.
+    fn visit(&mut self, world: &mut World, number: u32, until_ns: f64) {
+        let process = self.threads[number as usize].process;
+        let end_ns = until_ns.min(self.now_ns + RUN_NS);
         let thread = &mut self.threads[number as usize];
-        let (process, left) = (thread.process, thread.left);
         thread.sampled = world.sampling(number).map_or(0.0, |accesses| 1.0 / accesses);
-        let Some(walk) = &mut thread.walk else { return };
-        let page = world.system.memory.spaces[process].page(walk.at);
-        let accesses = f64::from(walk.per_page - walk.done).min(left.ceil());
-        let before = walk.clone();
-        walk.advance();
+        let mut sample = std::mem::take(&mut thread.sample_next);
         let mut cost = 0.0;
-        if world.system.memory.is_marked(page) {
-            cost += self.touch_marked(world, number, page);
+        loop {
+            let thread = &mut self.threads[number as usize];
+            let left = thread.left;
+            let Some(walk) = &thread.walk else { return };
+            let page = world.system.memory.spaces[process].page(walk.at);
+            let marked = world.system.memory.is_marked(page);
+            if marked && cost > 0.0 {
+                break;
+            }
+            let accesses = f64::from(walk.per_page - walk.done).min(left.ceil());
+            sample = sample || self.draws_sample(number, accesses);
+            let thread = &mut self.threads[number as usize];
+            if sample && cost > 0.0 {
+                thread.sample_next = true;
+                break;
+            }
+            let Some(walk) = &mut thread.walk else { return };
+            let before = walk.clone();
+            walk.advance();
+            if marked {
+                cost += self.touch_marked(world, number, page);
+            }
+            world.system.memory.touch(page);
+            let process_of = &world.system.processes[process];
+            let node = usize::from(world.system.memory.flags(page) & flags::NODE);
+            let each_ns = process_of.access_ns[node] + process_of.think_ns;
+            self.threads[number as usize].visit = Some(Visit { page, walk: before, accesses, each_ns });
+            cost += self.access(world, number, page, accesses, sample);
+            if marked || sample || self.now_ns + cost >= end_ns || self.threads[number as usize].left < 0.5 {
+                break;
+            }
         }
-        world.system.memory.touch(page);
-        let process_of = &world.system.processes[process];
-        let node = usize::from(world.system.memory.flags(page) & flags::NODE);
-        let each_ns = process_of.access_ns[node] + process_of.think_ns;
-        self.threads[number as usize].visit = Some(Visit { page, walk: before, accesses, each_ns });
-        cost += self.access(world, number, page, accesses);
         self.wait(number, self.now_ns + cost);
     }
 
@@ -416,6 +452,8 @@ impl Event {
     }
 }
 
+/// A walking thread goes on for so long without a look at the others: as long as kswapd sleeps after it has been woken.
+const RUN_NS: f64 = 1e6;
 /// Draws for an unmarked page at most; where nearly all pages are marked, samples are hardly taken.
 const DRAWS_MAX: u32 = 1000;
 
@@ -442,7 +480,7 @@ impl Mode for Event {
                 }
                 Next::Fault => self.fault(world),
                 Next::Sample => self.sample(world),
-                Next::Wake => self.wake(world),
+                Next::Wake => self.wake(world, until.0 as f64),
                 Next::PhaseEnd(group) => self.phase_end(world, group),
             }
             if matches!(next, Next::PhaseEnd(_) | Next::Wake) && world.system.finished() {
