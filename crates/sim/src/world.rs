@@ -3,7 +3,7 @@
 use thermocline_core::units::Nanos;
 
 use crate::course::Recorder;
-use crate::kernel::{Model, reclaim::Reclaim, scanner::Scanner, scanner::TaskScan};
+use crate::kernel::{Model, cgroup::Cgroup, reclaim::Reclaim, scanner::Scanner, scanner::TaskScan};
 use crate::machine::Bandwidth;
 use crate::manager::Manager;
 use crate::memory::{Page, flags};
@@ -102,6 +102,12 @@ impl World {
             let gone = self.system.now.since(begin).0;
             let due = begin.plus(Nanos(gone.next_multiple_of(every.0.max(1))));
             self.models.push(Box::new(Recorder { every, due, start: begin }));
+        }
+        for (process, spec) in specs.iter().enumerate() {
+            if let Some(reclaim) = spec.reclaim {
+                let (every, pages) = (reclaim.every.0, reclaim.size.pages());
+                self.models.push(Box::new(Cgroup::new(process, every, pages, self.system.now)));
+            }
         }
         let more = self.manager.models(&self.system);
         self.models.extend(more);

@@ -5,6 +5,7 @@
 //! `thermocline_core::published`; here is only the plumbing. To add one: a file here, and a manager that returns it from
 //! [`crate::manager::Manager::models`].
 
+pub mod cgroup;
 pub mod chmu;
 pub mod damon;
 pub mod hint_fault;
@@ -86,7 +87,7 @@ impl Default for KernelSettings {
             scan_all: false,
             pghot_freq_threshold: 2,
             chmu_epoch_ms: 1000,
-            chmu_downsampling: 1024,
+            chmu_downsampling: 8192,
             chmu_threshold: 2,
             chmu_counters: 1 << 20,
             chmu_list: 1 << 16,

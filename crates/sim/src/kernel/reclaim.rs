@@ -166,7 +166,7 @@ fn reclaim_page(system: &mut System, node: NodeIndex, by: By) -> f64 {
 }
 
 /// The nearest demotion target above its low watermark; the kernel allocates there without reclaim.
-fn demotion_target(system: &System, node: NodeIndex) -> Option<NodeIndex> {
+pub(super) fn demotion_target(system: &System, node: NodeIndex) -> Option<NodeIndex> {
     let targets = &system.machine.nodes[usize::from(node)].demotion_targets;
     targets
         .iter()

@@ -9,11 +9,11 @@
 use std::collections::VecDeque;
 
 use thermocline_core::access::{Access, Detail, Evidence, FaultLatency};
-use thermocline_core::config::Config;
+use thermocline_core::config::{Config, Scope};
 use thermocline_core::engine::Engine;
 use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
 use thermocline_core::published::threshold::free_space_enough;
-use thermocline_core::units::Nanos;
+use thermocline_core::units::{Nanos, ScopeId};
 
 use super::{Manager, Notes};
 use crate::kernel::KernelSettings;
@@ -21,7 +21,7 @@ use crate::kernel::hint_fault::{HintFaults, Metric};
 use crate::machine::Machine;
 use crate::memory::MARK_SHIFT;
 use crate::spec::SpecError;
-use crate::system::{Fault, NEVER, System, Way};
+use crate::system::{Fault, NEVER, Process, System, Way};
 
 /// Hint faults that are kept until the engine's next tick; live it is the ring between kernel and daemon, 4 MiB of 64-byte
 /// records by default. What does not fit is shown at once instead: the simulated daemon is never too slow.
@@ -40,6 +40,8 @@ pub struct Thermocline {
     moving: VecDeque<Batch>,
     /// When the first one is done.
     done: Nanos,
+    /// The engine knows whose the processes are.
+    scoped: bool,
     mover_page_ns: f64,
     mover_batch_ns: f64,
 }
@@ -62,6 +64,7 @@ impl Thermocline {
             due: Nanos(0),
             moving: VecDeque::new(),
             done: NEVER,
+            scoped: false,
             mover_page_ns: cost.mover_page_ns,
             mover_batch_ns: cost.mover_batch_ns,
         })
@@ -71,6 +74,19 @@ impl Thermocline {
         let evidence = Evidence::Accesses { batch: &self.evidence, mappings: system };
         self.engine.observe(evidence);
         self.evidence.clear();
+    }
+
+    /// Puts the processes into the configured scopes: the first that lists their number, or whose `command` is their name.
+    fn assign(&mut self, system: &System) {
+        for (i, process) in system.processes.iter().enumerate() {
+            let pid = Process::pid(i);
+            let is_of = |scope: &Scope| {
+                scope.pids.contains(&pid.0) || scope.command.as_deref() == Some(process.name.as_str())
+            };
+            if let Some(scope) = self.config.scope.iter().position(is_of) {
+                self.engine.observe(Evidence::Process { pid, scope: ScopeId(scope as u16 + 1) });
+            }
+        }
     }
 
     fn start_next(&mut self, now: Nanos) {
@@ -175,6 +191,9 @@ impl Manager for Thermocline {
             return;
         }
         self.due = system.now.plus(self.tick);
+        if !std::mem::replace(&mut self.scoped, true) {
+            self.assign(system);
+        }
         self.show(system);
         let mut states: Vec<_> =
             (0..system.machine.nodes.len()).map(|n| system.node_state(n as u8)).collect();

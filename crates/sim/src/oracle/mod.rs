@@ -8,6 +8,8 @@
 //!
 //! Times are of idle nodes, without faults and migrations.
 
+pub mod costs;
+pub mod lru;
 pub mod min;
 
 use serde::Serialize;

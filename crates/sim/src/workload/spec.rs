@@ -31,6 +31,16 @@ pub struct Think {
     pub busy: bool,
 }
 
+/// A cgroup's memory that is reclaimed again and again, by `memory.reclaim`: what is not accessed is demoted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReclaimSpec {
+    /// Time from one to the next.
+    pub every: Span,
+    /// How much is asked for.
+    pub size: Bytes,
+}
+
 /// One process, or several alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,6 +82,9 @@ pub struct ProcessSpec {
     /// Pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<Think>,
+    /// Somebody reclaims its memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<ReclaimSpec>,
     /// The run is over when all others are: this one does not count.
     #[serde(default)]
     pub background: bool,
@@ -137,6 +150,12 @@ impl ProcessSpec {
         let cost = |v: f64| (0.0..=1e9).contains(&v);
         require(cost(self.compute_ns), &at("compute_ns"), "is no time", "give 0 to 1e9 ns")?;
         require(cost(self.populate_page_ns), &at("populate_page_ns"), "is no time", "give 0 to 1e9 ns")?;
+        require(
+            self.reclaim.is_none_or(|r| r.every.0.0 > 0 && r.size.pages() > 0),
+            &at("reclaim"),
+            "reclaims nothing, or all the time",
+            "give every as a span and size as pages, as in { every = \"10s\", size = \"64MiB\" }",
+        )?;
         require(
             self.think.is_none_or(|t| t.after > 0),
             &at("think.after"),

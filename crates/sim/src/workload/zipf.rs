@@ -33,7 +33,7 @@ pub(super) fn one() -> u32 {
 }
 
 impl Zipf {
-    pub(super) fn build(&self, pages: u32, threads: u32, place: &str) -> Result<Box<dyn Pattern>, SpecError> {
+    pub(crate) fn build(&self, pages: u32, threads: u32, place: &str) -> Result<Box<dyn Pattern>, SpecError> {
         self.spanning(1, pages, threads, place)
     }
 

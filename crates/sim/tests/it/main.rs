@@ -1,6 +1,7 @@
 //! The simulator against what is known otherwise: its two modes against each other, and ground truths.
 
 mod laws;
+mod managers;
 mod modes;
 mod numab2;
 mod paired;

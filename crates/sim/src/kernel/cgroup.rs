@@ -1,0 +1,72 @@
+//! A cgroup that is made smaller again and again: somebody writes to its `memory.reclaim`.
+//!
+//! Reclaim looks at the group's pages of the top tier, one after the other, round and round. What has been accessed since it was last looked at
+//! stays; what has not is demoted to the nearest node that has room, which counts as reclaimed although the group is charged as
+//! before. It ends when as much has been demoted as was asked for, or when every page has been looked at.
+//!
+//! Source: Linux 6.12 `mm/memcontrol.c` (`memory_reclaim`), `mm/vmscan.c` (`demote_folio_list`). A process is a group of its own here. The
+//! group's lists are one list in the order of addresses; there is no swap, so that pages below the top tier stay where they are.
+
+use thermocline_core::units::Nanos;
+
+use super::{Model, reclaim};
+use crate::memory::Page;
+use crate::system::{System, Way};
+
+/// The reclaim of one process's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Cgroup {
+    process: usize,
+    every: Nanos,
+    pages: u64,
+    due: Nanos,
+    /// Where the last one ended, from the process's first page.
+    at: Page,
+}
+
+impl Cgroup {
+    /// `pages` are asked for every so often, first after that time.
+    pub fn new(process: usize, every: Nanos, pages: u64, now: Nanos) -> Cgroup {
+        Cgroup { process, every, pages, due: now.plus(every), at: 0 }
+    }
+}
+
+impl Model for Cgroup {
+    fn name(&self) -> &'static str {
+        "memory.reclaim"
+    }
+
+    fn due(&self, _system: &System) -> Nanos {
+        self.due
+    }
+
+    fn run(&mut self, system: &mut System) {
+        self.due = system.now.plus(self.every);
+        if !system.kernel.demotion_enabled {
+            return;
+        }
+        let (start, len) = {
+            let space = &system.memory.spaces[self.process];
+            (space.start, space.len())
+        };
+        let mut demoted = 0;
+        for _ in 0..len {
+            if demoted == self.pages {
+                break;
+            }
+            let page = start + self.at;
+            self.at = (self.at + 1) % len;
+            let Some(node) = system.memory.node(page).filter(|n| !system.machine.is_kernel_lower(*n)) else {
+                continue;
+            };
+            if system.memory.take_accessed(page) {
+                continue;
+            }
+            let Some(target) = reclaim::demotion_target(system, node) else { continue };
+            if system.move_page(page, target) == Way::Down {
+                system.counters.pgdemote_other += 1;
+                demoted += 1;
+            }
+        }
+    }
+}
