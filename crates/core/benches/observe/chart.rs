@@ -1,24 +1,23 @@
 //! The growth of time and memory as a picture, readable in black and white.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
 use crate::growth::Point;
+use crate::report::Failure;
 
-type Failure = Box<dyn std::error::Error>;
 /// One line of a chart: its name, its points, whether it is dashed.
 type Line<'a> = (&'a str, Vec<(f64, f64)>, bool);
 
-/// Draws `growth.svg`, and `growth.png` where rsvg-convert is installed; returns what was written.
+/// Draws `growth.svg`.
 pub(crate) fn draw(
     folder: &Path,
     byte: &[Point],
     word: &[Point],
     queued: &[(u32, f64)],
-) -> Result<Vec<PathBuf>, Failure> {
+) -> Result<PathBuf, Failure> {
     let svg = folder.join("growth.svg");
     {
         let area = SVGBackend::new(&svg, (960, 1080)).into_drawing_area();
@@ -40,9 +39,7 @@ pub(crate) fn draw(
         chart(&charts[2], "The whole engine, ns an access", "candidates that wait", &queue, 0.0)?;
         area.present()?;
     }
-    let png = folder.join("growth.png");
-    let converted = Command::new("rsvg-convert").arg("-o").arg(&png).arg(&svg).status();
-    Ok(if converted.is_ok_and(|s| s.success()) { vec![svg, png] } else { vec![svg] })
+    Ok(svg)
 }
 
 /// One chart; a positive `floor` makes the vertical axis logarithmic from there.

@@ -14,7 +14,7 @@ mod machine;
 mod report;
 mod source;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use thermocline_core::config::RecordLayout;
@@ -22,7 +22,7 @@ use thermocline_core::config::RecordLayout;
 use crate::array::{Slot, array, change, change_by_number};
 use crate::clock::{median, ns_per_access};
 use crate::machine::{Observer, engine, show_and_move, window};
-use crate::report::{Bar, Figure};
+use crate::report::{Bar, Failure, Figure};
 use crate::source::{BATCH, SEED, Source};
 
 /// Pages of one TiB.
@@ -34,24 +34,10 @@ const ROUNDS: usize = 12;
 const FIXED_BYTES: f64 = (8 << 20) as f64;
 
 fn main() -> ExitCode {
-    // `cargo test --benches` asks for nothing to be measured.
-    if std::env::args().any(|arg| arg == "--test") {
-        println!("skipped: a measurement of minutes and gigabytes; run cargo bench");
-        return ExitCode::SUCCESS;
-    }
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    report::run(run)
 }
 
-fn run() -> Result<bool, Box<dyn std::error::Error>> {
-    let folder = folder();
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+fn run(folder: &Path) -> Result<bool, Failure> {
     println!("observing random accesses to 256 Mi pages, seed {SEED}; CPU time, {ROUNDS} rounds\n");
     let mut figures = measure::<u8>("byte", RecordLayout::Byte, 1.1);
     figures.extend(measure::<u32>("word", RecordLayout::Word, 4.1));
@@ -79,11 +65,9 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         queued.iter().map(|(n, ns)| Figure::plain(format!("growth: engine, {n} queued"), *ns, "ns/access")),
     );
     report::print(&figures);
-    let results = report::write(&folder, &figures)?;
+    let results = report::write(folder, &figures)?;
     println!("\nwritten: {}", results.display());
-    for picture in chart::draw(&folder, &byte, &word, &queued)? {
-        println!("written: {}", picture.display());
-    }
+    report::written(&chart::draw(folder, &byte, &word, &queued)?);
     Ok(figures.iter().all(Figure::holds))
 }
 
@@ -153,12 +137,4 @@ fn whole_engine(name: &str, layout: RecordLayout) -> Vec<Figure> {
         Figure::plain(format!("engine, {name}: with admission, queue, journal"), per_access, "ns/access"),
         Figure::plain(format!("engine, {name}: ticks and outcomes"), moving / moved, "ns/move"),
     ]
-}
-
-/// `target/bench`, wherever cargo builds.
-fn folder() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target
-        .unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")))
-        .join("bench")
 }

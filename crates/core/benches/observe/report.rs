@@ -1,8 +1,43 @@
-//! Results: a table for people, `results.json` for machines.
+//! What measurements share: how they begin, and their results: a table for people, `results.json` for machines, pictures.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
+
+/// Why there are no results.
+pub(crate) type Failure = Box<dyn std::error::Error>;
+
+/// Measures, with `target/bench`, wherever cargo builds, to write to. `measure` says whether every bar holds.
+pub(crate) fn run(measure: impl FnOnce(&Path) -> Result<bool, Failure>) -> ExitCode {
+    // `cargo test --benches` asks for nothing to be measured; only `cargo bench` gives this.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        println!("skipped: a measurement of minutes and gigabytes; run cargo bench");
+        return ExitCode::SUCCESS;
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../../target").into());
+    let folder = target.join("bench");
+    let made = std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()).into());
+    match made.and_then(|()| measure(&folder)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Makes a PNG of an SVG where rsvg-convert is installed, and says what is written.
+pub(crate) fn written(svg: &Path) {
+    println!("written: {}", svg.display());
+    let png = svg.with_extension("png");
+    let converted = Command::new("rsvg-convert").arg("-o").arg(&png).arg(svg).status();
+    if converted.is_ok_and(|s| s.success()) {
+        println!("written: {}", png.display());
+    }
+}
 
 /// One figure.
 pub(crate) struct Figure {

@@ -1,20 +1,18 @@
 //! The growth of time and memory as a picture, readable in black and white.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use plotters::prelude::*;
 
 use crate::measure::Cost;
+use crate::report::Failure;
 
-type Failure = Box<dyn std::error::Error>;
-
-/// Draws `sim-growth.svg`, and `.png` where rsvg-convert is installed; returns what was written.
+/// Draws `sim-growth.svg`.
 pub(crate) fn draw(
     folder: &Path,
     by_pages: &[(f64, Cost)],
     by_faults: &[(f64, Cost)],
-) -> Result<Vec<PathBuf>, Failure> {
+) -> Result<PathBuf, Failure> {
     let svg = folder.join("sim-growth.svg");
     {
         let area = SVGBackend::new(&svg, (960, 1080)).into_drawing_area();
@@ -30,9 +28,7 @@ pub(crate) fn draw(
         chart(&charts[2], "Time of a run, s of one core", "hint faults", &line(by_faults, seconds))?;
         area.present()?;
     }
-    let png = folder.join("sim-growth.png");
-    let converted = Command::new("rsvg-convert").arg("-o").arg(&png).arg(&svg).status();
-    Ok(if converted.is_ok_and(|s| s.success()) { vec![svg, png] } else { vec![svg] })
+    Ok(svg)
 }
 
 /// One chart, both axes logarithmic, with a dashed line that grows as its horizontal axis does.

@@ -18,30 +18,16 @@ mod measure;
 #[path = "../../../core/benches/observe/report.rs"]
 mod report;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
-use report::{Bar, Figure};
+use report::{Bar, Failure, Figure};
 
 fn main() -> ExitCode {
-    // `cargo test --benches` asks for nothing to be measured.
-    if std::env::args().any(|arg| arg == "--test") {
-        println!("skipped: a measurement of minutes and gigabytes; run cargo bench");
-        return ExitCode::SUCCESS;
-    }
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    report::run(run)
 }
 
-fn run() -> Result<bool, Box<dyn std::error::Error>> {
-    let folder = folder();
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+fn run(folder: &Path) -> Result<bool, Failure> {
     let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |part: &str| asked.is_empty() || asked.iter().any(|a| a == part);
     let mut figures = Vec::new();
@@ -52,15 +38,15 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
         figures.extend(exact()?);
     }
     if wanted("growth") {
-        figures.extend(growth(&folder)?);
+        figures.extend(growth(folder)?);
     }
     report::print(&figures);
-    println!("\nwritten: {}", report::write(&folder, &figures)?.display());
+    println!("\nwritten: {}", report::write(folder, &figures)?.display());
     Ok(figures.iter().all(Figure::holds))
 }
 
 /// `chunks-192g` in event mode.
-fn published_scale() -> Result<Vec<Figure>, Box<dyn std::error::Error>> {
+fn published_scale() -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     for manager in ["numab2", "fault-count", "thermocline:adaptive"] {
         let cost = measure::scenario("chunks-192g", &[], manager)?;
@@ -77,7 +63,7 @@ fn published_scale() -> Result<Vec<Figure>, Box<dyn std::error::Error>> {
 }
 
 /// Exact mode beside its limit.
-fn exact() -> Result<Vec<Figure>, Box<dyn std::error::Error>> {
+fn exact() -> Result<Vec<Figure>, Failure> {
     let (mut simulated, mut bytes, mut words) = (Vec::new(), Vec::new(), Vec::new());
     let mut array = limit::array::<u8>();
     let mut wide = limit::array::<u64>();
@@ -103,7 +89,7 @@ fn exact() -> Result<Vec<Figure>, Box<dyn std::error::Error>> {
 }
 
 /// Time and memory as sizes grow.
-fn growth(folder: &std::path::Path) -> Result<Vec<Figure>, Box<dyn std::error::Error>> {
+fn growth(folder: &Path) -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
     let mut by_pages = Vec::new();
     for gib in [8u64, 32, 128, 512, 1024, 2048, 4096] {
@@ -140,9 +126,7 @@ fn growth(folder: &std::path::Path) -> Result<Vec<Figure>, Box<dyn std::error::E
         per_fault(&by_faults[0].1, &by_faults[1].1),
         per_fault(&by_faults[2].1, &by_faults[3].1),
     ));
-    for picture in chart::draw(folder, &by_pages, &by_faults)? {
-        println!("written: {}", picture.display());
-    }
+    report::written(&chart::draw(folder, &by_pages, &by_faults)?);
     Ok(figures)
 }
 
@@ -156,12 +140,4 @@ fn linear(name: &str, small: f64, large: f64) -> Figure {
         ratio: Some(large / small),
         bar: Some(Bar::AtMost(1.5)),
     }
-}
-
-/// `target/bench`, wherever cargo builds.
-fn folder() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target
-        .unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")))
-        .join("bench")
 }
