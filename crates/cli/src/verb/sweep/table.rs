@@ -68,7 +68,7 @@ pub fn write(
     Ok(())
 }
 
-/// Reads the rows that [`write`] has written.
+/// Reads the rows that [`write()`] has written.
 ///
 /// # Errors
 /// It cannot be read, or is of another grid.
