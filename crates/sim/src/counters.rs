@@ -66,7 +66,7 @@ counters! {
     left_to_kthread;
     /// Sampled accesses that were handled as hint faults: they took no mark.
     sampled_hints;
-    /// Marked pages that were handled beside a fault on another page (S2): they took a mark and were no fault.
+    /// Marked pages that were handled with a fault on another page: the rest of a huge page, or what is ahead (S2).
     handled_ahead;
     /// Candidates above the rate limit.
     rate_limited;

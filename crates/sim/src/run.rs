@@ -172,6 +172,7 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
             layout: pattern.layout(),
             map: pattern.cells(),
             first_cell,
+            huge: spec.huge_pages,
         });
         let first = threads.len() as u32;
         threads.extend((0..spec.threads).map(|_| Thread {

@@ -45,27 +45,20 @@ impl Model for Cgroup {
         if !system.kernel.demotion_enabled {
             return;
         }
-        let (start, len) = {
-            let space = &system.memory.spaces[self.process];
-            (space.start, space.len())
-        };
-        let mut demoted = 0;
-        for _ in 0..len {
-            if demoted == self.pages {
-                break;
-            }
-            let page = start + self.at;
-            self.at = (self.at + 1) % len;
-            let Some(node) = system.memory.node(page).filter(|n| !system.machine.is_kernel_lower(*n)) else {
-                continue;
-            };
-            if system.memory.take_accessed(page) {
-                continue;
-            }
+        let space = system.memory.spaces[self.process].clone();
+        let (mut looked, mut demoted) = (0, 0);
+        while looked < space.len() && demoted < self.pages {
+            let block = space.block(space.start + self.at);
+            self.at = (block.end - space.start) % space.len();
+            looked += block.end - block.start;
+            let node = system.memory.node(block.start).filter(|n| !system.machine.is_kernel_lower(*n));
+            let Some(node) = node.filter(|_| !system.memory.take_accessed(block.start)) else { continue };
             let Some(target) = reclaim::demotion_target(system, node) else { continue };
-            if system.move_page(page, target) == Way::Down {
-                system.counters.pgdemote_other += 1;
-                demoted += 1;
+            for page in block {
+                if system.memory.node(page) == Some(node) && system.move_page(page, target) == Way::Down {
+                    system.counters.pgdemote_other += 1;
+                    demoted += 1;
+                }
             }
         }
     }

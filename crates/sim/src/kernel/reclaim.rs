@@ -17,6 +17,7 @@ use super::Model;
 use crate::machine::NodeIndex;
 use crate::memory::{List, flags};
 use crate::system::{NEVER, System, Way};
+use crate::world::HUGE_SHARE;
 
 /// kswapd works in steps of this time.
 const STEP: Nanos = Nanos::from_ms(1);
@@ -154,15 +155,22 @@ fn reclaim_page(system: &mut System, node: NodeIndex, by: By) -> f64 {
         system.kswapd[i].fruitless += 1;
         return ns + costs.reclaim_look_ns.max(1.0);
     };
-    let way = system.move_page(page, target);
     system.kswapd[i].fruitless = 0;
-    if way == Way::Down {
-        match by {
-            By::Kswapd => system.counters.pgdemote_kswapd += 1,
-            By::Direct => system.counters.pgdemote_direct += 1,
+    let block = system.memory.spaces[system.memory.space_of(page)].block(page);
+    let mut moved = 0;
+    for page in block {
+        if system.memory.node(page) != Some(node) {
+            continue;
+        }
+        moved += 1;
+        if system.move_page(page, target) == Way::Down {
+            match by {
+                By::Kswapd => system.counters.pgdemote_kswapd += 1,
+                By::Direct => system.counters.pgdemote_direct += 1,
+            }
         }
     }
-    ns + costs.demote_ns.max(1.0)
+    ns + costs.demote_ns.max(1.0) * (1.0 + HUGE_SHARE * (f64::from(moved) - 1.0))
 }
 
 /// The nearest demotion target above its low watermark; the kernel allocates there without reclaim.

@@ -208,9 +208,13 @@ impl Scanner {
         let costs = &system.machine.spec.cost;
         // Stamping a page again costs what it costs at first: the page's descriptor is written.
         let again_ns = if settings.restamp { costs.scan_mark_ns } else { costs.scan_again_ns };
+        // A huge page has one entry.
+        let space = &system.memory.spaces[process];
+        let entries = if space.huge { 1.0 / f64::from(crate::memory::HUGE_PAGES) } else { 1.0 };
         let ns = all.marked as f64 * costs.scan_mark_ns
             + all.again as f64 * again_ns
             + all.skipped as f64 * costs.scan_skip_ns;
+        let ns = ns * entries;
         system.charge(thread, ns);
         let task = &mut system.threads[thread as usize].scan;
         task.stamp = task.stamp.plus(Nanos(2 * self.tick.0 + (OVERHEAD_FACTOR * ns) as u64));

@@ -13,16 +13,17 @@
 mod cells;
 mod lists;
 mod marks;
+mod space;
 
 pub use cells::{CellMap, Cells};
 pub use lists::{List, Lists};
+pub use space::{HUGE_PAGES, Space};
 
 use thermocline_core::units::PAGE_SHIFT;
 use thermocline_mem::{Arena, ArenaError};
 
 use crate::machine::{Machine, NODES_MAX, NodeIndex};
 use crate::random::Random;
-use crate::workload::layout::Layout;
 use marks::Marks;
 
 /// A page, numbered through all processes.
@@ -48,45 +49,6 @@ pub mod flags {
 
 /// Resolution of the time of a mark: 2^16 ns, so that 32 bits last for 78 hours.
 pub const MARK_SHIFT: u32 = 16;
-
-/// The pages of one process.
-#[derive(Clone, Debug)]
-pub struct Space {
-    /// Its first page.
-    pub start: Page,
-    /// Page after its last.
-    pub end: Page,
-    /// How positions follow from pages.
-    pub layout: Layout,
-    /// Its cells, by position.
-    pub map: CellMap,
-    /// Number of its first cell among all.
-    pub first_cell: u32,
-}
-
-impl Space {
-    /// The position of a page among those of its process.
-    #[inline]
-    pub fn position(&self, page: Page) -> u32 {
-        self.layout.position(page - self.start)
-    }
-
-    /// The page at a position.
-    #[inline]
-    pub fn page(&self, position: u32) -> Page {
-        self.start + self.layout.page(position)
-    }
-
-    /// Pages of the process.
-    pub fn len(&self) -> u32 {
-        self.end - self.start
-    }
-
-    /// Whether it has no page.
-    pub fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-}
 
 /// What a node holds.
 #[derive(Clone, Debug)]
@@ -294,8 +256,16 @@ impl Memory {
         self.flags[page as usize] |= flags::ACCESSED;
     }
 
-    /// Whether the page has been accessed since this was last asked, and clears that.
+    /// Whether the page has been accessed since this was last asked, and clears that. A huge page has one bit for all its pages.
     pub fn take_accessed(&mut self, page: Page) -> bool {
+        let space = &self.spaces[self.space_of(page)];
+        if !space.huge {
+            return self.take_own_accessed(page);
+        }
+        space.block(page).fold(false, |any, page| self.take_own_accessed(page) | any)
+    }
+
+    fn take_own_accessed(&mut self, page: Page) -> bool {
         if self.lazy && !self.is_marked(page) {
             let cell = self.cell_of(page);
             self.settle(page, cell);
@@ -371,9 +341,14 @@ impl Memory {
         }
     }
 
-    /// Puts a page into the reclaim lists of its node, at the young end, unless it is in a list already.
+    /// Puts a page into the reclaim lists of its node, at the young end, unless it is in a list already. Where the first page
+    /// of a huge one is, it stands for the others.
     fn list(&mut self, page: Page) {
         let byte = self.flags[page as usize];
+        let first = self.spaces[self.space_of(page)].block(page).start;
+        if first != page && (self.flags[first as usize] ^ byte) & flags::NODE == 0 {
+            return;
+        }
         let Some(lists) = self.nodes[usize::from(byte & flags::NODE)].lists.as_mut() else { return };
         if byte & flags::LISTED == 0 {
             lists.push(List::of(byte & flags::ACTIVE != 0), page);
@@ -410,15 +385,30 @@ mod tests {
     use super::*;
     use crate::machine::preset;
     use crate::random::Stream;
+    use crate::workload::layout::Layout;
 
     /// One process of `pages` pages in cells of 64, all on the slow node of `cxl-2tier`.
     fn memory(pages: u32, lazy: bool) -> Memory {
         let machine = Machine::new(&preset("cxl-2tier").unwrap()).unwrap();
         let map = CellMap::equal(pages, 64);
-        let space = Space { start: 0, end: pages, layout: Layout::Identity, map, first_cell: 0 };
+        let space = Space { start: 0, end: pages, layout: Layout::Identity, map, first_cell: 0, huge: false };
         let mut memory = Memory::new(&machine, vec![space], lazy, Random::new(1, Stream::Accessed)).unwrap();
         (0..pages).for_each(|page| memory.allocate(page, 1));
         memory
+    }
+
+    #[test]
+    fn a_huge_page_has_one_accessed_bit() {
+        for lazy in [false, true] {
+            let mut memory = memory(1024, lazy);
+            memory.spaces[0].huge = true;
+            (0..1024).for_each(|page| {
+                memory.take_accessed(page);
+            });
+            memory.touch(700);
+            assert!(!memory.take_accessed(5));
+            assert!(memory.take_accessed(1000) && !memory.take_accessed(700));
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn top_share(setup: &Setup, seed: u64) -> Option<f64> {
         let pages = spec.footprint.pages() as Page;
         let mut pattern = spec.pattern.build(pages, spec.threads, "process").ok()?;
         let (layout, map) = (pattern.layout(), pattern.cells());
-        let space = Space { start, end: start + pages, layout, map, first_cell: 0 };
+        let space = Space { start, end: start + pages, layout, map, first_cell: 0, huge: false };
         start += pages;
         for number in 0..spec.threads {
             let mut phases = Random::new(seed, Stream::Phases(thread));

@@ -82,6 +82,10 @@ pub struct ProcessSpec {
     /// Pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<Think>,
+    /// Its memory is mapped by huge pages: marked, looked at, faulted on, promoted by faults and demoted by reclaim 512 pages at a
+    /// time.
+    #[serde(default)]
+    pub huge_pages: bool,
     /// Somebody reclaims its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<ReclaimSpec>,

@@ -101,3 +101,43 @@ fn the_engine_leaves_an_excluded_scope_alone() {
         assert_eq!(promoted[0] == 0, excluded, "{promoted:?}");
     }
 }
+
+#[test]
+fn a_huge_page_has_one_mark_one_fault_and_one_decision() {
+    let process = "threads = 1\nfootprint = \"16MiB\"\nplace = [{ node = 1 }]\nhuge_pages = true\n\
+                   pattern = { kind = \"uniform\", accesses = 400000 }";
+    let setup = setup(process, MARKED_ONCE, &[]);
+    for mode in MODES {
+        for manager in ["numab2", "fault-count", "thermocline:latency"] {
+            let found = simulate(&setup, manager, mode, 1).counters;
+            // 16 MiB are eight of them; DRAM has plenty of room.
+            let counts = [
+                found.numa_pte_updates,
+                found.numa_hint_faults,
+                found.handled_ahead,
+                found.pgpromote_success,
+            ];
+            assert_eq!(counts, [4096, 8, 4088, 4096], "{manager} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_huge_page_stays_for_a_few_pages_that_are_in_use_and_goes_as_a_whole() {
+    // Eight pages of 8192 are accessed, all within the first two MiB; the rest is reclaimed.
+    let process = |huge: bool| {
+        format!(
+            "threads = 1\nfootprint = \"32MiB\"\nplace = [{{ node = 0 }}]\nhuge_pages = {huge}\n\
+             reclaim = {{ every = \"1s\", size = \"32MiB\" }}\n\
+             pattern = {{ kind = \"phases\", repeat = 1, step = [{{ how = \"random\", accesses = 35000000, \
+             region = [{{ from = 0.0, to = 0.001, weight = 1.0 }}] }}] }}\n"
+        )
+    };
+    for mode in MODES {
+        for (huge, stay) in [(false, 8), (true, 512)] {
+            let report = simulate(&setup(&process(huge), "", &[]), "none", mode, 1);
+            assert_eq!(report.processes[0].pages[0], stay, "{mode:?}, huge: {huge}");
+            assert_eq!(report.counters.pgdemote_other, 8192 - stay);
+        }
+    }
+}

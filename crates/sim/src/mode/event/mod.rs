@@ -305,8 +305,8 @@ impl Event {
     fn touch_marked(&mut self, world: &mut World, number: u32, page: Page) -> f64 {
         let process = self.threads[number as usize].process;
         let cell = world.system.memory.cell_of(page);
+        let ahead = world.manager.takes_marks_ahead() || world.system.memory.spaces[process].huge;
         let cells = &mut world.system.memory.cells;
-        let ahead = world.manager.takes_marks_ahead();
         for group in self.groups.iter_mut().flatten().filter(|g| g.process == process) {
             if ahead {
                 group.tell_all(cells);
