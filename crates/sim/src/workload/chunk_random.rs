@@ -99,16 +99,14 @@ mod tests {
     use super::*;
     use crate::random::Stream;
 
+    /// Chunks of 64 pages.
+    fn spec(accesses_per_page: f64, visits: u64) -> ChunkRandom {
+        ChunkRandom { chunk: Bytes(64 << 12), accesses_per_page, visits, skip_share: 0.0, in_order: false }
+    }
+
     #[test]
     fn each_thread_makes_its_visits_to_chunks_at_random() {
-        let spec = ChunkRandom {
-            chunk: Bytes(64 << 12),
-            accesses_per_page: 2.5,
-            visits: 4000,
-            skip_share: 0.0,
-            in_order: false,
-        };
-        let mut pattern = spec.build(640, 2, "pattern").unwrap();
+        let mut pattern = spec(2.5, 4000).build(640, 2, "pattern").unwrap();
         let mut random = Random::new(1, Stream::Phases(0));
         let mut visits = [0u32; 10];
         for thread in 0..2 {
@@ -124,13 +122,7 @@ mod tests {
 
     #[test]
     fn in_order_means_one_after_the_other_behind_what_is_skipped() {
-        let spec = ChunkRandom {
-            chunk: Bytes(64 << 12),
-            accesses_per_page: 1.0,
-            visits: 4,
-            skip_share: 0.75,
-            in_order: true,
-        };
+        let spec = ChunkRandom { skip_share: 0.75, in_order: true, ..spec(1.0, 4) };
         let mut pattern = spec.build(768, 1, "pattern").unwrap();
         let mut random = Random::new(1, Stream::Phases(0));
         let visited: Vec<u32> = std::iter::from_fn(|| pattern.next_phase(0, &mut random))
@@ -147,13 +139,7 @@ mod tests {
         for (chunk, accesses_per_page, visits) in
             [(0, 1.0, 1), (1 << 30, 1.0, 1), (4096, 0.0, 1), (4096, f64::NAN, 1), (4096, 1.0, 0)]
         {
-            let spec = ChunkRandom {
-                chunk: Bytes(chunk),
-                accesses_per_page,
-                visits,
-                skip_share: 0.0,
-                in_order: false,
-            };
+            let spec = ChunkRandom { chunk: Bytes(chunk), ..spec(accesses_per_page, visits) };
             assert!(spec.build(640, 1, "pattern").is_err(), "{spec:?}");
         }
     }

@@ -1,0 +1,108 @@
+//! Accessed bits: kept in exact mode, drawn when somebody looks in event mode.
+
+use super::{Memory, Page, flags};
+
+impl Memory {
+    /// Notes that the page is accessed.
+    #[inline]
+    pub fn touch(&mut self, page: Page) {
+        self.flags[page as usize] |= flags::ACCESSED;
+    }
+
+    /// Whether the page has been accessed since this was last asked, and clears that. A huge page has one bit for all its pages.
+    pub fn take_accessed(&mut self, page: Page) -> bool {
+        let space = &self.spaces[self.space_of(page)];
+        if !space.huge {
+            return self.take_own_accessed(page);
+        }
+        space.block(page).fold(false, |any, page| self.take_own_accessed(page) | any)
+    }
+
+    fn take_own_accessed(&mut self, page: Page) -> bool {
+        if self.lazy && !self.is_marked(page) {
+            let cell = self.cell_of(page);
+            self.settle(page, cell);
+            self.notes[page as usize] = (self.cells.accesses(cell) as f32).to_bits();
+        }
+        let byte = &mut self.flags[page as usize];
+        let accessed = *byte & flags::ACCESSED != 0;
+        *byte &= !flags::ACCESSED;
+        accessed
+    }
+
+    /// The accesses that an unmarked page of this cell has had, on average; event mode's own clock.
+    pub fn expected_accesses(&self, page: Page) -> f64 {
+        self.cells.accesses(self.cell_of(page))
+    }
+
+    /// Draws whether an unmarked page was accessed since its note, and keeps the answer in its bit.
+    #[inline]
+    pub(super) fn settle(&mut self, page: Page, cell: u32) {
+        let index = page as usize;
+        if self.flags[index] & flags::ACCESSED != 0 {
+            return;
+        }
+        let since = self.cells.accesses(cell) - f64::from(f32::from_bits(self.notes[index]));
+        // A page without an access, and none drawn where one is all but certain: both are most of the cases.
+        if since > 0.0 && (since > 40.0 || self.random.exponential() < since) {
+            self.flags[index] |= flags::ACCESSED;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::memory;
+    use super::*;
+
+    #[test]
+    fn a_huge_page_has_one_accessed_bit() {
+        for lazy in [false, true] {
+            let mut memory = memory(1024, lazy);
+            memory.spaces[0].huge = true;
+            (0..1024).for_each(|page| {
+                memory.take_accessed(page);
+            });
+            memory.touch(700);
+            assert!(!memory.take_accessed(5));
+            assert!(memory.take_accessed(1000) && !memory.take_accessed(700));
+        }
+    }
+
+    #[test]
+    fn accessed_bits_are_drawn_with_their_probability_and_only_once() {
+        let mut memory = memory(64 * 1024, true);
+        assert!((0..memory.pages() as Page).all(|p| memory.take_accessed(p)), "allocation touches");
+        for cell in 0..1024 {
+            memory.cells.add_accesses(cell, 0.5);
+        }
+        let accessed = (0..memory.pages() as Page).filter(|p| memory.take_accessed(*p)).count() as f64;
+        let expected = (1.0 - (-0.5f64).exp()) * memory.pages() as f64;
+        assert!((accessed / expected - 1.0).abs() < 0.02, "{accessed} of {expected}");
+        assert!((0..memory.pages() as Page).all(|p| !memory.take_accessed(p)));
+    }
+
+    #[test]
+    fn a_marked_page_has_no_access_since_its_mark() {
+        let mut memory = memory(64, true);
+        (0..64).for_each(|p| assert!(memory.take_accessed(p)));
+        memory.mark(3, 1);
+        memory.cells.add_accesses(0, 1000.0);
+        assert!(!memory.take_accessed(3));
+        assert!(memory.take_accessed(4));
+        memory.unmark(3);
+        assert!(!memory.take_accessed(3), "the accesses while it was marked were not its own");
+        memory.cells.add_accesses(0, 1000.0);
+        assert!(memory.take_accessed(3));
+    }
+
+    #[test]
+    fn an_access_before_the_mark_is_still_seen_after_it() {
+        let mut memory = memory(64, true);
+        (0..64).for_each(|p| assert!(memory.take_accessed(p)));
+        memory.cells.add_accesses(0, 1000.0);
+        memory.mark(3, 1);
+        assert!(memory.take_accessed(3));
+        assert!(!memory.take_accessed(3));
+    }
+}
