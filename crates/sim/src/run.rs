@@ -188,7 +188,10 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
         patterns.push(pattern);
     }
     let lazy = arm.mode == ModeName::Event;
-    let memory = Memory::new(&machine, spaces, lazy, Random::new(arm.seed, Stream::Accessed))?;
+    let mut memory = Memory::new(&machine, spaces, lazy, Random::new(arm.seed, Stream::Accessed))?;
+    if !kernel.demotion_enabled {
+        memory.keep_no_lists();
+    }
     let residence = Residence::new(&memory, START);
     let nodes = machine.nodes.len();
     let phases = (0..threads.len() as u32).map(|t| Random::new(arm.seed, Stream::Phases(t))).collect();

@@ -127,6 +127,14 @@ fn sequential() {
 }
 
 #[test]
+fn speculative() {
+    let stream = "kind = \"stream\", passes = 8.0, random_start = true";
+    for (name, pattern) in [("stream", stream), ("zipf", "kind = \"zipf\", accesses = 3000000")] {
+        agree(&format!("speculative, {name}"), &setup(&process(1, 64, pattern)), ManagerName::Speculative);
+    }
+}
+
+#[test]
 fn two_processes() {
     for (threads, accesses) in [(1, 10_000_000), (8, 1_500_000)] {
         let hot = format!("kind = \"zipf\", accesses = {accesses}, items_per_page = 4");

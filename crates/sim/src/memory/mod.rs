@@ -114,6 +114,11 @@ impl Memory {
         })
     }
 
+    /// Keeps no reclaim lists: nobody demotes by them. Before any page is allocated.
+    pub(crate) fn keep_no_lists(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.lists = None);
+    }
+
     /// Pages of all processes.
     pub fn pages(&self) -> u64 {
         self.flags.len() as u64

@@ -7,7 +7,14 @@ use thermocline_sim::run::{Arm, run, run_all};
 use thermocline_sim::scenario::Setup;
 
 /// A small scenario with these choices.
-fn scenario(dram_mib: u64, threads: u32, chunk: bool, kernel: (u64, u64, u64), processes: usize) -> Setup {
+fn scenario(
+    dram_mib: u64,
+    threads: u32,
+    chunk: bool,
+    kernel: (u64, u64, u64),
+    processes: usize,
+    more: &str,
+) -> Setup {
     let pattern = if chunk {
         "{ kind = \"chunk-random\", chunk = \"2MiB\", accesses_per_page = 20.0, visits = 30 }"
     } else {
@@ -16,7 +23,7 @@ fn scenario(dram_mib: u64, threads: u32, chunk: bool, kernel: (u64, u64, u64), p
     let (scan_mb, delay_ms, limit_mbps) = kernel;
     let process = format!(
         "[[process]]\nname = \"p\"\nthreads = {threads}\nnode = 0\nfootprint = \"48MiB\"\n\
-         place = [{{ node = 0 }}, {{ node = 1 }}]\npattern = {pattern}\npopulate_page_ns = 500.0\n"
+         place = [{{ node = 0 }}, {{ node = 1 }}]\npattern = {pattern}\npopulate_page_ns = 500.0\n{more}\n"
     );
     let text = format!(
         "name = \"any\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nlimit = \"5s\"\n[kernel]\nscan_size_mb = {scan_mb}\n\
@@ -42,9 +49,13 @@ proptest! {
     fn the_books_balance(
         dram_mib in 8u64..160, threads in 1u32..5, chunk: bool, exact: bool, processes in 1usize..4,
         kernel in (1u64..64, 8u64..100, prop_oneof![Just(0u64), 1u64..100, Just(65_536)]),
-        manager in 0usize..ManagerName::all().len(), seed: u64,
+        manager in 0usize..ManagerName::all().len(), seed: u64, huge: bool, reclaim: bool, together: bool,
     ) {
-        let setup = scenario(dram_mib, threads, chunk, kernel, processes);
+        let mut more = format!("huge_pages = {huge}\ntogether = {together}\n");
+        if reclaim {
+            more += "reclaim = { every = \"50ms\", size = \"1MiB\" }";
+        }
+        let setup = scenario(dram_mib, threads, chunk, kernel, processes, &more);
         let manager = ManagerName::all()[manager];
         let mode = if exact { ModeName::Exact } else { ModeName::Event };
         let report = run(&setup, Arm { manager, mode, seed });
@@ -54,7 +65,7 @@ proptest! {
 
 #[test]
 fn equal_seeds_give_equal_bits_on_any_number_of_cores() {
-    let setup = scenario(40, 3, true, (8, 20, 65_536), 2);
+    let setup = scenario(40, 3, true, (8, 20, 65_536), 2, "");
     let arms: Vec<Arm> = ["numab2", "thermocline:adaptive"]
         .iter()
         .flat_map(|name| [(name, ModeName::Exact), (name, ModeName::Event)])

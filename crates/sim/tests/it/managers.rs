@@ -141,3 +141,27 @@ fn a_huge_page_stays_for_a_few_pages_that_are_in_use_and_goes_as_a_whole() {
         }
     }
 }
+
+#[test]
+fn damon_makes_room_and_fills_it_with_what_is_in_use() {
+    // 48 MiB in use on CXL, and 96 MiB of ballast on the 128 MiB of DRAM: without demotion 32 MiB would fit.
+    let process = "threads = 1\nfootprint = \"48MiB\"\nplace = [{ node = 1 }]\nthink = { after = 1, time = \"10us\" }\n\
+                   pattern = { kind = \"uniform\", accesses = 24000000 }\n\
+                   [[process]]\nname = \"ballast\"\nthreads = 0\nnode = 0\nfootprint = \"96MiB\"\nbackground = true\n\
+                   place = [{ node = 0 }]\npattern = { kind = \"idle\" }\n";
+    let changes =
+        ["machine.node.0.memory=\"128MiB\"", "machine.node.1.memory=\"256MiB\"", "machine.min_free=\"1MiB\""];
+    let setup = setup(process, "", &changes);
+    for mode in MODES {
+        for manager in ["damon", "damon-young", "damon-mtier"] {
+            let report = simulate(&setup, manager, mode, 1);
+            // All of it is in use; a few pages beside many free frames make a region that seems idle.
+            let up = report.processes[0].pages[0];
+            assert!(up > 11_600, "{manager} {mode:?}: {up} of 12288");
+            let demoted = report.counters.pgdemote_other;
+            assert!(demoted > 3500, "{manager} {mode:?}: {demoted}");
+            // Nobody has to come back: what is in use is not demoted.
+            assert!(report.counters.promoted_again < 100, "{}", report.counters.promoted_again);
+        }
+    }
+}

@@ -87,3 +87,9 @@ fn two_processes() {
         compare(&format!("two processes, {threads} threads each"), &setup, "numab2");
     }
 }
+
+#[test]
+fn huge_pages() {
+    let setup = small(&process(4, "{ kind = \"uniform\", accesses = 3000000 }", "huge_pages = true"));
+    compare("huge pages", &setup, "numab2");
+}
