@@ -38,7 +38,7 @@ endif
 
 test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on two kernels
 	@scripts/need fuzz
-	cargo test --release --workspace --features thermocline/bpf
+	cargo test --release --workspace --features thermocline/bpf --no-fail-fast
 	$(MAKE) -s -C lab/plugin test
 	$(MAKE) fuzz
 

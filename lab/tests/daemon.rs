@@ -304,8 +304,12 @@ fn users_are_told_what_is_done_and_refused() {
     assert!(run.text("explained").contains("moved"), "the page has moved: {explained:#}");
 }
 
-/// The share of hotcold's hot pages that must be in DRAM after a minute, and of hot ones among the pages that we moved.
-const HOT_MIN: (f64, f64) = (0.9, 0.6);
+/// The share of hotcold's hot pages that must be in DRAM after a minute: on a quiet machine, and on one that does other things
+/// as well, where an emulated minute holds fewer accesses.
+const HOT_MIN: f64 = 0.9;
+const HOT_MIN_BUSY: f64 = 0.8;
+/// The share of hot pages among those that we moved.
+const PRECISION_MIN: f64 = 0.6;
 
 fn hot_pages_are_promoted(line: Line) {
     const FOOTPRINT_MIB: u64 = 408;
@@ -359,7 +363,8 @@ fn hot_pages_are_promoted(line: Line) {
     assert!(number("off_hint_faults") > 1000, "hint faults are needed to show that they alone move nothing");
     assert_eq!(off.moved.unwrap().all.pages, 0, "pages moved without the daemon");
     assert_eq!(number("daemon_status"), 0);
-    assert!(on.hot_in_dram >= HOT_MIN.0 && hot_share >= HOT_MIN.1);
+    let hot_min = if soak() { HOT_MIN } else { HOT_MIN_BUSY };
+    assert!(on.hot_in_dram >= hot_min && hot_share >= PRECISION_MIN);
     assert!(moved.promoted.pages <= ours, "hotcold's pages came up without us");
     assert!(number("kernel_promoted") * 100 < ours);
     // On a machine that does other things as well the figure says nothing: what the guest waits for its CPU counts as used.
