@@ -1,6 +1,7 @@
 //! Means, spreads, and whether two samples differ.
 
 use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::random::{Random, Stream};
 
@@ -25,6 +26,14 @@ pub fn summary(values: &[f64]) -> Summary {
     }
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     Summary { mean, sd: (squares / (n - 1.0)).sqrt() }
+}
+
+/// How far one more value may lie from the mean of these, at 95 % (the prediction interval of Student's t). Fewer than two values
+/// say nothing of their spread.
+pub fn one_more_within(values: &[f64]) -> Option<f64> {
+    let n = values.len() as f64;
+    let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
+    Some(t.inverse_cdf(0.975) * summary(values).sd * (1.0 + 1.0 / n).sqrt())
 }
 
 /// So many pairs are tested through all their signs; of more, some signs are drawn.
@@ -96,6 +105,14 @@ mod tests {
     fn means_and_spreads() {
         assert_eq!(summary(&[2.0, 4.0, 9.0]), Summary { mean: 5.0, sd: 13f64.sqrt() });
         assert_eq!(summary(&[]), Summary::default());
+    }
+
+    #[test]
+    fn one_more_value_lies_within_what_student_says() {
+        // t(0.975, 3) = 3.1824; the standard deviation of 1, 2, 3, 4 is the root of 5/3.
+        let within = one_more_within(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert!((within - 3.1824 * (5.0f64 / 3.0).sqrt() * 1.25f64.sqrt()).abs() < 1e-3, "{within}");
+        assert_eq!(one_more_within(&[1.0]), None);
     }
 
     #[test]

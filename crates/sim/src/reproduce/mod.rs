@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::run::{Arm, RunError, mode_for, run_each};
 use crate::scenario::Setup;
 use crate::spec::{SpecError, parse};
-use crate::stats::{rank_correlation, summary};
+use crate::stats::{one_more_within, rank_correlation, summary};
 
 /// All tables.
 #[derive(Clone, Debug, Deserialize)]
@@ -79,7 +79,7 @@ pub struct RowSpec {
     pub within: Option<f64>,
     /// Holds if it differs by at most so much.
     pub by: Option<f64>,
-    /// Holds if the published figure lies within the 95 % interval of our mean.
+    /// Holds if the published figure may be one more run beside ours, at 95 %.
     #[serde(default)]
     pub interval: bool,
 }
@@ -218,8 +218,8 @@ pub fn reproduce(
         }
         let found = summary(&ours);
         let tolerance = if spec.interval {
-            // Of the mean; the published figure is one run, which lies further away.
-            1.96 * found.sd / (ours.len() as f64).sqrt()
+            // Of a single run, not of the mean: one run is what was published. One run of ours shows nothing.
+            one_more_within(&ours).unwrap_or(0.0)
         } else {
             spec.by.unwrap_or(spec.within.unwrap_or(0.0) * spec.published.abs())
         };
