@@ -3,15 +3,17 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 TOOLS := $(or $(THERMOCLINE_TOOLS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thermocline/tools)
 KERNEL ?= 6.12
+WORKLOAD ?= redis
+REPEATS ?= 3
 FUZZ_SECONDS ?= 20
 SOAK_FUZZ_SECONDS ?= 600
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab docs lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare docs lab-programs fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the thermocline command, in target/release
 	@scripts/need build bpf
@@ -35,6 +37,11 @@ ifdef CMD
 else
 	@$(LAB) shell --kernel $(KERNEL) $(OPTIONS)
 endif
+
+lab-compare: lab-programs ## managers of memory beside each other; WORKLOAD=redis|hotcold, MANAGERS=none,numab2,..., REPEATS=3, OPTIONS=...
+	@mkdir -p target/compare
+	$(LAB) compare $(WORKLOAD) --kernel $(KERNEL) --repeats $(REPEATS) $(if $(MANAGERS),--managers $(MANAGERS)) \
+		--json target/compare/$(WORKLOAD).json $(OPTIONS)
 
 test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on two kernels
 	@scripts/need fuzz

@@ -15,26 +15,31 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define CACHE_LINE_SHIFT 6
-#define CACHE_LINE_BYTES (1U << CACHE_LINE_SHIFT)
 #define CACHE_WAYS_MAX 64
+/* Lines of 64 bytes and more let 32 bits number all of 128 GiB. */
+#define CACHE_LINE_MIN 64
+#define CACHE_LINE_MAX 4096
 
 struct cache {
 	_Atomic uint32_t *tags;	/* set after set, each in order of use; a tag is the line number plus one, 0 is empty */
 	uint32_t sets;		/* a power of two */
 	uint32_t ways;
+	uint32_t line_shift;
 };
 
 /* Sets the cache up; false if the sizes do not divide into a power of two of sets, or there is no memory. */
-static inline bool cache_init(struct cache *cache, uint64_t kib, uint32_t ways)
+static inline bool cache_init(struct cache *cache, uint64_t kib, uint32_t ways, uint32_t line_bytes)
 {
 	uint64_t sets;
 
 	if (!ways || ways > CACHE_WAYS_MAX || !kib || kib > 1024 * 1024)
 		return false;
-	sets = kib * 1024 / CACHE_LINE_BYTES / ways;
-	if (!sets || (sets & (sets - 1)) || sets * ways * CACHE_LINE_BYTES != kib * 1024)
+	if (line_bytes < CACHE_LINE_MIN || line_bytes > CACHE_LINE_MAX || (line_bytes & (line_bytes - 1)))
 		return false;
+	sets = kib * 1024 / line_bytes / ways;
+	if (!sets || (sets & (sets - 1)) || sets * ways * line_bytes != kib * 1024)
+		return false;
+	cache->line_shift = (uint32_t)__builtin_ctz(line_bytes);
 	cache->sets = (uint32_t)sets;
 	cache->ways = ways;
 	/* Aligned, so that a set of 16 ways is one cache line of the host. */
@@ -50,9 +55,10 @@ static inline void cache_clear(struct cache *cache)
 		atomic_store_explicit(&cache->tags[i], 0, memory_order_relaxed);
 }
 
-/* Looks a line up and makes it the most recently used of its set. True if it was there. */
-static inline bool cache_access(struct cache *cache, uint64_t line)
+/* Looks the line of an address up and makes it the most recently used of its set. True if it was there. */
+static inline bool cache_access(struct cache *cache, uint64_t physical)
 {
+	uint64_t line = physical >> cache->line_shift;
 	_Atomic uint32_t *set = cache->tags + (line & (cache->sets - 1)) * cache->ways;
 	uint32_t tag = (uint32_t)line + 1;
 	uint32_t carried = atomic_load_explicit(&set[0], memory_order_relaxed);

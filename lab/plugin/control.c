@@ -76,8 +76,10 @@ static void say_counts(struct reply *reply)
 	}
 	say(reply,
 	    "],\"io\":%" PRIu64 ",\"outside\":%" PRIu64 ",\"unresolved\":%" PRIu64 ",\"pages\":%" PRIu64
-	    ",\"pages_lost\":%" PRIu64 "}\n",
-	    totals.io, totals.outside, totals.unresolved, totals.pages, totals.pages_lost);
+	    ",\"pages_lost\":%" PRIu64
+	    ",\"instructions\":%" PRIu64 ",\"program_instructions\":%" PRIu64 "}\n",
+	    totals.io, totals.outside, totals.unresolved, totals.pages, totals.pages_lost, totals.instructions,
+	    totals.program);
 }
 
 static void say_dump(struct reply *reply, const char *name)
@@ -108,9 +110,26 @@ static void say_dump(struct reply *reply, const char *name)
 		say(reply, "{\"ok\":true,\"records\":%" PRId64 "}\n", records);
 }
 
+/* Reads pairs of hexadecimal bounds to the end of the line. */
+static bool parse_program(struct program *named, const char *at)
+{
+	uint64_t start, end;
+	int used = 0;
+
+	for (named->ranges = 0; *at; at += used) {
+		if (named->ranges == PROGRAM_RANGES_MAX ||
+		    sscanf(at, " %" SCNx64 " %" SCNx64 "%n", &start, &end, &used) != 2 || start >= end)
+			return false;
+		named->start[named->ranges] = start;
+		named->bytes[named->ranges++] = end - start;
+	}
+	return named->ranges > 0;
+}
+
 static void obey(struct reply *reply, const char *line)
 {
 	char word[16] = "", name[256] = "";
+	struct program named = { .ranges = 0 };
 	uint64_t start, end;
 	int rest = 0;
 
@@ -137,13 +156,15 @@ static void obey(struct reply *reply, const char *line)
 	} else if (sscanf(line, "filter %" SCNx64 " %" SCNx64 "%n", &start, &end, &rest) == 2 && !line[rest] &&
 		   start < end) {
 		misses_filter(start, end - start);
+	} else if (!strcmp(line, "program none") || (!strncmp(line, "program ", 8) && parse_program(&named, line + 8))) {
+		misses_program(&named);
 	} else {
 		/* Only the command's word is repeated, and only if it needs no escaping. */
 		if (sscanf(line, "%15[a-z]", word) != 1)
 			word[0] = '\0';
 		say(reply,
 		    "{\"error\":\"not understood: %s...; commands are start, stop, reset, counts, pages NAME, "
-		    "filter HEX HEX, filter none\"}\n",
+		    "filter HEX HEX, filter none, program HEX HEX ..., program none\"}\n",
 		    word);
 		return;
 	}

@@ -88,6 +88,8 @@ void counts_add(struct totals *totals, const struct counts *counts, uint32_t epo
 	totals->unresolved += counts->unresolved;
 	totals->pages += counts->pages;
 	totals->pages_lost += counts->pages_lost;
+	totals->instructions += counts->instructions;
+	totals->program += counts->program;
 }
 
 int64_t counts_write_pages(FILE *out, const struct counts *counts, uint32_t epoch)

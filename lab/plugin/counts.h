@@ -39,6 +39,8 @@ struct page_count {
  * at most all 512, and only until others take their places.
  */
 #define NEAR_LINES 512
+#define NEAR_LINE_SHIFT 6
+#define NEAR_LINE_BYTES (1U << NEAR_LINE_SHIFT)
 #define NEAR_NODE_BITS 4
 #define NEAR_BYTES 8	/* the widest access that is looked for */
 
@@ -55,6 +57,9 @@ struct counts {
 	_Atomic uint64_t unresolved;	/* QEMU could not say where the access went */
 	_Atomic uint64_t pages;		/* slots of `table` in use */
 	_Atomic uint64_t pages_lost;	/* misses that found no slot; they are in `node` all the same */
+	_Atomic uint64_t instructions;	/* of user space, whatever the program */
+	_Atomic uint64_t program;	/* those of the program that was named */
+	uint64_t pending;		/* instructions since the last access: the next access tells whose they are */
 	struct page_count *table;
 	uint64_t slots;			/* a power of two */
 };
@@ -62,7 +67,7 @@ struct counts {
 /* Sums over all vCPUs. */
 struct totals {
 	uint64_t node[LAYOUT_NODES_MAX][ACCESS_KINDS];
-	uint64_t io, outside, unresolved, pages, pages_lost;
+	uint64_t io, outside, unresolved, pages, pages_lost, instructions, program;
 };
 
 /* One vCPU's counters, with a page table of `slots` slots; NULL if there is no memory. */
@@ -83,25 +88,30 @@ int64_t counts_write_pages(FILE *out, const struct counts *counts, uint32_t epoc
 /* The node of an access whose line is near, or -1. An access that may reach into the next line is never taken for near. */
 static inline int near_find(const struct near *near, uint64_t vaddr)
 {
-	uint64_t line = vaddr >> CACHE_LINE_SHIFT;
+	uint64_t line = vaddr >> NEAR_LINE_SHIFT;
 	uint64_t held = near->line[line % NEAR_LINES];
 
-	if (held >> NEAR_NODE_BITS != line + 1 || vaddr % CACHE_LINE_BYTES > CACHE_LINE_BYTES - NEAR_BYTES)
+	if (held >> NEAR_NODE_BITS != line + 1 || vaddr % NEAR_LINE_BYTES > NEAR_LINE_BYTES - NEAR_BYTES)
 		return -1;
 	return (int)(held % (1U << NEAR_NODE_BITS));
 }
 
 static inline void near_remember(struct near *near, uint64_t vaddr, unsigned int node)
 {
-	uint64_t line = vaddr >> CACHE_LINE_SHIFT;
+	uint64_t line = vaddr >> NEAR_LINE_SHIFT;
 
 	near->line[line % NEAR_LINES] = (line + 1) << NEAR_NODE_BITS | node;
 }
 
 /* For a counter that only the calling thread writes: no locked instruction. */
+static inline void bump_by(_Atomic uint64_t *counter, uint64_t by)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by, memory_order_relaxed);
+}
+
 static inline void bump(_Atomic uint64_t *counter)
 {
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+	bump_by(counter, 1);
 }
 
 #endif

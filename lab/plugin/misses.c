@@ -23,7 +23,7 @@
 PLUGIN_EXPORT int qemu_plugin_version = 1;
 PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
 
-struct options options = { .cache_kib = 2048, .ways = 16, .page_slots_log2 = 21 };
+struct options options = { .cache_kib = 2048, .ways = 16, .line_bytes = 64, .page_slots_log2 = 21 };
 
 static qemu_plugin_id_t plugin_id;
 static struct cache cache;
@@ -35,6 +35,13 @@ static _Atomic bool counting;
 static _Atomic uint32_t epoch = 1;
 static _Atomic uint64_t filter_start;
 static _Atomic uint64_t filter_bytes = UINT64_MAX;
+
+/* The program whose instructions are told apart; no range is looked at while `ranges` is 0. */
+static struct {
+	_Atomic unsigned int ranges;
+	_Atomic uint64_t start[PROGRAM_RANGES_MAX];
+	_Atomic uint64_t bytes[PROGRAM_RANGES_MAX];
+} program;
 
 /* Whether the code shall be instrumented, whether a vCPU is about to do it, and whether it is done. */
 static _Atomic bool wanted;
@@ -60,10 +67,35 @@ static bool is_wanted(uint64_t vaddr)
 	       atomic_load_explicit(&filter_bytes, memory_order_relaxed);
 }
 
+static bool is_of_program(uint64_t vaddr)
+{
+	unsigned int ranges = atomic_load_explicit(&program.ranges, memory_order_acquire);
+
+	for (unsigned int i = 0; i < ranges; i++)
+		if (vaddr - atomic_load_explicit(&program.start[i], memory_order_relaxed) <
+		    atomic_load_explicit(&program.bytes[i], memory_order_relaxed))
+			return true;
+	return false;
+}
+
+/* The vCPU's counters, of the present epoch; NULL while nothing is counted. */
+static struct counts *counters(unsigned int vcpu)
+{
+	struct counts *own = vcpus[vcpu];
+	uint32_t now;
+
+	if (!atomic_load_explicit(&counting, memory_order_relaxed))
+		return NULL;
+	now = atomic_load_explicit(&epoch, memory_order_acquire);
+	if (atomic_load_explicit(&own->epoch, memory_order_relaxed) != now)
+		counts_restart(own, now);
+	return own;
+}
+
 /* One line's worth of an access: always through the cache, counted if the filter lets it. */
 static void touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
 {
-	if (cache_access(&cache, physical >> CACHE_LINE_SHIFT) || !is_wanted(vaddr))
+	if (cache_access(&cache, physical) || !is_wanted(vaddr))
 		return;
 	bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);
 	counts_page(own, vaddr, physical, store);
@@ -73,7 +105,7 @@ static void touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, un
 static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store)
 {
 	struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, vaddr);
-	uint64_t line_rest = CACHE_LINE_BYTES - vaddr % CACHE_LINE_BYTES;
+	uint64_t line_rest = options.line_bytes - vaddr % options.line_bytes;
 	unsigned int node;
 	uint64_t physical;
 
@@ -103,24 +135,42 @@ static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t v
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
 {
-	struct counts *own = vcpus[vcpu];
-	uint32_t now;
+	struct counts *own;
 	bool store;
 	int node;
 
 	(void)userdata;
 	/* Before 8.0 a helper of the kernel's may be reported through the callback of the last user instruction. */
-	if (!atomic_load_explicit(&counting, memory_order_relaxed) || (vaddr >= USER_END && !options.kernel_too))
+	if (vaddr >= USER_END && !options.kernel_too)
 		return;
-	now = atomic_load_explicit(&epoch, memory_order_acquire);
-	if (atomic_load_explicit(&own->epoch, memory_order_relaxed) != now)
-		counts_restart(own, now);
+	own = counters(vcpu);
+	if (!own)
+		return;
+	if (own->pending) {
+		if (is_of_program(vaddr))
+			bump_by(&own->program, own->pending);
+		own->pending = 0;
+	}
 	store = qemu_plugin_mem_is_store(info);
 	node = near_find(&own->near, vaddr);
 	if (node < 0)
 		touch_far(own, info, vaddr, store);
 	else if (is_wanted(vaddr))
 		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
+}
+
+/*
+ * A block of user space's begins. Which program runs is not known here, but no two have their memory at the same addresses: the
+ * next access tells. A block that ends early, at a fault, is counted whole.
+ */
+static void on_block(unsigned int vcpu, void *userdata)
+{
+	struct counts *own = counters(vcpu);
+
+	if (!own)
+		return;
+	bump_by(&own->instructions, (uintptr_t)userdata);
+	own->pending += (uintptr_t)userdata;
 }
 
 static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
@@ -132,6 +182,9 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		instrument_if_wanted();
 		return;
 	}
+	if (qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0)) < USER_END)
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS,
+						     (void *)(uintptr_t)instructions);
 	for (size_t i = 0; i < instructions; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 
@@ -227,6 +280,16 @@ void misses_filter(uint64_t start, uint64_t bytes)
 	atomic_store(&filter_bytes, bytes);
 }
 
+void misses_program(const struct program *named)
+{
+	atomic_store(&program.ranges, 0);
+	for (unsigned int i = 0; i < named->ranges; i++) {
+		atomic_store(&program.start[i], named->start[i]);
+		atomic_store(&program.bytes[i], named->bytes[i]);
+	}
+	atomic_store(&program.ranges, named->ranges);
+}
+
 enum misses_state misses_state(void)
 {
 	if (atomic_load(&counting))
@@ -313,6 +376,12 @@ static const char *take_argument(char *argument)
 		options.ways = (unsigned int)number;
 		return NULL;
 	}
+	if (!strcmp(argument, "line")) {
+		if (!parse_number(value, CACHE_LINE_MAX, &number))
+			return "line is a power of two of bytes from 64 to 4096";
+		options.line_bytes = (unsigned int)number;
+		return NULL;
+	}
 	if (!strcmp(argument, "page-slots")) {
 		if (!parse_number(value, 28, &number) || number < 10)
 			return "page-slots is a power of two, given as its exponent, from 10 to 28";
@@ -342,7 +411,7 @@ static const char *take_argument(char *argument)
 			options.dump_dir = kept;
 		return NULL;
 	}
-	return "unknown; known are nodes, cache-kib, ways, page-slots, scope, address, socket, guest, dir";
+	return "unknown; known are nodes, cache-kib, ways, line, page-slots, scope, address, socket, guest, dir";
 }
 
 /* Makes everything that on_access() needs. NULL, or what failed. */
@@ -357,8 +426,8 @@ static const char *prepare(const qemu_info_t *info)
 	/* API version 2 came with QEMU 9.0; 8.2 reports guest-physical addresses under version 1 and must be told. */
 	if (!options.address_given)
 		options.layout.address = info->version.cur < 2 ? LAYOUT_ADDRESS_RAMBLOCK : LAYOUT_ADDRESS_GUEST;
-	if (!cache_init(&cache, options.cache_kib, options.ways))
-		return "cache-kib and ways must give a number of 64-byte sets that is a power of two";
+	if (!cache_init(&cache, options.cache_kib, options.ways, options.line_bytes))
+		return "cache-kib, ways and line must give a number of sets that is a power of two; line is a power of two from 64 to 4096";
 	cache_clear(&cache);
 
 	vcpus_max = (unsigned int)info->system.max_vcpus;

@@ -17,6 +17,7 @@ struct options {
 	bool kernel_too;	/* scope=all */
 	uint64_t cache_kib;
 	unsigned int ways;
+	unsigned int line_bytes;
 	unsigned int page_slots_log2;
 	const char *socket;
 	const char *guest;	/* NULL: the guest cannot ask */
@@ -24,6 +25,18 @@ struct options {
 };
 
 extern struct options options;
+
+/* Where a program's memory lies: at most so many ranges. */
+#define PROGRAM_RANGES_MAX 8
+
+struct program {
+	unsigned int ranges;
+	uint64_t start[PROGRAM_RANGES_MAX];
+	uint64_t bytes[PROGRAM_RANGES_MAX];
+};
+
+/* From now on instructions also count as the program's if the next access after them is to its memory. */
+void misses_program(const struct program *named);
 
 enum misses_state { MISSES_OFF, MISSES_STOPPED, MISSES_COUNTING };
 

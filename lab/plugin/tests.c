@@ -85,21 +85,23 @@ static void cache_keeps_what_was_used_last(void)
 	struct cache cache;
 
 	/* 4 lines in 2 sets of 2: even lines share set 0. */
-	CHECK(!cache_init(&cache, 0, 2));
-	CHECK(!cache_init(&cache, 3, 1));
-	CHECK(cache_init(&cache, 1, 8));
+	CHECK(!cache_init(&cache, 0, 2, 64));
+	CHECK(!cache_init(&cache, 3, 1, 64));
+	CHECK(!cache_init(&cache, 1, 8, 32));
+	CHECK(!cache_init(&cache, 1, 8, 96));
+	CHECK(cache_init(&cache, 1, 8, 64));
 	CHECK(cache.sets == 2);
 	cache_clear(&cache);
 	for (uint64_t line = 0; line < 16; line += 2)
-		CHECK(!cache_access(&cache, line));
+		CHECK(!cache_access(&cache, line * 64));
 	for (uint64_t line = 0; line < 16; line += 2)
-		CHECK(cache_access(&cache, line));
-	CHECK(!cache_access(&cache, 1));	/* the other set */
-	CHECK(!cache_access(&cache, 16));	/* evicts 0, the oldest */
-	CHECK(cache_access(&cache, 2));
+		CHECK(cache_access(&cache, line * 64 + 63));
+	CHECK(!cache_access(&cache, 1 * 64));	/* the other set */
+	CHECK(!cache_access(&cache, 16 * 64));	/* evicts 0, the oldest */
+	CHECK(cache_access(&cache, 2 * 64));
 	CHECK(!cache_access(&cache, 0));	/* evicts 4 */
-	CHECK(cache_access(&cache, 2));
-	CHECK(!cache_access(&cache, 4));
+	CHECK(cache_access(&cache, 2 * 64));
+	CHECK(!cache_access(&cache, 4 * 64));
 	free((void *)cache.tags);
 }
 
@@ -108,16 +110,25 @@ static void a_sweep_larger_than_the_cache_always_misses(void)
 	struct cache cache;
 	unsigned int misses = 0;
 
-	CHECK(cache_init(&cache, 64, 16));
+	CHECK(cache_init(&cache, 64, 16, 64));
 	cache_clear(&cache);
 	for (int round = 0; round < 3; round++)
 		for (uint64_t line = 0; line < 2048; line++)
-			misses += !cache_access(&cache, line);
+			misses += !cache_access(&cache, line * 64);
 	CHECK(misses == 3 * 2048);
 	misses = 0;
 	for (int round = 0; round < 3; round++)
 		for (uint64_t line = 0; line < 1024; line++)
-			misses += !cache_access(&cache, line);
+			misses += !cache_access(&cache, line * 64);
+	CHECK(misses == 1024);
+	free((void *)cache.tags);
+
+	/* Twice the line, half the misses. */
+	CHECK(cache_init(&cache, 64, 16, 128));
+	cache_clear(&cache);
+	misses = 0;
+	for (uint64_t line = 0; line < 2048; line++)
+		misses += !cache_access(&cache, line * 64);
 	CHECK(misses == 1024);
 	free((void *)cache.tags);
 }
@@ -184,8 +195,8 @@ static void near_lines_are_the_last_ones_used(void)
 	CHECK(near_find(&near, 0x7fffffffe038) == 15);
 	CHECK(near_find(&near, 0x7fffffffe039) < 0);	/* eight bytes from here reach into the next line */
 	CHECK(near_find(&near, 0x7fffffffe040) < 0);
-	CHECK(near_find(&near, 0x1000 + NEAR_LINES * CACHE_LINE_BYTES) < 0);
-	near_remember(&near, 0x1000 + NEAR_LINES * CACHE_LINE_BYTES, 1);
+	CHECK(near_find(&near, 0x1000 + NEAR_LINES * NEAR_LINE_BYTES) < 0);
+	near_remember(&near, 0x1000 + NEAR_LINES * NEAR_LINE_BYTES, 1);
 	CHECK(near_find(&near, 0x1000) < 0);
 }
 

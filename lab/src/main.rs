@@ -2,6 +2,8 @@
 
 mod demo;
 mod options;
+mod score;
+mod within;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -60,6 +62,17 @@ enum Verb {
     ///
     /// Status 1: a bar does not hold. Otherwise as `run`.
     Demo(demo::Options),
+    /// Run a program under a manager of its memory and print how well its pages were placed.
+    ///
+    /// Otherwise as `run`.
+    Score(Box<score::Options>),
+    /// Score several managers, repeatedly, and print them beside each other.
+    ///
+    /// Otherwise as `run`.
+    Compare(Box<score::CompareOptions>),
+    /// The part of a score that runs in the guest.
+    #[command(hide = true)]
+    ScoreInside(score::Inside),
     /// The part of the demo that runs in the guest.
     #[command(hide = true)]
     DemoInside(demo::Inside),
@@ -109,6 +122,9 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
         }
         Verb::Demo(options) => demo::run(&options, on_signals()?),
         Verb::DemoInside(inside) => demo::inside(&inside),
+        Verb::Score(options) => score::score(&options, &on_signals()?),
+        Verb::Compare(options) => score::compare(&options, &on_signals()?),
+        Verb::ScoreInside(inside) => score::inside(&inside),
         Verb::Shell { machine } => {
             let limit = machine.limit(0);
             let outcome = machine.builder(scratch.path())?.timeout(limit).interrupt(on_signals()?).shell()?;

@@ -1,18 +1,30 @@
-//! The plugin is held to a pattern whose misses are known to the line, in a live guest.
+//! The plugin is held to programs whose misses are known to the line, and whose instructions are known, in a live guest.
 
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use thermocline_core::units::{NodeId, PAGE_SHIFT, Pfn};
-use thermocline_lab::truth::{Layout, attach, by_page, read_dump};
+use thermocline_lab::truth::{Counts, Layout, attach, by_page, read_dump};
 use thermocline_lab::workload::pattern::Outcome;
 use thermocline_lab::{Guest, Line, Machine};
 
 const PAGES: u64 = 4096;
+const LOOPS: u64 = 20_000_000;
+
+/// The program whose instructions are known.
+fn instructions() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/instructions.c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
+    let flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-o"];
+    let output = Command::new("cc").args(flags).arg(&program).arg(source).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
 
 /// On each node of a machine, and with a page dump from each.
 fn pattern_on_every_node(line: Line, gib: &[u64]) {
@@ -26,7 +38,18 @@ fn pattern_on_every_node(line: Line, gib: &[u64]) {
     let script = format!(
         "sysctl -q kernel.numa_balancing=0 && for node in 0 1 2; do \
          on-node $node {hotcold} pattern --plugin /dev/virtio-ports/lab.plugin --pages {PAGES} --dump node$node || exit 1; \
-         done"
+         done
+         mkfifo /tmp/to /tmp/from
+         {program} {LOOPS} </tmp/to >/tmp/from &
+         exec 3>/tmp/to 4</tmp/from
+         read ranges <&4
+         for command in \"program $ranges\" start reset; do misses $command >/dev/null || exit 1; done
+         (while :; do :; done) &
+         echo >&3
+         read done <&4
+         misses counts
+         echo >&3",
+        program = instructions().display()
     );
     let outcome = match guest.run(&script) {
         Err(error) if error.is_unavailable() && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() => {
@@ -37,8 +60,8 @@ fn pattern_on_every_node(line: Line, gib: &[u64]) {
     assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
 
     let layout = Layout::of_machine(&machine).unwrap();
-    let outcomes: Vec<Outcome> =
-        outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (patterns, counts) = outcome.stdout.trim_end().rsplit_once('\n').unwrap();
+    let outcomes: Vec<Outcome> = patterns.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(outcomes.len(), 3);
     for (node, outcome) in outcomes.iter().enumerate() {
         let node = NodeId(node as u16);
@@ -48,6 +71,13 @@ fn pattern_on_every_node(line: Line, gib: &[u64]) {
         assert_eq!((outcome.counts.unresolved, outcome.counts.pages_lost), (0, 0));
         check_dump(&folder.path().join(format!("node{}", node.0)), outcome, node, &layout);
     }
+
+    // Three instructions a loop, while another program keeps both processors busy.
+    let counts: Counts = serde_json::from_str(counts).unwrap();
+    let (own, all, known) = (counts.program_instructions, counts.instructions, 3 * LOOPS);
+    println!("{line}: {own} instructions counted of {known}, {all} of all programs");
+    assert!(own.abs_diff(known) * 100 <= known, "{own} instructions instead of {known}");
+    assert!(all > known + known / 10, "the other program was not counted: {all}");
 }
 
 /// The dump names exactly the pages that were touched, each with its misses.

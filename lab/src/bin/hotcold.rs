@@ -15,7 +15,7 @@ use thermocline_lab::workload::{judge, pattern, read_json, residency, write_json
 
 /// Accesses memory at random, a share of the pages taking a share of the accesses, and verifies all data.
 ///
-/// Prints a line of JSON when the memory is ready, one a second, one at each drift, and a summary at the end (after --seconds, or at SIGINT
+/// Prints a line of JSON when the memory is ready, one every --report-every, one at each drift, and a summary at the end (after --seconds, or at SIGINT
 /// or SIGTERM). Exit status 1 if any data was lost.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
@@ -80,6 +80,9 @@ struct Load {
     /// Forbid huge pages to this process, whatever the system allows
     #[arg(long)]
     no_thp: bool,
+    /// Seconds between two lines of output
+    #[arg(long, default_value_t = 1.0)]
+    report_every: f64,
     /// Where to write pid, address and hot pages, once the memory is ready
     #[arg(long)]
     report: Option<PathBuf>,
@@ -159,6 +162,7 @@ fn load(arguments: &Load) -> anyhow::Result<()> {
         seconds: arguments.seconds,
         threads: arguments.threads,
         seed: arguments.seed,
+        every: Duration::try_from_secs_f64(arguments.report_every).context("--report-every")?,
         report: arguments.report.clone(),
     };
     run(&plan, &stop, &mut std::io::stdout().lock())?;

@@ -105,8 +105,14 @@ fn work(verb: &Verb) -> anyhow::Result<()> {
         Verb::Verify(common) => (common, verify(&common.target(), stop, out)?),
         Verb::Run(arguments) => {
             let every = Duration::try_from_secs_f64(arguments.report_every).context("--report-every")?;
-            let reading =
-                Reading { zipf: arguments.zipf, seconds: arguments.seconds, every, seed: arguments.seed };
+            let reading = Reading {
+                zipf: arguments.zipf,
+                seconds: arguments.seconds,
+                ops: None,
+                every,
+                seed: arguments.seed,
+                draws: arguments.seed,
+            };
             (&arguments.common, run(&arguments.common.target(), &reading, stop, out)?)
         }
     };

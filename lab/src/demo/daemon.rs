@@ -22,15 +22,16 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` for one process.
-    pub(crate) fn start(program: &Path, pid: u32) -> anyhow::Result<Daemon> {
-        let mut child = Command::new(program)
-            .args(["run", "--json", "--pid", &pid.to_string()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| {
-                format!("cannot start {}: run `cargo build --release -p thermocline`", program.display())
-            })?;
+    /// Starts `program` for one process, with a configuration file or with the default configuration.
+    pub(crate) fn start(program: &Path, pid: u32, config: Option<&Path>) -> anyhow::Result<Daemon> {
+        let mut command = Command::new(program);
+        command.args(["run", "--json", "--pid", &pid.to_string()]);
+        if let Some(config) = config {
+            command.arg("--config").arg(config);
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| {
+            format!("cannot start {}: run `cargo build --release -p thermocline`", program.display())
+        })?;
         let out = child.stdout.take().context("the daemon's output is not piped")?;
         let last = Arc::new(Mutex::new(Value::Null));
         let shared = Arc::clone(&last);

@@ -2,34 +2,24 @@
 
 use std::fs;
 use std::io::Write;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use thermocline_core::units::{NodeId, PAGES_PER_MIB};
+use anyhow::Context;
+use thermocline_core::units::NodeId;
 use thermocline_lab::truth::{Counts, GUEST_PORT, Plugin};
 use thermocline_lab::workload::redis::{self, Reading, Summary, Target};
-use thermocline_lab::workload::residency::mappings;
+use thermocline_lab::workload::residency::data_range;
 use thermocline_lab::workload::{read_json, write_json};
 
 use super::daemon::{Daemon, counter, family};
 use super::line::{Live, heading};
-use super::record::{Answers, ByNode, PAGES, PLAN, Plan, RECORDING, Recording, Room, Sample};
+use super::record::{Answers, PAGES, PLAN, Plan, RECORDING, Recording, Room, Sample};
+use crate::within::{PROC, REDIS, Redis, free_dram, pages, slow_node, vmstat, widen};
 
-/// Where Redis listens.
-const ADDRESS: (&str, u16) = ("127.0.0.1", 6379);
-/// A mapping with at least so many pages is data and not a library.
-const LARGE_PAGES: u64 = PAGES_PER_MIB;
-/// Mappings this close belong together.
-const NEAR_BYTES: u64 = 1 << 30;
-/// How long Redis may take to answer first.
-const START_MAX: Duration = Duration::from_secs(30);
-const PROC: &str = "/proc";
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Does what the plan in `folder` says and leaves the recording beside it.
@@ -38,9 +28,9 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     // Debian boots with balancing between nodes on, which would move Redis before anything starts.
     fs::write("/proc/sys/kernel/numa_balancing", "0").context("cannot switch NUMA balancing off")?;
     let slow = slow_node()?;
-    let mut redis = Server::start()?;
+    let mut redis = Redis::start(Some("on-slow-node"))?;
     let target = Target {
-        address: (ADDRESS.0.to_owned(), ADDRESS.1),
+        address: (REDIS.0.to_owned(), REDIS.1),
         keys: plan.keys,
         value_bytes: plan.value_bytes,
         connections: 2,
@@ -49,8 +39,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     println!("loading {} keys of {} bytes into Redis on the slow node", plan.keys, plan.value_bytes);
     let never = Arc::new(AtomicBool::new(false));
     redis::load(&target, never.clone(), &mut std::io::sink())?.check().context("loading Redis")?;
-    let widened = Command::new("widen").arg(redis.pid().to_string()).status().context("cannot run widen")?;
-    ensure!(widened.success(), "widen failed: Redis would stay on the slow node");
+    widen(redis.pid())?;
 
     let daemon = daemon.to_owned();
     let recording = Demo { plan, slow, pid: redis.pid(), daemon, target }.record(&never)?;
@@ -69,12 +58,11 @@ struct Demo {
 
 impl Demo {
     fn record(self, never: &Arc<AtomicBool>) -> anyhow::Result<Recording> {
-        let range = self.large()?;
+        let range = data_range(Path::new(PROC), self.pid)?;
         let mut plugin = Plugin::connect(Path::new(GUEST_PORT))?;
         plugin.filter(Some((range.start, range.end)))?;
-        let pages = self.pages()?;
-        let free = self.free_dram()?;
-        println!("{}", heading(&pages, &free, self.slow));
+        let free = free_dram(self.slow)?;
+        println!("{}", heading(&pages(self.pid)?, &free, self.slow));
 
         let stop = Arc::new(AtomicBool::new(false));
         let ops = Arc::new(AtomicU64::new(0));
@@ -83,12 +71,12 @@ impl Demo {
         let mut watch = Watch::new(&self, ops, plugin)?;
         watch.part(self.plan.before_s.saturating_sub(self.plan.before_window_s), None)?;
         let misses_before = watch.window(self.plan.before_window_s)?;
-        let pages_before = self.pages()?;
-        let free = self.free_dram()?;
+        let pages_before = pages(self.pid)?;
+        let free = free_dram(self.slow)?;
         let promotions = vmstat("pgpromote_success")?;
 
         let started_at_s = watch.start.elapsed().as_secs_f64();
-        let daemon = Daemon::start(&self.daemon, self.pid)?;
+        let daemon = Daemon::start(&self.daemon, self.pid, None)?;
         watch.part(self.plan.with_s.saturating_sub(self.plan.window_s), Some(&daemon))?;
         watch.plugin.reset()?;
         watch.part(self.plan.window_s, Some(&daemon))?;
@@ -98,7 +86,7 @@ impl Demo {
         stop.store(true, Ordering::Relaxed);
         let load = load.join().map_err(|_| anyhow::anyhow!("the load's thread panicked"))??;
         let last = daemon.end()?;
-        let pages_after = self.pages()?;
+        let pages_after = pages(self.pid)?;
         let kernel_promotions = vmstat("pgpromote_success")? - promotions;
 
         println!("verifying every key");
@@ -137,54 +125,10 @@ impl Demo {
         stop: &Arc<AtomicBool>,
         ops: &Arc<AtomicU64>,
     ) -> thread::JoinHandle<anyhow::Result<Summary>> {
-        let reading = Reading { zipf: self.plan.zipf, seconds: None, every: EVERY, seed: 1 };
+        let reading =
+            Reading { zipf: self.plan.zipf, seconds: None, ops: None, every: EVERY, seed: 1, draws: 1 };
         let (target, stop, ops) = (self.target.clone(), Arc::clone(stop), Arc::clone(ops));
         thread::spawn(move || redis::run(&target, &reading, stop, &mut Rate { ops, line: Vec::new() }))
-    }
-
-    /// Where most of Redis's memory is: of its large anonymous mappings those that lie close together. What lies far off, as the heap does,
-    /// is small, and a range that took it in would take in the memory of other processes too.
-    fn large(&self) -> anyhow::Result<Range<u64>> {
-        let all = mappings(Path::new(PROC), self.pid, &(0..u64::MAX))?;
-        let mut best: Option<(u64, Range<u64>)> = None;
-        let mut group: Option<(u64, Range<u64>)> = None;
-        for mapping in all {
-            let pages = mapping.by_node.get(&self.slow).copied().unwrap_or(0);
-            if pages < LARGE_PAGES {
-                continue;
-            }
-            group = match group {
-                Some((sum, range)) if mapping.range.start - range.end <= NEAR_BYTES => {
-                    Some((sum + pages, range.start..mapping.range.end))
-                }
-                _ => Some((pages, mapping.range)),
-            };
-            if group.as_ref().map(|g| g.0) > best.as_ref().map(|b| b.0) {
-                best.clone_from(&group);
-            }
-        }
-        Ok(best.context("Redis has no memory on the slow node")?.1)
-    }
-
-    /// Redis's base pages by node.
-    fn pages(&self) -> anyhow::Result<ByNode> {
-        let mut pages = ByNode::new();
-        for mapping in mappings(Path::new(PROC), self.pid, &(0..u64::MAX))? {
-            for (node, count) in mapping.by_node {
-                *pages.entry(node).or_default() += count;
-            }
-        }
-        Ok(pages)
-    }
-
-    /// Free base pages of each DRAM node.
-    fn free_dram(&self) -> anyhow::Result<ByNode> {
-        (0..self.slow.0)
-            .map(|node| {
-                let path = format!("/sys/devices/system/node/node{node}/vmstat");
-                Ok((NodeId(node), named(&path, "nr_free_pages")?))
-            })
-            .collect()
     }
 }
 
@@ -231,7 +175,7 @@ impl Watch<'_> {
         Ok(Sample {
             at_s: self.start.elapsed().as_secs_f64(),
             with: daemon.is_some(),
-            pages: self.demo.pages()?,
+            pages: pages(self.demo.pid)?,
             misses: nodes.zip(since.nodes.iter().map(|node| node.misses())).collect(),
             ops_per_s: f64::from_bits(self.ops.load(Ordering::Relaxed)),
             hint_faults_per_s: (self.faults.1 - before) as f64 / then.elapsed().as_secs_f64(),
@@ -272,58 +216,6 @@ impl Write for Rate {
     }
 }
 
-/// A Redis whose memory comes from the slow node.
-struct Server(Child);
-
-impl Server {
-    fn start() -> anyhow::Result<Server> {
-        let child = Command::new("on-slow-node")
-            .args(["redis-server", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
-            .stdout(Stdio::null())
-            .spawn()
-            .context("cannot start redis-server")?;
-        let server = Server(child);
-        let begin = Instant::now();
-        while std::net::TcpStream::connect(ADDRESS).is_err() {
-            ensure!(begin.elapsed() < START_MAX, "redis-server does not answer: is it installed?");
-            thread::sleep(Duration::from_millis(100));
-        }
-        Ok(server)
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    fn end(&mut self) {
-        // The guest ends with us: nothing depends on how Redis did.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn answers(summary: &Summary) -> Answers {
     Answers { right: summary.ops, wrong: summary.wrong, errors: summary.errors }
-}
-
-/// The last node with memory.
-fn slow_node() -> anyhow::Result<NodeId> {
-    let text = fs::read_to_string("/sys/devices/system/node/has_memory").context("cannot read the nodes")?;
-    let last = text.trim().rsplit([',', '-']).next().unwrap_or_default();
-    Ok(NodeId(last.parse().with_context(|| format!("{text:?} does not end in a node"))?))
-}
-
-fn vmstat(name: &str) -> anyhow::Result<u64> {
-    named("/proc/vmstat", name)
-}
-
-/// The value of a line `NAME VALUE`.
-fn named(path: &str, name: &str) -> anyhow::Result<u64> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value
-        .with_context(|| format!("{path} has no {name}"))?
-        .trim()
-        .parse()
-        .with_context(|| format!("{path}: {name}"))
 }

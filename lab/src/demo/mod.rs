@@ -1,6 +1,6 @@
 //! `lab demo`: a real Redis whose memory starts on the slow tier, first without and then with Thermocline.
 
-mod daemon;
+pub(crate) mod daemon;
 mod inside;
 mod line;
 mod picture;

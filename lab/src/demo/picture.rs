@@ -202,6 +202,8 @@ mod tests {
             unresolved: 0,
             pages: 0,
             pages_lost: 0,
+            instructions: 0,
+            program_instructions: 0,
         };
         let answers = Answers { right: 9, wrong: 0, errors: 0 };
         let recording = Recording {

@@ -14,8 +14,7 @@ pub(crate) const PLAN: &str = "plan.json";
 /// The page dump of the last window.
 pub(crate) const PAGES: &str = "pages";
 
-/// Base pages by node.
-pub(crate) type ByNode = BTreeMap<NodeId, u64>;
+pub(crate) use crate::within::ByNode;
 
 /// What the demo is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]

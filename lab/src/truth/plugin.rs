@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
@@ -110,6 +111,10 @@ pub struct Counts {
     pub pages: u64,
     /// Misses that the full page tables could not hold; they are in `nodes` all the same.
     pub pages_lost: u64,
+    /// Instructions of user space, whatever the program.
+    pub instructions: u64,
+    /// Those of the program named by [`Plugin::program`].
+    pub program_instructions: u64,
 }
 
 impl Counts {
@@ -123,6 +128,9 @@ impl Counts {
                 now.load_misses = now.load_misses.saturating_sub(then.load_misses);
                 now.store_misses = now.store_misses.saturating_sub(then.store_misses);
             }
+            difference.instructions = self.instructions.saturating_sub(earlier.instructions);
+            difference.program_instructions =
+                self.program_instructions.saturating_sub(earlier.program_instructions);
         }
         difference
     }
@@ -189,6 +197,21 @@ impl Plugin {
             Some((start, end)) => self.order(&format!("filter {start:x} {end:x}")),
             None => self.order("filter none"),
         }
+    }
+
+    /// Names the program whose instructions are counted apart, by the addresses of its memory (eight ranges at most); none ends that.
+    ///
+    /// # Errors
+    /// [`PluginError`].
+    pub fn program(&mut self, ranges: &[Range<u64>]) -> Result<(), PluginError> {
+        let mut command = "program".to_owned();
+        for range in ranges {
+            command.push_str(&format!(" {:x} {:x}", range.start, range.end));
+        }
+        if ranges.is_empty() {
+            command.push_str(" none");
+        }
+        self.order(&command)
     }
 
     /// Has the page dump written to `name` in the plugin's dump folder on the host; returns the number of records.
@@ -296,7 +319,7 @@ mod tests {
         r#"{"loads":10,"stores":4,"load_misses":6,"store_misses":2},"#,
         r#"{"loads":0,"stores":0,"load_misses":0,"store_misses":0},"#,
         r#"{"loads":30,"stores":9,"load_misses":20,"store_misses":4}],"#,
-        r#""io":1,"outside":0,"unresolved":0,"pages":12,"pages_lost":0}"#
+        r#""io":1,"outside":0,"unresolved":0,"pages":12,"pages_lost":0,"instructions":900,"program_instructions":600}"#
     );
 
     /// Answers each line that comes with the next of `answers`, then returns the lines.
@@ -322,15 +345,20 @@ mod tests {
     fn commands_and_answers_match_the_plugins() {
         let counts = format!("{COUNTS}\n");
         let ok = "{\"ok\":true}\n";
-        let (_folder, path, server) = serve(&[ok, ok, &counts, "{\"ok\":true,\"records\":7}\n"]);
+        let (_folder, path, server) = serve(&[ok, ok, ok, ok, &counts, "{\"ok\":true,\"records\":7}\n"]);
         let mut plugin = Plugin::connect(&path).unwrap();
         plugin.filter(Some((0x1000, 0xf000))).unwrap();
+        plugin.program(&[0x10..0x20, 0xa0..0xb0]).unwrap();
+        plugin.program(&[]).unwrap();
         plugin.start().unwrap();
         let counts = plugin.counts().unwrap();
         assert_eq!(counts.state, State::Counting);
         assert_eq!(counts.nodes[2].misses(), 24);
         assert_eq!(plugin.dump_pages("a").unwrap(), 7);
-        assert_eq!(server.join().unwrap(), ["filter 1000 f000", "start", "counts", "pages a"]);
+        assert_eq!(
+            server.join().unwrap(),
+            ["filter 1000 f000", "program 10 20 a0 b0", "program none", "start", "counts", "pages a"]
+        );
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct Plan {
     pub threads: u32,
     /// Seed of the shuffle and the accesses.
     pub seed: u64,
+    /// Time between two lines of output.
+    pub every: Duration,
     /// Where the [`Report`] goes.
     pub report: Option<PathBuf>,
 }
@@ -72,7 +74,7 @@ pub struct Summary {
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
     Ready { pid: u32, base: u64, pages: u32, hot_pages: u32, seed: u64, init_seconds: f64 },
-    Second { second: u64, accesses: u64, hot_accesses: u64, phase: usize },
+    Interval { at_s: f64, accesses: u64, hot_accesses: u64, phase: usize },
     Drift { time: Nanos, phase: usize },
     Summary(&'a Summary),
 }
@@ -97,6 +99,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, out: &mut impl Write) -> anyhow::Resu
         ensure!((0.0..=1.0).contains(&share), "--{name}-share {share} is not between 0 and 1");
     }
     ensure!(plan.threads >= 1, "--threads must be at least 1");
+    ensure!(!plan.every.is_zero(), "--report-every must be more than 0");
     let pages = u64::from(plan.mib) * PAGES_PER_MIB;
     let set = HotSet::new(pages, plan.grain_pages, plan.hot_share, plan.hot_layout, plan.seed)?;
     let before = Instant::now();
@@ -132,6 +135,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, out: &mut impl Write) -> anyhow::Resu
         hot_accesses: AtomicU64::new(0),
         done: AtomicBool::new(false),
     });
+    let started = Instant::now();
     let workers: Vec<_> = (0..plan.threads)
         .map(|number| {
             let (shared, plan) = (shared.clone(), plan.clone());
@@ -142,7 +146,6 @@ pub fn run(plan: &Plan, stop: &AtomicBool, out: &mut impl Write) -> anyhow::Resu
             })
         })
         .collect();
-    let started = Instant::now();
     let watched = watch(plan, &shared, stop, &mut report, out);
     let seconds = started.elapsed().as_secs_f64();
     shared.done.store(true, Ordering::Relaxed);
@@ -166,7 +169,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, out: &mut impl Write) -> anyhow::Resu
     Ok(summary)
 }
 
-/// Prints a line a second and moves the hot set when it is time, until the end.
+/// Prints a line every so often and moves the hot set when it is time, until the end.
 fn watch(
     plan: &Plan,
     shared: &Shared,
@@ -175,7 +178,7 @@ fn watch(
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let started = Instant::now();
-    let mut second = 0;
+    let mut next = plan.every;
     let (mut accesses_before, mut hot_before) = (0, 0);
     let mut next_drift = plan.drift.map(|(every, _)| started + every);
     while !stop.load(Ordering::Relaxed) && !shared.done.load(Ordering::Relaxed) {
@@ -191,21 +194,21 @@ fn watch(
             say(out, &Line::Drift { time: now(), phase: report.phases.len() - 1 })?;
             next_drift = Some(at + every);
         }
-        if started.elapsed() < Duration::from_secs(second + 1) {
+        if started.elapsed() < next {
             continue;
         }
-        second += 1;
+        next += plan.every;
         let accesses = shared.accesses.load(Ordering::Relaxed);
         let hot = shared.hot_accesses.load(Ordering::Relaxed);
-        let line = Line::Second {
-            second,
+        let line = Line::Interval {
+            at_s: started.elapsed().as_secs_f64(),
             accesses: accesses - accesses_before,
             hot_accesses: hot - hot_before,
             phase: report.phases.len() - 1,
         };
         say(out, &line)?;
         (accesses_before, hot_before) = (accesses, hot);
-        if plan.seconds.is_some_and(|seconds| second >= seconds) {
+        if plan.seconds.is_some_and(|seconds| started.elapsed() >= Duration::from_secs(seconds)) {
             break;
         }
     }
@@ -292,6 +295,7 @@ mod tests {
             seconds: Some(1),
             threads: 2,
             seed: 42,
+            every: Duration::from_secs(1),
             report: None,
         }
     }

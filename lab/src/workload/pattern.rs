@@ -123,6 +123,8 @@ mod tests {
             unresolved: 0,
             pages: 0,
             pages_lost: 0,
+            instructions: 0,
+            program_instructions: 0,
         };
         let pages = BTreeMap::from([(NodeId(1), 10)]);
         assert_eq!(error(&counts, &pages, 64, 32), 0.0);

@@ -46,10 +46,14 @@ pub struct Reading {
     pub zipf: f64,
     /// When to end; `None` for at a signal.
     pub seconds: Option<u64>,
+    /// After how many commands to end, to within a pipeline of each connection; `None` for never.
+    pub ops: Option<u64>,
     /// Time between two lines of output.
     pub every: Duration,
-    /// Seed of the draws, and of the shuffle that scatters popular keys.
+    /// Seed of the shuffle that scatters popular keys.
     pub seed: u64,
+    /// Seed of the draws.
+    pub draws: u64,
 }
 
 /// What came of it.
@@ -133,11 +137,11 @@ pub fn run(
     ensure!(!reading.every.is_zero(), "--report-every must be more than 0");
     // Popular keys lie anywhere in Redis's memory, as they do in life.
     let key_of_rank: Arc<[u32]> = shuffled(target.keys, reading.seed).into();
-    let seed = reading.seed;
+    let (draws, ops) = (reading.draws, reading.ops.unwrap_or(u64::MAX));
     let job = Job::start(target, stop, reading.seconds, move |shared, target, keys| {
-        let mut rng = Pcg64Mcg::seed_from_u64(seed ^ u64::from(keys.start + 1) << 32);
+        let mut rng = Pcg64Mcg::seed_from_u64(draws ^ u64::from(keys.start + 1) << 32);
         let mut connection = None;
-        while !shared.stopped() {
+        while !shared.stopped() && shared.ops.load(Ordering::Relaxed) < ops {
             let batch: Vec<u32> =
                 (0..target.pipeline).map(|_| key_of_rank[zipf.sample(&mut rng) as usize - 1]).collect();
             shared.attempt(target, &mut connection, batch.len(), |connection| {
@@ -404,7 +408,14 @@ mod tests {
         let Some(server) = Server::start() else { return };
         let address = ("127.0.0.1".to_owned(), server.1);
         let target = Target { address, keys: 1000, value_bytes: 100, connections: 3, pipeline: 7 };
-        let reading = Reading { zipf: 0.99, seconds: Some(1), every: Duration::from_millis(200), seed: 5 };
+        let reading = Reading {
+            zipf: 0.99,
+            seconds: Some(1),
+            ops: None,
+            every: Duration::from_millis(200),
+            seed: 5,
+            draws: 5,
+        };
         let go = || Arc::new(AtomicBool::new(false));
         let mut out = Vec::new();
         assert_eq!(load(&target, go(), &mut out).unwrap().ops, 1000);
@@ -414,6 +425,9 @@ mod tests {
         assert!(
             String::from_utf8(out).unwrap().lines().any(|line| line.starts_with(r#"{"event":"interval""#))
         );
+        let counted = Reading { seconds: None, ops: Some(500), ..reading };
+        let counted = run(&target, &counted, go(), &mut Vec::new()).unwrap();
+        assert!((500..500 + 3 * 7).contains(&counted.ops), "{counted:?}");
         let verified = verify(&target, go(), &mut Vec::new()).unwrap();
         assert_eq!((verified.ops, verified.check().is_ok()), (1000, true));
 

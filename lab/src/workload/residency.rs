@@ -7,11 +7,15 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use thermocline_core::units::{NodeId, PAGE_SIZE, Pfn};
+use thermocline_core::units::{NodeId, PAGE_SIZE, PAGES_PER_MIB, Pfn};
 
 /// Linux Documentation/admin-guide/mm/pagemap.rst: bit 63 present, bit 62 swapped, bits 0 to 54 the page frame.
 const PRESENT: u64 = 1 << 63;
 const PFN_MASK: u64 = (1 << 55) - 1;
+/// Mappings this close belong together.
+const NEAR_BYTES: u64 = 1 << 30;
+/// x86-64 user space ends here with four-level page tables (Linux Documentation/arch/x86/x86_64/mm.rst).
+const USER_END: u64 = 1 << 47;
 
 /// Page frames of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +165,48 @@ pub fn mappings(proc: &Path, pid: u32, range: &Range<u64>) -> anyhow::Result<Vec
     Ok(found)
 }
 
+/// Where most of a process's memory is: of its mappings with 1 MiB or more in memory those that lie within 1 GiB of each other. What lies
+/// far off, as the heap does, is small, and a range that took it in would take in the memory of other processes too.
+///
+/// # Errors
+/// When the process's maps cannot be read, and where it has no such mapping.
+pub fn data_range(proc: &Path, pid: u32) -> anyhow::Result<Range<u64>> {
+    let mut best: Option<(u64, Range<u64>)> = None;
+    let mut group: Option<(u64, Range<u64>)> = None;
+    for mapping in mappings(proc, pid, &(0..u64::MAX))? {
+        let pages = mapping.by_node.values().sum();
+        if pages < PAGES_PER_MIB {
+            continue;
+        }
+        group = match group {
+            Some((sum, range)) if mapping.range.start - range.end <= NEAR_BYTES => {
+                Some((sum + pages, range.start..mapping.range.end))
+            }
+            _ => Some((pages, mapping.range)),
+        };
+        if group.as_ref().map(|g| g.0) > best.as_ref().map(|b| b.0) {
+            best.clone_from(&group);
+        }
+    }
+    Ok(best.with_context(|| format!("process {pid} has no mapping with 1 MiB in memory"))?.1)
+}
+
+/// All of a process's memory as a few ranges: what lies within 1 GiB is taken together. Address space layout randomisation keeps those of
+/// two programs apart.
+///
+/// # Errors
+/// When the process's maps cannot be read, as when it has ended.
+pub fn program_ranges(proc: &Path, pid: u32) -> anyhow::Result<Vec<Range<u64>>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for mapping in mappings(proc, pid, &(0..USER_END))? {
+        match ranges.last_mut() {
+            Some(last) if mapping.range.start - last.end <= NEAR_BYTES => last.end = mapping.range.end,
+            _ => ranges.push(mapping.range),
+        }
+    }
+    Ok(ranges)
+}
+
 /// The virtual addresses from the first to the last large (1 MiB or more) writable anonymous mapping above the brk heap: where an
 /// allocator keeps a program's data, and what to have the plugin count. `None` if there is none.
 ///
@@ -303,5 +349,19 @@ mod tests {
         assert_eq!(found[0].by_node, BTreeMap::from([(NodeId(0), 500), (NodeId(2), 12)]));
         assert_eq!(found[1].by_node, BTreeMap::from([(NodeId(1), 1024)]));
         assert_eq!(found[1].range, 0x7f00_0020_0000..0x7f00_0060_0000);
+
+        // The heap is far off, and less than the data.
+        fs::write(
+            proc.path().join("7/maps"),
+            format!("55cb96000000-55cb96c00000 rw-p 00000000 00:00 0 [heap]\n{maps}"),
+        )
+        .unwrap();
+        let heap = "55cb96000000 default anon=600 dirty=600 N2=600 kernelpagesize_kB=4\n";
+        fs::write(proc.path().join("7/numa_maps"), format!("{heap}{numa_maps}")).unwrap();
+        assert_eq!(data_range(proc.path(), 7).unwrap(), 0x7f00_0000_0000..0x7f00_0060_0000);
+        assert_eq!(
+            program_ranges(proc.path(), 7).unwrap(),
+            [0x55cb_9600_0000..0x55cb_96c0_0000, 0x7f00_0000_0000..0x7f00_0070_0000]
+        );
     }
 }

@@ -1,0 +1,172 @@
+//! Several managers beside each other, with means and spreads.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::manager::Manager;
+use super::row::Row;
+
+/// A figure of a row.
+struct Figure {
+    name: &'static str,
+    of: fn(&Row) -> f64,
+    head: &'static str,
+    /// Factor and decimals of the table.
+    shown: (f64, usize),
+}
+
+/// What is compared, in the order of the table's columns.
+const FIGURES: [Figure; 7] = [
+    Figure { name: "dram_share", of: |r| r.dram_share, head: "DRAM %", shown: (100.0, 1) },
+    Figure { name: "oracle_share", of: |r| r.oracle_share, head: "of oracle %", shown: (100.0, 1) },
+    Figure { name: "slowdown", of: |r| r.slowdown, head: "slowdown", shown: (1.0, 3) },
+    Figure { name: "promoted", of: |r| r.promoted as f64, head: "promoted", shown: (1.0, 0) },
+    Figure { name: "demoted", of: |r| r.demoted as f64, head: "demoted", shown: (1.0, 0) },
+    Figure { name: "ping_pong", of: |r| r.ping_pong as f64, head: "ping-ponged", shown: (1.0, 0) },
+    Figure { name: "daemon_cpu", of: |r| r.daemon_cpu, head: "daemon CPU s", shown: (1.0, 1) },
+];
+
+/// A manager's runs. The figures are means; `sd` has their standard deviations.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    manager: String,
+    rule: Option<String>,
+    source: Option<String>,
+    #[serde(flatten)]
+    mean: BTreeMap<&'static str, f64>,
+    label: Manager,
+    repeats: usize,
+    sd: BTreeMap<&'static str, Option<f64>>,
+    runs: Vec<Row>,
+}
+
+/// A summary for each manager, in the order in which they first occur.
+pub(crate) fn summaries(rows: Vec<Row>) -> Vec<Summary> {
+    let mut groups: Vec<Vec<Row>> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|group| group[0].label == row.label) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|runs| {
+            let statistics = FIGURES.iter().map(|figure| {
+                let values: Vec<f64> = runs.iter().map(figure.of).collect();
+                (figure.name, mean_and_sd(&values))
+            });
+            let (mut mean, mut sd) = (BTreeMap::new(), BTreeMap::new());
+            for (name, (of_mean, of_sd)) in statistics {
+                mean.insert(name, of_mean);
+                sd.insert(name, of_sd);
+            }
+            Summary {
+                manager: runs[0].manager.clone(),
+                rule: runs[0].rule.clone(),
+                source: runs[0].source.clone(),
+                mean,
+                label: runs[0].label.clone(),
+                repeats: runs.len(),
+                sd,
+                runs,
+            }
+        })
+        .collect()
+}
+
+/// The mean, and the standard deviation of a sample of at least two. Of no values both say nothing.
+fn mean_and_sd(values: &[f64]) -> (f64, Option<f64>) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count.max(1.0);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()))
+}
+
+/// The table, means with standard deviations.
+pub(crate) fn table(summaries: &[Summary]) -> String {
+    let mut lines = vec![vec!["manager".to_owned(), "repeats".to_owned()]];
+    lines[0].extend(FIGURES.iter().map(|figure| figure.head.to_owned()));
+    for summary in summaries {
+        let mut line = vec![summary.label.to_string(), summary.repeats.to_string()];
+        for figure in &FIGURES {
+            let (factor, decimals) = figure.shown;
+            let mean = summary.mean[figure.name] * factor;
+            line.push(match summary.sd[figure.name] {
+                Some(sd) => format!("{mean:.decimals$} ± {:.decimals$}", sd * factor),
+                None => format!("{mean:.decimals$}"),
+            });
+        }
+        lines.push(line);
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::tests::row;
+    use super::*;
+
+    #[test]
+    fn means_and_deviations_by_hand() {
+        assert_eq!(mean_and_sd(&[2.0]), (2.0, None));
+        assert_eq!(mean_and_sd(&[1.0, 3.0]), (2.0, Some(2f64.sqrt())));
+        assert_eq!(mean_and_sd(&[2.0, 4.0, 6.0]), (4.0, Some(2.0)));
+    }
+
+    #[test]
+    fn runs_are_put_together_by_manager_and_the_json_is_a_list_of_them() {
+        let rows = vec![
+            row("none", 0.1),
+            row("thermocline", 0.5),
+            row("thermocline+kernel.demotion_enabled=true", 0.9),
+            row("none", 0.3),
+            row("thermocline", 0.7),
+        ];
+        let summaries = summaries(rows);
+        let json = serde_json::to_value(&summaries).unwrap();
+        let json = json.as_array().unwrap();
+        assert_eq!(json.len(), 3);
+        for summary in json {
+            for key in [
+                "manager",
+                "rule",
+                "source",
+                "dram_share",
+                "oracle_share",
+                "slowdown",
+                "promoted",
+                "demoted",
+                "ping_pong",
+                "daemon_cpu",
+            ] {
+                assert!(summary.get(key).is_some(), "{key} is absent");
+            }
+        }
+        let close =
+            |value: &serde_json::Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 1e-9;
+        assert!(close(&json[0]["dram_share"], 0.2) && close(&json[1]["dram_share"], 0.6));
+        assert!(close(&json[0]["sd"]["dram_share"], 0.02f64.sqrt()));
+        assert_eq!((&json[0]["manager"], &json[0]["rule"]), (&"none".into(), &serde_json::Value::Null));
+        assert_eq!((&json[2]["repeats"], &json[2]["rule"]), (&1.into(), &"adaptive".into()));
+        assert_eq!(json[1]["runs"].as_array().unwrap().len(), 2);
+
+        let table = table(&summaries);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 4);
+        assert!(lines[1].starts_with("none") && lines[1].contains("20.0 ± 14.1"), "{table}");
+        assert!(lines[3].contains(" 90.0  "), "one run has no spread: {table}");
+    }
+}

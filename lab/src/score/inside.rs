@@ -1,0 +1,174 @@
+//! The part of a score that runs in the guest.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use thermocline_core::units::{NodeId, PAGE_SIZE};
+use thermocline_lab::truth::{GUEST_PORT, Plugin};
+use thermocline_lab::workload::pattern::Outcome;
+use thermocline_lab::workload::residency::{data_range, program_ranges};
+use thermocline_lab::workload::{read_json, write_json};
+
+use super::flips::Watch;
+use super::plan::{DUMP, Moved, PLAN, Plan, RECORDING, Recording};
+use super::program::Program;
+use super::running::{Running, kernel_demoted, kthread_cpu_s, nobody_moves, settings};
+use crate::within::{PROC, free_dram, pages, slow_node, vmstat};
+
+/// Pages of the pattern that the plugin is held to: eight times the modelled cache.
+const PATTERN_PAGES: u32 = 512;
+/// Base pages of a huge page.
+const PAGES_PER_HUGE: u64 = 512;
+
+/// Does what the plan in `folder` says and leaves the recording beside it. What it prints is progress.
+pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
+    let plan: Plan = read_json(&folder.join(PLAN))?;
+    let began = Instant::now();
+    let say = |what: &str| eprintln!("{:>5.0} s  {what}", began.elapsed().as_secs_f64());
+    nobody_moves()?;
+    let slow = slow_node()?;
+    // The files that the boot has read would take DRAM from the program.
+    fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")?;
+    narrow(&plan, slow)?;
+    say(&format!("filling {}'s memory ({})", plan.workload.name(), plan.start.name()));
+    let mut program = Program::start(&plan, folder)?;
+    let pid = program.pid();
+    let range = data_range(Path::new(PROC), pid)?;
+
+    let (pages_before, room_pages) = (pages(pid)?, room(slow)?);
+    let kernel = || anyhow::Ok((vmstat("pgpromote_success")?, kernel_demoted()?));
+    let moved_before = kernel()?;
+    let kswapd_before = kthread_cpu_s("kswapd");
+    let watch = Watch::start(pid, &range, slow)?;
+    say(&format!("{} starts; {} {} to warm up", plan.manager, plan.warmup_ops, plan.workload.ops()));
+    let started = Instant::now();
+    let manager = Running::start(&plan.manager, pid, daemon, folder)?;
+    program.run(plan.warmup_ops, 0)?;
+    let warmup_s = started.elapsed().as_secs_f64();
+
+    say(&format!("measuring {} {}", plan.ops, plan.workload.ops()));
+    let settings = settings();
+    let mut plugin = Plugin::connect(Path::new(GUEST_PORT))?;
+    plugin.filter(Some((range.start, range.end)))?;
+    plugin.program(&program_ranges(Path::new(PROC), pid)?)?;
+    plugin.start()?;
+    plugin.reset()?;
+    let window = Instant::now();
+    let ops = program.run(plan.ops, 1)?;
+    let counts = plugin.counts()?;
+    let window_s = window.elapsed().as_secs_f64();
+    plugin.stop()?;
+    plugin.dump_pages(DUMP)?;
+
+    let (promoted, demoted) = kernel()?;
+    let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
+    let ping_pong = watch.end()?;
+    let pages_after = pages(pid)?;
+    let ended = manager.end()?;
+    program.end()?;
+    say("holding the plugin to a known pattern");
+    plugin.program(&[])?;
+    drop(plugin);
+    let pattern_error = pattern_error(slow)?;
+
+    let recording = Recording {
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        slow,
+        range: (range.start, range.end),
+        settings,
+        pages_before,
+        pages_after,
+        room_pages,
+        counts,
+        ops,
+        warmup_s,
+        window_s,
+        promoted: Moved { kernel: promoted - moved_before.0, thermocline: ended.promoted, damon: 0 },
+        demoted: Moved { kernel: demoted - moved_before.1, thermocline: ended.demoted, damon: 0 },
+        ping_pong,
+        daemon_cpu_s: ended.cpu_s,
+        bpf_cpu_s: ended.bpf_s,
+        kswapd_cpu_s,
+        pattern_error,
+    };
+    write_json(&folder.join(RECORDING), &recording)?;
+    say("done");
+    Ok(())
+}
+
+/// Takes DRAM away until the program finds as much as it shall have. Huge pages in reserve are memory that nothing can move, reclaim or
+/// demote, so that it is gone for every manager alike.
+fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<()> {
+    let wanted = (plan.footprint_bytes() as f64 * plan.fast_share / PAGE_SIZE as f64) as u64;
+    fs::write("/proc/sys/vm/compact_memory", "1").context("cannot compact memory")?;
+    let excess = room(slow)?.saturating_sub(wanted) / PAGES_PER_HUGE;
+    for node in 0..slow.0 {
+        let path = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+        let share = excess / u64::from(slow.0);
+        fs::write(&path, share.to_string()).with_context(|| format!("cannot write {share} to {path}"))?;
+    }
+    Ok(())
+}
+
+/// Free base pages above the high watermark, of all DRAM nodes.
+fn room(slow: NodeId) -> anyhow::Result<u64> {
+    let path = "/proc/zoneinfo";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let free = free_dram(slow)?;
+    Ok(free.into_iter().map(|(node, free)| free.saturating_sub(high_pages(&text, node))).sum())
+}
+
+/// The sum of the high watermarks of a node's zones.
+fn high_pages(zoneinfo: &str, node: NodeId) -> u64 {
+    let (mut here, mut sum) = (false, 0);
+    for line in zoneinfo.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            here = rest.split(',').next() == Some(&node.0.to_string());
+        } else if let Some(high) = line.trim_start().strip_prefix("high ").filter(|_| here) {
+            sum += high.trim().parse::<u64>().unwrap_or(0);
+        }
+    }
+    sum
+}
+
+/// Has hotcold sweep a block on every node while the plugin counts; the greatest error.
+fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
+    nobody_moves()?;
+    let hotcold = std::env::current_exe().context("cannot find this program")?.with_file_name("hotcold");
+    let mut worst = 0.0f64;
+    for node in 0..=slow.0 {
+        let output = Command::new("on-node")
+            .arg(node.to_string())
+            .arg(&hotcold)
+            .args(["pattern", "--plugin", GUEST_PORT, "--dump", "pattern"])
+            .args(["--pages", &PATTERN_PAGES.to_string(), "--loads", "2", "--stores", "1"])
+            .output()
+            .with_context(|| format!("cannot run {}", hotcold.display()))?;
+        let outcome: Outcome = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("the pattern failed: {}", String::from_utf8_lossy(&output.stderr)))?;
+        ensure!(
+            output.status.success(),
+            "the plugin's counts on node {node} are off by {:.1} %: nothing that it said can be trusted",
+            100.0 * outcome.error
+        );
+        worst = worst.max(outcome.error);
+    }
+    Ok(worst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watermarks_of_a_node() {
+        let text = "Node 0, zone      DMA\n  pages free     2823\n        boost    0\n        min      136\n        low      170\n        high     204\n\
+                    Node 0, zone    DMA32\n        high     1000\n      high: 18\nNode 1, zone   Normal\n        high     7\n";
+        assert_eq!(high_pages(text, NodeId(0)), 1204);
+        assert_eq!(high_pages(text, NodeId(1)), 7);
+        assert_eq!(high_pages(text, NodeId(2)), 0);
+    }
+}

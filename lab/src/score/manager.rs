@@ -1,0 +1,173 @@
+//! Who places pages.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thermocline_core::config::RuleName;
+
+/// A manager, as the command line names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum Manager {
+    /// Nobody: pages stay where they were allocated.
+    None,
+    /// The kernel: kernel.numa_balancing=2 and demotion, all else as it was booted.
+    Numab2,
+    /// DAMON with HMSDK's settings: migrate_hot upwards, migrate_cold downwards (S3).
+    Damon,
+    /// Our daemon.
+    Thermocline {
+        /// Its rule; `None` for the default one.
+        rule: Option<String>,
+        /// Configuration keys with their values, as TOML writes them.
+        settings: Vec<(String, String)>,
+    },
+}
+
+impl Manager {
+    /// The manager without its rule and settings.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Manager::None => "none",
+            Manager::Numab2 => "numab2",
+            Manager::Damon => "damon",
+            Manager::Thermocline { .. } => "thermocline",
+        }
+    }
+
+    /// Where its evidence comes from.
+    pub(crate) fn source(&self) -> Option<&'static str> {
+        match self {
+            Manager::None => None,
+            Manager::Damon => Some("damon"),
+            Manager::Numab2 | Manager::Thermocline { .. } => Some("hintfault"),
+        }
+    }
+
+    /// The daemon's configuration; `None` for the default one.
+    pub(crate) fn config(&self) -> Option<String> {
+        let Manager::Thermocline { rule, settings } = self else { return None };
+        let mut text: String = rule.iter().map(|rule| format!("rule.name = \"{rule}\"\n")).collect();
+        for (key, value) in settings {
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+impl FromStr for Manager {
+    type Err = String;
+
+    /// `none`, `numab2`, `damon`, or `thermocline[:RULE][+KEY=VALUE]...`.
+    fn from_str(text: &str) -> Result<Manager, String> {
+        let mut parts = text.split('+');
+        let first = parts.next().unwrap_or_default();
+        let (name, rule) = match first.split_once(':') {
+            Some((name, rule)) => (name, Some(rule)),
+            None => (first, None),
+        };
+        let settings: Vec<(String, String)> = parts
+            .map(|pair| {
+                let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+                match pair.split_once('=') {
+                    Some((key, value)) if key.chars().all(plain) && !value.is_empty() => {
+                        Ok((key.to_owned(), value.to_owned()))
+                    }
+                    _ => Err(format!(
+                        "`{pair}` is not of the form KEY=VALUE, as in kernel.demotion_enabled=true"
+                    )),
+                }
+            })
+            .collect::<Result<_, _>>()?;
+        let plain = rule.is_none() && settings.is_empty();
+        match name {
+            "none" if plain => Ok(Manager::None),
+            "numab2" if plain => Ok(Manager::Numab2),
+            "damon" if plain => Ok(Manager::Damon),
+            "none" | "numab2" | "damon" => Err(format!("`{name}` takes neither rule nor settings")),
+            "thermocline" => {
+                let names = RuleName::ALL.map(RuleName::text);
+                match rule {
+                    Some(rule) if !names.contains(&rule) => {
+                        Err(format!("`{rule}` is no rule; rules are {}", names.join(", ")))
+                    }
+                    _ => Ok(Manager::Thermocline { rule: rule.map(str::to_owned), settings }),
+                }
+            }
+            _ => Err(format!("`{name}` is not none, numab2, damon or thermocline[:RULE][+KEY=VALUE]...")),
+        }
+    }
+}
+
+impl fmt::Display for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        if let Manager::Thermocline { rule, settings } = self {
+            if let Some(rule) = rule {
+                write!(f, ":{rule}")?;
+            }
+            for (key, value) in settings {
+                write!(f, "+{key}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<String> for Manager {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Manager, String> {
+        text.parse()
+    }
+}
+
+impl From<Manager> for String {
+    fn from(manager: Manager) -> String {
+        manager.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_and_nonsense_is_refused() {
+        for text in [
+            "none",
+            "numab2",
+            "damon",
+            "thermocline",
+            "thermocline:latency",
+            "thermocline+kernel.demotion_enabled=true",
+            "thermocline:fault-count+kernel.scan_size_mb=64+admission.free_goal_mib=4",
+        ] {
+            assert_eq!(text.parse::<Manager>().unwrap().to_string(), text);
+        }
+        for bad in [
+            "",
+            "numa",
+            "none:latency",
+            "numab2+a=b",
+            "thermocline:",
+            "thermocline:A B",
+            "thermocline+x",
+            "thermocline+a\nb=1",
+        ] {
+            assert!(bad.parse::<Manager>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_daemon_is_told_its_rule_and_settings_and_nothing_else() {
+        let config = |text: &str| text.parse::<Manager>().unwrap().config();
+        assert_eq!(config("thermocline"), None);
+        assert_eq!(config("numab2"), None);
+        assert_eq!(
+            config("thermocline:latency+kernel.demotion_enabled=true").as_deref(),
+            Some("rule.name = \"latency\"\nkernel.demotion_enabled = true\n")
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! `lab score` and `lab compare`: a program under a manager, judged by the plugin.
+
+mod compare;
+mod flips;
+mod inside;
+mod manager;
+mod plan;
+mod program;
+mod row;
+mod running;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use thermocline_core::units::NodeId;
+use thermocline_lab::truth::{attach, read_dump};
+use thermocline_lab::workload::{read_json, write_json};
+use thermocline_lab::{End, Error, Guest, Line, Machine, Output, ThpMode};
+
+use manager::Manager;
+use plan::{DUMP, PLAN, Plan, RECORDING, Recording, Start, Workload};
+use row::{Model, Row};
+
+/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about a third of the programs.
+const MEMORY_MIB: [u64; 2] = [256, 768];
+/// The modelled cache: to the program's memory what a server's cache is to a server's memory, about a thousandth.
+const CACHE: &str = "cache-kib=256";
+/// How often a guest is begun anew that the emulator made panic.
+const RETRIES: u32 = 1;
+
+/// What every run has in common.
+#[derive(Clone, Debug, Args)]
+struct Common {
+    /// The program.
+    #[arg(value_enum)]
+    workload: Workload,
+    /// Kernel line: 6.12 or newest.
+    #[arg(long, value_name = "LINE", default_value = "6.12")]
+    kernel: Line,
+    /// Where the program's memory is when the manager starts: first-touch fills DRAM first, slow leaves it free.
+    #[arg(long, value_enum, default_value = "first-touch")]
+    start: Start,
+    /// Operations under the manager before anything is measured (default: 1,500,000 reads, 100,000,000 accesses).
+    #[arg(long, value_name = "N")]
+    warmup_ops: Option<u64>,
+    /// Operations that are measured (default: 300,000 reads, 30,000,000 accesses).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    ops: Option<u64>,
+    /// Seed of the load; repeats count on from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// DRAM that the program shall have, as a share of its memory. What is more is taken away at the start.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.333, value_parser = share)]
+    fast_share: f64,
+    /// Memory of hotcold, MiB.
+    #[arg(long, default_value_t = 408)]
+    mib: u32,
+    /// Keys in Redis.
+    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Bytes of each value.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    value_bytes: u32,
+    /// Exponent of the keys' popularity.
+    #[arg(long, default_value_t = 0.99)]
+    zipf: f64,
+    /// End a guest after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    timeout: u64,
+    /// The daemon.
+    #[arg(long, value_name = "PROGRAM", default_value = "target/release/thermocline")]
+    thermocline: PathBuf,
+}
+
+/// How one run is to be.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Who places pages: none, numab2, or thermocline[:RULE][+KEY=VALUE]..., as in thermocline:latency+kernel.demotion_enabled=true.
+    #[arg(long, default_value = "thermocline")]
+    manager: Manager,
+    /// Print the row as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a comparison is to be.
+#[derive(Debug, Args)]
+pub(crate) struct CompareOptions {
+    #[command(flatten)]
+    common: Common,
+    /// Managers, as `lab score` takes them.
+    #[arg(
+        long,
+        value_name = "MANAGER,...",
+        value_delimiter = ',',
+        default_value = "none,numab2,thermocline"
+    )]
+    managers: Vec<Manager>,
+    /// Runs of each manager, each on a fresh machine with a seed of its own.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
+    repeats: u32,
+    /// Write the summaries here as JSON, a list with an object for each manager.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Also take these rows, written by `lab score --json`; with --repeats 0 nothing else.
+    #[arg(long, value_name = "FILE")]
+    rows: Vec<PathBuf>,
+}
+
+/// The part that runs in the guest.
+#[derive(Debug, Args)]
+pub(crate) struct Inside {
+    /// The shared folder.
+    folder: PathBuf,
+    /// The daemon.
+    thermocline: PathBuf,
+}
+
+/// Runs in the guest.
+pub(crate) fn inside(inside: &Inside) -> anyhow::Result<u8> {
+    inside::run(&inside.folder, &inside.thermocline)?;
+    Ok(0)
+}
+
+/// Runs one manager and prints its row.
+pub(crate) fn score(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
+    let row = options.common.run(&options.manager, options.common.seed, interrupt)?;
+    if options.json {
+        println!("{}", serde_json::to_string(&row)?);
+    } else {
+        print!("{}{}", row.text(), caveat());
+    }
+    Ok(0)
+}
+
+/// Runs all managers in turn, as often as asked, and prints the table.
+pub(crate) fn compare(options: &CompareOptions, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
+    let common = &options.common;
+    let mut rows: Vec<Row> = options.rows.iter().map(|path| read_json(path)).collect::<Result<_, _>>()?;
+    // Repeat by repeat, so that what changes on the host in the meantime is shared by all.
+    for repeat in 0..u64::from(options.repeats) {
+        for manager in &options.managers {
+            let row = common.run(manager, common.seed + repeat, interrupt)?;
+            eprintln!("{}", row.text());
+            rows.push(row);
+        }
+    }
+    let summaries = compare::summaries(rows);
+    print!("{}{}", compare::table(&summaries), caveat());
+    if let Some(path) = &options.json {
+        write_json(path, &summaries)?;
+    }
+    Ok(0)
+}
+
+/// What the figures are and what they are not.
+fn caveat() -> String {
+    let model = Model::of(&machine());
+    format!(
+        "Slowdown is modelled: {}; no overlap, no shortage of bandwidth. Under\n\
+         emulation no node is slower than another, so no figure here says how fast a manager makes a program. The program's memory\n\
+         and the cache are scaled down for the emulator's pace; time constants are everybody's own.\n",
+        model.text(NodeId(MEMORY_MIB.len() as u16 - 1))
+    )
+}
+
+fn machine() -> Machine {
+    Machine::of_sizes(&MEMORY_MIB.map(|mib| mib << 20))
+}
+
+impl Common {
+    fn plan(&self, manager: &Manager, seed: u64) -> Plan {
+        let (warmup_ops, ops) = match self.workload {
+            Workload::Redis => (1_500_000, 300_000),
+            Workload::Hotcold => (100_000_000, 30_000_000),
+        };
+        Plan {
+            workload: self.workload,
+            manager: manager.clone(),
+            start: self.start,
+            seed,
+            warmup_ops: self.warmup_ops.unwrap_or(warmup_ops),
+            ops: self.ops.unwrap_or(ops),
+            fast_share: self.fast_share,
+            mib: self.mib,
+            keys: self.keys,
+            value_bytes: self.value_bytes as usize,
+            zipf: self.zipf,
+        }
+    }
+
+    /// One run on a fresh machine.
+    fn run(&self, manager: &Manager, seed: u64, interrupt: &Arc<AtomicBool>) -> anyhow::Result<Row> {
+        let daemon = match manager {
+            Manager::Thermocline { .. } => fs::canonicalize(&self.thermocline).with_context(|| {
+                format!("no {}: run `cargo build --release -p thermocline`", self.thermocline.display())
+            })?,
+            _ => self.thermocline.clone(),
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("score-")
+            .tempdir_in("/tmp")
+            .context("cannot create a folder in /tmp")?;
+        let plan = self.plan(manager, seed);
+        write_json(&folder.path().join(PLAN), &plan)?;
+        let mut tries = 0;
+        loop {
+            match self.guest(folder.path(), &daemon, interrupt) {
+                Err(error) if tries < RETRIES && emulator_failed(&error) => {
+                    tries += 1;
+                    eprintln!("QEMU made the guest's kernel panic, a known race of QEMU 7.2: once more");
+                }
+                status => {
+                    let status = status?;
+                    ensure!(
+                        status == 0,
+                        "{manager} failed in the guest with status {status}; its message is above"
+                    );
+                    break;
+                }
+            }
+        }
+        let recording: Recording = read_json(&folder.path().join(RECORDING))?;
+        let dump = read_dump(&folder.path().join(DUMP))?;
+        Row::of(&plan, &recording, &dump, &Model::of(&machine()))
+            .context("no miss was counted in the window: give it more operations with --ops")
+    }
+
+    fn guest(&self, folder: &Path, daemon: &Path, interrupt: &Arc<AtomicBool>) -> anyhow::Result<i32> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let machine = machine();
+        let guest = Guest::builder()
+            .kernel(self.kernel)
+            .machine(machine.clone())
+            .thp(ThpMode::Never)
+            .share(folder)
+            .timeout(Some(Duration::from_secs(self.timeout)))
+            .output(Output::Inherit)
+            .interrupt(Arc::clone(interrupt));
+        let guest = attach(guest, &machine, folder, &[CACHE])?;
+        let words = [program.as_path(), Path::new("score-inside"), folder, daemon]
+            .map(|word| word.display().to_string());
+        Ok(guest.exec(&words)?.status)
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err(format!("`{text}` is not a share from 0 to 1")),
+    }
+}
+
+fn emulator_failed(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Guest { end: End::EmulatorFault { .. }, .. }))
+}

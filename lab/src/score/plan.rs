@@ -1,0 +1,164 @@
+//! What is asked of the guest and what it hands back.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use thermocline_core::units::NodeId;
+use thermocline_lab::truth::Counts;
+
+use super::manager::Manager;
+use crate::within::ByNode;
+
+/// The name of the [`Plan`] in the shared folder.
+pub(crate) const PLAN: &str = "plan.json";
+/// The name of the [`Recording`] there.
+pub(crate) const RECORDING: &str = "recording.json";
+/// What Redis 7.0 needs for a key of ours beside its value, bytes: seen in the lab with 300,000 keys of 1 KiB.
+const REDIS_KEY_BYTES: u64 = 388;
+/// The page dump of the window.
+pub(crate) const DUMP: &str = "pages";
+
+/// A program that is run under a manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Workload {
+    /// A fifth of the pages takes nine tenths of the accesses.
+    Hotcold,
+    /// redis-server, read with zipfian popularity.
+    Redis,
+}
+
+impl Workload {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Workload::Hotcold => "hotcold",
+            Workload::Redis => "redis",
+        }
+    }
+
+    /// What is counted.
+    pub(crate) fn ops(self) -> &'static str {
+        match self {
+            Workload::Hotcold => "accesses",
+            Workload::Redis => "reads",
+        }
+    }
+}
+
+/// Where the program's memory is when the manager starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Start {
+    /// Where the kernel puts it: DRAM until it is full, then CXL.
+    FirstTouch,
+    /// All of it on CXL, DRAM is free.
+    Slow,
+}
+
+impl Start {
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Start::FirstTouch => "first-touch",
+            Start::Slow => "slow",
+        }
+    }
+}
+
+/// What the guest is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// The program.
+    pub(crate) workload: Workload,
+    /// Who places its pages.
+    pub(crate) manager: Manager,
+    /// Where they are at first.
+    pub(crate) start: Start,
+    /// Of all that is random in the load.
+    pub(crate) seed: u64,
+    /// Operations under the manager before anything is measured.
+    pub(crate) warmup_ops: u64,
+    /// Operations that are measured.
+    pub(crate) ops: u64,
+    /// DRAM that the program shall have, as a share (0 to 1) of its memory.
+    pub(crate) fast_share: f64,
+    /// Size of hotcold's memory, MiB.
+    pub(crate) mib: u32,
+    /// Keys in Redis.
+    pub(crate) keys: u32,
+    /// Bytes of a value.
+    pub(crate) value_bytes: usize,
+    /// Exponent of the keys' popularity.
+    pub(crate) zipf: f64,
+}
+
+impl Plan {
+    /// What the program's memory will come to, about.
+    pub(crate) fn footprint_bytes(&self) -> u64 {
+        match self.workload {
+            Workload::Redis => u64::from(self.keys) * (self.value_bytes as u64 + REDIS_KEY_BYTES),
+            Workload::Hotcold => u64::from(self.mib) << 20,
+        }
+    }
+}
+
+/// Pages moved, by who moved them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Moved {
+    /// The kernel by itself.
+    pub(crate) kernel: u64,
+    /// Our daemon.
+    pub(crate) thermocline: u64,
+    /// DAMON.
+    pub(crate) damon: u64,
+}
+
+impl Moved {
+    /// By anybody.
+    pub(crate) fn all(&self) -> u64 {
+        self.kernel + self.thermocline + self.damon
+    }
+}
+
+/// All that was seen in the guest. Moves and CPU times are those from the manager's start to the end of the window.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Recording {
+    /// The kernel's release.
+    pub(crate) kernel: String,
+    /// The slow node; all others are DRAM.
+    pub(crate) slow: NodeId,
+    /// The addresses whose misses are counted: the program's data.
+    pub(crate) range: (u64, u64),
+    /// The kernel's settings under the manager.
+    pub(crate) settings: BTreeMap<String, String>,
+    /// The program's pages when the manager started.
+    pub(crate) pages_before: ByNode,
+    /// The same at the end of the window.
+    pub(crate) pages_after: ByNode,
+    /// DRAM that was free above the high watermark when the manager started, base pages.
+    pub(crate) room_pages: u64,
+    /// Of the window.
+    pub(crate) counts: Counts,
+    /// Operations of the window.
+    pub(crate) ops: u64,
+    /// From the manager's start to the window's, s.
+    pub(crate) warmup_s: f64,
+    /// Length of the window, s.
+    pub(crate) window_s: f64,
+    /// Base pages promoted.
+    pub(crate) promoted: Moved,
+    /// Base pages demoted.
+    pub(crate) demoted: Moved,
+    /// The program's pages that came back to the tier that they had left.
+    pub(crate) ping_pong: u64,
+    /// CPU time of our daemon, or of DAMON's threads, s.
+    pub(crate) daemon_cpu_s: f64,
+    /// CPU time of our BPF programs, which the program's threads pay, s.
+    pub(crate) bpf_cpu_s: f64,
+    /// CPU time of kswapd, s.
+    pub(crate) kswapd_cpu_s: f64,
+    /// The greatest difference between the plugin and a pattern of known misses on any node, in this boot: a share (0 to 1).
+    pub(crate) pattern_error: f64,
+}

@@ -1,0 +1,337 @@
+//! The figures of one run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thermocline_core::config::Config;
+use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGES_PER_MIB};
+use thermocline_lab::Machine;
+use thermocline_lab::truth::{PageMisses, best_static, by_page};
+
+use super::manager::Manager;
+use super::plan::{Moved, Plan, Recording, Start, Workload};
+use crate::within::ByNode;
+
+/// Clock of the modelled processor, GHz: a server core's. Ours.
+const CLOCK_GHZ: f64 = 3.0;
+/// Cycles an instruction takes while memory does not keep it waiting. Ours: what server code reaches is between a half and two.
+const CPI: f64 = 1.0;
+
+/// Modelled time: instructions x CPI, and for each miss the latency of its tier. No miss overlaps another, no bandwidth is short.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Model {
+    /// Latency of each node from the processors, ns.
+    latency_ns: Vec<f64>,
+}
+
+impl Model {
+    /// With the latencies that the machine's firmware tells.
+    pub(crate) fn of(machine: &Machine) -> Model {
+        Model { latency_ns: machine.nodes.iter().map(|node| f64::from(node.latency_ns)).collect() }
+    }
+
+    /// Latency of DRAM and of the slow node, ns.
+    fn tiers(&self, slow: NodeId) -> (f64, f64) {
+        let at = |node: usize| self.latency_ns.get(node).copied().unwrap_or(0.0);
+        (at(0), at(usize::from(slow.0)))
+    }
+
+    /// Modelled time in ns of so many instructions and misses, of which a share (0 to 1) goes to DRAM.
+    fn time_ns(&self, instructions: u64, misses: u64, dram_share: f64, slow: NodeId) -> f64 {
+        let (fast_ns, slow_ns) = self.tiers(slow);
+        let wait_ns = dram_share * fast_ns + (1.0 - dram_share) * slow_ns;
+        instructions as f64 * CPI / CLOCK_GHZ + misses as f64 * wait_ns
+    }
+
+    /// The parameters, for people.
+    pub(crate) fn text(&self, slow: NodeId) -> String {
+        let (fast_ns, slow_ns) = self.tiers(slow);
+        format!(
+            "{CPI} cycles an instruction at {CLOCK_GHZ} GHz, {fast_ns} ns a miss to DRAM, {slow_ns} ns to CXL"
+        )
+    }
+}
+
+/// One run of a program under a manager.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// The manager: none, numab2, damon or thermocline.
+    pub(crate) manager: String,
+    /// Our daemon's rule; null under the other managers.
+    pub(crate) rule: Option<String>,
+    /// Where the manager's evidence comes from; null under none.
+    pub(crate) source: Option<String>,
+    /// Share (0 to 1) of the program's modelled cache misses that DRAM served.
+    pub(crate) dram_share: f64,
+    /// That as a share of what the best static placement would have reached in the same window.
+    pub(crate) oracle_share: f64,
+    /// Modelled time, as a multiple of that with all in DRAM.
+    pub(crate) slowdown: f64,
+    /// Base pages promoted, by anybody.
+    pub(crate) promoted: u64,
+    /// Base pages demoted, by anybody.
+    pub(crate) demoted: u64,
+    /// The program's pages that came back to a tier that they had left.
+    pub(crate) ping_pong: u64,
+    /// CPU time of the manager's own process or threads, s.
+    pub(crate) daemon_cpu: f64,
+    /// The manager as the command line names it.
+    pub(crate) label: Manager,
+    /// The program.
+    pub(crate) workload: Workload,
+    /// Where its memory was at first.
+    pub(crate) start: Start,
+    /// Seed of the load.
+    pub(crate) seed: u64,
+    /// The kernel's release.
+    pub(crate) kernel: String,
+    /// The share (0 to 1) that the best static placement would have reached.
+    pub(crate) best_share: f64,
+    /// Its slowdown.
+    pub(crate) best_slowdown: f64,
+    /// DRAM that it has for the program, base pages.
+    pub(crate) capacity_pages: u64,
+    /// All pages of the program.
+    pub(crate) footprint_pages: u64,
+    /// The program's pages in DRAM when the manager started.
+    pub(crate) dram_pages_before: u64,
+    /// The same at the end of the window.
+    pub(crate) dram_pages_after: u64,
+    /// Modelled cache misses on the program's data in the window.
+    pub(crate) misses: u64,
+    /// The program's instructions in the window.
+    pub(crate) instructions: u64,
+    /// Operations in the window.
+    pub(crate) ops: u64,
+    /// Operations before.
+    pub(crate) warmup_ops: u64,
+    /// Time from the manager's start to the window, s.
+    pub(crate) warmup_s: f64,
+    /// Length of the window, s.
+    pub(crate) window_s: f64,
+    /// Seconds of the guest that the window took for each modelled second of the program.
+    pub(crate) dilation: f64,
+    /// Base pages promoted, by whom.
+    pub(crate) promoted_by: Moved,
+    /// Base pages demoted, by whom.
+    pub(crate) demoted_by: Moved,
+    /// CPU time of our BPF programs, which the program pays, s.
+    pub(crate) bpf_cpu: f64,
+    /// CPU time of kswapd, s.
+    pub(crate) kswapd_cpu: f64,
+    /// How far the plugin was off a known pattern in this boot, a share (0 to 1).
+    pub(crate) pattern_error: f64,
+    /// The kernel's settings under the manager.
+    pub(crate) settings: BTreeMap<String, String>,
+}
+
+impl Row {
+    /// Of a recording and the page dump of its window; `None` if nothing missed.
+    pub(crate) fn of(plan: &Plan, recording: &Recording, dump: &[PageMisses], model: &Model) -> Option<Row> {
+        let Recording { slow, counts, .. } = recording;
+        let dram: Vec<NodeId> = (0..slow.0).map(NodeId).collect();
+        let in_dram = |pages: &ByNode| -> u64 { dram.iter().filter_map(|node| pages.get(node)).sum() };
+        let (before, after) = (in_dram(&recording.pages_before), in_dram(&recording.pages_after));
+        // Who makes room by pushing others out of DRAM is measured by the room that it made.
+        let capacity_pages = (before + recording.room_pages).max(after);
+        let (first, end) = (recording.range.0 >> PAGE_SHIFT, recording.range.1 >> PAGE_SHIFT);
+        let best_share = best_static(by_page(dump, first, end).into_values(), capacity_pages as usize)?;
+        let dram_share = counts.share(&dram)?;
+        let (misses, instructions) = (counts.misses(), counts.program_instructions);
+        let time_ns = |share| model.time_ns(instructions, misses, share, *slow);
+        let rule = match &plan.manager {
+            Manager::Thermocline { rule, .. } => {
+                Some(rule.clone().unwrap_or_else(|| Config::default().rule.name.text().to_owned()))
+            }
+            _ => None,
+        };
+        Some(Row {
+            manager: plan.manager.name().to_owned(),
+            rule,
+            source: plan.manager.source().map(str::to_owned),
+            dram_share,
+            oracle_share: dram_share / best_share.max(f64::MIN_POSITIVE),
+            slowdown: time_ns(dram_share) / time_ns(1.0),
+            promoted: recording.promoted.all(),
+            demoted: recording.demoted.all(),
+            ping_pong: recording.ping_pong,
+            daemon_cpu: recording.daemon_cpu_s,
+            label: plan.manager.clone(),
+            workload: plan.workload,
+            start: plan.start,
+            seed: plan.seed,
+            kernel: recording.kernel.clone(),
+            best_share,
+            best_slowdown: time_ns(best_share) / time_ns(1.0),
+            capacity_pages,
+            footprint_pages: recording.pages_after.values().sum(),
+            dram_pages_before: before,
+            dram_pages_after: after,
+            misses,
+            instructions,
+            ops: recording.ops,
+            warmup_ops: plan.warmup_ops,
+            warmup_s: recording.warmup_s,
+            window_s: recording.window_s,
+            dilation: recording.window_s * 1e9 / time_ns(dram_share),
+            promoted_by: recording.promoted,
+            demoted_by: recording.demoted,
+            bpf_cpu: recording.bpf_cpu_s,
+            kswapd_cpu: recording.kswapd_cpu_s,
+            pattern_error: recording.pattern_error,
+            settings: recording.settings.clone(),
+        })
+    }
+
+    /// The run and what it ran on, for people.
+    pub(crate) fn text(&self) -> String {
+        let mib = |pages: u64| pages as f64 / PAGES_PER_MIB as f64;
+        let by = |moved: &Moved| {
+            format!("kernel {}, thermocline {}, damon {}", moved.kernel, moved.thermocline, moved.damon)
+        };
+        let settings: Vec<String> =
+            self.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!(
+            "{} under {}, Linux {}, seed {}, {} at first\n\
+             DRAM for it: {:.0} MiB of {:.0} MiB ({:.0} %); in DRAM {:.0} MiB before, {:.0} MiB after\n\
+             DRAM served {:.1} % of its {} misses; the best static placement {:.1} %: {:.1} % of the oracle\n\
+             modelled slowdown against all in DRAM: {:.3} ({:.3} for the best static placement)\n\
+             promoted {} ({}); demoted {} ({}); ping-ponged {}\n\
+             CPU: manager {:.1} s, its BPF {:.1} s, kswapd {:.1} s, in {:.0} s of warm-up and {:.0} s of window\n\
+             {} {} to warm up, {} measured; {:.0} guest seconds for each modelled one\n\
+             plugin against a known pattern: {:.2} % off\n\
+             kernel settings: {}\n",
+            self.workload.name(),
+            self.label,
+            self.kernel,
+            self.seed,
+            self.start.name(),
+            mib(self.capacity_pages),
+            mib(self.footprint_pages),
+            100.0 * self.capacity_pages as f64 / self.footprint_pages.max(1) as f64,
+            mib(self.dram_pages_before),
+            mib(self.dram_pages_after),
+            100.0 * self.dram_share,
+            self.misses,
+            100.0 * self.best_share,
+            100.0 * self.oracle_share,
+            self.slowdown,
+            self.best_slowdown,
+            self.promoted,
+            by(&self.promoted_by),
+            self.demoted,
+            by(&self.demoted_by),
+            self.ping_pong,
+            self.daemon_cpu,
+            self.bpf_cpu,
+            self.kswapd_cpu,
+            self.warmup_s,
+            self.window_s,
+            self.warmup_ops,
+            self.workload.ops(),
+            self.ops,
+            self.dilation,
+            100.0 * self.pattern_error,
+            settings.join(" "),
+        )
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use thermocline_core::units::Pfn;
+    use thermocline_lab::truth::{Counts, NodeCounts, State};
+
+    use super::*;
+
+    fn plan(manager: &str) -> Plan {
+        Plan {
+            workload: Workload::Redis,
+            manager: manager.parse().unwrap(),
+            start: Start::FirstTouch,
+            seed: 1,
+            warmup_ops: 10,
+            ops: 20,
+            fast_share: 0.5,
+            mib: 1,
+            keys: 1,
+            value_bytes: 1,
+            zipf: 0.99,
+        }
+    }
+
+    /// Four pages of which two fit: misses 50, 30 (both CXL), 15, 5 (both DRAM).
+    fn recording() -> (Recording, Vec<PageMisses>) {
+        let node = |load_misses| NodeCounts { load_misses, ..NodeCounts::default() };
+        let counts = Counts {
+            state: State::Counting,
+            epoch: 2,
+            host_ns: 0,
+            nodes: vec![node(20), node(80)],
+            io: 0,
+            outside: 0,
+            unresolved: 0,
+            pages: 4,
+            pages_lost: 0,
+            instructions: 90_000,
+            program_instructions: 30_000,
+        };
+        let pages = ByNode::from([(NodeId(0), 2), (NodeId(1), 2)]);
+        let recording = Recording {
+            kernel: "6.12".to_owned(),
+            slow: NodeId(1),
+            range: (0x10_000, 0x14_000),
+            settings: BTreeMap::new(),
+            pages_before: pages.clone(),
+            pages_after: pages,
+            room_pages: 0,
+            counts,
+            ops: 20,
+            warmup_s: 1.0,
+            window_s: 1.0,
+            promoted: Moved { kernel: 1, thermocline: 2, damon: 4 },
+            demoted: Moved { kernel: 3, ..Moved::default() },
+            ping_pong: 1,
+            daemon_cpu_s: 0.5,
+            bpf_cpu_s: 0.0,
+            kswapd_cpu_s: 0.0,
+            pattern_error: 0.0,
+        };
+        let page = |vpn, load_misses| PageMisses { vpn, pfn: Pfn(vpn), load_misses, store_misses: 0 };
+        // The last is outside of the range.
+        (recording, vec![page(16, 50), page(17, 30), page(18, 15), page(19, 5), page(99, 1000)])
+    }
+
+    /// A row of made-up figures.
+    pub(crate) fn row(manager: &str, dram_share: f64) -> Row {
+        let (recording, dump) = recording();
+        let row =
+            Row::of(&plan(manager), &recording, &dump, &Model { latency_ns: vec![100.0, 300.0] }).unwrap();
+        Row { dram_share, ..row }
+    }
+
+    #[test]
+    fn computed_by_hand() {
+        let (recording, dump) = recording();
+        let model = Model { latency_ns: vec![100.0, 300.0] };
+        let row = Row::of(&plan("thermocline"), &recording, &dump, &model).unwrap();
+        assert_eq!((row.dram_share, row.best_share, row.oracle_share), (0.2, 0.8, 0.25));
+        // 30,000 instructions are 10 us; all in DRAM 100 misses are another 10 us, as they are 26 us.
+        assert!((row.slowdown - 36.0 / 20.0).abs() < 1e-9, "{}", row.slowdown);
+        assert!((row.best_slowdown - 24.0 / 20.0).abs() < 1e-9, "{}", row.best_slowdown);
+        assert!((row.dilation - 1e9 / 36e3).abs() < 1e-3, "{}", row.dilation);
+        assert_eq!((row.promoted, row.demoted, row.footprint_pages, row.capacity_pages), (7, 3, 4, 2));
+        assert_eq!((row.rule.as_deref(), row.source.as_deref()), (Some("adaptive"), Some("hintfault")));
+    }
+
+    #[test]
+    fn who_makes_room_is_measured_by_it_and_silence_is_no_row() {
+        let (mut recording, dump) = recording();
+        let model = Model::of(&Machine::of_sizes(&[1 << 30; 2]));
+        recording.pages_after = ByNode::from([(NodeId(0), 3), (NodeId(1), 1)]);
+        let row = Row::of(&plan("numab2"), &recording, &dump, &model).unwrap();
+        assert_eq!((row.capacity_pages, row.best_share, row.rule), (3, 0.95, None));
+        recording.counts.nodes = vec![NodeCounts::default(); 2];
+        assert!(Row::of(&plan("none"), &recording, &dump, &model).is_none());
+    }
+}

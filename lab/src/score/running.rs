@@ -1,0 +1,158 @@
+//! A manager at work, in the guest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::manager::Manager;
+use crate::demo::daemon::{Daemon, counter};
+use crate::within::PROC;
+
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+/// What decides how the kernel balances and demotes; printed with every result.
+const SETTINGS: [&str; 8] = [
+    BALANCING,
+    "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps",
+    DEMOTION,
+    "/sys/kernel/debug/sched/numa_balancing/hot_threshold_ms",
+    "/sys/kernel/debug/sched/numa_balancing/scan_delay_ms",
+    "/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms",
+    "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms",
+    "/sys/kernel/debug/sched/numa_balancing/scan_size_mb",
+];
+/// Clock ticks a second in /proc/PID/stat (Linux include/asm-generic/param.h: USER_HZ).
+const TICKS_PER_S: f64 = 100.0;
+
+/// A manager that was started.
+pub(crate) enum Running {
+    /// Nothing runs but what the kernel does by itself.
+    Kernel,
+    /// Our daemon.
+    Daemon(Daemon),
+}
+
+/// What a manager has to say at its end.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// Base pages promoted by our daemon.
+    pub(crate) promoted: u64,
+    /// Base pages demoted by our daemon.
+    pub(crate) demoted: u64,
+    /// CPU time of our daemon, s.
+    pub(crate) cpu_s: f64,
+    /// CPU time of its BPF programs, s.
+    pub(crate) bpf_s: f64,
+}
+
+/// Brings the kernel to where every manager starts from: nobody moves pages. Debian boots with balancing between nodes on.
+pub(crate) fn nobody_moves() -> anyhow::Result<()> {
+    write(BALANCING, "0")?;
+    write(DEMOTION, "false")
+}
+
+impl Running {
+    /// Starts `manager` for the process `pid`. What it writes goes into `folder`.
+    pub(crate) fn start(
+        manager: &Manager,
+        pid: u32,
+        daemon: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<Running> {
+        match manager {
+            Manager::None => Ok(Running::Kernel),
+            Manager::Numab2 => {
+                write(DEMOTION, "true")?;
+                write(BALANCING, "2")?;
+                Ok(Running::Kernel)
+            }
+            Manager::Damon => bail!("the lab cannot run DAMON yet"),
+            Manager::Thermocline { .. } => {
+                let config = manager.config().map(|text| -> anyhow::Result<_> {
+                    let path = folder.join("config.toml");
+                    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+                    Ok(path)
+                });
+                Ok(Running::Daemon(Daemon::start(daemon, pid, config.transpose()?.as_deref())?))
+            }
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn end(self) -> anyhow::Result<Ended> {
+        let Running::Daemon(daemon) = self else { return Ok(Ended::default()) };
+        let last = daemon.end()?;
+        let seconds = |value: &Value| value.as_u64().unwrap_or(0) as f64 / 1e9;
+        Ok(Ended {
+            promoted: counter(&last, "pgpromote_success"),
+            demoted: counter(&last, "pgdemote"),
+            cpu_s: seconds(&last["cpu_time_ns"]),
+            bpf_s: seconds(&last["source"]["bpf_run_time_ns"]),
+        })
+    }
+}
+
+/// The kernel's settings as they are now.
+pub(crate) fn settings() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for path in SETTINGS {
+        if let Ok(text) = fs::read_to_string(path) {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            found.insert(name.to_owned(), text.trim().to_owned());
+        }
+    }
+    found
+}
+
+/// CPU time in s of all kernel threads whose name begins so.
+pub(crate) fn kthread_cpu_s(prefix: &str) -> f64 {
+    let Ok(entries) = fs::read_dir(PROC) else { return 0.0 };
+    let stats = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter_map(|stat| ticks(&stat, prefix)).sum::<u64>() as f64 / TICKS_PER_S
+}
+
+/// User and system ticks of a line of /proc/PID/stat, if the name begins so.
+fn ticks(stat: &str, prefix: &str) -> Option<u64> {
+    let (head, rest) = stat.rsplit_once(") ")?;
+    let (_, name) = head.split_once('(')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    name.starts_with(prefix).then_some(())?;
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+/// Base pages that the kernel has demoted, whoever asked (`pgdemote_kswapd`, `pgdemote_direct` and their like).
+pub(crate) fn kernel_demoted() -> anyhow::Result<u64> {
+    let text = fs::read_to_string("/proc/vmstat").context("cannot read /proc/vmstat")?;
+    Ok(sum_of(&text, "pgdemote_"))
+}
+
+fn sum_of(text: &str, prefix: &str) -> u64 {
+    let lines = text.lines().filter(|line| line.starts_with(prefix));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+fn write(path: &str, value: &str) -> anyhow::Result<()> {
+    fs::write(path, value).with_context(|| format!("cannot write {value} to {path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_the_threads_that_are_meant() {
+        let stat = "47 (kswapd0 (x)) S 2 0 0 0 -1 10758208 0 0 0 0 3 40 0 0 20 0 1 0 99 0 0";
+        assert_eq!(ticks(stat, "kswapd"), Some(43));
+        assert_eq!(ticks(stat, "kdamond"), None);
+        assert_eq!(ticks("", "kswapd"), None);
+    }
+
+    #[test]
+    fn every_kind_of_demotion_counts() {
+        let text = "pgpromote_success 7\npgdemote_kswapd 5\npgdemote_direct 2\npgdemote_proactive 1\npgmigrate_success 9\n";
+        assert_eq!(sum_of(text, "pgdemote_"), 8);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a program of the lab's own sees of the guest that it runs in.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use thermocline_core::units::NodeId;
+use thermocline_lab::workload::residency::mappings;
+
+/// Base pages by node.
+pub(crate) type ByNode = BTreeMap<NodeId, u64>;
+
+/// Where processes are shown.
+pub(crate) const PROC: &str = "/proc";
+/// Where Redis listens.
+pub(crate) const REDIS: (&str, u16) = ("127.0.0.1", 6379);
+/// How long Redis may take to answer first.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// A Redis of its own.
+pub(crate) struct Redis(Child);
+
+impl Redis {
+    /// Starts redis-server, through the program `on` if one is given: `on-slow-node` makes its memory come from the slow node.
+    pub(crate) fn start(on: Option<&str>) -> anyhow::Result<Redis> {
+        let words = ["redis-server", "--save", "", "--appendonly", "no", "--dir", "/tmp"];
+        let words: Vec<&str> = on.into_iter().chain(words).collect();
+        let child = Command::new(words[0])
+            .args(&words[1..])
+            .stdout(Stdio::null())
+            .spawn()
+            .context("cannot start redis-server")?;
+        let server = Redis(child);
+        let begin = Instant::now();
+        while std::net::TcpStream::connect(REDIS).is_err() {
+            ensure!(begin.elapsed() < START_MAX, "redis-server does not answer: is it installed?");
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(server)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&mut self) {
+        // The guest ends with us: nothing depends on how Redis did.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Lets a program that was started on one node allocate on all.
+pub(crate) fn widen(pid: u32) -> anyhow::Result<()> {
+    let widened = Command::new("widen").arg(pid.to_string()).status().context("cannot run widen")?;
+    ensure!(widened.success(), "widen failed: the program would stay on the slow node");
+    Ok(())
+}
+
+/// The last node with memory.
+pub(crate) fn slow_node() -> anyhow::Result<NodeId> {
+    let text = fs::read_to_string("/sys/devices/system/node/has_memory").context("cannot read the nodes")?;
+    let last = text.trim().rsplit([',', '-']).next().unwrap_or_default();
+    Ok(NodeId(last.parse().with_context(|| format!("{text:?} does not end in a node"))?))
+}
+
+/// All base pages of a process by node.
+pub(crate) fn pages(pid: u32) -> anyhow::Result<ByNode> {
+    let mut pages = ByNode::new();
+    for mapping in mappings(Path::new(PROC), pid, &(0..u64::MAX))? {
+        for (node, count) in mapping.by_node {
+            *pages.entry(node).or_default() += count;
+        }
+    }
+    Ok(pages)
+}
+
+/// Free base pages of each node above the slow one.
+pub(crate) fn free_dram(slow: NodeId) -> anyhow::Result<ByNode> {
+    (0..slow.0)
+        .map(|node| {
+            let path = format!("/sys/devices/system/node/node{node}/vmstat");
+            Ok((NodeId(node), named(&path, "nr_free_pages")?))
+        })
+        .collect()
+}
+
+/// A counter of the kernel's.
+pub(crate) fn vmstat(name: &str) -> anyhow::Result<u64> {
+    named("/proc/vmstat", name)
+}
+
+/// The value of a line `NAME VALUE`.
+pub(crate) fn named(path: &str, name: &str) -> anyhow::Result<u64> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value
+        .with_context(|| format!("{path} has no {name}"))?
+        .trim()
+        .parse()
+        .with_context(|| format!("{path}: {name}"))
+}
