@@ -82,7 +82,7 @@ struct Common {
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
-    /// Who places pages: none, numab2, or thermocline[:RULE][+KEY=VALUE]..., as in thermocline:latency+kernel.demotion_enabled=true.
+    /// Who places pages: none, numab2, or `thermocline[:RULE][+KEY=VALUE]...`, as in `thermocline:latency+kernel.demotion_enabled=true`.
     #[arg(long, default_value = "thermocline")]
     manager: Manager,
     /// Print the row as JSON.

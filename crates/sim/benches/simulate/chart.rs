@@ -23,9 +23,24 @@ pub(crate) fn draw(
         };
         let seconds = |c: &Cost| c.seconds;
         let gib = |c: &Cost| c.bytes / (1u64 << 30) as f64;
-        chart(&charts[0], "Time of a run, s of one core", "simulated memory, GiB", &line(by_pages, seconds))?;
-        chart(&charts[1], "Memory of a run, GiB", "simulated memory, GiB", &line(by_pages, gib))?;
-        chart(&charts[2], "Time of a run, s of one core", "hint faults", &line(by_faults, seconds))?;
+        chart(
+            &charts[0],
+            "Time of a run, s of one core (dashed: linear)",
+            "simulated memory, GiB",
+            &line(by_pages, seconds),
+        )?;
+        chart(
+            &charts[1],
+            "Memory of a run, GiB (dashed: linear)",
+            "simulated memory, GiB",
+            &line(by_pages, gib),
+        )?;
+        chart(
+            &charts[2],
+            "Time of a run, s of one core (dashed: linear)",
+            "hint faults",
+            &line(by_faults, seconds),
+        )?;
         area.present()?;
     }
     Ok(svg)
@@ -51,6 +66,7 @@ fn chart(
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .x_desc(across)
+        .y_labels(5)
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| format!("{y:.2}"))
         .draw()?;
@@ -58,6 +74,5 @@ fn chart(
     chart.draw_series(points.iter().map(|p| Circle::new(*p, 3, BLACK.filled())))?;
     let linear = points.iter().map(|p| (p.0, last.1 * p.0 / last.0)).filter(|p| p.1 >= low);
     chart.draw_series(DashedLineSeries::new(linear, 6, 5, BLACK.stroke_width(1)))?;
-    chart.draw_series(std::iter::once(Text::new("  measured; dashed: linear", *last, ("sans-serif", 14))))?;
     Ok(())
 }
