@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
+use crate::access::Source;
 use crate::admission::RefusalReason;
 use crate::moves::{BatchId, Direction, Outcome};
 use crate::queue::Waiting;
@@ -83,6 +84,8 @@ pub struct Decision {
     pub score: u16,
     /// Why the rule proposed it.
     pub why: Reason,
+    /// Where the evidence came from.
+    pub source: Source,
 }
 
 impl Decision {
@@ -99,6 +102,7 @@ impl Decision {
             to: candidate.target,
             score: candidate.score,
             why: candidate.reason,
+            source: candidate.source,
         }
     }
 

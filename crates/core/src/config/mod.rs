@@ -1,6 +1,7 @@
 //! One configuration tree for everything; each key has a unit, a default, a range and a source.
 
 mod engine;
+mod hwsample;
 mod kernel;
 pub mod rule;
 pub mod schema;
@@ -8,6 +9,7 @@ mod scope;
 mod tree;
 
 pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
+pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};
 pub use kernel::{Daemon, HintFault, Kernel};
 pub use rule::{Rule, RuleName};
 pub use scope::{Scope, TierMap};

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::rule::{Adaptive, FaultCount, Frequency, InterArrival, Latency, Speculative};
 use crate::config::schema::{Field, Section, Violation};
-use crate::config::{Admission, Daemon, Engine, HintFault, Journal, Kernel, Queue, Rule, Scope, TierMap};
+use crate::config::{
+    Admission, Daemon, Engine, HintFault, HwSample, Journal, Kernel, Queue, Rule, Scope, TierMap,
+};
 
 /// `[source]`: where evidence comes from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -12,6 +14,8 @@ use crate::config::{Admission, Daemon, Engine, HintFault, Journal, Kernel, Queue
 pub struct Source {
     /// `[source.hintfault]`.
     pub hintfault: HintFault,
+    /// `[source.hwsample]`.
+    pub hwsample: HwSample,
 }
 
 /// The whole configuration.
@@ -62,6 +66,7 @@ impl Config {
             scope.check(&format!("scope[{i}]"), &mut out);
         }
         self.source.hintfault.check("source.hintfault", &mut out);
+        self.source.hwsample.check("source.hwsample", &mut out);
         self.kernel.check("kernel", &mut out);
         self.daemon.check("daemon", &mut out);
         if out.is_empty() { Ok(()) } else { Err(ConfigError(out)) }
@@ -84,6 +89,7 @@ impl Config {
             ("tiers", TierMap::fields()),
             ("scope", Scope::fields()),
             ("source.hintfault", HintFault::fields()),
+            ("source.hwsample", HwSample::fields()),
             ("kernel", Kernel::fields()),
             ("daemon", Daemon::fields()),
         ]

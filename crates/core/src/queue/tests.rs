@@ -1,4 +1,5 @@
 use super::*;
+use crate::access::Source;
 use crate::moves::Direction;
 use crate::rule::Reason;
 use crate::units::NodeId;
@@ -15,6 +16,7 @@ fn waiting(vpn: u64, score: u16) -> Waiting {
         direction: Direction::Promote,
         score,
         reason: Reason::Frequent,
+        source: Source::HintFault,
         time: Nanos(0),
         expires: Nanos(1000),
     };

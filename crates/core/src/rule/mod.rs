@@ -19,7 +19,7 @@ pub use speculative::Speculative;
 
 use serde::Serialize;
 
-use crate::access::{Access, Mappings, RegionSnapshot};
+use crate::access::{Access, Mappings, RegionSnapshot, Source};
 use crate::config::{Config, RuleName};
 use crate::moves::{Direction, Move, Outcome};
 use crate::record::RecordTable;
@@ -90,6 +90,8 @@ pub struct Candidate {
     pub score: u16,
     /// Why.
     pub reason: Reason,
+    /// Where the evidence came from that made the rule propose it.
+    pub source: Source,
     /// When it was proposed.
     pub time: Nanos,
     /// When the proposal is too old to act on.
@@ -111,6 +113,7 @@ impl Candidate {
             direction: Direction::Promote,
             score,
             reason,
+            source: access.detail.source(),
             time: access.time,
             expires: access.time.plus(life),
         }

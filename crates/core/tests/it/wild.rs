@@ -1,6 +1,6 @@
 //! A rule that proposes whatever the evidence tells it to, sense or nonsense.
 
-use thermocline_core::access::{Access, Detail, RegionSnapshot, RegionSpace};
+use thermocline_core::access::{Access, Detail, RegionSnapshot, RegionSpace, Source};
 use thermocline_core::moves::{Direction, Move, Outcome};
 use thermocline_core::rule::{Candidate, Candidates, Context, Reason, Record, Rule};
 use thermocline_core::units::{Nanos, NodeId, Pfn, VirtPage};
@@ -58,6 +58,7 @@ impl Rule for Wild {
                     },
                     score: region.access_rate_bp,
                     reason: Reason::ColdRegion,
+                    source: Source::Damon,
                     time: snapshot.time,
                     expires: snapshot.time.plus(region.age),
                 });
@@ -78,6 +79,7 @@ impl Rule for Wild {
                 direction: Direction::Promote,
                 score: 1,
                 reason: Reason::Neighbour,
+                source: Source::HintFault,
                 time: Nanos(0),
                 expires: Nanos(u64::MAX),
             });
