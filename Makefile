@@ -53,6 +53,9 @@ fuzz:
 	@scripts/need fuzz
 	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run engine -- \
 		-max_total_time=$(FUZZ_SECONDS) -len_control=0 -max_len=2048 -rss_limit_mb=1024
+	@mkdir -p fuzz/corpus/samples
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run samples fuzz/corpus/samples fuzz/seeds/samples -- \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=512
 
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs
@@ -66,6 +69,7 @@ bench: ## figures beside their limits, in target/bench
 	@scripts/need build picture
 	cargo bench -p thermocline-core --bench observe
 	cargo bench -p thermocline-sim --bench simulate
+	cargo bench -p thermocline-linux --bench samples
 
 soak: lab-programs ## what takes longer: long fuzzing, many property cases, the full lab runs
 	@scripts/need fuzz

@@ -382,3 +382,40 @@ fn hot_pages_are_promoted_on_6_12() {
 fn hot_pages_are_promoted_on_the_newest() {
     hot_pages_are_promoted(Line::Newest);
 }
+
+/// Page faults take the way of hardware samples: the kernel's rings, the decoder, the judge, the engine, the mover.
+#[test]
+fn samples_come_through_the_kernels_ring() {
+    let run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Never, 280);
+    let Some(outcome) = run.run(include_str!("daemon/samples.sh")) else { return };
+    let doctor = run.json("doctor");
+    assert_eq!(doctor["sources"][1]["status"], "usable", "{}", doctor["sources"]);
+    let (wide, narrow) = (run.json("wide"), run.json("narrow"));
+    let count = |found: &Value, path: &str| found.pointer(path).and_then(Value::as_u64).unwrap();
+    for (name, found) in [("wide", &wide), ("narrow", &narrow)] {
+        println!("{name}: {}\n{}", found["hwsample"], found["overhead"]);
+        assert_eq!(count(found, "/hwsample/malformed"), 0);
+        assert_eq!(count(found, "/counters/evidence/hw-sample"), count(found, "/hwsample/samples/useful"));
+        assert_eq!(count(found, "/counters/evidence/hint-fault"), 0, "nothing comes by BPF");
+    }
+    assert_eq!((number(&outcome, "daemon_status"), number(&outcome, "narrow_status")), (0, 0));
+
+    let (useful, lost) = (count(&wide, "/hwsample/samples/useful"), count(&wide, "/hwsample/lost"));
+    let faults = number(&outcome, "page_faults");
+    let told = count(&wide, "/hwsample/samples/taken") + lost;
+    println!("{useful} useful of {told}; {faults} page faults by vmstat");
+    assert!(
+        useful > 2000 && told <= faults + faults / 50 + 1000,
+        "{useful} useful of {told}, {faults} faults"
+    );
+    let promoted = run.verdict("judged").moved.unwrap().promoted.pages;
+    let ours = count(&wide, "/counters/pgpromote_success");
+    println!("{promoted} pages of hotcold promoted; ours {ours}");
+    assert!(promoted > 2000 && promoted <= ours, "pid, address and node of a sample are those of a page");
+    assert_eq!(number(&outcome, "kernel_promoted"), 0);
+
+    // Two rings of 8 KiB hold some 220 samples.
+    let (burst, lost) = (number(&outcome, "burst"), count(&narrow, "/hwsample/lost"));
+    println!("{lost} lost while it stood still, when there were {burst} page faults");
+    assert!(burst > 16_000 && lost > burst * 9 / 10, "{lost} of {burst}");
+}

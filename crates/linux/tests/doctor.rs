@@ -4,7 +4,7 @@
 mod fixture;
 
 use fixture::Machine;
-use thermocline_core::config::{Config, Scope};
+use thermocline_core::config::{Config, Enabled, SamplerName, Scope};
 use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Lock, log};
 use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
@@ -52,7 +52,9 @@ fn both_kernels_with_tiers_are_usable_as_they_boot() {
         let hintfault = source(&report, "hintfault");
         assert_eq!(hintfault.status, SourceStatus::Usable);
         assert_eq!(hintfault.detail, "accesses to pages of node 2");
-        assert_eq!(source(&report, "hwsample").status, SourceStatus::Unavailable);
+        let hwsample = source(&report, "hwsample");
+        assert_eq!(hwsample.status, SourceStatus::Unavailable, "a virtual machine without a PMU");
+        assert!(hwsample.detail.ends_with("; hintfault works without"), "{}", hwsample.detail);
         assert_eq!(source(&report, "damon").status, SourceStatus::NotRead);
         let changes: Vec<_> =
             report.changes.iter().map(|c| (c.name, c.from.as_str(), c.to.as_str())).collect();
@@ -170,6 +172,55 @@ fn a_kernel_without_the_attach_points_cannot_be_used() {
     machine.remove("proc/sys/kernel/numa_balancing");
     let without = report(&machine);
     assert!(source(&without, "hintfault").detail.contains("CONFIG_NUMA_BALANCING"));
+}
+
+#[test]
+fn a_sampler_is_read_where_it_is_wanted_and_permitted() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("sys/bus/event_source/devices/ibs_op/type", "11\n");
+    let mut config = config(&machine);
+    let off = report_with(&machine, &config);
+    assert_eq!(source(&off, "hwsample").status, SourceStatus::NotRead);
+    config.source.hwsample.enabled = Enabled::Auto;
+    let on = report_with(&machine, &config);
+    let hwsample = source(&on, "hwsample");
+    assert_eq!(hwsample.status, SourceStatus::Usable);
+    assert!(hwsample.detail.starts_with("AMD IBS") && hwsample.detail.ends_with("never run on silicon"));
+    machine.replace("proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t0000000000800000");
+    let forbidden = report_with(&machine, &config);
+    let hwsample = source(&forbidden, "hwsample");
+    assert_eq!(hwsample.status, SourceStatus::Unavailable);
+    assert!(hwsample.detail.contains("CAP_PERFMON"), "{}", hwsample.detail);
+}
+
+#[test]
+fn a_sampler_that_is_insisted_on_and_absent_is_in_the_way_of_run() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let mut config = config(&machine);
+    config.source.hwsample.enabled = Enabled::Auto;
+    assert_eq!(report_with(&machine, &config).verdict, Verdict::Usable, "only where there is one");
+    config.source.hwsample.enabled = Enabled::Yes;
+    let insisted = report_with(&machine, &config);
+    assert_eq!(insisted.verdict, Verdict::Unusable);
+    let refused = finding(&insisted, "sources.refused");
+    assert!(refused.cause.starts_with("hwsample is switched on"), "{}", refused.cause);
+    assert!(refused.remedies[0].what.contains("\"auto\""));
+    config.source.hwsample.sampler = SamplerName::PageFaults;
+    assert_eq!(report_with(&machine, &config).verdict, Verdict::Usable, "every machine has page faults");
+}
+
+#[test]
+fn without_hint_faults_a_sampler_is_enough() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("sys/bus/event_source/devices/ibs_op/type", "11\n");
+    let mut config = config(&machine);
+    config.source.hwsample.enabled = Enabled::Yes;
+    let no_probe =
+        |config: &Config| examine_with(&machine.root, config, &|_: &Root| Ok(attach_points(false)));
+    let both = no_probe(&config);
+    assert!(finding(&both, "sources.refused").cause.starts_with("hintfault is switched on"));
+    config.source.hintfault.enabled = false;
+    assert_eq!(no_probe(&config).verdict, Verdict::Usable);
 }
 
 #[test]

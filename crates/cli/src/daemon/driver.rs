@@ -57,7 +57,8 @@ pub(super) fn drive(
     let root = kernel.root;
     let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
-    let mut machine = LiveMachine::open(root, config, &topology, moving)?;
+    let mut machine = LiveMachine::open(root, config, moving)?;
+    eprintln!("evidence: {}", machine.sources());
     let server = match mode {
         Mode::DryRun => None,
         _ => {
@@ -106,6 +107,7 @@ pub(super) fn drive(
             nodes_at = at;
         }
         kernel.pace(at, &nodes, engine.topology(), &machine);
+        machine.set_sample_period(engine.rule().sample_period_uops());
         let batches = engine.tick(at, &nodes);
         machine.submit(batches);
         if let Some(server) = &server {

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
+use serde_json::json;
 use thermocline_core::units::Nanos;
 
 use super::Mode;
 use super::snapshot::Snapshot;
+use crate::verb::status;
 
 /// MiB of a number of base pages.
 pub fn mib(pages: u64) -> f64 {
@@ -55,8 +57,15 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
     let faults = now.source.seen - last.map_or(0, |l| l.source.seen);
     let mut line =
         format!("{:>5.0}s  faults {:>7.0}/s", now.uptime_ns.0 as f64 / 1e9, faults as f64 / seconds,);
-    if now.source.dropped > 0 {
-        line.push_str(&format!("  lost {}", now.source.dropped));
+    let mut lost = now.source.dropped;
+    if let Some(samples) = &now.hwsample {
+        let before = last.and_then(|l| l.hwsample.as_ref()).map_or(0, |s| s.samples.useful);
+        let useful = (samples.samples.useful - before) as f64 / seconds;
+        line.push_str(&format!("  useful samples {useful:>7.0}/s"));
+        lost += samples.lost;
+    }
+    if lost > 0 {
+        line.push_str(&format!("  lost {lost}"));
     }
     let c = &now.counters;
     line.push_str(&format!("  proposed {:>7}  waiting {:>6}", c.proposed, gauge(now, "queue_length")));
@@ -117,6 +126,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         "after {seconds:.1} s: {} hint faults seen, {} delivered, {} lost, {} out of scope\n",
         s.seen, s.delivered, s.dropped, s.filtered
     );
+    out.push_str(&status::samples(&json!(end.hwsample)));
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",
         c.proposed,
@@ -143,5 +153,6 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         s.bpf_run_time_ns as f64 / 1e6 / seconds,
         s.bpf_run_time_ns / s.bpf_runs.max(1)
     ));
+    out.push_str(&status::overhead(&json!(end.overhead)));
     out
 }

@@ -7,9 +7,10 @@ use thermocline_core::engine::Engine;
 use thermocline_core::rule::Gauge;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId};
-use thermocline_linux::machine::{LiveMachine, cpu_time};
+use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
 use thermocline_linux::mover::MoverStats;
 use thermocline_linux::source::hintfault::Stats;
+use thermocline_linux::source::hwsample;
 
 use super::Mode;
 
@@ -59,8 +60,12 @@ pub struct Snapshot {
     pub nodes: Vec<NodeState>,
     /// Nodes on which the kernel promotes every page at its first fault.
     pub free_space_promotion: Vec<NodeId>,
-    /// Counters of the hint-fault source.
+    /// Counters of the hint-fault source; all zero where it is switched off.
     pub source: Stats,
+    /// Counters of the sampler, where there is one.
+    pub hwsample: Option<hwsample::Stats>,
+    /// What a fault, a sample and a moved page cost so far.
+    pub overhead: Overhead,
     /// Counters of the mover, where pages move.
     pub mover: Option<MoverStats>,
 }
@@ -78,6 +83,8 @@ impl Snapshot {
             nodes,
             free_space_promotion: machine.free_space_promotion(),
             source: machine.source_stats().unwrap_or_default(),
+            hwsample: machine.hwsample_stats(),
+            overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),
         }
     }

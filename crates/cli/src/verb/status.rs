@@ -48,6 +48,54 @@ fn residency(found: &Value) -> String {
     out
 }
 
+/// What the sampler took, and what was of no use, by reason; nothing where there is none.
+pub(crate) fn samples(found: &Value) -> String {
+    if found.is_null() {
+        return String::new();
+    }
+    let count = |key: &str| found[key].as_u64().unwrap_or(0);
+    let samples = &found["samples"];
+    let mut out = format!(
+        "samples: {} taken, {} useful, {} lost by {} on {} CPUs, one in {}",
+        samples["taken"],
+        samples["useful"],
+        found["lost"],
+        found["sampler"].as_str().unwrap_or("?"),
+        found["cpus"],
+        found["period"],
+    );
+    if found["budgeted"] == true {
+        out.push_str(" for the sake of cpu_budget_permille");
+    }
+    out.push('\n');
+    for (reason, value) in samples.as_object().into_iter().flatten() {
+        if !matches!(reason.as_str(), "taken" | "useful") && value.as_u64() != Some(0) {
+            let _ = writeln!(out, "  of no use {reason}: {value}");
+        }
+    }
+    for trouble in ["throttled", "truncated", "malformed", "period_refused", "cpus_failed"] {
+        if count(trouble) > 0 {
+            let _ = writeln!(out, "  {trouble}: {}", count(trouble));
+        }
+    }
+    out
+}
+
+/// What a fault, a sample and a moved page cost, as far as there were any.
+pub(crate) fn overhead(found: &Value) -> String {
+    let cost = |key: &str, what: &str| {
+        let us = found[key].as_u64()? as f64 / 1e3;
+        Some(format!("{us:.2} us {what}"))
+    };
+    let costs = [
+        cost("fault_ns", "a hint fault"),
+        cost("sample_ns", "a sample"),
+        cost("moved_page_ns", "a moved page in all"),
+    ];
+    let costs: Vec<String> = costs.into_iter().flatten().collect();
+    if costs.is_empty() { String::new() } else { format!("overhead: {}\n", costs.join(", ")) }
+}
+
 fn text(s: &Value) -> String {
     let seconds = s["uptime_ns"].as_u64().unwrap_or(0) as f64 / 1e9;
     let mut out = format!(
@@ -85,6 +133,8 @@ fn text(s: &Value) -> String {
         "hint faults: {} seen, {} delivered, {} lost, {} out of scope",
         source["seen"], source["delivered"], source["dropped"], source["filtered"]
     );
+    out.push_str(&samples(&s["hwsample"]));
+    out.push_str(&overhead(&s["overhead"]));
     for (name, value) in s["counters"].as_object().into_iter().flatten() {
         match value {
             Value::Object(labels) => {
@@ -111,6 +161,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn samples_are_told_with_what_was_of_no_use_and_what_went_wrong() {
+        let found = json!({
+            "sampler": "AMD IBS", "cpus": 64, "cpus_failed": 0, "period": 20000, "budgeted": true, "lost": 7,
+            "samples": { "taken": 100, "useful": 60, "cache_hit": 0, "top_tier": 40 }, "throttled": 2,
+        });
+        let words = samples(&found).split_whitespace().collect::<Vec<_>>().join(" ");
+        let told = "samples: 100 taken, 60 useful, 7 lost by AMD IBS on 64 CPUs, one in 20000 for the sake of \
+                    cpu_budget_permille of no use top_tier: 40 throttled: 2";
+        assert_eq!(words, told);
+        assert_eq!(samples(&Value::Null), "");
+    }
+
+    #[test]
+    fn overhead_is_told_as_far_as_there_is_any() {
+        let found = json!({ "fault_ns": 640, "sample_ns": null, "moved_page_ns": 32_400 });
+        assert_eq!(overhead(&found), "overhead: 0.64 us a hint fault, 32.40 us a moved page in all\n");
+        assert_eq!(overhead(&Value::Null), "");
+    }
 
     #[test]
     fn memory_is_told_by_process_and_node_in_order() {

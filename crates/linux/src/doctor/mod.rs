@@ -68,11 +68,12 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         kernel: &kernel,
         topology: topology.as_ref(),
         no_bpf: permissions.no_bpf,
+        may_sample: permissions.may_sample,
         no_settings,
         damon_busy: others.damon_busy,
     };
-    let (sources, no_source) = sources::sources(&mut look, &known, probe);
-    findings.extend(no_source);
+    let (sources, in_the_way) = sources::sources(&mut look, &known, probe);
+    findings.extend(in_the_way);
 
     let lower = lower_nodes(topology.as_ref());
     let blind = blind::blind(&mut look, &lower);

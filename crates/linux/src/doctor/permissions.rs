@@ -20,7 +20,11 @@ const CAP_BPF: u32 = 39;
 
 const NEEDS: [Need; 5] = [
     Need { name: "CAP_BPF", bit: CAP_BPF, needed_for: "loading the programs that see hint faults" },
-    Need { name: "CAP_PERFMON", bit: CAP_PERFMON, needed_for: "letting those programs read kernel memory" },
+    Need {
+        name: "CAP_PERFMON",
+        bit: CAP_PERFMON,
+        needed_for: "letting those programs read kernel memory, and sampling",
+    },
     Need { name: "CAP_SYS_NICE", bit: 23, needed_for: "moving pages that several processes map" },
     Need { name: "CAP_SYS_PTRACE", bit: 19, needed_for: "moving pages of other users' processes" },
     Need {
@@ -35,6 +39,8 @@ pub(super) struct Permissions {
     pub(super) list: Vec<Permission>,
     /// What keeps BPF programs from being loaded.
     pub(super) no_bpf: Option<String>,
+    /// It may sample what runs on all CPUs, with physical addresses.
+    pub(super) may_sample: bool,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -96,7 +102,9 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
         (true, Some(mode)) => Some(format!("the kernel is locked down ({mode})")),
         (true, None) => None,
     };
-    Permissions { list, no_bpf, findings }
+    let paranoid = look.number::<i32>(&look.root.proc.join("sys/kernel/perf_event_paranoid"));
+    let may_sample = held(CAP_PERFMON) || paranoid == Some(-1);
+    Permissions { list, no_bpf, may_sample, findings }
 }
 
 /// Whether user numbers are mapped here: only the machine's own namespace maps all 2^32 - 1 to themselves.

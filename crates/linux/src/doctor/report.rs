@@ -118,7 +118,7 @@ pub struct Source {
 pub enum SourceStatus {
     /// It can.
     Usable,
-    /// The machine offers it; this version of thermocline does not read it.
+    /// The machine offers it; it is switched off, or this version of thermocline does not read it.
     NotRead,
     /// The machine, the kernel or this process's permissions do not allow it.
     Unavailable,

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use thermocline_core::config::Config;
+use thermocline_core::config::{Config, Enabled};
 
 use crate::doctor::Probe;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::memory::{nodes_text, tiers_with_memory};
 use crate::doctor::report::{Finding, Severity, Source, SourceStatus};
+use crate::source::hwsample::pmu::{NoPmu, Pmu, choose};
 use crate::topology::Discovered;
 
 /// What else is known when the sources are looked at.
@@ -18,26 +19,50 @@ pub(super) struct Known<'a> {
     pub(super) topology: Option<&'a Discovered>,
     /// What keeps BPF programs from being loaded.
     pub(super) no_bpf: Option<String>,
+    /// This process may sample all CPUs.
+    pub(super) may_sample: bool,
     /// What keeps the kernel's settings from being set as configured.
     pub(super) no_settings: Option<String>,
     /// DAMON is in use by somebody.
     pub(super) damon_busy: Option<String>,
 }
 
-/// All sources, and a blocker where there are tiers and no source is left; without tiers no source could help.
+/// All sources, and what stands in the way of `run`; without tiers no source could help.
 pub(super) fn sources(
     look: &mut Look<'_>,
     known: &Known<'_>,
     probe: Probe<'_>,
-) -> (Vec<Source>, Option<Finding>) {
-    let list = vec![hintfault(look, known, probe), hwsample(look), damon(look, known), device(look)];
+) -> (Vec<Source>, Vec<Finding>) {
+    let hintfault = hintfault(look, known, probe);
+    let hwsample = hwsample(look, known, hintfault.status == SourceStatus::Usable);
+    let list = vec![hintfault, hwsample, damon(look, known), device(look)];
     let usable = list.iter().any(|s| s.status == SourceStatus::Usable);
     let tiers = known.topology.is_some_and(|found| tiers_with_memory(&found.topology) > 1);
-    let none = (tiers && !usable).then(|| {
-        let cause = format!("no source of evidence can be used; hint faults: {}", list[0].detail);
-        Finding::new("sources.none", Severity::Blocker, cause)
-    });
-    (list, none)
+    let findings = match (tiers, usable) {
+        (false, _) => Vec::new(),
+        (true, false) => {
+            let cause = format!("no source of evidence can be used; hint faults: {}", list[0].detail);
+            vec![Finding::new("sources.none", Severity::Blocker, cause)]
+        }
+        (true, true) => refused(&list, known.config),
+    };
+    (list, findings)
+}
+
+/// Sources that the configuration insists on and that cannot be used, where others could: `run` ends at once.
+fn refused(list: &[Source], config: &Config) -> Vec<Finding> {
+    let insisted = [
+        (&list[0], config.source.hintfault.enabled, "source.hintfault.enabled = false"),
+        (&list[1], config.source.hwsample.enabled == Enabled::Yes, "source.hwsample.enabled = \"auto\""),
+    ];
+    let lacking =
+        insisted.into_iter().filter(|(s, insisted, _)| *insisted && s.status != SourceStatus::Usable);
+    lacking
+        .map(|(source, _, instead)| {
+            let cause = format!("{} is switched on and cannot be used: {}", source.name, source.detail);
+            Finding::new("sources.refused", Severity::Blocker, cause).fix(format!("set {instead}"))
+        })
+        .collect()
 }
 
 fn source(name: &'static str, status: SourceStatus, detail: impl Into<String>) -> Source {
@@ -107,25 +132,31 @@ fn reach(known: &Known<'_>) -> Source {
 }
 
 /// Samples by the processor (AMD IBS, Intel PEBS, Arm SPE) through perf_event_open(2).
-fn hwsample(look: &mut Look<'_>) -> Source {
-    let devices = look.root.sys.join("bus/event_source/devices");
-    let offered = [
-        ("AMD IBS", devices.join("ibs_op")),
-        ("Intel PEBS load latency", devices.join("cpu/format/ldlat")),
-        ("Intel PEBS load latency", devices.join("cpu_core/format/ldlat")),
-    ];
-    let spe = look.list(&devices, "arm_spe").into_iter().next().map(|path| ("Arm SPE", path));
-    match offered.into_iter().chain(spe).find(|(_, path)| path.exists()) {
-        Some((name, _)) => {
-            let detail = format!("{name} is there; this version of thermocline does not read it");
-            source("hwsample", SourceStatus::NotRead, detail)
+fn hwsample(look: &mut Look<'_>, known: &Known<'_>, hint_faults: bool) -> Source {
+    let source = |status, detail: String| source("hwsample", status, detail);
+    let pmu = match choose(look.root, &known.config.source.hwsample) {
+        Ok(pmu) => pmu,
+        Err(NoPmu::File(error)) => {
+            look.fail(error.to_string());
+            return source(SourceStatus::Unavailable, error.to_string());
         }
-        None => source(
-            "hwsample",
-            SourceStatus::Unavailable,
-            "no IBS, PEBS or SPE here: a virtual machine without a PMU, or a processor without one of them",
-        ),
+        Err(error) => {
+            let left = if hint_faults { "; hintfault works without" } else { "" };
+            return source(SourceStatus::Unavailable, format!("{error}{left}"));
+        }
+    };
+    let samples = pmu.samples();
+    if known.config.source.hwsample.enabled == Enabled::No {
+        let detail = format!("{samples}; switched off, source.hwsample.enabled = \"auto\" reads it");
+        return source(SourceStatus::NotRead, detail);
     }
+    if !known.may_sample {
+        let detail =
+            format!("{samples}; sampling all CPUs needs CAP_PERFMON, or kernel.perf_event_paranoid of -1");
+        return source(SourceStatus::Unavailable, detail);
+    }
+    let untried = if pmu == Pmu::PageFaults { "" } else { "; this code has never run on silicon" };
+    source(SourceStatus::Usable, format!("{samples}{untried}"))
 }
 
 fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {

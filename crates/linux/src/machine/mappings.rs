@@ -64,7 +64,7 @@ fn parse(text: &str) -> Vec<Range<u64>> {
 /// What the source and /proc know together.
 #[derive(Debug)]
 pub(super) struct View<'a> {
-    pub(super) source: &'a HintFaultSource,
+    pub(super) source: Option<&'a HintFaultSource>,
     pub(super) maps: &'a Maps,
 }
 
@@ -74,7 +74,7 @@ impl Mappings for View<'_> {
     }
 
     fn marked(&self, page: VirtPage) -> Option<Marked> {
-        self.source.is_marked(page).then_some(Marked { node: None, pfn: None })
+        self.source.is_some_and(|source| source.is_marked(page)).then_some(Marked { node: None, pfn: None })
     }
 }
 

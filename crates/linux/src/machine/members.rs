@@ -16,6 +16,7 @@ pub(super) struct Managed {
     members: Option<Members>,
     /// The filter lists members one by one.
     listed: bool,
+    own: Pid,
     /// Processes that did not fit into the kernel's list: their faults are not seen.
     pub(super) unlisted: u64,
 }
@@ -32,31 +33,35 @@ impl Managed {
             list.push(cgroup.folder);
         }
         let members = (!scopes.is_empty()).then(|| Members::new(root, prepared));
-        Ok((filter, Managed { members, listed: !all, unlisted: 0 }))
+        Ok((filter, Managed { members, listed: !all, own: Pid(std::process::id()), unlisted: 0 }))
     }
 
     /// Looks who came and went, and tells the kernel and the engine.
     pub(super) fn look(
         &mut self,
-        source: &HintFaultSource,
+        source: Option<&HintFaultSource>,
         mut observe: impl FnMut(Evidence<'_>),
     ) -> Result<(), MachineError> {
         let Some(members) = &mut self.members else { return Ok(()) };
         let change = members.look()?;
         for gone in &change.removed {
-            if self.listed {
+            if let Some(source) = source.filter(|_| self.listed) {
                 // A process that exited took itself off the list.
                 let _ = source.include(gone.pid, false);
             }
             observe(Evidence::Exit { pid: gone.pid });
         }
         for new in &change.added {
-            if self.listed && source.include(new.pid, true).is_err() {
-                self.unlisted += 1;
-            }
+            let failed = source.is_some_and(|source| self.listed && source.include(new.pid, true).is_err());
+            self.unlisted += u64::from(failed);
             observe(Evidence::Process { pid: new.pid, scope: new.scope });
         }
         Ok(())
+    }
+
+    /// Whether a process's memory is managed, as far as is known by now: for sources that see the whole machine.
+    pub(super) fn in_scope(&self, pid: Pid) -> bool {
+        pid != self.own && self.members.as_ref().is_none_or(|members| members.scope_of(pid).is_some())
     }
 
     /// Our own memory never moves.

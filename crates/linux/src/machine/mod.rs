@@ -5,6 +5,7 @@
 mod clock;
 mod mappings;
 mod members;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use thermocline_core::access::{Access, Evidence};
 use thermocline_core::config::Config;
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Outcome};
-use thermocline_core::rule;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, VirtPage};
 
@@ -20,13 +20,15 @@ use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
 use crate::node_state::NodeStateReader;
 use crate::root::{KernelFileError, Root};
 use crate::scope::ScopeError;
-use crate::source::hintfault::{Event, HintFaultSource, OpenError, Options, Stats};
+use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
 
 use mappings::{Maps, View};
 use members::Managed;
+use sources::Sources;
 
 pub use clock::{cpu_time, now};
+pub use sources::Overhead;
 
 /// Accesses handed to the engine at once.
 const BATCH_ACCESSES: usize = 1024;
@@ -42,7 +44,13 @@ const TOPOLOGY_EVERY: Nanos = Nanos::from_s(30);
 pub enum MachineError {
     /// Hint faults cannot be watched.
     #[error("hint faults cannot be watched: {0}")]
-    Source(#[from] OpenError),
+    HintFault(#[from] hintfault::OpenError),
+    /// Accesses cannot be sampled.
+    #[error("accesses cannot be sampled: {0}")]
+    HwSample(#[from] hwsample::OpenError),
+    /// All sources are switched off.
+    #[error("no source is switched on: set source.hintfault.enabled or source.hwsample.enabled")]
+    NoSource,
     /// Pages cannot be moved.
     #[error("pages cannot be moved: {0}")]
     Mover(#[from] MoverError),
@@ -69,7 +77,7 @@ pub enum Moving {
 /// The machine under us.
 #[derive(Debug)]
 pub struct LiveMachine {
-    source: HintFaultSource,
+    sources: Sources,
     mover: Option<Mover>,
     nodes: NodeStateReader,
     managed: Managed,
@@ -89,12 +97,7 @@ impl LiveMachine {
     ///
     /// # Errors
     /// As [`MachineError`] tells them apart; nothing stays attached.
-    pub fn open(
-        root: &Root,
-        config: &Config,
-        topology: &Topology,
-        moving: Moving,
-    ) -> Result<LiveMachine, MachineError> {
+    pub fn open(root: &Root, config: &Config, moving: Moving) -> Result<LiveMachine, MachineError> {
         let mut nodes = NodeStateReader::new(root);
         nodes.read()?;
         let watcher = Watcher::new(root, &config.tiers, nodes.zones())?;
@@ -115,17 +118,10 @@ impl LiveMachine {
                 })?)
             }
         };
-        let mut options = Options {
-            measure_run_time: true,
-            ..Options::from_config(&config.source.hintfault, cpu_nodes(topology))
-        };
-        if let Some(restamp) = rule::build(config).restamp() {
-            options.stamps.restamp = restamp;
-        }
-        let source = HintFaultSource::open(options, &filter)?;
-        Managed::leave_out_ourselves(&source);
+        let (topology, frames) = (&watcher.discovered().topology, watcher.pfns());
+        let sources = Sources::open(root, config, topology, frames, &filter, now())?;
         Ok(LiveMachine {
-            source,
+            sources,
             mover,
             nodes,
             managed,
@@ -144,22 +140,18 @@ impl LiveMachine {
         let mut ended = Vec::new();
         let start = now();
         loop {
-            let accesses = &mut self.accesses;
-            let read = self.source.poll(BATCH_ACCESSES, |event| match event {
-                Event::Fault(fault) => accesses.push(fault.access()),
-                // An exec replaces the address space: to the engine that is a process gone and a new one come.
-                Event::Exit(pid) | Event::Exec(pid) => ended.push(pid),
-                Event::Stamp(_) => {}
-            });
+            let (sources, managed) = (&mut self.sources, &self.managed);
+            let mut more = sources.read_hintfault(BATCH_ACCESSES, start, &mut self.accesses, &mut ended);
+            more |= sources.read_hwsample(BATCH_ACCESSES, start, managed, &mut self.accesses, &mut ended);
             if !self.accesses.is_empty() {
-                let view = View { source: &self.source, maps: &self.maps };
+                let view = View { source: self.sources.hintfault.as_ref(), maps: &self.maps };
                 observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
                 self.accesses.clear();
             }
             for pid in ended.drain(..) {
                 observe(Evidence::Exit { pid });
             }
-            if read < BATCH_ACCESSES || now().since(start) >= POLL_MAX {
+            if !more || now().since(start) >= POLL_MAX {
                 break;
             }
         }
@@ -168,8 +160,9 @@ impl LiveMachine {
         }
         for outcome in self.mover.iter_mut().flat_map(Mover::outcomes) {
             let pages = self.moving.remove(&outcome.id).unwrap_or_default();
-            for (page, _) in pages.into_iter().zip(&outcome.outcomes).filter(|(_, o)| **o == Outcome::Moved) {
-                self.source.page_moved(page);
+            if let Some(source) = &mut self.sources.hintfault {
+                let moved = pages.into_iter().zip(&outcome.outcomes).filter(|(_, o)| **o == Outcome::Moved);
+                moved.for_each(|(page, _)| source.page_moved(page));
             }
             observe(Evidence::Outcome(&outcome));
         }
@@ -186,7 +179,7 @@ impl LiveMachine {
             return Ok(None);
         }
         self.looked = Some(at);
-        self.managed.look(&self.source, &mut observe)?;
+        self.managed.look(self.sources.hintfault.as_ref(), &mut observe)?;
         let zones = self.nodes.zones();
         if at.since(self.topology_read) < TOPOLOGY_EVERY && !self.watcher.extents_differ(zones) {
             return Ok(None);
@@ -198,6 +191,10 @@ impl LiveMachine {
         }
         for range in &change.online {
             observe(Evidence::MemoryOnline { node: range.node, start: range.start, end: range.end });
+        }
+        if let Some(sampler) = self.sources.hwsample.as_mut().filter(|_| !change.is_empty()) {
+            sampler.set_frames(self.watcher.pfns().clone());
+            sampler.set_topology(&self.watcher.discovered().topology)?;
         }
         Ok(change.topology.then(|| self.watcher.discovered().topology.clone()))
     }
@@ -247,7 +244,7 @@ impl LiveMachine {
     /// # Errors
     /// What poll(2) returns, EINTR excepted.
     pub fn wait(&self, timeout: Duration) -> std::io::Result<bool> {
-        self.source.wait(timeout)
+        self.sources.wait(timeout)
     }
 
     /// Why the mover has failed, if it has.
@@ -257,12 +254,34 @@ impl LiveMachine {
 
     /// How far apart the kernel's steps are in scanning the process with the most faults, where known.
     pub fn step_interval(&self) -> Option<Nanos> {
-        self.source.step_interval()
+        self.sources.hintfault.as_ref()?.step_interval()
     }
 
-    /// What the source counted.
-    pub fn source_stats(&self) -> Option<Stats> {
-        self.source.stats().ok()
+    /// The sources in words.
+    pub fn sources(&self) -> String {
+        self.sources.told()
+    }
+
+    /// What the hint-fault source counted, where it is open.
+    pub fn source_stats(&self) -> Option<hintfault::Stats> {
+        self.sources.hintfault.as_ref()?.stats().ok()
+    }
+
+    /// What the sampler counted, where it is open.
+    pub fn hwsample_stats(&self) -> Option<hwsample::Stats> {
+        self.sources.hwsample.as_ref().map(|source| source.stats())
+    }
+
+    /// What the sources cost, with `pages_moved` pages moved by now.
+    pub fn overhead(&self, pages_moved: u64) -> Overhead {
+        self.sources.overhead(cpu_time(), pages_moved)
+    }
+
+    /// What the rule wants the sampling period to be, where it wants something.
+    pub fn set_sample_period(&mut self, period: Option<u32>) {
+        if let Some(sampler) = &mut self.sources.hwsample {
+            sampler.set_wish(period);
+        }
     }
 
     /// What the mover counted.
@@ -283,17 +302,4 @@ impl LiveMachine {
         }
         outcomes
     }
-}
-
-/// The node of each CPU, by CPU number.
-fn cpu_nodes(topology: &Topology) -> Vec<NodeId> {
-    let last = topology.nodes.iter().flat_map(|n| n.cpus.iter()).max().map_or(0, |&c| c as usize + 1);
-    // A CPU that sysfs does not list belongs to no node with memory; 0 is what the kernel assumes for it.
-    let mut nodes = vec![NodeId(0); last];
-    for node in &topology.nodes {
-        for &cpu in &node.cpus {
-            nodes[cpu as usize] = node.id;
-        }
-    }
-    nodes
 }

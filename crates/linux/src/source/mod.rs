@@ -1,3 +1,43 @@
 //! Sources of evidence, one module each.
 
 pub mod hintfault;
+pub mod hwsample;
+
+use std::os::fd::BorrowedFd;
+
+use rustix::time::{ClockId, clock_gettime};
+use thermocline_core::access::Access;
+use thermocline_core::units::{Nanos, Pid};
+
+/// What a source delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An access to a page.
+    Access(Access),
+    /// A process is gone; its number may be reused.
+    Exit(Pid),
+    /// A process replaced its address space: what is known of its pages is void.
+    Exec(Pid),
+}
+
+/// A source of accesses to single pages.
+pub trait AccessSource {
+    /// Delivers what waits, up to about `records_max` records, and returns how many were read. Never blocks. A source that cannot keep
+    /// processes out of scope from being recorded leaves their accesses out here, and counts them.
+    fn poll(
+        &mut self,
+        records_max: usize,
+        now: Nanos,
+        in_scope: impl Fn(Pid) -> bool,
+        each: impl FnMut(Event),
+    ) -> usize;
+
+    /// Descriptors that become readable when there is enough to be worth a poll.
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_time() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

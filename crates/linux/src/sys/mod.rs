@@ -2,7 +2,10 @@
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
+#[cfg(test)]
+pub(crate) mod counted;
 #[allow(unsafe_code)]
 mod move_pages;
+pub mod perf;
 
 pub use move_pages::{MovePagesError, MoveWhat, move_pages, query_pages};

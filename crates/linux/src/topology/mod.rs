@@ -109,6 +109,19 @@ struct RawNode {
     distances: Vec<u8>,
 }
 
+/// The node of each CPU, by CPU number.
+pub fn cpu_nodes(topology: &Topology) -> Vec<NodeId> {
+    let last = topology.nodes.iter().flat_map(|n| n.cpus.iter()).max().map_or(0, |&c| c as usize + 1);
+    // A CPU that sysfs does not list belongs to no node with memory; 0 is what the kernel assumes for it.
+    let mut nodes = vec![NodeId(0); last];
+    for node in &topology.nodes {
+        for &cpu in &node.cpus {
+            nodes[cpu as usize] = node.id;
+        }
+    }
+    nodes
+}
+
 /// Reads the machine's nodes and tiers. An empty tier map takes the kernel's tiers.
 ///
 /// # Errors

@@ -15,6 +15,7 @@ use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 use super::decode::{RawFault, RawStamp, Record, decode};
 use super::load::{Loaded, OpenError, Scope, load, set_listed};
 use super::stamps::{StampOptions, StampStats, Stamps};
+use crate::source::{self, AccessSource};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
 
 /// How often the counts of lost faults are looked at.
@@ -319,6 +320,28 @@ impl HintFaultSource {
         attached
             .map(|p| Ok((p.name().to_string_lossy().into_owned(), program_run_time(p.as_fd())?)))
             .collect()
+    }
+}
+
+impl AccessSource for HintFaultSource {
+    /// The kernel side keeps to the scope, and time comes with each record.
+    fn poll(
+        &mut self,
+        records_max: usize,
+        _now: Nanos,
+        _in_scope: impl Fn(Pid) -> bool,
+        mut each: impl FnMut(source::Event),
+    ) -> usize {
+        HintFaultSource::poll(self, records_max, |event| match event {
+            Event::Fault(fault) => each(source::Event::Access(fault.access())),
+            Event::Exec(pid) => each(source::Event::Exec(pid)),
+            Event::Exit(pid) => each(source::Event::Exit(pid)),
+            Event::Stamp(_) => {}
+        })
+    }
+
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.ring_fd())
     }
 }
 

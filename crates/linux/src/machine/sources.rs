@@ -1,0 +1,226 @@
+//! The sources that the configuration switches on, and what they cost.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use thermocline_core::access::Access;
+use thermocline_core::config::{Config, Enabled, RuleName};
+use thermocline_core::rule;
+use thermocline_core::topology::Topology;
+use thermocline_core::units::{Nanos, Pid};
+
+use super::MachineError;
+use super::members::Managed;
+use crate::root::Root;
+use crate::source::hintfault::{self, HintFaultSource, Options, Scope};
+use crate::source::hwsample::period::INTERRUPT_NS;
+use crate::source::hwsample::useful::Judge;
+use crate::source::hwsample::{self, HwSampleSource, OpenError};
+use crate::source::{AccessSource, Event, thread_cpu_time};
+use crate::topology::{PfnMap, cpu_nodes};
+
+/// The open sources, one of them at least.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) hintfault: Option<HintFaultSource>,
+    pub(super) hwsample: Option<HwSampleSource>,
+    /// Why there is no sampler where one was to be used if possible.
+    no_sampler: Option<OpenError>,
+    /// CPU time for reading hint faults.
+    hintfault_read: Nanos,
+}
+
+impl Sources {
+    /// Opens what is switched on.
+    pub(super) fn open(
+        root: &Root,
+        config: &Config,
+        topology: &Topology,
+        frames: &PfnMap,
+        filter: &Scope,
+        now: Nanos,
+    ) -> Result<Sources, MachineError> {
+        let hintfault = match config.source.hintfault.enabled {
+            true => Some(open_hintfault(config, topology, filter)?),
+            false => None,
+        };
+        let sampler = match config.source.hwsample.enabled {
+            Enabled::No => Ok(None),
+            Enabled::Yes => Ok(Some(open_hwsample(root, config, topology, frames, now)?)),
+            Enabled::Auto => open_hwsample(root, config, topology, frames, now).map(Some),
+        };
+        match (hintfault, sampler) {
+            (None, Ok(None)) => Err(MachineError::NoSource),
+            (None, Err(error)) => Err(error.into()),
+            (hintfault, Ok(hwsample)) => {
+                Ok(Sources { hintfault, hwsample, no_sampler: None, hintfault_read: Nanos(0) })
+            }
+            (hintfault, Err(error)) => {
+                Ok(Sources { hintfault, hwsample: None, no_sampler: Some(error), hintfault_read: Nanos(0) })
+            }
+        }
+    }
+
+    /// The open sources in words, and why one that was wanted is not among them.
+    pub(super) fn told(&self) -> String {
+        let faults = self.hintfault.as_ref().map(|_| "hint faults".to_owned());
+        let samples = self.hwsample.as_ref().map(|source| {
+            let stats = source.stats();
+            let failed = match stats.cpus_failed {
+                0 => String::new(),
+                n => format!(" ({n} CPUs could not be opened)"),
+            };
+            format!("{} on {} CPUs{failed}", stats.sampler, stats.cpus)
+        });
+        let without = self.no_sampler.as_ref().map(|why| format!("no hardware samples: {why}"));
+        [faults, samples, without].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Appends hint faults to `accesses`, and to `ended` who replaced its address space or is gone; whether more may wait.
+    pub(super) fn read_hintfault(
+        &mut self,
+        max: usize,
+        now: Nanos,
+        accesses: &mut Vec<Access>,
+        ended: &mut Vec<Pid>,
+    ) -> bool {
+        let Some(source) = &mut self.hintfault else { return false };
+        let start = thread_cpu_time();
+        let read = collect(source, max, now, |_| true, accesses, Some(ended));
+        if read > 0 {
+            self.hintfault_read = self.hintfault_read.plus(thread_cpu_time().since(start));
+        }
+        read >= max
+    }
+
+    /// The same of hardware samples; of processes that end, hint faults tell sooner where they are read.
+    pub(super) fn read_hwsample(
+        &mut self,
+        max: usize,
+        now: Nanos,
+        managed: &Managed,
+        accesses: &mut Vec<Access>,
+        ended: &mut Vec<Pid>,
+    ) -> bool {
+        let Some(source) = &mut self.hwsample else { return false };
+        let ended = self.hintfault.is_none().then_some(ended);
+        collect(source, max, now, |pid| managed.in_scope(pid), accesses, ended) >= max
+    }
+
+    /// Waits until a source has enough to be worth a poll, at most `timeout`.
+    pub(super) fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        let faults = self.hintfault.iter().flat_map(AccessSource::fds);
+        let samples = self.hwsample.iter().flat_map(AccessSource::fds);
+        let mut fds: Vec<PollFd<'_>> =
+            faults.chain(samples).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// What the sources cost; `cpu_time` is all that the daemon has used, `pages_moved` what it has moved.
+    pub(super) fn overhead(&self, cpu_time: Nanos, pages_moved: u64) -> Overhead {
+        let faults = self.hintfault.as_ref().and_then(|source| source.stats().ok());
+        let samples = self.hwsample.as_ref().map(HwSampleSource::stats);
+        Overhead::new(faults.as_ref(), self.hintfault_read, samples.as_ref(), cpu_time, pages_moved)
+    }
+}
+
+fn collect(
+    source: &mut impl AccessSource,
+    max: usize,
+    now: Nanos,
+    in_scope: impl Fn(Pid) -> bool,
+    accesses: &mut Vec<Access>,
+    mut ended: Option<&mut Vec<Pid>>,
+) -> usize {
+    source.poll(max, now, in_scope, |event| match event {
+        Event::Access(access) => accesses.push(access),
+        // An exec replaces the address space: to the engine that is a process gone and a new one come.
+        Event::Exit(pid) | Event::Exec(pid) => ended.iter_mut().for_each(|list| list.push(pid)),
+    })
+}
+
+fn open_hintfault(
+    config: &Config,
+    topology: &Topology,
+    filter: &Scope,
+) -> Result<HintFaultSource, hintfault::OpenError> {
+    let mut options = Options {
+        measure_run_time: true,
+        ..Options::from_config(&config.source.hintfault, cpu_nodes(topology))
+    };
+    if let Some(restamp) = rule::build(config).restamp() {
+        options.stamps.restamp = restamp;
+    }
+    let source = HintFaultSource::open(options, filter)?;
+    Managed::leave_out_ourselves(&source);
+    Ok(source)
+}
+
+fn open_hwsample(
+    root: &Root,
+    config: &Config,
+    topology: &Topology,
+    frames: &PfnMap,
+    now: Nanos,
+) -> Result<HwSampleSource, OpenError> {
+    let balances = config.rule.name == RuleName::InterArrival && config.rule.inter_arrival.balance;
+    let judge = Judge::new(frames.clone(), topology, balances);
+    HwSampleSource::open(root, &config.source.hwsample, judge, now)
+}
+
+/// What a fault, a sample and a moved page cost, in ns of CPU: the table by which S1 compares its sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Overhead {
+    /// A hint fault: our BPF programs and reading the record. The fault itself is the kernel's and not in it.
+    pub fault_ns: Option<u64>,
+    /// A sample, useful or not: reading it, as measured, and its interrupt, as reckoned ([`INTERRUPT_NS`]).
+    pub sample_ns: Option<u64>,
+    /// A page that we moved: all CPU time of the daemon, BPF programs and interrupts.
+    pub moved_page_ns: Option<u64>,
+}
+
+impl Overhead {
+    fn new(
+        faults: Option<&hintfault::Stats>,
+        faults_read: Nanos,
+        samples: Option<&hwsample::Stats>,
+        cpu_time: Nanos,
+        pages_moved: u64,
+    ) -> Overhead {
+        let (seen, bpf_ns) = faults.map_or((0, 0), |s| (s.seen, s.bpf_run_time_ns));
+        let (taken, read_ns) = samples.map_or((0, 0), |s| (s.samples.taken, s.read_ns.0));
+        let interrupts_ns = taken * INTERRUPT_NS;
+        Overhead {
+            fault_ns: (bpf_ns + faults_read.0).checked_div(seen),
+            sample_ns: (read_ns + interrupts_ns).checked_div(taken),
+            moved_page_ns: (cpu_time.0 + bpf_ns + interrupts_ns).checked_div(pages_moved),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_by_fault_by_sample_and_by_moved_page() {
+        let faults = hintfault::Stats { seen: 100, bpf_run_time_ns: 40_000, ..hintfault::Stats::default() };
+        let mut samples = hwsample::Stats { read_ns: Nanos(3_000), ..hwsample::Stats::default() };
+        samples.samples.taken = 10;
+        let cost = Overhead::new(Some(&faults), Nanos(10_000), Some(&samples), Nanos(900_000), 4);
+        assert_eq!((cost.fault_ns, cost.sample_ns), (Some(500), Some(2_300)));
+        assert_eq!(cost.moved_page_ns, Some((900_000 + 40_000 + 20_000) / 4));
+        assert_eq!(
+            Overhead::new(None, Nanos(0), None, Nanos(5), 0),
+            Overhead::default(),
+            "nothing to divide by"
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! The sampling period: S1's formula on useful samples, within a budget of CPU time.
+//!
+//! Every 250 useful samples the period is adapted by the formula that S1 uses, within its bounds. S1 adapts for each task; an event that
+//! samples a CPU has no task, so there is one period for all. Samples of the top tier count as local, those of lower tiers as remote and
+//! shared: the more of what is sampled lies on lower tiers, the shorter the period. A rule with a wish of its own is followed instead.
+//!
+//! Once a second the cost of sampling is compared with the budget. Where it is above, the period gets longer in proportion,
+//! beyond S1's bounds if need be; where it is below, that is taken back, by half a second at most.
+
+use thermocline_core::config::HwSample;
+use thermocline_core::published::scan_period::{Accesses, SAMPLES, adapt};
+use thermocline_core::units::Nanos;
+
+/// Time between two looks at the budget.
+const LOOK_EVERY: Nanos = Nanos::from_s(1);
+/// CPU time that one sample is reckoned to take on the CPU that it interrupts: registers, the walk for address and page size, the record. It
+/// has not been measured on silicon; S1 reports 7.35 us for a sample and all that it leads to, migration included.
+pub const INTERRUPT_NS: u64 = 2000;
+/// Longest period that the budget asks for.
+const PERIOD_MAX: u32 = 0x07ff_fff0;
+
+/// Keeps the period.
+#[derive(Clone, Debug)]
+pub struct Period {
+    min: u32,
+    max: u32,
+    /// By S1's formula.
+    adapted: u32,
+    /// By the wish of the rule.
+    wish: Option<u32>,
+    /// No shorter, for the sake of the budget; 0 while it is kept.
+    floor: u32,
+    since: Accesses,
+    /// Nanoseconds a second that sampling may take.
+    budget_ns: u64,
+    looked: Nanos,
+    spent_ns: u64,
+    throttled: bool,
+}
+
+impl Period {
+    /// The period as configured, for sampling on `cpus` CPUs from `now` on.
+    pub fn new(config: &HwSample, cpus: usize, now: Nanos) -> Period {
+        let max = config.period_max.max(config.period_min);
+        Period {
+            min: config.period_min,
+            max,
+            adapted: config.period.clamp(config.period_min, max),
+            wish: None,
+            floor: 0,
+            since: Accesses::default(),
+            budget_ns: cpus as u64 * u64::from(config.cpu_budget_permille) * 1_000_000,
+            looked: now,
+            spent_ns: 0,
+            throttled: false,
+        }
+    }
+
+    /// The period now, in events.
+    pub fn events(&self) -> u32 {
+        self.wish.unwrap_or(self.adapted).max(self.floor)
+    }
+
+    /// Whether the budget makes it longer than it would be.
+    pub fn budgeted(&self) -> bool {
+        self.floor > self.wish.unwrap_or(self.adapted)
+    }
+
+    /// What the rule wants, where it wants something.
+    pub fn set_wish(&mut self, wish: Option<u32>) {
+        self.wish = wish;
+    }
+
+    /// Samples were read: `useful` of lower tiers, `local` of the top tier, among `taken`; reading took `cpu_ns`. Some CPUs were
+    /// `throttled` by the kernel.
+    pub fn read(&mut self, taken: u64, useful: u64, local: u64, cpu_ns: u64, throttled: bool) {
+        self.spent_ns += cpu_ns + taken * INTERRUPT_NS;
+        self.throttled |= throttled;
+        self.since.local += local;
+        self.since.remote += useful;
+        self.since.shared += useful;
+        if self.since.remote >= u64::from(SAMPLES) {
+            self.adapted = adapt(self.adapted, self.min, self.max, &self.since);
+            self.since = Accesses::default();
+        }
+    }
+
+    /// Compares with the budget, once a second.
+    pub fn look(&mut self, now: Nanos) {
+        let elapsed = now.since(self.looked);
+        if elapsed < LOOK_EVERY {
+            return;
+        }
+        let allowed = self.budget_ns as f64 * elapsed.0 as f64 / 1e9;
+        // The kernel stops an event that interrupts too often: whatever it cost, it was too much.
+        let least = if self.throttled { 2.0 } else { 0.0 };
+        let load = (self.spent_ns as f64 / allowed.max(1.0)).max(least);
+        let wanted = self.wish.unwrap_or(self.adapted);
+        if load > 1.0 || self.floor > 0 {
+            let floor = f64::from(self.events()) * load.max(0.5);
+            self.floor = if floor > f64::from(wanted) { floor.min(f64::from(PERIOD_MAX)) as u32 } else { 0 };
+        }
+        self.looked = now;
+        self.spent_ns = 0;
+        self.throttled = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On two CPUs with one percent each.
+    fn period() -> Period {
+        Period::new(&HwSample::default(), 2, Nanos(0))
+    }
+
+    #[test]
+    fn it_starts_as_configured_and_follows_s1_within_its_bounds() {
+        let mut p = period();
+        assert_eq!(p.events(), 10_000);
+        p.read(249, 249, 0, 0, false);
+        assert_eq!(p.events(), 10_000, "250 useful samples first");
+        p.read(1, 1, 0, 0, false);
+        // All of them remote and shared: seven slots of a tenth shorter, no shorter than the bound.
+        assert_eq!(p.events(), 5_000);
+        for _ in 0..20 {
+            p.read(2500, 250, 2250, 0, false);
+        }
+        assert_eq!(p.events(), 20_000, "nine of ten were local");
+    }
+
+    #[test]
+    fn the_budget_makes_it_longer_and_is_taken_back() {
+        let mut p = period();
+        // 20 ms a second are allowed; 40,000 samples at 2 us and 0.2 us of reading are 88 ms.
+        p.read(40_000, 0, 0, 8_000_000, false);
+        p.look(Nanos::from_ms(500));
+        assert_eq!(p.events(), 10_000, "not before the second is over");
+        p.look(Nanos::from_s(1));
+        assert_eq!((p.events(), p.budgeted()), (44_000, true));
+        p.look(Nanos::from_s(2));
+        assert_eq!(p.events(), 22_000);
+        p.look(Nanos::from_s(3));
+        assert_eq!((p.events(), p.budgeted()), (11_000, true));
+        p.look(Nanos::from_s(4));
+        assert_eq!((p.events(), p.budgeted()), (10_000, false));
+    }
+
+    #[test]
+    fn at_the_budget_it_stays() {
+        let mut p = period();
+        p.read(20_000, 0, 0, 0, false);
+        p.look(Nanos::from_s(1));
+        assert_eq!(p.events(), 20_000);
+        p.read(10_000, 0, 0, 0, false);
+        p.look(Nanos::from_s(2));
+        assert_eq!(p.events(), 20_000);
+    }
+
+    #[test]
+    fn being_throttled_doubles_it_and_it_ends_somewhere() {
+        let mut p = period();
+        for s in 1..100 {
+            p.read(1, 0, 0, 0, true);
+            p.look(Nanos::from_s(s));
+        }
+        assert_eq!(p.events(), PERIOD_MAX);
+    }
+
+    #[test]
+    fn a_rule_with_a_wish_is_followed_within_the_budget() {
+        let mut p = period();
+        p.set_wish(Some(7_000));
+        assert_eq!(p.events(), 7_000);
+        p.read(40_000, 0, 0, 0, false);
+        p.look(Nanos::from_s(1));
+        assert_eq!(p.events(), 28_000);
+    }
+}

@@ -1,0 +1,148 @@
+//! The real ring: page faults of the test's own thread, on this machine.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use thermocline_core::access::{Access, Detail, Source};
+use thermocline_core::config::{HwSample, SamplerName, TierMap};
+use thermocline_core::units::{Nanos, PAGE_SIZE, Pid, VirtPage};
+
+use crate::node_state::NodeStateReader;
+use crate::root::Root;
+use crate::source::hwsample::attr::Whose;
+use crate::source::hwsample::useful::Judge;
+use crate::source::hwsample::{HwSampleSource, OpenError};
+use crate::source::{AccessSource, Event};
+use crate::topology::{PfnMap, discover};
+
+const PAGES: usize = 4000;
+
+fn now() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+fn own() -> Pid {
+    Pid(std::process::id())
+}
+
+/// The source on page faults, or nothing where this user may not have it.
+fn open(ring_kib: u32) -> Option<HwSampleSource> {
+    let root = Root::default();
+    let topology = discover(&root, &TierMap::default()).unwrap().topology;
+    let mut nodes = NodeStateReader::new(&root);
+    nodes.read().unwrap();
+    let frames = PfnMap::read(&root, nodes.zones()).unwrap();
+    // This machine may have no lower tier: the top tier is kept.
+    let judge = Judge::new(frames, &topology, true);
+    let config = HwSample { sampler: SamplerName::PageFaults, ring_kib, ..HwSample::default() };
+    match HwSampleSource::open_for(&root, &config, Whose::OwnThread, judge, now()) {
+        Ok(source) => Some(source),
+        Err(OpenError::NotPermitted { .. }) => {
+            println!("skipped: sampling with physical addresses needs CAP_PERFMON");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Touches `pages` fresh base pages and hands their first virtual page number to `then` before they go.
+fn touch(pages: usize, then: impl FnOnce(u64)) {
+    let bytes = pages * PAGE_SIZE as usize;
+    let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, flags.0, flags.1) }.unwrap();
+    // SAFETY: exactly that mapping; the advice keeps what is in it. A kernel without huge pages refuses it, and has none to use.
+    let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
+    for page in 0..pages {
+        // SAFETY: within the mapping.
+        unsafe { start.cast::<u8>().add(page * PAGE_SIZE as usize).write_volatile(1) };
+    }
+    then(start.addr() as u64 / PAGE_SIZE);
+    // SAFETY: exactly that mapping, which nothing refers to any more.
+    unsafe { munmap(start, bytes) }.unwrap();
+}
+
+/// Reads until `done`, ten seconds at most.
+fn read_until(source: &mut HwSampleSource, mut done: impl FnMut(Event) -> bool) -> bool {
+    let start = Instant::now();
+    let mut found = false;
+    while !found && start.elapsed() < Duration::from_secs(10) {
+        source.poll(1 << 16, now(), |pid| pid == own(), |event| found |= done(event));
+    }
+    found
+}
+
+#[test]
+fn page_faults_of_this_process_come_through_the_ring_with_process_address_and_frame() {
+    let Some(mut source) = open(1024) else { return };
+    let before = now();
+    let mut seen: BTreeMap<u64, Access> = BTreeMap::new();
+    touch(PAGES, |first| {
+        source.poll(
+            1 << 16,
+            now(),
+            |pid| pid == own(),
+            |event| {
+                if let Event::Access(access) = event {
+                    let page: VirtPage = access.page.unwrap();
+                    assert_eq!(page.pid, own());
+                    seen.insert(page.vpn, access);
+                }
+            },
+        );
+        let pagemap = crate::pagemap::Pagemap::open("/proc".as_ref(), own()).unwrap();
+        let mut same = 0;
+        for vpn in first..first + PAGES as u64 {
+            let access =
+                seen.get(&vpn).unwrap_or_else(|| panic!("no fault at {vpn:#x}: {:?}", source.stats()));
+            same += usize::from(access.pfn == pagemap.entry(vpn).unwrap().unwrap().pfn());
+            assert!(access.time >= before && access.time <= now(), "CLOCK_MONOTONIC");
+            assert_eq!(access.detail.source(), Source::HwSample);
+            assert!(matches!(access.detail, Detail::Sample { .. }));
+        }
+        // The kernel may move a page meanwhile, for a huge one of somebody else's.
+        assert!(same * 100 >= PAGES * 99, "{same} of {PAGES} frames are those of pagemap");
+    });
+    let stats = source.stats();
+    println!("{stats:?}");
+    assert!(stats.samples.taken >= PAGES as u64 && stats.samples.useful >= PAGES as u64);
+    assert_eq!((stats.lost, stats.malformed), (0, 0));
+}
+
+#[test]
+fn what_a_full_ring_loses_is_counted() {
+    // A ring of two pages holds 113 samples. What is lost on a CPU is told with the next record there: stay on one.
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    sched_setaffinity(None, &here).unwrap();
+    let Some(mut source) = open(8) else { return };
+    touch(PAGES, |_| {});
+    // The kernel tells of the loss with the first record that finds room again.
+    source.poll(1 << 16, now(), |_| true, |_| {});
+    touch(50, |_| {});
+    source.poll(1 << 16, now(), |_| true, |_| {});
+    let stats = source.stats();
+    println!("{stats:?}");
+    assert!(stats.lost > 0, "{stats:?}");
+    assert!(stats.samples.taken + stats.lost >= PAGES as u64, "{stats:?}");
+    assert_eq!(stats.malformed, 0);
+}
+
+#[test]
+fn a_process_that_starts_and_ends_is_told_of() {
+    let Some(mut source) = open(1024) else { return };
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = Pid(child.id());
+    child.wait().unwrap();
+    let (mut exec, mut exit) = (false, false);
+    let both = read_until(&mut source, |event| {
+        exec |= event == Event::Exec(pid);
+        exit |= event == Event::Exit(pid);
+        exec && exit
+    });
+    assert!(both, "exec {exec}, exit {exit}, {:?}", source.stats());
+}
