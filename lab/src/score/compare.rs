@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::ensure;
 use serde::Serialize;
+use thermocline_core::units::PAGES_PER_MIB;
 
 use super::manager::Manager;
 use super::row::Row;
@@ -39,6 +41,54 @@ pub(crate) struct Summary {
     repeats: usize,
     sd: BTreeMap<&'static str, Option<f64>>,
     runs: Vec<Row>,
+}
+
+/// Refuses rows of different programs, kernels, starts or lengths: means over them would mean nothing.
+///
+/// # Errors
+/// Says what differs.
+pub(crate) fn alike(rows: &[Row]) -> anyhow::Result<()> {
+    let conditions = |row: &Row| {
+        format!(
+            "{} on Linux {}, {} at first, {} {} to warm up",
+            row.workload.name(),
+            row.kernel,
+            row.start.name(),
+            row.warmup_ops,
+            row.workload.ops()
+        )
+    };
+    let Some((first, rest)) = rows.split_first() else { return Ok(()) };
+    for row in rest {
+        ensure!(
+            conditions(row) == conditions(first),
+            "these runs cannot be compared: {} and {}",
+            conditions(first),
+            conditions(row)
+        );
+    }
+    Ok(())
+}
+
+/// What the runs, which are alike, have in common, and how far the emulator's pace spread.
+pub(crate) fn heading(rows: &[Row]) -> String {
+    let Some(row) = rows.first() else { return String::new() };
+    let mean = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
+    let extreme = |pick: fn(f64, f64) -> f64| rows.iter().map(|row| row.dilation).reduce(pick).unwrap_or(0.0);
+    format!(
+        "{}, {:.0} MiB, DRAM for {:.0} % of it, {} at first; Linux {}; {} {} to warm up, {:.0} measured;\n\
+         {:.1} to {:.1} guest seconds for each modelled one\n",
+        row.workload.name(),
+        mean(|row| row.footprint_pages as f64) / PAGES_PER_MIB as f64,
+        100.0 * mean(|row| row.capacity_pages as f64 / row.footprint_pages.max(1) as f64),
+        row.start.name(),
+        row.kernel,
+        row.warmup_ops,
+        row.workload.ops(),
+        mean(|row| row.ops as f64),
+        extreme(f64::min),
+        extreme(f64::max),
+    )
 }
 
 /// A summary for each manager, in the order in which they first occur.
@@ -124,6 +174,21 @@ mod tests {
         assert_eq!(mean_and_sd(&[2.0]), (2.0, None));
         assert_eq!(mean_and_sd(&[1.0, 3.0]), (2.0, Some(2f64.sqrt())));
         assert_eq!(mean_and_sd(&[2.0, 4.0, 6.0]), (4.0, Some(2.0)));
+    }
+
+    #[test]
+    fn only_runs_that_are_alike_are_compared() {
+        let rows = [row("none", 0.1), row("numab2", 0.2)];
+        alike(&rows).unwrap();
+        let text = heading(&rows);
+        assert!(
+            text.starts_with("redis, 0 MiB, DRAM for 50 % of it, first-touch at first; Linux 6.12;"),
+            "{text}"
+        );
+        let longer = Row { warmup_ops: 11, ..row("numab2", 0.2) };
+        let error = alike(&[row("none", 0.1), longer]).unwrap_err().to_string();
+        assert!(error.contains("10 reads") && error.contains("11 reads"), "{error}");
+        assert_eq!(heading(&[]), "");
     }
 
     #[test]

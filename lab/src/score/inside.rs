@@ -15,8 +15,8 @@ use thermocline_lab::workload::{read_json, write_json};
 use super::flips::Watch;
 use super::plan::{DUMP, Moved, PLAN, Plan, RECORDING, Recording};
 use super::program::Program;
-use super::running::{Running, kernel_demoted, kthread_cpu_s, nobody_moves, settings};
-use crate::within::{PROC, free_dram, pages, slow_node, vmstat};
+use super::running::{Running, counters, kthread_cpu_s, nobody_moves, promoted_and_demoted, settings, since};
+use crate::within::{PROC, free_dram, pages, slow_node};
 
 /// Pages of the pattern that the plugin is held to: eight times the modelled cache.
 const PATTERN_PAGES: u32 = 512;
@@ -39,8 +39,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let range = data_range(Path::new(PROC), pid)?;
 
     let (pages_before, room_pages) = (pages(pid)?, room(slow)?);
-    let kernel = || anyhow::Ok((vmstat("pgpromote_success")?, kernel_demoted()?));
-    let moved_before = kernel()?;
+    let counters_before = counters()?;
     let kswapd_before = kthread_cpu_s("kswapd");
     let watch = Watch::start(pid, &range, slow)?;
     say(&format!("{} starts; {} {} to warm up", plan.manager, plan.warmup_ops, plan.workload.ops()));
@@ -63,7 +62,8 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     plugin.stop()?;
     plugin.dump_pages(DUMP)?;
 
-    let (promoted, demoted) = kernel()?;
+    let counters = since(counters()?, &counters_before);
+    let (promoted, demoted) = promoted_and_demoted(&counters);
     let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
     let ping_pong = watch.end()?;
     let pages_after = pages(pid)?;
@@ -79,6 +79,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         slow,
         range: (range.start, range.end),
         settings,
+        counters,
         pages_before,
         pages_after,
         room_pages,
@@ -86,8 +87,8 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         ops,
         warmup_s,
         window_s,
-        promoted: Moved { kernel: promoted - moved_before.0, thermocline: ended.promoted, damon: 0 },
-        demoted: Moved { kernel: demoted - moved_before.1, thermocline: ended.demoted, damon: 0 },
+        promoted: Moved { kernel: promoted, thermocline: ended.promoted, damon: 0 },
+        demoted: Moved { kernel: demoted, thermocline: ended.demoted, damon: 0 },
         ping_pong,
         daemon_cpu_s: ended.cpu_s,
         bpf_cpu_s: ended.bpf_s,

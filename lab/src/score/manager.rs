@@ -1,8 +1,12 @@
 //! Who places pages.
 
 use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::str::FromStr;
 
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::RuleName;
 
@@ -53,6 +57,32 @@ impl Manager {
             text.push_str(&format!("{key} = {value}\n"));
         }
         (!text.is_empty()).then_some(text)
+    }
+
+    /// Finds out on the host what would fail in the guest only after the program has filled its memory.
+    ///
+    /// # Errors
+    /// A manager that the lab cannot run, a daemon that is not built or refuses its configuration.
+    pub(crate) fn check(&self, daemon: &Path) -> anyhow::Result<()> {
+        match self {
+            Manager::None | Manager::Numab2 => return Ok(()),
+            Manager::Damon => bail!("the lab cannot run DAMON yet: choose none, numab2 or thermocline"),
+            Manager::Thermocline { .. } => {}
+        }
+        fs::metadata(daemon).with_context(|| {
+            format!("no {}: run `cargo build --release -p thermocline`", daemon.display())
+        })?;
+        let Some(config) = self.config() else { return Ok(()) };
+        let file = tempfile::NamedTempFile::new().context("cannot create a temporary file")?;
+        fs::write(file.path(), &config).context("cannot write a temporary file")?;
+        let checked = Command::new(daemon)
+            .args(["config", "--check"])
+            .arg(file.path())
+            .output()
+            .with_context(|| format!("cannot run {}", daemon.display()))?;
+        let said = String::from_utf8_lossy(&checked.stderr);
+        ensure!(checked.status.success(), "{self}: the daemon refuses this configuration:\n{}", said.trim());
+        Ok(())
     }
 }
 

@@ -131,7 +131,9 @@ pub(crate) fn inside(inside: &Inside) -> anyhow::Result<u8> {
 
 /// Runs one manager and prints its row.
 pub(crate) fn score(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
-    let row = options.common.run(&options.manager, options.common.seed, interrupt)?;
+    let Options { common, manager, .. } = options;
+    manager.check(&common.thermocline)?;
+    let row = common.run(manager, common.seed, interrupt)?;
     if options.json {
         println!("{}", serde_json::to_string(&row)?);
     } else {
@@ -140,24 +142,49 @@ pub(crate) fn score(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::R
     Ok(0)
 }
 
-/// Runs all managers in turn, as often as asked, and prints the table.
+/// Runs all managers in turn, as often as asked, and prints the table; of a comparison that fails or is interrupted, of the runs until then.
 pub(crate) fn compare(options: &CompareOptions, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
-    let common = &options.common;
     let mut rows: Vec<Row> = options.rows.iter().map(|path| read_json(path)).collect::<Result<_, _>>()?;
-    // Repeat by repeat, so that what changes on the host in the meantime is shared by all.
-    for repeat in 0..u64::from(options.repeats) {
-        for manager in &options.managers {
-            let row = common.run(manager, common.seed + repeat, interrupt)?;
-            eprintln!("{}", row.text());
-            rows.push(row);
+    compare::alike(&rows)?;
+    let managers = if options.repeats > 0 { options.managers.as_slice() } else { &[] };
+    for manager in managers {
+        manager.check(&options.common.thermocline)?;
+    }
+    let ran = options.run_all(managers, interrupt, &mut rows);
+    if !rows.is_empty() {
+        let heading = compare::heading(&rows);
+        let summaries = compare::summaries(rows);
+        print!("{heading}{}{}", compare::table(&summaries), caveat());
+        if let Some(path) = &options.json {
+            write_json(path, &summaries)?;
         }
     }
-    let summaries = compare::summaries(rows);
-    print!("{}{}", compare::table(&summaries), caveat());
-    if let Some(path) = &options.json {
-        write_json(path, &summaries)?;
+    ran.map(|()| 0)
+}
+
+impl CompareOptions {
+    fn run_all(
+        &self,
+        managers: &[Manager],
+        interrupt: &Arc<AtomicBool>,
+        rows: &mut Vec<Row>,
+    ) -> anyhow::Result<()> {
+        ensure!(!managers.is_empty() || !rows.is_empty(), "nothing to compare: --repeats 0 needs --rows");
+        // Repeat by repeat, so that what changes on the host in the meantime is shared by all.
+        for repeat in 0..u64::from(self.repeats) {
+            for manager in managers {
+                let row = self.common.run(manager, self.common.seed + repeat, interrupt)?;
+                eprintln!("{}", row.text());
+                rows.push(row);
+                if let Err(error) = compare::alike(rows) {
+                    // The table is then of the others.
+                    rows.pop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(0)
 }
 
 /// What the figures are and what they are not.
@@ -198,12 +225,8 @@ impl Common {
 
     /// One run on a fresh machine.
     fn run(&self, manager: &Manager, seed: u64, interrupt: &Arc<AtomicBool>) -> anyhow::Result<Row> {
-        let daemon = match manager {
-            Manager::Thermocline { .. } => fs::canonicalize(&self.thermocline).with_context(|| {
-                format!("no {}: run `cargo build --release -p thermocline`", self.thermocline.display())
-            })?,
-            _ => self.thermocline.clone(),
-        };
+        // Only our own manager needs it, and has been checked to have it.
+        let daemon = fs::canonicalize(&self.thermocline).unwrap_or_else(|_| self.thermocline.clone());
         let folder = tempfile::Builder::new()
             .prefix("score-")
             .tempdir_in("/tmp")

@@ -133,6 +133,8 @@ pub(crate) struct Recording {
     pub(crate) range: (u64, u64),
     /// The kernel's settings under the manager.
     pub(crate) settings: BTreeMap<String, String>,
+    /// How far the kernel's counters came from the manager's start to the end of the window.
+    pub(crate) counters: BTreeMap<String, u64>,
     /// The program's pages when the manager started.
     pub(crate) pages_before: ByNode,
     /// The same at the end of the window.

@@ -1,6 +1,7 @@
 //! The figures of one run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::Config;
@@ -123,6 +124,9 @@ pub(crate) struct Row {
     pub(crate) pattern_error: f64,
     /// The kernel's settings under the manager.
     pub(crate) settings: BTreeMap<String, String>,
+    /// How far the kernel's counters of balancing and demotion came from the manager's start to the end of the window.
+    #[serde(default)]
+    pub(crate) counters: BTreeMap<String, u64>,
 }
 
 impl Row {
@@ -180,6 +184,7 @@ impl Row {
             kswapd_cpu: recording.kswapd_cpu_s,
             pattern_error: recording.pattern_error,
             settings: recording.settings.clone(),
+            counters: recording.counters.clone(),
         })
     }
 
@@ -189,8 +194,9 @@ impl Row {
         let by = |moved: &Moved| {
             format!("kernel {}, thermocline {}, damon {}", moved.kernel, moved.thermocline, moved.damon)
         };
-        let settings: Vec<String> =
-            self.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        fn pairs<V: fmt::Display>(map: &BTreeMap<String, V>) -> String {
+            map.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        }
         format!(
             "{} under {}, Linux {}, seed {}, {} at first\n\
              DRAM for it: {:.0} MiB of {:.0} MiB ({:.0} %); in DRAM {:.0} MiB before, {:.0} MiB after\n\
@@ -198,9 +204,10 @@ impl Row {
              modelled slowdown against all in DRAM: {:.3} ({:.3} for the best static placement)\n\
              promoted {} ({}); demoted {} ({}); ping-ponged {}\n\
              CPU: manager {:.1} s, its BPF {:.1} s, kswapd {:.1} s, in {:.0} s of warm-up and {:.0} s of window\n\
-             {} {} to warm up, {} measured; {:.0} guest seconds for each modelled one\n\
+             {} {} to warm up, {} measured; {:.1} guest seconds for each modelled one\n\
              plugin against a known pattern: {:.2} % off\n\
-             kernel settings: {}\n",
+             kernel settings: {}\n\
+             kernel counters: {}\n",
             self.workload.name(),
             self.label,
             self.kernel,
@@ -232,7 +239,8 @@ impl Row {
             self.ops,
             self.dilation,
             100.0 * self.pattern_error,
-            settings.join(" "),
+            pairs(&self.settings),
+            pairs(&self.counters),
         )
     }
 }
@@ -282,6 +290,7 @@ pub(crate) mod tests {
             slow: NodeId(1),
             range: (0x10_000, 0x14_000),
             settings: BTreeMap::new(),
+            counters: BTreeMap::new(),
             pages_before: pages.clone(),
             pages_after: pages,
             room_pages: 0,

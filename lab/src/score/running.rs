@@ -24,6 +24,12 @@ const SETTINGS: [&str; 8] = [
     "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms",
     "/sys/kernel/debug/sched/numa_balancing/scan_size_mb",
 ];
+const PROMOTED: &str = "pgpromote_success";
+/// What the kernel's demotion counters begin with (`pgdemote_kswapd`, `pgdemote_direct` and their like).
+const DEMOTED: &str = "pgdemote_";
+/// Other counters of the kernel's that tell what balancing did.
+const COUNTERS: [&str; 5] =
+    ["numa_pte_updates", "numa_hint_faults", "pgpromote_candidate", PROMOTED, "pgmigrate_fail"];
 /// Clock ticks a second in /proc/PID/stat (Linux include/asm-generic/param.h: USER_HZ).
 const TICKS_PER_S: f64 = 100.0;
 
@@ -123,15 +129,30 @@ fn ticks(stat: &str, prefix: &str) -> Option<u64> {
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
-/// Base pages that the kernel has demoted, whoever asked (`pgdemote_kswapd`, `pgdemote_direct` and their like).
-pub(crate) fn kernel_demoted() -> anyhow::Result<u64> {
+/// The kernel's counters of balancing and demotion; one that this kernel lacks is absent.
+pub(crate) fn counters() -> anyhow::Result<BTreeMap<String, u64>> {
     let text = fs::read_to_string("/proc/vmstat").context("cannot read /proc/vmstat")?;
-    Ok(sum_of(&text, "pgdemote_"))
+    Ok(counters_of(&text))
 }
 
-fn sum_of(text: &str, prefix: &str) -> u64 {
-    let lines = text.lines().filter(|line| line.starts_with(prefix));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+fn counters_of(vmstat: &str) -> BTreeMap<String, u64> {
+    let pairs = vmstat.lines().filter_map(|line| line.split_once(' '));
+    let wanted = pairs.filter(|(name, _)| COUNTERS.contains(name) || name.starts_with(DEMOTED));
+    wanted.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+/// How far each has come since `before`.
+pub(crate) fn since(mut now: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    for (name, value) in &mut now {
+        *value = value.saturating_sub(before.get(name).copied().unwrap_or(0));
+    }
+    now
+}
+
+/// Base pages that the kernel has promoted, and those that it has demoted, whoever asked for it.
+pub(crate) fn promoted_and_demoted(counters: &BTreeMap<String, u64>) -> (u64, u64) {
+    let demoted = counters.iter().filter(|(name, _)| name.starts_with(DEMOTED)).map(|(_, value)| value).sum();
+    (counters.get(PROMOTED).copied().unwrap_or(0), demoted)
 }
 
 fn write(path: &str, value: &str) -> anyhow::Result<()> {
@@ -153,6 +174,10 @@ mod tests {
     #[test]
     fn every_kind_of_demotion_counts() {
         let text = "pgpromote_success 7\npgdemote_kswapd 5\npgdemote_direct 2\npgdemote_proactive 1\npgmigrate_success 9\n";
-        assert_eq!(sum_of(text, "pgdemote_"), 8);
+        let before = counters_of("pgpromote_success 3\npgdemote_direct 2\n");
+        let counters = since(counters_of(text), &before);
+        assert_eq!(promoted_and_demoted(&counters), (4, 6));
+        assert_eq!(counters.get("pgmigrate_success"), None);
+        assert_eq!(promoted_and_demoted(&BTreeMap::new()), (0, 0));
     }
 }

@@ -1,0 +1,100 @@
+//! `lab compare` as its users run it: what must differ between managers differs, and every figure is one that can be.
+
+// Helpers of tests, which clippy takes for other code.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use thermocline_lab::{Cache, Kernel, Line};
+
+const MIB: u64 = 136;
+const OPS: u64 = 6_000_000;
+/// Share of the accesses that go to the fifth of the pages that is hot, see `hotcold --help`.
+const HOT_ACCESSES: f64 = 0.9;
+
+/// Why no guest can run here.
+fn unavailable() -> Option<String> {
+    if std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_some() {
+        return None;
+    }
+    let kernel = Kernel::cached(&Cache::of_user(), Line::Stable).unwrap();
+    let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
+    match (kernel, qemu) {
+        (None, _) => Some("no kernel is in the cache: run `lab fetch`".to_owned()),
+        (_, Err(error)) => Some(format!("qemu-system-x86_64: {error}")),
+        _ => None,
+    }
+}
+
+fn lab(arguments: &[&str]) -> (i32, String) {
+    let program = Path::new(env!("CARGO_BIN_EXE_lab"));
+    let thermocline = program.ancestors().nth(2).unwrap().join("release/thermocline");
+    assert!(thermocline.exists(), "{} is absent: build it with make test", thermocline.display());
+    let output = Command::new(program)
+        .args(arguments)
+        .arg("--thermocline")
+        .arg(thermocline)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    println!("{text}");
+    (output.status.code().unwrap(), text.into_owned())
+}
+
+/// The program starts on CXL with DRAM free for a third of it. Where nobody moves pages it stays there; where ours does, DRAM comes to
+/// serve the hot fifth.
+#[test]
+fn a_manager_that_promotes_is_told_from_one_that_does_not() {
+    if let Some(why) = unavailable() {
+        return println!("skipped: {why}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.json");
+    let (mib, ops) = (MIB.to_string(), OPS.to_string());
+    let words = ["compare", "hotcold", "--managers", "none,thermocline", "--repeats", "1", "--start", "slow"];
+    let more = ["--mib", &mib, "--warmup-ops", "100000000", "--ops", &ops, "--timeout", "200", "--json"];
+    let (status, text) = lab(&[&words[..], &more[..], &[file.to_str().unwrap()]].concat());
+    assert_eq!(status, 0);
+    assert!(text.contains("guest seconds for each modelled one"));
+
+    let summaries: Vec<Value> = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let figure = |index: usize, name: &str| summaries[index][name].as_f64().unwrap();
+    assert_eq!((&summaries[0]["manager"], &summaries[1]["manager"]), (&"none".into(), &"thermocline".into()));
+    assert_eq!((figure(0, "promoted"), figure(0, "demoted"), figure(0, "daemon_cpu")), (0.0, 0.0, 0.0));
+    assert!(figure(0, "dram_share") < 0.05, "nobody moves pages, and yet DRAM serves them");
+    assert!(figure(1, "dram_share") > figure(0, "dram_share") + 0.2, "promotion is not seen");
+    assert!(figure(1, "slowdown") < figure(0, "slowdown"), "fewer misses to CXL must cost less");
+    assert!(figure(1, "promoted") > 1000.0 && figure(1, "daemon_cpu") > 0.0);
+
+    for summary in &summaries {
+        let row = &summary["runs"][0];
+        let of = |name: &str| row[name].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&of("dram_share")) && (0.0..=1.0).contains(&of("oracle_share")));
+        assert!(of("best_share") >= of("dram_share") && of("best_share") > HOT_ACCESSES - 0.1, "{row}");
+        // All on CXL costs 350 ns instead of 100 ns a miss, and the instructions cost something too.
+        assert!((1.0..3.5).contains(&of("slowdown")) && of("best_slowdown") <= of("slowdown"), "{row}");
+        // An access is one load or store far from the last: nearly all miss.
+        assert!(of("misses") >= 0.9 * of("ops") && of("ops") >= OPS as f64, "{row}");
+        assert!(of("instructions") > of("misses") && of("pattern_error") <= 0.01, "{row}");
+        let share = of("capacity_pages") / of("footprint_pages");
+        assert!((0.25..0.45).contains(&share), "DRAM for {share} of the program instead of a third");
+    }
+}
+
+#[test]
+fn what_cannot_run_is_refused_before_anything_boots() {
+    for (words, reason) in [
+        (&["score", "hotcold", "--manager", "numab3"][..], "is not none, numab2"),
+        (&["score", "hotcold", "--manager", "damon"], "cannot run DAMON"),
+        (&["score", "hotcold", "--manager", "thermocline+kernel.no_such=1"], "no_such"),
+        (&["score", "nothing"], "hotcold, redis"),
+        (&["compare", "redis", "--repeats", "0"], "nothing to compare"),
+        (&["compare", "redis", "--rows", "/nowhere"], "/nowhere"),
+    ] {
+        let (status, text) = lab(words);
+        assert!(status != 0 && text.contains(reason), "{words:?}: {text}");
+    }
+}
