@@ -126,10 +126,28 @@ static bool parse_program(struct program *named, const char *at)
 	return named->ranges > 0;
 }
 
+/* Reads a latency for each node to the end of the line, or "none". */
+static bool parse_latency(uint32_t ns[LAYOUT_NODES_MAX], const char *at)
+{
+	unsigned int nodes = 0;
+	int used = 0;
+
+	memset(ns, 0, LAYOUT_NODES_MAX * sizeof(*ns));
+	if (!strcmp(at, "none"))
+		return true;
+	for (; *at; at += used) {
+		if (nodes == options.layout.nodes || sscanf(at, " %9" SCNu32 "%n", &ns[nodes], &used) != 1 ||
+		    ns[nodes++] > LATENCY_NS_MAX)
+			return false;
+	}
+	return nodes == options.layout.nodes;
+}
+
 static void obey(struct reply *reply, const char *line)
 {
 	char word[16] = "", name[256] = "";
 	struct program named = { .ranges = 0 };
+	uint32_t ns[LAYOUT_NODES_MAX];
 	uint64_t start, end;
 	int rest = 0;
 
@@ -158,13 +176,15 @@ static void obey(struct reply *reply, const char *line)
 		misses_filter(start, end - start);
 	} else if (!strcmp(line, "program none") || (!strncmp(line, "program ", 8) && parse_program(&named, line + 8))) {
 		misses_program(&named);
+	} else if (!strncmp(line, "latency ", 8) && parse_latency(ns, line + 8)) {
+		misses_latency(ns);
 	} else {
 		/* Only the command's word is repeated, and only if it needs no escaping. */
 		if (sscanf(line, "%15[a-z]", word) != 1)
 			word[0] = '\0';
 		say(reply,
 		    "{\"error\":\"not understood: %s...; commands are start, stop, reset, counts, pages NAME, "
-		    "filter HEX HEX, filter none, program HEX HEX ..., program none\"}\n",
+		    "filter HEX HEX, filter none, program HEX HEX ..., program none, latency NS (one for each node, at most a million), latency none\"}\n",
 		    word);
 		return;
 	}

@@ -60,6 +60,7 @@ struct counts {
 	_Atomic uint64_t instructions;	/* of user space, whatever the program */
 	_Atomic uint64_t program;	/* those of the program that was named */
 	uint64_t pending;		/* instructions since the last access: the next access tells whose they are */
+	uint64_t owed_ns;		/* latency that the vCPU has still to wait for */
 	struct page_count *table;
 	uint64_t slots;			/* a power of two */
 };

@@ -27,6 +27,7 @@ struct options options = { .cache_kib = 2048, .ways = 16, .line_bytes = 64, .pag
 
 static qemu_plugin_id_t plugin_id;
 static struct cache cache;
+static struct latency latency;
 static struct counts **vcpus;
 static unsigned int vcpus_max;
 
@@ -92,10 +93,13 @@ static struct counts *counters(unsigned int vcpu)
 	return own;
 }
 
-/* One line's worth of an access: always through the cache, counted if the filter lets it. */
+/* One line's worth of an access: always through the cache and waited for, counted if the filter lets it. */
 static void touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
 {
-	if (cache_access(&cache, physical) || !is_wanted(vaddr))
+	if (cache_access(&cache, physical))
+		return;
+	latency_miss(&latency, &own->owed_ns, node);
+	if (!is_wanted(vaddr))
 		return;
 	bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);
 	counts_page(own, vaddr, physical, store);
@@ -288,6 +292,12 @@ void misses_program(const struct program *named)
 		atomic_store(&program.bytes[i], named->bytes[i]);
 	}
 	atomic_store(&program.ranges, named->ranges);
+}
+
+void misses_latency(const uint32_t ns[LAYOUT_NODES_MAX])
+{
+	for (unsigned int n = 0; n < LAYOUT_NODES_MAX; n++)
+		atomic_store(&latency.ns[n], ns[n]);
 }
 
 enum misses_state misses_state(void)

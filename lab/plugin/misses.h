@@ -8,6 +8,7 @@
 
 #include "cache.h"
 #include "counts.h"
+#include "latency.h"
 #include "layout.h"
 
 struct options {
@@ -51,6 +52,9 @@ void misses_reset(void);
 
 /* From now on counts only accesses to virtual addresses in [start, start + bytes). The cache goes on seeing all. */
 void misses_filter(uint64_t start, uint64_t bytes);
+
+/* From now on a vCPU waits so long for each miss, by node, as long as misses are counted. */
+void misses_latency(const uint32_t ns[LAYOUT_NODES_MAX]);
 
 enum misses_state misses_state(void);
 uint32_t misses_epoch(void);

@@ -7,6 +7,7 @@
 
 #include "cache.h"
 #include "counts.h"
+#include "latency.h"
 #include "layout.h"
 
 #define MIB (1ULL << 20)
@@ -213,6 +214,26 @@ static void a_full_table_loses_pages_and_says_so(void)
 	CHECK(totals.pages + totals.pages_lost == 5000);
 }
 
+static void a_miss_waits_as_long_as_its_node_is_slow(void)
+{
+	static struct latency latency = { .ns = { 0, 2000000, LATENCY_PIECE_NS / 4 } };
+	uint64_t owed = 0, start = latency_clock_ns();
+
+	for (int i = 0; i < 10; i++)
+		latency_miss(&latency, &owed, 1);
+	CHECK(latency_clock_ns() - start >= 10 * 2000000);
+	CHECK(owed == 0);
+	latency_miss(&latency, &owed, 0);
+	CHECK(owed == 0);
+	/* Small debts are paid together. */
+	for (int i = 1; i < 4; i++) {
+		latency_miss(&latency, &owed, 2);
+		CHECK(owed == (uint64_t)i * LATENCY_PIECE_NS / 4);
+	}
+	latency_miss(&latency, &owed, 2);
+	CHECK(owed == 0);
+}
+
 int main(void)
 {
 	layout_with_and_without_a_hole();
@@ -222,6 +243,7 @@ int main(void)
 	pages_are_counted_by_both_names();
 	a_full_table_loses_pages_and_says_so();
 	near_lines_are_the_last_ones_used();
-	puts("plugin: 7 tests passed");
+	a_miss_waits_as_long_as_its_node_is_slow();
+	puts("plugin: 8 tests passed");
 	return 0;
 }

@@ -10,11 +10,14 @@ use std::time::Duration;
 
 use thermocline_core::units::{NodeId, PAGE_SHIFT, Pfn};
 use thermocline_lab::truth::{Counts, Layout, attach, by_page, read_dump};
+use thermocline_lab::workload::chase::Chase;
 use thermocline_lab::workload::pattern::Outcome;
 use thermocline_lab::{Guest, Line, Machine};
 
 const PAGES: u64 = 4096;
 const LOOPS: u64 = 20_000_000;
+/// What a miss on node 2 waits: many times what the emulator needs for one.
+const WAIT_NS: u32 = 20_000;
 
 /// The program whose instructions are known.
 fn instructions() -> PathBuf {
@@ -48,7 +51,9 @@ fn pattern_on_every_node(line: Line, gib: &[u64]) {
          echo >&3
          read done <&4
          misses counts
-         echo >&3",
+         echo >&3
+         misses latency 0 0 {WAIT_NS} >/dev/null || exit 1
+         for node in 0 2; do on-node $node {hotcold} chase || exit 1; done",
         program = instructions().display()
     );
     let outcome = match guest.run(&script) {
@@ -60,8 +65,9 @@ fn pattern_on_every_node(line: Line, gib: &[u64]) {
     assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
 
     let layout = Layout::of_machine(&machine).unwrap();
-    let (patterns, counts) = outcome.stdout.trim_end().rsplit_once('\n').unwrap();
-    let outcomes: Vec<Outcome> = patterns.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let (patterns, &[counts, quick, slow]) = lines.split_last_chunk().unwrap();
+    let outcomes: Vec<Outcome> = patterns.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(outcomes.len(), 3);
     for (node, outcome) in outcomes.iter().enumerate() {
         let node = NodeId(node as u16);
@@ -78,6 +84,12 @@ fn pattern_on_every_node(line: Line, gib: &[u64]) {
     println!("{line}: {own} instructions counted of {known}, {all} of all programs");
     assert!(own.abs_diff(known) * 100 <= known, "{own} instructions instead of {known}");
     assert!(all > known + known / 10, "the other program was not counted: {all}");
+
+    // Every load of a chase through more than the cache waits for its node, and for no other.
+    let [quick, slow]: [Chase; 2] = [quick, slow].map(|line| serde_json::from_str(line).unwrap());
+    println!("{line}: {:.0} ns a load on node 0, {:.0} ns on node 2", quick.ns_per_load, slow.ns_per_load);
+    assert!(slow.ns_per_load >= 0.95 * f64::from(WAIT_NS), "{slow:?}");
+    assert!(quick.ns_per_load < 0.5 * f64::from(WAIT_NS), "{quick:?}");
 }
 
 /// The dump names exactly the pages that were touched, each with its misses.

@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 use thermocline_lab::workload::hot_set::HotLayout;
 use thermocline_lab::workload::hotcold::{Plan, now, run};
-use thermocline_lab::workload::{judge, pattern, read_json, residency, write_json};
+use thermocline_lab::workload::{chase, judge, pattern, read_json, residency, write_json};
 
 /// Accesses memory at random, a share of the pages taking a share of the accesses, and verifies all data.
 ///
@@ -32,6 +32,8 @@ enum Verb {
     Judge(Judge),
     /// Touches a known set of pages and compares with what the plugin counted
     Pattern(Pattern),
+    /// Follows pointers in random order through a block and prints what one load takes
+    Chase(Chase),
     /// Prints where a program keeps its data, for the plugin: `misses filter $(hotcold span PID)`
     Span {
         /// The program
@@ -123,12 +125,25 @@ struct Pattern {
     dump: String,
 }
 
+#[derive(Args)]
+struct Chase {
+    /// Size of the block in MiB; many times the modelled cache
+    #[arg(long, default_value_t = 8)]
+    mib: u32,
+    /// Seed of the order
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.verb {
         None => load(&cli.load),
         Some(Verb::Judge(arguments)) => judged(arguments),
         Some(Verb::Pattern(arguments)) => patterned(arguments),
+        Some(Verb::Chase(arguments)) => {
+            chase::run(arguments.mib, arguments.seed).and_then(|chase| print_json(&chase))
+        }
         Some(Verb::Span { pid }) => span(*pid),
     };
     match done {

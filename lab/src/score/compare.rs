@@ -12,21 +12,22 @@ use super::row::Row;
 /// A figure of a row.
 struct Figure {
     name: &'static str,
-    of: fn(&Row) -> f64,
+    of: fn(&Row) -> Option<f64>,
     head: &'static str,
     /// Factor and decimals of the table.
     shown: (f64, usize),
 }
 
-/// What is compared, in the order of the table's columns.
-const FIGURES: [Figure; 7] = [
-    Figure { name: "dram_share", of: |r| r.dram_share, head: "DRAM %", shown: (100.0, 1) },
-    Figure { name: "oracle_share", of: |r| r.oracle_share, head: "of oracle %", shown: (100.0, 1) },
-    Figure { name: "slowdown", of: |r| r.slowdown, head: "slowdown", shown: (1.0, 3) },
-    Figure { name: "promoted", of: |r| r.promoted as f64, head: "promoted", shown: (1.0, 0) },
-    Figure { name: "demoted", of: |r| r.demoted as f64, head: "demoted", shown: (1.0, 0) },
-    Figure { name: "ping_pong", of: |r| r.ping_pong as f64, head: "ping-ponged", shown: (1.0, 0) },
-    Figure { name: "daemon_cpu", of: |r| r.daemon_cpu, head: "daemon CPU s", shown: (1.0, 1) },
+/// What is compared, in the order of the table's columns. A figure that a run does not have is not shown.
+const FIGURES: [Figure; 8] = [
+    Figure { name: "dram_share", of: |r| Some(r.dram_share), head: "DRAM %", shown: (100.0, 1) },
+    Figure { name: "oracle_share", of: |r| Some(r.oracle_share), head: "of oracle %", shown: (100.0, 1) },
+    Figure { name: "slowdown", of: |r| Some(r.slowdown), head: "slowdown", shown: (1.0, 3) },
+    Figure { name: "felt_slowdown", of: |r| r.felt_slowdown, head: "felt slowdown", shown: (1.0, 3) },
+    Figure { name: "promoted", of: |r| Some(r.promoted as f64), head: "promoted", shown: (1.0, 0) },
+    Figure { name: "demoted", of: |r| Some(r.demoted as f64), head: "demoted", shown: (1.0, 0) },
+    Figure { name: "ping_pong", of: |r| Some(r.ping_pong as f64), head: "ping-ponged", shown: (1.0, 0) },
+    Figure { name: "daemon_cpu", of: |r| Some(r.daemon_cpu), head: "daemon CPU s", shown: (1.0, 1) },
 ];
 
 /// A manager's runs. The figures are means; `sd` has their standard deviations.
@@ -50,12 +51,16 @@ pub(crate) struct Summary {
 pub(crate) fn alike(rows: &[Row]) -> anyhow::Result<()> {
     let conditions = |row: &Row| {
         format!(
-            "{} on Linux {}, {} at first, {} {} to warm up",
+            "{} on Linux {}, {} at first, {} {} to warm up, {}",
             row.workload.name(),
             row.kernel,
             row.start.name(),
             row.warmup_ops,
-            row.workload.ops()
+            row.workload.ops(),
+            match &row.felt {
+                Some(felt) => format!("CXL felt {} times as slow as DRAM", felt.asked.ratio),
+                None => "no latency felt".to_owned(),
+            }
         )
     };
     let Some((first, rest)) = rows.split_first() else { return Ok(()) };
@@ -103,9 +108,9 @@ pub(crate) fn summaries(rows: Vec<Row>) -> Vec<Summary> {
     groups
         .into_iter()
         .map(|runs| {
-            let statistics = FIGURES.iter().map(|figure| {
-                let values: Vec<f64> = runs.iter().map(figure.of).collect();
-                (figure.name, mean_and_sd(&values))
+            let statistics = FIGURES.iter().filter_map(|figure| {
+                let values: Vec<f64> = runs.iter().map(figure.of).collect::<Option<_>>()?;
+                Some((figure.name, mean_and_sd(&values)))
             });
             let (mut mean, mut sd) = (BTreeMap::new(), BTreeMap::new());
             for (name, (of_mean, of_sd)) in statistics {
@@ -136,11 +141,13 @@ fn mean_and_sd(values: &[f64]) -> (f64, Option<f64>) {
 
 /// The table, means with standard deviations.
 pub(crate) fn table(summaries: &[Summary]) -> String {
+    let all_have = |figure: &&Figure| summaries.iter().all(|summary| summary.mean.contains_key(figure.name));
+    let figures: Vec<&Figure> = FIGURES.iter().filter(all_have).collect();
     let mut lines = vec![vec!["manager".to_owned(), "repeats".to_owned()]];
-    lines[0].extend(FIGURES.iter().map(|figure| figure.head.to_owned()));
+    lines[0].extend(figures.iter().map(|figure| figure.head.to_owned()));
     for summary in summaries {
         let mut line = vec![summary.label.to_string(), summary.repeats.to_string()];
-        for figure in &FIGURES {
+        for figure in &figures {
             let (factor, decimals) = figure.shown;
             let mean = summary.mean[figure.name] * factor;
             line.push(match summary.sd[figure.name] {
@@ -233,5 +240,6 @@ mod tests {
         assert_eq!(lines.len(), 4);
         assert!(lines[1].starts_with("none") && lines[1].contains("20.0 ± 14.1"), "{table}");
         assert!(lines[3].contains(" 90.0  "), "one run has no spread: {table}");
+        assert!(!table.contains("felt"), "a figure that no run has: {table}");
     }
 }

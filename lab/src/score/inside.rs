@@ -12,6 +12,7 @@ use thermocline_lab::workload::pattern::Outcome;
 use thermocline_lab::workload::residency::{data_range, program_ranges};
 use thermocline_lab::workload::{read_json, write_json};
 
+use super::felt::Latencies;
 use super::flips::Watch;
 use super::plan::{DUMP, Moved, PLAN, Plan, RECORDING, Recording};
 use super::program::Program;
@@ -32,6 +33,14 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let slow = slow_node()?;
     // The files that the boot has read would take DRAM from the program.
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")?;
+    let mut plugin = Plugin::connect(Path::new(GUEST_PORT))?;
+    let latencies = match plan.felt {
+        Some(asked) => {
+            say("calibrating the latency that the guest feels");
+            Some(Latencies::calibrate(&mut plugin, asked, slow)?)
+        }
+        None => None,
+    };
     narrow(&plan, slow)?;
     say(&format!("filling {}'s memory ({})", plan.workload.name(), plan.start.name()));
     let mut program = Program::start(&plan, folder)?;
@@ -43,6 +52,9 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let kswapd_before = kthread_cpu_s("kswapd");
     let watch = Watch::start(pid, &range, slow)?;
     say(&format!("{} starts; {} {} to warm up", plan.manager, plan.warmup_ops, plan.workload.ops()));
+    if let Some(latencies) = &latencies {
+        latencies.apply(&mut plugin)?;
+    }
     let started = Instant::now();
     let manager = Running::start(&plan.manager, pid, daemon, folder)?;
     program.run(plan.warmup_ops, 0)?;
@@ -50,10 +62,10 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
 
     say(&format!("measuring {} {}", plan.ops, plan.workload.ops()));
     let settings = settings();
-    let mut plugin = Plugin::connect(Path::new(GUEST_PORT))?;
     plugin.filter(Some((range.start, range.end)))?;
     plugin.program(&program_ranges(Path::new(PROC), pid)?)?;
     plugin.start()?;
+    program.settle()?;
     plugin.reset()?;
     let window = Instant::now();
     let ops = program.run(plan.ops, 1)?;
@@ -68,6 +80,14 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let ping_pong = watch.end()?;
     let pages_after = pages(pid)?;
     let ended = manager.end()?;
+    let felt = match latencies {
+        Some(latencies) => {
+            nobody_moves()?;
+            say("the same with all misses as quick as DRAM's");
+            Some(latencies.reference(&mut plugin, &mut program, plan.ops)?)
+        }
+        None => None,
+    };
     program.end()?;
     say("holding the plugin to a known pattern");
     plugin.program(&[])?;
@@ -94,6 +114,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         bpf_cpu_s: ended.bpf_s,
         kswapd_cpu_s,
         pattern_error,
+        felt,
     };
     write_json(&folder.join(RECORDING), &recording)?;
     say("done");

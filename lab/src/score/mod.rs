@@ -1,6 +1,7 @@
 //! `lab score` and `lab compare`: a program under a manager, judged by the plugin.
 
 mod compare;
+mod felt;
 mod flips;
 mod inside;
 mod manager;
@@ -22,6 +23,7 @@ use thermocline_lab::truth::{attach, read_dump};
 use thermocline_lab::workload::{read_json, write_json};
 use thermocline_lab::{End, Error, Guest, Line, Machine, Output, ThpMode};
 
+use felt::Asked;
 use manager::Manager;
 use plan::{DUMP, PLAN, Plan, RECORDING, Recording, Start, Workload};
 use row::{Model, Row};
@@ -45,10 +47,10 @@ struct Common {
     /// Where the program's memory is when the manager starts: first-touch fills DRAM first, slow leaves it free.
     #[arg(long, value_enum, default_value = "first-touch")]
     start: Start,
-    /// Operations under the manager before anything is measured (default: 1,500,000 reads, 100,000,000 accesses).
+    /// Operations under the manager before anything is measured (default: 1,500,000 reads; 100,000,000 accesses, 40,000,000 with --felt).
     #[arg(long, value_name = "N")]
     warmup_ops: Option<u64>,
-    /// Operations that are measured (default: 300,000 reads, 30,000,000 accesses).
+    /// Operations that are measured (default: 300,000 reads; 30,000,000 accesses, 10,000,000 with --felt).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
     /// Seed of the load; repeats count on from it.
@@ -69,6 +71,13 @@ struct Common {
     /// Exponent of the keys' popularity.
     #[arg(long, default_value_t = 0.99)]
     zipf: f64,
+    /// Keep the guest waiting for each modelled miss, for CXL so many times as long as for DRAM (2.5 if no number is given), and
+    /// tell how much slower the program got than with all in DRAM.
+    #[arg(long, value_name = "RATIO", num_args = 0..=1, require_equals = true, default_missing_value = "2.5", value_parser = ratio)]
+    felt: Option<f64>,
+    /// What the guest waits for DRAM, as a multiple of what the model has for it.
+    #[arg(long, value_name = "FACTOR", default_value_t = 10.0, value_parser = ratio, requires = "felt")]
+    felt_scale: f64,
     /// End a guest after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     timeout: u64,
@@ -204,9 +213,11 @@ fn machine() -> Machine {
 
 impl Common {
     fn plan(&self, manager: &Manager, seed: u64) -> Plan {
-        let (warmup_ops, ops) = match self.workload {
-            Workload::Redis => (1_500_000, 300_000),
-            Workload::Hotcold => (100_000_000, 30_000_000),
+        let (warmup_ops, ops) = match (self.workload, self.felt) {
+            (Workload::Redis, _) => (1_500_000, 300_000),
+            (Workload::Hotcold, None) => (100_000_000, 30_000_000),
+            // It does little but miss, so that waiting makes it several times slower.
+            (Workload::Hotcold, Some(_)) => (40_000_000, 10_000_000),
         };
         Plan {
             workload: self.workload,
@@ -220,6 +231,10 @@ impl Common {
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
             zipf: self.zipf,
+            felt: self.felt.map(|ratio| Asked {
+                ratio,
+                dram_ns: f64::from(machine().nodes[0].latency_ns) * self.felt_scale,
+            }),
         }
     }
 
@@ -278,6 +293,13 @@ fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err(format!("`{text}` is not a share from 0 to 1")),
+    }
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (1.0..=100.0).contains(&ratio) => Ok(ratio),
+        _ => Err(format!("`{text}` is not a number from 1 to 100")),
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thermocline_core::units::NodeId;
 use thermocline_lab::truth::Counts;
 
+use super::felt::{Asked, Felt};
 use super::manager::Manager;
 use crate::within::ByNode;
 
@@ -92,6 +93,8 @@ pub(crate) struct Plan {
     pub(crate) value_bytes: usize,
     /// Exponent of the keys' popularity.
     pub(crate) zipf: f64,
+    /// Latency that the guest shall feel; `None` only counts misses.
+    pub(crate) felt: Option<Asked>,
 }
 
 impl Plan {
@@ -163,4 +166,6 @@ pub(crate) struct Recording {
     pub(crate) kswapd_cpu_s: f64,
     /// The greatest difference between the plugin and a pattern of known misses on any node, in this boot: a share (0 to 1).
     pub(crate) pattern_error: f64,
+    /// The latency that the guest felt.
+    pub(crate) felt: Option<Felt>,
 }

@@ -148,6 +148,14 @@ impl Program {
         }
     }
 
+    /// Waits until its count of operations is fresh: hotcold tells it ten times a second.
+    pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
+        match self {
+            Program::Redis { .. } => Ok(()),
+            Program::Hotcold { .. } => self.run(1, 0).map(|_| ()),
+        }
+    }
+
     /// Ends it. hotcold looks at all of its data first.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         match self {

@@ -9,6 +9,7 @@ use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGES_PER_MIB};
 use thermocline_lab::Machine;
 use thermocline_lab::truth::{PageMisses, best_static, by_page};
 
+use super::felt::Felt;
 use super::manager::Manager;
 use super::plan::{Moved, Plan, Recording, Start, Workload};
 use crate::within::ByNode;
@@ -127,6 +128,13 @@ pub(crate) struct Row {
     /// How far the kernel's counters of balancing and demotion came from the manager's start to the end of the window.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, u64>,
+    /// Time of the window in the guest that felt latencies, as a multiple of that with all misses as quick as DRAM's; null where misses
+    /// were only counted.
+    #[serde(default)]
+    pub(crate) felt_slowdown: Option<f64>,
+    /// The latencies that it felt.
+    #[serde(default)]
+    pub(crate) felt: Option<Felt>,
 }
 
 impl Row {
@@ -185,6 +193,10 @@ impl Row {
             pattern_error: recording.pattern_error,
             settings: recording.settings.clone(),
             counters: recording.counters.clone(),
+            felt_slowdown: recording
+                .felt
+                .map(|felt| recording.window_s / recording.ops as f64 / felt.reference_s_per_op),
+            felt: recording.felt,
         })
     }
 
@@ -202,6 +214,7 @@ impl Row {
              DRAM for it: {:.0} MiB of {:.0} MiB ({:.0} %); in DRAM {:.0} MiB before, {:.0} MiB after\n\
              DRAM served {:.1} % of its {} misses; the best static placement {:.1} %: {:.1} % of the oracle\n\
              modelled slowdown against all in DRAM: {:.3} ({:.3} for the best static placement)\n\
+             {}\
              promoted {} ({}); demoted {} ({}); ping-ponged {}\n\
              CPU: manager {:.1} s, its BPF {:.1} s, kswapd {:.1} s, in {:.0} s of warm-up and {:.0} s of window\n\
              {} {} to warm up, {} measured; {:.1} guest seconds for each modelled one\n\
@@ -224,6 +237,7 @@ impl Row {
             100.0 * self.oracle_share,
             self.slowdown,
             self.best_slowdown,
+            self.felt_text(),
             self.promoted,
             by(&self.promoted_by),
             self.demoted,
@@ -243,6 +257,16 @@ impl Row {
             pairs(&self.counters),
         )
     }
+
+    fn felt_text(&self) -> String {
+        let (Some(slowdown), Some(felt)) = (self.felt_slowdown, &self.felt) else { return String::new() };
+        format!(
+            "felt slowdown: {slowdown:.3}; a miss took {:.0} ns to DRAM and {:.0} ns to CXL, {:.2} times as long\n",
+            felt.dram_ns,
+            felt.cxl_ns,
+            felt.cxl_ns / felt.dram_ns
+        )
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +274,7 @@ pub(crate) mod tests {
     use thermocline_core::units::Pfn;
     use thermocline_lab::truth::{Counts, NodeCounts, State};
 
+    use super::super::felt::Asked;
     use super::*;
 
     fn plan(manager: &str) -> Plan {
@@ -265,6 +290,7 @@ pub(crate) mod tests {
             keys: 1,
             value_bytes: 1,
             zipf: 0.99,
+            felt: None,
         }
     }
 
@@ -305,6 +331,7 @@ pub(crate) mod tests {
             bpf_cpu_s: 0.0,
             kswapd_cpu_s: 0.0,
             pattern_error: 0.0,
+            felt: None,
         };
         let page = |vpn, load_misses| PageMisses { vpn, pfn: Pfn(vpn), load_misses, store_misses: 0 };
         // The last is outside of the range.
@@ -331,6 +358,21 @@ pub(crate) mod tests {
         assert!((row.dilation - 1e9 / 36e3).abs() < 1e-3, "{}", row.dilation);
         assert_eq!((row.promoted, row.demoted, row.footprint_pages, row.capacity_pages), (7, 3, 4, 2));
         assert_eq!((row.rule.as_deref(), row.source.as_deref()), (Some("adaptive"), Some("hintfault")));
+    }
+
+    #[test]
+    fn felt_time_is_told_by_operation() {
+        let (mut recording, dump) = recording();
+        let asked = Asked { ratio: 2.5, dram_ns: 1000.0 };
+        // 20 operations in 1 s are 50 ms each.
+        recording.felt = Some(Felt { asked, dram_ns: 1000.0, cxl_ns: 2600.0, reference_s_per_op: 0.04 });
+        let model = Model { latency_ns: vec![100.0, 300.0] };
+        let row = Row::of(&plan("none"), &recording, &dump, &model).unwrap();
+        assert!((row.felt_slowdown.unwrap() - 1.25).abs() < 1e-9);
+        assert!(
+            row.text()
+                .contains("felt slowdown: 1.250; a miss took 1000 ns to DRAM and 2600 ns to CXL, 2.60 times")
+        );
     }
 
     #[test]

@@ -214,6 +214,16 @@ impl Plugin {
         self.order(&command)
     }
 
+    /// Has a vCPU wait for each miss, so many ns (a million at most) by the node that serves it, in node order, while misses are counted; with
+    /// none, nobody waits.
+    ///
+    /// # Errors
+    /// [`PluginError`], as when there is not one for each node.
+    pub fn latency(&mut self, ns: &[u32]) -> Result<(), PluginError> {
+        let words: Vec<String> = ns.iter().map(|ns| format!(" {ns}")).collect();
+        self.order(&format!("latency{}", if ns.is_empty() { " none".to_owned() } else { words.concat() }))
+    }
+
     /// Has the page dump written to `name` in the plugin's dump folder on the host; returns the number of records.
     ///
     /// # Errors
@@ -345,11 +355,14 @@ mod tests {
     fn commands_and_answers_match_the_plugins() {
         let counts = format!("{COUNTS}\n");
         let ok = "{\"ok\":true}\n";
-        let (_folder, path, server) = serve(&[ok, ok, ok, ok, &counts, "{\"ok\":true,\"records\":7}\n"]);
+        let (_folder, path, server) =
+            serve(&[ok, ok, ok, ok, ok, ok, &counts, "{\"ok\":true,\"records\":7}\n"]);
         let mut plugin = Plugin::connect(&path).unwrap();
         plugin.filter(Some((0x1000, 0xf000))).unwrap();
         plugin.program(&[0x10..0x20, 0xa0..0xb0]).unwrap();
         plugin.program(&[]).unwrap();
+        plugin.latency(&[0, 250]).unwrap();
+        plugin.latency(&[]).unwrap();
         plugin.start().unwrap();
         let counts = plugin.counts().unwrap();
         assert_eq!(counts.state, State::Counting);
@@ -357,7 +370,16 @@ mod tests {
         assert_eq!(plugin.dump_pages("a").unwrap(), 7);
         assert_eq!(
             server.join().unwrap(),
-            ["filter 1000 f000", "program 10 20 a0 b0", "program none", "start", "counts", "pages a"]
+            [
+                "filter 1000 f000",
+                "program 10 20 a0 b0",
+                "program none",
+                "latency 0 250",
+                "latency none",
+                "start",
+                "counts",
+                "pages a"
+            ]
         );
     }
 
