@@ -11,6 +11,9 @@ use thermocline_lab::{Cache, Kernel, Line};
 
 const MIB: u64 = 136;
 const OPS: u64 = 10_000_000;
+/// Accesses until then, and how many a second at most: promotion needs some seconds, however quick this machine is.
+const WARMUP_OPS: u64 = 80_000_000;
+const RATE: u64 = 4_000_000;
 /// Share of the accesses that go to the fifth of the pages that is hot, see `hotcold --help`.
 const HOT_ACCESSES: f64 = 0.9;
 
@@ -53,10 +56,11 @@ fn a_manager_that_promotes_is_told_from_one_that_does_not() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.json");
-    let (mib, ops) = (MIB.to_string(), OPS.to_string());
+    let [mib, rate, warmup_ops, ops] = [MIB, RATE, WARMUP_OPS, OPS].map(|number| number.to_string());
     let words = ["compare", "hotcold", "--managers", "none,thermocline", "--repeats", "1", "--start", "slow"];
-    let more = ["--mib", &mib, "--warmup-ops", "300000000", "--ops", &ops, "--timeout", "200", "--json"];
-    let (status, text) = lab(&[&words[..], &more[..], &[file.to_str().unwrap()]].concat());
+    let load = ["--mib", &mib, "--rate", &rate, "--warmup-ops", &warmup_ops, "--ops", &ops];
+    let more = ["--timeout", "400", "--json", file.to_str().unwrap()];
+    let (status, text) = lab(&[&words[..], &load, &more].concat());
     assert_eq!(status, 0);
     assert!(text.contains("guest seconds for each modelled one"));
 

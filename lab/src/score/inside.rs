@@ -1,5 +1,6 @@
 //! The part of a score that runs in the guest.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -16,11 +17,16 @@ use super::felt::Latencies;
 use super::flips::Watch;
 use super::plan::{DUMP, Moved, PLAN, Plan, RECORDING, Recording};
 use super::program::Program;
-use super::running::{Running, counters, kthread_cpu_s, nobody_moves, promoted_and_demoted, settings, since};
+use super::running::{
+    Running, counters, demotion, kthread_cpu_s, nobody_moves, promoted_and_demoted, settings, since,
+};
 use crate::within::{PROC, free_dram, pages, slow_node};
 
 /// Pages of the pattern that the plugin is held to: eight times the modelled cache.
 const PATTERN_PAGES: u32 = 512;
+/// What is demoted to bring kswapd back, and how often it is tried.
+const REVIVAL_BYTES: &str = "128K";
+const REVIVALS_MAX: u32 = 16;
 /// Base pages of a huge page.
 const PAGES_PER_HUGE: u64 = 512;
 
@@ -47,6 +53,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let pid = program.pid();
     let range = data_range(Path::new(PROC), pid)?;
 
+    revive_kswapd(slow)?;
     let (pages_before, room_pages) = (pages(pid)?, room(slow)?);
     let counters_before = counters()?;
     let kswapd_before = kthread_cpu_s("kswapd");
@@ -74,8 +81,9 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     plugin.stop()?;
     plugin.dump_pages(DUMP)?;
 
-    let counters = since(counters()?, &counters_before);
+    let mut counters = since(counters()?, &counters_before);
     let (promoted, demoted) = promoted_and_demoted(&counters);
+    counters.insert("kswapd_gave_up".to_owned(), unreclaimable(&zoneinfo()?, slow) as u64);
     let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
     let ping_pong = watch.end()?;
     let pages_after = pages(pid)?;
@@ -135,10 +143,45 @@ fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Has the kernel demote a few pages. While the program filled DRAM there was nothing that kswapd could have freed; after sixteen vain attempts it
+/// gives up on a node until somebody else has freed a page there (Linux 6.12 mm/vmscan.c: `MAX_RECLAIM_RETRIES`), and no manager
+/// could demote through it. Where demotion is on from the boot that does not happen.
+fn revive_kswapd(slow: NodeId) -> anyhow::Result<()> {
+    let gave_up = || anyhow::Ok(unreclaimable(&zoneinfo()?, slow) > 0);
+    demotion(true)?;
+    for _ in 0..REVIVALS_MAX {
+        if !gave_up()? {
+            break;
+        }
+        // The kernel says EAGAIN where it has freed less than this, which is no matter.
+        let _ = fs::write("/sys/fs/cgroup/memory.reclaim", REVIVAL_BYTES);
+    }
+    demotion(false)?;
+    ensure!(!gave_up()?, "kswapd has given up on DRAM and does not come back: run it again");
+    Ok(())
+}
+
+/// DRAM nodes on which kswapd has given up.
+fn unreclaimable(zoneinfo: &str, slow: NodeId) -> usize {
+    let (mut node, mut nodes) = (None, BTreeSet::new());
+    for line in zoneinfo.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            node = rest.split(',').next().and_then(|number| number.parse().ok()).map(NodeId);
+        } else if line.split_whitespace().eq(["node_unreclaimable:", "1"]) {
+            nodes.extend(node.filter(|node| *node != slow));
+        }
+    }
+    nodes.len()
+}
+
+fn zoneinfo() -> anyhow::Result<String> {
+    let path = "/proc/zoneinfo";
+    fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+}
+
 /// Free base pages above the high watermark, of all DRAM nodes.
 fn room(slow: NodeId) -> anyhow::Result<u64> {
-    let path = "/proc/zoneinfo";
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let text = zoneinfo()?;
     let free = free_dram(slow)?;
     Ok(free.into_iter().map(|(node, free)| free.saturating_sub(high_pages(&text, node))).sum())
 }
@@ -184,6 +227,15 @@ fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_kswapd_has_given_up() {
+        let text = "Node 0, zone      DMA\n  node_unreclaimable:  0\nNode 0, zone    DMA32\n  node_unreclaimable:  1\n\
+                    Node 1, zone   Normal\n  node_unreclaimable:  1\n";
+        assert_eq!(unreclaimable(text, NodeId(1)), 1);
+        assert_eq!(unreclaimable(text, NodeId(2)), 2);
+        assert_eq!(unreclaimable("Node 0, zone DMA\n  node_unreclaimable:  0\n", NodeId(1)), 0);
+    }
 
     #[test]
     fn watermarks_of_a_node() {

@@ -62,6 +62,9 @@ struct Common {
     /// Memory of hotcold, MiB.
     #[arg(long, default_value_t = 408)]
     mib: u32,
+    /// Accesses a second of hotcold at most; 0 for no limit.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    rate: u64,
     /// Keys in Redis.
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..))]
     keys: u32,
@@ -228,6 +231,7 @@ impl Common {
             ops: self.ops.unwrap_or(ops),
             fast_share: self.fast_share,
             mib: self.mib,
+            rate: self.rate,
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
             zipf: self.zipf,

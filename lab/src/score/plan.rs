@@ -87,6 +87,8 @@ pub(crate) struct Plan {
     pub(crate) fast_share: f64,
     /// Size of hotcold's memory, MiB.
     pub(crate) mib: u32,
+    /// Accesses a second that hotcold makes at most; 0 for no limit.
+    pub(crate) rate: u64,
     /// Keys in Redis.
     pub(crate) keys: u32,
     /// Bytes of a value.

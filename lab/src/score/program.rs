@@ -81,6 +81,7 @@ impl Program {
         };
         let mut child = command
             .args(["--mib", &plan.mib.to_string(), "--seed", &plan.seed.to_string()])
+            .args(["--rate", &plan.rate.to_string()])
             .args(["--no-thp", "--report-every", "0.1", "--report"])
             .arg(report)
             .stdout(Stdio::piped())

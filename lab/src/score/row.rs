@@ -287,6 +287,7 @@ pub(crate) mod tests {
             ops: 20,
             fast_share: 0.5,
             mib: 1,
+            rate: 0,
             keys: 1,
             value_bytes: 1,
             zipf: 0.99,

@@ -57,7 +57,12 @@ pub(crate) struct Ended {
 /// Brings the kernel to where every manager starts from: nobody moves pages. Debian boots with balancing between nodes on.
 pub(crate) fn nobody_moves() -> anyhow::Result<()> {
     write(BALANCING, "0")?;
-    write(DEMOTION, "false")
+    demotion(false)
+}
+
+/// Lets the kernel demote, or forbids it.
+pub(crate) fn demotion(allowed: bool) -> anyhow::Result<()> {
+    write(DEMOTION, if allowed { "true" } else { "false" })
 }
 
 impl Running {
@@ -71,7 +76,7 @@ impl Running {
         match manager {
             Manager::None => Ok(Running::Kernel),
             Manager::Numab2 => {
-                write(DEMOTION, "true")?;
+                demotion(true)?;
                 write(BALANCING, "2")?;
                 Ok(Running::Kernel)
             }
