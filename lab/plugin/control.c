@@ -178,13 +178,21 @@ static void obey(struct reply *reply, const char *line)
 		misses_program(&named);
 	} else if (!strncmp(line, "latency ", 8) && parse_latency(ns, line + 8)) {
 		misses_latency(ns);
+	} else if (!strcmp(line, "sample none") ||
+		   (sscanf(line, "sample %9" SCNu64 "%n", &start, &rest) == 1 && !line[rest] && start)) {
+		if (!misses_sample(line[7] == 'n' ? 0 : start)) {
+			say(reply, "{\"error\":\"the plugin was loaded without ring=PATH, so there is no place for "
+				   "samples\"}\n");
+			return;
+		}
 	} else {
 		/* Only the command's word is repeated, and only if it needs no escaping. */
 		if (sscanf(line, "%15[a-z]", word) != 1)
 			word[0] = '\0';
 		say(reply,
 		    "{\"error\":\"not understood: %s...; commands are start, stop, reset, counts, pages NAME, "
-		    "filter HEX HEX, filter none, program HEX HEX ..., program none, latency NS (one for each node, at most a million), latency none\"}\n",
+		    "filter HEX HEX, filter none, program HEX HEX ..., program none, latency NS (one for each node, at most a million), latency none, "
+		    "sample N, sample none\"}\n",
 		    word);
 		return;
 	}

@@ -8,10 +8,13 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "misses.h"
 #include "qemu_plugin_api.h"
@@ -23,17 +26,17 @@
 PLUGIN_EXPORT int qemu_plugin_version = 1;
 PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv);
 
-struct options options = { .cache_kib = 2048, .ways = 16, .line_bytes = 64, .page_slots_log2 = 21 };
-
 static qemu_plugin_id_t plugin_id;
 static struct cache cache;
 static struct latency latency;
 static struct counts **vcpus;
+static struct sampler *samplers;
 static unsigned int vcpus_max;
 
 /* Set by the control thread, read at every access. */
 static _Atomic bool counting;
 static _Atomic uint32_t epoch = 1;
+static _Atomic uint64_t sample_period;
 static _Atomic uint64_t filter_start;
 static _Atomic uint64_t filter_bytes = UINT64_MAX;
 
@@ -93,20 +96,35 @@ static struct counts *counters(unsigned int vcpu)
 	return own;
 }
 
-/* One line's worth of an access: always through the cache and waited for, counted if the filter lets it. */
-static void touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
+/* One line's worth of an access: always through the cache and waited for, counted if the filter lets it. True if it missed. */
+static bool touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
 {
 	if (cache_access(&cache, physical))
-		return;
+		return false;
 	latency_miss(&latency, &own->owed_ns, node);
-	if (!is_wanted(vaddr))
-		return;
-	bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);
-	counts_page(own, vaddr, physical, store);
+	if (is_wanted(vaddr)) {
+		bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);
+		counts_page(own, vaddr, physical, store);
+	}
+	return true;
 }
 
-/* An access whose line the vCPU did not use lately. */
-static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store)
+static void take_sample(struct sampler *sampler, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
+{
+	struct sample sample = {
+		.time_ns = latency_clock_ns(),
+		.vaddr = vaddr,
+		.paddr = physical,
+		.latency_ns = atomic_load_explicit(&latency.ns[node], memory_order_relaxed),
+		.node = (uint16_t)node,
+		.flags = store ? SAMPLE_STORE : 0,
+	};
+
+	sampler_put(sampler, &sample);
+}
+
+/* An access whose line the vCPU did not use lately; `tagged` takes the sample if it is to become one. */
+static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store, struct sampler *tagged)
 {
 	struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, vaddr);
 	uint64_t line_rest = options.line_bytes - vaddr % options.line_bytes;
@@ -128,7 +146,8 @@ static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t v
 	near_remember(&own->near, vaddr, node);
 	if (is_wanted(vaddr))
 		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
-	touch_line(own, vaddr, physical, node, store);
+	if (touch_line(own, vaddr, physical, node, store) && tagged)
+		take_sample(tagged, vaddr, physical, node, store);
 
 	/* An access that reaches into the next line fetches that one too, unless it is in the next page: its physical
 	 * address is not known here, and such accesses are rare. */
@@ -139,8 +158,9 @@ static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t v
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
 {
+	struct sampler *sampler = &samplers[vcpu];
 	struct counts *own;
-	bool store;
+	bool store, tagged;
 	int node;
 
 	(void)userdata;
@@ -156,9 +176,10 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 		own->pending = 0;
 	}
 	store = qemu_plugin_mem_is_store(info);
+	tagged = sampler_tags(sampler, atomic_load_explicit(&sample_period, memory_order_relaxed));
 	node = near_find(&own->near, vaddr);
 	if (node < 0)
-		touch_far(own, info, vaddr, store);
+		touch_far(own, info, vaddr, store, tagged ? sampler : NULL);
 	else if (is_wanted(vaddr))
 		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
 }
@@ -300,6 +321,14 @@ void misses_latency(const uint32_t ns[LAYOUT_NODES_MAX])
 		atomic_store(&latency.ns[n], ns[n]);
 }
 
+bool misses_sample(uint64_t period)
+{
+	if (!options.ring)
+		return false;
+	atomic_store(&sample_period, period);
+	return true;
+}
+
 enum misses_state misses_state(void)
 {
 	if (atomic_load(&counting))
@@ -353,75 +382,20 @@ failed:
 	return -1;
 }
 
-/* Parses a whole decimal number up to `max`. */
-static bool parse_number(const char *text, uint64_t max, uint64_t *value)
+/* Makes the file that QEMU shows the guest as a device's memory, and lays the rings out in it. NULL, or what failed. */
+static const char *prepare_rings(void)
 {
-	char *end;
+	int fd = open(options.ring, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	uint64_t bytes = options.ring_kib * 1024;
+	void *memory = MAP_FAILED;
 
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	return !errno && !*end && *value <= max;
-}
-
-/* Takes one key=value argument. NULL, or what is wrong with it. */
-static const char *take_argument(char *argument)
-{
-	char *value = strchr(argument, '=');
-	uint64_t number;
-
-	if (!value)
-		return "arguments have the form key=value";
-	*value++ = '\0';
-	if (!strcmp(argument, "nodes")) {
-		options.layout_given = true;
-		return layout_parse(&options.layout, value);
-	}
-	if (!strcmp(argument, "cache-kib"))
-		return parse_number(value, 1024 * 1024, &options.cache_kib) ? NULL : "cache-kib is a number of KiB";
-	if (!strcmp(argument, "ways")) {
-		if (!parse_number(value, CACHE_WAYS_MAX, &number))
-			return "ways is a number from 1 to 64";
-		options.ways = (unsigned int)number;
-		return NULL;
-	}
-	if (!strcmp(argument, "line")) {
-		if (!parse_number(value, CACHE_LINE_MAX, &number))
-			return "line is a power of two of bytes from 64 to 4096";
-		options.line_bytes = (unsigned int)number;
-		return NULL;
-	}
-	if (!strcmp(argument, "page-slots")) {
-		if (!parse_number(value, 28, &number) || number < 10)
-			return "page-slots is a power of two, given as its exponent, from 10 to 28";
-		options.page_slots_log2 = (unsigned int)number;
-		return NULL;
-	}
-	if (!strcmp(argument, "scope")) {
-		options.kernel_too = !strcmp(value, "all");
-		return options.kernel_too || !strcmp(value, "user") ? NULL : "scope is user or all";
-	}
-	if (!strcmp(argument, "address")) {
-		options.address_given = true;
-		options.layout.address = strcmp(value, "guest") ? LAYOUT_ADDRESS_RAMBLOCK : LAYOUT_ADDRESS_GUEST;
-		return !strcmp(value, "guest") || !strcmp(value, "ramblock") ? NULL : "address is guest or ramblock";
-	}
-	if (!strcmp(argument, "socket") || !strcmp(argument, "guest") || !strcmp(argument, "dir")) {
-		/* QEMU's copy of the arguments does not outlive the installation. */
-		char *kept = strdup(value);
-
-		if (!kept)
-			return "no memory";
-		if (*argument == 's')
-			options.socket = kept;
-		else if (*argument == 'g')
-			options.guest = kept;
-		else
-			options.dump_dir = kept;
-		return NULL;
-	}
-	return "unknown; known are nodes, cache-kib, ways, line, page-slots, scope, address, socket, guest, dir";
+	if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
+		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (memory == MAP_FAILED)
+		return "ring=PATH cannot be made or mapped; is its folder there and writable?";
+	return sampler_init(samplers, vcpus_max, memory, bytes) ? NULL : "ring-kib is too small for this many vCPUs";
 }
 
 /* Makes everything that on_access() needs. NULL, or what failed. */
@@ -442,14 +416,15 @@ static const char *prepare(const qemu_info_t *info)
 
 	vcpus_max = (unsigned int)info->system.max_vcpus;
 	vcpus = calloc(vcpus_max, sizeof(struct counts *));
-	if (!vcpus)
+	samplers = calloc(vcpus_max, sizeof(struct sampler));
+	if (!vcpus || !samplers)
 		return "no memory";
 	for (unsigned int v = 0; v < vcpus_max; v++) {
 		vcpus[v] = counts_new(1ULL << options.page_slots_log2);
 		if (!vcpus[v])
 			return "no memory for the page tables; lower page-slots";
 	}
-	return NULL;
+	return options.ring ? prepare_rings() : NULL;
 }
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
@@ -457,7 +432,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	const char *wrong;
 
 	for (int i = 0; i < argc; i++) {
-		wrong = take_argument(argv[i]);
+		wrong = arguments_take(argv[i]);
 		if (wrong) {
 			fprintf(stderr, "misses plugin: argument %s: %s\n", argv[i], wrong);
 			return -1;

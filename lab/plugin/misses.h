@@ -10,6 +10,7 @@
 #include "counts.h"
 #include "latency.h"
 #include "layout.h"
+#include "sampler.h"
 
 struct options {
 	struct layout layout;
@@ -23,9 +24,14 @@ struct options {
 	const char *socket;
 	const char *guest;	/* NULL: the guest cannot ask */
 	const char *dump_dir;	/* NULL: no dumps */
+	const char *ring;	/* NULL: no samples */
+	uint64_t ring_kib;
 };
 
 extern struct options options;
+
+/* Takes one key=value argument, which is changed on the way. NULL, or what is wrong with it. */
+const char *arguments_take(char *argument);
 
 /* Where a program's memory lies: at most so many ranges. */
 #define PROGRAM_RANGES_MAX 8
@@ -55,6 +61,9 @@ void misses_filter(uint64_t start, uint64_t bytes);
 
 /* From now on a vCPU waits so long for each miss, by node, as long as misses are counted. */
 void misses_latency(const uint32_t ns[LAYOUT_NODES_MAX]);
+
+/* From now on about every Nth access is tagged for a sample, while misses are counted; 0 tags none. False without rings. */
+bool misses_sample(uint64_t period);
 
 enum misses_state misses_state(void);
 uint32_t misses_epoch(void);

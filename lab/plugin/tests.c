@@ -9,6 +9,7 @@
 #include "counts.h"
 #include "latency.h"
 #include "layout.h"
+#include "sampler.h"
 
 #define MIB (1ULL << 20)
 #define GIB (1ULL << 30)
@@ -234,6 +235,68 @@ static void a_miss_waits_as_long_as_its_node_is_slow(void)
 	CHECK(owed == 0);
 }
 
+static void every_nth_access_is_tagged_on_average(void)
+{
+	static struct sampler sampler;
+	static struct sampler_ring ring;
+	const uint64_t periods[] = { 1, 2, 3, 1000 };
+
+	CHECK(!sampler_tags(&sampler, 5));	/* there is no ring */
+	sampler = (struct sampler){ .random = 1, .ring = &ring };
+	CHECK(!sampler_tags(&sampler, 0));	/* nobody asked */
+	for (unsigned int p = 0; p < 4; p++) {
+		uint64_t tagged = 0, least = UINT64_MAX, most = 0, since = 0;
+
+		sampler_tags(&sampler, periods[p]);
+		for (uint64_t i = 0; i < 20000 * periods[p]; i++) {
+			since++;
+			if (!sampler_tags(&sampler, periods[p]))
+				continue;
+			tagged++;
+			least = since < least ? since : least;
+			most = since > most ? since : most;
+			since = 0;
+		}
+		CHECK(tagged > 19400 && tagged < 20600);
+		CHECK(least >= periods[p] / 2 && least >= 1 && most <= periods[p] + periods[p] / 2);
+	}
+	CHECK(ring.tagged > 4 * 19400);
+}
+
+static void samples_come_in_order_and_a_full_ring_drops(void)
+{
+	static _Alignas(SAMPLER_PAGE) char memory[SAMPLER_PAGE * 5];
+	struct sampler samplers[2];
+	struct sampler_head *head = (struct sampler_head *)memory;
+	struct sampler_ring *ring;
+	struct sample *slots;
+
+	CHECK(!sampler_init(samplers, 2, memory, SAMPLER_PAGE * 3));
+	CHECK(sampler_init(samplers, 2, memory, sizeof(memory)));
+	CHECK(!memcmp(head->magic, SAMPLER_MAGIC, 8) && head->rings == 2 && head->slot_bytes == sizeof(struct sample));
+	CHECK(head->slots == 128 && head->ring_bytes == 2 * SAMPLER_PAGE);
+	/* The second ring, as a reader finds it. */
+	ring = (struct sampler_ring *)(memory + SAMPLER_PAGE + head->ring_bytes);
+	slots = (struct sample *)((char *)ring + SAMPLER_PAGE);
+	for (uint64_t i = 0; i < 150; i++)
+		sampler_put(&samplers[1], &(struct sample){ .vaddr = i, .node = 1, .flags = SAMPLE_STORE });
+	CHECK(ring->head == 128 && ring->dropped == 22 && samplers[0].ring->head == 0);
+	for (uint64_t i = 0; i < 128; i++)
+		CHECK(slots[i].vaddr == i && slots[i].node == 1 && slots[i].flags == SAMPLE_STORE);
+	ring->tail = 10;
+	for (uint64_t i = 200; i < 220; i++)
+		sampler_put(&samplers[1], &(struct sample){ .vaddr = i });
+	CHECK(ring->head == 138 && ring->dropped == 32 && slots[9].vaddr == 209 && slots[10].vaddr == 10);
+	/* A guest that writes nonsense loses its samples. */
+	ring->tail = 1ULL << 60;
+	sampler_put(&samplers[1], &(struct sample){ .vaddr = 7 });
+	ring->head = 12345;
+	CHECK(ring->dropped == 33);
+	ring->tail = 138;
+	sampler_put(&samplers[1], &(struct sample){ .vaddr = 8 });
+	CHECK(ring->head == 139 && slots[138 % 128].vaddr == 8);
+}
+
 int main(void)
 {
 	layout_with_and_without_a_hole();
@@ -244,6 +307,8 @@ int main(void)
 	a_full_table_loses_pages_and_says_so();
 	near_lines_are_the_last_ones_used();
 	a_miss_waits_as_long_as_its_node_is_slow();
-	puts("plugin: 8 tests passed");
+	every_nth_access_is_tagged_on_average();
+	samples_come_in_order_and_a_full_ring_drops();
+	puts("plugin: 10 tests passed");
 	return 0;
 }

@@ -61,6 +61,7 @@ impl Guest {
             forwards: Vec::new(),
             plugins: Vec::new(),
             plugin_socket: None,
+            shared_memory: None,
             output: Output::default(),
             echo_console: false,
             interrupt: Arc::new(AtomicBool::new(false)),
@@ -82,6 +83,7 @@ pub struct GuestBuilder {
     forwards: Vec<(u16, u16)>,
     plugins: Vec<String>,
     plugin_socket: Option<PathBuf>,
+    shared_memory: Option<(PathBuf, u64)>,
     output: Output,
     echo_console: bool,
     interrupt: Arc<AtomicBool>,
@@ -145,6 +147,12 @@ impl GuestBuilder {
     /// Loads a TCG plugin into QEMU: `PATH[,key=value]...`.
     pub fn plugin(mut self, plugin: impl Into<String>) -> Self {
         self.plugins.push(plugin.into());
+        self
+    }
+
+    /// Shows the guest a file of so many bytes, a power of two, as the memory of a PCI device (QEMU's ivshmem, 1af4:1110, resource 2).
+    pub fn shared_memory(mut self, path: impl Into<PathBuf>, bytes: u64) -> Self {
+        self.shared_memory = Some((path.into(), bytes));
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use thermocline_lab::truth::attach;
+use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Guest, GuestBuilder, Line, Machine, ThpMode, parse_size};
 
 /// How the guest is to be.
@@ -54,6 +54,9 @@ pub(crate) struct MachineOptions {
     /// folder if there is one.
     #[arg(long, value_name = "KEY=VALUE,...", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     misses: Option<String>,
+    /// Also have the guest see the plugin's samples: rings in the memory of a PCI device.
+    #[arg(long, requires = "misses")]
+    samples: bool,
     /// Load a TCG plugin into QEMU.
     #[arg(long, value_name = "PATH[,KEY=VALUE]")]
     plugin: Vec<String>,
@@ -108,7 +111,12 @@ impl MachineOptions {
             guest = guest.plugin_socket(socket);
         }
         if let Some(more) = &self.misses {
-            let more: Vec<&str> = more.split(',').filter(|argument| !argument.is_empty()).collect();
+            let mut more: Vec<&str> = more.split(',').filter(|argument| !argument.is_empty()).collect();
+            let rings;
+            if self.samples {
+                (guest, rings) = offer_samples(guest, scratch);
+                more.push(&rings);
+            }
             guest = attach(guest, &machine, self.share.as_deref().unwrap_or(scratch), &more)?;
         }
         Ok(guest)

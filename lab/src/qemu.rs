@@ -27,6 +27,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) forwards: &'a [(u16, u16)],
     /// TCG plugins, each `PATH[,key=value]...`.
     pub(crate) plugins: &'a [String],
+    /// A file that the guest sees as a device's memory, and its size in bytes, a power of two.
+    pub(crate) shared_memory: Option<(&'a Path, u64)>,
 }
 
 impl Setup<'_> {
@@ -78,6 +80,13 @@ impl Setup<'_> {
             push("-d", "plugin".to_owned());
         }
         arguments.extend(self.machine.arguments());
+        // Behind the nodes' memory: the plugin tells addresses by the order in which QEMU makes its memory.
+        if let Some((path, bytes)) = self.shared_memory {
+            let backend =
+                format!("memory-backend-file,id=shared,share=on,size={bytes},mem-path={}", escaped(path));
+            arguments.extend(["-object".to_owned(), backend]);
+            arguments.extend(["-device", "ivshmem-plain,memdev=shared"].map(str::to_owned));
+        }
         arguments
     }
 
@@ -149,6 +158,7 @@ mod tests {
             share: Some(Path::new("/tmp/share")),
             forwards: &[(6400, 6379)],
             plugins: &["/p.so,size=8".to_owned()],
+            shared_memory: Some((Path::new("/run/rings"), 4096)),
         };
         let line = setup.arguments().join(" ");
         for wanted in [
@@ -159,6 +169,7 @@ mod tests {
             "local,path=/tmp/share,mount_tag=share,security_model",
             "hostfwd=tcp:127.0.0.1:6400-10.0.2.15:6379",
             "-plugin /p.so,size=8 -d plugin",
+            "id=shared,share=on,size=4096,mem-path=/run/rings -device ivshmem-plain,memdev=shared",
         ] {
             assert!(line.contains(wanted), "{wanted} is not in {line}");
         }

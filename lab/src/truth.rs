@@ -10,7 +10,7 @@ mod layout;
 mod oracle;
 mod plugin;
 
-pub use attach::{AttachError, GUEST_PORT, attach, build, host_socket};
+pub use attach::{AttachError, GUEST_PORT, attach, build, host_socket, offer_samples};
 pub use dump::{DumpError, PageMisses, by_page, parse_dump, read_dump};
 pub use layout::{Layout, LayoutError};
 pub use oracle::{best_static, served_share};

@@ -170,6 +170,7 @@ impl GuestBuilder {
             share: share.as_deref(),
             forwards: &self.forwards,
             plugins: &self.plugins,
+            shared_memory: self.shared_memory.as_ref().map(|(path, bytes)| (path.as_path(), *bytes)),
         };
 
         let started = Instant::now();
