@@ -191,4 +191,6 @@ pub enum Evidence<'a> {
     },
     /// How the moves of a batch ended.
     Outcome(&'a crate::moves::BatchOutcome),
+    /// What came of a demand to demote.
+    Demoted(&'a crate::demotion::Demoted),
 }

@@ -8,6 +8,7 @@ pub mod access;
 pub mod admission;
 pub mod config;
 pub mod counters;
+pub mod demotion;
 pub mod engine;
 pub mod journal;
 pub mod moves;

@@ -9,7 +9,7 @@ mod direction;
 pub mod far_nodes;
 mod in_flight;
 mod movable;
-mod rate;
+pub(crate) mod rate;
 mod reason;
 mod recent;
 mod room;
@@ -174,9 +174,9 @@ impl Admission {
         self.in_flight.land(id)
     }
 
-    /// We moved a page.
-    pub fn moved(&mut self, page: VirtPage, now: Nanos) {
-        self.recent.moved(page, now);
+    /// We moved a page; returns how many times within the ping-pong window.
+    pub fn moved(&mut self, page: VirtPage, now: Nanos) -> u32 {
+        self.recent.moved(page, now)
     }
 
     /// Leaves a page alone for `admission.quarantine_ms`.

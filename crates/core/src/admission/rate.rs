@@ -14,25 +14,31 @@ const SLOT_SHIFT: u32 = 23;
 
 /// What was issued within the last second.
 #[derive(Debug)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     limit_pages: u64,
     used_pages: u64,
     slots: VecDeque<(Nanos, u64)>,
 }
 
 impl Rate {
-    pub(super) fn new(limit_pages: u64) -> Rate {
+    pub(crate) fn new(limit_pages: u64) -> Rate {
         Rate { limit_pages: limit_pages.max(1), used_pages: 0, slots: VecDeque::new() }
     }
 
     /// Whether `pages` may be issued `now`; time does not go backwards.
-    pub(super) fn fits(&mut self, now: Nanos, pages: u64) -> bool {
+    pub(crate) fn fits(&mut self, now: Nanos, pages: u64) -> bool {
         self.advance(now);
         self.used_pages == 0 || self.used_pages.saturating_add(pages) <= self.limit_pages
     }
 
+    /// Pages that may be issued `now`.
+    pub(crate) fn room(&mut self, now: Nanos) -> u64 {
+        self.advance(now);
+        self.limit_pages.saturating_sub(self.used_pages)
+    }
+
     /// Notes that `pages` are issued `now`. Where they did not fit, the seconds to come pay.
-    pub(super) fn charge(&mut self, now: Nanos, mut pages: u64) {
+    pub(crate) fn charge(&mut self, now: Nanos, mut pages: u64) {
         self.advance(now);
         let mut time = now;
         while pages > 0 {

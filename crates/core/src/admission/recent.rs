@@ -93,8 +93,8 @@ impl Recent {
         }
     }
 
-    /// We moved the page.
-    pub(super) fn moved(&mut self, page: VirtPage, now: Nanos) {
+    /// We moved the page; returns how many times within the window.
+    pub(super) fn moved(&mut self, page: VirtPage, now: Nanos) -> u32 {
         let moves = self.moves(page, now) + 1;
         let (why, span) = if moves >= self.window_moves {
             (RefusalReason::PingPong, self.window)
@@ -102,6 +102,7 @@ impl Recent {
             (RefusalReason::Resident, self.residency)
         };
         self.push(page, now, now.plus(span), why, true);
+        moves
     }
 
     /// A move failed in a way that trying again does not mend.

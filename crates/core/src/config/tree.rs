@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::rule::{Adaptive, FaultCount, Frequency, InterArrival, Latency, Speculative};
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::{
-    Admission, Daemon, Engine, HintFault, HwSample, Journal, Kernel, Queue, Rule, Scope, TierMap,
+    Admission, Daemon, Demotion, Engine, HintFault, HwSample, Journal, Kernel, Queue, Rule, Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -30,6 +30,8 @@ pub struct Config {
     pub queue: Queue,
     /// `[admission]`.
     pub admission: Admission,
+    /// `[demotion]`.
+    pub demotion: Demotion,
     /// `[journal]`.
     pub journal: Journal,
     /// `[tiers]`.
@@ -60,6 +62,7 @@ impl Config {
         self.rule.check("rule", &mut out);
         self.queue.check("queue", &mut out);
         self.admission.check("admission", &mut out);
+        self.demotion.check("demotion", &mut out);
         self.journal.check("journal", &mut out);
         self.tiers.check("tiers", &mut out);
         for (i, scope) in self.scope.iter().enumerate() {
@@ -85,6 +88,7 @@ impl Config {
             ("rule.speculative", Speculative::fields()),
             ("queue", Queue::fields()),
             ("admission", Admission::fields()),
+            ("demotion", Demotion::fields()),
             ("journal", Journal::fields()),
             ("tiers", TierMap::fields()),
             ("scope", Scope::fields()),

@@ -160,6 +160,20 @@ counters! {
     /// Base pages that could not be moved, or whose outcome was lost; those that were gone, elsewhere or not tried do not count.
     pgmigrate_fail: u64, "pages";
 
+    /// Base pages that the machine was asked to demote by the kernel's reclaim. With `demotion_over` they are the sum of `demotion_done`,
+    /// `demotion_short`, `demotion_lost` and what is under way.
+    demotion_asked: u64, "pages";
+    /// Base pages that it demoted. The kernel moves them: vmstat has them in pgdemote_proactive, or, where a kernel lacks that, in pgdemote_direct.
+    demotion_done: u64, "pages";
+    /// Base pages asked for beyond what was cold enough.
+    demotion_short: u64, "pages";
+    /// Base pages demoted beyond what was asked for, because reclaim takes them in batches.
+    demotion_over: u64, "pages";
+    /// Base pages asked for without an answer within `admission.outcome_timeout_ms`.
+    demotion_lost: u64, "pages";
+    /// Base pages that we promoted after an earlier move of ours within `admission.ping_pong_window_ms`: what went down in between was not cold.
+    promoted_again: u64, "pages";
+
     /// Recent moves that had to be forgotten early because `admission.moved_capacity` was reached: residency and ping-pong do not hold for their pages.
     recent_forgotten: u64, "pages";
     /// Ticks.
@@ -198,6 +212,23 @@ impl Counters {
             ));
         }
         Ok(())
+    }
+
+    /// Whether every page that was asked for is accounted for, given those of demands under way.
+    ///
+    /// # Errors
+    /// The sum that does not balance, with its terms.
+    pub fn check_demotion(&self, under_way: u64) -> Result<(), String> {
+        let Counters { demotion_asked, demotion_over, demotion_done, demotion_short, demotion_lost, .. } =
+            self;
+        let went = demotion_done + demotion_short + demotion_lost + under_way;
+        if demotion_asked + demotion_over == went {
+            return Ok(());
+        }
+        Err(format!(
+            "demotion: asked {demotion_asked} + over {demotion_over}, but done {demotion_done} + short {demotion_short} + lost \
+             {demotion_lost} + under way {under_way}"
+        ))
     }
 }
 

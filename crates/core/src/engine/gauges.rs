@@ -42,6 +42,10 @@ gauges! {
     batches_in_flight, "batches", |e| e.admission.batches_in_flight();
     /// Moves whose outcome has not come yet.
     moves_in_flight, "moves", |e| e.admission.moves_in_flight();
+    /// Base pages of demands to demote that are under way.
+    demotion_pending, "pages", |e| e.demotion.pending_pages();
+    /// How long a page must not have been accessed to be demoted, now.
+    demotion_idle_ms, "ms", |e| e.demotion.idle().ms();
     /// Sections of 128 MiB that have page records.
     record_sections, "sections", |e| e.table.sections();
     /// Memory of the page records.

@@ -11,6 +11,7 @@
 //! back; nonsense in the evidence is counted and ignored; everything that is kept has a bound.
 
 mod batches;
+mod demote;
 mod explain;
 mod gauges;
 mod issue;
@@ -27,6 +28,7 @@ use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::{Admission, ORDER_MAX, RefusalReason};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
+use crate::demotion::Demotion;
 use crate::journal::{Decision, Journal, What};
 use crate::moves::{Batch, Direction};
 use crate::queue::{Offer, Queue, Waiting};
@@ -59,6 +61,7 @@ pub struct Engine {
     out_dropped: u64,
     queue: Queue,
     admission: Admission,
+    demotion: Demotion,
     journal: Journal,
     counters: Counters,
     /// The time of the latest tick; none before the first.
@@ -113,6 +116,7 @@ impl Engine {
             out_dropped: 0,
             queue: Queue::new(config.queue.capacity),
             admission: Admission::new(config, &topology),
+            demotion: Demotion::new(config),
             journal: Journal::new(config.journal.capacity),
             counters: Counters::default(),
             now: None,
@@ -138,6 +142,7 @@ impl Engine {
             }
             Evidence::Exit { pid } => self.exit(pid),
             Evidence::Outcome(outcome) => self.settle(outcome),
+            Evidence::Demoted(done) => self.settle_demand(done),
         }
         self.accept_proposals();
     }
@@ -205,7 +210,8 @@ impl Engine {
     /// # Errors
     /// The sum that does not balance, with its terms.
     pub fn check_balance(&self) -> Result<(), String> {
-        self.counters.check_balance(self.queue.len() as u64, self.admission.moves_in_flight() as u64)
+        self.counters.check_balance(self.queue.len() as u64, self.admission.moves_in_flight() as u64)?;
+        self.counters.check_demotion(self.demotion.pending_pages())
     }
 
     fn clock(&self) -> Nanos {

@@ -43,7 +43,12 @@ impl Engine {
             Outcome::Moved => {
                 self.count_moved(flight.direction, 1 << waiting.candidate.order);
                 self.tell(flight, waiting, What::Moved { batch });
-                self.admission.moved(waiting.page, self.clock());
+                let moves = self.admission.moved(waiting.page, self.clock());
+                if flight.direction == Direction::Promote && moves > 1 {
+                    let pages = 1 << waiting.candidate.order;
+                    self.counters.promoted_again += pages;
+                    self.demotion.promoted_again(pages);
+                }
                 self.forget(waiting);
             }
             _ => {

@@ -1,0 +1,38 @@
+//! Section of demotion: how much of the top tier is kept free, and how cold a page must be to go down for it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::schema::Any;
+use crate::section;
+
+/// Whether cold pages of the top tier go down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DemotionMode {
+    /// Where that touches nobody's memory but what the scopes name.
+    Auto,
+    /// Also where scopes are excluded: those the kernel may demote under memory pressure.
+    On,
+    /// No.
+    Off,
+}
+
+section! {
+    /// `[demotion]`: cold pages of the top tier go down before anybody has to wait for room.
+    Demotion {
+        /// Demote: "auto" where that keeps to the scopes, "on" also beside excluded scopes, "off" never.
+        mode: DemotionMode = DemotionMode::Auto, "", Any("\"auto\", \"on\" or \"off\""), "ours";
+        /// Memory of each top-tier node that is kept free for promotions and allocations, above its high watermark and admission.free_goal_mib. At most 500: rule adaptive leaves a sixteenth of a node free where nothing stands out, and what it fills must not be what demotion frees.
+        free_goal_bp: u32 = 200, "1/10000 of the node", 1..=500, "TPP (ASPLOS 2023): vm.demote_scale_factor = 200";
+        /// Demotion goes on until so much more than the goal is free, so that it does not start anew for every page.
+        hysteresis_bp: u32 = 50, "1/10000 of the node", 0..=500, "ours";
+        /// Memory demoted per second, at most, all nodes together.
+        rate_limit_mbps: u64 = 256, "MB/s", 1..=65536, "ours: as much as admission.rate_limit_mbps brings up";
+        /// A page goes down only when it has not been accessed for this long.
+        idle_ms: u64 = 10_000, "ms", 100..=600_000, "ours, measured in simulation";
+        /// When pages that were promoted have to be promoted again, the idle time doubles, up to this.
+        idle_max_ms: u64 = 120_000, "ms", 100..=3_600_000, "ours";
+        /// Pages promoted again, of those demoted, above which the idle time doubles; below half of it, it is halved.
+        again_percent: u8 = 25, "%", 1..=100, "ours";
+    }
+}

@@ -1,0 +1,212 @@
+//! Demotion: how much of each top-tier node shall go down now, and how cold it must be.
+//!
+//! The engine decides how much, when and from where; which pages, the machine knows best, because what is accessed in the top tier
+//! leaves no evidence here (hint faults see lower tiers only). So a [`Demand`] names a node, a number of pages and the time for which
+//! they must not have been accessed, and the machine answers with how many it found and demoted.
+//!
+//! * A demand is made for a node whose free memory is below its *goal*, and asks for what is missing to the goal and the hysteresis. It
+//!   never asks for more, than the rate limit lets through, or than lower tiers have room for.
+//! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
+//! * Ping-pong: where promoted pages had to be promoted again, what went down was not cold enough, and the idle time doubles.
+
+mod idle;
+mod reach;
+
+pub use reach::{Reach, Unreachable, reach};
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::admission::rate::Rate;
+use crate::config::Config;
+use crate::published::threshold::rate_limit_pages;
+use crate::topology::{NodeState, Topology};
+use crate::units::{Nanos, NodeId, PAGES_PER_MIB};
+use idle::Idle;
+
+/// What the machine is asked to demote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Demand {
+    /// From this node.
+    pub node: NodeId,
+    /// Base pages.
+    pub pages: u64,
+    /// Only what has not been accessed for this long.
+    pub idle: Nanos,
+}
+
+/// What came of a demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demoted {
+    /// The demand's node.
+    pub node: NodeId,
+    /// Base pages that went down; a huge page more than was asked for is possible.
+    pub pages: u64,
+}
+
+/// A demand that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    pages: u64,
+    since: Nanos,
+}
+
+/// What is kept of a top-tier node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// Demotion goes on until the goal and the hysteresis are met.
+    active: bool,
+    pending: Option<Pending>,
+    /// No demand before this.
+    rest_until: Nanos,
+}
+
+/// How a demand ended, in base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Asked for and not found.
+    pub short: u64,
+    /// Demoted beyond what was asked for.
+    pub over: u64,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Demotion {
+    goal_bp: u64,
+    hysteresis_bp: u64,
+    /// What promotions leave free above the high watermark.
+    reserve_pages: u64,
+    timeout: Nanos,
+    rate: Rate,
+    limit_pages: u64,
+    idle: Idle,
+    nodes: BTreeMap<NodeId, Node>,
+}
+
+/// Shortest time to the next demand after one that was not met.
+const REST_MIN: Nanos = Nanos::from_s(1);
+
+impl Demotion {
+    /// With nothing demoted yet.
+    pub fn new(config: &Config) -> Demotion {
+        let keys = &config.demotion;
+        let limit_pages = rate_limit_pages(keys.rate_limit_mbps);
+        Demotion {
+            goal_bp: keys.free_goal_bp.into(),
+            hysteresis_bp: keys.hysteresis_bp.into(),
+            reserve_pages: config.admission.free_goal_mib.saturating_mul(PAGES_PER_MIB),
+            timeout: Nanos::from_ms(config.admission.outcome_timeout_ms),
+            rate: Rate::new(limit_pages),
+            limit_pages,
+            idle: Idle::new(keys),
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way.
+    pub fn tick(&mut self, topology: &Topology, now: Nanos, states: &[NodeState]) -> Vec<Demand> {
+        self.idle.tick(now);
+        let mut room: BTreeMap<NodeId, u64> =
+            states.iter().map(|s| (s.node, s.free_pages.saturating_sub(self.floor(s)))).collect();
+        let mut demands = Vec::new();
+        for state in states.iter().filter(|s| topology.is_top(s.node)) {
+            let missing = self.missing(state);
+            let node = self.nodes.entry(state.node).or_default();
+            if node.pending.is_some() || now < node.rest_until || missing == 0 {
+                continue;
+            }
+            let targets = topology.demotion_targets(state.node);
+            let below: u64 = targets.iter().filter_map(|t| room.get(t)).sum();
+            let pages = missing.min(below).min(self.rate.room(now));
+            if pages == 0 {
+                continue;
+            }
+            node.pending = Some(Pending { pages, since: now });
+            self.rate.charge(now, pages);
+            take(&mut room, &targets, pages);
+            demands.push(Demand { node: state.node, pages, idle: self.idle.now() });
+        }
+        demands
+    }
+
+    /// A demand has ended at `now`; nothing where none was under way.
+    pub fn done(&mut self, now: Nanos, done: &Demoted) -> Option<Settled> {
+        let node = self.nodes.get_mut(&done.node)?;
+        let pending = node.pending.take()?;
+        let short = pending.pages.saturating_sub(done.pages);
+        if short > 0 {
+            node.rest_until = now.plus(REST_MIN.max(Nanos(self.idle.now().0 / 8)));
+        }
+        self.idle.demoted(done.pages);
+        Some(Settled { short, over: done.pages.saturating_sub(pending.pages) })
+    }
+
+    /// Gives up demands whose end never came; returns their pages.
+    pub fn lose(&mut self, now: Nanos) -> u64 {
+        let timeout = self.timeout;
+        let overdue = |p: &mut Pending| now.since(p.since) >= timeout;
+        self.nodes.values_mut().filter_map(|n| n.pending.take_if(overdue)).map(|p| p.pages).sum()
+    }
+
+    /// So many base pages were promoted for the second time or more within the ping-pong window.
+    pub fn promoted_again(&mut self, pages: u64) {
+        self.idle.promoted_again(pages);
+    }
+
+    /// Base pages of demands that are under way.
+    pub fn pending_pages(&self) -> u64 {
+        self.nodes.values().filter_map(|n| n.pending).map(|p| p.pages).sum()
+    }
+
+    /// How long a page must not have been accessed now.
+    pub fn idle(&self) -> Nanos {
+        self.idle.now()
+    }
+
+    /// Free pages at which demotion from this node begins.
+    pub fn goal(&self, state: &NodeState) -> u64 {
+        self.floor(state).saturating_add(part(state, self.goal_bp))
+    }
+
+    /// Free pages at which it ends.
+    pub fn enough(&self, state: &NodeState) -> u64 {
+        self.goal(state).saturating_add(part(state, self.hysteresis_bp))
+    }
+
+    /// Base pages that may be demoted in any second.
+    pub fn limit_pages(&self) -> u64 {
+        self.limit_pages
+    }
+
+    fn floor(&self, state: &NodeState) -> u64 {
+        state.watermarks.high_pages.saturating_add(self.reserve_pages)
+    }
+
+    /// Pages that are missing on a node, and whether demotion goes on there.
+    fn missing(&mut self, state: &NodeState) -> u64 {
+        let (goal, enough) = (self.goal(state), self.enough(state));
+        let node = self.nodes.entry(state.node).or_default();
+        node.active = state.free_pages < if node.active { enough } else { goal };
+        if node.active { enough - state.free_pages } else { 0 }
+    }
+}
+
+fn part(state: &NodeState, bp: u64) -> u64 {
+    state.managed_pages.saturating_mul(bp) / 10_000
+}
+
+/// Takes `pages` off the room of `targets`, the first ones first.
+fn take(room: &mut BTreeMap<NodeId, u64>, targets: &[NodeId], mut pages: u64) {
+    for target in targets {
+        if let Some(left) = room.get_mut(target) {
+            let taken = pages.min(*left);
+            *left -= taken;
+            pages -= taken;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Laws of demotion, tried on random machines that do what they are asked, more, or less.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::topology::{Node as TopologyNode, Watermarks};
+use crate::units::TierId;
+
+const HIGH: u64 = 1000;
+const TICK: Nanos = Nanos::from_ms(100);
+
+/// Two nodes of DRAM and two of CXL.
+fn topology(capacity_pages: u64) -> Topology {
+    let node = |id: u16| TopologyNode {
+        id: NodeId(id),
+        tier: TierId(u8::from(id > 1)),
+        cpus: Vec::new(),
+        capacity_pages,
+        read_latency_ns: None,
+        read_bandwidth_mbps: None,
+        distances: (0..4).map(|other| if other == id { 10 } else { 20 }).collect(),
+    };
+    Topology::new((0..4).map(node).collect()).unwrap()
+}
+
+fn state(node: u16, free_pages: u64, managed_pages: u64) -> NodeState {
+    let watermarks = Watermarks { high_pages: HIGH, ..Watermarks::default() };
+    NodeState { node: NodeId(node), free_pages, managed_pages, watermarks }
+}
+
+fn demotion(rate_limit_mbps: u64) -> Demotion {
+    let mut config = Config::default();
+    config.demotion.rate_limit_mbps = rate_limit_mbps;
+    Demotion::new(&config)
+}
+
+const MANAGED: u64 = 1 << 20;
+/// 1000 + 16 MiB + 2 % of 4 GiB; and 0.5 % more.
+const GOAL: u64 = HIGH + 4096 + 20_971;
+const ENOUGH: u64 = GOAL + 5242;
+
+#[test]
+fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
+    let mut d = demotion(65_536);
+    let topology = topology(MANAGED);
+    let mut asked = |free, now| {
+        let demands =
+            d.tick(&topology, Nanos::from_s(now), &[state(0, free, MANAGED), state(2, MANAGED, MANAGED)]);
+        let pages = demands.first().map_or(0, |demand| demand.pages);
+        d.done(Nanos::from_s(now), &Demoted { node: NodeId(0), pages });
+        pages
+    };
+    assert_eq!(asked(GOAL, 0), 0);
+    assert_eq!(asked(GOAL - 1, 1), ENOUGH - GOAL + 1);
+    assert_eq!(asked(GOAL + 1, 2), ENOUGH - GOAL - 1, "it has begun and is not at the end");
+    assert_eq!(asked(ENOUGH, 3), 0);
+    assert_eq!(asked(GOAL + 1, 4), 0, "it has ended and not begun again");
+}
+
+#[test]
+fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
+    let mut d = demotion(65_536);
+    let topology = topology(MANAGED);
+    let states = [state(0, 0, MANAGED), state(1, 0, MANAGED), state(2, MANAGED, MANAGED)];
+    let first = d.tick(&topology, Nanos(0), &states);
+    assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, ENOUGH), (1, ENOUGH)]);
+    assert!(d.tick(&topology, TICK, &states).is_empty());
+    let settled = d.done(TICK, &Demoted { node: NodeId(0), pages: 10 }).unwrap();
+    assert_eq!(settled, Settled { short: ENOUGH - 10, over: 0 });
+    assert_eq!(d.done(TICK, &Demoted { node: NodeId(0), pages: 10 }), None, "told twice");
+    assert!(d.tick(&topology, Nanos::from_ms(1349), &states).is_empty());
+    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states).len(), 1);
+    assert_eq!(d.lose(Nanos::from_s(60)), ENOUGH, "the other one's end never came");
+    assert_eq!(d.pending_pages(), ENOUGH);
+}
+
+#[test]
+fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
+    let mut d = demotion(65_536);
+    let topology = topology(MANAGED);
+    let full = [state(0, 0, MANAGED), state(2, HIGH + 4096, MANAGED), state(3, 0, MANAGED)];
+    assert!(d.tick(&topology, Nanos(0), &full).is_empty());
+    let some = [
+        state(0, 0, MANAGED),
+        state(1, 0, MANAGED),
+        state(2, HIGH + 4096 + 30_000, MANAGED),
+        state(3, HIGH + 4096 + 5_000, MANAGED),
+    ];
+    let pages: Vec<u64> = d.tick(&topology, Nanos(0), &some).iter().map(|x| x.pages).collect();
+    assert_eq!(pages, [ENOUGH, 35_000 - ENOUGH]);
+}
+
+proptest! {
+    /// Never more than goal and hysteresis are missing, never beyond the rate limit in any second, never more than lower tiers can take,
+    /// never less idle than configured; and every page that was asked for is accounted for.
+    #[test]
+    fn demands_keep_the_laws(
+        rate_mbps in 1u64..400,
+        steps in prop::collection::vec((0u64..3 * ENOUGH, 0u64..3 * ENOUGH, 0u64..60_000, 0u64..150, 0u64..200), 1..200),
+    ) {
+        let mut d = demotion(rate_mbps);
+        let topology = topology(MANAGED);
+        let mut now = Nanos(0);
+        let mut asked: Vec<(Nanos, u64)> = Vec::new();
+        let (mut sum, mut settled_pages) = (0u64, 0u64);
+        for (free0, free1, lower, percent, again) in steps {
+            let states = [state(0, free0, MANAGED), state(1, free1, MANAGED), state(2, lower, MANAGED)];
+            let demands = d.tick(&topology, now, &states);
+            for demand in &demands {
+                prop_assert!(topology.is_top(demand.node) && demand.pages > 0);
+                let free = states[usize::from(demand.node.0)].free_pages;
+                prop_assert!(free + demand.pages <= ENOUGH);
+                prop_assert!(demand.idle >= Nanos::from_s(10) && demand.idle <= Nanos::from_ms(120_000));
+                asked.push((now, demand.pages));
+                sum += demand.pages;
+            }
+            let of_tick: u64 = demands.iter().map(|x| x.pages).sum();
+            prop_assert!(of_tick <= lower.saturating_sub(HIGH + 4096));
+            let second: u64 = asked.iter().filter(|(at, _)| now.since(*at) < Nanos::from_s(1)).map(|x| x.1).sum();
+            prop_assert!(second <= d.limit_pages());
+            for demand in demands.iter().take(1 + usize::from(again % 2 == 0)) {
+                let pages = demand.pages * percent / 100;
+                let settled = d.done(now, &Demoted { node: demand.node, pages }).unwrap();
+                settled_pages += pages + settled.short - settled.over;
+            }
+            d.promoted_again(again);
+            let lost = d.lose(now);
+            settled_pages += lost;
+            prop_assert_eq!(sum, settled_pages + d.pending_pages());
+            now = now.plus(TICK);
+        }
+    }
+}
