@@ -8,6 +8,7 @@
 pub mod cgroup;
 pub mod chmu;
 pub mod damon;
+pub mod generations;
 pub mod hint_fault;
 pub mod pghot;
 pub mod reclaim;

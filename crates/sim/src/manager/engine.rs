@@ -4,17 +4,20 @@
 //! collected and shown to the engine at its next tick, with the nodes' states; batches go to a mover that works on one
 //! after the other, and each outcome comes back when the batch is done. Where the target has plenty of room the kernel
 //! promotes every page at its first fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the
-//! engine leaves its goal above the high watermark free, so that its moves never need to.
+//! engine leaves its goal above the high watermark free, so that its moves never need to. Room is made by the engine's own demands,
+//! which the kernel's generations of pages serve ([`super::demoter`]).
 
 use std::collections::VecDeque;
 
 use thermocline_core::access::{Access, Detail, Evidence, FaultLatency};
 use thermocline_core::config::{Config, Scope};
+use thermocline_core::demotion::{Reach, reach};
 use thermocline_core::engine::Engine;
 use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
 use thermocline_core::published::threshold::free_space_enough;
 use thermocline_core::units::{Nanos, ScopeId};
 
+use super::demoter::Demoter;
 use super::{Manager, Notes};
 use crate::kernel::KernelSettings;
 use crate::kernel::hint_fault::{HintFaults, Metric};
@@ -40,6 +43,9 @@ pub struct Thermocline {
     moving: VecDeque<Batch>,
     /// When the first one is done.
     done: Nanos,
+    /// What demotes; none before the first tick, and where demotion is off.
+    demoter: Option<Demoter>,
+    demotes: bool,
     /// The engine knows whose the processes are.
     scoped: bool,
     mover_page_ns: f64,
@@ -64,6 +70,9 @@ impl Thermocline {
             due: Nanos(0),
             moving: VecDeque::new(),
             done: NEVER,
+            demoter: None,
+            // Scopes are processes here, which the live machine's reclaim cannot tell apart.
+            demotes: reach(config) == Ok(Reach::default()),
             scoped: false,
             mover_page_ns: cost.mover_page_ns,
             mover_batch_ns: cost.mover_batch_ns,
@@ -142,7 +151,7 @@ impl Manager for Thermocline {
         set(&mut kernel.scan_period_min_ms, wanted.scan_period_min_ms);
         set(&mut kernel.scan_period_max_ms, wanted.scan_period_max_ms);
         set(&mut kernel.scan_delay_ms, wanted.scan_delay_ms);
-        kernel.demotion_enabled = wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
+        kernel.demotion_enabled = self.demotes || wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
         kernel.restamp = self.engine.rule().restamp().unwrap_or(self.config.source.hintfault.restamp);
     }
 
@@ -180,12 +189,15 @@ impl Manager for Thermocline {
     }
 
     fn due(&self) -> Nanos {
-        self.due.min(self.done)
+        self.due.min(self.done).min(self.demoter.as_ref().map_or(NEVER, Demoter::due))
     }
 
     fn run(&mut self, system: &mut System) {
         if system.now >= self.done {
             self.finish_batch(system);
+        }
+        while let Some(done) = self.demoter.as_mut().and_then(|d| d.run(system)) {
+            self.engine.observe(Evidence::Demoted(&done));
         }
         if system.now < self.due {
             return;
@@ -202,6 +214,12 @@ impl Manager for Thermocline {
         self.moving.extend(self.engine.tick(system.now, &states));
         if idle {
             self.start_next(system.now);
+        }
+        if self.demotes {
+            let demoter = self.demoter.get_or_insert_with(|| Demoter::new(system));
+            for demand in self.engine.demote(system.now, &states) {
+                demoter.take(system, demand);
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod chmu;
 mod damon;
+mod demoter;
 mod engine;
 mod ibs;
 mod kernel;

@@ -1,0 +1,112 @@
+//! Generations of pages, and reclaim of the oldest ones on request: what the multi-generational LRU offers in `debugfs/lru_gen`.
+//!
+//! 1. *Aging* (`+`) looks at the accessed bit of every page of a node and clears it. Pages that were accessed are of the youngest generation
+//!    then, all others are a generation older, of four at most.
+//! 2. *Eviction* (`-`) demotes pages that two agings or more have not found accessed, the oldest generation first, until as many as were
+//!    asked for have gone. A page that was accessed since the last aging becomes young instead.
+//!
+//! Source: Linux 6.12 `mm/vmscan.c` (`run_aging`, `run_eviction`, MIN_NR_GENS, MAX_NR_GENS). A node has one list here, in the order of
+//! addresses. The accessed bits are the same that [`super::reclaim`] looks at, as in the kernel.
+
+use thermocline_core::units::Nanos;
+
+use super::reclaim;
+use crate::machine::NodeIndex;
+use crate::memory::Page;
+use crate::system::{System, Way};
+
+/// Generations that are told apart (MAX_NR_GENS).
+const GENERATIONS: u8 = 4;
+/// The youngest generation that may be evicted: younger ones are protected (MIN_NR_GENS).
+const EVICTABLE: u8 = 2;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Generations {
+    /// Agings since each page was last found accessed.
+    ages: Vec<u8>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// When it was last aged; 0 before the first time.
+    aged: Nanos,
+    /// Pages of each age, as counted by the last aging, less those that eviction has looked at.
+    count: [u64; GENERATIONS as usize],
+    /// Where eviction goes on.
+    at: Page,
+}
+
+impl Generations {
+    /// All pages are young.
+    pub fn new(system: &System) -> Generations {
+        let nodes = vec![Node::default(); system.machine.nodes.len()];
+        Generations { ages: vec![0; system.memory.pages() as usize], nodes }
+    }
+
+    /// When a node was last aged.
+    pub fn aged(&self, node: NodeIndex) -> Nanos {
+        self.nodes[usize::from(node)].aged
+    }
+
+    /// Ages a node.
+    pub fn age(&mut self, system: &mut System, node: NodeIndex) {
+        let mut count = [0; GENERATIONS as usize];
+        for page in 0..system.memory.pages() as Page {
+            if system.memory.node(page) != Some(node) {
+                // Whoever comes to a node is young there.
+                if system.memory.node(page).is_some_and(|n| system.machine.is_kernel_lower(n)) {
+                    self.ages[page as usize] = 0;
+                }
+                continue;
+            }
+            let first = system.memory.spaces[system.memory.space_of(page)].block(page).start;
+            let age = if first != page {
+                // A huge page has one bit.
+                self.ages[first as usize]
+            } else if system.memory.take_accessed(page) {
+                0
+            } else {
+                (self.ages[page as usize] + 1).min(GENERATIONS - 1)
+            };
+            self.ages[page as usize] = age;
+            count[usize::from(age)] += 1;
+        }
+        self.nodes[usize::from(node)] =
+            Node { aged: system.now, count, at: self.nodes[usize::from(node)].at };
+    }
+
+    /// Demotes `wanted` pages of a node, if as many are old; returns how many it has.
+    pub fn evict(&mut self, system: &mut System, node: NodeIndex, wanted: u64) -> u64 {
+        let (i, pages) = (usize::from(node), system.memory.pages() as Page);
+        let mut demoted = 0;
+        for age in (EVICTABLE..GENERATIONS).rev() {
+            let mut looked = 0;
+            while demoted < wanted && looked < pages && self.nodes[i].count[usize::from(age)] > 0 {
+                let page = self.nodes[i].at;
+                let block = system.memory.spaces[system.memory.space_of(page)].block(page);
+                self.nodes[i].at = block.end % pages;
+                looked += block.end - block.start;
+                if self.ages[page as usize] != age || system.memory.node(page) != Some(node) {
+                    continue;
+                }
+                let Some(target) = reclaim::demotion_target(system, node) else { return demoted };
+                let accessed = system.memory.take_accessed(page);
+                for page in block {
+                    self.ages[page as usize] = 0;
+                    let count = &mut self.nodes[i].count[usize::from(age)];
+                    *count = count.saturating_sub(1);
+                    if !accessed
+                        && system.memory.node(page) == Some(node)
+                        && system.move_page(page, target) == Way::Down
+                    {
+                        system.counters.pgdemote_other += 1;
+                        demoted += 1;
+                    }
+                }
+            }
+        }
+        demoted
+    }
+}
