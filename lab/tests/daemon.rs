@@ -5,6 +5,9 @@
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
+#[path = "daemon/demotion.rs"]
+mod demotion;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

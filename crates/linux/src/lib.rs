@@ -1,7 +1,9 @@
 //! The live machine: one module a kernel interface, each rooted at a path.
 
 pub mod actuator;
+pub mod demoter;
 pub mod doctor;
+pub mod kernel_moves;
 pub mod lists;
 #[cfg(feature = "bpf")]
 pub mod machine;

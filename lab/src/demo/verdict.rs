@@ -130,7 +130,8 @@ impl Verdict {
             dram_share_best: best.unwrap_or(0.0),
             capacity_pages,
             dram_pages_before: dram_before,
-            dram_pages_counted: (dram_before + promoted).saturating_sub(counter(daemon, "pgdemote")),
+            dram_pages_counted: (dram_before + promoted)
+                .saturating_sub(counter(daemon, "pgdemote") + counter(daemon, "demotion_done")),
             dram_pages_after: dram_after,
             pages_after: dram_after + cxl_after,
             promoted_pages: promoted,

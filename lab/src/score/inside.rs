@@ -116,7 +116,11 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         warmup_s,
         window_s,
         promoted: Moved { kernel: promoted, thermocline: ended.promoted, damon: 0 },
-        demoted: Moved { kernel: demoted, thermocline: ended.demoted, damon: 0 },
+        demoted: Moved {
+            kernel: demoted.saturating_sub(ended.commanded),
+            thermocline: ended.demoted + ended.commanded,
+            damon: 0,
+        },
         ping_pong,
         daemon_cpu_s: ended.cpu_s,
         bpf_cpu_s: ended.bpf_s,

@@ -46,8 +46,10 @@ pub(crate) enum Running {
 pub(crate) struct Ended {
     /// Base pages promoted by our daemon.
     pub(crate) promoted: u64,
-    /// Base pages demoted by our daemon.
+    /// Base pages demoted by our daemon itself.
     pub(crate) demoted: u64,
+    /// Base pages demoted by the kernel at our daemon's command; the kernel's counters have them too.
+    pub(crate) commanded: u64,
     /// CPU time of our daemon, s.
     pub(crate) cpu_s: f64,
     /// CPU time of its BPF programs, s.
@@ -100,6 +102,7 @@ impl Running {
         Ok(Ended {
             promoted: counter(&last, "pgpromote_success"),
             demoted: counter(&last, "pgdemote"),
+            commanded: counter(&last, "demotion_done"),
             cpu_s: seconds(&last["cpu_time_ns"]),
             bpf_s: seconds(&last["source"]["bpf_run_time_ns"]),
         })

@@ -8,10 +8,12 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
+use thermocline_core::demotion::Reach;
 use thermocline_core::engine::Engine;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
+use thermocline_linux::demoter::Demoter;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::pagemap::Pagemap;
@@ -26,7 +28,7 @@ use super::snapshot::{Fixed, Snapshot};
 use super::socket::Server;
 use crate::args::Watch;
 
-/// How long the mover may take for the batch that it works on when we stop.
+/// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop.
 const CLOSE_BOUND: Duration = Duration::from_secs(10);
 /// How old the nodes' state may be while no candidate waits.
 const NODES_EVERY: Nanos = Nanos::from_s(1);
@@ -43,6 +45,8 @@ pub(super) struct Kernel<'a> {
     pub(super) pace: Option<Pace>,
     /// The door for what is written.
     pub(super) actuator: &'a mut Actuator,
+    /// Whose memory is demoted; none where nothing is.
+    pub(super) reach: Option<Reach>,
 }
 
 /// Drives until the duration is over or `stop` is set.
@@ -59,6 +63,7 @@ pub(super) fn drive(
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, moving)?;
     eprintln!("evidence: {}", machine.sources());
+    kernel.start_demoter(&topology, &mut machine)?;
     let server = match mode {
         Mode::DryRun => None,
         _ => {
@@ -110,6 +115,13 @@ pub(super) fn drive(
         machine.set_sample_period(engine.rule().sample_period_uops());
         let batches = engine.tick(at, &nodes);
         machine.submit(batches);
+        // What was demoted since an older look would be demoted again.
+        if nodes_at == at && machine.demotes() {
+            machine.demote(engine.demote(at, &nodes));
+        }
+        if let Some(why) = machine.end_failed_demoter() {
+            eprintln!("nothing is demoted any more: {why}");
+        }
         if let Some(server) = &server {
             for question in server.questions() {
                 let page = VirtPage::of_address(Pid(question.pid), question.address);
@@ -132,6 +144,7 @@ pub(super) fn drive(
         }
     }
 
+    machine.end_demoter(CLOSE_BOUND);
     poll(&mut machine, &mut engine, heat.as_mut());
     let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start));
     for outcome in machine.close(CLOSE_BOUND) {
@@ -145,6 +158,19 @@ pub(super) fn drive(
 }
 
 impl Kernel<'_> {
+    /// Starts what demotes, where the door for commands reaches the kernel.
+    fn start_demoter(&mut self, topology: &Topology, machine: &mut LiveMachine) -> anyhow::Result<()> {
+        let (Some(reach), Some(commands)) = (self.reach.take(), self.actuator.commands()) else {
+            return Ok(());
+        };
+        let with_memory = topology.nodes.iter().filter(|n| n.capacity_pages > 0);
+        let lower = with_memory.map(|n| n.id).filter(|id| topology.is_lower(*id)).collect();
+        let demoter =
+            Demoter::start(self.root, reach, lower, commands).context("cannot start the demoter")?;
+        machine.set_demoter(demoter);
+        Ok(())
+    }
+
     /// Paces the scans. Where that fails they keep their pace: pages are found sooner or later, but found.
     fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology, machine: &LiveMachine) {
         let Some(pace) = &mut self.pace else { return };

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use serde_json::json;
 use thermocline_core::units::Nanos;
+use thermocline_linux::kernel_moves::KernelMoves;
 
 use super::Mode;
 use super::snapshot::Snapshot;
@@ -76,6 +77,13 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
             mib(c.pgpromote_success),
             mib(moved) / seconds
         ));
+        if now.demoter.is_some() {
+            line.push_str(&format!("  demoted {:>7.1} MiB", mib(c.demotion_done)));
+        }
+        let direct = now.kernel_moves.pgdemote_direct;
+        if direct > 0 {
+            line.push_str(&format!("  direct demotions {direct}"));
+        }
     }
     let refused = reasons(now, last);
     if !refused.is_empty() {
@@ -88,6 +96,18 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
         line.push_str(&format!("  free-space promotion active on {node}"));
     }
     line
+}
+
+/// What the kernel moved, and what it cost programs.
+pub fn by_kernel(moves: &KernelMoves) -> String {
+    format!(
+        "moved by the kernel itself: {:.1} MiB promoted, {:.1} MiB demoted ahead of need, {:.1} MiB by programs that had to wait; \
+         {} waits for reclaim\n",
+        mib(moves.pgpromote_success),
+        mib(moves.demoted() - moves.pgdemote_direct),
+        mib(moves.pgdemote_direct),
+        moves.allocstall
+    )
 }
 
 /// Reasons since `last`, most frequent first.
@@ -138,9 +158,10 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         out.push_str(&format!(
             "moved by thermocline: {:.1} MiB promoted, {:.1} MiB demoted, {:.1} MiB balanced\n",
             mib(c.pgpromote_success),
-            mib(c.pgdemote),
+            mib(c.pgdemote + c.demotion_done),
             mib(c.pgbalance)
         ));
+        out.push_str(&by_kernel(&end.kernel_moves));
     }
     for sample in c.samples().into_iter().filter(|s| s.value > 0) {
         if let (name @ ("refused" | "expired" | "failed"), Some(label)) = (sample.name, sample.label) {

@@ -6,13 +6,17 @@ mod line;
 pub mod snapshot;
 pub mod socket;
 
+pub use line::by_kernel;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use thermocline_core::config::{Config, Scope};
+use thermocline_core::config::{Config, DemotionMode, Scope};
+use thermocline_core::demotion::Reach;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
+use thermocline_linux::demoter::{self, NotDemoting};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::topology::{Discovered, discover};
@@ -54,7 +58,9 @@ pub fn run(watch: &Watch, mode: Mode) -> anyhow::Result<()> {
     refuse_untierable(&discovered)?;
 
     let state_dir = PathBuf::from(&config.daemon.state_dir);
-    let changes = plan(&root, &config.kernel)?;
+    let demotion = demotion(&root, &config, &discovered, mode)?;
+    let settings = demoter::settings(&config, matches!(demotion, Some(Ok(_))));
+    let changes = plan(&root, &settings)?;
     let mut actuator = match mode {
         Mode::DryRun => Actuator::dry_run(&root),
         Mode::Run | Mode::Observe => {
@@ -67,13 +73,14 @@ pub fn run(watch: &Watch, mode: Mode) -> anyhow::Result<()> {
         }
     };
     // What an earlier daemon left may have been put back just now: look again.
-    let changes = if mode == Mode::DryRun { changes } else { plan(&root, &config.kernel)? };
-    announce(mode, &changes, &discovered);
+    let changes = if mode == Mode::DryRun { changes } else { plan(&root, &settings)? };
+    announce(mode, &changes, &discovered, demotion.as_ref());
 
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
         let pace = Pace::new(&config.kernel, &changes).filter(|_| mode != Mode::DryRun);
-        let kernel = driver::Kernel { root: &root, pace, actuator: &mut actuator };
+        let reach = demotion.and_then(Result::ok);
+        let kernel = driver::Kernel { root: &root, pace, actuator: &mut actuator, reach };
         driver::drive(kernel, &config, discovered.topology.clone(), mode, watch, &stop)
     });
     let restored = actuator.restore();
@@ -108,7 +115,29 @@ fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn announce(mode: Mode, changes: &Plan, discovered: &Discovered) {
+/// Whose memory is demoted, or why nobody's; nothing where the verb never demotes.
+fn demotion(
+    root: &Root,
+    config: &Config,
+    found: &Discovered,
+    mode: Mode,
+) -> anyhow::Result<Option<Result<Reach, NotDemoting>>> {
+    if mode == Mode::Observe {
+        return Ok(None);
+    }
+    let demotion = demoter::offer(root, config, found);
+    if let (Err(why), DemotionMode::On) = (&demotion, config.demotion.mode) {
+        anyhow::bail!("demotion.mode is \"on\", but nothing could be demoted: {why}");
+    }
+    Ok(Some(demotion))
+}
+
+fn announce(
+    mode: Mode,
+    changes: &Plan,
+    discovered: &Discovered,
+    demotion: Option<&Result<Reach, NotDemoting>>,
+) {
     let nodes: Vec<String> = discovered
         .topology
         .nodes
@@ -118,6 +147,11 @@ fn announce(mode: Mode, changes: &Plan, discovered: &Discovered) {
     eprintln!("thermocline {}: {}", mode.name(), nodes.join(", "));
     if mode == Mode::Observe {
         eprintln!("no page will be moved");
+    }
+    match demotion {
+        Some(Ok(_)) => eprintln!("cold pages of the top tier go down where it runs out of free memory"),
+        Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
+        None => {}
     }
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
     if changes.is_empty() {

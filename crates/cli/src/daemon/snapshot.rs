@@ -7,6 +7,8 @@ use thermocline_core::engine::Engine;
 use thermocline_core::rule::Gauge;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId};
+use thermocline_linux::demoter::DemoterStats;
+use thermocline_linux::kernel_moves::KernelMoves;
 use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
 use thermocline_linux::mover::MoverStats;
 use thermocline_linux::source::hintfault::Stats;
@@ -68,6 +70,10 @@ pub struct Snapshot {
     pub overhead: Overhead,
     /// Counters of the mover, where pages move.
     pub mover: Option<MoverStats>,
+    /// Counters of the demoter, where cold pages are demoted.
+    pub demoter: Option<DemoterStats>,
+    /// What the kernel has moved by itself since the start.
+    pub kernel_moves: KernelMoves,
 }
 
 impl Snapshot {
@@ -86,6 +92,8 @@ impl Snapshot {
             hwsample: machine.hwsample_stats(),
             overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),
+            demoter: machine.demoter_stats(),
+            kernel_moves: machine.kernel_moves(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::daemon::by_kernel;
 use crate::daemon::socket::{self, Request};
 
 /// Asks the daemon behind `socket` and renders its answer.
@@ -135,6 +136,9 @@ fn text(s: &Value) -> String {
     );
     out.push_str(&samples(&s["hwsample"]));
     out.push_str(&overhead(&s["overhead"]));
+    if let Ok(moves) = serde_json::from_value(s["kernel_moves"].clone()) {
+        out.push_str(&by_kernel(&moves));
+    }
     for (name, value) in s["counters"].as_object().into_iter().flatten() {
         match value {
             Value::Object(labels) => {

@@ -4,6 +4,7 @@
 //! next start after a crash, or by `thermocline restore`, values are put back in reverse order, only in the same
 //! boot and only where they are still ours. Whoever holds the [`Lock`] may open the door.
 
+mod command;
 pub mod door;
 mod lock;
 pub mod log;
@@ -19,6 +20,8 @@ use crate::root::{KernelFileError, Root};
 use door::{Door, DryRun, Live};
 use log::{Entry, LogError, RestoreLog};
 
+pub use command::Commands;
+pub(crate) use command::lru_gen;
 pub use lock::{Lock, LockError};
 pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
@@ -146,6 +149,11 @@ impl Actuator {
             log: None,
             lock: None,
         }
+    }
+
+    /// The door for commands, which set nothing; none where nothing is to reach the kernel.
+    pub fn commands(&self) -> Option<Commands> {
+        self.door.reaches_kernel().then(|| Commands::live(&self.root))
     }
 
     /// Writes one value, recorded first; reads it back.

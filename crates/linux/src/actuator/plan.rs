@@ -128,7 +128,7 @@ const KNOBS: [Knob; 7] = [
     Knob {
         name: "demotion_enabled",
         place: Place::MmNuma,
-        why: "whether the kernel makes room by demoting cold pages, as configured",
+        why: "so that reclaim in the top tier demotes cold pages instead of swapping or dropping them",
         value: |k| k.demotion_enabled.map(|v| v.to_string()),
     },
     Knob {

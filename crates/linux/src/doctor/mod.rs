@@ -15,9 +15,11 @@ mod text;
 use std::path::Path;
 
 use thermocline_core::config::Config;
+use thermocline_core::demotion::Unreachable;
 use thermocline_core::units::NodeId;
 
 use crate::actuator::{Plan, plan};
+use crate::demoter::{self, NotDemoting};
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
 use crate::source::hintfault::layout::{self, AttachPoint};
@@ -50,7 +52,9 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let mut findings = memory::topology(&mut look, &kernel, &found);
     let topology = found.ok();
 
-    let plan = plan(root, &config.kernel);
+    let demotion = topology.as_ref().map(|found| demoter::offer(root, config, found));
+    findings.extend(demotion.iter().flat_map(|d| d.as_ref().err()).filter_map(no_demotion));
+    let plan = plan(root, &demoter::settings(config, matches!(demotion, Some(Ok(_)))));
     let no_settings = plan.as_ref().err().map(ToString::to_string);
     let Plan { changes, skipped } = plan.unwrap_or_default();
     findings
@@ -103,6 +107,15 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         blind,
         findings,
     }
+}
+
+/// A note where nothing would be demoted, unless that was asked for.
+fn no_demotion(why: &NotDemoting) -> Option<Finding> {
+    if matches!(why, NotDemoting::Config(Unreachable::Off | Unreachable::Direction)) {
+        return None;
+    }
+    let cause = format!("nothing will be demoted, so that promotion ends where the top tier is full: {why}");
+    Some(Finding::new("demotion.none", Severity::Note, cause))
 }
 
 fn probe_btf(root: &Root) -> Result<Vec<AttachPoint>, String> {

@@ -12,16 +12,20 @@ use std::time::Duration;
 
 use thermocline_core::access::{Access, Evidence};
 use thermocline_core::config::Config;
+use thermocline_core::demotion::{Demand, Demoted};
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Outcome};
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, VirtPage};
 
+use crate::demoter::{Demoter, DemoterStats};
+use crate::kernel_moves::KernelMoves;
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
 use crate::node_state::NodeStateReader;
 use crate::root::{KernelFileError, Root};
 use crate::scope::ScopeError;
 use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
+use crate::vmstat::Vmstat;
 
 use mappings::{Maps, View};
 use members::Managed;
@@ -79,6 +83,15 @@ pub enum Moving {
 pub struct LiveMachine {
     sources: Sources,
     mover: Option<Mover>,
+    demoter: Option<Demoter>,
+    /// What the demoter had counted when it ended.
+    demoter_stats: Option<DemoterStats>,
+    /// Demands that never reached the demoter.
+    undone: Vec<Demoted>,
+    root: Root,
+    /// The kernel's counters at the start.
+    vmstat: Vmstat,
+    kernel_moves: KernelMoves,
     nodes: NodeStateReader,
     managed: Managed,
     watcher: Watcher,
@@ -123,6 +136,12 @@ impl LiveMachine {
         Ok(LiveMachine {
             sources,
             mover,
+            demoter: None,
+            demoter_stats: None,
+            undone: Vec::new(),
+            root: root.clone(),
+            vmstat: Vmstat::read(root)?,
+            kernel_moves: KernelMoves::default(),
             nodes,
             managed,
             watcher,
@@ -133,6 +152,11 @@ impl LiveMachine {
             accesses: Vec::with_capacity(BATCH_ACCESSES),
             returned: Vec::new(),
         })
+    }
+
+    /// Demotes from now on.
+    pub fn set_demoter(&mut self, demoter: Demoter) {
+        self.demoter = Some(demoter);
     }
 
     /// Delivers everything that happened since the last call; never blocks.
@@ -165,6 +189,9 @@ impl LiveMachine {
                 moved.for_each(|(page, _)| source.page_moved(page));
             }
             observe(Evidence::Outcome(&outcome));
+        }
+        for done in self.undone.drain(..).chain(self.demoter.iter_mut().flat_map(Demoter::outcomes)) {
+            observe(Evidence::Demoted(&done));
         }
     }
 
@@ -239,6 +266,45 @@ impl LiveMachine {
         }
     }
 
+    /// Whether demands are carried out.
+    pub fn demotes(&self) -> bool {
+        self.demoter.is_some()
+    }
+
+    /// Hands demands to the demoter and returns at once.
+    pub fn demote(&mut self, demands: Vec<Demand>) {
+        for demand in demands {
+            let undone = match &mut self.demoter {
+                Some(demoter) => demoter.submit(demand),
+                None => Some(Demoted { node: demand.node, pages: 0 }),
+            };
+            self.undone.extend(undone);
+        }
+    }
+
+    /// Demotes no more where the demoter has failed; returns why.
+    pub fn end_failed_demoter(&mut self) -> Option<String> {
+        let failure = self.demoter.as_ref()?.failure()?;
+        self.end_demoter(Duration::ZERO);
+        Some(failure)
+    }
+
+    /// What the demoter counted.
+    pub fn demoter_stats(&self) -> Option<DemoterStats> {
+        self.demoter.as_ref().map(Demoter::stats).or(self.demoter_stats)
+    }
+
+    /// What the kernel itself has moved since the start, without what it was told to demote; while a demand is under way, whose pages
+    /// could not be told apart yet, what it had moved before that.
+    pub fn kernel_moves(&mut self) -> KernelMoves {
+        let settled = self.demoter.as_ref().is_none_or(Demoter::is_idle);
+        if let Some(now) = Vmstat::read(&self.root).ok().filter(|_| settled) {
+            let told = self.demoter_stats().map_or(0, |stats| stats.demoted_pages);
+            self.kernel_moves = KernelMoves::since(&now, &self.vmstat, told);
+        }
+        self.kernel_moves
+    }
+
     /// Waits until there is enough evidence to be worth a poll, at most `timeout`.
     ///
     /// # Errors
@@ -292,6 +358,14 @@ impl LiveMachine {
     /// Processes in scope whose faults are not seen, because the kernel's list of processes is full.
     pub fn unlisted(&self) -> u64 {
         self.managed.unlisted
+    }
+
+    /// Ends the demoter, waiting at most `bound` for the command that it is at; the next poll delivers what came of its last demands.
+    pub fn end_demoter(&mut self, bound: Duration) {
+        if let Some(mut demoter) = self.demoter.take() {
+            self.undone.extend(demoter.shutdown(bound).0);
+            self.demoter_stats = Some(demoter.stats());
+        }
     }
 
     /// Ends the mover, waiting at most `bound` for the batch it works on; returns the last outcomes.

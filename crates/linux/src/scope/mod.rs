@@ -3,6 +3,7 @@
 //! Kernel threads, ended processes and this one are in no scope.
 
 pub mod cgroup;
+pub(crate) mod cpuset;
 mod members;
 
 use std::path::PathBuf;

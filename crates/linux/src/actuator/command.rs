@@ -1,0 +1,52 @@
+//! Commands: what is written to have something done once. They set nothing, so that nothing is recorded or put back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::actuator::door::{Door, Live};
+use crate::root::Root;
+
+/// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to threads that work beside it.
+pub struct Commands {
+    lru_gen: PathBuf,
+    door: Box<dyn Door>,
+}
+
+impl Commands {
+    /// Commands to the kernel itself.
+    pub(super) fn live(root: &Root) -> Commands {
+        Commands::with_door(root, Box::new(Live))
+    }
+
+    /// Commands through another door.
+    pub fn with_door(root: &Root, door: Box<dyn Door>) -> Commands {
+        Commands { lru_gen: lru_gen(root), door }
+    }
+
+    /// Has generations of pages aged or evicted.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    pub fn lru_gen(&mut self, command: &str) -> io::Result<()> {
+        self.door.write(&self.lru_gen, command)
+    }
+
+    /// The text of a kernel file, as the door sees it.
+    ///
+    /// # Errors
+    /// As the file system answers.
+    pub fn read(&self, path: &Path) -> io::Result<String> {
+        self.door.read(path)
+    }
+}
+
+impl std::fmt::Debug for Commands {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commands").finish_non_exhaustive()
+    }
+}
+
+/// The file of generations (Linux mm/vmscan.c, lru_gen_seq_write).
+pub(crate) fn lru_gen(root: &Root) -> PathBuf {
+    root.debugfs().join("lru_gen")
+}

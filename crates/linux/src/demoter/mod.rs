@@ -1,0 +1,192 @@
+//! The demoter: a thread that has the kernel demote cold pages, as much as the engine demands.
+//!
+//! The kernel's multi-generational LRU knows by cgroup and node which pages have not been accessed for how long. On command it looks at the
+//! accessed bits again (aging) and reclaims its oldest generations (eviction), which on a node of the top tier means demotion while
+//! `demotion_enabled` is set. The book's chapter "Demotion" says what is guaranteed.
+
+pub mod generations;
+mod offer;
+mod own_cgroup;
+mod work;
+
+pub use offer::{NotDemoting, available, offer, settings};
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use thermocline_core::demotion::{Demand, Demoted, Reach};
+use thermocline_core::units::NodeId;
+
+use crate::actuator::Commands;
+use crate::root::Root;
+use work::Worker;
+
+/// Demands that may wait; the engine has one a node under way.
+const CAPACITY: usize = 64;
+/// How long an early end waits for the command that the thread is at.
+const DROP_BOUND: Duration = Duration::from_secs(2);
+
+/// What the demoter counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DemoterStats {
+    /// Demands carried out.
+    pub demands: u64,
+    /// Base pages demoted.
+    pub demoted_pages: u64,
+    /// Times that a cgroup's pages were aged on a node.
+    pub agings: u64,
+    /// Commands to evict.
+    pub evictions: u64,
+    /// Commands that the kernel refused, because the generation or its cgroup had gone.
+    pub refused: u64,
+    /// Demands that ended because somebody has switched the kernel's demotion off.
+    pub demotion_off: u64,
+    /// Base pages passed over, a demand at a time, because a cpuset keeps their cgroup from the lower tiers.
+    pub kept_by_cpuset: u64,
+}
+
+/// What the thread and its owner both look at.
+#[derive(Debug, Default)]
+struct Common {
+    stop: AtomicBool,
+    stats: Mutex<DemoterStats>,
+    failure: Mutex<Option<String>>,
+}
+
+/// The owner's end of the demoter.
+#[derive(Debug)]
+pub struct Demoter {
+    queue: Option<SyncSender<Demand>>,
+    done: Receiver<Demoted>,
+    common: Arc<Common>,
+    in_flight: usize,
+}
+
+fn lru_gen(root: &Root) -> PathBuf {
+    crate::actuator::lru_gen(root)
+}
+
+fn demotion_enabled(root: &Root) -> PathBuf {
+    root.sys.join("kernel/mm/numa/demotion_enabled")
+}
+
+impl Demoter {
+    /// Starts the thread. `lower` are the nodes below the top tier.
+    ///
+    /// # Errors
+    /// It could not be created.
+    pub fn start(
+        root: &Root,
+        reach: Reach,
+        lower: Vec<NodeId>,
+        commands: Commands,
+    ) -> std::io::Result<Demoter> {
+        let worker = Worker::new(root, reach, lower, commands);
+        let (queue, demands) = sync_channel(CAPACITY);
+        let (outcomes, done) = sync_channel(CAPACITY);
+        let common = Arc::new(Common::default());
+        let theirs = Arc::clone(&common);
+        std::thread::Builder::new()
+            .name("demoter".to_owned())
+            .spawn(move || serve(worker, &demands, &outcomes, &theirs))?;
+        Ok(Demoter { queue: Some(queue), done, common, in_flight: 0 })
+    }
+
+    /// Hands over a demand and returns at once; one that cannot be taken is done at once, with nothing demoted.
+    pub fn submit(&mut self, demand: Demand) -> Option<Demoted> {
+        let refused = Some(Demoted { node: demand.node, pages: 0 });
+        let Some(queue) = self.queue.as_ref() else { return refused };
+        // Everything in flight fits into the channel of outcomes, so that the thread never waits for its owner.
+        if self.in_flight >= CAPACITY || queue.try_send(demand).is_err() {
+            return refused;
+        }
+        self.in_flight += 1;
+        None
+    }
+
+    /// What was done since the last call.
+    pub fn outcomes(&mut self) -> Vec<Demoted> {
+        let outcomes: Vec<Demoted> = self.done.try_iter().collect();
+        self.in_flight -= outcomes.len();
+        outcomes
+    }
+
+    /// Whether every demand's outcome has been fetched.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> DemoterStats {
+        *lock(&self.common.stats)
+    }
+
+    /// Why the thread has given up, if it has; every demand ends with nothing demoted from then on.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.common.failure).clone()
+    }
+
+    /// Ends the thread and waits for the command that it is at, at most `bound`: while it evicts, demotion must stay enabled. Returns
+    /// what came of the last demands, and whether it has ended.
+    pub fn shutdown(&mut self, bound: Duration) -> (Vec<Demoted>, bool) {
+        let end = Instant::now() + bound;
+        self.common.stop.store(true, Ordering::Relaxed);
+        self.queue = None;
+        let mut outcomes = Vec::new();
+        loop {
+            match self.done.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => return (outcomes, error == RecvTimeoutError::Disconnected),
+            }
+        }
+    }
+}
+
+impl Drop for Demoter {
+    /// Waits as [`shutdown`](Demoter::shutdown) does, where that was not called: settings are put back next.
+    fn drop(&mut self) {
+        self.shutdown(DROP_BOUND);
+    }
+}
+
+/// The thread: works until the queue's other end is dropped.
+fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<Demoted>, common: &Common) {
+    for demand in demands {
+        let mut stats = *lock(&common.stats);
+        let stopped = || common.stop.load(Ordering::Relaxed);
+        let idle = stopped() || lock(&common.failure).is_some();
+        let pages = if idle { 0 } else { carry_out(&mut worker, &demand, stopped, &mut stats, common) };
+        stats.demands += 1;
+        *lock(&common.stats) = stats;
+        // It fails only when the owner is gone, and then nobody wants to know.
+        let _ = outcomes.send(Demoted { node: demand.node, pages });
+    }
+}
+
+fn carry_out(
+    worker: &mut Worker,
+    demand: &Demand,
+    stopped: impl Fn() -> bool,
+    stats: &mut DemoterStats,
+    common: &Common,
+) -> u64 {
+    match worker.carry_out(demand, stopped, stats) {
+        Ok(pages) => pages,
+        Err(error) => {
+            *lock(&common.failure) = Some(error.to_string());
+            0
+        }
+    }
+}
+
+/// No value behind these locks is ever half written: each is replaced as a whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,167 @@
+//! Whether a configuration can demote on this kernel, and what it needs set for that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thermocline_core::config::{Config, Kernel};
+use thermocline_core::demotion::{Reach, Unreachable, reach};
+use thermocline_core::units::{NodeId, TierId};
+
+use super::{demotion_enabled, lru_gen, own_cgroup};
+use crate::root::{KernelFileError, Root, read_optional};
+use crate::topology::Discovered;
+
+/// Why nothing is demoted.
+#[derive(Debug, thiserror::Error)]
+pub enum NotDemoting {
+    /// The configuration does not let it.
+    #[error(transparent)]
+    Config(#[from] Unreachable),
+    /// The kernel does not offer it.
+    #[error(transparent)]
+    Kernel(#[from] KernelFileError),
+    /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node, swap out and drop.
+    #[error(
+        "the kernel demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see `thermocline \
+         doctor` for how the kernel can be made to see them"
+    )]
+    OtherTiers,
+}
+
+/// Whose memory is demoted on the machine that was found.
+///
+/// # Errors
+/// Why nobody's.
+pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Reach, NotDemoting> {
+    let scope = own_cgroup::by_cgroup(root, &config.scope);
+    let reach = reach(&Config { scope, ..config.clone() })?;
+    available(root)?;
+    if !same_tiers(found) {
+        return Err(NotDemoting::OtherTiers);
+    }
+    Ok(reach)
+}
+
+/// Whether the nodes with memory are in the kernel's tiers as they are in ours, and in more than one.
+fn same_tiers(found: &Discovered) -> bool {
+    let mut ours: BTreeMap<TierId, BTreeSet<NodeId>> = BTreeMap::new();
+    for node in found.topology.nodes.iter().filter(|n| n.capacity_pages > 0) {
+        ours.entry(node.tier).or_default().insert(node.id);
+    }
+    let has_memory = |id: &&NodeId| found.topology.node(**id).is_some_and(|n| n.capacity_pages > 0);
+    let theirs =
+        found.kernel_tiers.iter().map(|tier| tier.nodes.iter().filter(has_memory).copied().collect());
+    let theirs: Vec<BTreeSet<NodeId>> = theirs.filter(|nodes: &BTreeSet<NodeId>| !nodes.is_empty()).collect();
+    ours.len() > 1 && ours.into_values().eq(theirs)
+}
+
+/// The settings of `config`, and the one that demotion needs.
+pub fn settings(config: &Config, demotes: bool) -> Kernel {
+    let mut kernel = config.kernel.clone();
+    if demotes {
+        kernel.demotion_enabled = Some(true);
+    }
+    kernel
+}
+
+/// Whether this kernel can be asked.
+///
+/// # Errors
+/// What it does not offer, and what would bring it.
+pub fn available(root: &Root) -> Result<(), KernelFileError> {
+    let switch = root.sys.join("kernel/mm/lru_gen/enabled");
+    let what = "reclaim by generations (MGLRU)";
+    let Some(text) = read_optional(&switch)? else {
+        let remedy = "boot a kernel of 6.1 or later with CONFIG_LRU_GEN; Debian's have it";
+        return Err(KernelFileError::not_supported(what, &switch, remedy));
+    };
+    let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap_or(0);
+    if bits & 1 == 0 {
+        let what = format!("it is switched off: echo y > {}", switch.display());
+        return Err(KernelFileError::malformed(&switch, what));
+    }
+    let file = lru_gen(root);
+    if !file.exists() {
+        let remedy = "mount debugfs: mount -t debugfs none /sys/kernel/debug";
+        return Err(KernelFileError::not_supported(what, &file, remedy));
+    }
+    let demotion = demotion_enabled(root);
+    if !demotion.exists() {
+        let remedy = "boot a kernel of 5.15 or later with CONFIG_MIGRATION";
+        return Err(KernelFileError::not_supported("demotion", &demotion, remedy));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use thermocline_core::config::Scope;
+    use thermocline_core::topology::{Node, Topology};
+
+    use super::*;
+    use crate::topology::{KernelTier, TierOrigin};
+
+    /// Nodes with memory, each in a tier of ours, and the kernel's tiers.
+    fn found(ours: &[u8], kernel: &[&[u16]]) -> Discovered {
+        let node = |(id, tier): (usize, &u8)| Node {
+            id: NodeId(id as u16),
+            tier: TierId(*tier),
+            cpus: Vec::new(),
+            capacity_pages: 1,
+            read_latency_ns: None,
+            read_bandwidth_mbps: None,
+            distances: vec![10; ours.len()],
+        };
+        let tier = |(i, nodes): (usize, &&[u16])| KernelTier {
+            number: i as u32,
+            nodes: nodes.iter().map(|n| NodeId(*n)).collect(),
+        };
+        Discovered {
+            topology: Topology::new(ours.iter().enumerate().map(node).collect()).unwrap(),
+            origin: TierOrigin::Kernel,
+            kernel_tiers: kernel.iter().enumerate().map(tier).collect(),
+            kernel_top: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_kernels_tiers_have_to_be_those_in_use() {
+        assert!(same_tiers(&found(&[0, 0, 1], &[&[0, 1], &[2]])));
+        assert!(!same_tiers(&found(&[0, 0, 1], &[&[0, 1, 2]])), "the kernel would swap out");
+        assert!(!same_tiers(&found(&[0, 1, 1], &[&[0, 1], &[2]])), "the kernel would demote past node 1");
+        assert!(!same_tiers(&found(&[0, 0], &[&[0, 1]])));
+        assert!(!same_tiers(&found(&[0, 1], &[])));
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let tiers = found(&[0, 1], &[&[0], &[1]]);
+        let why = || offer(&root, &Config::default(), &tiers).unwrap_err().to_string();
+        assert!(why().contains("does not offer reclaim by generations"), "{}", why());
+        let folder = root.sys.join("kernel/mm/lru_gen");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("enabled"), "0x0000\n").unwrap();
+        assert!(why().contains("echo y >"), "{}", why());
+        fs::write(folder.join("enabled"), "0x0007\n").unwrap();
+        assert!(why().contains("mount debugfs"), "{}", why());
+        fs::create_dir_all(root.debugfs()).unwrap();
+        fs::write(root.debugfs().join("lru_gen"), "").unwrap();
+        assert!(why().contains("CONFIG_MIGRATION"), "{}", why());
+        fs::create_dir_all(root.sys.join("kernel/mm/numa")).unwrap();
+        fs::write(root.sys.join("kernel/mm/numa/demotion_enabled"), "false\n").unwrap();
+        assert_eq!(offer(&root, &Config::default(), &tiers).unwrap(), Reach::default());
+        let excluded = Scope { cgroup: Some("/a".to_owned()), exclude: true, ..Scope::default() };
+        let config = Config { scope: vec![excluded], ..Config::default() };
+        assert!(matches!(offer(&root, &config, &tiers), Err(NotDemoting::Config(Unreachable::Excluded(0)))));
+    }
+
+    #[test]
+    fn demotion_is_enabled_only_for_it() {
+        let config = Config::default();
+        assert_eq!(settings(&config, true).demotion_enabled, Some(true));
+        assert_eq!(settings(&config, false), config.kernel);
+    }
+}

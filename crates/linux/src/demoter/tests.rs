@@ -1,0 +1,219 @@
+//! The worker against a kernel of files.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use thermocline_core::units::{Nanos, NodeId};
+
+use super::*;
+use crate::actuator::door::Door;
+
+/// A kernel that demotes what it is told to, from one list of generations a cgroup.
+#[derive(Clone)]
+struct Kernel {
+    root: Root,
+    state: Arc<Mutex<State>>,
+}
+
+/// (seq, age in ms, pages)
+type Generation = (u64, u64, u64);
+
+#[derive(Default)]
+struct State {
+    /// By cgroup number: path and generations, oldest first.
+    lists: Vec<(u64, &'static str, Vec<Generation>)>,
+    demoted: u64,
+    enabled: bool,
+    /// A share of what is asked for was accessed meanwhile, in percent.
+    accessed_percent: u64,
+    commands: Vec<String>,
+    fails: Option<i32>,
+    /// The nodes that programs of `/a` may have memory on.
+    mems: &'static str,
+}
+
+impl Door for Kernel {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let state = self.state.lock().unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        Ok(match name {
+            "lru_gen" => {
+                let line = |(seq, age, pages): &Generation| format!("{seq} {age} {pages} 0\n");
+                let one = |(id, path, list): &(u64, &str, Vec<_>)| {
+                    format!("memcg {id} {path}\n node 0\n{}", list.iter().map(line).collect::<String>())
+                };
+                state.lists.iter().map(one).collect()
+            }
+            "demotion_enabled" => state.enabled.to_string(),
+            "cpuset.mems.effective" if path.ends_with("fs/cgroup/a/cpuset.mems.effective") => {
+                state.mems.to_owned()
+            }
+            "cpuset.mems.effective" => return Err(io::ErrorKind::NotFound.into()),
+            "stat_refresh" => String::new(),
+            "vmstat" => format!("pgdemote_direct {}\n", state.demoted),
+            other => panic!("read {other}"),
+        })
+    }
+
+    fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
+        assert_eq!(path, self.root.debugfs().join("lru_gen"));
+        let mut state = self.state.lock().unwrap();
+        state.commands.push(value.to_owned());
+        if let Some(errno) = state.fails {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let words: Vec<&str> = value.split(' ').collect();
+        let number = |i: usize| words[i].parse::<u64>().unwrap();
+        let kept = state.accessed_percent;
+        let list = &mut state.lists.iter_mut().find(|l| l.0 == number(1)).unwrap().2;
+        if words[0] == "+" {
+            list.push((number(3) + 1, 0, 0));
+            return Ok(());
+        }
+        let (mut left, mut gone) = (number(5), 0);
+        for generation in list.iter_mut().filter(|g| g.0 <= number(3)) {
+            let taken = generation.2.min(left);
+            generation.2 -= taken;
+            left -= taken;
+            gone += taken * (100 - kept) / 100;
+        }
+        state.demoted += gone;
+        Ok(())
+    }
+
+    fn reaches_kernel(&self) -> bool {
+        true
+    }
+}
+
+const SECOND: u64 = 1000;
+
+/// Two cgroups; `/b` has the colder pages.
+fn machine() -> (tempfile::TempDir, Kernel) {
+    let dir = tempfile::tempdir().unwrap();
+    let a = vec![(4, 60 * SECOND, 2000), (5, 30 * SECOND, 100), (6, 12 * SECOND, 0), (7, 3 * SECOND, 900)];
+    let b = vec![(1, 90 * SECOND, 300), (2, 80 * SECOND, 0), (3, 15 * SECOND, 50)];
+    let state =
+        State { lists: vec![(1, "/a", a), (9, "/b/x", b)], enabled: true, mems: "0-2", ..State::default() };
+    let proc = dir.path().join("proc/self");
+    fs::create_dir_all(&proc).unwrap();
+    fs::write(proc.join("mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+    let kernel = Kernel { root: Root::at(dir.path()), state: Arc::new(Mutex::new(state)) };
+    (dir, kernel)
+}
+
+fn worker(kernel: &Kernel, reach: Reach) -> Worker {
+    Worker::new(
+        &kernel.root,
+        reach,
+        vec![NodeId(2)],
+        Commands::with_door(&kernel.root, Box::new(kernel.clone())),
+    )
+}
+
+fn demand(pages: u64, idle_s: u64) -> Demand {
+    Demand { node: NodeId(0), pages, idle: Nanos::from_s(idle_s) }
+}
+
+fn commands(kernel: &Kernel) -> Vec<String> {
+    kernel.state.lock().unwrap().commands.clone()
+}
+
+#[test]
+fn the_coldest_cgroup_goes_first_in_steps_until_enough_has_gone() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let done = worker(&kernel, Reach::default()).carry_out(&demand(1000, 10), || false, &mut stats);
+    assert_eq!(done.unwrap(), 1000);
+    // /b/x is as old as is asked for, so that it is aged; the step that found too little there is not tried again.
+    assert_eq!(commands(&kernel), ["+ 9 0 3", "- 9 0 2 200 512", "- 1 0 5 200 512", "- 1 0 5 200 188"]);
+    assert_eq!((stats.agings, stats.evictions, stats.demoted_pages), (1, 3, 1000));
+}
+
+#[test]
+fn what_is_not_idle_for_long_enough_stays() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let mut worker = worker(&kernel, Reach::default());
+    assert_eq!(worker.carry_out(&demand(9000, 100), || false, &mut stats).unwrap(), 0);
+    assert_eq!(commands(&kernel), [""; 0]);
+    assert_eq!(worker.carry_out(&demand(9000, 25), || false, &mut stats).unwrap(), 2000 + 300);
+    assert!(commands(&kernel).iter().all(|c| !c.starts_with("- 1 0 5")), "generation 5 ended 12 s ago");
+}
+
+#[test]
+fn cgroups_out_of_reach_are_left_alone() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let reach = Reach { only: vec!["/b".to_owned()], never: Vec::new() };
+    assert_eq!(worker(&kernel, reach).carry_out(&demand(9000, 1), || false, &mut stats).unwrap(), 300);
+    assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
+}
+
+#[test]
+fn a_cpuset_without_the_lower_node_keeps_its_memory_up() {
+    let (_dir, kernel) = machine();
+    kernel.state.lock().unwrap().mems = "0-1";
+    let mut stats = DemoterStats::default();
+    assert_eq!(
+        worker(&kernel, Reach::default()).carry_out(&demand(9000, 10), || false, &mut stats).unwrap(),
+        300
+    );
+    assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
+    assert_eq!(stats.kept_by_cpuset, 3000);
+}
+
+#[test]
+fn nothing_is_evicted_once_demotion_is_switched_off() {
+    let (_dir, kernel) = machine();
+    kernel.state.lock().unwrap().enabled = false;
+    let mut stats = DemoterStats::default();
+    assert_eq!(worker(&kernel, Reach::default()).carry_out(&demand(9, 1), || false, &mut stats).unwrap(), 0);
+    assert_eq!((stats.demotion_off, stats.evictions), (1, 0));
+}
+
+#[test]
+fn pages_that_were_accessed_meanwhile_are_not_asked_for_for_ever() {
+    let (_dir, kernel) = machine();
+    kernel.state.lock().unwrap().accessed_percent = 100;
+    let mut stats = DemoterStats::default();
+    assert_eq!(
+        worker(&kernel, Reach::default()).carry_out(&demand(9000, 10), || false, &mut stats).unwrap(),
+        0
+    );
+    assert_eq!(stats.evictions, 2, "one a cgroup");
+}
+
+#[test]
+fn a_generation_that_has_gone_is_passed_over_and_a_broken_kernel_is_told() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let mut worker = worker(&kernel, Reach::default());
+    kernel.state.lock().unwrap().fails = Some(libc::EINVAL);
+    assert_eq!(worker.carry_out(&demand(100, 10), || false, &mut stats).unwrap(), 0);
+    assert_eq!(stats.refused, 3);
+    kernel.state.lock().unwrap().fails = Some(libc::EIO);
+    assert_eq!(
+        worker.carry_out(&demand(100, 10), || false, &mut stats).unwrap_err().raw_os_error(),
+        Some(libc::EIO)
+    );
+}
+
+#[test]
+fn the_thread_answers_every_demand_also_when_it_has_failed() {
+    let (_dir, kernel) = machine();
+    let door = Commands::with_door(&kernel.root, Box::new(kernel.clone()));
+    let mut demoter = Demoter::start(&kernel.root, Reach::default(), vec![NodeId(2)], door).unwrap();
+    assert_eq!(demoter.submit(demand(100, 10)), None);
+    kernel.state.lock().unwrap().fails = Some(libc::EIO);
+    let mut outcomes = Vec::new();
+    while outcomes.is_empty() {
+        outcomes.extend(demoter.outcomes());
+    }
+    assert_eq!(demoter.submit(demand(100, 10)), None);
+    let (rest, ended) = demoter.shutdown(Duration::from_secs(10));
+    assert!(ended);
+    assert_eq!(outcomes.len() + rest.len(), 2);
+}

@@ -1,0 +1,191 @@
+//! Carries out a demand: ages what has not been aged for long, evicts what is idle, counts what went down.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use thermocline_core::demotion::{Demand, Reach};
+use thermocline_core::units::NodeId;
+
+use super::DemoterStats;
+use super::generations::{self, Lru};
+use crate::actuator::{Commands, same_value};
+use crate::root::Root;
+use crate::scope::cpuset::Cpusets;
+use crate::vmstat::Vmstat;
+
+/// Base pages that one command evicts at most, so that stopping never waits for long.
+const STEP_PAGES: u64 = 512;
+/// How long a demand is worked on; what is left is asked for again.
+const SPAN: Duration = Duration::from_secs(1);
+/// Anonymous pages first: they are demoted like all others.
+const SWAPPINESS: u32 = 200;
+/// The kernel's counters of what was demoted for a command: 6.12 takes it for direct reclaim, newer kernels know better.
+const COUNTERS: [&str; 2] = ["pgdemote_direct", "pgdemote_proactive"];
+
+/// What the thread works with.
+#[derive(Debug)]
+pub(super) struct Worker {
+    commands: Commands,
+    reach: Reach,
+    /// The nodes that the kernel may demote to.
+    lower: Vec<NodeId>,
+    cpusets: Cpusets,
+    lru_gen: PathBuf,
+    demotion_enabled: PathBuf,
+    nodes: PathBuf,
+    vmstat: PathBuf,
+    stat_refresh: PathBuf,
+}
+
+impl Worker {
+    pub(super) fn new(root: &Root, reach: Reach, lower: Vec<NodeId>, commands: Commands) -> Worker {
+        Worker {
+            commands,
+            reach,
+            lower,
+            cpusets: Cpusets::new(root),
+            lru_gen: super::lru_gen(root),
+            demotion_enabled: super::demotion_enabled(root),
+            nodes: root.sys.join("devices/system/node"),
+            vmstat: root.proc.join("vmstat"),
+            stat_refresh: root.proc.join("sys/vm/stat_refresh"),
+        }
+    }
+
+    /// Demotes what the demand asks for, as far as it is there; returns the base pages that went down.
+    ///
+    /// # Errors
+    /// The kernel does not do what it offers.
+    pub(super) fn carry_out(
+        &mut self,
+        demand: &Demand,
+        stopped: impl Fn() -> bool,
+        stats: &mut DemoterStats,
+    ) -> io::Result<u64> {
+        let end = Instant::now() + SPAN;
+        let over = || stopped() || Instant::now() >= end;
+        let allowed = self.allowed(demand.node, stats)?;
+        self.age(demand, &allowed, &over, stats)?;
+        let start = self.settled(demand.node)?;
+        let mut seen = start;
+        // Of these hardly more comes: what was left there has been accessed since.
+        let mut barren: Vec<(u64, u64)> = Vec::new();
+        while seen - start < demand.pages && !over() {
+            let Some((memcg, seq)) = self.coldest(demand, &allowed, &barren)? else { break };
+            // Without it the kernel would swap out and drop instead.
+            if !same_value(&self.commands.read(&self.demotion_enabled)?, "1") {
+                stats.demotion_off += 1;
+                break;
+            }
+            let pages = STEP_PAGES.min(demand.pages - (seen - start));
+            let command = format!("- {memcg} {} {seq} {SWAPPINESS} {pages}", demand.node.0);
+            match self.commands.lru_gen(&command) {
+                Ok(()) => {}
+                // The generation or its cgroup has gone meanwhile, or a signal came.
+                Err(e) if is_passing(&e) => stats.refused += 1,
+                Err(e) => return Err(e),
+            }
+            stats.evictions += 1;
+            let now = self.demoted(demand.node)?.max(seen);
+            // Some of what went down may not be counted yet, but never as much as half of a step.
+            if (now - seen) * 2 < pages {
+                barren.push((memcg, seq));
+            }
+            seen = now;
+        }
+        let demoted = self.settled(demand.node)?.saturating_sub(start);
+        stats.demoted_pages += demoted;
+        Ok(demoted)
+    }
+
+    /// Makes a new generation where the youngest is older than the idle time: what is accessed leaves the old ones by that.
+    fn age(
+        &mut self,
+        demand: &Demand,
+        allowed: &BTreeSet<u64>,
+        over: &impl Fn() -> bool,
+        stats: &mut DemoterStats,
+    ) -> io::Result<()> {
+        for lru in self.lists(demand.node, allowed)? {
+            let Some(youngest) = lru.youngest().filter(|g| g.age >= demand.idle) else { continue };
+            if over() {
+                break;
+            }
+            match self.commands.lru_gen(&format!("+ {} {} {}", lru.memcg, demand.node.0, youngest.seq)) {
+                Ok(()) => stats.agings += 1,
+                Err(e) if is_passing(&e) => stats.refused += 1,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// The cgroup whose pages have been idle for longest, and the generation up to which they may go.
+    fn coldest(
+        &self,
+        demand: &Demand,
+        allowed: &BTreeSet<u64>,
+        barren: &[(u64, u64)],
+    ) -> io::Result<Option<(u64, u64)>> {
+        let lists = self.lists(demand.node, allowed)?;
+        let idle = lists.iter().filter_map(|lru| {
+            let (generation, _) = lru.idle_for(demand.idle)?;
+            let place = (lru.memcg, generation.seq);
+            (!barren.contains(&place)).then_some((lru.oldest_idle(), place))
+        });
+        Ok(idle.max_by_key(|(age, (memcg, _))| (*age, *memcg)).map(|(_, place)| place))
+    }
+
+    /// The cgroups on the node whose memory may go down: those in reach whose cpuset lets them have it on every lower node, of
+    /// which the kernel chooses one.
+    fn allowed(&self, node: NodeId, stats: &mut DemoterStats) -> io::Result<BTreeSet<u64>> {
+        let mut allowed = BTreeSet::new();
+        for lru in generations::parse(&self.commands.read(&self.lru_gen)?) {
+            if lru.node != node || lru.pages() == 0 || !self.reach.covers(&lru.path) {
+                continue;
+            }
+            let mems = self.cpusets.mems(&lru.path, |file| self.commands.read(file))?;
+            if mems.is_none_or(|mems| self.lower.iter().all(|n| mems.contains(&u32::from(n.0)))) {
+                allowed.insert(lru.memcg);
+            } else {
+                stats.kept_by_cpuset += lru.pages();
+            }
+        }
+        Ok(allowed)
+    }
+
+    /// The generations of these cgroups on the node.
+    fn lists(&self, node: NodeId, allowed: &BTreeSet<u64>) -> io::Result<Vec<Lru>> {
+        let mut lists = generations::parse(&self.commands.read(&self.lru_gen)?);
+        lists.retain(|lru| lru.node == node && lru.pages() > 0 && allowed.contains(&lru.memcg));
+        Ok(lists)
+    }
+
+    /// Base pages that have been demoted from a node by command so far; of all nodes where the kernel counts them together.
+    fn demoted(&self, node: NodeId) -> io::Result<u64> {
+        let of_node = self.commands.read(&self.nodes.join(format!("node{}/vmstat", node.0)))?;
+        let count = |text: &str| {
+            let vmstat = Vmstat::parse(text);
+            let found: Vec<u64> = COUNTERS.iter().filter_map(|name| vmstat.get(name)).collect();
+            (!found.is_empty()).then(|| found.iter().sum())
+        };
+        match count(&of_node) {
+            Some(sum) => Ok(sum),
+            None => Ok(count(&self.commands.read(&self.vmstat)?).unwrap_or(0)),
+        }
+    }
+
+    /// The same, after every CPU has added up what it has counted for itself: up to 125 pages each, which otherwise may take a second or two
+    /// (Linux mm/vmstat.c, calculate_normal_threshold).
+    fn settled(&self, node: NodeId) -> io::Result<u64> {
+        // Where it cannot be asked for, a few pages are counted late, or taken for the kernel's own doing.
+        let _ = self.commands.read(&self.stat_refresh);
+        self.demoted(node)
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ERANGE | libc::EINTR | libc::EAGAIN))
+}
