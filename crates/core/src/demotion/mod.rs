@@ -5,7 +5,7 @@
 //! they must not have been accessed, and the machine answers with how many it found and demoted.
 //!
 //! * A demand is made for a node whose free memory is below its *goal*, and asks for what is missing to the goal and the hysteresis. It
-//!   never asks for more, than the rate limit lets through, or than lower tiers have room for.
+//!   never asks for more than the rate limit lets through, nor for more than lower tiers have room for.
 //! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
 //! * Ping-pong: where promoted pages had to be promoted again, what went down was not cold enough, and the idle time doubles.
 

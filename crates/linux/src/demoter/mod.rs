@@ -9,7 +9,7 @@ mod offer;
 mod own_cgroup;
 mod work;
 
-pub use offer::{NotDemoting, available, offer, settings};
+pub use offer::{NotDemoting, offer, settings};
 
 #[cfg(test)]
 mod tests;
@@ -67,10 +67,6 @@ pub struct Demoter {
     done: Receiver<Demoted>,
     common: Arc<Common>,
     in_flight: usize,
-}
-
-fn lru_gen(root: &Root) -> PathBuf {
-    crate::actuator::lru_gen(root)
 }
 
 fn demotion_enabled(root: &Root) -> PathBuf {

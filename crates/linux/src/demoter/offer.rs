@@ -1,12 +1,14 @@
 //! Whether a configuration can demote on this kernel, and what it needs set for that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use thermocline_core::config::{Config, Kernel};
 use thermocline_core::demotion::{Reach, Unreachable, reach};
 use thermocline_core::units::{NodeId, TierId};
 
-use super::{demotion_enabled, lru_gen, own_cgroup};
+use super::{demotion_enabled, own_cgroup};
+use crate::actuator::lru_gen;
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::topology::Discovered;
 
@@ -19,6 +21,9 @@ pub enum NotDemoting {
     /// The kernel does not offer it.
     #[error(transparent)]
     Kernel(#[from] KernelFileError),
+    /// The kernel offers it, and somebody has switched it off.
+    #[error("reclaim by generations (MGLRU) is switched off: echo y > {}", .0.display())]
+    GenerationsOff(PathBuf),
     /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node, swap out and drop.
     #[error(
         "the kernel demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see `thermocline \
@@ -67,27 +72,26 @@ pub fn settings(config: &Config, demotes: bool) -> Kernel {
 ///
 /// # Errors
 /// What it does not offer, and what would bring it.
-pub fn available(root: &Root) -> Result<(), KernelFileError> {
+fn available(root: &Root) -> Result<(), NotDemoting> {
     let switch = root.sys.join("kernel/mm/lru_gen/enabled");
     let what = "reclaim by generations (MGLRU)";
     let Some(text) = read_optional(&switch)? else {
         let remedy = "boot a kernel of 6.1 or later with CONFIG_LRU_GEN; Debian's have it";
-        return Err(KernelFileError::not_supported(what, &switch, remedy));
+        return Err(KernelFileError::not_supported(what, &switch, remedy).into());
     };
     let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap_or(0);
     if bits & 1 == 0 {
-        let what = format!("it is switched off: echo y > {}", switch.display());
-        return Err(KernelFileError::malformed(&switch, what));
+        return Err(NotDemoting::GenerationsOff(switch));
     }
     let file = lru_gen(root);
     if !file.exists() {
         let remedy = "mount debugfs: mount -t debugfs none /sys/kernel/debug";
-        return Err(KernelFileError::not_supported(what, &file, remedy));
+        return Err(KernelFileError::not_supported(what, &file, remedy).into());
     }
     let demotion = demotion_enabled(root);
     if !demotion.exists() {
         let remedy = "boot a kernel of 5.15 or later with CONFIG_MIGRATION";
-        return Err(KernelFileError::not_supported("demotion", &demotion, remedy));
+        return Err(KernelFileError::not_supported("demotion", &demotion, remedy).into());
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use thermocline_core::units::NodeId;
 
 use super::DemoterStats;
 use super::generations::{self, Lru};
-use crate::actuator::{Commands, same_value};
+use crate::actuator::{Commands, lru_gen, same_value};
 use crate::root::Root;
 use crate::scope::cpuset::Cpusets;
 use crate::vmstat::Vmstat;
@@ -46,7 +46,7 @@ impl Worker {
             reach,
             lower,
             cpusets: Cpusets::new(root),
-            lru_gen: super::lru_gen(root),
+            lru_gen: lru_gen(root),
             demotion_enabled: super::demotion_enabled(root),
             nodes: root.sys.join("devices/system/node"),
             vmstat: root.proc.join("vmstat"),

@@ -3,11 +3,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::ProtFlags;
 use thermocline_bpf::libbpf_rs::libbpf_sys;
+
+use super::mapping::Mapping;
 
 /// Bytes before each record: its length with two flag bits, and a page offset that only the kernel uses
 /// (Linux include/uapi/linux/bpf.h, BPF_RINGBUF_HDR_SZ).
@@ -16,40 +17,6 @@ const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 /// Space is handed back to the kernel after this many records, so that a full ring refills while we read.
 const RELEASE_EVERY: usize = 256;
-
-/// A memory mapping, unmapped on drop.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping is shared memory that is only reached through atomics or, for committed records, read-only.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn new(fd: BorrowedFd<'_>, protection: ProtFlags, offset: u64, bytes: usize) -> io::Result<Mapping> {
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, fd, offset)? };
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Mapping { start, bytes })
-    }
-
-    /// The 64-bit position at the start of the mapping.
-    fn position(&self) -> &AtomicU64 {
-        // SAFETY: the mapping is page-aligned, at least a page long, lives as long as `self`, and the kernel too treats this
-        // word as an atomic.
-        unsafe { self.start.cast().as_ref() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that `mmap` returned; no reference into it outlives `self`.
-        // A failure leaves the range mapped, which harms nobody.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
 
 /// The reading end of a BPF ring buffer. There must be no other reader.
 #[derive(Debug)]
@@ -79,23 +46,20 @@ impl Ring {
 
     /// Bytes that wait to be read, headers included.
     pub fn waiting(&self) -> u64 {
-        let written = self.producer.position().load(Ordering::Acquire);
-        written.wrapping_sub(self.consumer.position().load(Ordering::Relaxed))
+        let written = self.producer.word(0).load(Ordering::Acquire);
+        written.wrapping_sub(self.consumer.word(0).load(Ordering::Relaxed))
     }
 
     /// Hands up to `records_max` waiting records to `each`, in order, and returns how many there were.
     ///
     /// Stops early at a record that the kernel is still writing.
     pub fn drain(&mut self, records_max: usize, mut each: impl FnMut(&[u8])) -> usize {
-        let written = self.producer.position().load(Ordering::Acquire);
-        let mut read = self.consumer.position().load(Ordering::Relaxed);
+        let written = self.producer.word(0).load(Ordering::Acquire);
+        let mut read = self.consumer.word(0).load(Ordering::Relaxed);
         let mut records = 0;
         while records < records_max && read != written {
             let at = self.page + (read & (self.size - 1)) as usize;
-            // SAFETY: `at` is within the mapping, aligned to 8 as every header is, and the kernel too treats the length as an
-            // atomic.
-            let header =
-                unsafe { self.producer.start.add(at).cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire);
+            let header = self.producer.half_word(at).load(Ordering::Acquire);
             if header & BUSY != 0 {
                 break;
             }
@@ -104,21 +68,18 @@ impl Ring {
                 break;
             }
             if header & DISCARDED == 0 {
-                // SAFETY: `length` bytes follow the header within the doubly mapped data. The record is committed, so
-                // the kernel does not write to it until the consumer's position passes it, below.
-                let record = unsafe {
-                    let start = self.producer.start.add(at + HEADER_BYTES as usize);
-                    std::slice::from_raw_parts(start.as_ptr(), length as usize)
-                };
+                // SAFETY: the record is committed, so that the kernel does not write to it until the consumer's position passes it, below.
+                // The data are mapped twice over, so that it lies in one piece.
+                let record = unsafe { self.producer.slice(at + HEADER_BYTES as usize, length as usize) };
                 each(record);
             }
             read = read.wrapping_add((HEADER_BYTES + length).next_multiple_of(8));
             records += 1;
             if records % RELEASE_EVERY == 0 {
-                self.consumer.position().store(read, Ordering::Release);
+                self.consumer.word(0).store(read, Ordering::Release);
             }
         }
-        self.consumer.position().store(read, Ordering::Release);
+        self.consumer.word(0).store(read, Ordering::Release);
         records
     }
 }

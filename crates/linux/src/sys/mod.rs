@@ -4,6 +4,7 @@
 pub mod bpf;
 #[cfg(test)]
 pub(crate) mod counted;
+mod mapping;
 #[allow(unsafe_code)]
 mod move_pages;
 pub mod perf;

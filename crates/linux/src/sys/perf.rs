@@ -3,11 +3,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::ProtFlags;
 
+use super::mapping::Mapping;
 use crate::source::hwsample::attr::{ATTR_BYTES, Whose};
 use crate::source::hwsample::ring::{Read, Scratch, Waiting};
 
@@ -89,49 +89,9 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A memory mapping, unmapped on drop.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping is shared memory that is reached through atomics or, where the kernel has handed it over, read-only.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    fn new(fd: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<Mapping> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, fd, offset)? };
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Mapping { start, bytes })
-    }
-
-    /// A 64-bit number of the first page.
-    fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: all places are aligned and within the first page, which is mapped as long as `self` lives; the kernel too treats
-        // these words as atomics.
-        unsafe { self.start.add(at).cast().as_ref() }
-    }
-
-    /// Bytes from `at` on.
-    ///
-    /// # Safety
-    /// They are within the mapping, and nobody writes to them as long as the slice lives.
-    unsafe fn slice(&self, at: usize, len: usize) -> &[u8] {
-        debug_assert!(at + len <= self.bytes);
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.start.add(at).as_ptr(), len) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that `mmap` returned; no reference into it outlives `self`.
-        // A failure leaves the range mapped, which harms nobody.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
+/// A ring's memory: the kernel reads where we have read to.
+fn map(event: &Event, offset: u64, bytes: usize) -> io::Result<Mapping> {
+    Mapping::new(event.as_fd(), ProtFlags::READ | ProtFlags::WRITE, offset, bytes)
 }
 
 /// The reading end of an event's ring.
@@ -153,7 +113,7 @@ impl Ring {
         if !bytes.is_power_of_two() || size < page {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(Ring { mapping: Mapping::new(event.as_fd(), 0, page + size)?, page, size: bytes.into() })
+        Ok(Ring { mapping: map(event, 0, page + size)?, page, size: bytes.into() })
     }
 
     /// Bytes that wait to be read.
@@ -203,7 +163,7 @@ impl Aux {
         let offset = ring.page as u64 + ring.size;
         ring.mapping.word(AUX_OFFSET).store(offset, Ordering::Relaxed);
         ring.mapping.word(AUX_SIZE).store(bytes.into(), Ordering::Relaxed);
-        Ok(Aux { area: Mapping::new(event.as_fd(), offset, bytes as usize)?, size: bytes.into() })
+        Ok(Aux { area: map(event, offset, bytes as usize)?, size: bytes.into() })
     }
 
     /// Hands `bytes` from `offset` on to `each`, in two pieces where they reach over the area's end, and gives their room back. Returns
