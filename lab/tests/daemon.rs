@@ -120,6 +120,9 @@ fn number(outcome: &Outcome, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {}", outcome.stdout)).parse().unwrap()
 }
 
+/// CPUs of a guest where nothing else is asked for.
+const CPUS: u64 = 2;
+
 /// Counts of the source and of the kernel must be the same, lost ones included.
 fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
     let run = Run::new(line, [1024, 128, 512], ThpMode::Never, 280)
@@ -147,7 +150,9 @@ fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
         assert!(kernel > 100_000.0, "too few hint faults to show anything");
         assert!(least <= kernel * 1.001 && most >= kernel * 0.999, "{summary}");
         assert!(most - least <= kernel * 0.001, "the looks are too far apart to compare: {summary}");
-        assert_eq!(get("seen"), get("filtered") + get("submitted") + get("dropped"));
+        // Each CPU may be between the two counts of a fault.
+        let told = get("filtered") + get("submitted") + get("dropped");
+        assert!(get("seen").abs_diff(told) <= CPUS, "{summary}");
         assert_eq!(get("malformed"), 0);
         match ring {
             "wide" => assert!(dropped < 0.001, "{dropped}"),

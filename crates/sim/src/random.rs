@@ -60,6 +60,14 @@ impl Random {
         -(1.0 - self.unit()).ln()
     }
 
+    /// Whether [`exponential`](Random::exponential) is below `limit`: the same draw, mostly without its logarithm, since -ln(1 - u) is no
+    /// less than u.
+    #[inline(always)]
+    pub fn exponential_below(&mut self, limit: f64) -> bool {
+        let unit = self.unit();
+        unit < limit && -(1.0 - unit).ln() < limit
+    }
+
     /// True with this probability.
     #[inline(always)]
     pub fn chance(&mut self, probability: f64) -> bool {
@@ -106,5 +114,15 @@ mod tests {
         assert!((below / n - 4.5).abs() < 0.05 && (unit / n - 0.5).abs() < 0.005);
         assert!((exponential / n - 1.0).abs() < 0.02);
         assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn a_comparison_draws_what_the_value_would_have_been() {
+        let (mut values, mut answers) = (Random::new(3, Stream::Accessed), Random::new(3, Stream::Accessed));
+        for i in 0..100_000 {
+            let limit = f64::from(i % 500) / 100.0;
+            assert_eq!(answers.exponential_below(limit), values.exponential() < limit, "{limit}");
+        }
+        assert_eq!(values.bits(), answers.bits(), "as many draws");
     }
 }

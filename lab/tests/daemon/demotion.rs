@@ -42,8 +42,14 @@ fn cold_memory_makes_room(line: Line) {
     let hot = FOOTPRINT_MIB / 5;
     assert!(judged.hot_in_dram >= 0.5, "of {hot} MiB that are hot");
     assert!(number("cold_down") * 10 >= hot * 3, "room came from elsewhere");
-    // A cpuset keeps its memory where it is.
-    assert_eq!(number("kept_after"), number("kept_before"));
+    // A cpuset keeps its memory where it is, but for what the kernel demotes for its own reasons: 6.12 does not heed cpusets then.
+    let own = ["kswapd", "direct", "khugepaged", "proactive"]
+        .map(|who| kernel[format!("pgdemote_{who}")].as_u64().unwrap());
+    let own: u64 = own.iter().sum();
+    let gone = number("kept_before") - number("kept_after");
+    println!("gone from the cpuset: {gone} MiB; demoted by the kernel itself: {own} pages");
+    assert!(gone * MIB <= own * PAGE + MIB);
+    assert!(last["demoter"]["kept_by_cpuset"].as_u64().unwrap() > 0, "it was passed over");
     // Programs hardly ever had to demote for themselves.
     assert!(kernel["pgdemote_direct"].as_u64().unwrap() * 100 <= commanded, "{kernel}");
     assert_eq!(number("killed"), 1);

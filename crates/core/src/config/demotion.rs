@@ -28,6 +28,8 @@ section! {
         hysteresis_bp: u32 = 50, "1/10000 of the node", 0..=500, "ours";
         /// Memory demoted per second, at most, all nodes together.
         rate_limit_mbps: u64 = 256, "MB/s", 1..=65536, "ours: as much as admission.rate_limit_mbps brings up";
+        /// CPU time that demotion takes, at most, of the time of all CPUs: after a demand, the next one waits until it is paid for.
+        cpu_percent: u8 = 1, "% of all CPUs", 1..=100, "ours";
         /// A page goes down only when it has not been accessed for this long.
         idle_ms: u64 = 10_000, "ms", 100..=600_000, "ours, measured in simulation";
         /// When pages that were promoted have to be promoted again, the idle time doubles, up to this.

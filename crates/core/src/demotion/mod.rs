@@ -7,6 +7,8 @@
 //! * A demand is made for a node whose free memory is below its *goal*, and asks for what is missing to the goal and the hysteresis. It
 //!   never asks for more than the rate limit lets through, nor for more than lower tiers have room for.
 //! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
+//! * It pays for itself: after a demand the next one waits until the CPU time that the machine has spent on it is no more than the share
+//!   that demotion may take of all CPUs' time. Pages that are slow to demote do not eat what fast memory is to gain.
 //! * Ping-pong: where promoted pages had to be promoted again, what went down was not cold enough, and the idle time doubles.
 
 mod idle;
@@ -43,6 +45,8 @@ pub struct Demoted {
     pub node: NodeId,
     /// Base pages that went down; a huge page more than was asked for is possible.
     pub pages: u64,
+    /// CPU time that it took the machine to look for them and to demote them.
+    pub cpu: Nanos,
 }
 
 /// A demand that is under way.
@@ -81,6 +85,9 @@ pub struct Demotion {
     timeout: Nanos,
     rate: Rate,
     limit_pages: u64,
+    cpu_percent: u64,
+    /// Until then what was spent exceeds the share of the CPUs' time.
+    paid_until: Nanos,
     idle: Idle,
     nodes: BTreeMap<NodeId, Node>,
 }
@@ -100,6 +107,8 @@ impl Demotion {
             timeout: Nanos::from_ms(config.admission.outcome_timeout_ms),
             rate: Rate::new(limit_pages),
             limit_pages,
+            cpu_percent: keys.cpu_percent.into(),
+            paid_until: Nanos(0),
             idle: Idle::new(keys),
             nodes: BTreeMap::new(),
         }
@@ -108,6 +117,9 @@ impl Demotion {
     /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way.
     pub fn tick(&mut self, topology: &Topology, now: Nanos, states: &[NodeState]) -> Vec<Demand> {
         self.idle.tick(now);
+        if now < self.paid_until {
+            return Vec::new();
+        }
         let mut room: BTreeMap<NodeId, u64> =
             states.iter().map(|s| (s.node, s.free_pages.saturating_sub(self.floor(s)))).collect();
         let mut demands = Vec::new();
@@ -132,13 +144,16 @@ impl Demotion {
     }
 
     /// A demand has ended at `now`; nothing where none was under way.
-    pub fn done(&mut self, now: Nanos, done: &Demoted) -> Option<Settled> {
+    pub fn done(&mut self, topology: &Topology, now: Nanos, done: &Demoted) -> Option<Settled> {
         let node = self.nodes.get_mut(&done.node)?;
         let pending = node.pending.take()?;
         let short = pending.pages.saturating_sub(done.pages);
         if short > 0 {
             node.rest_until = now.plus(REST_MIN.max(Nanos(self.idle.now().0 / 8)));
         }
+        let cpus = topology.nodes.iter().map(|n| n.cpus.len() as u64).sum::<u64>().max(1);
+        let earned_by = done.cpu.0.saturating_mul(100) / (self.cpu_percent * cpus);
+        self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));
         self.idle.demoted(done.pages);
         Some(Settled { short, over: done.pages.saturating_sub(pending.pages) })
     }

@@ -47,7 +47,7 @@ fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
         let demands =
             d.tick(&topology, Nanos::from_s(now), &[state(0, free, MANAGED), state(2, MANAGED, MANAGED)]);
         let pages = demands.first().map_or(0, |demand| demand.pages);
-        d.done(Nanos::from_s(now), &Demoted { node: NodeId(0), pages });
+        d.done(&topology, Nanos::from_s(now), &Demoted { node: NodeId(0), pages, cpu: Nanos(0) });
         pages
     };
     assert_eq!(asked(GOAL, 0), 0);
@@ -65,9 +65,13 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let first = d.tick(&topology, Nanos(0), &states);
     assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, ENOUGH), (1, ENOUGH)]);
     assert!(d.tick(&topology, TICK, &states).is_empty());
-    let settled = d.done(TICK, &Demoted { node: NodeId(0), pages: 10 }).unwrap();
+    let settled = d.done(&topology, TICK, &Demoted { node: NodeId(0), pages: 10, cpu: Nanos(0) }).unwrap();
     assert_eq!(settled, Settled { short: ENOUGH - 10, over: 0 });
-    assert_eq!(d.done(TICK, &Demoted { node: NodeId(0), pages: 10 }), None, "told twice");
+    assert_eq!(
+        d.done(&topology, TICK, &Demoted { node: NodeId(0), pages: 10, cpu: Nanos(0) }),
+        None,
+        "told twice"
+    );
     assert!(d.tick(&topology, Nanos::from_ms(1349), &states).is_empty());
     assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states).len(), 1);
     assert_eq!(d.lose(Nanos::from_s(60)), ENOUGH, "the other one's end never came");
@@ -91,6 +95,29 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
 }
 
 proptest! {
+    /// What machines tell to have spent is never more than the share of the CPUs' time, but for the demands that have just ended.
+    #[test]
+    fn demotion_pays_for_itself(percent in 1u8..=100, cpus in 1u32..300, costs in prop::collection::vec(0u64..3_000, 1..100)) {
+        let mut config = Config::default();
+        config.demotion.cpu_percent = percent;
+        let mut d = Demotion::new(&config);
+        let mut nodes = topology(MANAGED).nodes;
+        nodes[0].cpus = (0..cpus).collect();
+        let topology = Topology::new(nodes).unwrap();
+        let states = [state(0, 0, MANAGED), state(1, 0, MANAGED), state(2, MANAGED, MANAGED)];
+        let share = f64::from(percent) / 100.0 * f64::from(cpus);
+        let (mut now, mut spent_ms) = (Nanos(0), 0);
+        for ms in costs {
+            let before = spent_ms;
+            for demand in d.tick(&topology, now, &states) {
+                prop_assert!(before as f64 <= now.ms() as f64 * share + 1.0, "{before} ms of CPU in {} ms", now.ms());
+                d.done(&topology, now, &Demoted { node: demand.node, pages: 1, cpu: Nanos::from_ms(ms) });
+                spent_ms += ms;
+            }
+            now = now.plus(Nanos::from_ms(500));
+        }
+    }
+
     /// Never more than goal and hysteresis are missing, never beyond the rate limit in any second, never more than lower tiers can take,
     /// never less idle than configured; and every page that was asked for is accounted for.
     #[test]
@@ -120,7 +147,7 @@ proptest! {
             prop_assert!(second <= d.limit_pages());
             for demand in demands.iter().take(1 + usize::from(again % 2 == 0)) {
                 let pages = demand.pages * percent / 100;
-                let settled = d.done(now, &Demoted { node: demand.node, pages }).unwrap();
+                let settled = d.done(&topology, now, &Demoted { node: demand.node, pages, cpu: Nanos(0) }).unwrap();
                 settled_pages += pages + settled.short - settled.over;
             }
             d.promoted_again(again);

@@ -22,7 +22,7 @@ impl Engine {
     }
 
     pub(super) fn settle_demand(&mut self, done: &Demoted) {
-        match self.demotion.done(self.clock(), done) {
+        match self.demotion.done(&self.topology, self.clock(), done) {
             Some(settled) => {
                 self.counters.demotion_done += done.pages;
                 self.counters.demotion_short += settled.short;
@@ -72,12 +72,12 @@ mod tests {
         let asked = demands[0].pages;
         assert_eq!(engine.demotion().pending_pages(), asked);
         engine.check_balance().unwrap();
-        engine.observe(Evidence::Demoted(&Demoted { node: NodeId(0), pages: asked + 511 }));
+        engine.observe(Evidence::Demoted(&Demoted { node: NodeId(0), pages: asked + 511, cpu: Nanos(0) }));
         let counters = engine.counters();
         assert_eq!((counters.demotion_done, counters.demotion_over), (asked + 511, 511));
         engine.check_balance().unwrap();
         // What nobody asked for is no evidence.
-        engine.observe(Evidence::Demoted(&Demoted { node: NodeId(1), pages: 5 }));
+        engine.observe(Evidence::Demoted(&Demoted { node: NodeId(1), pages: 5, cpu: Nanos(0) }));
         assert_eq!(engine.counters().evidence_invalid, 1);
         let asked = engine.demote(Nanos::from_s(10), &states(0))[0].pages;
         assert!(engine.demote(Nanos::from_s(100), &states(1 << 20)).is_empty());

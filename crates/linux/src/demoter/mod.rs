@@ -7,6 +7,7 @@
 pub mod generations;
 mod offer;
 mod own_cgroup;
+mod step;
 mod work;
 
 pub use offer::{NotDemoting, offer, settings};
@@ -22,10 +23,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use thermocline_core::demotion::{Demand, Demoted, Reach};
-use thermocline_core::units::NodeId;
+use thermocline_core::units::{Nanos, NodeId};
 
 use crate::actuator::Commands;
 use crate::root::Root;
+use crate::source::thread_cpu_time;
 use work::Worker;
 
 /// Demands that may wait; the engine has one a node under way.
@@ -40,6 +42,8 @@ pub struct DemoterStats {
     pub demands: u64,
     /// Base pages demoted.
     pub demoted_pages: u64,
+    /// CPU time of the thread, most of it the kernel's.
+    pub cpu_time: Nanos,
     /// Times that a cgroup's pages were aged on a node.
     pub agings: u64,
     /// Commands to evict.
@@ -97,7 +101,7 @@ impl Demoter {
 
     /// Hands over a demand and returns at once; one that cannot be taken is done at once, with nothing demoted.
     pub fn submit(&mut self, demand: Demand) -> Option<Demoted> {
-        let refused = Some(Demoted { node: demand.node, pages: 0 });
+        let refused = Some(Demoted { node: demand.node, pages: 0, cpu: Nanos(0) });
         let Some(queue) = self.queue.as_ref() else { return refused };
         // Everything in flight fits into the channel of outcomes, so that the thread never waits for its owner.
         if self.in_flight >= CAPACITY || queue.try_send(demand).is_err() {
@@ -157,12 +161,15 @@ fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<D
     for demand in demands {
         let mut stats = *lock(&common.stats);
         let stopped = || common.stop.load(Ordering::Relaxed);
+        let start = thread_cpu_time();
         let idle = stopped() || lock(&common.failure).is_some();
         let pages = if idle { 0 } else { carry_out(&mut worker, &demand, stopped, &mut stats, common) };
+        let cpu = thread_cpu_time().since(start);
         stats.demands += 1;
+        stats.cpu_time = stats.cpu_time.plus(cpu);
         *lock(&common.stats) = stats;
         // It fails only when the owner is gone, and then nobody wants to know.
-        let _ = outcomes.send(Demoted { node: demand.node, pages });
+        let _ = outcomes.send(Demoted { node: demand.node, pages, cpu });
     }
 }
 

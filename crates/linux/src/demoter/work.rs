@@ -6,19 +6,23 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use thermocline_core::demotion::{Demand, Reach};
-use thermocline_core::units::NodeId;
+use thermocline_core::units::{Nanos, NodeId};
 
 use super::DemoterStats;
 use super::generations::{self, Lru};
+use super::step::Step;
 use crate::actuator::{Commands, lru_gen, same_value};
 use crate::root::Root;
 use crate::scope::cpuset::Cpusets;
+use crate::source::thread_cpu_time;
 use crate::vmstat::Vmstat;
 
-/// Base pages that one command evicts at most, so that stopping never waits for long.
-const STEP_PAGES: u64 = 512;
 /// How long a demand is worked on; what is left is asked for again.
 const SPAN: Duration = Duration::from_secs(1);
+/// CPU time that is spent on a demand, but for its last command: what is spent has to be paid for by rest, and a long rest would let memory fill up.
+const CPU_SPAN: Nanos = Nanos::from_ms(100);
+/// Base pages of a command from which on what came of it can be told although a CPU may not have added up yet what it has counted.
+const COUNTED_PAGES: u64 = 512;
 /// Anonymous pages first: they are demoted like all others.
 const SWAPPINESS: u32 = 200;
 /// The kernel's counters of what was demoted for a command: 6.12 takes it for direct reclaim, newer kernels know better.
@@ -32,6 +36,7 @@ pub(super) struct Worker {
     /// The nodes that the kernel may demote to.
     lower: Vec<NodeId>,
     cpusets: Cpusets,
+    step: Step,
     lru_gen: PathBuf,
     demotion_enabled: PathBuf,
     nodes: PathBuf,
@@ -46,6 +51,7 @@ impl Worker {
             reach,
             lower,
             cpusets: Cpusets::new(root),
+            step: Step::default(),
             lru_gen: lru_gen(root),
             demotion_enabled: super::demotion_enabled(root),
             nodes: root.sys.join("devices/system/node"),
@@ -64,8 +70,8 @@ impl Worker {
         stopped: impl Fn() -> bool,
         stats: &mut DemoterStats,
     ) -> io::Result<u64> {
-        let end = Instant::now() + SPAN;
-        let over = || stopped() || Instant::now() >= end;
+        let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
+        let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
         let allowed = self.allowed(demand.node, stats)?;
         self.age(demand, &allowed, &over, stats)?;
         let start = self.settled(demand.node)?;
@@ -79,8 +85,9 @@ impl Worker {
                 stats.demotion_off += 1;
                 break;
             }
-            let pages = STEP_PAGES.min(demand.pages - (seen - start));
+            let pages = self.step.pages().min(demand.pages - (seen - start));
             let command = format!("- {memcg} {} {seq} {SWAPPINESS} {pages}", demand.node.0);
+            let before = thread_cpu_time();
             match self.commands.lru_gen(&command) {
                 Ok(()) => {}
                 // The generation or its cgroup has gone meanwhile, or a signal came.
@@ -88,8 +95,10 @@ impl Worker {
                 Err(e) => return Err(e),
             }
             stats.evictions += 1;
-            let now = self.demoted(demand.node)?.max(seen);
-            // Some of what went down may not be counted yet, but never as much as half of a step.
+            self.step.took(thread_cpu_time().since(before));
+            let counted =
+                if pages < COUNTED_PAGES { self.settled(demand.node)? } else { self.demoted(demand.node)? };
+            let now = counted.max(seen);
             if (now - seen) * 2 < pages {
                 barren.push((memcg, seq));
             }

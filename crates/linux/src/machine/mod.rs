@@ -276,7 +276,7 @@ impl LiveMachine {
         for demand in demands {
             let undone = match &mut self.demoter {
                 Some(demoter) => demoter.submit(demand),
-                None => Some(Demoted { node: demand.node, pages: 0 }),
+                None => Some(Demoted { node: demand.node, pages: 0, cpu: Nanos(0) }),
             };
             self.undone.extend(undone);
         }

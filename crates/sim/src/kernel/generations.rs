@@ -53,25 +53,34 @@ impl Generations {
     /// Ages a node.
     pub fn age(&mut self, system: &mut System, node: NodeIndex) {
         let mut count = [0; GENERATIONS as usize];
-        for page in 0..system.memory.pages() as Page {
-            if system.memory.node(page) != Some(node) {
-                // Whoever comes to a node is young there.
-                if system.memory.node(page).is_some_and(|n| system.machine.is_kernel_lower(n)) {
-                    self.ages[page as usize] = 0;
-                }
-                continue;
-            }
-            let first = system.memory.spaces[system.memory.space_of(page)].block(page).start;
-            let age = if first != page {
-                // A huge page has one bit.
-                self.ages[first as usize]
-            } else if system.memory.take_accessed(page) {
-                0
-            } else {
-                (self.ages[page as usize] + 1).min(GENERATIONS - 1)
+        let lower: Vec<bool> =
+            (0..system.machine.nodes.len()).map(|n| system.machine.is_kernel_lower(n as NodeIndex)).collect();
+        for space in 0..system.memory.spaces.len() {
+            let (start, end, huge) = {
+                let space = &system.memory.spaces[space];
+                (space.start, space.end, space.huge)
             };
-            self.ages[page as usize] = age;
-            count[usize::from(age)] += 1;
+            for page in start..end {
+                let Some(on) = system.memory.node(page) else { continue };
+                if on != node {
+                    // Whoever comes to a node is young there.
+                    if lower[usize::from(on)] {
+                        self.ages[page as usize] = 0;
+                    }
+                    continue;
+                }
+                let first = if huge { system.memory.spaces[space].block(page).start } else { page };
+                let age = if first != page {
+                    // A huge page has one bit.
+                    self.ages[first as usize]
+                } else if system.memory.take_accessed_in(space, page) {
+                    0
+                } else {
+                    (self.ages[page as usize] + 1).min(GENERATIONS - 1)
+                };
+                self.ages[page as usize] = age;
+                count[usize::from(age)] += 1;
+            }
         }
         self.nodes[usize::from(node)] =
             Node { aged: system.now, count, at: self.nodes[usize::from(node)].at };

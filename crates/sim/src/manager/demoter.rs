@@ -45,6 +45,7 @@ impl Demoter {
             self.generations.age(system, node);
         }
         let pages = self.generations.evict(system, node, demand.pages);
-        Some(Demoted { node: demand.node, pages })
+        let cpu = Nanos((system.machine.spec.cost.demote_ns * pages as f64) as u64);
+        Some(Demoted { node: demand.node, pages, cpu })
     }
 }

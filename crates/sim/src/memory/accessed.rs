@@ -11,22 +11,29 @@ impl Memory {
 
     /// Whether the page has been accessed since this was last asked, and clears that. A huge page has one bit for all its pages.
     pub fn take_accessed(&mut self, page: Page) -> bool {
-        let space = &self.spaces[self.space_of(page)];
-        if !space.huge {
-            return self.take_own_accessed(page);
-        }
-        space.block(page).fold(false, |any, page| self.take_own_accessed(page) | any)
+        self.take_accessed_in(self.space_of(page), page)
     }
 
-    fn take_own_accessed(&mut self, page: Page) -> bool {
-        if self.lazy && !self.is_marked(page) {
-            let cell = self.cell_of(page);
-            self.settle(page, cell);
-            self.notes[page as usize] = (self.cells.accesses(cell) as f32).to_bits();
+    /// The same for a page whose space is known, where many are looked at.
+    #[inline]
+    pub fn take_accessed_in(&mut self, space: usize, page: Page) -> bool {
+        if !self.spaces[space].huge {
+            return self.take_own_accessed(space, page);
         }
-        let byte = &mut self.flags[page as usize];
-        let accessed = *byte & flags::ACCESSED != 0;
-        *byte &= !flags::ACCESSED;
+        self.spaces[space].block(page).fold(false, |any, page| self.take_own_accessed(space, page) | any)
+    }
+
+    #[inline]
+    fn take_own_accessed(&mut self, space: usize, page: Page) -> bool {
+        let index = page as usize;
+        let byte = self.flags[index];
+        let mut accessed = byte & flags::ACCESSED != 0;
+        if self.lazy && byte & flags::MARKED == 0 {
+            let accesses = self.cells.accesses(self.spaces[space].cell_of(page));
+            accessed = accessed || self.drawn(index, accesses);
+            self.notes[index] = (accesses as f32).to_bits();
+        }
+        self.flags[index] = byte & !flags::ACCESSED;
         accessed
     }
 
@@ -39,14 +46,17 @@ impl Memory {
     #[inline]
     pub(super) fn settle(&mut self, page: Page, cell: u32) {
         let index = page as usize;
-        if self.flags[index] & flags::ACCESSED != 0 {
-            return;
-        }
-        let since = self.cells.accesses(cell) - f64::from(f32::from_bits(self.notes[index]));
-        // A page without an access, and none drawn where one is all but certain: both are most of the cases.
-        if since > 0.0 && (since > 40.0 || self.random.exponential() < since) {
+        if self.flags[index] & flags::ACCESSED == 0 && self.drawn(index, self.cells.accesses(cell)) {
             self.flags[index] |= flags::ACCESSED;
         }
+    }
+
+    /// Draws whether an unmarked page was accessed since its note, when each page of its cell has had so many accesses on average.
+    #[inline]
+    fn drawn(&mut self, index: usize, accesses: f64) -> bool {
+        let since = accesses - f64::from(f32::from_bits(self.notes[index]));
+        // A page without an access, and none drawn where one is all but certain: both are most of the cases.
+        since > 0.0 && (since > 40.0 || self.random.exponential_below(since))
     }
 }
 

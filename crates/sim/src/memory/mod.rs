@@ -173,8 +173,7 @@ impl Memory {
     /// The number, among all, of the cell that holds the page.
     #[inline]
     pub fn cell_of(&self, page: Page) -> u32 {
-        let space = &self.spaces[self.space_of(page)];
-        space.first_cell + space.map.cell_of(space.position(page))
+        self.spaces[self.space_of(page)].cell_of(page)
     }
 
     /// Puts a page that is nowhere on a node; touched, as by its first write.

@@ -32,6 +32,12 @@ impl Space {
         self.layout.position(page - self.start)
     }
 
+    /// The number, among all, of the cell that holds a page of this space.
+    #[inline]
+    pub fn cell_of(&self, page: Page) -> u32 {
+        self.first_cell + self.map.cell_of(self.position(page))
+    }
+
     /// The page at a position.
     #[inline]
     pub fn page(&self, position: u32) -> Page {
