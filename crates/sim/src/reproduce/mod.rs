@@ -179,7 +179,7 @@ fn words(figure: &str) -> String {
     }
 }
 
-/// Runs a table's arms and compares; rows whose runs were stopped are left out. `done` is told of every run.
+/// Runs a table's arms and compares; rows of arms of which a run was stopped are left out. `done` is told of every run.
 ///
 /// # Errors
 /// A scenario cannot be simulated, or a figure is none.
@@ -196,7 +196,7 @@ pub fn reproduce(
         let mode = mode_for(&setup);
         let arms: Vec<Arm> = (1..=seeds).map(|seed| Arm { manager, mode, seed }).collect();
         let runs = run_each(&setup, &arms, stop, done)?;
-        reports.push((&arm.name, runs.into_iter().flatten().collect()));
+        reports.push((&arm.name, runs.into_iter().collect::<Option<_>>().unwrap_or_default()));
     }
     let values = |arm: &str, name: &str| -> Result<Vec<f64>, RunError> {
         let of = reports.iter().find(|(name, _)| *name == arm).map_or(&[][..], |(_, r)| r.as_slice());
@@ -210,6 +210,9 @@ pub fn reproduce(
         let mut name = format!("{}: {}", spec.arm, words(&spec.figure));
         if let Some(against) = &spec.against {
             let other = values(against, &spec.figure)?;
+            if other.is_empty() {
+                continue;
+            }
             ours = ours.iter().zip(other).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
             name = format!("{} against {against}: {}, %", spec.arm, words(&spec.figure).replace(", s", ""));
         }
@@ -237,9 +240,13 @@ pub fn reproduce(
         });
     }
     for spec in &table.order {
-        let means: Result<Vec<f64>, RunError> =
-            spec.arms.iter().map(|arm| Ok(summary(&values(arm, &spec.figure)?).mean)).collect();
-        let ours = rank_correlation(&means?, &spec.published);
+        let all: Result<Vec<_>, _> = spec.arms.iter().map(|arm| values(arm, &spec.figure)).collect();
+        let all = all?;
+        if all.iter().any(Vec::is_empty) {
+            continue;
+        }
+        let means: Vec<f64> = all.iter().map(|ours| summary(ours).mean).collect();
+        let ours = rank_correlation(&means, &spec.published);
         rows.push(Row {
             table: table.name.clone(),
             row: format!("{}: rank correlation", words(&spec.figure)),
@@ -257,6 +264,8 @@ pub fn reproduce(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
 
     #[test]
@@ -283,14 +292,20 @@ mod tests {
         let text = "[[table]]\nname = \"t\"\ntitle = \"t\"\nseeds = 2\n\
             [[table.arm]]\nname = \"a\"\nscenario = \"hotcold\"\nmanager = \"none\"\n\
             set = [\"process.1.pattern.accesses=100000\"]\n\
+            [[table.arm]]\nname = \"b\"\nscenario = \"hotcold\"\nmanager = \"none\"\n\
+            set = [\"process.1.pattern.accesses=200000\"]\n\
             [[table.row]]\narm = \"a\"\nfigure = \"gib:hotcold:1\"\npublished = 0.64453125\nwithin = 0.0\n\
             [[table.row]]\narm = \"a\"\nfigure = \"time_s\"\npublished = 1.0\nwithin = 0.5\n\
-            [[table.row]]\narm = \"a\"\nfigure = \"time_s\"\npublished = 0.0\nby = 0.01\nagainst = \"a\"\n";
+            [[table.row]]\narm = \"a\"\nfigure = \"time_s\"\npublished = 0.0\nby = 0.01\nagainst = \"a\"\n\
+            [[table.order]]\nfigure = \"time_s\"\narms = [\"a\", \"b\"]\npublished = [1.0, 2.0]\nat_least = 1.0\n";
         let table = &parse::<Tables>("t", text).unwrap().table[0];
         let rows = reproduce(table, 2, &AtomicBool::new(false), &|_| {}).unwrap();
-        assert_eq!(rows.iter().map(|r| r.holds).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(rows.iter().map(|r| r.holds).collect::<Vec<_>>(), [true, false, true, true]);
         let stopped = reproduce(table, 2, &AtomicBool::new(true), &|_| {}).unwrap();
         assert!(stopped.is_empty(), "what was stopped is not told as a result");
+        let stop = AtomicBool::new(false);
+        let stopped = reproduce(table, 500, &stop, &|_| stop.store(true, Ordering::Relaxed)).unwrap();
+        assert!(stopped.is_empty(), "nor what some of its seeds say");
         assert!(svg(&rows).contains("</svg>"));
     }
 }
