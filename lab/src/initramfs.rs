@@ -9,10 +9,11 @@ use crate::{Error, Kernel, Result, modules};
 const INIT: &str = include_str!("../guest/init");
 const MAIN: &str = include_str!("../guest/main");
 /// Programs that a guest has in its PATH beside the host's.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
     ("misses", include_str!("../guest/bin/misses")),
     ("on-node", include_str!("../guest/bin/on-node")),
     ("on-slow-node", include_str!("../guest/bin/on-slow-node")),
+    ("in-own-cgroup", include_str!("../guest/bin/in-own-cgroup")),
     ("widen", include_str!("../guest/bin/widen")),
 ];
 

@@ -25,12 +25,10 @@ const START_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Redis(Child);
 
 impl Redis {
-    /// Starts redis-server, through the program `on` if one is given: `on-slow-node` makes its memory come from the slow node.
-    pub(crate) fn start(on: Option<&str>) -> anyhow::Result<Redis> {
-        let words = ["redis-server", "--save", "", "--appendonly", "no", "--dir", "/tmp"];
-        let words: Vec<&str> = on.into_iter().chain(words).collect();
-        let child = Command::new(words[0])
-            .args(&words[1..])
+    /// Starts redis-server through the program `starter`: `on-slow-node` makes its memory come from the slow node.
+    pub(crate) fn start(starter: &str) -> anyhow::Result<Redis> {
+        let child = Command::new(starter)
+            .args(["redis-server", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
             .stdout(Stdio::null())
             .spawn()
             .context("cannot start redis-server")?;

@@ -28,7 +28,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     // Debian boots with balancing between nodes on, which would move Redis before anything starts.
     fs::write("/proc/sys/kernel/numa_balancing", "0").context("cannot switch NUMA balancing off")?;
     let slow = slow_node()?;
-    let mut redis = Redis::start(Some("on-slow-node"))?;
+    let mut redis = Redis::start("on-slow-node")?;
     let target = Target {
         address: (REDIS.0.to_owned(), REDIS.1),
         keys: plan.keys,

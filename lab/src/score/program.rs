@@ -19,6 +19,16 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(20);
 /// The program that gives a program memory of the slow node alone.
 const ON_SLOW_NODE: &str = "on-slow-node";
+/// The program that gives a program a cgroup of its own, as a service has: what is demoted is chosen by cgroup.
+const IN_OWN_CGROUP: &str = "in-own-cgroup";
+
+/// What starts the program, by where its memory shall be at first.
+fn starter(start: Start) -> &'static str {
+    match start {
+        Start::FirstTouch => IN_OWN_CGROUP,
+        Start::Slow => ON_SLOW_NODE,
+    }
+}
 
 /// A program with all of its memory, under load or ready for it.
 pub(crate) enum Program {
@@ -50,7 +60,7 @@ impl Program {
     }
 
     fn redis(plan: &Plan) -> anyhow::Result<Program> {
-        let server = Redis::start((plan.start == Start::Slow).then_some(ON_SLOW_NODE))?;
+        let server = Redis::start(starter(plan.start))?;
         let target = Target {
             address: (REDIS.0.to_owned(), REDIS.1),
             keys: plan.keys,
@@ -71,15 +81,8 @@ impl Program {
     fn hotcold(plan: &Plan, report: &Path) -> anyhow::Result<Program> {
         let here = std::env::current_exe().context("cannot find this program")?;
         let program = here.with_file_name("hotcold");
-        let mut command = match plan.start {
-            Start::FirstTouch => Command::new(&program),
-            Start::Slow => {
-                let mut command = Command::new(ON_SLOW_NODE);
-                command.arg(&program);
-                command
-            }
-        };
-        let mut child = command
+        let mut child = Command::new(starter(plan.start))
+            .arg(&program)
             .args(["--mib", &plan.mib.to_string(), "--seed", &plan.seed.to_string()])
             .args(["--rate", &plan.rate.to_string()])
             .args(["--no-thp", "--report-every", "0.1", "--report"])
