@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use thermocline_core::units::NodeId;
+use thermocline_lab::workload::keys::Server;
 use thermocline_lab::workload::residency::mappings;
 
 /// Base pages by node.
@@ -16,29 +17,32 @@ pub(crate) type ByNode = BTreeMap<NodeId, u64>;
 
 /// Where processes are shown.
 pub(crate) const PROC: &str = "/proc";
-/// Where Redis listens.
-pub(crate) const REDIS: (&str, u16) = ("127.0.0.1", 6379);
-/// How long Redis may take to answer first.
+/// How long a server may take to answer first.
 const START_MAX: Duration = Duration::from_secs(30);
 
-/// A Redis of its own.
-pub(crate) struct Redis(Child);
+/// A server of keys of its own.
+pub(crate) struct Started(Child);
 
-impl Redis {
-    /// Starts redis-server through the program `starter`: `on-slow-node` makes its memory come from the slow node.
-    pub(crate) fn start(starter: &str) -> anyhow::Result<Redis> {
+impl Started {
+    /// Starts a server through the program `starter`: `on-slow-node` makes its memory come from the slow node.
+    pub(crate) fn start(server: Server, starter: &str) -> anyhow::Result<Started> {
+        let words: &[&str] = match server {
+            Server::Redis => &["redis-server", "--save", "", "--appendonly", "no", "--dir", "/tmp"],
+            // More memory than any machine of the lab has, so that it throws nothing away.
+            Server::Memcached => &["memcached", "-u", "root", "-l", "127.0.0.1", "-U", "0", "-m", "65536"],
+        };
         let child = Command::new(starter)
-            .args(["redis-server", "--save", "", "--appendonly", "no", "--dir", "/tmp"])
+            .args(words)
             .stdout(Stdio::null())
             .spawn()
-            .context("cannot start redis-server")?;
-        let server = Redis(child);
+            .with_context(|| format!("cannot start {}", words[0]))?;
+        let started = Started(child);
         let begin = Instant::now();
-        while std::net::TcpStream::connect(REDIS).is_err() {
-            ensure!(begin.elapsed() < START_MAX, "redis-server does not answer: is it installed?");
+        while std::net::TcpStream::connect(address(server)).is_err() {
+            ensure!(begin.elapsed() < START_MAX, "{} does not answer: is it installed?", words[0]);
             thread::sleep(Duration::from_millis(100));
         }
-        Ok(server)
+        Ok(started)
     }
 
     /// Its process.
@@ -48,9 +52,17 @@ impl Redis {
 
     /// Ends it.
     pub(crate) fn end(&mut self) {
-        // The guest ends with us: nothing depends on how Redis did.
+        // The guest ends with us: nothing depends on how it did.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Where a server listens.
+pub(crate) fn address(server: Server) -> (&'static str, u16) {
+    match server {
+        Server::Redis => ("127.0.0.1", 6379),
+        Server::Memcached => ("127.0.0.1", 11211),
     }
 }
 

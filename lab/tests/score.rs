@@ -89,13 +89,41 @@ fn a_manager_that_promotes_is_told_from_one_that_does_not() {
     }
 }
 
+/// memcached's values lie where the kernel first put them, and nobody moves them.
+#[test]
+fn a_server_of_keys_is_filled_read_and_scored() {
+    const KEYS: u64 = 120_000;
+    if let Some(why) = unavailable() {
+        return println!("skipped: {why}");
+    }
+    let keys = KEYS.to_string();
+    let words = ["score", "memcached", "--manager", "none", "--keys", &keys, "--zipf", "0"];
+    let (status, text) = lab(&[&words[..], &["--warmup-ops", "1000", "--ops", "100000", "--json"]].concat());
+    assert_eq!(status, 0);
+    let row = text.lines().find(|line| line.starts_with('{')).unwrap();
+    let row: Value = serde_json::from_str(row).unwrap();
+    let of = |name: &str| row[name].as_f64().unwrap();
+    // A key of memcached 1.6 takes 1197 bytes with its value of 1 KiB.
+    let expected_pages = KEYS as f64 * 1197.0 / 4096.0;
+    assert!((of("footprint_pages") / expected_pages - 1.0).abs() < 0.1, "{row}");
+    assert!((100_000.0..101_000.0).contains(&of("ops")) && of("misses") > 0.5 * of("ops"), "{row}");
+    let share = of("capacity_pages") / of("footprint_pages");
+    // All values are read alike. The index and buffers, which came first and lie in DRAM, are read with each of them.
+    assert!((0.25..0.45).contains(&share), "{row}");
+    assert!(
+        of("dram_share") > share && of("dram_share") < of("best_share") && of("best_share") < 0.95,
+        "{row}"
+    );
+    assert_eq!((of("promoted"), of("demoted")), (0.0, 0.0), "{row}");
+}
+
 #[test]
 fn what_cannot_run_is_refused_before_anything_boots() {
     for (words, reason) in [
         (&["score", "hotcold", "--manager", "numab3"][..], "is not none, numab2"),
         (&["score", "hotcold", "--manager", "damon"], "cannot run DAMON"),
         (&["score", "hotcold", "--manager", "thermocline+kernel.no_such=1"], "no_such"),
-        (&["score", "nothing"], "hotcold, redis"),
+        (&["score", "nothing"], "hotcold, redis, memcached"),
         (&["compare", "redis", "--repeats", "0"], "nothing to compare"),
         (&["compare", "redis", "--rows", "/nowhere"], "/nowhere"),
     ] {

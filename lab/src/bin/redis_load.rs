@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use thermocline_lab::workload::redis::{Reading, Target, load, parse_address, run, verify};
+use thermocline_lab::workload::keys::{Reading, Server, Target, load, parse_address, run, verify};
 use thermocline_lab::workload::write_json;
 
 /// Fills a Redis with verifiable values, reads them with zipfian popularity, and verifies them.
@@ -75,6 +75,7 @@ struct Run {
 impl Common {
     fn target(&self) -> Target {
         Target {
+            server: Server::Redis,
             address: self.address.clone(),
             keys: self.keys,
             value_bytes: self.value_bytes as usize,

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use thermocline_core::units::NodeId;
 use thermocline_lab::truth::{Counts, GUEST_PORT, Plugin};
-use thermocline_lab::workload::redis::{self, Reading, Summary, Target};
+use thermocline_lab::workload::keys::{self, Reading, Server, Summary, Target};
 use thermocline_lab::workload::residency::data_range;
 use thermocline_lab::workload::{read_json, write_json};
 
 use super::daemon::{Daemon, counter, family};
 use super::line::{Live, heading};
 use super::record::{Answers, PAGES, PLAN, Plan, RECORDING, Recording, Room, Sample};
-use crate::within::{PROC, REDIS, Redis, free_dram, pages, slow_node, vmstat, widen};
+use crate::within::{PROC, Started, address, free_dram, pages, slow_node, vmstat, widen};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -28,9 +28,11 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     // Debian boots with balancing between nodes on, which would move Redis before anything starts.
     fs::write("/proc/sys/kernel/numa_balancing", "0").context("cannot switch NUMA balancing off")?;
     let slow = slow_node()?;
-    let mut redis = Redis::start("on-slow-node")?;
+    let mut redis = Started::start(Server::Redis, "on-slow-node")?;
+    let (host, port) = address(Server::Redis);
     let target = Target {
-        address: (REDIS.0.to_owned(), REDIS.1),
+        server: Server::Redis,
+        address: (host.to_owned(), port),
         keys: plan.keys,
         value_bytes: plan.value_bytes,
         connections: 2,
@@ -38,7 +40,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     };
     println!("loading {} keys of {} bytes into Redis on the slow node", plan.keys, plan.value_bytes);
     let never = Arc::new(AtomicBool::new(false));
-    redis::load(&target, never.clone(), &mut std::io::sink())?.check().context("loading Redis")?;
+    keys::load(&target, never.clone(), &mut std::io::sink())?.check().context("loading Redis")?;
     widen(redis.pid())?;
 
     let daemon = daemon.to_owned();
@@ -90,7 +92,7 @@ impl Demo {
         let kernel_promotions = vmstat("pgpromote_success")? - promotions;
 
         println!("verifying every key");
-        let verified = redis::verify(&self.target, never.clone(), &mut std::io::sink())?;
+        let verified = keys::verify(&self.target, never.clone(), &mut std::io::sink())?;
         let high = |node: NodeId| {
             let states = last["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
             let state = states.iter().find(|state| state["node"].as_u64() == Some(u64::from(node.0)));
@@ -128,7 +130,7 @@ impl Demo {
         let reading =
             Reading { zipf: self.plan.zipf, seconds: None, ops: None, every: EVERY, seed: 1, draws: 1 };
         let (target, stop, ops) = (self.target.clone(), Arc::clone(stop), Arc::clone(ops));
-        thread::spawn(move || redis::run(&target, &reading, stop, &mut Rate { ops, line: Vec::new() }))
+        thread::spawn(move || keys::run(&target, &reading, stop, &mut Rate { ops, line: Vec::new() }))
     }
 }
 

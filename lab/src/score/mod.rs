@@ -65,7 +65,7 @@ struct Common {
     /// Accesses a second of hotcold at most; 0 for no limit.
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
-    /// Keys in Redis.
+    /// Keys in a server.
     #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1..))]
     keys: u32,
     /// Bytes of each value.
@@ -217,7 +217,7 @@ fn machine() -> Machine {
 impl Common {
     fn plan(&self, manager: &Manager, seed: u64) -> Plan {
         let (warmup_ops, ops) = match (self.workload, self.felt) {
-            (Workload::Redis, _) => (1_500_000, 300_000),
+            (Workload::Redis | Workload::Memcached, _) => (1_500_000, 300_000),
             (Workload::Hotcold, None) => (100_000_000, 30_000_000),
             // It does little but miss, so that waiting makes it several times slower.
             (Workload::Hotcold, Some(_)) => (40_000_000, 10_000_000),

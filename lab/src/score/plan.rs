@@ -17,6 +17,8 @@ pub(crate) const PLAN: &str = "plan.json";
 pub(crate) const RECORDING: &str = "recording.json";
 /// What Redis 7.0 needs for a key of ours beside its value, bytes: seen in the lab with 300,000 keys of 1 KiB.
 const REDIS_KEY_BYTES: u64 = 388;
+/// The same of memcached 1.6: seen with as many. Its slabs come in sizes a quarter apart.
+const MEMCACHED_KEY_BYTES: u64 = 173;
 /// The page dump of the window.
 pub(crate) const DUMP: &str = "pages";
 
@@ -28,6 +30,8 @@ pub(crate) enum Workload {
     Hotcold,
     /// redis-server, read with zipfian popularity.
     Redis,
+    /// memcached, read likewise.
+    Memcached,
 }
 
 impl Workload {
@@ -36,6 +40,7 @@ impl Workload {
         match self {
             Workload::Hotcold => "hotcold",
             Workload::Redis => "redis",
+            Workload::Memcached => "memcached",
         }
     }
 
@@ -43,7 +48,7 @@ impl Workload {
     pub(crate) fn ops(self) -> &'static str {
         match self {
             Workload::Hotcold => "accesses",
-            Workload::Redis => "reads",
+            Workload::Redis | Workload::Memcached => "reads",
         }
     }
 }
@@ -89,7 +94,7 @@ pub(crate) struct Plan {
     pub(crate) mib: u32,
     /// Accesses a second that hotcold makes at most; 0 for no limit.
     pub(crate) rate: u64,
-    /// Keys in Redis.
+    /// Keys in a server.
     pub(crate) keys: u32,
     /// Bytes of a value.
     pub(crate) value_bytes: usize,
@@ -104,6 +109,7 @@ impl Plan {
     pub(crate) fn footprint_bytes(&self) -> u64 {
         match self.workload {
             Workload::Redis => u64::from(self.keys) * (self.value_bytes as u64 + REDIS_KEY_BYTES),
+            Workload::Memcached => u64::from(self.keys) * (self.value_bytes as u64 + MEMCACHED_KEY_BYTES),
             Workload::Hotcold => u64::from(self.mib) << 20,
         }
     }

@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use thermocline_lab::workload::redis::{self, Reading, Target};
+use thermocline_lab::workload::keys::{self, Reading, Server, Target};
 
 use super::plan::{Plan, Start, Workload};
-use crate::within::{REDIS, Redis, widen};
+use crate::within::{Started, address, widen};
 
 /// How long a program that says nothing is waited for.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -33,9 +33,9 @@ fn starter(start: Start) -> &'static str {
 /// A program with all of its memory, under load or ready for it.
 pub(crate) enum Program {
     /// A server, and what reads from it.
-    Redis {
+    Server {
         /// The server.
-        server: Redis,
+        started: Started,
         /// What is in it.
         target: Target,
         /// How it is read.
@@ -54,28 +54,31 @@ impl Program {
     /// Starts it and waits until its memory is filled.
     pub(crate) fn start(plan: &Plan, folder: &Path) -> anyhow::Result<Program> {
         match plan.workload {
-            Workload::Redis => Program::redis(plan),
+            Workload::Redis => Program::server(plan, Server::Redis),
+            Workload::Memcached => Program::server(plan, Server::Memcached),
             Workload::Hotcold => Program::hotcold(plan, &folder.join("report")),
         }
     }
 
-    fn redis(plan: &Plan) -> anyhow::Result<Program> {
-        let server = Redis::start(starter(plan.start))?;
+    fn server(plan: &Plan, server: Server) -> anyhow::Result<Program> {
+        let started = Started::start(server, starter(plan.start))?;
+        let (host, port) = address(server);
         let target = Target {
-            address: (REDIS.0.to_owned(), REDIS.1),
+            server,
+            address: (host.to_owned(), port),
             keys: plan.keys,
             value_bytes: plan.value_bytes,
             connections: 2,
             pipeline: 16,
         };
-        redis::load(&target, never(), &mut std::io::sink())?.check().context("loading Redis")?;
+        keys::load(&target, never(), &mut std::io::sink())?.check().context("loading the server")?;
         if plan.start == Start::Slow {
-            widen(server.pid())?;
+            widen(started.pid())?;
         }
         let every = Duration::from_secs(3600);
         let reading =
             Reading { zipf: plan.zipf, seconds: None, ops: None, every, seed: plan.seed, draws: plan.seed };
-        Ok(Program::Redis { server, target, reading })
+        Ok(Program::Server { started, target, reading })
     }
 
     fn hotcold(plan: &Plan, report: &Path) -> anyhow::Result<Program> {
@@ -115,7 +118,7 @@ impl Program {
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         match self {
-            Program::Redis { server, .. } => server.pid(),
+            Program::Server { started, .. } => started.pid(),
             Program::Hotcold { child, .. } => child.id(),
         }
     }
@@ -123,11 +126,11 @@ impl Program {
     /// Has it do at least so many operations; returns how many it did. Rounds draw differently.
     pub(crate) fn run(&mut self, ops: u64, round: u64) -> anyhow::Result<u64> {
         match self {
-            Program::Redis { target, reading, .. } => {
+            Program::Server { target, reading, .. } => {
                 let draws = reading.seed ^ round << 48;
                 let reading = Reading { ops: Some(ops), draws, ..reading.clone() };
-                let summary = redis::run(target, &reading, never(), &mut std::io::sink())?;
-                summary.check().context("Redis under load")?;
+                let summary = keys::run(target, &reading, never(), &mut std::io::sink())?;
+                summary.check().context("the server under load")?;
                 Ok(summary.ops)
             }
             Program::Hotcold { child, accesses } => {
@@ -155,7 +158,7 @@ impl Program {
     /// Waits until its count of operations is fresh: hotcold tells it ten times a second.
     pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
         match self {
-            Program::Redis { .. } => Ok(()),
+            Program::Server { .. } => Ok(()),
             Program::Hotcold { .. } => self.run(1, 0).map(|_| ()),
         }
     }
@@ -163,7 +166,7 @@ impl Program {
     /// Ends it. hotcold looks at all of its data first.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         match self {
-            Program::Redis { server, .. } => server.end(),
+            Program::Server { started, .. } => started.end(),
             Program::Hotcold { child, .. } => {
                 let pid = rustix::process::Pid::from_child(child);
                 rustix::process::kill_process(pid, rustix::process::Signal::TERM)
