@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use thermocline_core::config::ManagerName;
 use thermocline_sim::sweep::Shard;
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
@@ -36,6 +37,9 @@ pub enum Verb {
         /// What both `observe` and `run` take.
         #[command(flatten)]
         watch: Watch,
+        /// Who decides which pages move (instead of manager.name of the configuration): thermocline, numab2, damon or observe.
+        #[arg(long, value_name = "NAME", value_parser = manager)]
+        manager: Option<ManagerName>,
         /// Decide, but neither change a setting nor move a page.
         #[arg(long)]
         dry_run: bool,
@@ -229,6 +233,13 @@ pub enum Mode {
     Exact,
     /// From fault to fault.
     Event,
+}
+
+/// A manager by its name.
+fn manager(text: &str) -> Result<ManagerName, String> {
+    let names = ManagerName::ALL.map(ManagerName::text);
+    let found = ManagerName::ALL.into_iter().find(|name| name.text() == text);
+    found.ok_or_else(|| format!("managers are {}", names.join(", ")))
 }
 
 /// An address in hexadecimal with 0x, or in decimal.

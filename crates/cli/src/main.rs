@@ -56,9 +56,10 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Sim(sim) => verb::sim::sim(&sim)?,
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
         Verb::Doctor { json, config } => return verb::doctor::doctor(config.as_deref(), json),
-        Verb::Observe(watch) => daemon::run(&watch, Mode::Observe)?,
-        Verb::Run { watch, dry_run: false } => daemon::run(&watch, Mode::Run)?,
-        Verb::Run { watch, dry_run: true } => daemon::run(&watch, Mode::DryRun)?,
+        Verb::Observe(watch) => daemon::run(&watch, Mode::Observe, None)?,
+        Verb::Run { watch, manager, dry_run } => {
+            daemon::run(&watch, if dry_run { Mode::DryRun } else { Mode::Run }, manager)?;
+        }
         Verb::Status { json, socket } => print!("{}", verb::status::status(&socket_path(socket), json)?),
         Verb::Explain { pid, address, json, socket } => {
             print!("{}", verb::explain::explain(&socket_path(socket), pid, address, json)?);

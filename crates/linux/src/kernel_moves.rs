@@ -1,4 +1,4 @@
-//! What the kernel itself has moved between tiers, by its own counters: who moved what can be told apart by them.
+//! Who has moved what between tiers. What the kernel itself has moved is told apart by its own counters; what DAMON moves is in none of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,28 @@ impl KernelMoves {
     pub fn demoted(&self) -> u64 {
         self.pgdemote_kswapd + self.pgdemote_direct + self.pgdemote_khugepaged + self.pgdemote_proactive
     }
+}
+
+/// Base pages moved in one direction, by who moved them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MovedBy {
+    /// Our engine, and the kernel at its command.
+    pub thermocline: u64,
+    /// The kernel by itself: hint faults, reclaim.
+    pub kernel: u64,
+    /// DAMON's schemes, where we have set them up.
+    pub damon: u64,
+}
+
+/// Base pages moved between tiers since the start, by who moved them. The same under every manager, so that managers can be compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Moved {
+    /// To a faster tier.
+    pub promoted: MovedBy,
+    /// To a slower one.
+    pub demoted: MovedBy,
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The live machine: one module a kernel interface, each rooted at a path.
 
 pub mod actuator;
+pub mod damon;
 pub mod demoter;
 pub mod doctor;
 pub mod kernel_moves;
 pub mod lists;
 #[cfg(feature = "bpf")]
 pub mod machine;
+pub mod manager;
 pub mod mover;
 pub mod node_state;
 pub mod numa_maps;

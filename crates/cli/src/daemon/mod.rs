@@ -2,18 +2,19 @@
 
 mod driver;
 mod heat;
+mod kernel;
 mod line;
 pub mod snapshot;
 pub mod socket;
 
 pub use line::by_kernel;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use thermocline_core::config::{Config, DemotionMode, Scope};
+use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
 use thermocline_core::demotion::Reach;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::demoter::{self, NotDemoting};
@@ -46,48 +47,85 @@ impl Mode {
     }
 }
 
-/// Runs until the duration is over or a signal asks for the end.
+/// Runs until the duration is over or a signal asks for the end. `manager` is who decides which pages move, where it is not to be who the
+/// configuration says.
 ///
 /// # Errors
 /// When the machine cannot be used or a kernel setting cannot be made; everything that was changed is put back first.
-pub fn run(watch: &Watch, mode: Mode) -> anyhow::Result<()> {
-    let config = configuration(watch)?;
+pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
+    let mut config = configuration(watch)?;
+    config.manager.name = match mode {
+        Mode::Observe => ManagerName::Observe,
+        Mode::Run | Mode::DryRun => manager.unwrap_or(config.manager.name),
+    };
+    let mode = if config.manager.name == ManagerName::Observe { Mode::Observe } else { mode };
     let root = Root::default();
     let stop = on_signals()?;
     let discovered = discover(&root, &config.tiers)?;
     refuse_untierable(&discovered)?;
-
-    let state_dir = PathBuf::from(&config.daemon.state_dir);
-    let demotion = demotion(&root, &config, &discovered, mode)?;
-    let settings = demoter::settings(&config, matches!(demotion, Some(Ok(_))));
-    let changes = plan(&root, &settings)?;
-    let mut actuator = match mode {
-        Mode::DryRun => Actuator::dry_run(&root),
-        Mode::Run | Mode::Observe => {
-            let lock = Lock::acquire(&root, &state_dir)?;
-            let (actuator, left) = Actuator::live(&root, lock)?;
-            if !left.is_empty() {
-                eprintln!("an earlier daemon was killed; its settings:\n{left}");
-            }
-            actuator
+    match config.manager.name {
+        ManagerName::Thermocline | ManagerName::Observe => {
+            engine(&root, &config, &discovered, mode, watch, &stop)
         }
+        ManagerName::Numab2 | ManagerName::Damon => {
+            kernel::run(&root, &config, &discovered, mode, watch, &stop)
+        }
+    }
+}
+
+/// Has the engine decide.
+fn engine(
+    root: &Root,
+    config: &Config,
+    discovered: &Discovered,
+    mode: Mode,
+    watch: &Watch,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let demotion = demotion(root, config, discovered, mode)?;
+    let settings = demoter::settings(config, matches!(demotion, Some(Ok(_))));
+    let changes = plan(root, &settings)?;
+    let mut actuator = match mode {
+        Mode::DryRun => Actuator::dry_run(root),
+        Mode::Run | Mode::Observe => live(root, config)?,
     };
     // What an earlier daemon left may have been put back just now: look again.
-    let changes = if mode == Mode::DryRun { changes } else { plan(&root, &settings)? };
-    announce(mode, &changes, &discovered, demotion.as_ref());
+    let changes = if mode == Mode::DryRun { changes } else { plan(root, &settings)? };
+    announce(mode, discovered);
+    match &demotion {
+        Some(Ok(_)) => eprintln!("cold pages of the top tier go down where it runs out of free memory"),
+        Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
+        None => {}
+    }
+    announce_changes(mode, &changes);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
         let pace = Pace::new(&config.kernel, &changes).filter(|_| mode != Mode::DryRun);
         let reach = demotion.and_then(Result::ok);
-        let kernel = driver::Kernel { root: &root, pace, actuator: &mut actuator, reach };
-        driver::drive(kernel, &config, discovered.topology.clone(), mode, watch, &stop)
+        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, reach };
+        driver::drive(kernel, config, discovered.topology.clone(), mode, watch, stop)
     });
+    put_back(&mut actuator, mode);
+    driven
+}
+
+/// The live actuator; what a killed daemon left is put back first, and told.
+fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
+    let lock = Lock::acquire(root, Path::new(&config.daemon.state_dir))?;
+    let (actuator, left) = Actuator::live(root, lock)?;
+    if !left.is_empty() {
+        eprintln!("an earlier daemon was killed; its settings:\n{left}");
+    }
+    Ok(actuator)
+}
+
+/// Puts every setting back, and tells.
+fn put_back(actuator: &mut Actuator, mode: Mode) {
     let restored = actuator.restore();
     if mode != Mode::DryRun && !restored.is_empty() {
         eprintln!("settings put back:\n{restored}");
     }
-    driven
 }
 
 fn configuration(watch: &Watch) -> anyhow::Result<Config> {
@@ -132,12 +170,7 @@ fn demotion(
     Ok(Some(demotion))
 }
 
-fn announce(
-    mode: Mode,
-    changes: &Plan,
-    discovered: &Discovered,
-    demotion: Option<&Result<Reach, NotDemoting>>,
-) {
+fn announce(mode: Mode, discovered: &Discovered) {
     let nodes: Vec<String> = discovered
         .topology
         .nodes
@@ -148,11 +181,9 @@ fn announce(
     if mode == Mode::Observe {
         eprintln!("no page will be moved");
     }
-    match demotion {
-        Some(Ok(_)) => eprintln!("cold pages of the top tier go down where it runs out of free memory"),
-        Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
-        None => {}
-    }
+}
+
+fn announce_changes(mode: Mode, changes: &Plan) {
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
     if changes.is_empty() {
         eprintln!("kernel settings are as needed: nothing to change");

@@ -1,14 +1,14 @@
 //! The daemon at one moment: what `status` shows and every line is made from.
 
 use serde::Serialize;
-use thermocline_core::config::Config;
+use thermocline_core::config::{Config, ManagerName, RuleName};
 use thermocline_core::counters::Counters;
 use thermocline_core::engine::Engine;
 use thermocline_core::rule::Gauge;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId};
 use thermocline_linux::demoter::DemoterStats;
-use thermocline_linux::kernel_moves::KernelMoves;
+use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
 use thermocline_linux::mover::MoverStats;
 use thermocline_linux::source::hintfault::Stats;
@@ -25,8 +25,10 @@ pub struct Fixed {
     pub pid: u32,
     /// The verb.
     pub mode: &'static str,
-    /// The rule.
-    pub rule: serde_json::Value,
+    /// Who decides which pages move.
+    pub manager: ManagerName,
+    /// The rule; none where the kernel decides.
+    pub rule: Option<RuleName>,
     /// The machine.
     pub topology: Topology,
 }
@@ -34,11 +36,13 @@ pub struct Fixed {
 impl Fixed {
     /// What is known at the start.
     pub fn new(mode: Mode, config: &Config, topology: &Topology) -> Fixed {
+        let engine = matches!(config.manager.name, ManagerName::Thermocline | ManagerName::Observe);
         Fixed {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             mode: mode.name(),
-            rule: serde_json::to_value(config.rule.name).unwrap_or_default(),
+            manager: config.manager.name,
+            rule: engine.then_some(config.rule.name),
             topology: topology.clone(),
         }
     }
@@ -74,6 +78,8 @@ pub struct Snapshot {
     pub demoter: Option<DemoterStats>,
     /// What the kernel has moved by itself since the start.
     pub kernel_moves: KernelMoves,
+    /// Who has moved what since the start.
+    pub moved: Moved,
 }
 
 impl Snapshot {
@@ -94,13 +100,25 @@ impl Snapshot {
             mover: machine.mover_stats(),
             demoter: machine.demoter_stats(),
             kernel_moves: machine.kernel_moves(),
+            moved: Moved::default(),
         }
+        .with_moved()
+    }
+
+    fn with_moved(mut self) -> Snapshot {
+        let (ours, kernel) = (&self.counters, &self.kernel_moves);
+        let by = |thermocline, kernel| MovedBy { thermocline, kernel, damon: 0 };
+        self.moved = Moved {
+            promoted: by(ours.pgpromote_success, kernel.pgpromote_success),
+            demoted: by(ours.pgdemote + ours.demotion_done, kernel.demoted()),
+        };
+        self
     }
 
     /// The same with the engine's figures of now, when the machine is closed already.
     pub fn with_engine(mut self, engine: &Engine) -> Snapshot {
         self.counters = engine.counters().clone();
         self.gauges = engine.gauges();
-        self
+        self.with_moved()
     }
 }

@@ -4,7 +4,7 @@ use crate::config::schema::{AbsolutePath, Any, OrUnset, PowerOfTwo};
 use crate::section;
 
 section! {
-    /// `[kernel]`: what is set in the kernel while running, and put back afterwards. Unset keys are left alone.
+    /// `[kernel]`: what is set in the kernel while thermocline manages or observes, and put back afterwards. Unset keys are left alone.
     Kernel {
         /// kernel.numa_balancing while running: 2 makes the kernel scan lower tiers.
         numa_balancing: Option<u32> = Some(2), "bitmask", OrUnset(0..=3), "Linux 6.12 include/linux/sched/sysctl.h";
@@ -22,6 +22,22 @@ section! {
         scan_delay_ms: Option<u32> = None, "ms", OrUnset(0..=600_000), "Linux 6.12: 1000";
         /// Let the kernel make room by demoting cold pages (/sys/kernel/mm/numa/demotion_enabled).
         demotion_enabled: Option<bool> = None, "", Any("true, false, or unset"), "Linux 6.12: false";
+    }
+}
+
+impl Kernel {
+    /// Nothing is set, everything is left alone.
+    pub const fn untouched() -> Kernel {
+        Kernel {
+            numa_balancing: None,
+            numa_balancing_promote_rate_limit_mbps: None,
+            scan_size_mb: None,
+            scan_size_max_mb: None,
+            scan_period_min_ms: None,
+            scan_period_max_ms: None,
+            scan_delay_ms: None,
+            demotion_enabled: None,
+        }
     }
 }
 

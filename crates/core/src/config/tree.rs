@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::rule::{Adaptive, FaultCount, Frequency, InterArrival, Latency, Speculative};
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::{
-    Admission, Daemon, Demotion, Engine, HintFault, HwSample, Journal, Kernel, Queue, Rule, Scope, TierMap,
+    Admission, Daemon, Damon, Demotion, Engine, HintFault, HwSample, Journal, Kernel, Manager, Numab2, Queue,
+    Rule, Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -22,6 +23,8 @@ pub struct Source {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// `[manager]`.
+    pub manager: Manager,
     /// `[engine]`.
     pub engine: Engine,
     /// `[rule]`.
@@ -58,6 +61,8 @@ impl Config {
     /// All violations, in order of the tree.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mut out = Vec::new();
+        self.manager.check("manager", &mut out);
+        self.manager.damon.check_together("manager.damon", &mut out);
         self.engine.check("engine", &mut out);
         self.rule.check("rule", &mut out);
         self.queue.check("queue", &mut out);
@@ -78,6 +83,9 @@ impl Config {
     /// Every section's dotted name and fields, for the book and for error messages.
     pub fn sections() -> Vec<(&'static str, Vec<Field>)> {
         vec![
+            ("manager", Manager::fields()),
+            ("manager.numab2", Numab2::fields()),
+            ("manager.damon", Damon::fields()),
             ("engine", Engine::fields()),
             ("rule", Rule::fields()),
             ("rule.adaptive", Adaptive::fields()),

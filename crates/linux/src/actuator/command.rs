@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::actuator::door::{Door, Live};
 use crate::root::Root;
 
-/// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to threads that work beside it.
+/// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to those that work beside it.
 pub struct Commands {
     lru_gen: PathBuf,
+    kdamonds: PathBuf,
     door: Box<dyn Door>,
 }
 
@@ -20,7 +21,7 @@ impl Commands {
 
     /// Commands through another door.
     pub fn with_door(root: &Root, door: Box<dyn Door>) -> Commands {
-        Commands { lru_gen: lru_gen(root), door }
+        Commands { lru_gen: lru_gen(root), kdamonds: kdamonds(root), door }
     }
 
     /// Has generations of pages aged or evicted.
@@ -29,6 +30,15 @@ impl Commands {
     /// As the kernel answers.
     pub fn lru_gen(&mut self, command: &str) -> io::Result<()> {
         self.door.write(&self.lru_gen, command)
+    }
+
+    /// Has a kdamond bring the files of what its schemes did up to date; waits until it has.
+    ///
+    /// # Errors
+    /// As the kernel answers; a kdamond that is off cannot.
+    pub fn update_schemes_stats(&mut self, kdamond: usize) -> io::Result<()> {
+        let state = self.kdamonds.join(kdamond.to_string()).join("state");
+        self.door.write(&state, "update_schemes_stats")
     }
 
     /// The text of a kernel file, as the door sees it.
@@ -49,4 +59,9 @@ impl std::fmt::Debug for Commands {
 /// The file of generations (Linux mm/vmscan.c, lru_gen_seq_write).
 pub(crate) fn lru_gen(root: &Root) -> PathBuf {
     root.debugfs().join("lru_gen")
+}
+
+/// The folder of DAMON's threads (Linux mm/damon/sysfs.c).
+pub(crate) fn kdamonds(root: &Root) -> PathBuf {
+    root.sys.join("kernel/mm/damon/admin/kdamonds")
 }

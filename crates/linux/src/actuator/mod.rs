@@ -21,7 +21,7 @@ use door::{Door, DryRun, Live};
 use log::{Entry, LogError, RestoreLog};
 
 pub use command::Commands;
-pub(crate) use command::lru_gen;
+pub(crate) use command::{kdamonds, lru_gen};
 pub use lock::{Lock, LockError};
 pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
@@ -68,8 +68,8 @@ pub enum ActuatorError {
         /// What reads back.
         found: String,
     },
-    /// The path is no kernel setting.
-    #[error("{} is no kernel setting: only files below /proc/sys and /sys are written", .0.display())]
+    /// The path is no kernel setting, or not where it was said to be.
+    #[error("{} is no kernel setting of ours: only files below /proc/sys and /sys are written", .0.display())]
     Outside(PathBuf),
     /// A later step of a plan failed; what was changed before it was put back.
     #[error("{cause}; {}", if put_back.is_complete() {
@@ -90,6 +90,7 @@ fn remedy(cause: &io::Error) -> &'static str {
         Some(libc::EACCES | libc::EPERM) => "; run as root, outside of kernel lockdown",
         Some(libc::EROFS) => "; the file system is read-only here: run outside of the container",
         Some(libc::EINVAL) => "; this kernel does not know the value",
+        Some(libc::ENOENT) => "; this kernel does not have it: unset the key that asks for it",
         _ => "",
     }
 }
@@ -220,19 +221,47 @@ impl Actuator {
         Ok(Some(written))
     }
 
+    /// Writes a value into the folders that our value of `made_by` has made beside it, and that go when it is put back: it needs no
+    /// record of its own. What the kernel makes of it is not looked at.
+    ///
+    /// # Errors
+    /// `made_by` has no value of ours, the path is not below its folder, or the kernel refuses the value.
+    pub fn fill(&mut self, made_by: &Path, path: &Path, value: &str) -> Result<(), ActuatorError> {
+        let ours = self.entries.iter().any(|entry| entry.path == made_by);
+        let below = made_by.parent().is_some_and(|folder| path.starts_with(folder));
+        if !ours || !below || !is_setting(&self.root, path) {
+            return Err(ActuatorError::Outside(path.to_owned()));
+        }
+        self.door.write(path, value).map_err(|cause| ActuatorError::Write {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            cause,
+        })
+    }
+
     /// Carries out a plan, all of it or nothing: when a step fails, the steps before are put back.
     ///
     /// # Errors
     /// The step that failed and what became of the others.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), ActuatorError> {
+        self.all_or_nothing(|actuator| {
+            plan.changes.iter().try_for_each(|change| actuator.set(&change.path, &change.to).map(drop))
+        })
+    }
+
+    /// Takes steps: when one fails, those before it are put back.
+    ///
+    /// # Errors
+    /// The step that failed and what became of the others.
+    pub fn all_or_nothing(
+        &mut self,
+        steps: impl FnOnce(&mut Actuator) -> Result<(), ActuatorError>,
+    ) -> Result<(), ActuatorError> {
         let before = self.entries.len();
-        for change in &plan.changes {
-            if let Err(cause) = self.set(&change.path, &change.to) {
-                let put_back = self.restore_from(before);
-                return Err(ActuatorError::Plan { cause: Box::new(cause), put_back });
-            }
-        }
-        Ok(())
+        steps(self).map_err(|cause| {
+            let put_back = self.restore_from(before);
+            ActuatorError::Plan { cause: Box::new(cause), put_back }
+        })
     }
 
     /// Puts every value back that is still ours, the latest first. What could not be put back stays recorded.

@@ -78,7 +78,7 @@ impl fmt::Display for Plan {
 struct Knob {
     name: &'static str,
     place: Place,
-    why: &'static str,
+    why: fn(&Kernel) -> &'static str,
     value: fn(&Kernel) -> Option<String>,
 }
 
@@ -98,43 +98,49 @@ const KNOBS: [Knob; 7] = [
     Knob {
         name: "numa_balancing_promote_rate_limit_MBps",
         place: Place::Sysctl,
-        why: "so that the kernel leaves promotion to thermocline",
+        why: |k| match k.numa_balancing_promote_rate_limit_mbps {
+            Some(0) => "so that the kernel leaves promotion to thermocline",
+            _ => "most that the kernel promotes, as configured",
+        },
         value: |k| k.numa_balancing_promote_rate_limit_mbps.map(|v| v.to_string()),
     },
     Knob {
         name: "scan_size_mb",
         place: Place::SchedDebug,
-        why: "least memory that one scan marks, as configured",
+        why: |_| "least memory that one scan marks, as configured",
         value: |k| k.scan_size_mb.map(|v| v.to_string()),
     },
     Knob {
         name: "scan_period_min_ms",
         place: Place::SchedDebug,
-        why: "shortest time to scan a task, as configured",
+        why: |_| "shortest time to scan a task, as configured",
         value: |k| k.scan_period_min_ms.map(|v| v.to_string()),
     },
     Knob {
         name: "scan_period_max_ms",
         place: Place::SchedDebug,
-        why: "longest time to scan a task, as configured",
+        why: |_| "longest time to scan a task, as configured",
         value: |k| k.scan_period_max_ms.map(|v| v.to_string()),
     },
     Knob {
         name: "scan_delay_ms",
         place: Place::SchedDebug,
-        why: "age at which a task is first scanned, as configured",
+        why: |_| "age at which a task is first scanned, as configured",
         value: |k| k.scan_delay_ms.map(|v| v.to_string()),
     },
     Knob {
         name: "demotion_enabled",
         place: Place::MmNuma,
-        why: "so that reclaim in the top tier demotes cold pages instead of swapping or dropping them",
+        why: |_| "so that reclaim in the top tier demotes cold pages instead of swapping or dropping them",
         value: |k| k.demotion_enabled.map(|v| v.to_string()),
     },
     Knob {
         name: "numa_balancing",
         place: Place::Sysctl,
-        why: "so that the kernel marks pages of lower tiers and their accesses become hint faults",
+        why: |k| match k.numa_balancing {
+            Some(0) => "so that the kernel moves no pages after hint faults",
+            _ => "so that the kernel marks pages of lower tiers and their accesses become hint faults",
+        },
         value: |k| k.numa_balancing.map(|v| v.to_string()),
     },
 ];
@@ -161,7 +167,7 @@ pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
         }
         let from = chosen(&from).to_owned();
         let undo = format!("echo {from} > {}", path.display());
-        plan.changes.push(Change { name: knob.name, path, from, to, why: knob.why, undo });
+        plan.changes.push(Change { name: knob.name, path, from, to, why: (knob.why)(kernel), undo });
     }
     Ok(plan)
 }

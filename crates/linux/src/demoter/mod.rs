@@ -10,6 +10,7 @@ mod own_cgroup;
 mod step;
 mod work;
 
+pub(crate) use offer::same_tiers;
 pub use offer::{NotDemoting, offer, settings};
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Reach, 
 }
 
 /// Whether the nodes with memory are in the kernel's tiers as they are in ours, and in more than one.
-fn same_tiers(found: &Discovered) -> bool {
+pub(crate) fn same_tiers(found: &Discovered) -> bool {
     let mut ours: BTreeMap<TierId, BTreeSet<NodeId>> = BTreeMap::new();
     for node in found.topology.nodes.iter().filter(|n| n.capacity_pages > 0) {
         ours.entry(node.tier).or_default().insert(node.id);

@@ -1,0 +1,225 @@
+//! Managers of the kernel's: set up, watched and reported, and everything put back at the end.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::{Value, json};
+use thermocline_core::config::Config;
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::Nanos;
+use thermocline_linux::damon::{Action, DamonStats, Stats};
+use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
+use thermocline_linux::machine::{cpu_time, now};
+use thermocline_linux::manager::{KernelManager, offer};
+use thermocline_linux::node_state::NodeStateReader;
+use thermocline_linux::residency::Residencies;
+use thermocline_linux::root::Root;
+use thermocline_linux::scope::Scopes;
+use thermocline_linux::topology::Discovered;
+use thermocline_linux::vmstat::Vmstat;
+
+use super::line::{by_kernel, mib};
+use super::snapshot::Fixed;
+use super::socket::Server;
+use super::{Mode, announce, announce_changes, live, put_back};
+use crate::args::Watch;
+
+/// How soon a signal is seen.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Runs the manager that the configuration names until the duration is over or `stop` is set. A dry run only tells what would be done.
+///
+/// # Errors
+/// When the manager cannot work here, or a setting cannot be made; everything that was changed is put back first.
+pub(super) fn run(
+    root: &Root,
+    config: &Config,
+    found: &Discovered,
+    mode: Mode,
+    watch: &Watch,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let name = config.manager.name;
+    let offer = || -> anyhow::Result<KernelManager> {
+        offer(root, config, name, found)?.with_context(|| format!("{} is no manager of the kernel's", name.text()))
+    };
+    // First of all what a killed daemon left is put back: it may be what is in the way.
+    let actuator = if mode == Mode::DryRun { None } else { Some(live(root, config)?) };
+    let manager = offer()?;
+    announce(mode, found);
+    eprintln!("manager {}: the kernel decides which pages move", name.text());
+    if let KernelManager::Damon(setup) = &manager {
+        setup.told().iter().for_each(|line| eprintln!("{line}"));
+    }
+    announce_changes(mode, manager.plan());
+    let Some(mut actuator) = actuator else { return Ok(()) };
+
+    let watched = Watched::new(root).and_then(|mut watched| {
+        match &manager {
+            KernelManager::Numab2(plan) => actuator.apply(plan).context("nothing was changed")?,
+            KernelManager::Damon(setup) => {
+                setup.start(root, &mut actuator).context("nothing was changed")?;
+                let commands = actuator.commands().context("nothing reaches the kernel")?;
+                watched.damon = Some(Stats::new(root, setup, commands));
+            }
+        }
+        Ok(watched)
+    });
+    let driven = watched
+        .and_then(|watched| drive(watched, root, config, &Fixed::new(mode, config, &found.topology), watch, stop));
+    put_back(&mut actuator, mode);
+    driven
+}
+
+/// The machine under a manager of the kernel's at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelSnapshot {
+    /// What does not change.
+    #[serde(flatten)]
+    pub fixed: Fixed,
+    /// Time since the start, ns.
+    pub uptime_ns: Nanos,
+    /// CPU time of the daemon, ns.
+    pub cpu_time_ns: Nanos,
+    /// The nodes with memory.
+    pub nodes: Vec<NodeState>,
+    /// What the kernel has moved by itself since the start; what DAMON has moved is not in it.
+    pub kernel_moves: KernelMoves,
+    /// What DAMON's schemes did, where DAMON manages.
+    pub damon: Option<DamonStats>,
+    /// Who has moved what since the start.
+    pub moved: Moved,
+}
+
+/// What is looked at.
+struct Watched {
+    root: Root,
+    start: Nanos,
+    vmstat: Vmstat,
+    nodes: NodeStateReader,
+    damon: Option<Stats>,
+}
+
+impl Watched {
+    fn new(root: &Root) -> anyhow::Result<Watched> {
+        let (vmstat, nodes) = (Vmstat::read(root)?, NodeStateReader::new(root));
+        Ok(Watched { root: root.clone(), start: now(), vmstat, nodes, damon: None })
+    }
+
+    fn look(&mut self, fixed: &Fixed) -> anyhow::Result<KernelSnapshot> {
+        let damon = self.damon.as_mut().map(|stats| stats.read().clone());
+        let kernel_moves = KernelMoves::since(&Vmstat::read(&self.root)?, &self.vmstat, 0);
+        let by_damon = |action| damon.as_ref().map_or(0, |stats| stats.moved(action));
+        let by = |kernel, damon| MovedBy { thermocline: 0, kernel, damon };
+        Ok(KernelSnapshot {
+            fixed: fixed.clone(),
+            uptime_ns: now().since(self.start),
+            cpu_time_ns: cpu_time(),
+            nodes: self.nodes.read()?.to_vec(),
+            kernel_moves,
+            moved: Moved {
+                promoted: by(kernel_moves.pgpromote_success, by_damon(Action::MigrateHot)),
+                demoted: by(kernel_moves.demoted(), by_damon(Action::MigrateCold)),
+            },
+            damon,
+        })
+    }
+}
+
+fn drive(
+    mut watched: Watched,
+    root: &Root,
+    config: &Config,
+    fixed: &Fixed,
+    watch: &Watch,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
+    let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
+    let group = config.daemon.socket_group.as_deref();
+    let server = Server::listen(Path::new(&config.daemon.socket), group, residency)?;
+    let end = watch.duration.map(|d| watched.start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
+    let every = Nanos::from_ms(config.daemon.report_ms);
+    let mut due = watched.start.plus(every);
+    let mut running = usize::MAX;
+    while !stop.load(Ordering::Relaxed) && end.is_none_or(|end| now() < end) {
+        std::thread::sleep(NAP);
+        for question in server.questions() {
+            let why = format!("manager {} keeps no record of pages", fixed.manager.text());
+            // A client that has gone away needs no answer.
+            let _ = question.answer.try_send(json!({ "error": why }));
+        }
+        if now() < due {
+            continue;
+        }
+        let snapshot = watched.look(fixed)?;
+        if let Some(damon) = snapshot.damon.as_ref().filter(|damon| damon.running < running) {
+            if damon.running < damon.started {
+                eprintln!("of {} kdamonds {} run: somebody has ended the others", damon.started, damon.running);
+            }
+            running = damon.running;
+        }
+        print(&snapshot, watch.json);
+        server.publish(snapshot);
+        due = due.plus(every).max(now());
+    }
+    let last = watched.look(fixed)?;
+    if watch.json {
+        print(&last, true);
+    } else {
+        eprint!("{}", summary(&last));
+    }
+    Ok(())
+}
+
+fn print(snapshot: &KernelSnapshot, as_json: bool) {
+    use std::io::Write;
+    let line = if as_json { serde_json::to_string(snapshot).unwrap_or_default() } else { text(snapshot) };
+    // A reader that has gone away does not stop the daemon.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn text(now: &KernelSnapshot) -> String {
+    let Moved { promoted, demoted } = now.moved;
+    let mut line = format!(
+        "{:>5.0}s  promoted {:>7.1} MiB  demoted {:>7.1} MiB",
+        now.uptime_ns.0 as f64 / 1e9,
+        mib(promoted.kernel + promoted.damon),
+        mib(demoted.kernel + demoted.damon)
+    );
+    if now.kernel_moves.pgdemote_direct > 0 {
+        line.push_str(&format!("  direct demotions {}", now.kernel_moves.pgdemote_direct));
+    }
+    for node in &now.nodes {
+        line.push_str(&format!("  node {} free {:.0} MiB", node.node.0, mib(node.free_pages)));
+    }
+    line
+}
+
+fn summary(end: &KernelSnapshot) -> String {
+    let mut out = format!("after {:.1} s\n", end.uptime_ns.0 as f64 / 1e9);
+    out.push_str(&by_kernel(&end.kernel_moves));
+    if let Some(damon) = &end.damon {
+        out.push_str(&by_damon(damon));
+    }
+    out
+}
+
+/// What DAMON's schemes moved, a line each.
+pub fn by_damon(damon: &DamonStats) -> String {
+    let line = |s: &thermocline_linux::damon::SchemeStats| {
+        format!(
+            "moved by DAMON: {} from node {} to node {}: {:.1} MiB of {:.1} MiB tried, held up by quota {} times\n",
+            s.action.text(),
+            s.from.0,
+            s.to.0,
+            mib(s.moved_pages),
+            mib(s.tried_pages),
+            s.quota_exceeded
+        )
+    };
+    damon.schemes.iter().map(line).collect()
+}

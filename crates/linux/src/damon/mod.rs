@@ -1,0 +1,111 @@
+//! Manager `damon` (S3): a kdamond for every node with memory, which promotes from lower tiers what is accessed (`migrate_hot`) and
+//! demotes from upper tiers what is not (`migrate_cold`), by physical address.
+//!
+//! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all kdamonds there at once, by writing their
+//! number, and refuses that while one of them runs. So kdamonds of others cannot be added to without ending them: where there are
+//! any, nothing is done ([`offer`]).
+
+mod offer;
+mod setup;
+mod stats;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use thermocline_core::units::NodeId;
+
+use crate::actuator::{Actuator, ActuatorError, Plan, kdamonds};
+use crate::root::Root;
+
+pub use offer::{NotDamon, offer};
+pub use stats::{DamonStats, SchemeStats, Stats};
+
+/// What a scheme does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// What is accessed moves to a faster tier.
+    MigrateHot,
+    /// What is not moves to a slower tier.
+    MigrateCold,
+}
+
+impl Action {
+    /// The kernel's name for it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Action::MigrateHot => "migrate_hot",
+            Action::MigrateCold => "migrate_cold",
+        }
+    }
+}
+
+/// Where a scheme is and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scheme {
+    /// Number of its kdamond.
+    kdamond: usize,
+    /// Its number in the kdamond.
+    number: usize,
+    action: Action,
+    /// The node that the kdamond watches.
+    from: NodeId,
+    /// The node that pages go to.
+    to: NodeId,
+}
+
+/// All that is to be written, known before anything is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Settings of the kernel, in order; the last makes the kdamonds.
+    pub plan: Plan,
+    /// What the kdamonds are told. It goes with them.
+    fills: Vec<(PathBuf, String)>,
+    schemes: Vec<Scheme>,
+    kdamonds: usize,
+}
+
+impl Setup {
+    /// The schemes in words, a line each.
+    pub fn told(&self) -> Vec<String> {
+        let line = |s: &Scheme| {
+            format!("kdamond {}: {} from node {} to node {}", s.kdamond, s.action.text(), s.from.0, s.to.0)
+        };
+        self.schemes.iter().map(line).collect()
+    }
+
+    /// Makes the kdamonds and switches them on: all of it, or nothing.
+    ///
+    /// # Errors
+    /// The step that failed and what became of those before it.
+    pub fn start(&self, root: &Root, actuator: &mut Actuator) -> Result<(), ActuatorError> {
+        let number = nr_kdamonds(root);
+        actuator.all_or_nothing(|actuator| {
+            for change in &self.plan.changes {
+                actuator.set(&change.path, &change.to)?;
+            }
+            for (path, value) in &self.fills {
+                actuator.fill(&number, path, value)?;
+            }
+            for kdamond in 0..self.kdamonds {
+                actuator.set(&kdamond_folder(root, kdamond).join("state"), "on")?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn nr_kdamonds(root: &Root) -> PathBuf {
+    kdamonds(root).join("nr_kdamonds")
+}
+
+fn kdamond_folder(root: &Root, number: usize) -> PathBuf {
+    kdamonds(root).join(number.to_string())
+}
+
+/// The folder of a scheme.
+fn scheme_folder(kdamond: &Path, number: usize) -> PathBuf {
+    kdamond.join("contexts/0/schemes").join(number.to_string())
+}

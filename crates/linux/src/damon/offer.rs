@@ -1,0 +1,128 @@
+//! Whether there is room for kdamonds of ours, and what they are to be.
+
+use std::path::PathBuf;
+
+use thermocline_core::config::{Config, Kernel};
+use thermocline_core::units::NodeId;
+
+use super::setup::{self, Watched};
+use super::{Setup, nr_kdamonds};
+use crate::actuator::{Change, plan, same_value};
+use crate::root::{KernelFileError, Root, read_optional};
+use crate::topology::{Discovered, PfnMap};
+use crate::zoneinfo;
+
+/// Modules of the kernel that share DAMON with nobody while they run (Linux mm/damon: `damon_start` with `exclusive`).
+const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", STAT];
+/// The one among them that only watches.
+const STAT: &str = "damon_stat";
+
+/// Why DAMON cannot be set to work.
+#[derive(Debug, thiserror::Error)]
+pub enum NotDamon {
+    /// The kernel does not offer it.
+    #[error(transparent)]
+    Kernel(#[from] KernelFileError),
+    /// Others have kdamonds.
+    #[error(
+        "{} is {number}: somebody else has set up DAMON there, and the kernel lets nobody add to that without ending it; \
+         stop whoever did (as with `damo stop`), then echo 0 > {}",
+        path.display(), path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// Kdamonds that are there.
+        number: String,
+    },
+    /// A module of the kernel has DAMON to itself.
+    #[error("{module} runs and shares DAMON with nobody; echo N > {}{}", path.display(), if *module == STAT {
+        ", or set manager.damon.stop_damon_stat = true to have that done and undone"
+    } else {
+        ""
+    })]
+    Module {
+        /// Which.
+        module: &'static str,
+        /// Its switch.
+        path: PathBuf,
+    },
+}
+
+/// What would be set up on the machine that was found, while nobody else uses DAMON.
+///
+/// # Errors
+/// Why nothing can be.
+pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, NotDamon> {
+    let damon = &config.manager.damon;
+    let path = nr_kdamonds(root);
+    let what = "DAMON's sysfs interface";
+    let Some(text) = read_optional(&path)? else {
+        let remedy = "boot a kernel of 6.11 or later with CONFIG_DAMON_PADDR and CONFIG_DAMON_SYSFS";
+        return Err(KernelFileError::not_supported(what, &path, remedy).into());
+    };
+    let number = text.trim().to_owned();
+    if number != "0" {
+        return Err(NotDamon::InUse { path, number });
+    }
+    let kernel = Kernel { numa_balancing: damon.numa_balancing, ..Kernel::untouched() };
+    let mut plan = plan(root, &kernel)?;
+    for module in MODULES {
+        let path = root.sys.join("module").join(module).join("parameters/enabled");
+        if !read_optional(&path)?.is_some_and(|text| same_value(&text, "Y")) {
+            continue;
+        }
+        if module != STAT || !damon.stop_damon_stat {
+            return Err(NotDamon::Module { module, path });
+        }
+        plan.changes.push(Change {
+            name: "damon_stat",
+            undo: format!("echo Y > {}", path.display()),
+            path,
+            from: "Y".to_owned(),
+            to: "N".to_owned(),
+            why: "it shares DAMON with nobody",
+        });
+    }
+
+    let watched = watched(root, found)?;
+    let kdamonds = watched.len();
+    let undo = format!(
+        "for on in {}/*/state; do echo off > $on; done; echo 0 > {}",
+        path.parent().unwrap_or(&path).display(),
+        path.display()
+    );
+    plan.changes.push(Change {
+        name: "nr_kdamonds",
+        path,
+        from: number,
+        to: kdamonds.to_string(),
+        why: "so that DAMON moves pages, a kdamond a node",
+        undo,
+    });
+    let (fills, schemes) = setup::fills(root, damon, &watched);
+    Ok(Setup { plan, fills, schemes, kdamonds })
+}
+
+/// The nodes that pages can leave, with their memory and where pages go.
+fn watched(root: &Root, found: &Discovered) -> Result<Vec<Watched>, KernelFileError> {
+    let path = root.proc.join("zoneinfo");
+    let Some(text) = read_optional(&path)? else {
+        return Err(KernelFileError::not_supported("zone statistics", &path, "mount procfs"));
+    };
+    let frames = PfnMap::read(root, &zoneinfo::parse(&text))?;
+    let topology = &found.topology;
+    let capacity = |id: &NodeId| topology.node(*id).map_or(0, |node| node.capacity_pages);
+    let nodes = topology.nodes.iter().filter(|node| node.capacity_pages > 0);
+    let watch = |id: NodeId| {
+        let ranges = frames.ranges().iter().filter(|range| range.node == id).copied().collect();
+        // A scheme has one target. Where several are as near, the largest has most room.
+        let promote = topology.promotion_targets(id, id);
+        let best = promote.first().and_then(|first| topology.tier(*first));
+        let top = promote.into_iter().filter(|to| topology.tier(*to) == best);
+        let up = top.min_by_key(|to| (topology.distance(id, *to), std::cmp::Reverse(capacity(to)), *to));
+        Watched { node: id, ranges, up, down: topology.demotion_targets(id).first().copied() }
+    };
+    let watched = nodes.map(|node| watch(node.id));
+    Ok(watched.filter(|w| !w.ranges.is_empty() && (w.up.is_some() || w.down.is_some())).collect())
+}

@@ -1,0 +1,158 @@
+//! What kdamonds are told, file by file, in the kernel's units.
+
+use std::path::{Path, PathBuf};
+
+use thermocline_core::config::Damon;
+use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGE_SIZE};
+
+use super::{Action, Scheme, kdamond_folder, scheme_folder};
+use crate::root::Root;
+use crate::topology::PfnRange;
+
+/// Aggregations from one adjustment of the intervals to the next, and the bounds of the sampling interval, us (Linux 7.2
+/// samples/damon/mtier.c).
+const TUNE_AGGREGATIONS: u64 = 3;
+const TUNE_SAMPLE_US: (u64, u64) = (5_000, 10_000_000);
+/// Time between two looks at the watermarks, us (Linux 6.12 mm/damon/reclaim.c).
+const WATERMARKS_US: u64 = 5_000_000;
+
+/// A node with a kdamond.
+pub(super) struct Watched {
+    pub(super) node: NodeId,
+    /// Its memory.
+    pub(super) ranges: Vec<PfnRange>,
+    /// Where what is accessed goes; none from the top tier.
+    pub(super) up: Option<NodeId>,
+    /// Where what is not goes; none from the lowest tier.
+    pub(super) down: Option<NodeId>,
+}
+
+/// Files and values, by folder.
+struct Fills(Vec<(PathBuf, String)>);
+
+impl Fills {
+    fn add(&mut self, folder: &Path, pairs: &[(&str, &dyn ToString)]) {
+        self.0.extend(pairs.iter().map(|(name, value)| (folder.join(name), value.to_string())));
+    }
+}
+
+/// What is to be written for these nodes, in order, and the schemes that it makes.
+pub(super) fn fills(root: &Root, damon: &Damon, watched: &[Watched]) -> (Vec<(PathBuf, String)>, Vec<Scheme>) {
+    let (mut fills, mut all) = (Fills(Vec::new()), Vec::new());
+    for (kdamond, node) in watched.iter().enumerate() {
+        let folder = kdamond_folder(root, kdamond);
+        let scheme = |action, to: Option<NodeId>| to.map(|to| (action, to));
+        let moves =
+            [scheme(Action::MigrateHot, node.up), scheme(Action::MigrateCold, node.down)].into_iter().flatten();
+        let schemes: Vec<Scheme> = moves
+            .enumerate()
+            .map(|(number, (action, to))| Scheme { kdamond, number, action, from: node.node, to })
+            .collect();
+        context(&mut fills, &folder, damon, &node.ranges, schemes.len());
+        for scheme in &schemes {
+            fill_scheme(&mut fills, &scheme_folder(&folder, scheme.number), damon, scheme);
+        }
+        all.extend(schemes);
+    }
+    (fills.0, all)
+}
+
+fn context(fills: &mut Fills, kdamond: &Path, damon: &Damon, ranges: &[PfnRange], schemes: usize) {
+    fills.add(&kdamond.join("contexts"), &[("nr_contexts", &1)]);
+    let context = kdamond.join("contexts/0");
+    fills.add(&context, &[("operations", &"paddr")]);
+    let intervals = context.join("monitoring_attrs/intervals");
+    fills.add(
+        &intervals,
+        &[
+            ("sample_us", &(damon.sample_ms * 1000)),
+            ("aggr_us", &(damon.aggregation_ms * 1000)),
+            ("update_us", &(damon.update_ms * 1000)),
+        ],
+    );
+    if let Some(goal) = damon.access_goal_bp {
+        let (min, max) = TUNE_SAMPLE_US;
+        fills.add(
+            &intervals.join("intervals_goal"),
+            &[
+                ("access_bp", &goal),
+                ("aggrs", &TUNE_AGGREGATIONS),
+                ("min_sample_us", &min),
+                ("max_sample_us", &max),
+            ],
+        );
+    }
+    let regions = [("min", &damon.regions_min as &dyn ToString), ("max", &damon.regions_max)];
+    fills.add(&context.join("monitoring_attrs/nr_regions"), &regions);
+    fills.add(&context.join("targets"), &[("nr_targets", &1)]);
+    let regions = context.join("targets/0/regions");
+    fills.add(&regions, &[("nr_regions", &ranges.len())]);
+    for (i, range) in ranges.iter().enumerate() {
+        let (start, end) = (range.start.0 << PAGE_SHIFT, range.end.0 << PAGE_SHIFT);
+        fills.add(&regions.join(i.to_string()), &[("start", &start), ("end", &end)]);
+    }
+    fills.add(&context.join("schemes"), &[("nr_schemes", &schemes)]);
+}
+
+fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme) {
+    let hot = scheme.action == Action::MigrateHot;
+    fills.add(folder, &[("action", &scheme.action.text()), ("target_nid", &scheme.to.0)]);
+    let pattern = folder.join("access_pattern");
+    let mut range = |name, min: u64, max: u64| fills.add(&pattern.join(name), &[("min", &min), ("max", &max)]);
+    range("sz", PAGE_SIZE, u64::MAX);
+    if hot {
+        range("nr_accesses", (damon.samples() * damon.hot_percent).div_ceil(100).max(1), damon.samples());
+        range("age", 0, u32::MAX.into());
+    } else {
+        range("nr_accesses", 0, 0);
+        range("age", damon.cold_ms.div_ceil(damon.aggregation_ms.max(1)), u32::MAX.into());
+    }
+
+    let quotas = folder.join("quotas");
+    let time_ms = if hot { damon.promote_time_ms } else { damon.demote_time_ms };
+    let bytes = damon.quota_mib << 20;
+    fills.add(&quotas, &[("ms", &time_ms), ("bytes", &bytes), ("reset_interval_ms", &damon.quota_ms)]);
+    fills.add(
+        &quotas.join("weights"),
+        &[
+            ("sz_permil", &damon.weight_size_permille),
+            ("nr_accesses_permil", &damon.weight_accesses_permille),
+            ("age_permil", &damon.weight_age_permille),
+        ],
+    );
+    // Promotion fills the node that it leads to, demotion empties the one that it leads from.
+    let goal = match scheme.action {
+        Action::MigrateHot => damon.used_goal_bp.map(|bp| ("node_mem_used_bp", bp, scheme.to)),
+        Action::MigrateCold => damon.free_goal_bp.map(|bp| ("node_mem_free_bp", bp, scheme.from)),
+    };
+    if let Some((metric, value, node)) = goal {
+        let goals = quotas.join("goals");
+        fills.add(&goals, &[("nr_goals", &1)]);
+        fills.add(
+            &goals.join("0"),
+            &[("target_metric", &metric), ("target_value", &value), ("nid", &node.0)],
+        );
+    }
+
+    let marks = (damon.watermark_high_permille, damon.watermark_mid_permille, damon.watermark_low_permille);
+    if let (false, (Some(high), Some(mid), Some(low))) = (hot, marks) {
+        let every = WATERMARKS_US;
+        fills.add(
+            &folder.join("watermarks"),
+            &[
+                ("metric", &"free_mem_rate"),
+                ("interval_us", &every),
+                ("high", &high),
+                ("mid", &mid),
+                ("low", &low),
+            ],
+        );
+    }
+
+    if damon.young {
+        let filters = folder.join("filters");
+        fills.add(&filters, &[("nr_filters", &1)]);
+        // Filters reject what matches: promotion what is not young, demotion what is.
+        fills.add(&filters.join("0"), &[("type", &"young"), ("matching", &if hot { "N" } else { "Y" })]);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the schemes did, by the kernel's own count.
+
+use serde::{Deserialize, Serialize};
+use thermocline_core::units::{NodeId, PAGE_SHIFT};
+
+use super::{Action, Scheme, Setup, kdamond_folder, scheme_folder};
+use crate::actuator::Commands;
+use crate::root::Root;
+
+/// What a scheme did since it began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchemeStats {
+    /// Number of its kdamond.
+    pub kdamond: usize,
+    /// What it does.
+    pub action: Action,
+    /// The node that pages leave.
+    pub from: NodeId,
+    /// The node that they go to.
+    pub to: NodeId,
+    /// Base pages in the regions that it tried.
+    pub tried_pages: u64,
+    /// Base pages that it moved.
+    pub moved_pages: u64,
+    /// Times that a quota held it up.
+    pub quota_exceeded: u64,
+}
+
+/// What all schemes did since they began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamonStats {
+    /// By scheme.
+    pub schemes: Vec<SchemeStats>,
+    /// Kdamonds that run.
+    pub running: usize,
+    /// Kdamonds that were started.
+    pub started: usize,
+}
+
+impl DamonStats {
+    /// Base pages moved by all schemes of an action.
+    pub fn moved(&self, action: Action) -> u64 {
+        self.schemes.iter().filter(|s| s.action == action).map(|s| s.moved_pages).sum()
+    }
+}
+
+/// Reads what the schemes did.
+#[derive(Debug)]
+pub struct Stats {
+    root: Root,
+    commands: Commands,
+    kdamonds: usize,
+    schemes: Vec<Scheme>,
+    last: DamonStats,
+}
+
+impl Stats {
+    /// For the schemes of `setup`, which have been started.
+    pub fn new(root: &Root, setup: &Setup, commands: Commands) -> Stats {
+        let last = DamonStats {
+            schemes: setup.schemes.iter().map(unmoved).collect(),
+            running: setup.kdamonds,
+            started: setup.kdamonds,
+        };
+        Stats {
+            root: root.clone(),
+            commands,
+            kdamonds: setup.kdamonds,
+            schemes: setup.schemes.clone(),
+            last,
+        }
+    }
+
+    /// What they did until now. Each kdamond is asked for its figures and answers when it next wakes, after `sample_ms` at most; those of
+    /// one that has ended stay as they were last.
+    pub fn read(&mut self) -> &DamonStats {
+        let fresh: Vec<bool> =
+            (0..self.kdamonds).map(|number| self.commands.update_schemes_stats(number).is_ok()).collect();
+        self.last.running = fresh.iter().filter(|fresh| **fresh).count();
+        for (scheme, last) in self.schemes.iter().zip(&mut self.last.schemes) {
+            if fresh.get(scheme.kdamond) != Some(&true) {
+                continue;
+            }
+            let folder = scheme_folder(&kdamond_folder(&self.root, scheme.kdamond), scheme.number).join("stats");
+            let count = |name: &str| self.commands.read(&folder.join(name)).ok()?.trim().parse::<u64>().ok();
+            let pages = |name: &str| count(name).map(|bytes| bytes >> PAGE_SHIFT);
+            last.tried_pages = pages("sz_tried").unwrap_or(last.tried_pages);
+            last.moved_pages = pages("sz_applied").unwrap_or(last.moved_pages);
+            last.quota_exceeded = count("qt_exceeds").unwrap_or(last.quota_exceeded);
+        }
+        &self.last
+    }
+}
+
+fn unmoved(scheme: &Scheme) -> SchemeStats {
+    let Scheme { kdamond, action, from, to, .. } = *scheme;
+    SchemeStats { kdamond, action, from, to, tried_pages: 0, moved_pages: 0, quota_exceeded: 0 }
+}

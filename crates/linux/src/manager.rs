@@ -1,0 +1,91 @@
+//! Who decides which pages move, and what that needs set in the kernel.
+
+use thermocline_core::config::{Config, Kernel, ManagerName};
+
+use crate::actuator::{Plan, plan};
+use crate::damon::{self, NotDamon, Setup};
+use crate::demoter;
+use crate::root::{KernelFileError, Root};
+use crate::topology::Discovered;
+
+/// Why a manager of the kernel's cannot work here.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotManage {
+    /// It would touch memory that it is not to.
+    #[error(
+        "manager {} acts on the whole machine and knows no scopes; remove the scopes (and --pid), or choose manager thermocline",
+        .0.text()
+    )]
+    Scopes(ManagerName),
+    /// The kernel's tiers are not those in use, so that it would not promote, or promote elsewhere.
+    #[error(
+        "the kernel promotes and demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see \
+         `thermocline doctor` for how the kernel can be made to see them"
+    )]
+    OtherTiers,
+    /// DAMON cannot be set to work.
+    #[error(transparent)]
+    Damon(#[from] NotDamon),
+    /// A setting is absent or cannot be read.
+    #[error(transparent)]
+    Kernel(#[from] KernelFileError),
+}
+
+/// What a manager of the kernel's is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelManager {
+    /// NUMA balancing in tiering mode, with these settings.
+    Numab2(Plan),
+    /// DAMON.
+    Damon(Setup),
+}
+
+impl KernelManager {
+    /// Its name.
+    pub fn name(&self) -> ManagerName {
+        match self {
+            KernelManager::Numab2(_) => ManagerName::Numab2,
+            KernelManager::Damon(_) => ManagerName::Damon,
+        }
+    }
+
+    /// The settings that it needs.
+    pub fn plan(&self) -> &Plan {
+        match self {
+            KernelManager::Numab2(plan) => plan,
+            KernelManager::Damon(setup) => &setup.plan,
+        }
+    }
+}
+
+/// The manager of the kernel's that `name` stands for, on the machine that was found; none where the engine decides, or nobody.
+///
+/// # Errors
+/// Why it cannot work here, and what would change that.
+pub fn offer(
+    root: &Root,
+    config: &Config,
+    name: ManagerName,
+    found: &Discovered,
+) -> Result<Option<KernelManager>, CannotManage> {
+    if matches!(name, ManagerName::Thermocline | ManagerName::Observe) {
+        return Ok(None);
+    }
+    if !config.scope.is_empty() {
+        return Err(CannotManage::Scopes(name));
+    }
+    if name == ManagerName::Damon {
+        return Ok(Some(KernelManager::Damon(damon::offer(root, config, found)?)));
+    }
+    if !demoter::same_tiers(found) {
+        return Err(CannotManage::OtherTiers);
+    }
+    let numab2 = &config.manager.numab2;
+    let kernel = Kernel {
+        numa_balancing: Some(2),
+        numa_balancing_promote_rate_limit_mbps: numab2.promote_rate_limit_mbps,
+        demotion_enabled: numab2.demotion_enabled,
+        ..Kernel::untouched()
+    };
+    Ok(Some(KernelManager::Numab2(plan(root, &kernel)?)))
+}
