@@ -4,7 +4,7 @@
 mod fixture;
 
 use fixture::Machine;
-use thermocline_core::config::{Config, Enabled, SamplerName, Scope};
+use thermocline_core::config::{Config, Enabled, ManagerName, SamplerName, Scope};
 use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Lock, log};
 use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
@@ -426,4 +426,49 @@ fn this_machine_is_answered_within_seconds_and_left_as_it_is() {
     assert!(begin.elapsed().as_secs() < 10);
     assert_eq!(read(), before);
     assert!(report.topology.is_some());
+}
+
+fn manager<'a>(report: &'a Report, name: &str) -> &'a thermocline_linux::doctor::Manager {
+    report.managers.iter().find(|m| m.name == name).unwrap()
+}
+
+#[test]
+fn managers_are_told_with_what_keeps_them_from_working() {
+    let old = Machine::captured("lab-6.12-tiers");
+    let told = report(&old);
+    assert!(manager(&told, "thermocline").chosen && manager(&told, "thermocline").usable, "{told}");
+    assert!(manager(&told, "numab2").usable && manager(&told, "observe").usable);
+    let damon = manager(&told, "damon");
+    assert!(damon.usable && damon.detail.contains("migrate_hot from node 2 to node 0"), "{}", damon.detail);
+
+    let newest = Machine::captured("lab-newest-tiers");
+    let damon = manager(&report(&newest), "damon").clone();
+    assert!(!damon.usable && damon.detail.contains("stop_damon_stat"), "{}", damon.detail);
+    let mut chosen = config(&newest);
+    chosen.manager.name = ManagerName::Damon;
+    let told = report_with(&newest, &chosen);
+    assert_eq!((finding(&told, "manager.refused").severity, told.verdict), (Severity::Blocker, Verdict::Unusable));
+    chosen.manager.damon.stop_damon_stat = true;
+    let told = report_with(&newest, &chosen);
+    assert!(!has(&told, "manager.refused"), "{told}");
+    let changes: Vec<_> = told.changes.iter().map(|c| (c.name, c.to.as_str())).collect();
+    assert_eq!(changes, [("numa_balancing", "0"), ("damon_stat", "N"), ("nr_kdamonds", "3")]);
+
+    old.replace("proc/sys/kernel/osrelease", "6.12", "6.10");
+    assert!(manager(&report(&old), "damon").detail.contains("older than 6.11"));
+    chosen.manager.name = ManagerName::Numab2;
+    chosen.scope = vec![Scope { pids: vec![1], ..Scope::default() }];
+    assert!(finding(&report_with(&newest, &chosen), "manager.refused").cause.contains("knows no scopes"));
+}
+
+#[test]
+fn the_kernels_managers_need_no_source_of_ours() {
+    let machine = Machine::captured("lab-newest-tiers");
+    let mut config = config(&machine);
+    config.manager.name = ManagerName::Numab2;
+    let none = |_: &Root| Err("no BPF here".to_owned());
+    let report = examine_with(&machine.root, &config, &none);
+    assert!(!has(&report, "sources.none") && !has(&report, "manager.refused"), "{report}");
+    let changes: Vec<_> = report.changes.iter().map(|c| (c.name, c.to.as_str())).collect();
+    assert_eq!(changes, [("demotion_enabled", "true"), ("numa_balancing", "2")]);
 }

@@ -7,6 +7,7 @@ mod line;
 pub mod snapshot;
 pub mod socket;
 
+pub use kernel::by_damon;
 pub use line::by_kernel;
 
 use std::path::Path;

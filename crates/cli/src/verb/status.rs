@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::daemon::by_kernel;
+use crate::daemon::{by_damon, by_kernel};
 use crate::daemon::socket::{self, Request};
 
 /// Asks the daemon behind `socket` and renders its answer.
@@ -100,11 +100,12 @@ pub(crate) fn overhead(found: &Value) -> String {
 fn text(s: &Value) -> String {
     let seconds = s["uptime_ns"].as_u64().unwrap_or(0) as f64 / 1e9;
     let mut out = format!(
-        "thermocline {} (pid {}), {} for {seconds:.0} s, rule {}\n",
+        "thermocline {} (pid {}), {} for {seconds:.0} s, manager {}{}\n",
         s["version"].as_str().unwrap_or("?"),
         s["pid"],
         s["mode"].as_str().unwrap_or("?"),
-        s["rule"].as_str().unwrap_or("?"),
+        s["manager"].as_str().unwrap_or("?"),
+        s["rule"].as_str().map(|rule| format!(", rule {rule}")).unwrap_or_default(),
     );
     for node in s["nodes"].as_array().into_iter().flatten() {
         let nodes = s["topology"]["nodes"].as_array();
@@ -129,15 +130,20 @@ fn text(s: &Value) -> String {
     }
     out.push_str(&residency(&s["residency"]));
     let source = &s["source"];
-    let _ = writeln!(
-        out,
-        "hint faults: {} seen, {} delivered, {} lost, {} out of scope",
-        source["seen"], source["delivered"], source["dropped"], source["filtered"]
-    );
+    if !source.is_null() {
+        let _ = writeln!(
+            out,
+            "hint faults: {} seen, {} delivered, {} lost, {} out of scope",
+            source["seen"], source["delivered"], source["dropped"], source["filtered"]
+        );
+    }
     out.push_str(&samples(&s["hwsample"]));
     out.push_str(&overhead(&s["overhead"]));
     if let Ok(moves) = serde_json::from_value(s["kernel_moves"].clone()) {
         out.push_str(&by_kernel(&moves));
+    }
+    if let Ok(damon) = serde_json::from_value(s["damon"].clone()) {
+        out.push_str(&by_damon(&damon));
     }
     for (name, value) in s["counters"].as_object().into_iter().flatten() {
         match value {
@@ -184,6 +190,22 @@ mod tests {
         let found = json!({ "fault_ns": 640, "sample_ns": null, "moved_page_ns": 32_400 });
         assert_eq!(overhead(&found), "overhead: 0.64 us a hint fault, 32.40 us a moved page in all\n");
         assert_eq!(overhead(&Value::Null), "");
+    }
+
+    #[test]
+    fn a_manager_of_the_kernels_has_neither_rule_nor_source_of_ours() {
+        let scheme = json!({
+            "kdamond": 2, "action": "migrate_hot", "from": 2, "to": 0, "tried_pages": 512, "moved_pages": 256,
+            "quota_exceeded": 3,
+        });
+        let damon = json!({ "schemes": [scheme], "running": 3, "started": 3 });
+        let text = text(&json!({
+            "version": "1", "pid": 7, "mode": "run", "manager": "damon", "rule": null, "uptime_ns": 4_000_000_000u64,
+            "damon": damon, "kernel_moves": {},
+        }));
+        assert!(text.starts_with("thermocline 1 (pid 7), run for 4 s, manager damon\n"), "{text}");
+        let moved = "migrate_hot from node 2 to node 0: 1.0 MiB of 2.0 MiB tried, held up by quota 3 times";
+        assert!(text.contains(moved) && !text.contains("hint faults"), "{text}");
     }
 
     #[test]

@@ -318,7 +318,7 @@ impl Actuator {
 
     /// Ends as SIGKILL would: nothing is put back, the log stays.
     #[cfg(test)]
-    fn crash(mut self) {
+    pub(crate) fn crash(mut self) {
         self.entries.clear();
     }
 }

@@ -5,6 +5,7 @@
 mod blind;
 mod kernel;
 mod look;
+mod managers;
 mod memory;
 mod others;
 mod permissions;
@@ -14,12 +15,13 @@ mod text;
 
 use std::path::Path;
 
-use thermocline_core::config::Config;
+use thermocline_core::config::{Config, ManagerName};
 use thermocline_core::demotion::Unreachable;
 use thermocline_core::units::NodeId;
 
 use crate::actuator::{Plan, plan};
 use crate::demoter::{self, NotDemoting};
+use crate::manager;
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
 use crate::source::hintfault::layout::{self, AttachPoint};
@@ -31,7 +33,7 @@ use look::Look;
 pub use blind::BLIND_PROCESSES_MAX;
 pub use kernel::{KernelInfo, Mounts};
 pub use report::{
-    Blind, BlindProcess, BlindSum, Finding, Other, Permission, Remedy, Report, SCHEMA, Severity, Source,
+    Blind, BlindProcess, BlindSum, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA, Severity, Source,
     SourceStatus, Verdict,
 };
 
@@ -52,9 +54,13 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let mut findings = memory::topology(&mut look, &kernel, &found);
     let topology = found.ok();
 
-    let demotion = topology.as_ref().map(|found| demoter::offer(root, config, found));
-    findings.extend(demotion.iter().flat_map(|d| d.as_ref().err()).filter_map(no_demotion));
-    let plan = plan(root, &demoter::settings(config, matches!(demotion, Some(Ok(_)))));
+    let plan = if managers::by_kernel(config.manager.name) {
+        Ok(kernels_plan(root, config, topology.as_ref()))
+    } else {
+        let demotion = topology.as_ref().map(|found| demoter::offer(root, config, found));
+        findings.extend(demotion.iter().flat_map(|d| d.as_ref().err()).filter_map(no_demotion));
+        plan(root, &demoter::settings(config, matches!(demotion, Some(Ok(_)))))
+    };
     let no_settings = plan.as_ref().err().map(ToString::to_string);
     let Plan { changes, skipped } = plan.unwrap_or_default();
     findings
@@ -63,7 +69,11 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
     findings.extend(permissions.findings);
 
-    let mode = config.kernel.numa_balancing;
+    let mode = match config.manager.name {
+        ManagerName::Numab2 => Some(2),
+        ManagerName::Damon => config.manager.damon.numa_balancing,
+        ManagerName::Thermocline | ManagerName::Observe => config.kernel.numa_balancing,
+    };
     let others = others::others(&mut look, &kernel, mode, Path::new(&config.daemon.state_dir));
     findings.extend(others.findings);
 
@@ -77,7 +87,10 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         damon_busy: others.damon_busy,
     };
     let (sources, in_the_way) = sources::sources(&mut look, &known, probe);
-    findings.extend(in_the_way);
+    let (managers, refused) = managers::managers(root, config, &kernel, topology.as_ref(), &sources);
+    // A manager of the kernel's needs no source of ours.
+    findings.extend(in_the_way.into_iter().filter(|_| !managers::by_kernel(config.manager.name)));
+    findings.extend(refused);
 
     let lower = lower_nodes(topology.as_ref());
     let blind = blind::blind(&mut look, &lower);
@@ -101,12 +114,19 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         topology,
         nodes: zoneinfo::node_states(&zones),
         sources,
+        managers,
         permissions: permissions.list,
         changes,
         others: others.list,
         blind,
         findings,
     }
+}
+
+/// What a manager of the kernel's would set; nothing where it cannot work, which is a finding of its own.
+fn kernels_plan(root: &Root, config: &Config, found: Option<&Discovered>) -> Plan {
+    let offered = found.and_then(|found| manager::offer(root, config, config.manager.name, found).ok().flatten());
+    offered.map(|manager| manager.plan().clone()).unwrap_or_default()
 }
 
 /// A note where nothing would be demoted, unless that was asked for.

@@ -28,6 +28,8 @@ pub struct Report {
     pub nodes: Vec<NodeState>,
     /// Where evidence can come from.
     pub sources: Vec<Source>,
+    /// Who can decide which pages move.
+    pub managers: Vec<Manager>,
     /// What this process may do.
     pub permissions: Vec<Permission>,
     /// What `run` would change in the kernel.
@@ -122,6 +124,19 @@ pub enum SourceStatus {
     NotRead,
     /// The machine, the kernel or this process's permissions do not allow it.
     Unavailable,
+}
+
+/// Who can decide which pages move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Manager {
+    /// As in manager.name of the configuration.
+    pub name: &'static str,
+    /// Whether the configuration chooses it.
+    pub chosen: bool,
+    /// Whether it can work here, as things stand.
+    pub usable: bool,
+    /// What it would do, or why it cannot.
+    pub detail: String,
 }
 
 /// Something that this process may or may not do.

@@ -15,6 +15,7 @@ impl Report {
         self.memory(&mut out);
         self.kernel(&mut out);
         self.sources(&mut out, &paint);
+        self.managers(&mut out, &paint);
         self.permissions(&mut out, &paint);
         if !self.changes.is_empty() {
             out.push("\nWhat `run` changes, and puts back".to_owned());
@@ -106,6 +107,20 @@ impl Report {
             };
             let word = paint(severity, &format!("{word:<11}"));
             out.push(format!("  {:<10} {word}  {}", source.name, source.detail));
+        }
+    }
+
+    fn managers(&self, out: &mut Vec<String>, paint: &impl Fn(Severity, &str) -> String) {
+        out.push("\nManagers".to_owned());
+        for manager in &self.managers {
+            let (severity, word) = match (manager.usable, manager.chosen) {
+                (true, true) => (Severity::Ok, "chosen"),
+                (true, false) => (Severity::Ok, "usable"),
+                (false, true) => (Severity::Problem, "unavailable"),
+                (false, false) => (Severity::Note, "unavailable"),
+            };
+            let word = paint(severity, &format!("{word:<11}"));
+            out.push(format!("  {:<11} {word}  {}", manager.name, manager.detail));
         }
     }
 
