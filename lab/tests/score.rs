@@ -121,7 +121,8 @@ fn a_server_of_keys_is_filled_read_and_scored() {
 fn what_cannot_run_is_refused_before_anything_boots() {
     for (words, reason) in [
         (&["score", "hotcold", "--manager", "numab3"][..], "is not none, numab2"),
-        (&["score", "hotcold", "--manager", "damon"], "cannot run DAMON"),
+        (&["score", "hotcold", "--manager", "damon:latency"], "takes no rule"),
+        (&["score", "hotcold", "--manager", "damon+manager.damon.sample_ms=0"], "sample_ms"),
         (&["score", "hotcold", "--manager", "thermocline+kernel.no_such=1"], "no_such"),
         (&["score", "nothing"], "hotcold, redis, memcached"),
         (&["compare", "redis", "--repeats", "0"], "nothing to compare"),

@@ -397,6 +397,7 @@ fn the_json_keeps_its_keys() {
         "topology",
         "nodes",
         "sources",
+        "managers",
         "permissions",
         "changes",
         "others",

@@ -22,10 +22,13 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` for one process, with a configuration file or with the default configuration.
-    pub(crate) fn start(program: &Path, pid: u32, config: Option<&Path>) -> anyhow::Result<Daemon> {
+    /// Starts `program` for one process or for all, with a configuration file or with the default configuration.
+    pub(crate) fn start(program: &Path, pid: Option<u32>, config: Option<&Path>) -> anyhow::Result<Daemon> {
         let mut command = Command::new(program);
-        command.args(["run", "--json", "--pid", &pid.to_string()]);
+        command.args(["run", "--json"]);
+        if let Some(pid) = pid {
+            command.args(["--pid", &pid.to_string()]);
+        }
         if let Some(config) = config {
             command.arg("--config").arg(config);
         }

@@ -15,6 +15,7 @@ use thermocline_lab::workload::{read_json, write_json};
 
 use super::felt::Latencies;
 use super::flips::Watch;
+use super::manager::Manager;
 use super::plan::{DUMP, Moved, PLAN, Plan, RECORDING, Recording};
 use super::program::Program;
 use super::running::{
@@ -85,6 +86,11 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let (promoted, demoted) = promoted_and_demoted(&counters);
     counters.insert("kswapd_gave_up".to_owned(), unreclaimable(&zoneinfo()?, slow) as u64);
     let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
+    // Those that watched for others ended when ours were made.
+    let kdamonds_cpu_s = match plan.manager {
+        Manager::Damon { .. } => kthread_cpu_s("kdamond"),
+        _ => 0.0,
+    };
     let ping_pong = watch.end()?;
     let pages_after = pages(pid)?;
     let ended = manager.end()?;
@@ -115,14 +121,14 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         ops,
         warmup_s,
         window_s,
-        promoted: Moved { kernel: promoted, thermocline: ended.promoted, damon: 0 },
+        promoted: Moved { kernel: promoted, thermocline: ended.promoted, damon: ended.damon_promoted },
         demoted: Moved {
             kernel: demoted.saturating_sub(ended.commanded),
             thermocline: ended.demoted + ended.commanded,
-            damon: 0,
+            damon: ended.damon_demoted,
         },
         ping_pong,
-        daemon_cpu_s: ended.cpu_s,
+        daemon_cpu_s: ended.cpu_s + kdamonds_cpu_s,
         bpf_cpu_s: ended.bpf_s,
         kswapd_cpu_s,
         pattern_error,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::str::FromStr;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::RuleName;
 
@@ -18,8 +18,11 @@ pub(crate) enum Manager {
     None,
     /// The kernel: kernel.numa_balancing=2 and demotion, all else as it was booted.
     Numab2,
-    /// DAMON with HMSDK's settings: migrate_hot upwards, migrate_cold downwards (S3).
-    Damon,
+    /// DAMON with HMSDK's settings, migrate_hot upwards and migrate_cold downwards (S3), set up by our daemon.
+    Damon {
+        /// Configuration keys with their values, as TOML writes them.
+        settings: Vec<(String, String)>,
+    },
     /// Our daemon.
     Thermocline {
         /// Its rule; `None` for the default one.
@@ -35,7 +38,7 @@ impl Manager {
         match self {
             Manager::None => "none",
             Manager::Numab2 => "numab2",
-            Manager::Damon => "damon",
+            Manager::Damon { .. } => "damon",
             Manager::Thermocline { .. } => "thermocline",
         }
     }
@@ -44,15 +47,23 @@ impl Manager {
     pub(crate) fn source(&self) -> Option<&'static str> {
         match self {
             Manager::None => None,
-            Manager::Damon => Some("damon"),
+            Manager::Damon { .. } => Some("damon"),
             Manager::Numab2 | Manager::Thermocline { .. } => Some("hintfault"),
         }
     }
 
     /// The daemon's configuration; `None` for the default one.
     pub(crate) fn config(&self) -> Option<String> {
-        let Manager::Thermocline { rule, settings } = self else { return None };
-        let mut text: String = rule.iter().map(|rule| format!("rule.name = \"{rule}\"\n")).collect();
+        let (mut text, settings) = match self {
+            Manager::None | Manager::Numab2 => return None,
+            // Nobody else needs DAMON in the lab.
+            Manager::Damon { settings } => {
+                ("manager.name = \"damon\"\nmanager.damon.stop_damon_stat = true\n".to_owned(), settings)
+            }
+            Manager::Thermocline { rule, settings } => {
+                (rule.iter().map(|rule| format!("rule.name = \"{rule}\"\n")).collect(), settings)
+            }
+        };
         for (key, value) in settings {
             text.push_str(&format!("{key} = {value}\n"));
         }
@@ -66,8 +77,7 @@ impl Manager {
     pub(crate) fn check(&self, daemon: &Path) -> anyhow::Result<()> {
         match self {
             Manager::None | Manager::Numab2 => return Ok(()),
-            Manager::Damon => bail!("the lab cannot run DAMON yet: choose none, numab2 or thermocline"),
-            Manager::Thermocline { .. } => {}
+            Manager::Damon { .. } | Manager::Thermocline { .. } => {}
         }
         fs::metadata(daemon).with_context(|| {
             format!("no {}: run `cargo build --release -p thermocline`", daemon.display())
@@ -89,7 +99,7 @@ impl Manager {
 impl FromStr for Manager {
     type Err = String;
 
-    /// `none`, `numab2`, `damon`, or `thermocline[:RULE][+KEY=VALUE]...`.
+    /// `none`, `numab2`, `damon[+KEY=VALUE]...` or `thermocline[:RULE][+KEY=VALUE]...`.
     fn from_str(text: &str) -> Result<Manager, String> {
         let mut parts = text.split('+');
         let first = parts.next().unwrap_or_default();
@@ -114,8 +124,9 @@ impl FromStr for Manager {
         match name {
             "none" if plain => Ok(Manager::None),
             "numab2" if plain => Ok(Manager::Numab2),
-            "damon" if plain => Ok(Manager::Damon),
-            "none" | "numab2" | "damon" => Err(format!("`{name}` takes neither rule nor settings")),
+            "damon" if rule.is_none() => Ok(Manager::Damon { settings }),
+            "damon" => Err("`damon` takes no rule".to_owned()),
+            "none" | "numab2" => Err(format!("`{name}` takes neither rule nor settings")),
             "thermocline" => {
                 let names = RuleName::ALL.map(RuleName::text);
                 match rule {
@@ -125,7 +136,9 @@ impl FromStr for Manager {
                     _ => Ok(Manager::Thermocline { rule: rule.map(str::to_owned), settings }),
                 }
             }
-            _ => Err(format!("`{name}` is not none, numab2, damon or thermocline[:RULE][+KEY=VALUE]...")),
+            _ => Err(format!(
+                "`{name}` is not none, numab2, damon[+KEY=VALUE]... or thermocline[:RULE][+KEY=VALUE]..."
+            )),
         }
     }
 }
@@ -133,13 +146,11 @@ impl FromStr for Manager {
 impl fmt::Display for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
-        if let Manager::Thermocline { rule, settings } = self {
-            if let Some(rule) = rule {
-                write!(f, ":{rule}")?;
-            }
-            for (key, value) in settings {
-                write!(f, "+{key}={value}")?;
-            }
+        if let Manager::Thermocline { rule: Some(rule), .. } = self {
+            write!(f, ":{rule}")?;
+        }
+        if let Manager::Damon { settings } | Manager::Thermocline { settings, .. } = self {
+            settings.iter().try_for_each(|(key, value)| write!(f, "+{key}={value}"))?;
         }
         Ok(())
     }
@@ -169,6 +180,7 @@ mod tests {
             "none",
             "numab2",
             "damon",
+            "damon+manager.damon.sample_ms=20",
             "thermocline",
             "thermocline:latency",
             "thermocline+kernel.demotion_enabled=true",
@@ -181,6 +193,7 @@ mod tests {
             "numa",
             "none:latency",
             "numab2+a=b",
+            "damon:latency",
             "thermocline:",
             "thermocline:A B",
             "thermocline+x",
@@ -195,6 +208,10 @@ mod tests {
         let config = |text: &str| text.parse::<Manager>().unwrap().config();
         assert_eq!(config("thermocline"), None);
         assert_eq!(config("numab2"), None);
+        assert_eq!(
+            config("damon+manager.damon.sample_ms=20").as_deref(),
+            Some("manager.name = \"damon\"\nmanager.damon.stop_damon_stat = true\nmanager.damon.sample_ms = 20\n")
+        );
         assert_eq!(
             config("thermocline:latency+kernel.demotion_enabled=true").as_deref(),
             Some("rule.name = \"latency\"\nkernel.demotion_enabled = true\n")

@@ -94,7 +94,7 @@ struct Common {
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
-    /// Who places pages: none, numab2, or `thermocline[:RULE][+KEY=VALUE]...`, as in `thermocline:latency+kernel.demotion_enabled=true`.
+    /// Who places pages: none, numab2, `damon[+KEY=VALUE]...`, or `thermocline[:RULE][+KEY=VALUE]...`, as in `thermocline:latency+kernel.demotion_enabled=true`.
     #[arg(long, default_value = "thermocline")]
     manager: Manager,
     /// Print the row as JSON.
@@ -244,7 +244,7 @@ impl Common {
 
     /// One run on a fresh machine.
     fn run(&self, manager: &Manager, seed: u64, interrupt: &Arc<AtomicBool>) -> anyhow::Result<Row> {
-        // Only our own manager needs it, and has been checked to have it.
+        // Managers that need it have been checked to have it.
         let daemon = fs::canonicalize(&self.thermocline).unwrap_or_else(|_| self.thermocline.clone());
         let folder = tempfile::Builder::new()
             .prefix("score-")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde_json::Value;
 
 use super::manager::Manager;
@@ -50,6 +50,10 @@ pub(crate) struct Ended {
     pub(crate) demoted: u64,
     /// Base pages demoted by the kernel at our daemon's command; the kernel's counters have them too.
     pub(crate) commanded: u64,
+    /// Base pages promoted by DAMON.
+    pub(crate) damon_promoted: u64,
+    /// Base pages demoted by DAMON.
+    pub(crate) damon_demoted: u64,
     /// CPU time of our daemon, s.
     pub(crate) cpu_s: f64,
     /// CPU time of its BPF programs, s.
@@ -82,13 +86,14 @@ impl Running {
                 write(BALANCING, "2")?;
                 Ok(Running::Kernel)
             }
-            Manager::Damon => bail!("the lab cannot run DAMON yet"),
-            Manager::Thermocline { .. } => {
+            Manager::Damon { .. } | Manager::Thermocline { .. } => {
                 let config = manager.config().map(|text| -> anyhow::Result<_> {
                     let path = folder.join("config.toml");
                     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
                     Ok(path)
                 });
+                // DAMON knows no processes: it has the whole machine.
+                let pid = matches!(manager, Manager::Thermocline { .. }).then_some(pid);
                 Ok(Running::Daemon(Daemon::start(daemon, pid, config.transpose()?.as_deref())?))
             }
         }
@@ -99,10 +104,13 @@ impl Running {
         let Running::Daemon(daemon) = self else { return Ok(Ended::default()) };
         let last = daemon.end()?;
         let seconds = |value: &Value| value.as_u64().unwrap_or(0) as f64 / 1e9;
+        let by_damon = |moved: &Value| moved["damon"].as_u64().unwrap_or(0);
         Ok(Ended {
             promoted: counter(&last, "pgpromote_success"),
             demoted: counter(&last, "pgdemote"),
             commanded: counter(&last, "demotion_done"),
+            damon_promoted: by_damon(&last["moved"]["promoted"]),
+            damon_demoted: by_damon(&last["moved"]["demoted"]),
             cpu_s: seconds(&last["cpu_time_ns"]),
             bpf_s: seconds(&last["source"]["bpf_run_time_ns"]),
         })

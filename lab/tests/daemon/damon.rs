@@ -1,0 +1,52 @@
+//! The kernel's DAMON as manager: it promotes what is hot, beside nobody else's kdamonds, and everything is put back.
+
+use thermocline_lab::{Line, ThpMode};
+
+use super::{Run, number, soak, with_settings};
+
+/// hotcold, of which a fifth is hot. It fits into DRAM: where pages stay is DAMON's choice alone.
+const FOOTPRINT_MIB: u64 = 96;
+const PAGES_PER_MIB: u64 = 256;
+/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones. Most come within seconds; DAMON takes regions, not pages.
+const HOT_MIN: f64 = 0.5;
+const AHEAD_MIN: f64 = 0.3;
+
+fn hot_pages_come_by_damon(line: Line) {
+    let run = Run::new(line, [640, 128, 512], ThpMode::Never, 400)
+        .env("MIB", FOOTPRINT_MIB)
+        .env("SECONDS_ON", if soak() { 60 } else { 20 });
+    let Some(outcome) = run.run(&with_settings(include_str!("damon.sh"))) else { return };
+    let number = |name| number(&outcome, name);
+    let (judged, last) = (run.verdict("judged"), run.json("last"));
+    println!("damon {}\nkernel {}\n{:?}", last["damon"], last["kernel_moves"], judged.moved);
+    println!(
+        "hot pages in DRAM {:.1} %, cold {:.1} %",
+        judged.hot_in_dram * 100.0,
+        judged.cold_in_dram * 100.0
+    );
+    assert_eq!((number("refused"), number("daemon_status"), number("killed")), (1, 0, 1));
+    assert_eq!(last["manager"], "damon");
+    assert!(judged.hot_in_dram >= HOT_MIN, "hot pages stay on the slow node");
+    assert!(judged.hot_in_dram >= judged.cold_in_dram + AHEAD_MIN, "hot pages are not told from cold ones");
+
+    // Who moved what: all of it was DAMON, by its count and by the kernel's.
+    let promoted = &last["moved"]["promoted"];
+    assert_eq!((number("kernel_promoted"), promoted["kernel"].as_u64()), (0, Some(0)));
+    assert_eq!(promoted["thermocline"], 0);
+    let by_damon = |direction: &str| last["moved"][direction]["damon"].as_u64().unwrap();
+    let moved = judged.moved.unwrap();
+    assert!(moved.promoted.pages > FOOTPRINT_MIB * PAGES_PER_MIB / 20);
+    // Programs other than hotcold have pages as well, and what DAMON moves between the last look and the end is in the kernel's count alone.
+    assert!(by_damon("promoted") + by_damon("promoted") / 20 >= moved.promoted.pages, "moves are not told");
+    assert!(by_damon("promoted") + by_damon("demoted") <= number("migrated"), "more is told than was moved");
+}
+
+#[test]
+fn hot_pages_come_by_damon_on_6_12() {
+    hot_pages_come_by_damon(Line::Stable);
+}
+
+#[test]
+fn hot_pages_come_by_damon_on_the_newest() {
+    hot_pages_come_by_damon(Line::Newest);
+}
