@@ -448,7 +448,10 @@ fn managers_are_told_with_what_keeps_them_from_working() {
     let mut chosen = config(&newest);
     chosen.manager.name = ManagerName::Damon;
     let told = report_with(&newest, &chosen);
-    assert_eq!((finding(&told, "manager.refused").severity, told.verdict), (Severity::Blocker, Verdict::Unusable));
+    assert_eq!(
+        (finding(&told, "manager.refused").severity, told.verdict),
+        (Severity::Blocker, Verdict::Unusable)
+    );
     chosen.manager.damon.stop_damon_stat = true;
     let told = report_with(&newest, &chosen);
     assert!(!has(&told, "manager.refused"), "{told}");

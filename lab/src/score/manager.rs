@@ -210,7 +210,9 @@ mod tests {
         assert_eq!(config("numab2"), None);
         assert_eq!(
             config("damon+manager.damon.sample_ms=20").as_deref(),
-            Some("manager.name = \"damon\"\nmanager.damon.stop_damon_stat = true\nmanager.damon.sample_ms = 20\n")
+            Some(
+                "manager.name = \"damon\"\nmanager.damon.stop_damon_stat = true\nmanager.damon.sample_ms = 20\n"
+            )
         );
         assert_eq!(
             config("thermocline:latency+kernel.demotion_enabled=true").as_deref(),

@@ -44,7 +44,8 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let name = config.manager.name;
     let offer = || -> anyhow::Result<KernelManager> {
-        offer(root, config, name, found)?.with_context(|| format!("{} is no manager of the kernel's", name.text()))
+        offer(root, config, name, found)?
+            .with_context(|| format!("{} is no manager of the kernel's", name.text()))
     };
     // First of all what a killed daemon left is put back: it may be what is in the way.
     let actuator = if mode == Mode::DryRun { None } else { Some(live(root, config)?) };
@@ -68,8 +69,9 @@ pub(super) fn run(
         }
         Ok(watched)
     });
-    let driven = watched
-        .and_then(|watched| drive(watched, root, config, &Fixed::new(mode, config, &found.topology), watch, stop));
+    let driven = watched.and_then(|watched| {
+        drive(watched, root, config, &Fixed::new(mode, config, &found.topology), watch, stop)
+    });
     put_back(&mut actuator, mode);
     driven
 }
@@ -141,7 +143,8 @@ fn drive(
     let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
     let group = config.daemon.socket_group.as_deref();
     let server = Server::listen(Path::new(&config.daemon.socket), group, residency)?;
-    let end = watch.duration.map(|d| watched.start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
+    let end =
+        watch.duration.map(|d| watched.start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
     let every = Nanos::from_ms(config.daemon.report_ms);
     let mut due = watched.start.plus(every);
     let mut running = usize::MAX;
@@ -158,7 +161,10 @@ fn drive(
         let snapshot = watched.look(fixed)?;
         if let Some(damon) = snapshot.damon.as_ref().filter(|damon| damon.running < running) {
             if damon.running < damon.started {
-                eprintln!("of {} kdamonds {} run: somebody has ended the others", damon.started, damon.running);
+                eprintln!(
+                    "of {} kdamonds {} run: somebody has ended the others",
+                    damon.started, damon.running
+                );
             }
             running = damon.running;
         }

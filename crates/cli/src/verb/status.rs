@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::daemon::{by_damon, by_kernel};
 use crate::daemon::socket::{self, Request};
+use crate::daemon::{by_damon, by_kernel};
 
 /// Asks the daemon behind `socket` and renders its answer.
 ///

@@ -37,13 +37,18 @@ impl Fills {
 }
 
 /// What is to be written for these nodes, in order, and the schemes that it makes.
-pub(super) fn fills(root: &Root, damon: &Damon, watched: &[Watched]) -> (Vec<(PathBuf, String)>, Vec<Scheme>) {
+pub(super) fn fills(
+    root: &Root,
+    damon: &Damon,
+    watched: &[Watched],
+) -> (Vec<(PathBuf, String)>, Vec<Scheme>) {
     let (mut fills, mut all) = (Fills(Vec::new()), Vec::new());
     for (kdamond, node) in watched.iter().enumerate() {
         let folder = kdamond_folder(root, kdamond);
         let scheme = |action, to: Option<NodeId>| to.map(|to| (action, to));
-        let moves =
-            [scheme(Action::MigrateHot, node.up), scheme(Action::MigrateCold, node.down)].into_iter().flatten();
+        let moves = [scheme(Action::MigrateHot, node.up), scheme(Action::MigrateCold, node.down)]
+            .into_iter()
+            .flatten();
         let schemes: Vec<Scheme> = moves
             .enumerate()
             .map(|(number, (action, to))| Scheme { kdamond, number, action, from: node.node, to })
@@ -98,7 +103,8 @@ fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme)
     let hot = scheme.action == Action::MigrateHot;
     fills.add(folder, &[("action", &scheme.action.text()), ("target_nid", &scheme.to.0)]);
     let pattern = folder.join("access_pattern");
-    let mut range = |name, min: u64, max: u64| fills.add(&pattern.join(name), &[("min", &min), ("max", &max)]);
+    let mut range =
+        |name, min: u64, max: u64| fills.add(&pattern.join(name), &[("min", &min), ("max", &max)]);
     range("sz", PAGE_SIZE, u64::MAX);
     if hot {
         range("nr_accesses", (damon.samples() * damon.hot_percent).div_ceil(100).max(1), damon.samples());
@@ -128,10 +134,8 @@ fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme)
     if let Some((metric, value, node)) = goal {
         let goals = quotas.join("goals");
         fills.add(&goals, &[("nr_goals", &1)]);
-        fills.add(
-            &goals.join("0"),
-            &[("target_metric", &metric), ("target_value", &value), ("nid", &node.0)],
-        );
+        fills
+            .add(&goals.join("0"), &[("target_metric", &metric), ("target_value", &value), ("nid", &node.0)]);
     }
 
     let marks = (damon.watermark_high_permille, damon.watermark_mid_permille, damon.watermark_low_permille);

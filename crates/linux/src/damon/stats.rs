@@ -62,13 +62,7 @@ impl Stats {
             running: setup.kdamonds,
             started: setup.kdamonds,
         };
-        Stats {
-            root: root.clone(),
-            commands,
-            kdamonds: setup.kdamonds,
-            schemes: setup.schemes.clone(),
-            last,
-        }
+        Stats { root: root.clone(), commands, kdamonds: setup.kdamonds, schemes: setup.schemes.clone(), last }
     }
 
     /// What they did until now. Each kdamond is asked for its figures and answers when it next wakes, after `sample_ms` at most; those of
@@ -81,7 +75,8 @@ impl Stats {
             if fresh.get(scheme.kdamond) != Some(&true) {
                 continue;
             }
-            let folder = scheme_folder(&kdamond_folder(&self.root, scheme.kdamond), scheme.number).join("stats");
+            let folder =
+                scheme_folder(&kdamond_folder(&self.root, scheme.kdamond), scheme.number).join("stats");
             let count = |name: &str| self.commands.read(&folder.join(name)).ok()?.trim().parse::<u64>().ok();
             let pages = |name: &str| count(name).map(|bytes| bytes >> PAGE_SHIFT);
             last.tried_pages = pages("sz_tried").unwrap_or(last.tried_pages);

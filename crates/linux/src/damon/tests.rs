@@ -97,7 +97,11 @@ impl Kernel {
         }
         if name == "state" {
             match value {
-                "on" if self.values.iter().any(|(p, v)| p.ends_with("damon_stat/parameters/enabled") && v == "Y") => {
+                "on" if self
+                    .values
+                    .iter()
+                    .any(|(p, v)| p.ends_with("damon_stat/parameters/enabled") && v == "Y") =>
+                {
                     return Err(libc::EBUSY);
                 }
                 "on" | "off" => {}
@@ -125,7 +129,8 @@ impl Kernel {
         let stats = if here.ends_with("schemes") { &STATS[..] } else { &[] };
         for i in 0..number {
             let new = folder.join(i.to_string());
-            for rest in self.tree.iter().filter_map(|p| p.strip_prefix(&prefix)).filter(|r| !r.contains('#')) {
+            for rest in self.tree.iter().filter_map(|p| p.strip_prefix(&prefix)).filter(|r| !r.contains('#'))
+            {
                 let value = if rest == "state" { "off" } else { "0" };
                 self.values.insert(new.join(rest), value.to_owned());
             }
@@ -240,7 +245,10 @@ fn hmsdks_two_schemes_are_set_up_and_all_is_put_back() {
 
     let (mut actuator, _) = m.start();
     setup.start(&m.root, &mut actuator).unwrap();
-    assert_eq!((m.kdamond("nr_kdamonds"), m.value("proc/sys/kernel/numa_balancing")), ("3".into(), "0".into()));
+    assert_eq!(
+        (m.kdamond("nr_kdamonds"), m.value("proc/sys/kernel/numa_balancing")),
+        ("3".into(), "0".into())
+    );
     for (path, value) in [
         ("state", "on"),
         ("contexts/0/operations", "paddr"),
@@ -364,7 +372,10 @@ fn what_schemes_moved_is_read_and_stays_when_a_kdamond_has_ended() {
     let commands = Commands::with_door(&m.root, Box::new(m.kernel.clone()));
     let mut stats = Stats::new(&m.root, &setup, commands);
     let stat = |kdamond: u32, name: &str, value: &str| {
-        m.put(&format!("sys/kernel/mm/damon/admin/kdamonds/{kdamond}/contexts/0/schemes/0/stats/{name}"), value);
+        m.put(
+            &format!("sys/kernel/mm/damon/admin/kdamonds/{kdamond}/contexts/0/schemes/0/stats/{name}"),
+            value,
+        );
     };
     stat(2, "sz_applied", "40960");
     stat(2, "sz_tried", "81920");

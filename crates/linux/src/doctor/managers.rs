@@ -56,11 +56,15 @@ fn can(
     let found = found.ok_or("the nodes could not be found")?;
     let (major, minor) = MIGRATE_SINCE;
     if name == ManagerName::Damon && kernel.is_older_than(major, minor) {
-        return Err(format!("this kernel is older than {major}.{minor}, which brought migrate_hot and migrate_cold"));
+        return Err(format!(
+            "this kernel is older than {major}.{minor}, which brought migrate_hot and migrate_cold"
+        ));
     }
     match offer(root, config, name, found).map_err(|why| why.to_string())? {
         Some(KernelManager::Damon(setup)) => Ok(setup.told().join(", ")),
-        Some(KernelManager::Numab2(_)) => Ok("the kernel promotes after hint faults and demotes by reclaim".to_owned()),
+        Some(KernelManager::Numab2(_)) => {
+            Ok("the kernel promotes after hint faults and demotes by reclaim".to_owned())
+        }
         None if !sources.iter().any(|s| s.status == SourceStatus::Usable) => {
             Err("no source of evidence can be used".to_owned())
         }

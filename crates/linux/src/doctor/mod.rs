@@ -33,8 +33,8 @@ use look::Look;
 pub use blind::BLIND_PROCESSES_MAX;
 pub use kernel::{KernelInfo, Mounts};
 pub use report::{
-    Blind, BlindProcess, BlindSum, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA, Severity, Source,
-    SourceStatus, Verdict,
+    Blind, BlindProcess, BlindSum, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA, Severity,
+    Source, SourceStatus, Verdict,
 };
 
 /// Asks a kernel for the attach points of hint faults; an error says why it cannot be asked.
@@ -74,7 +74,9 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         ManagerName::Damon => config.manager.damon.numa_balancing,
         ManagerName::Thermocline | ManagerName::Observe => config.kernel.numa_balancing,
     };
-    let others = others::others(&mut look, &kernel, mode, Path::new(&config.daemon.state_dir));
+    let state_dir = Path::new(&config.daemon.state_dir);
+    let ours = others::our_kdamonds(&look, state_dir);
+    let others = others::others(&mut look, &kernel, mode, state_dir);
     findings.extend(others.findings);
 
     let known = sources::Known {
@@ -90,7 +92,8 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let (managers, refused) = managers::managers(root, config, &kernel, topology.as_ref(), &sources);
     // A manager of the kernel's needs no source of ours.
     findings.extend(in_the_way.into_iter().filter(|_| !managers::by_kernel(config.manager.name)));
-    findings.extend(refused);
+    // What is in the way of DAMON may be a thermocline's; that it runs, or was killed, is a finding of its own.
+    findings.extend(refused.filter(|_| !ours));
 
     let lower = lower_nodes(topology.as_ref());
     let blind = blind::blind(&mut look, &lower);
@@ -125,7 +128,8 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
 
 /// What a manager of the kernel's would set; nothing where it cannot work, which is a finding of its own.
 fn kernels_plan(root: &Root, config: &Config, found: Option<&Discovered>) -> Plan {
-    let offered = found.and_then(|found| manager::offer(root, config, config.manager.name, found).ok().flatten());
+    let offered =
+        found.and_then(|found| manager::offer(root, config, config.manager.name, found).ok().flatten());
     offered.map(|manager| manager.plan().clone()).unwrap_or_default()
 }
 

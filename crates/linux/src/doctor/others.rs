@@ -4,7 +4,7 @@ use std::path::Path;
 
 use thermocline_core::units::Pid;
 
-use crate::actuator::{Lock, log};
+use crate::actuator::{Lock, kdamonds, log};
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Other, Severity};
@@ -45,7 +45,7 @@ pub(super) fn others(
 ) -> Others {
     let mut found = Others { list: Vec::new(), findings: Vec::new(), damon_busy: None };
     found.kernel(kernel, mode);
-    found.damon(look);
+    found.damon(look, our_kdamonds(look, state_dir));
     found.programs(look);
     found.thermocline(look, state_dir);
     found
@@ -92,7 +92,8 @@ impl Others {
         }
     }
 
-    fn damon(&mut self, look: &mut Look<'_>) {
+    /// Modules and kdamonds; those that a running thermocline has made are meant to be there.
+    fn damon(&mut self, look: &mut Look<'_>, ours: bool) {
         for (module, moves, what) in MODULES {
             let enabled = look.word(&look.root.sys.join("module").join(module).join("parameters/enabled"));
             if enabled.is_none_or(|text| !crate::actuator::same_value(&text, "Y")) {
@@ -108,7 +109,7 @@ impl Others {
                 ));
             }
         }
-        for thread in look.list(&look.root.sys.join("kernel/mm/damon/admin/kdamonds"), "") {
+        for thread in look.list(&kdamonds(look.root), "") {
             if look.word(&thread.join("state")).as_deref() != Some("on") {
                 continue;
             }
@@ -121,7 +122,7 @@ impl Others {
             };
             let name = format!("kdamond {number}");
             self.damon_busy = Some(name.clone());
-            if moves {
+            if moves && !ours {
                 let cause = format!("DAMON acts on memory in {name} ({detail})");
                 self.findings.push(Finding::new("others.damon", Severity::Problem, cause).run(
                     "switch it off while thermocline runs, if it is not meant to help",
@@ -175,6 +176,12 @@ impl Others {
     fn add(&mut self, name: &str, pid: Option<Pid>, moves: bool, detail: &str) {
         self.list.push(Other { name: name.to_owned(), pid, moves, detail: detail.to_owned() });
     }
+}
+
+/// Whether the kdamonds are those of a thermocline that runs, or was killed.
+pub(super) fn our_kdamonds(look: &Look<'_>, state_dir: &Path) -> bool {
+    let number = kdamonds(look.root).join("nr_kdamonds");
+    log::read(state_dir).is_ok_and(|left| left.entries.iter().any(|entry| entry.path == number))
 }
 
 /// What a kdamond does with the regions that it finds.
