@@ -1,4 +1,4 @@
-//! The kernel's DAMON as manager: it promotes what is hot, beside nobody else's kdamonds, and everything is put back.
+//! The kernel's managers: DAMON promotes what is hot, beside nobody else's kdamonds; then NUMA balancing. Everything is put back.
 
 use thermocline_lab::{Line, ThpMode};
 
@@ -39,6 +39,14 @@ fn hot_pages_come_by_damon(line: Line) {
     // Programs other than hotcold have pages as well, and what DAMON moves between the last look and the end is in the kernel's count alone.
     assert!(by_damon("promoted") + by_damon("promoted") / 20 >= moved.promoted.pages, "moves are not told");
     assert!(by_damon("promoted") + by_damon("demoted") <= number("migrated"), "more is told than was moved");
+
+    // The kernel's other manager, on the same pages.
+    let numab2 = run.json("numab2");
+    let promoted = numab2["moved"]["promoted"]["kernel"].as_u64().unwrap();
+    println!("numab2: {}", numab2["moved"]);
+    assert_eq!((number("numab2_status"), &numab2["manager"]), (0, &"numab2".into()));
+    assert!(promoted > 0 && promoted <= number("numab2_promoted"), "{numab2}");
+    assert_eq!(numab2["moved"]["promoted"]["damon"], 0);
 }
 
 #[test]

@@ -7,6 +7,8 @@ vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 all() { settings; echo "kdamonds $(cat $damon/nr_kdamonds)"; [ ! -e $stat ] || echo "stat $(cat $stat)"; }
 same() { [ "$(all)" = "$original" ] || fail "$1: $(all)"; }
 unusual_settings
+# To switch it off and on patches code that hotcold is running, which QEMU does not always survive.
+sysctl -qw kernel.numa_balancing=0
 original=$(all)
 # The manager's defaults but for times that are shorter.
 cat >config.toml <<END
@@ -42,7 +44,9 @@ $HOTCOLD judge --report report --dram 0-1 --save snapshot >judged-first
 promoted=$(vmstat pgpromote_success)
 migrated=$(vmstat pgmigrate_success)
 timeout 90 $THERMOCLINE run --config config.toml --json --for "$SECONDS_ON"s >daemon 2>daemon-errors
-echo daemon_status=$?
+status=$?
+echo daemon_status=$status
+[ $status = 0 ] || fail "the daemon: $(cat daemon-errors)"
 echo kernel_promoted=$(($(vmstat pgpromote_success) - promoted))
 echo migrated=$(($(vmstat pgmigrate_success) - migrated))
 cat daemon-errors
@@ -62,9 +66,20 @@ done
 cat status-text
 kill -9 $daemon
 wait $daemon 2>/dev/null
-[ "$(cat $damon/0/state)" = on ] || fail "the killed daemon had no kdamond"
+# The kernel says busy while a kdamond holds the lock of its files.
+for try in $(seq 50); do state=$(cat $damon/0/state 2>/dev/null) && break; sleep 0.1; done
+[ "$state" = on ] || fail "the killed daemon had no kdamond"
 $THERMOCLINE restore >restored || fail "restore: $(cat restored)"
 same "after the kill and restore"
 echo killed=1
+
+migratepages $pid 0,1 2
+promoted=$(vmstat pgpromote_success)
+timeout 60 $THERMOCLINE run --manager numab2 --json --for 15s >daemon 2>daemon-errors
+echo numab2_status=$?
+echo numab2_promoted=$(($(vmstat pgpromote_success) - promoted))
+cat daemon-errors
+tail -n 1 daemon >numab2
+same "after numab2"
 kill -TERM $pid
 wait $loader || fail "hotcold lost data"

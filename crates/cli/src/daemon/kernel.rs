@@ -43,13 +43,10 @@ pub(super) fn run(
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let name = config.manager.name;
-    let offer = || -> anyhow::Result<KernelManager> {
-        offer(root, config, name, found)?
-            .with_context(|| format!("{} is no manager of the kernel's", name.text()))
-    };
     // First of all what a killed daemon left is put back: it may be what is in the way.
     let actuator = if mode == Mode::DryRun { None } else { Some(live(root, config)?) };
-    let manager = offer()?;
+    let manager = offer(root, config, name, found)?
+        .with_context(|| format!("{} is no manager of the kernel's", name.text()))?;
     announce(mode, found);
     eprintln!("manager {}: the kernel decides which pages move", name.text());
     if let KernelManager::Damon(setup) = &manager {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How kernel files are read and written. [`Actuator`](super::Actuator) is the only user.
 pub trait Door: Send {
@@ -25,13 +26,28 @@ pub trait Door: Send {
     fn reaches_kernel(&self) -> bool;
 }
 
+/// Tries for a file that is busy, and the pause between them. DAMON's files are, for the moment in which one of its threads holds the lock of
+/// its sysfs (Linux 6.12 mm/damon/sysfs.c, mutex_trylock); what stays busy is in use by others.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+fn unless_busy<T>(mut access: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..BUSY_TRIES {
+        match access() {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(BUSY_PAUSE),
+            done => return done,
+        }
+    }
+    access()
+}
+
 /// Reads and writes the files themselves.
 #[derive(Debug, Default)]
 pub struct Live;
 
 impl Door for Live {
     fn read(&self, path: &Path) -> io::Result<String> {
-        let bytes = fs::read(path)?;
+        let bytes = unless_busy(|| fs::read(path))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -39,7 +55,7 @@ impl Door for Live {
         // A kernel file is never created and is never a symbolic link.
         let flags = libc::O_NOFOLLOW;
         let mut file = OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(path)?;
-        file.write_all(format!("{value}\n").as_bytes())
+        unless_busy(|| file.write_all(format!("{value}\n").as_bytes()))
     }
 
     fn reaches_kernel(&self) -> bool {
@@ -167,6 +183,22 @@ mod tests {
         door.write(&path, "2").unwrap();
         assert_eq!(door.read(&path).unwrap(), "2");
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn what_is_busy_for_a_moment_is_waited_for_and_what_stays_so_is_told() {
+        let mut left = 3;
+        let mut busy_for = |limit: u32| {
+            left -= 1;
+            if left >= limit { Err(io::Error::from_raw_os_error(libc::EBUSY)) } else { Ok(left) }
+        };
+        assert_eq!(unless_busy(|| busy_for(1)).unwrap(), 0);
+        let mut tries = 0;
+        let error = unless_busy(|| -> io::Result<()> {
+            tries += 1;
+            Err(io::Error::from_raw_os_error(libc::EBUSY))
+        });
+        assert_eq!((error.unwrap_err().raw_os_error(), tries), (Some(libc::EBUSY), BUSY_TRIES));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum NotDamon {
     /// Others have kdamonds.
     #[error(
         "{} is {number}: somebody else has set up DAMON there, and the kernel lets nobody add to that without ending it; \
-         stop whoever did (as with `damo stop`), then echo 0 > {}",
+         stop whoever did (as with `damo stop`), then echo 0 > {}; what a killed thermocline left is ended by `thermocline restore`",
         path.display(), path.display()
     )]
     InUse {

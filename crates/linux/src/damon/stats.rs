@@ -68,9 +68,15 @@ impl Stats {
     /// What they did until now. Each kdamond is asked for its figures and answers when it next wakes, after `sample_ms` at most; those of
     /// one that has ended stay as they were last.
     pub fn read(&mut self) -> &DamonStats {
-        let fresh: Vec<bool> =
-            (0..self.kdamonds).map(|number| self.commands.update_schemes_stats(number).is_ok()).collect();
-        self.last.running = fresh.iter().filter(|fresh| **fresh).count();
+        let mut fresh = Vec::with_capacity(self.kdamonds);
+        self.last.running = 0;
+        for number in 0..self.kdamonds {
+            let updated = self.commands.update_schemes_stats(number);
+            fresh.push(updated.is_ok());
+            // One that is too busy to answer runs all the same.
+            let runs = updated.err().is_none_or(|e| e.raw_os_error() == Some(libc::EBUSY));
+            self.last.running += usize::from(runs);
+        }
         for (scheme, last) in self.schemes.iter().zip(&mut self.last.schemes) {
             if fresh.get(scheme.kdamond) != Some(&true) {
                 continue;

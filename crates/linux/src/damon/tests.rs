@@ -383,6 +383,12 @@ fn what_schemes_moved_is_read_and_stays_when_a_kdamond_has_ended() {
     let read = stats.read();
     assert_eq!((read.moved(Action::MigrateHot), read.moved(Action::MigrateCold), read.running), (10, 1, 3));
     assert_eq!(read.schemes[2].tried_pages, 20);
+    // Busy: what was known stays, and all run.
+    m.kernel.0.lock().unwrap().refused = Some(("update_schemes_stats".to_owned(), libc::EBUSY));
+    stat(2, "sz_applied", "81920");
+    let read = stats.read();
+    assert_eq!((read.moved(Action::MigrateHot), read.running), (10, 3));
+    m.kernel.0.lock().unwrap().refused = None;
     m.put("sys/kernel/mm/damon/admin/kdamonds/2/state", "off");
     stat(2, "sz_applied", "nonsense");
     let read = stats.read();
