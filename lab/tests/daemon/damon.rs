@@ -7,14 +7,15 @@ use super::{Run, number, soak, with_settings};
 /// hotcold, of which a fifth is hot. It fits into DRAM: where pages stay is DAMON's choice alone.
 const FOOTPRINT_MIB: u64 = 96;
 const PAGES_PER_MIB: u64 = 256;
-/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones. Most come within seconds; DAMON takes regions, not pages.
+/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones. Most come within seconds. Cold ones may come along, as a page that was
+/// never looked at counts as young; they go down again when they are cold_ms old.
 const HOT_MIN: f64 = 0.5;
 const AHEAD_MIN: f64 = 0.3;
 
 fn hot_pages_come_by_damon(line: Line) {
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 400)
         .env("MIB", FOOTPRINT_MIB)
-        .env("SECONDS_ON", if soak() { 60 } else { 20 });
+        .env("SECONDS_ON", if soak() { 60 } else { 30 });
     let Some(outcome) = run.run(&with_settings(include_str!("damon.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let (judged, last) = (run.verdict("judged"), run.json("last"));
