@@ -9,6 +9,8 @@
 mod damon;
 #[path = "daemon/demotion.rs"]
 mod demotion;
+#[path = "daemon/limits.rs"]
+mod limits;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -149,6 +149,20 @@ impl Mappings for NoMappings {
     }
 }
 
+/// How much of the top tier a scope with a floor or a cap holds: what its cgroup is charged for.
+///
+/// The machine looks after it has told everything else it knows of: whatever move's or demand's outcome was told before, its pages are
+/// in this figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The scope.
+    pub scope: ScopeId,
+    /// When the machine looked.
+    pub time: Nanos,
+    /// Base pages.
+    pub pages: u64,
+}
+
 /// Everything that a machine can tell the engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'a> {
@@ -177,7 +191,7 @@ pub enum Evidence<'a> {
         /// Frame after the last.
         end: Pfn,
     },
-    /// A process belongs to a scope from now on.
+    /// A process belongs to a scope from now on. One that leaves another scope for it has exited first.
     Process {
         /// The process.
         pid: Pid,
@@ -193,4 +207,6 @@ pub enum Evidence<'a> {
     Outcome(&'a crate::moves::BatchOutcome),
     /// What came of a demand to demote.
     Demoted(&'a crate::demotion::Demoted),
+    /// What a scope holds of the top tier.
+    Holding(Holding),
 }

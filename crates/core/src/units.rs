@@ -71,6 +71,11 @@ pub struct ScopeId(pub u16);
 impl ScopeId {
     /// The scope of processes that no configured scope names.
     pub const DEFAULT: ScopeId = ScopeId(0);
+
+    /// The scope with place `place` in the configuration, from 0. A configuration has fewer than 65536.
+    pub fn of_place(place: usize) -> ScopeId {
+        ScopeId(u16::try_from(place + 1).unwrap_or(u16::MAX))
+    }
 }
 
 /// A page of a process: the process and the virtual page number (address / 4096).

@@ -4,7 +4,7 @@
 mod fixture;
 
 use fixture::Machine;
-use thermocline_core::config::{Config, Enabled, ManagerName, SamplerName, Scope};
+use thermocline_core::config::{Config, DemotionMode, Enabled, ManagerName, SamplerName, Scope};
 use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Lock, log};
 use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
@@ -475,4 +475,34 @@ fn the_kernels_managers_need_no_source_of_ours() {
     assert!(!has(&report, "sources.none") && !has(&report, "manager.refused"), "{report}");
     let changes: Vec<_> = report.changes.iter().map(|c| (c.name, c.to.as_str())).collect();
     assert_eq!(changes, [("demotion_enabled", "true"), ("numa_balancing", "2")]);
+}
+
+#[test]
+fn floors_and_caps_are_told_with_what_cannot_be_kept_of_them() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+    machine.write("sys/fs/cgroup/a/memory.numa_stat", "anon N0=10485760 N2=99\nfile N0=0 N1=1048576 N2=0\n");
+    let mut config = config(&machine);
+    let scope = Scope { cgroup: Some("/a".to_owned()), ..Scope::default() };
+    config.scope = vec![scope.clone()];
+    assert!(!has(&report_with(&machine, &config), "scope.top_tier"), "there is neither floor nor cap");
+    config.scope[0].top_tier_cap_mib = Some(64);
+    let found = report_with(&machine, &config);
+    assert_eq!(
+        finding(&found, "scope.top_tier").cause,
+        "scope[0] holds 11 MiB of the top tier, its cap is 64 MiB"
+    );
+    assert!(!has(&found, "scope.floor_and_kernel"));
+    config.scope[0].top_tier_floor_mib = 64;
+    let found = report_with(&machine, &config);
+    assert!(!has(&found, "scope.floor_and_kernel") && !has(&found, "scope.floors_too_large"));
+    machine.write("sys/kernel/mm/numa/demotion_enabled", "true\n");
+    let problem = |config: &Config, id: &str| finding(&report_with(&machine, config), id).severity;
+    assert_eq!(problem(&config, "scope.floor_and_kernel"), Severity::Problem);
+    config.demotion.mode = DemotionMode::On;
+    assert_eq!(problem(&config, "scope.floor_and_kernel"), Severity::Note);
+    config.scope[0].top_tier_floor_mib = 1 << 20;
+    assert_eq!(problem(&config, "scope.floors_too_large"), Severity::Problem);
+    machine.remove("sys/fs/cgroup/a/memory.numa_stat");
+    assert_eq!(problem(&config, "scope.top_tier_unknown"), Severity::Problem);
 }

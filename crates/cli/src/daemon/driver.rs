@@ -110,6 +110,9 @@ pub(super) fn drive(
         if !engine.queue().is_empty() || at.since(nodes_at) >= NODES_EVERY {
             nodes = machine.node_states()?.to_vec();
             nodes_at = at;
+            if let Some(why) = machine.tell_holdings(|evidence| engine.observe(evidence)) {
+                eprintln!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}");
+            }
         }
         kernel.pace(at, &nodes, engine.topology(), &machine);
         machine.set_sample_period(engine.rule().sample_period_uops());
@@ -125,8 +128,9 @@ pub(super) fn drive(
         if let Some(server) = &server {
             for question in server.questions() {
                 let page = VirtPage::of_address(Pid(question.pid), question.address);
-                let answer =
-                    serde_json::to_value(engine.explain_at(page, frame(root, page))).unwrap_or_default();
+                let explained = engine.explain_at(page, frame(root, page));
+                let mut answer = json!(explained);
+                answer["scope"] = json!(explained.scope.map(|standing| fixed.name(standing)));
                 // A client that has gone away needs no answer.
                 let _ = question.answer.try_send(answer);
             }

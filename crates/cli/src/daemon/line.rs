@@ -163,6 +163,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         ));
         out.push_str(&by_kernel(&end.kernel_moves));
     }
+    out.push_str(&status::scopes(&json!(end.scopes)));
     for sample in c.samples().into_iter().filter(|s| s.value > 0) {
         if let (name @ ("refused" | "expired" | "failed"), Some(label)) = (sample.name, sample.label) {
             out.push_str(&format!("  {name} {label}: {}\n", sample.value));

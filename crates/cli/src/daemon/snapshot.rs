@@ -1,7 +1,8 @@
 //! The daemon at one moment: what `status` shows and every line is made from.
 
 use serde::Serialize;
-use thermocline_core::config::{Config, ManagerName, RuleName};
+use thermocline_core::admission::Standing;
+use thermocline_core::config::{Config, ManagerName, RuleName, Scope};
 use thermocline_core::counters::Counters;
 use thermocline_core::engine::Engine;
 use thermocline_core::rule::Gauge;
@@ -31,6 +32,19 @@ pub struct Fixed {
     pub rule: Option<RuleName>,
     /// The machine.
     pub topology: Topology,
+    /// The configured scopes.
+    #[serde(skip)]
+    scopes: Vec<Scope>,
+}
+
+/// How a scope with a floor or a cap stands, with its name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Named {
+    /// The scope's name, or its cgroup where it has none.
+    pub name: String,
+    /// How it stands.
+    #[serde(flatten)]
+    pub standing: Standing,
 }
 
 impl Fixed {
@@ -44,7 +58,19 @@ impl Fixed {
             manager: config.manager.name,
             rule: engine.then_some(config.rule.name),
             topology: topology.clone(),
+            scopes: config.scope.clone(),
         }
+    }
+
+    /// Names the scope.
+    pub fn name(&self, standing: Standing) -> Named {
+        let place = usize::from(standing.scope.0).checked_sub(1);
+        let scope = place.and_then(|place| self.scopes.get(place));
+        let name = scope.map_or_else(String::new, |s| match s.name.as_str() {
+            "" => s.cgroup.clone().unwrap_or_default(),
+            name => name.to_owned(),
+        });
+        Named { name, standing }
     }
 }
 
@@ -76,6 +102,8 @@ pub struct Snapshot {
     pub mover: Option<MoverStats>,
     /// Counters of the demoter, where cold pages are demoted.
     pub demoter: Option<DemoterStats>,
+    /// The scopes with a floor or a cap.
+    pub scopes: Vec<Named>,
     /// What the kernel has moved by itself since the start.
     pub kernel_moves: KernelMoves,
     /// Who has moved what since the start.
@@ -99,6 +127,7 @@ impl Snapshot {
             overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),
             demoter: machine.demoter_stats(),
+            scopes: engine.standings().into_iter().map(|standing| fixed.name(standing)).collect(),
             kernel_moves: machine.kernel_moves(),
             moved: Moved::default(),
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::daemon::socket::{self, Request};
+use crate::verb::status;
 
 /// Asks the daemon behind `socket` and renders its answer.
 ///
@@ -26,6 +27,9 @@ fn text(e: &Value) -> String {
     if let Some(record) = e["record"].as_object() {
         let gap = record["gap_ms"].as_u64().map_or("long ago".to_owned(), |ms| format!("{ms} ms ago"));
         let _ = writeln!(out, "record: {} accesses that counted, the last {gap}", record["frequency"]);
+    }
+    if e["scope"].is_object() {
+        let _ = writeln!(out, "{}", status::scope_row(&e["scope"]));
     }
     let decisions = e["decisions"].as_array().map_or(&[][..], Vec::as_slice);
     let first = decisions.first().and_then(|d| d["time"].as_u64()).unwrap_or(0);
@@ -62,6 +66,7 @@ mod tests {
         let answer = serde_json::json!({
             "page": { "pid": 7, "vpn": 16 }, "pfn": 255, "summary": "moved; nothing since",
             "record": { "frequency": 3, "gap_ms": 20, "node": 0, "ready": true },
+            "scope": { "name": "db", "top_tier_pages": 512, "age_ms": 5, "floor_pages": 0, "cap_pages": 512, "room_pages": 0 },
             "decisions": [
                 { "time": 1_000_000_000u64, "what": { "what": "proposed" }, "score": 900, "reason": "high_rate" },
                 { "time": 1_500_000_000u64, "what": { "what": "moved", "batch": 4 } },
@@ -70,6 +75,10 @@ mod tests {
         let text = text(&answer);
         assert!(text.starts_with("pid 7 address 0x10000, frame 0xff: moved; nothing since\n"), "{text}");
         assert!(text.contains("record: 3 accesses that counted, the last 20 ms ago"), "{text}");
+        assert!(
+            text.contains("scope db: 2.0 MiB of the top tier 5 ms ago; cap 2 MiB: nothing is promoted"),
+            "{text}"
+        );
         assert!(text.contains("+0.500s  what batch 4 what moved"), "{text}");
     }
 }

@@ -49,6 +49,37 @@ fn residency(found: &Value) -> String {
     out
 }
 
+/// A row a scope with a floor or a cap: what it holds of the top tier, and what follows.
+pub(crate) fn scopes(found: &Value) -> String {
+    found.as_array().into_iter().flatten().map(|scope| scope_row(scope) + "\n").collect()
+}
+
+/// How one scope stands.
+pub(crate) fn scope_row(scope: &Value) -> String {
+    let mib = |key: &str| scope[key].as_u64().map(|pages| pages as f64 / 256.0);
+    let mut out = format!("scope {}: ", scope["name"].as_str().unwrap_or("?"));
+    match (mib("top_tier_pages"), scope["age_ms"].as_u64()) {
+        (Some(held), Some(age_ms)) => {
+            let _ = write!(out, "{held:.1} MiB of the top tier {age_ms} ms ago");
+        }
+        _ => out.push_str("what it holds of the top tier is not known"),
+    }
+    for (key, what) in [("up_pages", "on the way up"), ("down_pages", "on the way down")] {
+        if let Some(moving) = mib(key).filter(|moving| *moving > 0.0) {
+            let _ = write!(out, ", {moving:.1} MiB {what}");
+        }
+    }
+    if let Some(floor) = mib("floor_pages").filter(|floor| *floor > 0.0) {
+        let held = if scope["spare_pages"] == 0 { ": nothing is demoted from it" } else { "" };
+        let _ = write!(out, "; floor {floor:.0} MiB{held}");
+    }
+    if let Some(cap) = mib("cap_pages") {
+        let held = if scope["room_pages"] == 0 { ": nothing is promoted into it" } else { "" };
+        let _ = write!(out, "; cap {cap:.0} MiB{held}");
+    }
+    out
+}
+
 /// What the sampler took, and what was of no use, by reason; nothing where there is none.
 pub(crate) fn samples(found: &Value) -> String {
     if found.is_null() {
@@ -129,6 +160,7 @@ fn text(s: &Value) -> String {
         );
     }
     out.push_str(&residency(&s["residency"]));
+    out.push_str(&scopes(&s["scopes"]));
     let source = &s["source"];
     if !source.is_null() {
         let _ = writeln!(
@@ -206,6 +238,21 @@ mod tests {
         assert!(text.starts_with("thermocline 1 (pid 7), run for 4 s, manager damon\n"), "{text}");
         let moved = "migrate_hot from node 2 to node 0: 1.0 MiB of 2.0 MiB tried, held up by quota 3 times";
         assert!(text.contains(moved) && !text.contains("hint faults"), "{text}");
+    }
+
+    #[test]
+    fn scopes_are_told_with_what_their_limits_do() {
+        let found = json!([
+            { "name": "db", "scope": 1, "floor_pages": 16_384, "cap_pages": 32_768, "top_tier_pages": 32_512, "age_ms": 90,
+              "up_pages": 256, "down_pages": 0, "room_pages": 0, "spare_pages": 16_128 },
+            { "name": "/batch", "scope": 2, "floor_pages": 256, "cap_pages": null, "top_tier_pages": null, "age_ms": null,
+              "up_pages": 0, "down_pages": 0, "room_pages": null, "spare_pages": 0 },
+        ]);
+        let told = "scope db: 127.0 MiB of the top tier 90 ms ago, 1.0 MiB on the way up; floor 64 MiB; cap 128 MiB: nothing is \
+                    promoted into it\nscope /batch: what it holds of the top tier is not known; floor 1 MiB: nothing is demoted \
+                    from it\n";
+        assert_eq!(scopes(&found), told);
+        assert_eq!(scopes(&Value::Null), "");
     }
 
     #[test]

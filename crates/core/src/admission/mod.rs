@@ -3,11 +3,13 @@
 //! One file a check. At the *door*, when a rule proposes, a candidate is refused for what will not pass while it waits:
 //! no name for the mover, direction off, process excluded, no target, moved lately, on its way already. At the *gate*,
 //! when its turn comes at a tick, it is held for what may pass: rate limit, share of its scope, room on the target,
-//! batches in flight. The order of the checks is the order of the code below; every refusal has a [`RefusalReason`].
+//! batches in flight. Floor and cap of its scope are looked at in both
+//! places: what is on its way uses them up. The order of the checks is the order of the code below; every refusal has a [`RefusalReason`].
 
 mod direction;
 pub mod far_nodes;
 mod in_flight;
+mod limits;
 mod movable;
 pub(crate) mod rate;
 mod reason;
@@ -17,19 +19,22 @@ mod scope;
 mod target;
 
 pub use in_flight::Flight;
+pub use limits::{Allowance, Standing};
 pub use movable::{ORDER_MAX, PID_LIMIT, VPN_LIMIT};
 pub use reason::{Effect, RefusalReason};
 pub use recent::LeftAlone;
 pub use target::{Route, Targets};
 
+use crate::access::Holding;
 use crate::config::{self, Config};
-use crate::moves::{Batch, BatchId, Move};
+use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::published::threshold::rate_limit_pages;
 use crate::queue::{LaneKey, Waiting};
 use crate::rule::Candidate;
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, PAGES_PER_MIB, Pid, ScopeId, VirtPage};
 use in_flight::InFlight;
+use limits::Limits;
 use rate::Rate;
 use recent::Recent;
 use room::Rooms;
@@ -41,6 +46,7 @@ pub struct Admission {
     config: config::Admission,
     targets: Targets,
     scopes: Scopes,
+    limits: Limits,
     rate: Rate,
     recent: Recent,
     in_flight: InFlight,
@@ -49,12 +55,25 @@ pub struct Admission {
 /// Why a candidate does not pass the gate, and for whom else that holds at this tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
+    /// For this candidate, for good: it is let go.
+    Refused(RefusalReason),
     /// For this candidate.
     One(RefusalReason),
     /// For every candidate of its lane.
     Lane(RefusalReason),
     /// For everybody: what is left waits for the next tick.
     Everybody(RefusalReason),
+}
+
+impl Stop {
+    /// Why.
+    pub const fn reason(self) -> RefusalReason {
+        match self {
+            Stop::Refused(reason) | Stop::One(reason) | Stop::Lane(reason) | Stop::Everybody(reason) => {
+                reason
+            }
+        }
+    }
 }
 
 /// The gate at one tick: what the nodes can take.
@@ -71,6 +90,7 @@ impl Admission {
         Admission {
             targets: Targets::new(topology),
             scopes: Scopes::new(&config.scope, limit_pages),
+            limits: Limits::new(&config.scope),
             rate: Rate::new(limit_pages),
             recent: Recent::new(&config.admission),
             in_flight: InFlight::default(),
@@ -81,6 +101,7 @@ impl Admission {
     /// Nodes have appeared or disappeared.
     pub fn set_topology(&mut self, topology: &Topology) {
         self.targets = Targets::new(topology);
+        self.limits.forget();
     }
 
     /// The door: the entry with which a candidate may wait.
@@ -103,6 +124,7 @@ impl Admission {
         }
         self.recent.check(page, now)?;
         self.in_flight.check(page, candidate)?;
+        self.limits.door(scope, candidate.direction, now)?;
         Ok(Waiting {
             candidate: *candidate,
             page,
@@ -137,6 +159,11 @@ impl Admission {
     pub fn pass(&mut self, gate: &Gate, waiting: &Waiting, others_wait: bool) -> Result<NodeId, Stop> {
         let pages = 1u64 << waiting.candidate.order;
         self.in_flight.check(waiting.page, &waiting.candidate).map_err(Stop::One)?;
+        let limits = self.limits.check(waiting.scope, waiting.candidate.direction, pages, gate.now);
+        limits.map_err(|reason| match reason.effect() {
+            Effect::Refused => Stop::Refused(reason),
+            Effect::Held => Stop::Lane(reason),
+        })?;
         // The best candidate waits for its second rather than letting smaller folios pass for ever.
         if !self.rate.fits(gate.now, pages) {
             return Err(Stop::Everybody(RefusalReason::RateLimited));
@@ -149,6 +176,7 @@ impl Admission {
     pub fn take(&mut self, gate: &mut Gate, id: BatchId, waiting: &Waiting, m: &Move, target: NodeId) {
         self.rate.charge(gate.now, m.pages());
         self.scopes.charge(waiting.scope, gate.now, m.pages());
+        self.limits.charge(waiting.scope, waiting.candidate.direction, m.pages());
         gate.rooms.take(target, m.pages());
         self.in_flight.hold(id, waiting.page, m, target);
     }
@@ -165,13 +193,47 @@ impl Admission {
 
     /// The outcome of a batch has come; nothing, where it is not in flight.
     pub fn land(&mut self, id: BatchId) -> Option<Flight> {
-        self.in_flight.land(id)
+        let flight = self.in_flight.land(id)?;
+        for waiting in &flight.candidates {
+            self.limits.settle(waiting.scope, flight.direction, 1 << waiting.candidate.order);
+        }
+        Some(flight)
     }
 
     /// Takes out a batch whose outcome is overdue, the oldest first.
     pub fn lose(&mut self, now: Nanos) -> Option<Flight> {
         let id = self.in_flight.overdue(now, Nanos::from_ms(self.config.outcome_timeout_ms))?;
-        self.in_flight.land(id)
+        self.land(id)
+    }
+
+    /// Takes what a scope holds of the top tier; false where it has neither floor nor cap.
+    pub fn tell(&mut self, holding: &Holding) -> bool {
+        self.limits.tell(holding)
+    }
+
+    /// What may be demoted of each scope with a floor; those with nothing to spare are left out.
+    pub fn spare(&self, now: Nanos) -> Vec<Allowance> {
+        self.limits.spare(now)
+    }
+
+    /// Notes that a demand may demote so much.
+    pub fn allow(&mut self, allowances: &[Allowance]) {
+        allowances.iter().for_each(|a| self.limits.charge(a.scope, Direction::Demote, a.pages));
+    }
+
+    /// Notes that a demand that might demote so much has ended, or was given up.
+    pub fn settle_allowances(&mut self, allowances: &[Allowance]) {
+        allowances.iter().for_each(|a| self.limits.settle(a.scope, Direction::Demote, a.pages));
+    }
+
+    /// How each scope with a floor or a cap stands.
+    pub fn standings(&self, now: Nanos) -> Vec<Standing> {
+        self.limits.standings(now)
+    }
+
+    /// The scope of a process whose memory may move.
+    pub fn scope_of(&self, pid: Pid) -> Option<ScopeId> {
+        self.scopes.check(pid).ok()
     }
 
     /// We moved a page; returns how many times within the ping-pong window.

@@ -63,6 +63,10 @@ reasons! {
     DirectionOff = "direction_off", Refused;
     /// The process is in an excluded scope, or scopes are configured and none names it.
     Excluded = "excluded", Refused;
+    /// The scope holds as much of the top tier as its `top_tier_cap_mib` allows, with what is on its way there.
+    ScopeCap = "scope_cap", Refused;
+    /// The scope would be left with less of the top tier than its `top_tier_floor_mib`.
+    ScopeFloor = "scope_floor", Refused;
     /// Promotion was proposed for a page that is in the top tier already.
     AlreadyTop = "already_top", Refused;
     /// No node with memory lies in this direction, or the rule named one that does not.
@@ -95,6 +99,8 @@ reasons! {
     RateLimited = "rate_limited", Held;
     /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
     ShareExceeded = "share_exceeded", Held;
+    /// The machine has not told lately what the scope holds of the top tier, so that its floor and cap cannot be kept.
+    ScopeUnknown = "scope_unknown", Held;
     /// No target has memory free above its high watermark and `admission.free_goal_mib`.
     NodeFull = "node_full", Held;
     /// A target has room, but not for a folio of this size: it would be left with less than `admission.free_goal_mib` above its high watermark.

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::rule::{Adaptive, FaultCount, Frequency, InterArrival, Latency, Speculative};
 use crate::config::schema::{Field, Section, Violation};
+use crate::config::scope::check_limits;
 use crate::config::{
-    Admission, Daemon, Damon, Demotion, Engine, HintFault, HwSample, Journal, Kernel, Manager, Numab2, Queue,
-    Rule, Scope, TierMap,
+    Admission, Daemon, Damon, Demotion, DemotionMode, Engine, HintFault, HwSample, Journal, Kernel, Manager,
+    Numab2, Queue, Rule, Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -73,11 +74,28 @@ impl Config {
         for (i, scope) in self.scope.iter().enumerate() {
             scope.check(&format!("scope[{i}]"), &mut out);
         }
+        check_limits(&self.scope, &mut out);
+        self.check_floors(&mut out);
         self.source.hintfault.check("source.hintfault", &mut out);
         self.source.hwsample.check("source.hwsample", &mut out);
         self.kernel.check("kernel", &mut out);
         self.daemon.check("daemon", &mut out);
         if out.is_empty() { Ok(()) } else { Err(ConfigError(out)) }
+    }
+
+    /// The kernel's own demotion knows no floors, so that somebody has to say that this is meant.
+    fn check_floors(&self, out: &mut Vec<Violation>) {
+        let floor = self.scope.iter().position(|s| s.top_tier_floor_mib > 0);
+        if self.kernel.demotion_enabled == Some(true)
+            && self.demotion.mode != DemotionMode::On
+            && let Some(i) = floor
+        {
+            let message = format!(
+                "with it the kernel may demote memory below scope[{i}].top_tier_floor_mib under memory pressure; unset it, or \
+                 accept that by demotion.mode = \"on\""
+            );
+            out.push(Violation { key: "kernel.demotion_enabled".to_owned(), message });
+        }
     }
 
     /// Every section's dotted name and fields, for the book and for error messages.
@@ -124,6 +142,17 @@ mod tests {
         let error = config.check().unwrap_err();
         assert_eq!(error.0[0].key, "admission.batch_pages");
         assert_eq!(error.0[0].message, "513 is not allowed; batch_pages is 1 to 512 pages");
+    }
+
+    #[test]
+    fn a_floor_and_the_kernels_own_demotion_need_consent() {
+        let floor = Scope { cgroup: Some("/a".to_owned()), top_tier_floor_mib: 1, ..Scope::default() };
+        let mut config = Config { scope: vec![floor], ..Config::default() };
+        assert_eq!(config.check(), Ok(()));
+        config.kernel.demotion_enabled = Some(true);
+        assert_eq!(config.check().unwrap_err().0[0].key, "kernel.demotion_enabled");
+        config.demotion.mode = DemotionMode::On;
+        assert_eq!(config.check(), Ok(()));
     }
 
     #[test]

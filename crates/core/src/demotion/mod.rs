@@ -9,17 +9,19 @@
 //! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
 //! * It pays for itself: after a demand the next one waits until the CPU time that the machine has spent on it is no more than the share
 //!   that demotion may take of all CPUs' time. Pages that are slow to demote do not eat what fast memory is to gain.
+//! * Scopes with a floor give what they have above it: a demand names how much it may take of each, and of one that it does not name, nothing.
 //! * Ping-pong: where promoted pages had to be promoted again, what went down was not cold enough, and the idle time doubles.
 
 mod idle;
 mod reach;
 
-pub use reach::{Reach, Unreachable, reach};
+pub use reach::{Floor, Reach, Unreachable, reach};
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::admission::Allowance;
 use crate::admission::rate::Rate;
 use crate::config::Config;
 use crate::published::threshold::rate_limit_pages;
@@ -27,20 +29,38 @@ use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, PAGES_PER_MIB};
 use idle::Idle;
 
+/// Base pages that one command to the kernel may take beyond what it is asked for, and those that the kernel has not counted yet: a batch of
+/// reclaim is 64 pages (Linux 6.12 mm/vmscan.c, MIN_LRU_BATCH), the last of which may be a huge page's, and a CPU counts up to 125 pages for
+/// itself (mm/vmstat.c). A scope with so much above its floor, or less, is left alone.
+pub const OVER_PAGES: u64 = 1024;
+
 /// What the machine is asked to demote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Demand {
+    /// Its name; never used again within a run.
+    pub id: u64,
     /// From this node.
     pub node: NodeId,
     /// Base pages.
     pub pages: u64,
     /// Only what has not been accessed for this long.
     pub idle: Nanos,
+    /// Of scopes with a floor, at most so much; of those that are not named here, nothing.
+    pub allowances: Vec<Allowance>,
+}
+
+impl Demand {
+    /// What is told when it has ended with so many base pages demoted, in so much CPU time.
+    pub fn done(&self, pages: u64, cpu: Nanos) -> Demoted {
+        Demoted { id: self.id, node: self.node, pages, cpu }
+    }
 }
 
 /// What came of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demoted {
+    /// The demand's name.
+    pub id: u64,
     /// The demand's node.
     pub node: NodeId,
     /// Base pages that went down; a huge page more than was asked for is possible.
@@ -50,14 +70,16 @@ pub struct Demoted {
 }
 
 /// A demand that is under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
+    id: u64,
     pages: u64,
     since: Nanos,
+    allowances: Vec<Allowance>,
 }
 
 /// What is kept of a top-tier node.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Node {
     /// Demotion goes on until the goal and the hysteresis are met.
     active: bool,
@@ -67,12 +89,23 @@ struct Node {
 }
 
 /// How a demand ended, in base pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Asked for and not found.
     pub short: u64,
     /// Demoted beyond what was asked for.
     pub over: u64,
+    /// What it might take of scopes with a floor.
+    pub allowances: Vec<Allowance>,
+}
+
+/// Demands that were given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Base pages that they asked for.
+    pub pages: u64,
+    /// What they might take of scopes with a floor.
+    pub allowances: Vec<Allowance>,
 }
 
 /// See the module's description.
@@ -90,6 +123,7 @@ pub struct Demotion {
     paid_until: Nanos,
     idle: Idle,
     nodes: BTreeMap<NodeId, Node>,
+    next_id: u64,
 }
 
 /// Shortest time to the next demand after one that was not met.
@@ -111,11 +145,19 @@ impl Demotion {
             paid_until: Nanos(0),
             idle: Idle::new(keys),
             nodes: BTreeMap::new(),
+            next_id: 1,
         }
     }
 
-    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way.
-    pub fn tick(&mut self, topology: &Topology, now: Nanos, states: &[NodeState]) -> Vec<Demand> {
+    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way. `spare` is what
+    /// scopes with a floor have above it; no part of it is allowed to two demands.
+    pub fn tick(
+        &mut self,
+        topology: &Topology,
+        now: Nanos,
+        states: &[NodeState],
+        mut spare: Vec<Allowance>,
+    ) -> Vec<Demand> {
         self.idle.tick(now);
         if now < self.paid_until {
             return Vec::new();
@@ -135,18 +177,27 @@ impl Demotion {
             if pages == 0 {
                 continue;
             }
-            node.pending = Some(Pending { pages, since: now });
+            let allowances = allow(&mut spare, pages);
+            node.pending =
+                Some(Pending { id: self.next_id, pages, since: now, allowances: allowances.clone() });
             self.rate.charge(now, pages);
             take(&mut room, &targets, pages);
-            demands.push(Demand { node: state.node, pages, idle: self.idle.now() });
+            demands.push(Demand {
+                id: self.next_id,
+                node: state.node,
+                pages,
+                idle: self.idle.now(),
+                allowances,
+            });
+            self.next_id += 1;
         }
         demands
     }
 
-    /// A demand has ended at `now`; nothing where none was under way.
+    /// A demand has ended at `now`; nothing where it is not under way.
     pub fn done(&mut self, topology: &Topology, now: Nanos, done: &Demoted) -> Option<Settled> {
         let node = self.nodes.get_mut(&done.node)?;
-        let pending = node.pending.take()?;
+        let pending = node.pending.take_if(|pending| pending.id == done.id)?;
         let short = pending.pages.saturating_sub(done.pages);
         if short > 0 {
             node.rest_until = now.plus(REST_MIN.max(Nanos(self.idle.now().0 / 8)));
@@ -155,14 +206,23 @@ impl Demotion {
         let earned_by = done.cpu.0.saturating_mul(100) / (self.cpu_percent * cpus);
         self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));
         self.idle.demoted(done.pages);
-        Some(Settled { short, over: done.pages.saturating_sub(pending.pages) })
+        Some(Settled {
+            short,
+            over: done.pages.saturating_sub(pending.pages),
+            allowances: pending.allowances,
+        })
     }
 
-    /// Gives up demands whose end never came; returns their pages.
-    pub fn lose(&mut self, now: Nanos) -> u64 {
+    /// Gives up demands whose end never came.
+    pub fn lose(&mut self, now: Nanos) -> Lost {
         let timeout = self.timeout;
-        let overdue = |p: &mut Pending| now.since(p.since) >= timeout;
-        self.nodes.values_mut().filter_map(|n| n.pending.take_if(overdue)).map(|p| p.pages).sum()
+        let overdue = |p: &Pending| now.since(p.since) >= timeout;
+        let mut lost = Lost::default();
+        for pending in self.nodes.values_mut().filter_map(|n| n.pending.take_if(|p| overdue(p))) {
+            lost.pages += pending.pages;
+            lost.allowances.extend(pending.allowances);
+        }
+        lost
     }
 
     /// So many base pages were promoted for the second time or more within the ping-pong window.
@@ -172,7 +232,7 @@ impl Demotion {
 
     /// Base pages of demands that are under way.
     pub fn pending_pages(&self) -> u64 {
-        self.nodes.values().filter_map(|n| n.pending).map(|p| p.pages).sum()
+        self.nodes.values().filter_map(|n| n.pending.as_ref()).map(|p| p.pages).sum()
     }
 
     /// How long a page must not have been accessed now.
@@ -221,6 +281,16 @@ fn take(room: &mut BTreeMap<NodeId, u64>, targets: &[NodeId], mut pages: u64) {
             pages -= taken;
         }
     }
+}
+
+/// Takes up to `pages` of each scope's spare pages: which scope they will come from, the machine finds out.
+fn allow(spare: &mut [Allowance], pages: u64) -> Vec<Allowance> {
+    let share = |of: &mut Allowance| {
+        let allowance = Allowance { scope: of.scope, pages: of.pages.min(pages.saturating_add(OVER_PAGES)) };
+        of.pages -= allowance.pages;
+        allowance
+    };
+    spare.iter_mut().map(share).filter(|allowance| allowance.pages > 0).collect()
 }
 
 #[cfg(test)]

@@ -2,15 +2,28 @@
 
 use serde::Serialize;
 
-use crate::config::{Config, DemotionMode, Scope};
+use crate::cgroup::{is_within, normal};
+use crate::config::{Config, DemotionMode};
+use crate::units::ScopeId;
 
-/// Whose memory demotion may take. Paths are those of cgroup v2, each for its whole subtree.
+/// A cgroup of which a scope keeps some memory in the top tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Floor {
+    /// The cgroup's path.
+    pub path: String,
+    /// The scope.
+    pub scope: ScopeId,
+}
+
+/// Whose memory demotion may take. Paths are those of cgroup v2, normal, each for its whole subtree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
     /// Only these; where none is named, everything.
     pub only: Vec<String>,
     /// Never these.
     pub never: Vec<String>,
+    /// Of these, what a demand allows.
+    pub floors: Vec<Floor>,
 }
 
 /// Why nothing is demoted.
@@ -37,17 +50,26 @@ pub enum Unreachable {
          \"on\" to accept that"
     )]
     Excluded(usize),
+    /// A scope is to keep some of the top tier, which the kernel's own demotion does not know.
+    #[error(
+        "scope[{0}] has a top_tier_floor_mib, and the kernel may demote memory below it once demotion is enabled; set \
+         demotion.mode = \"on\" to accept that"
+    )]
+    Floor(usize),
 }
 
 impl Reach {
     /// Whether the memory of a cgroup may go down.
     pub fn covers(&self, cgroup: &str) -> bool {
-        let within = |subtree: &String| {
-            let subtree = subtree.trim_matches('/');
-            let rest = cgroup.trim_start_matches('/').strip_prefix(subtree);
-            subtree.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
+        let cgroup = normal(cgroup);
+        let within = |subtree: &String| is_within(&cgroup, subtree);
         (self.only.is_empty() || self.only.iter().any(within)) && !self.never.iter().any(within)
+    }
+
+    /// The scope with a floor that a cgroup's memory belongs to.
+    pub fn floor_of(&self, cgroup: &str) -> Option<ScopeId> {
+        let cgroup = normal(cgroup);
+        self.floors.iter().find(|floor| is_within(&cgroup, &floor.path)).map(|floor| floor.scope)
     }
 }
 
@@ -67,7 +89,13 @@ pub fn reach(config: &Config) -> Result<Reach, Unreachable> {
     }
     let mut reach = Reach::default();
     for (i, scope) in config.scope.iter().enumerate() {
-        let path = cgroup_alone(scope).ok_or(Unreachable::Processes(i))?;
+        let path = scope.cgroup_alone().ok_or(Unreachable::Processes(i))?;
+        if scope.top_tier_floor_mib > 0 {
+            if config.demotion.mode == DemotionMode::Auto {
+                return Err(Unreachable::Floor(i));
+            }
+            reach.floors.push(Floor { path: path.clone(), scope: ScopeId::of_place(i) });
+        }
         match (scope.exclude, config.demotion.mode) {
             (true, DemotionMode::Auto) => return Err(Unreachable::Excluded(i)),
             (true, _) => reach.never.push(path),
@@ -77,14 +105,10 @@ pub fn reach(config: &Config) -> Result<Reach, Unreachable> {
     Ok(reach)
 }
 
-/// The cgroup of a scope that has no other criterion.
-fn cgroup_alone(scope: &Scope) -> Option<String> {
-    scope.cgroup.clone().filter(|_| scope.pids.is_empty() && scope.command.is_none())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Scope;
 
     fn config(scopes: Vec<Scope>, mode: DemotionMode) -> Config {
         let mut config = Config { scope: scopes, ..Config::default() };
@@ -104,7 +128,23 @@ mod tests {
         let paths = ["/", "/a", "/a/y", "/ab", "/a/x", "/a/x/z", "/a/xy", "/b", "/b/c", "/b/c/d"];
         let found: Vec<&str> = paths.into_iter().filter(covered).collect();
         assert_eq!(found, ["/a", "/a/y", "/a/xy", "/b/c", "/b/c/d"]);
+        let named = vec![cgroup("/sys/fs/cgroup/a", false)];
+        assert!(super::reach(&config(named, DemotionMode::On)).unwrap().covers("/a/b"));
         assert!(Reach::default().covers("/") && Reach::default().covers("/any"));
+    }
+
+    #[test]
+    fn a_floor_is_found_by_cgroup_and_asks_for_consent() {
+        let floor = Scope { top_tier_floor_mib: 1, ..cgroup("/b/", false) };
+        let scopes = vec![cgroup("/a", false), floor];
+        let auto = reach(&config(scopes.clone(), DemotionMode::Auto));
+        assert_eq!(auto.unwrap_err(), Unreachable::Floor(1));
+        let reach = reach(&config(scopes, DemotionMode::On)).unwrap();
+        let of = |path: &str| reach.floor_of(path).map(|scope| scope.0);
+        assert_eq!(
+            [of("/a"), of("/b"), of("/b/c"), of("/bc"), of("/")],
+            [None, Some(2), Some(2), None, None]
+        );
     }
 
     #[test]

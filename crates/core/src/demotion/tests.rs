@@ -44,11 +44,15 @@ fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let mut asked = |free, now| {
-        let demands =
-            d.tick(&topology, Nanos::from_s(now), &[state(0, free, MANAGED), state(2, MANAGED, MANAGED)]);
-        let pages = demands.first().map_or(0, |demand| demand.pages);
-        d.done(&topology, Nanos::from_s(now), &Demoted { node: NodeId(0), pages, cpu: Nanos(0) });
-        pages
+        let demands = d.tick(
+            &topology,
+            Nanos::from_s(now),
+            &[state(0, free, MANAGED), state(2, MANAGED, MANAGED)],
+            Vec::new(),
+        );
+        let Some(demand) = demands.first() else { return 0 };
+        d.done(&topology, Nanos::from_s(now), &demand.done(demand.pages, Nanos(0))).unwrap();
+        demand.pages
     };
     assert_eq!(asked(GOAL, 0), 0);
     assert_eq!(asked(GOAL - 1, 1), ENOUGH - GOAL + 1);
@@ -62,19 +66,20 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let states = [state(0, 0, MANAGED), state(1, 0, MANAGED), state(2, MANAGED, MANAGED)];
-    let first = d.tick(&topology, Nanos(0), &states);
+    let first = d.tick(&topology, Nanos(0), &states, Vec::new());
     assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, ENOUGH), (1, ENOUGH)]);
-    assert!(d.tick(&topology, TICK, &states).is_empty());
-    let settled = d.done(&topology, TICK, &Demoted { node: NodeId(0), pages: 10, cpu: Nanos(0) }).unwrap();
-    assert_eq!(settled, Settled { short: ENOUGH - 10, over: 0 });
+    assert!(d.tick(&topology, TICK, &states, Vec::new()).is_empty());
+    let settled = d.done(&topology, TICK, &first[0].done(10, Nanos(0))).unwrap();
+    assert_eq!(settled, Settled { short: ENOUGH - 10, ..Settled::default() });
+    assert_eq!(d.done(&topology, TICK, &first[0].done(10, Nanos(0))), None, "told twice");
     assert_eq!(
-        d.done(&topology, TICK, &Demoted { node: NodeId(0), pages: 10, cpu: Nanos(0) }),
+        d.done(&topology, TICK, &Demoted { id: first[0].id, ..first[1].done(10, Nanos(0)) }),
         None,
-        "told twice"
+        "of another demand"
     );
-    assert!(d.tick(&topology, Nanos::from_ms(1349), &states).is_empty());
-    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states).len(), 1);
-    assert_eq!(d.lose(Nanos::from_s(60)), ENOUGH, "the other one's end never came");
+    assert!(d.tick(&topology, Nanos::from_ms(1349), &states, Vec::new()).is_empty());
+    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states, Vec::new()).len(), 1);
+    assert_eq!(d.lose(Nanos::from_s(60)).pages, ENOUGH, "the other one's end never came");
     assert_eq!(d.pending_pages(), ENOUGH);
 }
 
@@ -83,14 +88,14 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let full = [state(0, 0, MANAGED), state(2, HIGH + 4096, MANAGED), state(3, 0, MANAGED)];
-    assert!(d.tick(&topology, Nanos(0), &full).is_empty());
+    assert!(d.tick(&topology, Nanos(0), &full, Vec::new()).is_empty());
     let some = [
         state(0, 0, MANAGED),
         state(1, 0, MANAGED),
         state(2, HIGH + 4096 + 30_000, MANAGED),
         state(3, HIGH + 4096 + 5_000, MANAGED),
     ];
-    let pages: Vec<u64> = d.tick(&topology, Nanos(0), &some).iter().map(|x| x.pages).collect();
+    let pages: Vec<u64> = d.tick(&topology, Nanos(0), &some, Vec::new()).iter().map(|x| x.pages).collect();
     assert_eq!(pages, [ENOUGH, 35_000 - ENOUGH]);
 }
 
@@ -109,9 +114,9 @@ proptest! {
         let (mut now, mut spent_ms) = (Nanos(0), 0);
         for ms in costs {
             let before = spent_ms;
-            for demand in d.tick(&topology, now, &states) {
+            for demand in d.tick(&topology, now, &states, Vec::new()) {
                 prop_assert!(before as f64 <= now.ms() as f64 * share + 1.0, "{before} ms of CPU in {} ms", now.ms());
-                d.done(&topology, now, &Demoted { node: demand.node, pages: 1, cpu: Nanos::from_ms(ms) });
+                d.done(&topology, now, &demand.done(1, Nanos::from_ms(ms)));
                 spent_ms += ms;
             }
             now = now.plus(Nanos::from_ms(500));
@@ -132,7 +137,7 @@ proptest! {
         let (mut sum, mut settled_pages) = (0u64, 0u64);
         for (free0, free1, lower, percent, again) in steps {
             let states = [state(0, free0, MANAGED), state(1, free1, MANAGED), state(2, lower, MANAGED)];
-            let demands = d.tick(&topology, now, &states);
+            let demands = d.tick(&topology, now, &states, Vec::new());
             for demand in &demands {
                 prop_assert!(topology.is_top(demand.node) && demand.pages > 0);
                 let free = states[usize::from(demand.node.0)].free_pages;
@@ -147,11 +152,11 @@ proptest! {
             prop_assert!(second <= d.limit_pages());
             for demand in demands.iter().take(1 + usize::from(again % 2 == 0)) {
                 let pages = demand.pages * percent / 100;
-                let settled = d.done(&topology, now, &Demoted { node: demand.node, pages, cpu: Nanos(0) }).unwrap();
+                let settled = d.done(&topology, now, &demand.done(pages, Nanos(0))).unwrap();
                 settled_pages += pages + settled.short - settled.over;
             }
             d.promoted_again(again);
-            let lost = d.lose(now);
+            let lost = d.lose(now).pages;
             settled_pages += lost;
             prop_assert_eq!(sum, settled_pages + d.pending_pages());
             now = now.plus(TICK);

@@ -10,8 +10,11 @@ impl Engine {
     /// demand is told by [`crate::access::Evidence::Demoted`].
     pub fn demote(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Demand> {
         let now = now.max(self.clock());
-        self.counters.demotion_lost += self.demotion.lose(now);
-        let demands = self.demotion.tick(&self.topology, now, nodes);
+        let lost = self.demotion.lose(now);
+        self.counters.demotion_lost += lost.pages;
+        self.admission.settle_allowances(&lost.allowances);
+        let demands = self.demotion.tick(&self.topology, now, nodes, self.admission.spare(now));
+        demands.iter().for_each(|demand| self.admission.allow(&demand.allowances));
         self.counters.demotion_asked += demands.iter().map(|d| d.pages).sum::<u64>();
         demands
     }
@@ -27,6 +30,7 @@ impl Engine {
                 self.counters.demotion_done += done.pages;
                 self.counters.demotion_short += settled.short;
                 self.counters.demotion_over += settled.over;
+                self.admission.settle_allowances(&settled.allowances);
             }
             None => self.counters.evidence_invalid += 1,
         }
@@ -72,12 +76,12 @@ mod tests {
         let asked = demands[0].pages;
         assert_eq!(engine.demotion().pending_pages(), asked);
         engine.check_balance().unwrap();
-        engine.observe(Evidence::Demoted(&Demoted { node: NodeId(0), pages: asked + 511, cpu: Nanos(0) }));
+        engine.observe(Evidence::Demoted(&demands[0].done(asked + 511, Nanos(0))));
         let counters = engine.counters();
         assert_eq!((counters.demotion_done, counters.demotion_over), (asked + 511, 511));
         engine.check_balance().unwrap();
         // What nobody asked for is no evidence.
-        engine.observe(Evidence::Demoted(&Demoted { node: NodeId(1), pages: 5, cpu: Nanos(0) }));
+        engine.observe(Evidence::Demoted(&demands[0].done(5, Nanos(0))));
         assert_eq!(engine.counters().evidence_invalid, 1);
         let asked = engine.demote(Nanos::from_s(10), &states(0))[0].pages;
         assert!(engine.demote(Nanos::from_s(100), &states(1 << 20)).is_empty());

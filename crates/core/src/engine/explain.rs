@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::admission::RefusalReason;
+use crate::admission::{RefusalReason, Standing};
 use crate::counters::Label;
 use crate::engine::Engine;
 use crate::journal::{Decision, What};
@@ -26,6 +26,8 @@ pub struct Explanation {
     pub record: Option<Remembered>,
     /// How it stands with the page now.
     pub state: PageState,
+    /// How its process's scope stands, where that has a floor or a cap.
+    pub scope: Option<Standing>,
     /// The latest decisions on it, oldest first.
     pub decisions: Vec<Decision>,
     /// All of it in a sentence.
@@ -108,7 +110,9 @@ impl Engine {
         });
         let state = self.state(head);
         let summary = summary(&state, record.as_ref(), decisions.last(), self.clock());
-        Explanation { page, head, pfn, record, state, decisions, summary }
+        let scope = self.admission.scope_of(page.pid);
+        let scope = self.standings().into_iter().find(|standing| Some(standing.scope) == scope);
+        Explanation { page, head, pfn, record, state, scope, decisions, summary }
     }
 
     /// The page by which the engine knows the folio of `page`: its own name where something is known by it now.

@@ -36,10 +36,16 @@ impl Engine {
             match self.admit(&mut gate, &mut batches, turn, &waiting, others_wait) {
                 Ok(()) => turns.extend(next.map(|t| (t, key))),
                 Err(stop) => {
-                    let (Stop::One(reason) | Stop::Lane(reason) | Stop::Everybody(reason)) = stop;
-                    self.hold(turn, &waiting, reason);
-                    looks += 1;
+                    let reason = stop.reason();
+                    if let Stop::Refused(_) = stop {
+                        self.queue.take(turn);
+                        self.refuse(&waiting.candidate, reason);
+                    } else {
+                        self.hold(turn, &waiting, reason);
+                        looks += 1;
+                    }
                     match stop {
+                        Stop::Refused(_) => turns.extend(next.map(|t| (t, key))),
                         Stop::One(_) if looks < HELD_LOOKS_MAX => turns.extend(next.map(|t| (t, key))),
                         Stop::Lane(_) => self.queue.hold_lane(key, reason),
                         Stop::One(_) | Stop::Everybody(_) => {

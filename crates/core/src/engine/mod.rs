@@ -25,7 +25,7 @@ pub use gauges::Status;
 
 use crate::access::{Access, Evidence, Mappings, NoMappings, RegionSnapshot, Source};
 use crate::admission::far_nodes::{self, FarNodes};
-use crate::admission::{Admission, ORDER_MAX, RefusalReason};
+use crate::admission::{Admission, ORDER_MAX, RefusalReason, Standing};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::demotion::Demotion;
@@ -143,6 +143,9 @@ impl Engine {
             Evidence::Exit { pid } => self.exit(pid),
             Evidence::Outcome(outcome) => self.settle(outcome),
             Evidence::Demoted(done) => self.settle_demand(done),
+            Evidence::Holding(holding) => {
+                self.counters.evidence_invalid += u64::from(!self.admission.tell(&holding));
+            }
         }
         self.accept_proposals();
     }
@@ -193,6 +196,11 @@ impl Engine {
     /// Moves that a machine has been asked for and has not answered.
     pub fn moves_in_flight(&self) -> usize {
         self.admission.moves_in_flight()
+    }
+
+    /// How each scope with a floor or a cap stands.
+    pub fn standings(&self) -> Vec<Standing> {
+        self.admission.standings(self.clock())
     }
 
     /// What is remembered of a frame, as seen at the latest tick.

@@ -2,6 +2,7 @@
 
 mod book;
 mod laws;
+mod limits;
 mod properties;
 mod step;
 mod wild;

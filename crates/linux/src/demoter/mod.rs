@@ -55,6 +55,8 @@ pub struct DemoterStats {
     pub demotion_off: u64,
     /// Base pages passed over, a demand at a time, because a cpuset keeps their cgroup from the lower tiers.
     pub kept_by_cpuset: u64,
+    /// Base pages passed over, a demand at a time, because their scope has no more than its floor, or hardly more.
+    pub kept_by_floor: u64,
 }
 
 /// What the thread and its owner both look at.
@@ -102,7 +104,7 @@ impl Demoter {
 
     /// Hands over a demand and returns at once; one that cannot be taken is done at once, with nothing demoted.
     pub fn submit(&mut self, demand: Demand) -> Option<Demoted> {
-        let refused = Some(Demoted { node: demand.node, pages: 0, cpu: Nanos(0) });
+        let refused = Some(demand.done(0, Nanos(0)));
         let Some(queue) = self.queue.as_ref() else { return refused };
         // Everything in flight fits into the channel of outcomes, so that the thread never waits for its owner.
         if self.in_flight >= CAPACITY || queue.try_send(demand).is_err() {
@@ -170,7 +172,7 @@ fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<D
         stats.cpu_time = stats.cpu_time.plus(cpu);
         *lock(&common.stats) = stats;
         // It fails only when the owner is gone, and then nobody wants to know.
-        let _ = outcomes.send(Demoted { node: demand.node, pages, cpu });
+        let _ = outcomes.send(demand.done(pages, cpu));
     }
 }
 

@@ -5,7 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use thermocline_core::units::{Nanos, NodeId};
+use thermocline_core::admission::Allowance;
+use thermocline_core::demotion::{Floor, OVER_PAGES};
+use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::*;
 use crate::actuator::door::Door;
@@ -114,7 +116,7 @@ fn worker(kernel: &Kernel, reach: Reach) -> Worker {
 }
 
 fn demand(pages: u64, idle_s: u64) -> Demand {
-    Demand { node: NodeId(0), pages, idle: Nanos::from_s(idle_s) }
+    Demand { id: 1, node: NodeId(0), pages, idle: Nanos::from_s(idle_s), allowances: Vec::new() }
 }
 
 fn commands(kernel: &Kernel) -> Vec<String> {
@@ -150,7 +152,7 @@ fn what_is_not_idle_for_long_enough_stays() {
 fn cgroups_out_of_reach_are_left_alone() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
-    let reach = Reach { only: vec!["/b".to_owned()], never: Vec::new() };
+    let reach = Reach { only: vec!["/b".to_owned()], ..Reach::default() };
     assert_eq!(worker(&kernel, reach).carry_out(&demand(9000, 1), || false, &mut stats).unwrap(), 300);
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
 }
@@ -166,6 +168,45 @@ fn a_cpuset_without_the_lower_node_keeps_its_memory_up() {
     );
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
     assert_eq!(stats.kept_by_cpuset, 3000);
+}
+
+/// `/a` has a floor, and so much above it that the demand may take it.
+fn with_floor(pages: u64) -> (Reach, Demand) {
+    let scope = ScopeId(1);
+    let reach = Reach { floors: vec![Floor { path: "/a".to_owned(), scope }], ..Reach::default() };
+    let allowances = if pages == 0 { Vec::new() } else { vec![Allowance { scope, pages }] };
+    (reach, Demand { allowances, ..demand(9000, 10) })
+}
+
+#[test]
+fn a_scope_at_its_floor_is_out_of_reach() {
+    for pages in [0, 5, OVER_PAGES] {
+        let (_dir, kernel) = machine();
+        let mut stats = DemoterStats::default();
+        let (reach, demand) = with_floor(pages);
+        assert_eq!(worker(&kernel, reach).carry_out(&demand, || false, &mut stats).unwrap(), 300);
+        assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
+        assert_eq!(stats.kept_by_floor, 3000);
+    }
+}
+
+#[test]
+fn no_more_is_asked_for_than_is_above_the_floor() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let (reach, demand) = with_floor(OVER_PAGES + 700);
+    assert_eq!(worker(&kernel, reach).carry_out(&demand, || false, &mut stats).unwrap(), 300 + 700);
+    let asked_of_a = |kernel: &Kernel| {
+        let asked = commands(kernel).into_iter().filter_map(|c| c.strip_prefix("- 1 0 5 200 ")?.parse().ok());
+        asked.collect::<Vec<u64>>()
+    };
+    assert_eq!(asked_of_a(&kernel), [512, 188]);
+    // What was asked for counts also where it had been accessed meanwhile.
+    let (_dir, kernel) = machine();
+    kernel.state.lock().unwrap().accessed_percent = 60;
+    let (reach, demand) = with_floor(OVER_PAGES + 700);
+    worker(&kernel, reach).carry_out(&demand, || false, &mut stats).unwrap();
+    assert!(asked_of_a(&kernel).iter().sum::<u64>() <= 700);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Carries out a demand: ages what has not been aged for long, evicts what is idle, counts what went down.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use thermocline_core::demotion::{Demand, Reach};
-use thermocline_core::units::{Nanos, NodeId};
+use thermocline_core::demotion::{Demand, OVER_PAGES, Reach};
+use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::DemoterStats;
 use super::generations::{self, Lru};
@@ -72,20 +72,24 @@ impl Worker {
     ) -> io::Result<u64> {
         let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
         let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
-        let allowed = self.allowed(demand.node, stats)?;
+        let mut allowances = Allowances::of(demand);
+        let allowed = self.allowed(demand.node, &allowances, stats)?;
         self.age(demand, &allowed, &over, stats)?;
         let start = self.settled(demand.node)?;
         let mut seen = start;
         // Of these hardly more comes: what was left there has been accessed since.
         let mut barren: Vec<(u64, u64)> = Vec::new();
         while seen - start < demand.pages && !over() {
-            let Some((memcg, seq)) = self.coldest(demand, &allowed, &barren)? else { break };
+            let Some(Place { memcg, seq, floor }) = self.coldest(demand, &allowed, &allowances, &barren)?
+            else {
+                break;
+            };
             // Without it the kernel would swap out and drop instead.
             if !same_value(&self.commands.read(&self.demotion_enabled)?, "1") {
                 stats.demotion_off += 1;
                 break;
             }
-            let pages = self.step.pages().min(demand.pages - (seen - start));
+            let pages = self.step.pages().min(demand.pages - (seen - start)).min(allowances.left(floor));
             let command = format!("- {memcg} {} {seq} {SWAPPINESS} {pages}", demand.node.0);
             let before = thread_cpu_time();
             match self.commands.lru_gen(&command) {
@@ -102,6 +106,7 @@ impl Worker {
             if (now - seen) * 2 < pages {
                 barren.push((memcg, seq));
             }
+            allowances.take(floor, pages.max(now - seen));
             seen = now;
         }
         let demoted = self.settled(demand.node)?.saturating_sub(start);
@@ -136,23 +141,34 @@ impl Worker {
         &self,
         demand: &Demand,
         allowed: &BTreeSet<u64>,
+        allowances: &Allowances,
         barren: &[(u64, u64)],
-    ) -> io::Result<Option<(u64, u64)>> {
+    ) -> io::Result<Option<Place>> {
         let lists = self.lists(demand.node, allowed)?;
         let idle = lists.iter().filter_map(|lru| {
             let (generation, _) = lru.idle_for(demand.idle)?;
-            let place = (lru.memcg, generation.seq);
-            (!barren.contains(&place)).then_some((lru.oldest_idle(), place))
+            let floor = self.reach.floor_of(&lru.path);
+            let fruitful = !barren.contains(&(lru.memcg, generation.seq)) && allowances.left(floor) > 0;
+            fruitful.then_some((lru.oldest_idle(), Place { memcg: lru.memcg, seq: generation.seq, floor }))
         });
-        Ok(idle.max_by_key(|(age, (memcg, _))| (*age, *memcg)).map(|(_, place)| place))
+        Ok(idle.max_by_key(|(age, place)| (*age, place.memcg)).map(|(_, place)| place))
     }
 
-    /// The cgroups on the node whose memory may go down: those in reach whose cpuset lets them have it on every lower node, of
+    /// The cgroups on the node whose memory may go down: those in reach, above their floor, whose cpuset lets them have it on every lower node, of
     /// which the kernel chooses one.
-    fn allowed(&self, node: NodeId, stats: &mut DemoterStats) -> io::Result<BTreeSet<u64>> {
+    fn allowed(
+        &self,
+        node: NodeId,
+        allowances: &Allowances,
+        stats: &mut DemoterStats,
+    ) -> io::Result<BTreeSet<u64>> {
         let mut allowed = BTreeSet::new();
         for lru in generations::parse(&self.commands.read(&self.lru_gen)?) {
             if lru.node != node || lru.pages() == 0 || !self.reach.covers(&lru.path) {
+                continue;
+            }
+            if allowances.left(self.reach.floor_of(&lru.path)) == 0 {
+                stats.kept_by_floor += lru.pages();
                 continue;
             }
             let mems = self.cpusets.mems(&lru.path, |file| self.commands.read(file))?;
@@ -192,6 +208,38 @@ impl Worker {
         // Where it cannot be asked for, a few pages are counted late, or taken for the kernel's own doing.
         let _ = self.commands.read(&self.stat_refresh);
         self.demoted(node)
+    }
+}
+
+/// Where pages are evicted from.
+struct Place {
+    memcg: u64,
+    /// The youngest generation that may go.
+    seq: u64,
+    /// The scope whose floor it is subject to.
+    floor: Option<ScopeId>,
+}
+
+/// What may still be taken of scopes with a floor.
+struct Allowances {
+    pages: BTreeMap<ScopeId, u64>,
+}
+
+impl Allowances {
+    fn of(demand: &Demand) -> Allowances {
+        Allowances { pages: demand.allowances.iter().map(|a| (a.scope, a.pages)).collect() }
+    }
+
+    /// What a command may ask for, so that it stays within them also where it takes more than it is asked for.
+    fn left(&self, floor: Option<ScopeId>) -> u64 {
+        let of_scope = |scope| self.pages.get(&scope).map_or(0, |pages| pages.saturating_sub(OVER_PAGES));
+        floor.map_or(u64::MAX, of_scope)
+    }
+
+    fn take(&mut self, floor: Option<ScopeId>, pages: u64) {
+        if let Some(left) = floor.and_then(|scope| self.pages.get_mut(&scope)) {
+            *left = left.saturating_sub(pages);
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Nodes and tiers: whether there is something to move between, and memory that is not in use yet.
 
-use thermocline_core::config::Config;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::NodeId;
 
@@ -235,11 +234,4 @@ fn offline_blocks(look: &mut Look<'_>) -> Option<Finding> {
         "bring each online, movable, if it is meant to be used",
         format!("echo online_movable > {}", first.display()),
     ))
-}
-
-/// What the configuration's scopes cannot keep the kernel from doing.
-pub(super) fn scopes(config: &Config) -> Option<Finding> {
-    let cause = "kernel.numa_balancing is one switch for the whole machine: processes outside of the configured scopes \
-                 are not moved by thermocline, but the kernel scans them too";
-    (!config.scope.is_empty()).then(|| Finding::new("scope.scanned_globally", Severity::Note, cause))
 }

@@ -10,6 +10,7 @@ mod memory;
 mod others;
 mod permissions;
 mod report;
+mod scopes;
 mod sources;
 mod text;
 
@@ -101,7 +102,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     findings.extend(
         topology.iter().flat_map(|found| memory::free_space(found, &zones, mode.or(kernel.numa_balancing))),
     );
-    findings.extend(memory::scopes(config));
+    findings.extend(scopes::scopes(&look, config, &kernel, topology.as_ref()));
     findings.extend(look.failures.into_iter().map(|why| Finding::new("unreadable", Severity::Note, why)));
     findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
 

@@ -22,7 +22,7 @@ use crate::kernel_moves::KernelMoves;
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
 use crate::node_state::NodeStateReader;
 use crate::root::{KernelFileError, Root};
-use crate::scope::ScopeError;
+use crate::scope::{Holdings, ScopeError};
 use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
@@ -94,6 +94,9 @@ pub struct LiveMachine {
     kernel_moves: KernelMoves,
     nodes: NodeStateReader,
     managed: Managed,
+    holdings: Holdings,
+    /// Why a scope's holding could not be read, last.
+    unheld: Option<String>,
     watcher: Watcher,
     maps: Maps,
     looked: Option<Nanos>,
@@ -115,6 +118,10 @@ impl LiveMachine {
         nodes.read()?;
         let watcher = Watcher::new(root, &config.tiers, nodes.zones())?;
         let (filter, managed) = Managed::new(root, &config.scope)?;
+        let holdings = Holdings::new(root, &config.scope)?;
+        if let Some(error) = holdings.read(&watcher.discovered().topology, now()).find_map(Result::err) {
+            return Err(error.into());
+        }
         let mover = match moving {
             Moving::Off => None,
             Moving::Live => {
@@ -144,6 +151,8 @@ impl LiveMachine {
             kernel_moves: KernelMoves::default(),
             nodes,
             managed,
+            holdings,
+            unheld: None,
             watcher,
             maps: Maps::new(root),
             looked: None,
@@ -234,6 +243,21 @@ impl LiveMachine {
         self.nodes.read()
     }
 
+    /// Tells what scopes with a floor or a cap hold of the top tier; to be called after [`poll`](LiveMachine::poll), so that it is newer than
+    /// every outcome that was told. Returns why that cannot be read, once.
+    pub fn tell_holdings(&mut self, mut observe: impl FnMut(Evidence<'_>)) -> Option<String> {
+        let mut why = None;
+        for holding in self.holdings.read(&self.watcher.discovered().topology, now()) {
+            match holding {
+                Ok(holding) => observe(Evidence::Holding(holding)),
+                Err(error) => why = Some(error.to_string()),
+            }
+        }
+        let news = why.clone().filter(|_| why != self.unheld);
+        self.unheld = why;
+        news
+    }
+
     /// Nodes on which the kernel promotes every page at its first fault, because they have so much free memory.
     pub fn free_space_promotion(&self) -> Vec<NodeId> {
         let zones = self.nodes.zones();
@@ -276,7 +300,7 @@ impl LiveMachine {
         for demand in demands {
             let undone = match &mut self.demoter {
                 Some(demoter) => demoter.submit(demand),
-                None => Some(Demoted { node: demand.node, pages: 0, cpu: Nanos(0) }),
+                None => Some(demand.done(0, Nanos(0))),
             };
             self.undone.extend(undone);
         }

@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+pub use thermocline_core::cgroup::{is_within, normal};
+
 use crate::root::{KernelFileError, Root, read_optional};
 
 /// The folder that cgroup v2 is mounted at; None where it is not mounted. Its place is read from the mount
@@ -23,21 +25,6 @@ pub fn mount(root: &Root) -> Result<Option<PathBuf>, KernelFileError> {
         Some(below) => root.sys.join(below),
         None => PathBuf::from(place),
     }))
-}
-
-/// A cgroup's path below the hierarchy's root, with one slash before it and none after; the root is "/". A path
-/// that names the folder in the file system is understood too.
-pub fn normal(path: &str) -> String {
-    let below = ["/sys/fs/cgroup/unified/", "/sys/fs/cgroup/"].iter().find_map(|m| path.strip_prefix(m));
-    format!("/{}", below.unwrap_or(path).trim_matches('/'))
-}
-
-/// Whether `path` is `subtree` or below it; both normal.
-pub fn is_within(path: &str, subtree: &str) -> bool {
-    match path.strip_prefix(subtree) {
-        Some(rest) => rest.is_empty() || rest.starts_with('/') || subtree == "/",
-        None => false,
-    }
 }
 
 /// The folder of a cgroup.
@@ -71,20 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subtrees_end_at_a_slash() {
-        assert!(is_within("/a/b", "/a"));
-        assert!(is_within("/a", "/a"));
-        assert!(is_within("/anything", "/"));
-        assert!(!is_within("/ab", "/a"));
-        assert!(!is_within("/", "/a"));
-    }
-
-    #[test]
-    fn paths_are_understood_in_each_form() {
-        for path in ["a/b", "/a/b/", "/sys/fs/cgroup/a/b", "/sys/fs/cgroup/unified/a/b/"] {
-            assert_eq!(normal(path), "/a/b", "{path}");
-        }
-        assert_eq!(normal("/"), "/");
+    fn levels_are_counted_as_the_kernel_does() {
         assert_eq!((level("/"), level("/a/b")), (0, 2));
     }
 

@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 pub(crate) mod cpuset;
+mod holdings;
 mod members;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use thermocline_core::units::{Pid, ScopeId};
 
 use crate::root::{KernelFileError, Root};
 
+pub use holdings::Holdings;
 pub use members::{Member, Members, MembershipChange};
 
 /// A scope that cannot be used.

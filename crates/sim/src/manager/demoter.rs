@@ -46,6 +46,6 @@ impl Demoter {
         }
         let pages = self.generations.evict(system, node, demand.pages);
         let cpu = Nanos((system.machine.spec.cost.demote_ns * pages as f64) as u64);
-        Some(Demoted { node: demand.node, pages, cpu })
+        Some(demand.done(pages, cpu))
     }
 }

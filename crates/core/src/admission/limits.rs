@@ -1,0 +1,302 @@
+//! Checks: floor and cap of a scope's memory in the top tier, and the account behind them.
+//!
+//! The machine tells now and then what a scope holds of the top tier. In between the engine keeps account of what it has
+//! asked for, so as to err on the safe side: a page that was sent up counts as there, and one that was sent down as gone, from when
+//! it was asked for until the first telling after its outcome, whatever that outcome was. So at every moment, as far as our own moves go,
+//!
+//! ```text
+//! pages there <= told + up     a promotion is admitted while  told + up + its pages <= cap
+//! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor
+//! ```
+//!
+//! Where nothing was told, or not lately, neither is admitted. Moves between lower tiers are counted as if they were to or from the top.
+
+use serde::Serialize;
+
+use crate::access::Holding;
+use crate::admission::RefusalReason;
+use crate::config;
+use crate::moves::Direction;
+use crate::units::{Nanos, PAGES_PER_MIB, ScopeId};
+
+/// For how long a telling is good: a machine tells once a second or more often.
+const GOOD_FOR: Nanos = Nanos::from_s(5);
+
+/// Base pages that may be demoted from a scope with a floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Allowance {
+    /// The scope.
+    pub scope: ScopeId,
+    /// Base pages, at most.
+    pub pages: u64,
+}
+
+/// How a scope with a floor or a cap stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// The scope.
+    pub scope: ScopeId,
+    /// Base pages that demotion leaves to it.
+    pub floor_pages: u64,
+    /// Base pages at which nothing is promoted into it, where that is limited.
+    pub cap_pages: Option<u64>,
+    /// Base pages of the top tier that it held when that was told last.
+    pub top_tier_pages: Option<u64>,
+    /// How long ago that was.
+    pub age_ms: Option<u64>,
+    /// Base pages that were sent up and are not known to be in that figure.
+    pub up_pages: u64,
+    /// Base pages that were sent down, or may be, and are not known to be gone from that figure.
+    pub down_pages: u64,
+    /// Base pages that may be promoted now; none where there is no cap.
+    pub room_pages: Option<u64>,
+    /// Base pages that may be demoted now; none where there is no floor.
+    pub spare_pages: Option<u64>,
+}
+
+/// Pages that go one way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    in_flight: u64,
+    /// Settled since the scope's holding was told.
+    settled: u64,
+}
+
+impl Flow {
+    fn pages(self) -> u64 {
+        self.in_flight.saturating_add(self.settled)
+    }
+
+    fn settle(&mut self, pages: u64) {
+        self.in_flight = self.in_flight.saturating_sub(pages);
+        self.settled = self.settled.saturating_add(pages);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Limit {
+    scope: ScopeId,
+    floor_pages: u64,
+    cap_pages: Option<u64>,
+    /// When the holding was told last, and what it was.
+    told: Option<(Nanos, u64)>,
+    up: Flow,
+    down: Flow,
+}
+
+impl Limit {
+    fn holding(&self, now: Nanos) -> Option<u64> {
+        self.told.filter(|(time, _)| now.since(*time) < GOOD_FOR).map(|(_, pages)| pages)
+    }
+
+    /// Pages that may go up, where there is a cap.
+    fn room(&self, now: Nanos) -> Option<Result<u64, RefusalReason>> {
+        let cap_pages = self.cap_pages?;
+        let held = self.holding(now).ok_or(RefusalReason::ScopeUnknown);
+        Some(held.map(|held| cap_pages.saturating_sub(held.saturating_add(self.up.pages()))))
+    }
+
+    /// Pages that may go down, where there is a floor.
+    fn spare(&self, now: Nanos) -> Option<Result<u64, RefusalReason>> {
+        let floor_pages = Some(self.floor_pages).filter(|floor| *floor > 0)?;
+        let held = self.holding(now).ok_or(RefusalReason::ScopeUnknown);
+        Some(held.map(|held| held.saturating_sub(self.down.pages()).saturating_sub(floor_pages)))
+    }
+
+    fn flow(&mut self, direction: Direction) -> Option<&mut Flow> {
+        match direction {
+            Direction::Promote => Some(&mut self.up),
+            Direction::Demote => Some(&mut self.down),
+            Direction::Balance => None,
+        }
+    }
+}
+
+/// Floors, caps and the accounts of the scopes that have them.
+#[derive(Debug)]
+pub(super) struct Limits {
+    /// By scope number.
+    scopes: Vec<Option<Limit>>,
+}
+
+impl Limits {
+    pub(super) fn new(scopes: &[config::Scope]) -> Limits {
+        let pages = |mib: u64| mib.saturating_mul(PAGES_PER_MIB);
+        let limits = scopes.iter().enumerate().map(|(place, scope)| {
+            scope.is_limited().then(|| Limit {
+                scope: ScopeId::of_place(place),
+                floor_pages: pages(scope.top_tier_floor_mib),
+                cap_pages: scope.top_tier_cap_mib.map(pages),
+                told: None,
+                up: Flow::default(),
+                down: Flow::default(),
+            })
+        });
+        Limits { scopes: std::iter::once(None).chain(limits).collect() }
+    }
+
+    fn of(&self, scope: ScopeId) -> Option<&Limit> {
+        self.scopes.get(usize::from(scope.0))?.as_ref()
+    }
+
+    fn of_mut(&mut self, scope: ScopeId) -> Option<&mut Limit> {
+        self.scopes.get_mut(usize::from(scope.0))?.as_mut()
+    }
+
+    /// Takes a holding; false where the scope has no limit. One that is older than the last says nothing new.
+    pub(super) fn tell(&mut self, holding: &Holding) -> bool {
+        let Some(limit) = self.of_mut(holding.scope) else { return false };
+        if limit.told.is_none_or(|(time, _)| time <= holding.time) {
+            limit.told = Some((holding.time, holding.pages));
+            limit.up.settled = 0;
+            limit.down.settled = 0;
+        }
+        true
+    }
+
+    /// What was told is not true any more: the top tier is another one.
+    pub(super) fn forget(&mut self) {
+        self.scopes.iter_mut().flatten().for_each(|limit| limit.told = None);
+    }
+
+    /// The door: where there is no room for a single page, waiting in the queue would only take others' places.
+    #[inline]
+    pub(super) fn door(&self, scope: ScopeId, direction: Direction, now: Nanos) -> Result<(), RefusalReason> {
+        match self.check(scope, direction, 1, now) {
+            Err(RefusalReason::ScopeUnknown) => Ok(()),
+            known => known,
+        }
+    }
+
+    /// Whether the scope's limits let `pages` go.
+    pub(super) fn check(
+        &self,
+        scope: ScopeId,
+        direction: Direction,
+        pages: u64,
+        now: Nanos,
+    ) -> Result<(), RefusalReason> {
+        let Some(limit) = self.of(scope) else { return Ok(()) };
+        let (left, reason) = match direction {
+            Direction::Promote => (limit.room(now), RefusalReason::ScopeCap),
+            Direction::Demote => (limit.spare(now), RefusalReason::ScopeFloor),
+            Direction::Balance => (None, RefusalReason::ScopeUnknown),
+        };
+        match left.transpose()? {
+            Some(left) if left < pages => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    /// Pages of the scope are sent.
+    pub(super) fn charge(&mut self, scope: ScopeId, direction: Direction, pages: u64) {
+        if let Some(flow) = self.of_mut(scope).and_then(|limit| limit.flow(direction)) {
+            flow.in_flight = flow.in_flight.saturating_add(pages);
+        }
+    }
+
+    /// What became of pages that were sent is known, or will never be.
+    pub(super) fn settle(&mut self, scope: ScopeId, direction: Direction, pages: u64) {
+        if let Some(flow) = self.of_mut(scope).and_then(|limit| limit.flow(direction)) {
+            flow.settle(pages);
+        }
+    }
+
+    /// What may be demoted of each scope with a floor; those with nothing to spare are left out.
+    pub(super) fn spare(&self, now: Nanos) -> Vec<Allowance> {
+        let limits = self.scopes.iter().flatten();
+        let spare = limits.filter_map(|l| Some(Allowance { scope: l.scope, pages: l.spare(now)?.ok()? }));
+        spare.filter(|allowance| allowance.pages > 0).collect()
+    }
+
+    /// How each scope with a limit stands.
+    pub(super) fn standings(&self, now: Nanos) -> Vec<Standing> {
+        let standing = |l: &Limit| Standing {
+            scope: l.scope,
+            floor_pages: l.floor_pages,
+            cap_pages: l.cap_pages,
+            top_tier_pages: l.told.map(|(_, pages)| pages),
+            age_ms: l.told.map(|(time, _)| now.since(time).ms()),
+            up_pages: l.up.pages(),
+            down_pages: l.down.pages(),
+            room_pages: l.room(now).map(|room| room.unwrap_or(0)),
+            spare_pages: l.spare(now).map(|spare| spare.unwrap_or(0)),
+        };
+        self.scopes.iter().flatten().map(standing).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{Balance, Demote, Promote};
+    use RefusalReason::{ScopeCap, ScopeFloor, ScopeUnknown};
+
+    const A: ScopeId = ScopeId(2);
+
+    /// The second scope has a floor of 256 pages and a cap of 512.
+    fn limits() -> Limits {
+        let limited =
+            config::Scope { top_tier_floor_mib: 1, top_tier_cap_mib: Some(2), ..Default::default() };
+        Limits::new(&[config::Scope::default(), limited])
+    }
+
+    fn tell(limits: &mut Limits, s: u64, pages: u64) {
+        assert!(limits.tell(&Holding { scope: A, time: Nanos::from_s(s), pages }));
+    }
+
+    #[test]
+    fn what_is_on_its_way_counts_until_it_is_told() {
+        let mut l = limits();
+        let now = Nanos::from_s(1);
+        tell(&mut l, 1, 400);
+        assert_eq!(l.check(A, Promote, 112, now), Ok(()));
+        assert_eq!(l.check(A, Promote, 113, now), Err(ScopeCap));
+        l.charge(A, Promote, 112);
+        assert_eq!(l.door(A, Promote, now), Err(ScopeCap));
+        l.settle(A, Promote, 112);
+        assert_eq!(l.door(A, Promote, now), Err(ScopeCap), "whatever came of it");
+        tell(&mut l, 0, 0);
+        assert_eq!(l.door(A, Promote, now), Err(ScopeCap), "what is older says nothing");
+        tell(&mut l, 2, 410);
+        assert_eq!(l.check(A, Promote, 102, now), Ok(()));
+        // The same downwards.
+        assert_eq!(l.spare(now), [Allowance { scope: A, pages: 154 }]);
+        l.charge(A, Demote, 154);
+        assert_eq!(l.check(A, Demote, 1, now), Err(ScopeFloor));
+        assert!(l.spare(now).is_empty());
+        l.settle(A, Demote, 154);
+        assert_eq!(l.standings(now)[0].down_pages, 154);
+        tell(&mut l, 3, 256);
+        assert_eq!((l.standings(now)[0].down_pages, l.check(A, Demote, 1, now)), (0, Err(ScopeFloor)));
+    }
+
+    #[test]
+    fn nothing_moves_on_a_holding_that_is_unknown_or_old() {
+        let mut l = limits();
+        assert_eq!(l.check(A, Promote, 1, Nanos(0)), Err(ScopeUnknown));
+        assert_eq!(l.door(A, Promote, Nanos(0)), Ok(()), "it will pass");
+        tell(&mut l, 1, 300);
+        let late = Nanos::from_s(6);
+        assert_eq!(l.check(A, Promote, 1, Nanos(late.0 - 1)), Ok(()));
+        assert_eq!((l.check(A, Promote, 1, late), l.spare(late)), (Err(ScopeUnknown), Vec::new()));
+        l.forget();
+        assert_eq!(l.check(A, Demote, 1, Nanos::from_s(1)), Err(ScopeUnknown));
+        assert_eq!(l.check(A, Balance, 1, late), Ok(()), "it stays in its tier");
+    }
+
+    #[test]
+    fn scopes_without_limits_are_not_told_of() {
+        let mut l = limits();
+        let now = Nanos(0);
+        for scope in [ScopeId::DEFAULT, ScopeId(1), ScopeId(9)] {
+            assert!(!l.tell(&Holding { scope, time: now, pages: 1 }));
+            assert_eq!(
+                (l.check(scope, Promote, 999, now), l.check(scope, Demote, 999, now)),
+                (Ok(()), Ok(()))
+            );
+            l.charge(scope, Promote, 5);
+        }
+        assert_eq!(l.standings(now).len(), 1);
+    }
+}

@@ -1,0 +1,95 @@
+//! What the configuration's scopes ask for, and what cannot be kept of it on this machine.
+
+use thermocline_core::access::Holding;
+use thermocline_core::config::{Config, DemotionMode, Scope};
+use thermocline_core::units::{Nanos, PAGES_PER_MIB};
+
+use crate::doctor::kernel::KernelInfo;
+use crate::doctor::look::Look;
+use crate::doctor::report::{Finding, Severity};
+use crate::scope::Holdings;
+use crate::topology::Discovered;
+
+/// What the scopes cannot keep the kernel from doing, and how those with a floor or a cap stand.
+pub(super) fn scopes(
+    look: &Look<'_>,
+    config: &Config,
+    kernel: &KernelInfo,
+    found: Option<&Discovered>,
+) -> Vec<Finding> {
+    if config.scope.is_empty() {
+        return Vec::new();
+    }
+    let cause = "kernel.numa_balancing is one switch for the whole machine: processes outside of the configured scopes \
+                 are not moved by thermocline, but the kernel scans them too";
+    let mut findings = vec![Finding::new("scope.scanned_globally", Severity::Note, cause)];
+    if let Some(found) = found {
+        findings.extend(holdings(look, config, found));
+        findings.extend(floors_too_large(config, found));
+    }
+    findings.extend(floors_and_the_kernel(config, kernel));
+    findings
+}
+
+fn floors(config: &Config) -> impl Iterator<Item = &Scope> {
+    config.scope.iter().filter(|scope| scope.top_tier_floor_mib > 0)
+}
+
+/// What each scope with a floor or a cap holds of the top tier.
+fn holdings(look: &Look<'_>, config: &Config, found: &Discovered) -> Vec<Finding> {
+    let unknown = |why: String| {
+        let cause = format!(
+            "nothing would be promoted into a scope with a cap, or demoted from one with a floor: {why}"
+        );
+        Finding::new("scope.top_tier_unknown", Severity::Problem, cause)
+    };
+    let holdings = match Holdings::new(look.root, &config.scope) {
+        Ok(holdings) => holdings,
+        Err(error) => return vec![unknown(error.to_string())],
+    };
+    let read = holdings.read(&found.topology, Nanos(0));
+    read.map(|holding| holding.map_or_else(|error| unknown(error.to_string()), |h| told(config, &h)))
+        .collect()
+}
+
+fn told(config: &Config, holding: &Holding) -> Finding {
+    let place = usize::from(holding.scope.0).saturating_sub(1);
+    let mut cause = format!("scope[{place}] holds {} MiB of the top tier", holding.pages / PAGES_PER_MIB);
+    if let Some(scope) = config.scope.get(place) {
+        if scope.top_tier_floor_mib > 0 {
+            cause.push_str(&format!(", its floor is {} MiB", scope.top_tier_floor_mib));
+        }
+        if let Some(cap_mib) = scope.top_tier_cap_mib {
+            cause.push_str(&format!(", its cap is {cap_mib} MiB"));
+        }
+    }
+    Finding::new("scope.top_tier", Severity::Note, cause)
+}
+
+fn floors_too_large(config: &Config, found: &Discovered) -> Option<Finding> {
+    let floors_mib = floors(config).fold(0u64, |sum, scope| sum.saturating_add(scope.top_tier_floor_mib));
+    let top = found.topology.nodes.iter().filter(|node| found.topology.is_top(node.id));
+    let top_mib = top.map(|node| node.capacity_pages).sum::<u64>() / PAGES_PER_MIB;
+    let cause =
+        format!("the scopes' floors are {floors_mib} MiB together, and the top tier has {top_mib} MiB");
+    let finding = Finding::new("scope.floors_too_large", Severity::Problem, cause);
+    (floors_mib > top_mib)
+        .then(|| finding.fix("lower scope.top_tier_floor_mib: what is not there cannot be kept"))
+}
+
+/// The kernel's own demotion under memory pressure knows no floors.
+fn floors_and_the_kernel(config: &Config, kernel: &KernelInfo) -> Option<Finding> {
+    floors(config).next()?;
+    let consent = config.demotion.mode == DemotionMode::On;
+    let stays_on = kernel.demotion_enabled == Some(true) && config.kernel.demotion_enabled.is_none();
+    let cause = "demotion by the kernel is enabled: under memory pressure it may demote memory of any cgroup, also below a scope's \
+                 top_tier_floor_mib, which holds for what thermocline asks for";
+    match (consent, stays_on) {
+        (true, _) => Some(Finding::new("scope.floor_and_kernel", Severity::Note, cause)),
+        (false, true) => Some(
+            Finding::new("scope.floor_and_kernel", Severity::Problem, cause)
+                .fix("set kernel.demotion_enabled = false, or demotion.mode = \"on\" to accept it"),
+        ),
+        (false, false) => None,
+    }
+}
