@@ -65,7 +65,9 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     if number != "0" {
         return Err(NotDamon::InUse { path, number });
     }
-    let kernel = Kernel { numa_balancing: damon.numa_balancing, ..Kernel::untouched() };
+    // A kernel without NUMA balancing moves no pages by it either.
+    let balancing = root.proc.join("sys/kernel/numa_balancing").exists();
+    let kernel = Kernel { numa_balancing: damon.numa_balancing.filter(|_| balancing), ..Kernel::untouched() };
     let mut plan = plan(root, &kernel)?;
     for module in MODULES {
         let path = root.sys.join("module").join(module).join("parameters/enabled");

@@ -346,6 +346,19 @@ fn what_only_newer_kernels_have_is_refused_on_older_ones() {
 }
 
 #[test]
+fn numa_balancing_is_left_alone_where_there_is_none_or_nobody_asks() {
+    let names =
+        |m: &Machine| -> Vec<&str> { m.offer().unwrap().plan.changes.iter().map(|c| c.name).collect() };
+    let mut m = Machine::new(false);
+    assert_eq!(names(&m), ["numa_balancing", "nr_kdamonds"]);
+    m.config.manager.damon.numa_balancing = None;
+    assert_eq!(names(&m), ["nr_kdamonds"]);
+    m.config.manager.damon.numa_balancing = Some(0);
+    fs::remove_file(m.root.proc.join("sys/kernel/numa_balancing")).unwrap();
+    assert_eq!(names(&m), ["nr_kdamonds"]);
+}
+
+#[test]
 fn kdamonds_of_others_are_left_alone() {
     let m = Machine::new(false);
     m.put("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "1");
