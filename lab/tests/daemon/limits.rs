@@ -38,7 +38,8 @@ fn floors_and_caps_are_kept_on_6_12() {
     assert!(last["demoter"]["kept_by_floor"].as_u64().unwrap() > 0);
 
     let explained = run.text("explained");
-    assert!(explained.contains("scope_cap") && explained.contains("scope capped: "), "{explained}");
+    // Which pages were refused is chance; how their scope stands is told of every page.
+    assert!(explained.contains("scope capped: "), "{explained}");
     let status = run.text("status-text");
-    assert!(status.contains("nothing is demoted from it") || status.contains("scope kept: "), "{status}");
+    assert!(status.contains("scope kept: ") && status.contains("scope capped: "), "{status}");
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::Value;
+use thermocline_core::demotion::OVER_PAGES;
 
 use crate::daemon::socket::{self, Request};
 use crate::daemon::{by_damon, by_kernel};
@@ -70,7 +71,8 @@ pub(crate) fn scope_row(scope: &Value) -> String {
         }
     }
     if let Some(floor) = mib("floor_pages").filter(|floor| *floor > 0.0) {
-        let held = if scope["spare_pages"] == 0 { ": nothing is demoted from it" } else { "" };
+        let kept = scope["spare_pages"].as_u64().is_some_and(|spare| spare <= OVER_PAGES);
+        let held = if kept { ": nothing is demoted from it" } else { "" };
         let _ = write!(out, "; floor {floor:.0} MiB{held}");
     }
     if let Some(cap) = mib("cap_pages") {

@@ -286,11 +286,13 @@ fn take(room: &mut BTreeMap<NodeId, u64>, targets: &[NodeId], mut pages: u64) {
 /// Takes up to `pages` of each scope's spare pages: which scope they will come from, the machine finds out.
 fn allow(spare: &mut [Allowance], pages: u64) -> Vec<Allowance> {
     let share = |of: &mut Allowance| {
-        let allowance = Allowance { scope: of.scope, pages: of.pages.min(pages.saturating_add(OVER_PAGES)) };
-        of.pages -= allowance.pages;
-        allowance
+        let pages = of.pages.min(pages.saturating_add(OVER_PAGES));
+        (pages > OVER_PAGES).then(|| {
+            of.pages -= pages;
+            Allowance { scope: of.scope, pages }
+        })
     };
-    spare.iter_mut().map(share).filter(|allowance| allowance.pages > 0).collect()
+    spare.iter_mut().filter_map(share).collect()
 }
 
 #[cfg(test)]
