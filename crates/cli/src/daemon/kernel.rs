@@ -215,12 +215,13 @@ fn summary(end: &KernelSnapshot) -> String {
 pub fn by_damon(damon: &DamonStats) -> String {
     let line = |s: &thermocline_linux::damon::SchemeStats| {
         format!(
-            "moved by DAMON: {} from node {} to node {}: {:.1} MiB of {:.1} MiB tried, held up by quota {} times\n",
+            "moved by DAMON: {} from node {} to node {}: {:.1} MiB of {:.1} MiB tried, at most {:.1} MiB of it elsewhere, held up by quota {} times\n",
             s.action.text(),
             s.from.0,
             s.to.0,
             mib(s.moved_pages),
             mib(s.tried_pages),
+            mib(s.elsewhere_pages.min(s.moved_pages)),
             s.quota_exceeded
         )
     };

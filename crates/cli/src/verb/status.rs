@@ -230,7 +230,7 @@ mod tests {
     fn a_manager_of_the_kernels_has_neither_rule_nor_source_of_ours() {
         let scheme = json!({
             "kdamond": 2, "action": "migrate_hot", "from": 2, "to": 0, "tried_pages": 512, "moved_pages": 256,
-            "quota_exceeded": 3,
+            "elsewhere_pages": 64, "quota_exceeded": 3,
         });
         let damon = json!({ "schemes": [scheme], "running": 3, "started": 3 });
         let text = text(&json!({
@@ -238,7 +238,8 @@ mod tests {
             "damon": damon, "kernel_moves": {},
         }));
         assert!(text.starts_with("thermocline 1 (pid 7), run for 4 s, manager damon\n"), "{text}");
-        let moved = "migrate_hot from node 2 to node 0: 1.0 MiB of 2.0 MiB tried, held up by quota 3 times";
+        let moved =
+            "migrate_hot from node 2 to node 0: 1.0 MiB of 2.0 MiB tried, at most 0.2 MiB of it elsewhere";
         assert!(text.contains(moved) && !text.contains("hint faults"), "{text}");
     }
 

@@ -5,7 +5,7 @@ use thermocline_core::units::{NodeId, PAGE_SHIFT};
 
 use super::{Action, Scheme, Setup, kdamond_folder, scheme_folder};
 use crate::actuator::Commands;
-use crate::root::Root;
+use crate::root::{Root, read_optional};
 
 /// What a scheme did since it began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,8 +20,11 @@ pub struct SchemeStats {
     pub to: NodeId,
     /// Base pages in the regions that it tried.
     pub tried_pages: u64,
-    /// Base pages that it moved.
+    /// Base pages that it moved, by the kernel's count. Where the node that they were to go to is full, Linux 6.12 copies pages to another
+    /// one, even to that which they come from, and counts them too.
     pub moved_pages: u64,
+    /// Base pages that anybody wanted on that node meanwhile and got elsewhere (`numa_foreign`): at most so many of those moved are not there.
+    pub elsewhere_pages: u64,
     /// Times that a quota held it up.
     pub quota_exceeded: u64,
 }
@@ -38,9 +41,10 @@ pub struct DamonStats {
 }
 
 impl DamonStats {
-    /// Base pages moved by all schemes of an action.
+    /// Base pages that all schemes of an action have moved where they were to go, at least.
     pub fn moved(&self, action: Action) -> u64 {
-        self.schemes.iter().filter(|s| s.action == action).map(|s| s.moved_pages).sum()
+        let schemes = self.schemes.iter().filter(|s| s.action == action);
+        schemes.map(|s| s.moved_pages.saturating_sub(s.elsewhere_pages)).sum()
     }
 }
 
@@ -51,6 +55,8 @@ pub struct Stats {
     commands: Commands,
     kdamonds: usize,
     schemes: Vec<Scheme>,
+    /// `numa_foreign` of each scheme's target at the start.
+    foreign: Vec<u64>,
     last: DamonStats,
 }
 
@@ -62,7 +68,9 @@ impl Stats {
             running: setup.kdamonds,
             started: setup.kdamonds,
         };
-        Stats { root: root.clone(), commands, kdamonds: setup.kdamonds, schemes: setup.schemes.clone(), last }
+        let foreign = setup.schemes.iter().map(|scheme| foreign(root, scheme.to)).collect();
+        let (kdamonds, schemes) = (setup.kdamonds, setup.schemes.clone());
+        Stats { root: root.clone(), commands, kdamonds, schemes, foreign, last }
     }
 
     /// What they did until now. Each kdamond is asked for its figures and answers when it next wakes, after `sample_ms` at most; those of
@@ -77,7 +85,8 @@ impl Stats {
             let runs = updated.err().is_none_or(|e| e.raw_os_error() == Some(libc::EBUSY));
             self.last.running += usize::from(runs);
         }
-        for (scheme, last) in self.schemes.iter().zip(&mut self.last.schemes) {
+        let schemes = self.schemes.iter().zip(&self.foreign);
+        for ((scheme, before), last) in schemes.zip(&mut self.last.schemes) {
             if fresh.get(scheme.kdamond) != Some(&true) {
                 continue;
             }
@@ -87,6 +96,7 @@ impl Stats {
             let pages = |name: &str| count(name).map(|bytes| bytes >> PAGE_SHIFT);
             last.tried_pages = pages("sz_tried").unwrap_or(last.tried_pages);
             last.moved_pages = pages("sz_applied").unwrap_or(last.moved_pages);
+            last.elsewhere_pages = foreign(&self.root, scheme.to).saturating_sub(*before);
             last.quota_exceeded = count("qt_exceeds").unwrap_or(last.quota_exceeded);
         }
         &self.last
@@ -95,5 +105,21 @@ impl Stats {
 
 fn unmoved(scheme: &Scheme) -> SchemeStats {
     let Scheme { kdamond, action, from, to, .. } = *scheme;
-    SchemeStats { kdamond, action, from, to, tried_pages: 0, moved_pages: 0, quota_exceeded: 0 }
+    SchemeStats {
+        kdamond,
+        action,
+        from,
+        to,
+        tried_pages: 0,
+        moved_pages: 0,
+        elsewhere_pages: 0,
+        quota_exceeded: 0,
+    }
+}
+
+/// Base pages that were wanted on a node and allocated on another since the boot; 0 where the kernel does not count.
+fn foreign(root: &Root, node: NodeId) -> u64 {
+    let path = root.sys.join(format!("devices/system/node/node{}/numastat", node.0));
+    let text = read_optional(&path).ok().flatten().unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix("numa_foreign ")?.trim().parse().ok()).unwrap_or(0)
 }

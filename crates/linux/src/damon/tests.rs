@@ -383,6 +383,13 @@ fn what_schemes_moved_is_read_and_stays_when_a_kdamond_has_ended() {
     let (mut actuator, _) = m.start();
     setup.start(&m.root, &mut actuator).unwrap();
     let commands = Commands::with_door(&m.root, Box::new(m.kernel.clone()));
+    let numastat = |foreign: u32| {
+        m.put(
+            "sys/devices/system/node/node1/numastat",
+            &format!("numa_hit 5\nnuma_miss 7\nnuma_foreign {foreign}"),
+        );
+    };
+    numastat(100);
     let mut stats = Stats::new(&m.root, &setup, commands);
     let stat = |kdamond: u32, name: &str, value: &str| {
         m.put(
@@ -396,6 +403,11 @@ fn what_schemes_moved_is_read_and_stays_when_a_kdamond_has_ended() {
     let read = stats.read();
     assert_eq!((read.moved(Action::MigrateHot), read.moved(Action::MigrateCold), read.running), (10, 1, 3));
     assert_eq!(read.schemes[2].tried_pages, 20);
+    // Four of the pages may have gone elsewhere, because node 1 was full.
+    numastat(104);
+    assert_eq!(stats.read().moved(Action::MigrateHot), 6);
+    numastat(100);
+    assert_eq!(stats.read().moved(Action::MigrateHot), 10);
     // Busy: what was known stays, and all run.
     m.kernel.0.lock().unwrap().refused = Some(("update_schemes_stats".to_owned(), libc::EBUSY));
     stat(2, "sz_applied", "81920");
