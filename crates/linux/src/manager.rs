@@ -68,7 +68,7 @@ pub fn offer(
     name: ManagerName,
     found: &Discovered,
 ) -> Result<Option<KernelManager>, CannotManage> {
-    if matches!(name, ManagerName::Thermocline | ManagerName::Observe) {
+    if !name.is_of_kernel() {
         return Ok(None);
     }
     if !config.scope.is_empty() {

@@ -46,7 +46,7 @@ fn cold_memory_makes_room(line: Line) {
     let own = ["kswapd", "direct", "khugepaged", "proactive"]
         .map(|who| kernel[format!("pgdemote_{who}")].as_u64().unwrap());
     let own: u64 = own.iter().sum();
-    let gone = number("kept_before") - number("kept_after");
+    let gone = number("kept_before").saturating_sub(number("kept_after"));
     println!("gone from the cpuset: {gone} MiB; demoted by the kernel itself: {own} pages");
     assert!(gone * MIB <= own * PAGE + MIB);
     assert!(last["demoter"]["kept_by_cpuset"].as_u64().unwrap() > 0, "it was passed over");

@@ -55,22 +55,21 @@ impl Mode {
 /// When the machine cannot be used or a kernel setting cannot be made; everything that was changed is put back first.
 pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
     let mut config = configuration(watch)?;
-    config.manager.name = match mode {
-        Mode::Observe => ManagerName::Observe,
-        Mode::Run | Mode::DryRun => manager.unwrap_or(config.manager.name),
-    };
-    let mode = if config.manager.name == ManagerName::Observe { Mode::Observe } else { mode };
+    let (mode, name) = what(mode, manager.unwrap_or(config.manager.name));
+    config.manager.name = name;
     let root = Root::default();
     let stop = on_signals()?;
     let discovered = discover(&root, &config.tiers)?;
     refuse_untierable(&discovered)?;
-    match config.manager.name {
-        ManagerName::Thermocline | ManagerName::Observe => {
-            engine(&root, &config, &discovered, mode, watch, &stop)
-        }
-        ManagerName::Numab2 | ManagerName::Damon => {
-            kernel::run(&root, &config, &discovered, mode, watch, &stop)
-        }
+    let run = if config.manager.name.is_of_kernel() { kernel::run } else { engine };
+    run(&root, &config, &discovered, mode, watch, &stop)
+}
+
+/// What a verb comes to under a manager: to observe is the same by either, and a dry run stays one, since it must change no setting.
+fn what(mode: Mode, manager: ManagerName) -> (Mode, ManagerName) {
+    match (mode, manager) {
+        (Mode::Observe, _) | (Mode::Run, ManagerName::Observe) => (Mode::Observe, ManagerName::Observe),
+        (Mode::Run | Mode::DryRun, manager) => (mode, manager),
     }
 }
 
@@ -83,7 +82,7 @@ fn engine(
     watch: &Watch,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let demotion = demotion(root, config, discovered, mode)?;
+    let demotion = demotion(root, config, discovered)?;
     let settings = demoter::settings(config, matches!(demotion, Some(Ok(_))));
     let changes = plan(root, &settings)?;
     let mut actuator = match mode {
@@ -159,9 +158,8 @@ fn demotion(
     root: &Root,
     config: &Config,
     found: &Discovered,
-    mode: Mode,
 ) -> anyhow::Result<Option<Result<Reach, NotDemoting>>> {
-    if mode == Mode::Observe {
+    if config.manager.name == ManagerName::Observe {
         return Ok(None);
     }
     let demotion = demoter::offer(root, config, found);
@@ -203,4 +201,19 @@ fn on_signals() -> anyhow::Result<Arc<AtomicBool>> {
             .context("cannot handle signals")?;
     }
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_stays_one_under_every_manager_and_to_observe_needs_none() {
+        for manager in ManagerName::ALL {
+            assert_eq!(what(Mode::DryRun, manager), (Mode::DryRun, manager));
+            assert_eq!(what(Mode::Observe, manager), (Mode::Observe, ManagerName::Observe));
+        }
+        assert_eq!(what(Mode::Run, ManagerName::Observe), (Mode::Observe, ManagerName::Observe));
+        assert_eq!(what(Mode::Run, ManagerName::Damon), (Mode::Run, ManagerName::Damon));
+    }
 }

@@ -50,13 +50,12 @@ pub struct Named {
 impl Fixed {
     /// What is known at the start.
     pub fn new(mode: Mode, config: &Config, topology: &Topology) -> Fixed {
-        let engine = matches!(config.manager.name, ManagerName::Thermocline | ManagerName::Observe);
         Fixed {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             mode: mode.name(),
             manager: config.manager.name,
-            rule: engine.then_some(config.rule.name),
+            rule: (!config.manager.name.is_of_kernel()).then_some(config.rule.name),
             topology: topology.clone(),
             scopes: config.scope.clone(),
         }

@@ -33,6 +33,11 @@ impl ManagerName {
             ManagerName::Observe => "observe",
         }
     }
+
+    /// Whether the kernel decides and our engine does not run.
+    pub const fn is_of_kernel(self) -> bool {
+        matches!(self, ManagerName::Numab2 | ManagerName::Damon)
+    }
 }
 
 section! {

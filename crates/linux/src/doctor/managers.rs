@@ -30,18 +30,13 @@ pub(super) fn managers(
         })
         .collect();
     // What keeps the engine from working is found where its sources are looked at.
-    let chosen = list.iter().find(|m| m.chosen && !m.usable && by_kernel(config.manager.name));
+    let chosen = list.iter().find(|m| m.chosen && !m.usable && config.manager.name.is_of_kernel());
     let finding = chosen.filter(|_| found.is_some()).map(|m| {
         let cause = format!("manager {} cannot work: {}", m.name, m.detail);
         Finding::new("manager.refused", Severity::Blocker, cause)
             .fix("choose another with manager.name or `thermocline run --manager`")
     });
     (list, finding)
-}
-
-/// Whether the kernel decides under this manager.
-pub(super) fn by_kernel(name: ManagerName) -> bool {
-    matches!(name, ManagerName::Numab2 | ManagerName::Damon)
 }
 
 /// What a manager would do here, or why it cannot.

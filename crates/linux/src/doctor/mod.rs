@@ -55,7 +55,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let mut findings = memory::topology(&mut look, &kernel, &found);
     let topology = found.ok();
 
-    let plan = if managers::by_kernel(config.manager.name) {
+    let plan = if config.manager.name.is_of_kernel() {
         Ok(kernels_plan(root, config, topology.as_ref()))
     } else {
         let demotion = topology.as_ref().map(|found| demoter::offer(root, config, found));
@@ -92,7 +92,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let (sources, in_the_way) = sources::sources(&mut look, &known, probe);
     let (managers, refused) = managers::managers(root, config, &kernel, topology.as_ref(), &sources);
     // A manager of the kernel's needs no source of ours.
-    findings.extend(in_the_way.into_iter().filter(|_| !managers::by_kernel(config.manager.name)));
+    findings.extend(in_the_way.into_iter().filter(|_| !config.manager.name.is_of_kernel()));
     // What is in the way of DAMON may be a thermocline's; that it runs, or was killed, is a finding of its own.
     findings.extend(refused.filter(|_| !ours));
 
