@@ -1,7 +1,8 @@
 //! The daemon as the demo sees it: a process that prints a JSON object a second.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +23,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` for one process or for all, with a configuration file or with the default configuration.
-    pub(crate) fn start(program: &Path, pid: Option<u32>, config: Option<&Path>) -> anyhow::Result<Daemon> {
+    /// Starts `program` for one process or for all, with a configuration file or with the default configuration. All that it prints is
+    /// also written to `log`, if one is named.
+    pub(crate) fn start(
+        program: &Path,
+        pid: Option<u32>,
+        config: Option<&Path>,
+        log: Option<&Path>,
+    ) -> anyhow::Result<Daemon> {
         let mut command = Command::new(program);
         command.args(["run", "--json"]);
         if let Some(pid) = pid {
@@ -32,6 +39,9 @@ impl Daemon {
         if let Some(config) = config {
             command.arg("--config").arg(config);
         }
+        let mut log = log
+            .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())))
+            .transpose()?;
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| {
             format!("cannot start {}: run `cargo build --release -p thermocline`", program.display())
         })?;
@@ -40,6 +50,8 @@ impl Daemon {
         let shared = Arc::clone(&last);
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
+                // A full disk is no reason to stop listening.
+                let _ = log.as_mut().map(|log| writeln!(log, "{line}"));
                 if let Ok(snapshot) = serde_json::from_str(&line) {
                     *shared.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
                 }

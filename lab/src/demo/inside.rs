@@ -78,7 +78,7 @@ impl Demo {
         let promotions = vmstat("pgpromote_success")?;
 
         let started_at_s = watch.start.elapsed().as_secs_f64();
-        let daemon = Daemon::start(&self.daemon, Some(self.pid), None)?;
+        let daemon = Daemon::start(&self.daemon, Some(self.pid), None, None)?;
         watch.part(self.plan.with_s.saturating_sub(self.plan.window_s), Some(&daemon))?;
         watch.plugin.reset()?;
         watch.part(self.plan.window_s, Some(&daemon))?;

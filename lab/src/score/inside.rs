@@ -25,9 +25,10 @@ use crate::within::{PROC, free_dram, pages, slow_node};
 
 /// Pages of the pattern that the plugin is held to: eight times the modelled cache.
 const PATTERN_PAGES: u32 = 512;
-/// What is demoted to bring kswapd back, and how often it is tried.
-const REVIVAL_BYTES: &str = "128K";
-const REVIVALS_MAX: u32 = 16;
+/// What is demoted to bring kswapd back, of anonymous memory where there is any, because page cache is freed on the slow node as well.
+const REVIVAL: &str = "128K swappiness=200";
+/// How often that is tried: each try looks at a few hundred pages, and finds all that the program has just written in use until they were looked at once.
+const REVIVALS_MAX: u32 = 1000;
 /// Base pages of a huge page.
 const PAGES_PER_HUGE: u64 = 512;
 
@@ -164,7 +165,7 @@ fn revive_kswapd(slow: NodeId) -> anyhow::Result<()> {
             break;
         }
         // The kernel says EAGAIN where it has freed less than this, which is no matter.
-        let _ = fs::write("/sys/fs/cgroup/memory.reclaim", REVIVAL_BYTES);
+        let _ = fs::write("/sys/fs/cgroup/memory.reclaim", REVIVAL);
     }
     demotion(false)?;
     ensure!(!gave_up()?, "kswapd has given up on DRAM and does not come back: run it again");

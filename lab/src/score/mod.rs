@@ -25,7 +25,7 @@ use thermocline_lab::{End, Error, Guest, Line, Machine, Output, ThpMode};
 
 use felt::Asked;
 use manager::Manager;
-use plan::{DUMP, PLAN, Plan, RECORDING, Recording, Start, Workload};
+use plan::{DUMP, LOG, PLAN, Plan, RECORDING, Recording, Start, Workload};
 use row::{Model, Row};
 
 /// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about a third of the programs.
@@ -87,6 +87,9 @@ struct Common {
     /// The daemon.
     #[arg(long, value_name = "PROGRAM", default_value = "target/release/thermocline")]
     thermocline: PathBuf,
+    /// Write what the daemon prints, a JSON object a second, to DIR/MANAGER-SEED.jsonl.
+    #[arg(long, value_name = "DIR")]
+    logs: Option<PathBuf>,
 }
 
 /// How one run is to be.
@@ -269,10 +272,21 @@ impl Common {
                 }
             }
         }
+        self.keep_log(&folder.path().join(LOG), manager, seed)?;
         let recording: Recording = read_json(&folder.path().join(RECORDING))?;
         let dump = read_dump(&folder.path().join(DUMP))?;
         Row::of(&plan, &recording, &dump, &Model::of(&machine()))
             .context("no miss was counted in the window: give it more operations with --ops")
+    }
+
+    /// Keeps what the daemon printed, if asked to and if there was one.
+    fn keep_log(&self, log: &Path, manager: &Manager, seed: u64) -> anyhow::Result<()> {
+        let Some(dir) = self.logs.as_ref().filter(|_| log.exists()) else { return Ok(()) };
+        let to = dir.join(format!("{manager}-{seed}.jsonl"));
+        fs::create_dir_all(dir)
+            .and_then(|()| fs::copy(log, &to))
+            .with_context(|| format!("cannot write {}", to.display()))?;
+        Ok(())
     }
 
     fn guest(&self, folder: &Path, daemon: &Path, interrupt: &Arc<AtomicBool>) -> anyhow::Result<i32> {

@@ -15,6 +15,8 @@ use crate::within::ByNode;
 pub(crate) const PLAN: &str = "plan.json";
 /// The name of the [`Recording`] there.
 pub(crate) const RECORDING: &str = "recording.json";
+/// What the daemon printed, there.
+pub(crate) const LOG: &str = "daemon.jsonl";
 /// What Redis 7.0 needs for a key of ours beside its value, bytes: seen in the lab with 300,000 keys of 1 KiB.
 const REDIS_KEY_BYTES: u64 = 388;
 /// The same of memcached 1.6: seen with as many. Its slabs come in sizes a quarter apart.

@@ -8,6 +8,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::manager::Manager;
+use super::plan::LOG;
 use crate::demo::daemon::{Daemon, counter};
 use crate::within::PROC;
 
@@ -94,7 +95,8 @@ impl Running {
                 });
                 // DAMON knows no processes: it has the whole machine.
                 let pid = matches!(manager, Manager::Thermocline { .. }).then_some(pid);
-                Ok(Running::Daemon(Daemon::start(daemon, pid, config.transpose()?.as_deref())?))
+                let (config, log) = (config.transpose()?, folder.join(LOG));
+                Ok(Running::Daemon(Daemon::start(daemon, pid, config.as_deref(), Some(&log))?))
             }
         }
     }
