@@ -23,6 +23,7 @@ pub use limits::{Allowance, Standing};
 pub use movable::{ORDER_MAX, PID_LIMIT, VPN_LIMIT};
 pub use reason::{Effect, RefusalReason};
 pub use recent::LeftAlone;
+pub use room::Reserve;
 pub use target::{Route, Targets};
 
 use crate::access::Holding;
@@ -32,7 +33,7 @@ use crate::published::threshold::rate_limit_pages;
 use crate::queue::{LaneKey, Waiting};
 use crate::rule::Candidate;
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, NodeId, PAGES_PER_MIB, Pid, ScopeId, VirtPage};
+use crate::units::{Nanos, NodeId, Pid, ScopeId, VirtPage};
 use in_flight::InFlight;
 use limits::Limits;
 use rate::Rate;
@@ -137,11 +138,16 @@ impl Admission {
         })
     }
 
+    /// The nodes of a route, best first.
+    pub fn nodes(&self, route: Route) -> &[NodeId] {
+        self.targets.nodes(route)
+    }
+
     /// Opens the gate for a tick.
     pub fn gate(&mut self, now: Nanos, nodes: &[NodeState]) -> Gate {
         self.recent.tick(now);
-        let goal_pages = self.config.free_goal_mib.saturating_mul(PAGES_PER_MIB);
-        Gate { now, rooms: Rooms::new(nodes, goal_pages, |node| self.in_flight.towards(node)) }
+        let reserve = Reserve::new(&self.config);
+        Gate { now, rooms: Rooms::new(nodes, reserve, |node| self.in_flight.towards(node)) }
     }
 
     /// Whether a lane has anywhere to go to at this tick; false stops it with its reason.
@@ -236,9 +242,14 @@ impl Admission {
         self.scopes.check(pid).ok()
     }
 
-    /// We moved a page; returns how many times within the ping-pong window.
-    pub fn moved(&mut self, page: VirtPage, now: Nanos) -> u32 {
-        self.recent.moved(page, now)
+    /// We moved a page, to the top tier or not; returns how many times within the ping-pong window.
+    pub fn moved(&mut self, page: VirtPage, up: bool, now: Nanos) -> u32 {
+        self.recent.moved(page, up, now)
+    }
+
+    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within the ping-pong window; true once for each promotion.
+    pub fn came_back(&mut self, page: VirtPage, time: Nanos) -> bool {
+        self.recent.came_back(page, time)
     }
 
     /// Leaves a page alone for `admission.quarantine_ms`.

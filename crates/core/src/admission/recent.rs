@@ -38,6 +38,8 @@ struct Event {
     until: Nanos,
     why: RefusalReason,
     moved: bool,
+    /// It went to the top tier, and has not been seen on a lower one since.
+    up: bool,
     told: bool,
 }
 
@@ -93,15 +95,18 @@ impl Recent {
         }
     }
 
-    /// We moved the page; returns how many times within the window.
-    pub(super) fn moved(&mut self, page: VirtPage, now: Nanos) -> u32 {
+    /// We moved the page, to the top tier or not; returns how many times within the window.
+    pub(super) fn moved(&mut self, page: VirtPage, up: bool, now: Nanos) -> u32 {
         let moves = self.moves(page, now) + 1;
         let (why, span) = if moves >= self.window_moves {
             (RefusalReason::PingPong, self.window)
         } else {
             (RefusalReason::Resident, self.residency)
         };
-        self.push(page, now, now.plus(span), why, true);
+        let number = self.push(page, now, now.plus(span), why, true);
+        if let Some(event) = self.log.get_mut((number - self.first) as usize) {
+            event.up = up;
+        }
         moves
     }
 
@@ -173,7 +178,17 @@ impl Recent {
         moves
     }
 
-    fn push(&mut self, page: VirtPage, time: Nanos, until: Nanos, why: RefusalReason, moved: bool) {
+    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within the window; true once for each promotion.
+    pub(super) fn came_back(&mut self, page: VirtPage, time: Nanos) -> bool {
+        let Some((number, event)) = self.latest(page) else { return false };
+        let back = event.up && event.time < time && time.since(event.time) < self.window;
+        if back && let Some(event) = self.log.get_mut((number - self.first) as usize) {
+            event.up = false;
+        }
+        back
+    }
+
+    fn push(&mut self, page: VirtPage, time: Nanos, until: Nanos, why: RefusalReason, moved: bool) -> u64 {
         if self.log.len() >= self.capacity {
             self.pop();
             self.forgotten += 1;
@@ -181,7 +196,8 @@ impl Recent {
         let number = self.first + self.log.len() as u64;
         self.processes.entry(page.pid).or_default().entries += 1;
         let before = self.latest.insert(page, number);
-        self.log.push_back(Event { page, time, before, until, why, moved, told: false });
+        self.log.push_back(Event { page, time, before, until, why, moved, up: false, told: false });
+        number
     }
 
     fn pop(&mut self) {
@@ -213,9 +229,23 @@ mod tests {
     }
 
     #[test]
+    fn a_promoted_page_that_is_seen_below_has_come_back_once() {
+        let mut r = recent(1024);
+        assert!(!r.came_back(page(1), Nanos::from_s(5)), "nobody moved it");
+        r.moved(page(1), true, Nanos::from_s(5));
+        assert!(!r.came_back(page(1), Nanos::from_s(4)), "accessed before it was promoted");
+        assert!(r.came_back(page(1), Nanos::from_s(20)));
+        assert!(!r.came_back(page(1), Nanos::from_s(21)), "told already");
+        r.moved(page(1), true, Nanos::from_s(30));
+        assert!(!r.came_back(page(1), Nanos::from_s(90)), "after the window");
+        r.moved(page(2), false, Nanos::from_s(30));
+        assert!(!r.came_back(page(2), Nanos::from_s(31)), "it went elsewhere");
+    }
+
+    #[test]
     fn a_moved_page_stays_for_its_residency() {
         let mut r = recent(1024);
-        r.moved(page(1), Nanos::from_s(5));
+        r.moved(page(1), true, Nanos::from_s(5));
         assert_eq!(r.check(page(1), Nanos(14_999_999_999)), Err(RefusalReason::Resident));
         assert_eq!(r.check(page(1), Nanos::from_s(15)), Ok(()));
         assert_eq!(r.check(page(2), Nanos::from_s(6)), Ok(()));
@@ -226,10 +256,10 @@ mod tests {
         let mut r = recent(1024);
         // 0 and 59.9 are one window, 59.9, 61 and 119 the one that counts.
         for ms in [0, 59_900, 61_000] {
-            r.moved(page(1), Nanos::from_ms(ms));
+            r.moved(page(1), true, Nanos::from_ms(ms));
         }
         assert_eq!(r.check(page(1), Nanos::from_ms(62_000)), Err(RefusalReason::Resident));
-        r.moved(page(1), Nanos::from_ms(119_000));
+        r.moved(page(1), true, Nanos::from_ms(119_000));
         assert_eq!(r.left_alone(page(1), Nanos::from_s(178)).unwrap().why, RefusalReason::PingPong);
         assert_eq!(r.check(page(1), Nanos::from_s(179)), Ok(()));
     }
@@ -240,7 +270,7 @@ mod tests {
         r.quarantine(page(1), Nanos(0), RefusalReason::Pinned);
         r.exit(Pid(7));
         assert_eq!(r.check(page(1), Nanos(1)), Ok(()));
-        r.moved(page(1), Nanos(2));
+        r.moved(page(1), true, Nanos(2));
         assert_eq!(r.left_alone(page(1), Nanos(3)).unwrap().moves, 1);
     }
 
@@ -248,7 +278,7 @@ mod tests {
     fn memory_is_bounded_and_given_back() {
         let mut r = recent(8);
         for vpn in 0..100 {
-            r.moved(page(vpn % 9), Nanos(vpn));
+            r.moved(page(vpn % 9), true, Nanos(vpn));
         }
         assert_eq!((r.len(), r.forgotten()), (8, 92));
         assert_eq!(r.latest.len(), 8);
@@ -259,7 +289,7 @@ mod tests {
     #[test]
     fn only_the_first_refusal_is_told() {
         let mut r = recent(8);
-        r.moved(page(1), Nanos(0));
+        r.moved(page(1), true, Nanos(0));
         assert!(r.first_refusal(page(1)));
         assert!(!r.first_refusal(page(1)));
     }

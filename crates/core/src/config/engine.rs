@@ -64,7 +64,7 @@ section! {
     Admission {
         /// Pages moved per second, at most, all scopes together.
         rate_limit_mbps: u64 = 256, "MB/s", 1..=65536, "ours; the kernel's default of 65536 switches its own feedback off (Linux 6.12 kernel/sched/fair.c)";
-        /// Free memory to leave on a target above its high watermark.
+        /// Free memory to leave on a target above its high watermark, but no more than a hundredth of the node.
         free_goal_mib: u64 = 16, "MiB", 0..=1048576, "ours";
         /// Batches in flight at most; no more are issued until outcomes come back.
         batches_in_flight: u32 = 16, "batches", 1..=256, "ours: 16 batches of 2 MiB a tick of 100 ms carry the default rate limit";

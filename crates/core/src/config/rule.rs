@@ -91,6 +91,8 @@ section! {
         settle_s: u64 = 10, "s", 1..=86_400, "ours";
         /// While nothing stands out clearly, fill free memory of the target with the more often accessed pages.
         fill: bool = true, "", Any("true or false"), "ours";
+        /// Where the top tier is full, also propose what is hot with less certainty, and the more often accessed pages while nothing stands out: they go up only in exchange for pages that are colder by far.
+        exchange: bool = true, "", Any("true or false"), "ours";
     }
 }
 

@@ -1,64 +1,88 @@
-//! How cold is cold enough: the idle time follows what comes back.
+//! How cold is cold enough: colder by far than what waits to come up, and the more so the more comes back.
+//!
+//! * Nobody waits: [`idle_ms`](config::Demotion::idle_ms).
+//! * Pages wait that are accessed once in a *gap*: a page that has not been accessed for [`COLDER`] times as long is accessed that much more
+//!   seldom, and both gain by the exchange. It is never less than `idle_min_ms`.
+//! * Where pages that we promoted are accessed on a lower tier soon after, what went down was not cold: the time doubles, whichever it is.
 
 use crate::config;
 use crate::units::Nanos;
 
-/// Pages promoted again within a look, below which nothing is concluded.
+/// Pages that came back within a look, below which nothing is concluded.
 const PAGES_MIN: u64 = 64;
+/// How many times as long as the gap of those that wait a page must not have been accessed.
+const COLDER: u64 = 4;
 
 /// The idle time and what came back since it was last judged.
 #[derive(Debug)]
 pub(super) struct Idle {
     least: Nanos,
+    usual: Nanos,
     most: Nanos,
     again_percent: u64,
-    now: Nanos,
+    /// A power of two.
+    factor: u64,
+    /// The last idle time that was wanted, before the factor.
+    wanted: Nanos,
     judge_at: Option<Nanos>,
     demoted: u64,
-    again: u64,
+    back: u64,
 }
 
 impl Idle {
     pub(super) fn new(keys: &config::Demotion) -> Idle {
-        let least = Nanos::from_ms(keys.idle_ms);
+        let usual = Nanos::from_ms(keys.idle_ms);
         Idle {
-            least,
-            most: Nanos::from_ms(keys.idle_max_ms).max(least),
+            least: Nanos::from_ms(keys.idle_min_ms).min(usual),
+            usual,
+            most: Nanos::from_ms(keys.idle_max_ms).max(usual),
             again_percent: keys.again_percent.into(),
-            now: least,
+            factor: 1,
+            wanted: usual,
             judge_at: None,
             demoted: 0,
-            again: 0,
+            back: 0,
         }
     }
 
+    /// The idle time, as it was last wanted.
     pub(super) fn now(&self) -> Nanos {
-        self.now
+        Nanos(self.wanted.0.saturating_mul(self.factor)).min(self.most)
+    }
+
+    /// The idle time for the sake of pages that are accessed once in `gap`, if any wait.
+    pub(super) fn wanted(&mut self, gap: Option<Nanos>) -> Nanos {
+        let colder = |gap: Nanos| Nanos(gap.0.saturating_mul(COLDER)).max(self.least);
+        self.wanted = gap.map_or(self.usual, colder);
+        self.now()
     }
 
     pub(super) fn demoted(&mut self, pages: u64) {
         self.demoted = self.demoted.saturating_add(pages);
     }
 
-    pub(super) fn promoted_again(&mut self, pages: u64) {
-        self.again = self.again.saturating_add(pages);
+    pub(super) fn came_back(&mut self, pages: u64) {
+        self.back = self.back.saturating_add(pages);
     }
 
     /// Judges once in twice the idle time: what went down has then had the time to come back.
     pub(super) fn tick(&mut self, now: Nanos) {
-        let span = Nanos(self.now.0.saturating_mul(2));
-        if now < *self.judge_at.get_or_insert(now.plus(span)) {
+        let next = |idle: &Idle| now.plus(Nanos(idle.now().0.saturating_mul(2)));
+        if now < *self.judge_at.get_or_insert(next(self)) {
             return;
         }
-        let (again, demoted) = (u128::from(self.again) * 100, u128::from(self.demoted));
+        let (again, demoted) = (u128::from(self.back) * 100, u128::from(self.demoted));
         let limit = demoted * u128::from(self.again_percent);
-        if self.again >= PAGES_MIN && again > limit {
-            self.now = Nanos(self.now.0.saturating_mul(2)).min(self.most);
+        if self.back >= PAGES_MIN && again > limit {
+            // More would make no difference: it is capped.
+            if self.now() < self.most {
+                self.factor = self.factor.saturating_mul(2);
+            }
         } else if again * 2 <= limit {
-            self.now = Nanos(self.now.0 / 2).max(self.least);
+            self.factor = (self.factor / 2).max(1);
         }
-        (self.demoted, self.again) = (0, 0);
-        self.judge_at = Some(now.plus(Nanos(self.now.0.saturating_mul(2))));
+        (self.demoted, self.back) = (0, 0);
+        self.judge_at = Some(next(self));
     }
 }
 
@@ -67,28 +91,35 @@ mod tests {
     use super::*;
 
     fn idle() -> Idle {
-        Idle::new(&config::Demotion { idle_ms: 1000, idle_max_ms: 5000, ..config::Demotion::default() })
+        Idle::new(&config::Demotion {
+            idle_ms: 1000,
+            idle_min_ms: 200,
+            idle_max_ms: 5000,
+            ..config::Demotion::default()
+        })
     }
 
     /// Ticks until the next judgement.
     fn judged(idle: &mut Idle, now: &mut Nanos, demoted: u64, again: u64) -> u64 {
         idle.tick(*now);
         idle.demoted(demoted);
-        idle.promoted_again(again);
+        idle.came_back(again);
         *now = now.plus(Nanos(idle.now().0 * 2));
         idle.tick(*now);
-        idle.now().ms()
+        idle.wanted(None).ms()
     }
 
     #[test]
     fn the_idle_time_doubles_while_pages_come_back_and_is_halved_when_they_stay() {
         let (mut idle, mut now) = (idle(), Nanos(0));
         let mut course = Vec::new();
-        for (demoted, again) in [(1000, 251), (1000, 400), (1000, 900), (1000, 200), (1000, 125), (0, 0)] {
+        for (demoted, again) in [(1000, 251), (1000, 400), (1000, 900), (1000, 900), (1000, 200)] {
             course.push(judged(&mut idle, &mut now, demoted, again));
         }
-        assert_eq!(course, [2000, 4000, 5000, 5000, 2500, 1250]);
-        assert_eq!(judged(&mut idle, &mut now, 0, 0), 1000);
+        assert_eq!(course, [2000, 4000, 5000, 5000, 5000]);
+        for (demoted, again, expected) in [(1000, 125, 4000), (0, 0, 2000), (0, 0, 1000), (0, 0, 1000)] {
+            assert_eq!(judged(&mut idle, &mut now, demoted, again), expected);
+        }
     }
 
     #[test]
@@ -96,5 +127,15 @@ mod tests {
         let (mut idle, mut now) = (idle(), Nanos(0));
         assert_eq!(judged(&mut idle, &mut now, 10, 63), 1000);
         assert_eq!(judged(&mut idle, &mut now, 10, 64), 2000);
+    }
+
+    #[test]
+    fn what_goes_down_is_colder_by_far_than_what_comes_up_for_it() {
+        let (mut idle, mut now) = (idle(), Nanos(0));
+        let mut for_gap = |ms| idle.wanted(Some(Nanos::from_ms(ms))).ms();
+        assert_eq!([100, 10, 249, 9000, 900].map(&mut for_gap), [400, 200, 996, 5000, 3600]);
+        // And twice as cold when it comes back.
+        assert_eq!(judged(&mut idle, &mut now, 1000, 900), 2000);
+        assert_eq!(idle.wanted(Some(Nanos::from_ms(100))).ms(), 800);
     }
 }

@@ -4,13 +4,15 @@
 //! leaves no evidence here (hint faults see lower tiers only). So a [`Demand`] names a node, a number of pages and the time for which
 //! they must not have been accessed, and the machine answers with how many it found and demoted.
 //!
-//! * A demand is made for a node whose free memory is below its *goal*, and asks for what is missing to the goal and the hysteresis. It
-//!   never asks for more than the rate limit lets through, nor for more than lower tiers have room for.
+//! * A demand is made for a node whose free memory is below its *goal*, and asks for what is missing to the goal and the hysteresis, and for the
+//!   pages that wait to come up, as many as the goal keeps free at most. It never asks for more than the rate limit lets through, nor for more
+//!   than lower tiers have room for.
 //! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
 //! * It pays for itself: after a demand the next one waits until the CPU time that the machine has spent on it is no more than the share
 //!   that demotion may take of all CPUs' time. Pages that are slow to demote do not eat what fast memory is to gain.
 //! * Scopes with a floor give what they have above it: a demand names how much it may take of each, and of one that it does not name, nothing.
-//! * Ping-pong: where promoted pages had to be promoted again, what went down was not cold enough, and the idle time doubles.
+//! * How cold: colder by far than what waits to come up (see `idle`). Where promoted pages are accessed on lower tiers soon after, what went
+//!   down was not cold enough, and the idle time doubles.
 
 mod idle;
 mod reach;
@@ -21,18 +23,29 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::admission::Allowance;
 use crate::admission::rate::Rate;
+use crate::admission::{Allowance, Reserve};
 use crate::config::Config;
 use crate::published::threshold::rate_limit_pages;
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, NodeId, PAGES_PER_MIB};
+use crate::units::{Nanos, NodeId};
 use idle::Idle;
 
 /// Base pages that one command to the kernel may take beyond what it is asked for, and those that the kernel has not counted yet: a batch of
 /// reclaim is 64 pages (Linux 6.12 mm/vmscan.c, MIN_LRU_BATCH), the last of which may be a huge page's, and a CPU counts up to 125 pages for
 /// itself (mm/vmstat.c). A scope with so much above its floor, or less, is left alone.
 pub const OVER_PAGES: u64 = 1024;
+
+/// The hottest pages that would move to a node if it had room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// To this node.
+    pub node: NodeId,
+    /// Base pages, at least.
+    pub pages: u64,
+    /// Time between accesses of the least hot of them.
+    pub gap: Nanos,
+}
 
 /// What the machine is asked to demote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -114,7 +127,7 @@ pub struct Demotion {
     goal_bp: u64,
     hysteresis_bp: u64,
     /// What promotions leave free above the high watermark.
-    reserve_pages: u64,
+    reserve: Reserve,
     timeout: Nanos,
     rate: Rate,
     limit_pages: u64,
@@ -126,8 +139,8 @@ pub struct Demotion {
     next_id: u64,
 }
 
-/// Shortest time to the next demand after one that was not met.
-const REST_MIN: Nanos = Nanos::from_s(1);
+/// Shortest time to the next demand after one that was not met; or an eighth of the idle time.
+const REST_MIN: Nanos = Nanos::from_ms(500);
 
 impl Demotion {
     /// With nothing demoted yet.
@@ -137,7 +150,7 @@ impl Demotion {
         Demotion {
             goal_bp: keys.free_goal_bp.into(),
             hysteresis_bp: keys.hysteresis_bp.into(),
-            reserve_pages: config.admission.free_goal_mib.saturating_mul(PAGES_PER_MIB),
+            reserve: Reserve::new(&config.admission),
             timeout: Nanos::from_ms(config.admission.outcome_timeout_ms),
             rate: Rate::new(limit_pages),
             limit_pages,
@@ -149,13 +162,15 @@ impl Demotion {
         }
     }
 
-    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way. `spare` is what
+    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way. `wanted` has a node once at
+    /// most; `spare` is what
     /// scopes with a floor have above it; no part of it is allowed to two demands.
     pub fn tick(
         &mut self,
         topology: &Topology,
         now: Nanos,
         states: &[NodeState],
+        wanted: &[Wanted],
         mut spare: Vec<Allowance>,
     ) -> Vec<Demand> {
         self.idle.tick(now);
@@ -171,9 +186,11 @@ impl Demotion {
             if node.pending.is_some() || now < node.rest_until || missing == 0 {
                 continue;
             }
+            let wanted = wanted.iter().find(|w| w.node == state.node);
+            let for_them = wanted.map_or(0, |w| w.pages.min(part(state, self.goal_bp)));
             let targets = topology.demotion_targets(state.node);
             let below: u64 = targets.iter().filter_map(|t| room.get(t)).sum();
-            let pages = missing.min(below).min(self.rate.room(now));
+            let pages = missing.saturating_add(for_them).min(below).min(self.rate.room(now));
             if pages == 0 {
                 continue;
             }
@@ -186,7 +203,7 @@ impl Demotion {
                 id: self.next_id,
                 node: state.node,
                 pages,
-                idle: self.idle.now(),
+                idle: self.idle.wanted(wanted.map(|w| w.gap)),
                 allowances,
             });
             self.next_id += 1;
@@ -225,9 +242,9 @@ impl Demotion {
         lost
     }
 
-    /// So many base pages were promoted for the second time or more within the ping-pong window.
-    pub fn promoted_again(&mut self, pages: u64) {
-        self.idle.promoted_again(pages);
+    /// So many base pages that were promoted within the ping-pong window have been accessed on a lower tier since.
+    pub fn came_back(&mut self, pages: u64) {
+        self.idle.came_back(pages);
     }
 
     /// Base pages of demands that are under way.
@@ -256,7 +273,7 @@ impl Demotion {
     }
 
     fn floor(&self, state: &NodeState) -> u64 {
-        state.watermarks.high_pages.saturating_add(self.reserve_pages)
+        self.reserve.floor(state)
     }
 
     /// Pages that are missing on a node, and whether demotion goes on there.

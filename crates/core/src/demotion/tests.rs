@@ -48,6 +48,7 @@ fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
             &topology,
             Nanos::from_s(now),
             &[state(0, free, MANAGED), state(2, MANAGED, MANAGED)],
+            &[],
             Vec::new(),
         );
         let Some(demand) = demands.first() else { return 0 };
@@ -66,9 +67,9 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let states = [state(0, 0, MANAGED), state(1, 0, MANAGED), state(2, MANAGED, MANAGED)];
-    let first = d.tick(&topology, Nanos(0), &states, Vec::new());
+    let first = d.tick(&topology, Nanos(0), &states, &[], Vec::new());
     assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, ENOUGH), (1, ENOUGH)]);
-    assert!(d.tick(&topology, TICK, &states, Vec::new()).is_empty());
+    assert!(d.tick(&topology, TICK, &states, &[], Vec::new()).is_empty());
     let settled = d.done(&topology, TICK, &first[0].done(10, Nanos(0))).unwrap();
     assert_eq!(settled, Settled { short: ENOUGH - 10, ..Settled::default() });
     assert_eq!(d.done(&topology, TICK, &first[0].done(10, Nanos(0))), None, "told twice");
@@ -77,8 +78,8 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
         None,
         "of another demand"
     );
-    assert!(d.tick(&topology, Nanos::from_ms(1349), &states, Vec::new()).is_empty());
-    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states, Vec::new()).len(), 1);
+    assert!(d.tick(&topology, Nanos::from_ms(1349), &states, &[], Vec::new()).is_empty());
+    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states, &[], Vec::new()).len(), 1);
     assert_eq!(d.lose(Nanos::from_s(60)).pages, ENOUGH, "the other one's end never came");
     assert_eq!(d.pending_pages(), ENOUGH);
 }
@@ -88,14 +89,15 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let full = [state(0, 0, MANAGED), state(2, HIGH + 4096, MANAGED), state(3, 0, MANAGED)];
-    assert!(d.tick(&topology, Nanos(0), &full, Vec::new()).is_empty());
+    assert!(d.tick(&topology, Nanos(0), &full, &[], Vec::new()).is_empty());
     let some = [
         state(0, 0, MANAGED),
         state(1, 0, MANAGED),
         state(2, HIGH + 4096 + 30_000, MANAGED),
         state(3, HIGH + 4096 + 5_000, MANAGED),
     ];
-    let pages: Vec<u64> = d.tick(&topology, Nanos(0), &some, Vec::new()).iter().map(|x| x.pages).collect();
+    let pages: Vec<u64> =
+        d.tick(&topology, Nanos(0), &some, &[], Vec::new()).iter().map(|x| x.pages).collect();
     assert_eq!(pages, [ENOUGH, 35_000 - ENOUGH]);
 }
 
@@ -114,7 +116,7 @@ proptest! {
         let (mut now, mut spent_ms) = (Nanos(0), 0);
         for ms in costs {
             let before = spent_ms;
-            for demand in d.tick(&topology, now, &states, Vec::new()) {
+            for demand in d.tick(&topology, now, &states, &[], Vec::new()) {
                 prop_assert!(before as f64 <= now.ms() as f64 * share + 1.0, "{before} ms of CPU in {} ms", now.ms());
                 d.done(&topology, now, &demand.done(1, Nanos::from_ms(ms)));
                 spent_ms += ms;
@@ -123,26 +125,29 @@ proptest! {
         }
     }
 
-    /// Never more than goal and hysteresis are missing, never beyond the rate limit in any second, never more than lower tiers can take,
-    /// never less idle than configured; and every page that was asked for is accounted for.
+    /// Never more than goal and hysteresis are missing and wait to come up, of these no more than the goal keeps free, never beyond the rate limit in any
+    /// second, never more than lower tiers can take, never less idle than what waits allows; and every page that was asked for is accounted for.
     #[test]
     fn demands_keep_the_laws(
         rate_mbps in 1u64..400,
-        steps in prop::collection::vec((0u64..3 * ENOUGH, 0u64..3 * ENOUGH, 0u64..60_000, 0u64..150, 0u64..200), 1..200),
+        steps in prop::collection::vec((0u64..3 * ENOUGH, 0u64..3 * ENOUGH, 0u64..60_000, 0u64..150, 0u64..200, (0u64..50_000, 1u64..5_000)), 1..200),
     ) {
         let mut d = demotion(rate_mbps);
         let topology = topology(MANAGED);
         let mut now = Nanos(0);
         let mut asked: Vec<(Nanos, u64)> = Vec::new();
         let (mut sum, mut settled_pages) = (0u64, 0u64);
-        for (free0, free1, lower, percent, again) in steps {
+        for (free0, free1, lower, percent, again, (waiting, gap_ms)) in steps {
             let states = [state(0, free0, MANAGED), state(1, free1, MANAGED), state(2, lower, MANAGED)];
-            let demands = d.tick(&topology, now, &states, Vec::new());
+            let wanted = Wanted { node: NodeId(0), pages: waiting, gap: Nanos::from_ms(gap_ms) };
+            let demands = d.tick(&topology, now, &states, &[wanted], Vec::new());
             for demand in &demands {
                 prop_assert!(topology.is_top(demand.node) && demand.pages > 0);
                 let free = states[usize::from(demand.node.0)].free_pages;
-                prop_assert!(free + demand.pages <= ENOUGH);
-                prop_assert!(demand.idle >= Nanos::from_s(10) && demand.idle <= Nanos::from_ms(120_000));
+                let (for_them, least_ms) =
+                    if demand.node == wanted.node { (waiting.min(20_971), (4 * gap_ms).clamp(100, 120_000)) } else { (0, 10_000) };
+                prop_assert!(free + demand.pages <= ENOUGH + for_them);
+                prop_assert!(demand.idle >= Nanos::from_ms(least_ms) && demand.idle <= Nanos::from_ms(120_000));
                 asked.push((now, demand.pages));
                 sum += demand.pages;
             }
@@ -155,7 +160,7 @@ proptest! {
                 let settled = d.done(&topology, now, &demand.done(pages, Nanos(0))).unwrap();
                 settled_pages += pages + settled.short - settled.over;
             }
-            d.promoted_again(again);
+            d.came_back(again);
             let lost = d.lose(now).pages;
             settled_pages += lost;
             prop_assert_eq!(sum, settled_pages + d.pending_pages());

@@ -1,9 +1,12 @@
 //! Demotion as the engine drives it: demands out, what came of them in.
 
-use crate::demotion::{Demand, Demoted};
+use std::collections::BTreeMap;
+
+use crate::demotion::{Demand, Demoted, Wanted};
 use crate::engine::Engine;
+use crate::rule::gap_of_score;
 use crate::topology::NodeState;
-use crate::units::Nanos;
+use crate::units::{Nanos, NodeId};
 
 impl Engine {
     /// What the machine shall demote now; called after [`Engine::tick`] with the same states, by machines that can. What came of each
@@ -13,7 +16,8 @@ impl Engine {
         let lost = self.demotion.lose(now);
         self.counters.demotion_lost += lost.pages;
         self.admission.settle_allowances(&lost.allowances);
-        let demands = self.demotion.tick(&self.topology, now, nodes, self.admission.spare(now));
+        let (wanted, spare) = (self.wanted(), self.admission.spare(now));
+        let demands = self.demotion.tick(&self.topology, now, nodes, &wanted, spare);
         demands.iter().for_each(|demand| self.admission.allow(&demand.allowances));
         self.counters.demotion_asked += demands.iter().map(|d| d.pages).sum::<u64>();
         demands
@@ -22,6 +26,19 @@ impl Engine {
     /// What is known of demotion.
     pub fn demotion(&self) -> &crate::demotion::Demotion {
         &self.demotion
+    }
+
+    /// The hottest of what waits for room, by the node that it would rather go to.
+    fn wanted(&self) -> Vec<Wanted> {
+        let mut wanted: BTreeMap<NodeId, Wanted> = BTreeMap::new();
+        for (key, pages, score) in self.queue.without_room() {
+            let Some(&node) = self.admission.nodes(key.route).first() else { continue };
+            let of_lane = Wanted { node, pages, gap: gap_of_score(score) };
+            let sum = wanted.entry(node).or_insert(Wanted { pages: 0, ..of_lane });
+            sum.pages = sum.pages.saturating_add(pages);
+            sum.gap = sum.gap.max(of_lane.gap);
+        }
+        wanted.into_values().collect()
     }
 
     pub(super) fn settle_demand(&mut self, done: &Demoted) {
@@ -40,10 +57,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Evidence;
+    use crate::access::{Access, Detail, Evidence, FaultLatency, NoMappings};
     use crate::config::Config;
     use crate::topology::{Node, Topology};
-    use crate::units::{NodeId, TierId};
+    use crate::units::{Pfn, Pid, TierId, VirtPage};
 
     fn engine() -> Engine {
         let node = |id: u16| Node {
@@ -66,6 +83,57 @@ mod tests {
             ..NodeState::default()
         };
         [state(0, free_pages), state(1, 1 << 20)]
+    }
+
+    #[test]
+    fn what_waits_for_room_says_how_cold_a_page_must_be_and_how_many_shall_go() {
+        let mut config = Config::default();
+        config.rule.name = crate::config::RuleName::Latency;
+        let mut engine = Engine::new(&config, engine().topology().clone()).unwrap();
+        let wait = Nanos::from_ms(500);
+        let faults: Vec<Access> = (0..100)
+            .map(|n| Access {
+                time: Nanos::from_s(1),
+                pfn: Some(Pfn(n)),
+                page: Some(VirtPage { pid: Pid(1), vpn: n }),
+                order: 0,
+                node: NodeId(1),
+                accessor: Some(NodeId(0)),
+                detail: Detail::HintFault { latency: Some(FaultLatency { time: wait, faults: 0 }) },
+            })
+            .collect();
+        engine.observe(Evidence::Accesses { batch: &faults, mappings: &NoMappings });
+        let full = states(0);
+        assert!(engine.tick(Nanos::from_s(1), &full).is_empty());
+        let demand = engine.demote(Nanos::from_s(1), &full)[0].clone();
+        let nobody = Engine::new(&config, engine.topology().clone()).unwrap().demote(Nanos::from_s(1), &full);
+        assert_eq!(demand.pages, nobody[0].pages + 100);
+        assert_eq!(nobody[0].idle, Nanos::from_s(10));
+        assert!(demand.idle.ms().abs_diff(2000) < 40, "four times 500 ms: {:?}", demand.idle);
+    }
+
+    #[test]
+    fn what_was_promoted_and_is_accessed_below_again_has_come_back() {
+        let mut engine = engine();
+        let page = |n| VirtPage { pid: Pid(1), vpn: n };
+        for n in 0..1600 {
+            engine.admission.moved(page(n), true, Nanos::from_s(1));
+        }
+        let access = |n, node| Access {
+            time: Nanos::from_s(20),
+            pfn: Some(Pfn(n)),
+            page: Some(page(n)),
+            order: 0,
+            node: NodeId(node),
+            accessor: None,
+            detail: Detail::HintFault { latency: None },
+        };
+        for node in [0, 1] {
+            let batch: Vec<Access> = (0..800).map(|n| access(n, node)).collect();
+            engine.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });
+            let back = engine.counters().came_back;
+            assert!(if node == 0 { back == 0 } else { back.abs_diff(800) < 200 }, "node {node}: {back}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::queue::{Offer, Queue, Waiting};
 use crate::record::{RecordError, RecordParams, RecordTable};
 use crate::rule::{self, Candidate, Candidates, Context, Record, Rule};
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid};
+use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid, VirtPage};
 
 /// Why an engine cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +73,8 @@ pub struct Engine {
     life: Nanos,
 }
 
+/// One page in so many is looked up when it is accessed on a lower tier: each look costs as much as all else that is done for an access.
+const BACK_SAMPLED: u64 = 16;
 /// log2 of the base pages in a section of 128 MiB.
 const SECTION_SHIFT: u32 = 27 - PAGE_SHIFT;
 /// Sections that may have records at least: 1 TiB of address space, so that small machines may grow.
@@ -252,7 +254,20 @@ impl Engine {
         }
     }
 
+    /// Counts what we promoted and what is accessed on a lower tier again: what went down was not cold.
+    fn count_back(&mut self, batch: &[Access]) {
+        for access in batch.iter().filter(|a| a.detail.source() == Source::HintFault) {
+            let Some(page) = access.page.filter(|page| is_sampled(*page)) else { continue };
+            if !self.topology.is_top(access.node) && self.admission.came_back(page, access.time) {
+                let pages = access.pages() * BACK_SAMPLED;
+                self.counters.came_back += pages;
+                self.demotion.came_back(pages);
+            }
+        }
+    }
+
     fn show(&mut self, batch: &[Access], mappings: &dyn Mappings) {
+        self.count_back(batch);
         let frequency_max = self.table.frequency_max();
         let ctx = Context { topology: &self.topology, frequency_max, mappings };
         self.rule.on_batch(batch, &mut self.table, &ctx, &mut self.out);
@@ -347,4 +362,9 @@ impl Engine {
     fn note(&mut self, waiting: &Waiting, what: What) {
         self.journal.write(Decision::on(waiting.page, &waiting.candidate, self.clock(), what));
     }
+}
+
+/// Whether a page is one of those that are looked up; which ones has nothing to do with where they lie.
+fn is_sampled(page: VirtPage) -> bool {
+    (page.vpn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(BACK_SAMPLED)
 }

@@ -249,6 +249,24 @@ impl Queue {
         out
     }
 
+    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest quarter, how many they are and the lowest of their
+    /// scores. They go first, and what is colder does not keep them waiting.
+    pub fn without_room(&self) -> impl Iterator<Item = (LaneKey, u64, u16)> + '_ {
+        let for_room =
+            |lane: &&Lane| matches!(lane.held, Some(RefusalReason::NodeFull | RefusalReason::BelowGoal));
+        self.lanes.iter().filter(move |(_, lane)| for_room(lane)).filter_map(|(key, lane)| {
+            let quarter = (lane.len as u64).div_ceil(4);
+            let mut best = 0;
+            for (score, list) in lane.lists.iter().rev() {
+                best += u64::from(list.len);
+                if best >= quarter {
+                    return Some((*key, best, *score));
+                }
+            }
+            None
+        })
+    }
+
     fn reason_of(&self, entry: &Waiting) -> Option<RefusalReason> {
         if entry.not_before.is_some() {
             return Some(RefusalReason::Retry);

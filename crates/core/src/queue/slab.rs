@@ -28,15 +28,16 @@ struct Slot {
     links: [Link; 2],
 }
 
-/// A list's ends.
+/// A list's ends and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
+    pub(super) len: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: List = List { head: NIL, tail: NIL };
+    pub(super) const EMPTY: List = List { head: NIL, tail: NIL, len: 0 };
 
     pub(super) fn is_empty(self) -> bool {
         self.head == NIL
@@ -106,6 +107,7 @@ impl Slab {
             self.slots[list.tail as usize].links[t].next = at;
         }
         list.tail = at;
+        list.len += 1;
     }
 
     /// Takes `at`, which must be in `list`, out of it.
@@ -123,5 +125,6 @@ impl Slab {
             self.slots[next as usize].links[t].prev = prev;
         }
         self.slots[at as usize].links[t] = UNLINKED;
+        list.len -= 1;
     }
 }

@@ -59,6 +59,8 @@ pub enum Reason {
     HighRate,
     /// Nothing stands out, it is among the more often accessed, and its target has room to spare.
     FreeRoom,
+    /// Nothing stands out, it is among the more often accessed, and its full target may hold what is colder by far.
+    Exchange,
     /// The neighbour of a hot page in a stream.
     Neighbour,
     /// It lies in a hot region.
@@ -129,6 +131,14 @@ pub fn score_of_rate(gap: Nanos) -> u16 {
     // Below 2^55 µs the product fits: no gap in ns is longer.
     let part = (((us - (1 << whole)) << 6) >> whole) as u32;
     2000u32.saturating_sub(whole * 64 + part) as u16
+}
+
+/// The gap that has a score, near enough: the inverse of [`score_of_rate`]. The lowest scores stand for 36 minutes and more.
+pub fn gap_of_score(score: u16) -> Nanos {
+    let sixty_fourths = 2000u32.saturating_sub(score.into());
+    let (whole, part) = (sixty_fourths / 64, u64::from(sixty_fourths % 64));
+    // At most 31 octaves: it fits.
+    Nanos(((1u64 << whole) * 1000 * (64 + part)) / 64)
 }
 
 /// Collects the candidates of a rule; bounded, so that a rule that goes wild cannot take the machine's memory.
@@ -296,5 +306,14 @@ mod tests {
             last = score;
         }
         assert!(score_of_rate(Nanos(u64::MAX)) < 100);
+    }
+
+    #[test]
+    fn a_score_tells_its_gap_again() {
+        for us in [1u64, 7, 1000, 229_376, 1_000_000, 1_000_000_000] {
+            let gap = gap_of_score(score_of_rate(Nanos(us * 1000))).0 as f64 / 1000.0;
+            assert!((gap / us as f64 - 1.0).abs() < 1.0 / 64.0, "{us}: {gap}");
+        }
+        assert_eq!(gap_of_score(u16::MAX), Nanos(1000));
     }
 }

@@ -357,7 +357,8 @@ fn fill(machine: &Machine, leave_pages: u64) -> Checked<Holder> {
 
 /// Pages go to a node until it has no room above its high watermark and the goal; the kernel never has to reclaim.
 fn full_node(machine: &Machine) -> Checked {
-    let goal = MoverConfig::default().free_goal_pages;
+    let state = machine.node(SMALL)?;
+    let goal = MoverConfig::default().reserve.floor(&state) - state.watermarks.high_pages;
     let _hog = fill(machine, goal + 2000)?;
     let mut holder = Holder::start(machine, "locked", 4096, SLOW)?;
     let moves = moves(machine, &holder)?;

@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thermocline_core::access::{Access, Evidence};
+use thermocline_core::admission::Reserve;
 use thermocline_core::config::Config;
 use thermocline_core::demotion::{Demand, Demoted};
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Outcome};
 use thermocline_core::topology::{NodeState, Topology};
-use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, VirtPage};
+use thermocline_core::units::{Nanos, NodeId, VirtPage};
 
 use crate::demoter::{Demoter, DemoterStats};
 use crate::kernel_moves::KernelMoves;
@@ -128,7 +129,7 @@ impl LiveMachine {
                 let mut states = NodeStateReader::new(root);
                 let settings = MoverConfig {
                     shared_pages: config.admission.shared_pages,
-                    free_goal_pages: config.admission.free_goal_mib * PAGES_PER_MIB,
+                    reserve: Reserve::new(&config.admission),
                     capacity: config.admission.batches_in_flight as usize,
                     root: root.clone(),
                     ..MoverConfig::default()

@@ -24,7 +24,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use thermocline_core::config::SharedPages;
+use thermocline_core::admission::Reserve;
+use thermocline_core::config::{self, SharedPages};
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{NodeId, Pid};
@@ -42,8 +43,8 @@ pub use stats::{Count, MoverStats, OutcomeCounts};
 pub struct MoverConfig {
     /// Pages that several processes map.
     pub shared_pages: SharedPages,
-    /// Base pages to leave free on a target above its high watermark.
-    pub free_goal_pages: u64,
+    /// What to leave free on a target.
+    pub reserve: Reserve,
     /// Batches that may be accepted and not yet collected by [`Mover::outcomes`].
     pub capacity: usize,
     /// Failures of one page in one frame, each in a batch of its own and without a passing reason in sight, after which
@@ -57,7 +58,7 @@ impl Default for MoverConfig {
     fn default() -> MoverConfig {
         MoverConfig {
             shared_pages: SharedPages::Move,
-            free_goal_pages: 4096,
+            reserve: Reserve::new(&config::Admission::default()),
             capacity: 64,
             pinned_after: 3,
             root: Root::default(),

@@ -1,5 +1,6 @@
 //! One batch, from the check of its process to the outcome of each move.
 
+use thermocline_core::admission::Reserve;
 use thermocline_core::config::SharedPages;
 use thermocline_core::moves::{Batch, Outcome};
 use thermocline_core::topology::NodeState;
@@ -25,7 +26,7 @@ pub(super) struct Worker<K> {
     kernel: K,
     node_state: NodeReader,
     shared_pages: SharedPages,
-    free_goal_pages: u64,
+    reserve: Reserve,
     pinned_after: u8,
     identities: Identities,
     stubborn: Stubborn,
@@ -53,7 +54,7 @@ impl<K: Kernel> Worker<K> {
             kernel,
             node_state,
             shared_pages: if may { config.shared_pages } else { SharedPages::Leave },
-            free_goal_pages: config.free_goal_pages,
+            reserve: config.reserve,
             pinned_after: config.pinned_after,
             identities: Identities::default(),
             stubborn: Stubborn::new(),
@@ -167,8 +168,7 @@ impl<K: Kernel> Worker<K> {
             task.ends.all(&items, Outcome::NotTried);
             return Vec::new();
         };
-        let keep_free = state.watermarks.high_pages.saturating_add(self.free_goal_pages);
-        let mut room = state.free_pages.saturating_sub(keep_free);
+        let mut room = state.free_pages.saturating_sub(self.reserve.floor(&state));
         let mut kept = Vec::with_capacity(items.len());
         for item in items {
             match room.checked_sub(item.pages) {

@@ -9,7 +9,10 @@
 //!    `slow_pass_ms` (5000) apart; the shorter the wait, the higher its score. One fault above starts again at nothing. So does a
 //!    wait of `cut_max_ms` (60000) or more.
 //! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at most at the best tenth of the waits.
-//! 5. `settle_s` (10) after pages last stood out clearly (correlation at least 0.3), if `fill` is set, the best of the others fill the target
+//! 5. Where the top tier is full, a page goes up only for another one that [demotion](crate::demotion) finds to be colder by far, so that a wrong guess costs little and
+//!    waiting costs more. With `exchange`, a page is then proposed as soon as it is more likely hot than not, given how often pages stay below the cut; and
+//!    while nothing stands out clearly, the best quarter is, after a single fault. What was not confirmed is ranked by its wait and the average wait together.
+//! 6. Where there is room, `settle_s` (10) after pages last stood out clearly (correlation at least 0.3), if `fill` is set, the best of the others fill the target
 //!    until a sixteenth of it is left: the cut is then where as many pages as there is room for would pass all confirmations by chance, and
 //!    those that are accessed more often pass sooner. Smooth popularity, without a line between hot and cold, is served that way. Else nothing
 //!    is proposed.
@@ -40,6 +43,8 @@ const LOOK_IDLE: Nanos = Nanos::from_s(1);
 const CLEAR: f64 = 0.1;
 /// Share of the pages below the cut while nothing is known, in percent.
 const BEST_PERCENT: u32 = 25;
+/// Where the target is full, a page is proposed that is hot with this probability: it goes up only for one that is colder by far.
+const CERTAIN_ENOUGH: f64 = 0.5;
 
 /// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold whatever there is room for.
 const FILL_PERCENT_MAX: u32 = 90;
@@ -64,6 +69,8 @@ enum Purpose {
     Hot,
     /// There is room to fill.
     Fill,
+    /// They are among the better ones, and the target may hold what is colder by far.
+    Exchange,
 }
 
 /// The pages that compete for the DRAM of one node.
@@ -78,10 +85,16 @@ struct Target {
     /// The cut when pages last stood out.
     last_cut: Option<Bin>,
     purpose: Purpose,
+    /// Faults in a row below the cut that are enough where a page can only go up in exchange for another one.
+    enough: Option<u8>,
     /// When pages were last seen to stand out, or the first fault.
     stood_out: Nanos,
-    /// Base pages that may be filled: those free above the high watermark and a sixteenth of the node.
+    /// Base pages that may be filled.
     room: u64,
+    /// Nor is there room on any other node of the top tier.
+    full: bool,
+    /// What a page of no known heat waits on average.
+    mean: Nanos,
 }
 
 /// See the module's description.
@@ -92,6 +105,8 @@ pub struct Adaptive {
     life: Nanos,
     /// Only nodes of the topology get an entry, so the map is bounded.
     targets: BTreeMap<NodeId, Target>,
+    /// The top tier, as it was when the last of them was first seen: pages that find no room on one go to another.
+    top: Vec<NodeId>,
 }
 
 impl Adaptive {
@@ -106,6 +121,7 @@ impl Adaptive {
             frequency: Frequency::new(frequency, life),
             life,
             targets: BTreeMap::new(),
+            top: Vec::new(),
         }
     }
 
@@ -116,6 +132,12 @@ impl Adaptive {
         let all = self.config.confirmations;
         if slow { all.saturating_sub(1).max(1) } else { all }
     }
+}
+
+/// Base pages of a node that may be filled: those free above the high watermark and a sixteenth of the node.
+fn room(state: &NodeState) -> u64 {
+    let spare = state.watermarks.high_pages.saturating_add(state.managed_pages / 16);
+    state.free_pages.saturating_sub(spare)
 }
 
 /// What a page is known by in the sample: its frame, or else its address.
@@ -145,8 +167,12 @@ impl Rule for Adaptive {
         else {
             return;
         };
-        let needed = self.needed(record);
-        let target = self.targets.entry(node).or_insert_with(|| Target::new(access.time));
+        let confirmed = self.needed(record);
+        let target = self.targets.entry(node).or_insert_with(|| {
+            let all = ctx.topology.nodes.iter().map(|n| n.id);
+            self.top = all.filter(|id| ctx.topology.is_top(*id)).collect();
+            Target::new(access.time)
+        });
         let wait = Nanos(latency.time.0.saturating_mul(access.pages()));
         let bin = sample::bin(wait);
         if let Some(key) = key(access.pfn, access.page) {
@@ -156,10 +182,18 @@ impl Rule for Adaptive {
         let below = bin <= cut && latency.time.ms() < self.config.cut_max_ms;
         record.frequency = if below { record.frequency.saturating_add(1).min(ctx.frequency_max) } else { 0 };
         // A layout that cannot count so far is full at its maximum.
-        record.ready =
-            record.frequency >= needed.min(ctx.frequency_max) && target.purpose != Purpose::Counting;
+        let needed = target.enough.map_or(confirmed, |enough| enough.min(confirmed)).min(ctx.frequency_max);
+        record.ready = record.frequency >= needed && target.purpose != Purpose::Counting;
         if record.ready {
-            let reason = if target.purpose == Purpose::Fill { Reason::FreeRoom } else { Reason::HighRate };
+            let reason = match target.purpose {
+                Purpose::Fill => Reason::FreeRoom,
+                Purpose::Exchange => Reason::Exchange,
+                Purpose::Hot | Purpose::Counting => Reason::HighRate,
+            };
+            // One wait alone says little: taken together with a prior one of average length, it says how hot the page may be.
+            let sure =
+                record.frequency >= confirmed.min(ctx.frequency_max) && target.purpose != Purpose::Exchange;
+            let wait = if sure { wait } else { Nanos(wait.0 / 2).plus(Nanos(target.mean.0 / 2)) };
             out.push(Candidate::promotion(access, score_of_rate(wait), reason, self.life));
         }
     }
@@ -170,7 +204,9 @@ impl Rule for Adaptive {
                 target.set_room(state);
             }
         }
+        let full = nodes.iter().filter(|state| self.top.contains(&state.node)).all(|state| room(state) == 0);
         for target in self.targets.values_mut() {
+            target.full = full;
             let since = now.since(target.looked);
             if since >= LOOK_IDLE || (since >= LOOK_EVERY && target.sample.changed()) {
                 target.looked = now;
@@ -204,15 +240,17 @@ impl Target {
             cut: None,
             last_cut: None,
             purpose: Purpose::Counting,
+            enough: None,
             stood_out: now,
             room: 0,
+            full: false,
+            mean: Nanos(0),
         }
     }
 
     /// Takes note of the node's free memory, and stops filling where it runs out.
     fn set_room(&mut self, state: &NodeState) {
-        let spare = state.watermarks.high_pages.saturating_add(state.managed_pages / 16);
-        self.room = state.free_pages.saturating_sub(spare);
+        self.room = room(state);
         if self.purpose == Purpose::Fill && self.room == 0 {
             self.purpose = Purpose::Counting;
         }
@@ -222,6 +260,8 @@ impl Target {
     fn look(&mut self, now: Nanos, config: &config::rule::Adaptive) {
         let waits = self.sample.waits(now);
         self.pages = waits.pages();
+        // Of exponential waits the median is ln 2 of the mean.
+        self.mean = Nanos((sample::wait(waits.quantile(50)).0 as f64 / std::f64::consts::LN_2) as u64);
         self.state = match waits.cut() {
             _ if self.pages < config.pages_min => State::Unknown,
             Some(cut) => State::StandOut(cut),
@@ -234,6 +274,14 @@ impl Target {
         }
         let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
         let fill = config.fill && settled && self.room > 0 && waits.can_tell();
+        self.enough = match self.state {
+            _ if !config.exchange || !self.full => None,
+            State::StandOut(cut) if cut.agreement >= CLEAR => {
+                (1..=config.confirmations).find(|times| cut.certainty(*times) >= CERTAIN_ENOUGH)
+            }
+            State::StandOut(_) | State::Alike => Some(1),
+            State::Unknown => None,
+        };
         match (self.state, self.last_cut) {
             (State::StandOut(_) | State::Alike, _) if fill => {
                 // So that by chance alone as many pages pass as there is room for.
@@ -244,7 +292,10 @@ impl Target {
             }
             (State::StandOut(cut), _) => {
                 self.purpose = Purpose::Hot;
-                self.cut = Some(cut.bin);
+                // What is less hot than what stands out clearly goes up only for what is colder by far.
+                let widened = config.exchange && self.full && cut.agreement < CLEAR;
+                let best = if widened { waits.quantile(BEST_PERCENT) } else { 0 };
+                self.cut = Some(cut.bin.max(best));
                 self.last_cut = self.cut;
             }
             (State::Unknown, Some(_)) => {}
@@ -255,7 +306,8 @@ impl Target {
             (State::Alike, Some(last)) if !settled => self.cut = Some(last.min(waits.quantile(10))),
             (State::Alike, _) => {
                 self.last_cut = None;
-                self.purpose = Purpose::Counting;
+                self.purpose =
+                    if config.exchange && self.full { Purpose::Exchange } else { Purpose::Counting };
                 self.cut = Some(waits.quantile(BEST_PERCENT));
             }
         }

@@ -167,6 +167,19 @@ pub(super) struct Cut {
     pub(super) bin: Bin,
     /// Correlation, squared, of being below the cut at two successive faults.
     pub(super) agreement: f64,
+    /// Share of the pages that are hot: below the cut, and not by chance.
+    hot: f64,
+    /// Share of the others that are below the cut by chance.
+    by_chance: f64,
+}
+
+impl Cut {
+    /// The probability that a page is hot that was below the cut so many times in a row. Of pages of two kinds, those that were above it at one fault are cold, so that
+    /// what is below it at the next one is so by chance; a hot page is taken to be always below.
+    pub(super) fn certainty(&self, times: u8) -> f64 {
+        let cold = (1.0 - self.hot) * self.by_chance.powi(times.into());
+        self.hot / (self.hot + cold).max(f64::MIN_POSITIVE)
+    }
 }
 
 impl Waits {
@@ -200,7 +213,13 @@ impl Waits {
             return None;
         }
         let bin = agreements.iter().rposition(|a| *a >= NEAR_BEST * best)?;
-        Some(Cut { bin: bin as Bin, agreement: best })
+        let below = |pages: &[u32]| f64::from(pages[..=bin].iter().sum::<u32>());
+        let (both, earlier, later) = (below(&self.both), below(&self.earlier), below(&self.later));
+        let pages = f64::from(pages);
+        // No cut has more than half of the pages below it.
+        let by_chance = (later - both) / (pages - earlier);
+        let hot = ((later / pages - by_chance) / (1.0 - by_chance)).clamp(0.0, 1.0);
+        Some(Cut { bin: bin as Bin, agreement: best, hot, by_chance })
     }
 
     /// The squared correlation at each cut; zero where pages agree less than by chance, or too many or too few are
@@ -285,6 +304,21 @@ mod tests {
         assert!(pages > 850.0);
         let expected = (110_000.0 / 210_000.0_f64).powi(2);
         assert!((waits.cut().unwrap().agreement - expected).abs() < 0.03);
+    }
+
+    #[test]
+    fn certainty_grows_with_every_time_below_the_cut() {
+        // One page in five is always early, of the others one in ten, each time another one.
+        let early = |yes: bool| if yes { 10 } else { 1000 };
+        let waits = twice(4000, |page| {
+            let (hot, other) = (page % 5 == 0, page / 5);
+            (early(hot || other % 10 == 0), early(hot || other / 10 % 10 == 0))
+        });
+        let cut = waits.cut().unwrap();
+        for (times, expected) in [(0, 0.2), (1, 0.2 / 0.28), (2, 0.2 / 0.208), (3, 0.2 / 0.2008)] {
+            let certainty = cut.certainty(times);
+            assert!((certainty - expected).abs() < 0.03, "{times}: {certainty}, not {expected}");
+        }
     }
 
     #[test]

@@ -30,14 +30,14 @@ fn batch(moves: Vec<Move>) -> Batch {
 }
 
 fn config(shared_pages: SharedPages) -> MoverConfig {
-    MoverConfig { shared_pages, free_goal_pages: 100, ..MoverConfig::default() }
+    MoverConfig { shared_pages, ..MoverConfig::default() }
 }
 
-/// A node with room for `room` pages above its high watermark of 50 and the goal of 100.
+/// A node with room for `room` pages above its high watermark of 50 and the reserve of 16 MiB.
 fn node_with_room(room: u64) -> impl FnMut(NodeId) -> Option<NodeState> + Send + 'static {
     move |node| {
         let watermarks = Watermarks { high_pages: 50, ..Watermarks::default() };
-        Some(NodeState { node, free_pages: 150 + room, managed_pages: 1 << 20, watermarks })
+        Some(NodeState { node, free_pages: 50 + 4096 + room, managed_pages: 1 << 20, watermarks })
     }
 }
 
