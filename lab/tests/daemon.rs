@@ -5,6 +5,8 @@
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
+#[path = "daemon/brake.rs"]
+mod brake;
 #[path = "daemon/damon.rs"]
 mod damon;
 #[path = "daemon/demotion.rs"]

@@ -163,6 +163,19 @@ pub struct Holding {
     pub pages: u64,
 }
 
+/// How long tasks of a scope have waited for memory: the totals of its cgroup's `memory.pressure`, or of the machine's (PSI).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressure {
+    /// The scope.
+    pub scope: ScopeId,
+    /// When the machine looked.
+    pub time: Nanos,
+    /// Time in which some task waited, µs since the cgroup was made, or the machine booted.
+    pub some_us: u64,
+    /// Time in which all tasks waited that were not idle, µs.
+    pub full_us: u64,
+}
+
 /// Everything that a machine can tell the engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'a> {
@@ -209,4 +222,6 @@ pub enum Evidence<'a> {
     Demoted(&'a crate::demotion::Demoted),
     /// What a scope holds of the top tier.
     Holding(Holding),
+    /// How long tasks of a scope have waited for memory.
+    Pressure(Pressure),
 }

@@ -367,6 +367,20 @@ fn scopes_and_scan_settings_are_told_of() {
 }
 
 #[test]
+fn pressure_that_is_not_measured_is_told_where_it_would_brake() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let absent = report(&machine);
+    let told = finding(&absent, "brake.no_pressure");
+    assert!(told.cause.contains("by ping-pong alone") && told.cause.contains("psi=1"), "{}", told.cause);
+    assert_eq!(absent.verdict, Verdict::Usable, "it moves pages all the same");
+    let mut config = config(&machine);
+    config.brake.enabled = false;
+    assert!(!has(&report_with(&machine, &config), "brake.no_pressure"));
+    machine.write("proc/pressure/memory", "some avg10=0.00 total=1\nfull avg10=0.00 total=0\n");
+    assert!(!has(&report(&machine), "brake.no_pressure"));
+}
+
+#[test]
 fn what_cannot_be_read_is_a_finding_and_not_the_end() {
     let machine = Machine::captured("lab-6.12-tiers");
     machine.write("proc/sys/kernel/numa_balancing_promote_rate_limit_MBps", "many\n");

@@ -27,6 +27,7 @@ use super::line::Lines;
 use super::snapshot::{Fixed, Snapshot};
 use super::socket::Server;
 use crate::args::Watch;
+use crate::verb::status;
 
 /// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop.
 const CLOSE_BOUND: Duration = Duration::from_secs(10);
@@ -84,6 +85,7 @@ pub(super) fn drive(
     let mut nodes = machine.node_states()?.to_vec();
     let mut nodes_at = start;
     let (mut ticked, mut report_due) = (start, start.plus(report));
+    let mut brake_changes = 0;
     let tick_due = |ticked: Nanos, engine: &Engine| {
         let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
         ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
@@ -114,10 +116,18 @@ pub(super) fn drive(
                 eprintln!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}");
             }
         }
+        if let Some(why) = machine.tell_pressures(|evidence| engine.observe(evidence)) {
+            eprintln!("moves are braked by ping-pong alone where memory pressure is not known: {why}");
+        }
         kernel.pace(at, &nodes, engine.topology(), &machine);
         machine.set_sample_period(engine.rule().sample_period_uops());
         let batches = engine.tick(at, &nodes);
         machine.submit(batches);
+        let (changes, next) = engine.brake_changes(brake_changes);
+        brake_changes = next;
+        for braking in changes {
+            eprint!("{}", status::brakes(&json!([fixed.name(braking.scope, braking)]), true));
+        }
         // What was demoted since an older look would be demoted again.
         if nodes_at == at && machine.demotes() {
             machine.demote(engine.demote(at, &nodes));
@@ -130,7 +140,8 @@ pub(super) fn drive(
                 let page = VirtPage::of_address(Pid(question.pid), question.address);
                 let explained = engine.explain_at(page, frame(root, page));
                 let mut answer = json!(explained);
-                answer["scope"] = json!(explained.scope.map(|standing| fixed.name(standing)));
+                answer["scope"] = json!(explained.scope.map(|standing| fixed.name(standing.scope, standing)));
+                answer["brake"] = json!(explained.brake.map(|braking| fixed.name(braking.scope, braking)));
                 // A client that has gone away needs no answer.
                 let _ = question.answer.try_send(answer);
             }

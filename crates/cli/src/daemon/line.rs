@@ -89,6 +89,9 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
     if !refused.is_empty() {
         line.push_str(&format!("  held or refused: {refused}"));
     }
+    for brake in now.brakes.iter().filter(|brake| brake.standing.by.is_some()) {
+        line.push_str(&format!("  scope {} {}", brake.name, status::rate(brake.standing.rate_bp)));
+    }
     for node in &now.nodes {
         line.push_str(&format!("  node {} free {:.0} MiB", node.node.0, mib(node.free_pages)));
     }
@@ -164,6 +167,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         out.push_str(&by_kernel(&end.kernel_moves));
     }
     out.push_str(&status::scopes(&json!(end.scopes)));
+    out.push_str(&status::brakes(&json!(end.brakes), false));
     for sample in c.samples().into_iter().filter(|s| s.value > 0) {
         if let (name @ ("refused" | "expired" | "failed"), Some(label)) = (sample.name, sample.label) {
             out.push_str(&format!("  {name} {label}: {}\n", sample.value));

@@ -1,13 +1,13 @@
 //! The daemon at one moment: what `status` shows and every line is made from.
 
 use serde::Serialize;
-use thermocline_core::admission::Standing;
+use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::config::{Config, ManagerName, RuleName, Scope};
 use thermocline_core::counters::Counters;
 use thermocline_core::engine::Engine;
 use thermocline_core::rule::Gauge;
 use thermocline_core::topology::{NodeState, Topology};
-use thermocline_core::units::{Nanos, NodeId};
+use thermocline_core::units::{Nanos, NodeId, ScopeId};
 use thermocline_linux::demoter::DemoterStats;
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
@@ -37,14 +37,14 @@ pub struct Fixed {
     scopes: Vec<Scope>,
 }
 
-/// How a scope with a floor or a cap stands, with its name.
+/// How a scope stands, with its name.
 #[derive(Clone, Debug, Serialize)]
-pub struct Named {
+pub struct Named<T> {
     /// The scope's name, or its cgroup where it has none.
     pub name: String,
     /// How it stands.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: T,
 }
 
 impl Fixed {
@@ -61,14 +61,17 @@ impl Fixed {
         }
     }
 
-    /// Names the scope.
-    pub fn name(&self, standing: Standing) -> Named {
-        let place = usize::from(standing.scope.0).checked_sub(1);
-        let scope = place.and_then(|place| self.scopes.get(place));
-        let name = scope.map_or_else(String::new, |s| match s.name.as_str() {
-            "" => s.cgroup.clone().unwrap_or_default(),
-            name => name.to_owned(),
-        });
+    /// Names the scope that `standing` is of.
+    pub fn name<T>(&self, scope: ScopeId, standing: T) -> Named<T> {
+        let Some(place) = usize::from(scope.0).checked_sub(1) else {
+            return Named { name: "default".to_owned(), standing };
+        };
+        let given = self.scopes.get(place).map(|s| (s.name.as_str(), s.cgroup.as_deref()));
+        let name = match given {
+            Some(("", Some(cgroup))) => cgroup.to_owned(),
+            Some(("", None)) | None => format!("[{place}]"),
+            Some((name, _)) => name.to_owned(),
+        };
         Named { name, standing }
     }
 }
@@ -102,7 +105,9 @@ pub struct Snapshot {
     /// Counters of the demoter, where cold pages are demoted.
     pub demoter: Option<DemoterStats>,
     /// The scopes with a floor or a cap.
-    pub scopes: Vec<Named>,
+    pub scopes: Vec<Named<Standing>>,
+    /// How the scopes are braked.
+    pub brakes: Vec<Named<Braking>>,
     /// What the kernel has moved by itself since the start.
     pub kernel_moves: KernelMoves,
     /// Who has moved what since the start.
@@ -126,7 +131,12 @@ impl Snapshot {
             overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),
             demoter: machine.demoter_stats(),
-            scopes: engine.standings().into_iter().map(|standing| fixed.name(standing)).collect(),
+            scopes: engine
+                .standings()
+                .into_iter()
+                .map(|standing| fixed.name(standing.scope, standing))
+                .collect(),
+            brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
             kernel_moves: machine.kernel_moves(),
             moved: Moved::default(),
         }

@@ -31,6 +31,9 @@ fn text(e: &Value) -> String {
     if e["scope"].is_object() {
         let _ = writeln!(out, "{}", status::scope_row(&e["scope"]));
     }
+    if !e["brake"]["by"].is_null() {
+        let _ = writeln!(out, "{}", status::brake_row(&e["brake"]));
+    }
     let decisions = e["decisions"].as_array().map_or(&[][..], Vec::as_slice);
     let first = decisions.first().and_then(|d| d["time"].as_u64()).unwrap_or(0);
     for decision in decisions {
@@ -67,6 +70,7 @@ mod tests {
             "page": { "pid": 7, "vpn": 16 }, "pfn": 255, "summary": "moved; nothing since",
             "record": { "frequency": 3, "gap_ms": 20, "node": 0, "ready": true },
             "scope": { "name": "db", "top_tier_pages": 512, "age_ms": 5, "floor_pages": 0, "cap_pages": 512, "room_pages": 0 },
+            "brake": { "name": "db", "rate_bp": 5000, "by": "ping_pong", "for_ms": 4000, "again_bp": 5100 },
             "decisions": [
                 { "time": 1_000_000_000u64, "what": { "what": "proposed" }, "score": 900, "reason": "high_rate" },
                 { "time": 1_500_000_000u64, "what": { "what": "moved", "batch": 4 } },
@@ -79,6 +83,7 @@ mod tests {
             text.contains("scope db: 2.0 MiB of the top tier 5 ms ago; cap 2 MiB: nothing is promoted"),
             "{text}"
         );
+        assert!(text.contains("scope db: braked to 1/2 of its rate by ping-pong, since 4 s ago"), "{text}");
         assert!(text.contains("+0.500s  what batch 4 what moved"), "{text}");
     }
 }

@@ -82,6 +82,53 @@ pub(crate) fn scope_row(scope: &Value) -> String {
     out
 }
 
+/// What a scope has of its rate.
+pub(crate) fn rate(rate_bp: u64) -> String {
+    match 10_000u64.checked_div(rate_bp) {
+        None => "stopped".to_owned(),
+        Some(1) => "free".to_owned(),
+        Some(part) => format!("braked to 1/{part} of its rate"),
+    }
+}
+
+/// A row a scope that is braked, and, where that is asked for, also those that are not.
+pub(crate) fn brakes(found: &Value, free_too: bool) -> String {
+    let rows = found.as_array().into_iter().flatten();
+    rows.filter(|brake| free_too || !brake["by"].is_null()).map(|brake| brake_row(brake) + "\n").collect()
+}
+
+/// How one scope is braked, and by which figures.
+pub(crate) fn brake_row(brake: &Value) -> String {
+    let percent = |key: &str| brake[key].as_u64().map(|bp| bp as f64 / 100.0);
+    let mut out = format!(
+        "scope {}: {}",
+        brake["name"].as_str().unwrap_or("?"),
+        rate(brake["rate_bp"].as_u64().unwrap_or(0))
+    );
+    match brake["by"].as_str() {
+        Some("pressure") => out.push_str(" by memory pressure"),
+        Some(_) => out.push_str(" by ping-pong"),
+        None => out.push_str(" again"),
+    }
+    if let Some(ms) = brake["for_ms"].as_u64() {
+        let _ = write!(out, ", since {} s ago", ms / 1000);
+    }
+    for (key, baseline, who) in
+        [("some_bp", "some_baseline_bp", "some task"), ("full_bp", "full_baseline_bp", "all tasks")]
+    {
+        if let Some(stall) = percent(key) {
+            let _ = write!(out, "; {who} waited for memory {stall:.1} % of the time");
+            if let Some(without) = percent(baseline) {
+                let _ = write!(out, " ({without:.1} % without moves)");
+            }
+        }
+    }
+    if let Some(again) = percent("again_bp") {
+        let _ = write!(out, "; {again:.1} % of the moved pages had been moved before");
+    }
+    out
+}
+
 /// What the sampler took, and what was of no use, by reason; nothing where there is none.
 pub(crate) fn samples(found: &Value) -> String {
     if found.is_null() {
@@ -163,6 +210,7 @@ fn text(s: &Value) -> String {
     }
     out.push_str(&residency(&s["residency"]));
     out.push_str(&scopes(&s["scopes"]));
+    out.push_str(&brakes(&s["brakes"], false));
     let source = &s["source"];
     if !source.is_null() {
         let _ = writeln!(
@@ -256,6 +304,22 @@ mod tests {
                     from it\n";
         assert_eq!(scopes(&found), told);
         assert_eq!(scopes(&Value::Null), "");
+    }
+
+    #[test]
+    fn brakes_are_told_with_cause_and_figures() {
+        let pressed = json!({ "name": "db", "rate_bp": 2500, "by": "pressure", "for_ms": 12_345, "some_bp": 3400, "some_baseline_bp": 210,
+            "full_bp": 0, "full_baseline_bp": null, "again_bp": null });
+        let pong = json!({ "name": "default", "rate_bp": 0, "by": "ping_pong", "for_ms": 2000, "some_bp": null, "again_bp": 6120 });
+        let free = json!({ "name": "/batch", "rate_bp": 10_000, "by": null, "for_ms": null, "some_bp": 500, "again_bp": null });
+        let all = json!([pressed, pong, free]);
+        let braked = "scope db: braked to 1/4 of its rate by memory pressure, since 12 s ago; some task waited for memory 34.0 % of the \
+                      time (2.1 % without moves); all tasks waited for memory 0.0 % of the time\nscope default: stopped by ping-pong, \
+                      since 2 s ago; 61.2 % of the moved pages had been moved before\n";
+        assert_eq!(brakes(&all, false), braked);
+        let free = "scope /batch: free again; some task waited for memory 5.0 % of the time\n";
+        assert_eq!(brakes(&all, true), format!("{braked}{free}"));
+        assert_eq!(brakes(&Value::Null, true), "", "where the kernel decides");
     }
 
     #[test]

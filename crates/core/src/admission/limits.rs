@@ -22,7 +22,7 @@ use crate::units::{Nanos, PAGES_PER_MIB, ScopeId};
 /// For how long a telling is good: a machine tells once a second or more often.
 const GOOD_FOR: Nanos = Nanos::from_s(5);
 
-/// Base pages that may be demoted from a scope with a floor.
+/// Base pages that may be demoted from a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Allowance {
     /// The scope.

@@ -3,9 +3,10 @@
 //! One file a check. At the *door*, when a rule proposes, a candidate is refused for what will not pass while it waits:
 //! no name for the mover, direction off, process excluded, no target, moved lately, on its way already. At the *gate*,
 //! when its turn comes at a tick, it is held for what may pass: rate limit, share of its scope, room on the target,
-//! batches in flight. Floor and cap of its scope are looked at in both
+//! batches in flight, the brake of its scope. Floor and cap of its scope are looked at in both
 //! places: what is on its way uses them up. The order of the checks is the order of the code below; every refusal has a [`RefusalReason`].
 
+mod brake;
 mod direction;
 pub mod far_nodes;
 mod in_flight;
@@ -18,6 +19,7 @@ mod room;
 mod scope;
 mod target;
 
+pub use brake::{Braking, Cause};
 pub use in_flight::Flight;
 pub use limits::{Allowance, Standing};
 pub use movable::{ORDER_MAX, PID_LIMIT, VPN_LIMIT};
@@ -26,14 +28,16 @@ pub use recent::LeftAlone;
 pub use room::Reserve;
 pub use target::{Route, Targets};
 
-use crate::access::Holding;
+use crate::access::{Holding, Pressure};
 use crate::config::{self, Config};
+use crate::demotion::{Demoted, Giving};
 use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::published::threshold::rate_limit_pages;
 use crate::queue::{LaneKey, Waiting};
 use crate::rule::Candidate;
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, Pid, ScopeId, VirtPage};
+use brake::Brakes;
 use in_flight::InFlight;
 use limits::Limits;
 use rate::Rate;
@@ -48,6 +52,7 @@ pub struct Admission {
     targets: Targets,
     scopes: Scopes,
     limits: Limits,
+    brakes: Brakes,
     rate: Rate,
     recent: Recent,
     in_flight: InFlight,
@@ -92,6 +97,7 @@ impl Admission {
             targets: Targets::new(topology),
             scopes: Scopes::new(&config.scope, limit_pages),
             limits: Limits::new(&config.scope),
+            brakes: Brakes::new(config),
             rate: Rate::new(limit_pages),
             recent: Recent::new(&config.admission),
             in_flight: InFlight::default(),
@@ -146,6 +152,7 @@ impl Admission {
     /// Opens the gate for a tick.
     pub fn gate(&mut self, now: Nanos, nodes: &[NodeState]) -> Gate {
         self.recent.tick(now);
+        self.brakes.tick(now);
         let reserve = Reserve::new(&self.config);
         Gate { now, rooms: Rooms::new(nodes, reserve, |node| self.in_flight.towards(node)) }
     }
@@ -170,6 +177,7 @@ impl Admission {
             Effect::Refused => Stop::Refused(reason),
             Effect::Held => Stop::Lane(reason),
         })?;
+        self.brakes.check(waiting.scope, gate.now, pages).map_err(Stop::Lane)?;
         // The best candidate waits for its second rather than letting smaller folios pass for ever.
         if !self.rate.fits(gate.now, pages) {
             return Err(Stop::Everybody(RefusalReason::RateLimited));
@@ -183,6 +191,7 @@ impl Admission {
         self.rate.charge(gate.now, m.pages());
         self.scopes.charge(waiting.scope, gate.now, m.pages());
         self.limits.charge(waiting.scope, waiting.candidate.direction, m.pages());
+        self.brakes.issue(waiting.scope, gate.now, m.pages());
         gate.rooms.take(target, m.pages());
         self.in_flight.hold(id, waiting.page, m, target);
     }
@@ -201,7 +210,9 @@ impl Admission {
     pub fn land(&mut self, id: BatchId) -> Option<Flight> {
         let flight = self.in_flight.land(id)?;
         for waiting in &flight.candidates {
-            self.limits.settle(waiting.scope, flight.direction, 1 << waiting.candidate.order);
+            let pages = 1 << waiting.candidate.order;
+            self.limits.settle(waiting.scope, flight.direction, pages);
+            self.brakes.land(waiting.scope, pages);
         }
         Some(flight)
     }
@@ -217,9 +228,9 @@ impl Admission {
         self.limits.tell(holding)
     }
 
-    /// What may be demoted of each scope with a floor; those with nothing to spare are left out.
-    pub fn spare(&self, now: Nanos) -> Vec<Allowance> {
-        self.limits.spare(now)
+    /// What may be demoted of each scope with a floor, where it has anything to spare, and of each braked one.
+    pub fn giving(&mut self, now: Nanos) -> Giving {
+        Giving { spare: self.limits.spare(now), braked: self.brakes.allowances(now) }
     }
 
     /// Notes that a demand may demote so much.
@@ -242,9 +253,42 @@ impl Admission {
         self.scopes.check(pid).ok()
     }
 
-    /// We moved a page, to the top tier or not; returns how many times within the ping-pong window.
-    pub fn moved(&mut self, page: VirtPage, up: bool, now: Nanos) -> u32 {
-        self.recent.moved(page, up, now)
+    /// Takes how long a scope's tasks have waited for memory.
+    pub fn feel(&mut self, pressure: &Pressure) {
+        self.brakes.tell(pressure);
+    }
+
+    /// Notes that a demand may take so much of braked scopes.
+    pub fn charge_braked(&mut self, allowances: &[Allowance], now: Nanos) {
+        allowances.iter().for_each(|a| self.brakes.allow(*a, now));
+    }
+
+    /// Pages went down by a demand.
+    pub fn demoted(&mut self, done: &Demoted) {
+        if self.scopes.is_managed(ScopeId::DEFAULT) {
+            self.brakes.demoted(ScopeId::DEFAULT, done.pages);
+        } else {
+            done.by_scope.iter().for_each(|(scope, pages)| self.brakes.demoted(*scope, *pages));
+        }
+    }
+
+    /// How the scopes whose memory may move are braked.
+    pub fn brakes(&self, now: Nanos) -> Vec<Braking> {
+        let managed = |braking: &Braking| self.scopes.is_managed(braking.scope);
+        self.brakes.standings(now).into_iter().filter(managed).collect()
+    }
+
+    /// Scopes that were braked, stopped or freed, from change number `from` on, and the number to ask from next time.
+    pub fn brake_changes(&self, from: u64) -> (Vec<Braking>, u64) {
+        self.brakes.changes(from)
+    }
+
+    /// We moved a candidate's page; returns how many times within the ping-pong window.
+    pub fn moved(&mut self, waiting: &Waiting, now: Nanos) -> u32 {
+        let up = waiting.candidate.direction == Direction::Promote;
+        let moves = self.recent.moved(waiting.page, up, now);
+        self.brakes.moved(waiting.scope, 1 << waiting.candidate.order, moves > 1);
+        moves
     }
 
     /// Whether the page, which was accessed on a lower tier, is one that we have promoted within the ping-pong window; true once for each promotion.

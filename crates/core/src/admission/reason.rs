@@ -99,6 +99,8 @@ reasons! {
     RateLimited = "rate_limited", Held;
     /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
     ShareExceeded = "share_exceeded", Held;
+    /// The scope's moves are slowed or stopped, because its memory pressure rose with them or its pages went to and fro; `status` tells which.
+    Braked = "braked", Held;
     /// The machine has not told lately what the scope holds of the top tier, so that its floor and cap cannot be kept.
     ScopeUnknown = "scope_unknown", Held;
     /// No target has memory free above its high watermark and `admission.free_goal_mib`.

@@ -62,6 +62,11 @@ impl Scopes {
         }
     }
 
+    /// Whether memory of the scope may move.
+    pub(super) fn is_managed(&self, scope: ScopeId) -> bool {
+        self.scopes.get(usize::from(scope.0)).is_some_and(|s| s.managed)
+    }
+
     /// Whether the scope may use `pages` more of this second.
     pub(super) fn check_share(
         &mut self,

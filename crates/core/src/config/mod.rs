@@ -1,5 +1,6 @@
 //! One configuration tree for everything; each key has a unit, a default, a range and a source.
 
+mod brake;
 mod demotion;
 mod engine;
 mod hwsample;
@@ -10,6 +11,7 @@ pub mod schema;
 mod scope;
 mod tree;
 
+pub use brake::Brake;
 pub use demotion::{Demotion, DemotionMode};
 pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
 pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};

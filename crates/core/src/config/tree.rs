@@ -6,8 +6,8 @@ use crate::config::rule::{Adaptive, FaultCount, Frequency, InterArrival, Latency
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::scope::check_limits;
 use crate::config::{
-    Admission, Daemon, Damon, Demotion, DemotionMode, Engine, HintFault, HwSample, Journal, Kernel, Manager,
-    Numab2, Queue, Rule, Scope, TierMap,
+    Admission, Brake, Daemon, Damon, Demotion, DemotionMode, Engine, HintFault, HwSample, Journal, Kernel,
+    Manager, Numab2, Queue, Rule, Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -34,6 +34,8 @@ pub struct Config {
     pub queue: Queue,
     /// `[admission]`.
     pub admission: Admission,
+    /// `[brake]`.
+    pub brake: Brake,
     /// `[demotion]`.
     pub demotion: Demotion,
     /// `[journal]`.
@@ -68,6 +70,7 @@ impl Config {
         self.rule.check("rule", &mut out);
         self.queue.check("queue", &mut out);
         self.admission.check("admission", &mut out);
+        self.brake.check("brake", &mut out);
         self.demotion.check("demotion", &mut out);
         self.journal.check("journal", &mut out);
         self.tiers.check("tiers", &mut out);
@@ -114,6 +117,7 @@ impl Config {
             ("rule.speculative", Speculative::fields()),
             ("queue", Queue::fields()),
             ("admission", Admission::fields()),
+            ("brake", Brake::fields()),
             ("demotion", Demotion::fields()),
             ("journal", Journal::fields()),
             ("tiers", TierMap::fields()),

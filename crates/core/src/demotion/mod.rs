@@ -11,13 +11,16 @@
 //! * It pays for itself: after a demand the next one waits until the CPU time that the machine has spent on it is no more than the share
 //!   that demotion may take of all CPUs' time. Pages that are slow to demote do not eat what fast memory is to gain.
 //! * Scopes with a floor give what they have above it: a demand names how much it may take of each, and of one that it does not name, nothing.
+//! * Braked scopes give no more in a second than their brake leaves them; a stopped one, nothing.
 //! * How cold: colder by far than what waits to come up (see `idle`). Where promoted pages are accessed on lower tiers soon after, what went
 //!   down was not cold enough, and the idle time doubles.
 
+mod giving;
 mod idle;
 mod reach;
 
-pub use reach::{Floor, Reach, Unreachable, reach};
+pub use giving::Giving;
+pub use reach::{Reach, Subtree, Unreachable, reach};
 
 use std::collections::BTreeMap;
 
@@ -28,7 +31,7 @@ use crate::admission::{Allowance, Reserve};
 use crate::config::Config;
 use crate::published::threshold::rate_limit_pages;
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, NodeId};
+use crate::units::{Nanos, NodeId, ScopeId};
 use idle::Idle;
 
 /// Base pages that one command to the kernel may take beyond what it is asked for, and those that the kernel has not counted yet: a batch of
@@ -60,17 +63,19 @@ pub struct Demand {
     pub idle: Nanos,
     /// Of scopes with a floor, at most so much; of those that are not named here, nothing.
     pub allowances: Vec<Allowance>,
+    /// Of braked scopes, at most so much.
+    pub braked: Vec<Allowance>,
 }
 
 impl Demand {
     /// What is told when it has ended with so many base pages demoted, in so much CPU time.
     pub fn done(&self, pages: u64, cpu: Nanos) -> Demoted {
-        Demoted { id: self.id, node: self.node, pages, cpu }
+        Demoted { id: self.id, node: self.node, pages, cpu, by_scope: Vec::new() }
     }
 }
 
 /// What came of a demand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demoted {
     /// The demand's name.
     pub id: u64,
@@ -80,6 +85,8 @@ pub struct Demoted {
     pub pages: u64,
     /// CPU time that it took the machine to look for them and to demote them.
     pub cpu: Nanos,
+    /// What of it came from which scope, where scopes by cgroup are configured.
+    pub by_scope: Vec<(ScopeId, u64)>,
 }
 
 /// A demand that is under way.
@@ -163,15 +170,14 @@ impl Demotion {
     }
 
     /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way. `wanted` has a node once at
-    /// most; `spare` is what
-    /// scopes with a floor have above it; no part of it is allowed to two demands.
+    /// most; no part of what scopes may give is allowed to two demands.
     pub fn tick(
         &mut self,
         topology: &Topology,
         now: Nanos,
         states: &[NodeState],
         wanted: &[Wanted],
-        mut spare: Vec<Allowance>,
+        mut giving: Giving,
     ) -> Vec<Demand> {
         self.idle.tick(now);
         if now < self.paid_until {
@@ -190,11 +196,13 @@ impl Demotion {
             let for_them = wanted.map_or(0, |w| w.pages.min(part(state, self.goal_bp)));
             let targets = topology.demotion_targets(state.node);
             let below: u64 = targets.iter().filter_map(|t| room.get(t)).sum();
-            let pages = missing.saturating_add(for_them).min(below).min(self.rate.room(now));
+            let pages =
+                missing.saturating_add(for_them).min(below).min(self.rate.room(now)).min(giving.most());
             if pages == 0 {
                 continue;
             }
-            let allowances = allow(&mut spare, pages);
+            let allowances = giving.above_floors(pages);
+            let braked = giving.by_brakes(pages);
             node.pending =
                 Some(Pending { id: self.next_id, pages, since: now, allowances: allowances.clone() });
             self.rate.charge(now, pages);
@@ -205,6 +213,7 @@ impl Demotion {
                 pages,
                 idle: self.idle.wanted(wanted.map(|w| w.gap)),
                 allowances,
+                braked,
             });
             self.next_id += 1;
         }
@@ -298,18 +307,6 @@ fn take(room: &mut BTreeMap<NodeId, u64>, targets: &[NodeId], mut pages: u64) {
             pages -= taken;
         }
     }
-}
-
-/// Takes up to `pages` of each scope's spare pages: which scope they will come from, the machine finds out.
-fn allow(spare: &mut [Allowance], pages: u64) -> Vec<Allowance> {
-    let share = |of: &mut Allowance| {
-        let pages = of.pages.min(pages.saturating_add(OVER_PAGES));
-        (pages > OVER_PAGES).then(|| {
-            of.pages -= pages;
-            Allowance { scope: of.scope, pages }
-        })
-    };
-    spare.iter_mut().filter_map(share).collect()
 }
 
 #[cfg(test)]

@@ -6,24 +6,24 @@ use crate::cgroup::{is_within, normal};
 use crate::config::{Config, DemotionMode};
 use crate::units::ScopeId;
 
-/// A cgroup of which a scope keeps some memory in the top tier.
+/// A cgroup, with all below it, that is a scope's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Floor {
+pub struct Subtree {
     /// The cgroup's path.
     pub path: String,
     /// The scope.
     pub scope: ScopeId,
+    /// Whether the scope keeps some memory in the top tier.
+    pub floor: bool,
 }
 
 /// Whose memory demotion may take. Paths are those of cgroup v2, normal, each for its whole subtree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
     /// Only these; where none is named, everything.
-    pub only: Vec<String>,
+    pub only: Vec<Subtree>,
     /// Never these.
     pub never: Vec<String>,
-    /// Of these, what a demand allows.
-    pub floors: Vec<Floor>,
 }
 
 /// Why nothing is demoted.
@@ -62,14 +62,14 @@ impl Reach {
     /// Whether the memory of a cgroup may go down.
     pub fn covers(&self, cgroup: &str) -> bool {
         let cgroup = normal(cgroup);
-        let within = |subtree: &String| is_within(&cgroup, subtree);
-        (self.only.is_empty() || self.only.iter().any(within)) && !self.never.iter().any(within)
+        let never = self.never.iter().any(|subtree| is_within(&cgroup, subtree));
+        !never && (self.only.is_empty() || self.subtree_of(&cgroup).is_some())
     }
 
-    /// The scope with a floor that a cgroup's memory belongs to.
-    pub fn floor_of(&self, cgroup: &str) -> Option<ScopeId> {
+    /// The scope that a cgroup's memory belongs to, by the first subtree that it is in.
+    pub fn subtree_of(&self, cgroup: &str) -> Option<&Subtree> {
         let cgroup = normal(cgroup);
-        self.floors.iter().find(|floor| is_within(&cgroup, &floor.path)).map(|floor| floor.scope)
+        self.only.iter().find(|subtree| is_within(&cgroup, &subtree.path))
     }
 }
 
@@ -90,16 +90,14 @@ pub fn reach(config: &Config) -> Result<Reach, Unreachable> {
     let mut reach = Reach::default();
     for (i, scope) in config.scope.iter().enumerate() {
         let path = scope.cgroup_alone().ok_or(Unreachable::Processes(i))?;
-        if scope.top_tier_floor_mib > 0 {
-            if config.demotion.mode == DemotionMode::Auto {
-                return Err(Unreachable::Floor(i));
-            }
-            reach.floors.push(Floor { path: path.clone(), scope: ScopeId::of_place(i) });
+        let floor = scope.top_tier_floor_mib > 0;
+        if floor && config.demotion.mode == DemotionMode::Auto {
+            return Err(Unreachable::Floor(i));
         }
         match (scope.exclude, config.demotion.mode) {
             (true, DemotionMode::Auto) => return Err(Unreachable::Excluded(i)),
             (true, _) => reach.never.push(path),
-            (false, _) => reach.only.push(path),
+            (false, _) => reach.only.push(Subtree { path, scope: ScopeId::of_place(i), floor }),
         }
     }
     Ok(reach)
@@ -140,10 +138,11 @@ mod tests {
         let auto = reach(&config(scopes.clone(), DemotionMode::Auto));
         assert_eq!(auto.unwrap_err(), Unreachable::Floor(1));
         let reach = reach(&config(scopes, DemotionMode::On)).unwrap();
-        let of = |path: &str| reach.floor_of(path).map(|scope| scope.0);
+        let of = |path: &str| reach.subtree_of(path).map(|subtree| (subtree.scope.0, subtree.floor));
+        let kept = Some((2, true));
         assert_eq!(
             [of("/a"), of("/b"), of("/b/c"), of("/bc"), of("/")],
-            [None, Some(2), Some(2), None, None]
+            [Some((1, false)), kept, kept, None, None]
         );
     }
 

@@ -49,7 +49,7 @@ fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
             Nanos::from_s(now),
             &[state(0, free, MANAGED), state(2, MANAGED, MANAGED)],
             &[],
-            Vec::new(),
+            Giving::default(),
         );
         let Some(demand) = demands.first() else { return 0 };
         d.done(&topology, Nanos::from_s(now), &demand.done(demand.pages, Nanos(0))).unwrap();
@@ -67,9 +67,9 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let states = [state(0, 0, MANAGED), state(1, 0, MANAGED), state(2, MANAGED, MANAGED)];
-    let first = d.tick(&topology, Nanos(0), &states, &[], Vec::new());
+    let first = d.tick(&topology, Nanos(0), &states, &[], Giving::default());
     assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, ENOUGH), (1, ENOUGH)]);
-    assert!(d.tick(&topology, TICK, &states, &[], Vec::new()).is_empty());
+    assert!(d.tick(&topology, TICK, &states, &[], Giving::default()).is_empty());
     let settled = d.done(&topology, TICK, &first[0].done(10, Nanos(0))).unwrap();
     assert_eq!(settled, Settled { short: ENOUGH - 10, ..Settled::default() });
     assert_eq!(d.done(&topology, TICK, &first[0].done(10, Nanos(0))), None, "told twice");
@@ -78,8 +78,8 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
         None,
         "of another demand"
     );
-    assert!(d.tick(&topology, Nanos::from_ms(1349), &states, &[], Vec::new()).is_empty());
-    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states, &[], Vec::new()).len(), 1);
+    assert!(d.tick(&topology, Nanos::from_ms(1349), &states, &[], Giving::default()).is_empty());
+    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states, &[], Giving::default()).len(), 1);
     assert_eq!(d.lose(Nanos::from_s(60)).pages, ENOUGH, "the other one's end never came");
     assert_eq!(d.pending_pages(), ENOUGH);
 }
@@ -89,7 +89,7 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let full = [state(0, 0, MANAGED), state(2, HIGH + 4096, MANAGED), state(3, 0, MANAGED)];
-    assert!(d.tick(&topology, Nanos(0), &full, &[], Vec::new()).is_empty());
+    assert!(d.tick(&topology, Nanos(0), &full, &[], Giving::default()).is_empty());
     let some = [
         state(0, 0, MANAGED),
         state(1, 0, MANAGED),
@@ -97,7 +97,7 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
         state(3, HIGH + 4096 + 5_000, MANAGED),
     ];
     let pages: Vec<u64> =
-        d.tick(&topology, Nanos(0), &some, &[], Vec::new()).iter().map(|x| x.pages).collect();
+        d.tick(&topology, Nanos(0), &some, &[], Giving::default()).iter().map(|x| x.pages).collect();
     assert_eq!(pages, [ENOUGH, 35_000 - ENOUGH]);
 }
 
@@ -116,7 +116,7 @@ proptest! {
         let (mut now, mut spent_ms) = (Nanos(0), 0);
         for ms in costs {
             let before = spent_ms;
-            for demand in d.tick(&topology, now, &states, &[], Vec::new()) {
+            for demand in d.tick(&topology, now, &states, &[], Giving::default()) {
                 prop_assert!(before as f64 <= now.ms() as f64 * share + 1.0, "{before} ms of CPU in {} ms", now.ms());
                 d.done(&topology, now, &demand.done(1, Nanos::from_ms(ms)));
                 spent_ms += ms;
@@ -140,7 +140,7 @@ proptest! {
         for (free0, free1, lower, percent, again, (waiting, gap_ms)) in steps {
             let states = [state(0, free0, MANAGED), state(1, free1, MANAGED), state(2, lower, MANAGED)];
             let wanted = Wanted { node: NodeId(0), pages: waiting, gap: Nanos::from_ms(gap_ms) };
-            let demands = d.tick(&topology, now, &states, &[wanted], Vec::new());
+            let demands = d.tick(&topology, now, &states, &[wanted], Giving::default());
             for demand in &demands {
                 prop_assert!(topology.is_top(demand.node) && demand.pages > 0);
                 let free = states[usize::from(demand.node.0)].free_pages;

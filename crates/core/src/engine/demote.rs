@@ -16,9 +16,12 @@ impl Engine {
         let lost = self.demotion.lose(now);
         self.counters.demotion_lost += lost.pages;
         self.admission.settle_allowances(&lost.allowances);
-        let (wanted, spare) = (self.wanted(), self.admission.spare(now));
-        let demands = self.demotion.tick(&self.topology, now, nodes, &wanted, spare);
-        demands.iter().for_each(|demand| self.admission.allow(&demand.allowances));
+        let (wanted, giving) = (self.wanted(), self.admission.giving(now));
+        let demands = self.demotion.tick(&self.topology, now, nodes, &wanted, giving);
+        for demand in &demands {
+            self.admission.allow(&demand.allowances);
+            self.admission.charge_braked(&demand.braked, now);
+        }
         self.counters.demotion_asked += demands.iter().map(|d| d.pages).sum::<u64>();
         demands
     }
@@ -48,6 +51,7 @@ impl Engine {
                 self.counters.demotion_short += settled.short;
                 self.counters.demotion_over += settled.over;
                 self.admission.settle_allowances(&settled.allowances);
+                self.admission.demoted(done);
             }
             None => self.counters.evidence_invalid += 1,
         }
@@ -59,6 +63,7 @@ mod tests {
     use super::*;
     use crate::access::{Access, Detail, Evidence, FaultLatency, NoMappings};
     use crate::config::Config;
+    use crate::rule::{Candidate, Reason};
     use crate::topology::{Node, Topology};
     use crate::units::{Pfn, Pid, TierId, VirtPage};
 
@@ -116,9 +121,6 @@ mod tests {
     fn what_was_promoted_and_is_accessed_below_again_has_come_back() {
         let mut engine = engine();
         let page = |n| VirtPage { pid: Pid(1), vpn: n };
-        for n in 0..1600 {
-            engine.admission.moved(page(n), true, Nanos::from_s(1));
-        }
         let access = |n, node| Access {
             time: Nanos::from_s(20),
             pfn: Some(Pfn(n)),
@@ -128,6 +130,14 @@ mod tests {
             accessor: None,
             detail: Detail::HintFault { latency: None },
         };
+        for n in 0..1600 {
+            let candidate = Candidate::promotion(&access(n, 1), 1000, Reason::HighRate, Nanos::from_s(60));
+            let waiting = engine
+                .admission
+                .door(&engine.topology, &candidate, Nanos::from_s(1))
+                .expect("a sound candidate");
+            engine.admission.moved(&waiting, Nanos::from_s(1));
+        }
         for node in [0, 1] {
             let batch: Vec<Access> = (0..800).map(|n| access(n, node)).collect();
             engine.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });

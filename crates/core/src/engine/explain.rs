@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::admission::{RefusalReason, Standing};
+use crate::admission::{Braking, RefusalReason, Standing};
 use crate::counters::Label;
 use crate::engine::Engine;
 use crate::journal::{Decision, What};
@@ -28,6 +28,8 @@ pub struct Explanation {
     pub state: PageState,
     /// How its process's scope stands, where that has a floor or a cap.
     pub scope: Option<Standing>,
+    /// How that scope is braked.
+    pub brake: Option<Braking>,
     /// The latest decisions on it, oldest first.
     pub decisions: Vec<Decision>,
     /// All of it in a sentence.
@@ -111,8 +113,9 @@ impl Engine {
         let state = self.state(head);
         let summary = summary(&state, record.as_ref(), decisions.last(), self.clock());
         let scope = self.admission.scope_of(page.pid);
+        let brake = self.brakes().into_iter().find(|braking| Some(braking.scope) == scope);
         let scope = self.standings().into_iter().find(|standing| Some(standing.scope) == scope);
-        Explanation { page, head, pfn, record, state, scope, decisions, summary }
+        Explanation { page, head, pfn, record, state, scope, brake, decisions, summary }
     }
 
     /// The page by which the engine knows the folio of `page`: its own name where something is known by it now.

@@ -25,7 +25,7 @@ pub use gauges::Status;
 
 use crate::access::{Access, Evidence, Mappings, NoMappings, RegionSnapshot, Source};
 use crate::admission::far_nodes::{self, FarNodes};
-use crate::admission::{Admission, ORDER_MAX, RefusalReason, Standing};
+use crate::admission::{Admission, Braking, ORDER_MAX, RefusalReason, Standing};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::demotion::Demotion;
@@ -148,6 +148,7 @@ impl Engine {
             Evidence::Holding(holding) => {
                 self.counters.evidence_invalid += u64::from(!self.admission.tell(&holding));
             }
+            Evidence::Pressure(pressure) => self.admission.feel(&pressure),
         }
         self.accept_proposals();
     }
@@ -203,6 +204,17 @@ impl Engine {
     /// How each scope with a floor or a cap stands.
     pub fn standings(&self) -> Vec<Standing> {
         self.admission.standings(self.clock())
+    }
+
+    /// How the scopes whose memory may move are braked; empty where `brake.enabled` is false.
+    pub fn brakes(&self) -> Vec<Braking> {
+        self.admission.brakes(self.clock())
+    }
+
+    /// Scopes that were braked, stopped or freed, from change number `from` on (the run's first is number 0), as far as they are kept, and
+    /// the number to ask from next time.
+    pub fn brake_changes(&self, from: u64) -> (Vec<Braking>, u64) {
+        self.admission.brake_changes(from)
     }
 
     /// What is remembered of a frame, as seen at the latest tick.

@@ -43,9 +43,8 @@ impl Engine {
             Outcome::Moved => {
                 self.count_moved(flight.direction, 1 << waiting.candidate.order);
                 self.tell(flight, waiting, What::Moved { batch });
-                let up = flight.direction == Direction::Promote;
-                let moves = self.admission.moved(waiting.page, up, self.clock());
-                if up && moves > 1 {
+                let moves = self.admission.moved(waiting, self.clock());
+                if flight.direction == Direction::Promote && moves > 1 {
                     self.counters.promoted_again += 1 << waiting.candidate.order;
                 }
                 self.forget(waiting);

@@ -1,6 +1,7 @@
 //! Tests of the engine through its public face.
 
 mod book;
+mod brake;
 mod laws;
 mod limits;
 mod properties;

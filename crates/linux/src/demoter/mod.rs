@@ -29,7 +29,7 @@ use thermocline_core::units::{Nanos, NodeId};
 use crate::actuator::Commands;
 use crate::root::Root;
 use crate::source::thread_cpu_time;
-use work::Worker;
+use work::{Taken, Worker};
 
 /// Demands that may wait; the engine has one a node under way.
 const CAPACITY: usize = 64;
@@ -57,6 +57,8 @@ pub struct DemoterStats {
     pub kept_by_cpuset: u64,
     /// Base pages passed over, a demand at a time, because their scope has no more than its floor, or hardly more.
     pub kept_by_floor: u64,
+    /// Base pages passed over, a demand at a time, because their scope's brake lets nothing go.
+    pub kept_by_brake: u64,
 }
 
 /// What the thread and its owner both look at.
@@ -166,13 +168,18 @@ fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<D
         let stopped = || common.stop.load(Ordering::Relaxed);
         let start = thread_cpu_time();
         let idle = stopped() || lock(&common.failure).is_some();
-        let pages = if idle { 0 } else { carry_out(&mut worker, &demand, stopped, &mut stats, common) };
+        let taken = if idle {
+            Taken::default()
+        } else {
+            carry_out(&mut worker, &demand, stopped, &mut stats, common)
+        };
         let cpu = thread_cpu_time().since(start);
         stats.demands += 1;
         stats.cpu_time = stats.cpu_time.plus(cpu);
         *lock(&common.stats) = stats;
         // It fails only when the owner is gone, and then nobody wants to know.
-        let _ = outcomes.send(demand.done(pages, cpu));
+        let by_scope = taken.by_scope.into_iter().collect();
+        let _ = outcomes.send(Demoted { by_scope, ..demand.done(taken.pages, cpu) });
     }
 }
 
@@ -182,12 +189,12 @@ fn carry_out(
     stopped: impl Fn() -> bool,
     stats: &mut DemoterStats,
     common: &Common,
-) -> u64 {
+) -> Taken {
     match worker.carry_out(demand, stopped, stats) {
-        Ok(pages) => pages,
+        Ok(taken) => taken,
         Err(error) => {
             *lock(&common.failure) = Some(error.to_string());
-            0
+            Taken::default()
         }
     }
 }

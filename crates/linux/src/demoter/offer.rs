@@ -37,8 +37,12 @@ pub enum NotDemoting {
 /// # Errors
 /// Why nobody's.
 pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Reach, NotDemoting> {
-    let scope = own_cgroup::by_cgroup(root, &config.scope);
-    let reach = reach(&Config { scope, ..config.clone() })?;
+    let (scope, ids) = own_cgroup::by_cgroup(root, &config.scope);
+    let mut reach = reach(&Config { scope, ..config.clone() })?;
+    for subtree in &mut reach.only {
+        let place = usize::from(subtree.scope.0).saturating_sub(1);
+        subtree.scope = ids.get(place).copied().unwrap_or(subtree.scope);
+    }
     available(root)?;
     if !same_tiers(found) {
         return Err(NotDemoting::OtherTiers);

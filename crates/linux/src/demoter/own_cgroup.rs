@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use thermocline_core::config::Scope;
-use thermocline_core::units::Pid;
+use thermocline_core::units::{Pid, ScopeId};
 
 use crate::process;
 use crate::root::Root;
@@ -13,11 +13,12 @@ use crate::scope::cgroup;
 /// Cgroups below one that are looked through at most.
 const CGROUPS_MAX: usize = 1024;
 
-/// The scopes, those that name nothing but processes replaced by these processes' cgroups where nobody else is in them now. Scopes
-/// for which that is not so, or cannot be seen, stay as they are.
-pub(super) fn by_cgroup(root: &Root, scopes: &[Scope]) -> Vec<Scope> {
+/// The scopes, those that name nothing but processes replaced by these processes' cgroups where nobody else is in them now, and which of
+/// the scopes each of them is. Scopes for which that is not so, or cannot be seen, stay as they are.
+pub(super) fn by_cgroup(root: &Root, scopes: &[Scope]) -> (Vec<Scope>, Vec<ScopeId>) {
     let mount = cgroup::mount(root).ok().flatten();
     let mut found = scopes.to_vec();
+    let mut ids: Vec<ScopeId> = (0..scopes.len()).map(ScopeId::of_place).collect();
     for i in 0..scopes.len() {
         let scope = &scopes[i];
         if scope.pids.is_empty() || scope.command.is_some() || scope.cgroup.is_some() {
@@ -29,9 +30,10 @@ pub(super) fn by_cgroup(root: &Root, scopes: &[Scope]) -> Vec<Scope> {
         if let Some(first) = named.next() {
             found[i] = first;
             found.extend(named);
+            ids.resize(found.len(), ids[i]);
         }
     }
-    found
+    (found, ids)
 }
 
 /// The cgroups of these processes, if nobody else is there.
@@ -88,7 +90,12 @@ mod tests {
         };
         let scope = |pids: &[u32]| Scope { pids: pids.to_vec(), ..Scope::default() };
         let cgroups = |pids: &[u32]| {
-            let scopes = by_cgroup(&root, &[scope(pids), Scope::default()]);
+            let (scopes, ids) = by_cgroup(&root, &[scope(pids), Scope::default()]);
+            assert_eq!(ids.len(), scopes.len());
+            assert!(
+                ids.iter().enumerate().all(|(place, id)| id.0 == if place == 1 { 2 } else { 1 }),
+                "{ids:?}"
+            );
             scopes.into_iter().filter_map(|s| s.cgroup).collect::<Vec<_>>()
         };
         assert!(cgroups(&[7]).is_empty(), "no hierarchy is mounted");
@@ -108,6 +115,6 @@ mod tests {
         write("sys/fs/cgroup/c/cgroup.procs", "9\n77\n");
         assert!(cgroups(&[9]).is_empty());
         let named = Scope { command: Some("redis".to_owned()), ..scope(&[8]) };
-        assert_eq!(by_cgroup(&root, std::slice::from_ref(&named)), [named]);
+        assert_eq!(by_cgroup(&root, std::slice::from_ref(&named)).0, [named]);
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use thermocline_core::admission::Allowance;
-use thermocline_core::demotion::{Floor, OVER_PAGES};
+use thermocline_core::demotion::{OVER_PAGES, Subtree};
 use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::*;
@@ -116,7 +116,8 @@ fn worker(kernel: &Kernel, reach: Reach) -> Worker {
 }
 
 fn demand(pages: u64, idle_s: u64) -> Demand {
-    Demand { id: 1, node: NodeId(0), pages, idle: Nanos::from_s(idle_s), allowances: Vec::new() }
+    let idle = Nanos::from_s(idle_s);
+    Demand { id: 1, node: NodeId(0), pages, idle, allowances: Vec::new(), braked: Vec::new() }
 }
 
 fn commands(kernel: &Kernel) -> Vec<String> {
@@ -128,7 +129,7 @@ fn the_coldest_cgroup_goes_first_in_steps_until_enough_has_gone() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
     let done = worker(&kernel, Reach::default()).carry_out(&demand(1000, 10), || false, &mut stats);
-    assert_eq!(done.unwrap(), 1000);
+    assert_eq!(done.unwrap().pages, 1000);
     // /b/x is as old as is asked for, so that it is aged; the step that found too little there is not tried again.
     assert_eq!(
         commands(&kernel),
@@ -137,14 +138,18 @@ fn the_coldest_cgroup_goes_first_in_steps_until_enough_has_gone() {
     assert_eq!((stats.agings, stats.evictions, stats.demoted_pages), (1, 4, 1000));
 }
 
+fn subtree(path: &str, scope: u16, floor: bool) -> Subtree {
+    Subtree { path: path.to_owned(), scope: ScopeId(scope), floor }
+}
+
 #[test]
 fn what_is_not_idle_for_long_enough_stays() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
     let mut worker = worker(&kernel, Reach::default());
-    assert_eq!(worker.carry_out(&demand(9000, 100), || false, &mut stats).unwrap(), 0);
+    assert_eq!(worker.carry_out(&demand(9000, 100), || false, &mut stats).unwrap().pages, 0);
     assert_eq!(commands(&kernel), [""; 0]);
-    assert_eq!(worker.carry_out(&demand(9000, 25), || false, &mut stats).unwrap(), 2000 + 300);
+    assert_eq!(worker.carry_out(&demand(9000, 25), || false, &mut stats).unwrap().pages, 2000 + 300);
     assert!(commands(&kernel).iter().all(|c| !c.starts_with("- 1 0 5")), "generation 5 ended 12 s ago");
 }
 
@@ -152,8 +157,8 @@ fn what_is_not_idle_for_long_enough_stays() {
 fn cgroups_out_of_reach_are_left_alone() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
-    let reach = Reach { only: vec!["/b".to_owned()], ..Reach::default() };
-    assert_eq!(worker(&kernel, reach).carry_out(&demand(9000, 1), || false, &mut stats).unwrap(), 300);
+    let reach = Reach { only: vec![subtree("/b", 1, false)], ..Reach::default() };
+    assert_eq!(worker(&kernel, reach).carry_out(&demand(9000, 1), || false, &mut stats).unwrap().pages, 300);
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
 }
 
@@ -163,7 +168,7 @@ fn a_cpuset_without_the_lower_node_keeps_its_memory_up() {
     kernel.state.lock().unwrap().mems = "0-1";
     let mut stats = DemoterStats::default();
     assert_eq!(
-        worker(&kernel, Reach::default()).carry_out(&demand(9000, 10), || false, &mut stats).unwrap(),
+        worker(&kernel, Reach::default()).carry_out(&demand(9000, 10), || false, &mut stats).unwrap().pages,
         300
     );
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
@@ -173,7 +178,7 @@ fn a_cpuset_without_the_lower_node_keeps_its_memory_up() {
 /// `/a` has a floor, and so much above it that the demand may take it.
 fn with_floor(pages: u64) -> (Reach, Demand) {
     let scope = ScopeId(1);
-    let reach = Reach { floors: vec![Floor { path: "/a".to_owned(), scope }], ..Reach::default() };
+    let reach = Reach { only: vec![subtree("/a", 1, true), subtree("/b", 2, false)], ..Reach::default() };
     let allowances = if pages == 0 { Vec::new() } else { vec![Allowance { scope, pages }] };
     (reach, Demand { allowances, ..demand(9000, 10) })
 }
@@ -184,7 +189,7 @@ fn a_scope_at_its_floor_is_out_of_reach() {
         let (_dir, kernel) = machine();
         let mut stats = DemoterStats::default();
         let (reach, demand) = with_floor(pages);
-        assert_eq!(worker(&kernel, reach).carry_out(&demand, || false, &mut stats).unwrap(), 300);
+        assert_eq!(worker(&kernel, reach).carry_out(&demand, || false, &mut stats).unwrap().pages, 300);
         assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
         assert_eq!(stats.kept_by_floor, 3000);
     }
@@ -195,7 +200,7 @@ fn no_more_is_asked_for_than_is_above_the_floor() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
     let (reach, demand) = with_floor(OVER_PAGES + 700);
-    assert_eq!(worker(&kernel, reach).carry_out(&demand, || false, &mut stats).unwrap(), 300 + 700);
+    assert_eq!(worker(&kernel, reach).carry_out(&demand, || false, &mut stats).unwrap().pages, 300 + 700);
     let asked_of_a = |kernel: &Kernel| {
         let asked = commands(kernel).into_iter().filter_map(|c| c.strip_prefix("- 1 0 5 200 ")?.parse().ok());
         asked.collect::<Vec<u64>>()
@@ -210,11 +215,28 @@ fn no_more_is_asked_for_than_is_above_the_floor() {
 }
 
 #[test]
+fn a_braked_scope_gives_what_its_brake_leaves_it_and_what_came_from_whom_is_told() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let reach = Reach { only: vec![subtree("/a", 1, false), subtree("/b", 2, false)], ..Reach::default() };
+    let limited = |pages| Demand { braked: vec![Allowance { scope: ScopeId(1), pages }], ..demand(9000, 10) };
+    let taken = worker(&kernel, reach.clone()).carry_out(&limited(0), || false, &mut stats).unwrap();
+    assert_eq!(taken.by_scope.into_iter().collect::<Vec<_>>(), [(ScopeId(2), 300)]);
+    assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
+    assert_eq!((stats.kept_by_brake, stats.kept_by_floor), (3000, 0));
+    let taken = worker(&kernel, reach).carry_out(&limited(700), || false, &mut stats).unwrap();
+    assert_eq!((taken.pages, taken.by_scope.into_iter().collect::<Vec<_>>()), (700, vec![(ScopeId(1), 700)]));
+}
+
+#[test]
 fn nothing_is_evicted_once_demotion_is_switched_off() {
     let (_dir, kernel) = machine();
     kernel.state.lock().unwrap().enabled = false;
     let mut stats = DemoterStats::default();
-    assert_eq!(worker(&kernel, Reach::default()).carry_out(&demand(9, 1), || false, &mut stats).unwrap(), 0);
+    assert_eq!(
+        worker(&kernel, Reach::default()).carry_out(&demand(9, 1), || false, &mut stats).unwrap().pages,
+        0
+    );
     assert_eq!((stats.demotion_off, stats.evictions), (1, 0));
 }
 
@@ -224,7 +246,7 @@ fn pages_that_were_accessed_meanwhile_are_not_asked_for_for_ever() {
     kernel.state.lock().unwrap().accessed_percent = 100;
     let mut stats = DemoterStats::default();
     assert_eq!(
-        worker(&kernel, Reach::default()).carry_out(&demand(9000, 10), || false, &mut stats).unwrap(),
+        worker(&kernel, Reach::default()).carry_out(&demand(9000, 10), || false, &mut stats).unwrap().pages,
         0
     );
     assert_eq!(stats.evictions, 2, "one a cgroup");
@@ -236,7 +258,7 @@ fn a_generation_that_has_gone_is_passed_over_and_a_broken_kernel_is_told() {
     let mut stats = DemoterStats::default();
     let mut worker = worker(&kernel, Reach::default());
     kernel.state.lock().unwrap().fails = Some(libc::EINVAL);
-    assert_eq!(worker.carry_out(&demand(100, 10), || false, &mut stats).unwrap(), 0);
+    assert_eq!(worker.carry_out(&demand(100, 10), || false, &mut stats).unwrap().pages, 0);
     assert_eq!(stats.refused, 3);
     kernel.state.lock().unwrap().fails = Some(libc::EIO);
     assert_eq!(

@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use thermocline_core::demotion::{Demand, OVER_PAGES, Reach};
+use thermocline_core::admission::Allowance;
+use thermocline_core::demotion::{Demand, OVER_PAGES, Reach, Subtree};
 use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::DemoterStats;
@@ -60,7 +61,7 @@ impl Worker {
         }
     }
 
-    /// Demotes what the demand asks for, as far as it is there; returns the base pages that went down.
+    /// Demotes what the demand asks for, as far as it is there; returns what went down.
     ///
     /// # Errors
     /// The kernel does not do what it offers.
@@ -69,7 +70,7 @@ impl Worker {
         demand: &Demand,
         stopped: impl Fn() -> bool,
         stats: &mut DemoterStats,
-    ) -> io::Result<u64> {
+    ) -> io::Result<Taken> {
         let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
         let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
         let mut allowances = Allowances::of(demand);
@@ -77,19 +78,21 @@ impl Worker {
         self.age(demand, &allowed, &over, stats)?;
         let start = self.settled(demand.node)?;
         let mut seen = start;
+        let mut by_scope = BTreeMap::new();
         // Of these hardly more comes: what was left there has been accessed since.
         let mut barren: Vec<(u64, u64)> = Vec::new();
         while seen - start < demand.pages && !over() {
-            let Some(Place { memcg, seq, floor }) = self.coldest(demand, &allowed, &allowances, &barren)?
+            let Some(Place { memcg, seq, subtree }) = self.coldest(demand, &allowed, &allowances, &barren)?
             else {
                 break;
             };
+            let subtree = subtree.as_ref();
             // Without it the kernel would swap out and drop instead.
             if !same_value(&self.commands.read(&self.demotion_enabled)?, "1") {
                 stats.demotion_off += 1;
                 break;
             }
-            let pages = self.step.pages().min(demand.pages - (seen - start)).min(allowances.left(floor));
+            let pages = self.step.pages().min(demand.pages - (seen - start)).min(allowances.left(subtree));
             let command = format!("- {memcg} {} {seq} {SWAPPINESS} {pages}", demand.node.0);
             let before = thread_cpu_time();
             match self.commands.lru_gen(&command) {
@@ -106,12 +109,15 @@ impl Worker {
             if (now - seen) * 2 < pages {
                 barren.push((memcg, seq));
             }
-            allowances.take(floor, pages.max(now - seen));
+            if let Some(subtree) = subtree {
+                allowances.take(subtree.scope, pages.max(now - seen));
+                *by_scope.entry(subtree.scope).or_default() += now - seen;
+            }
             seen = now;
         }
         let demoted = self.settled(demand.node)?.saturating_sub(start);
         stats.demoted_pages += demoted;
-        Ok(demoted)
+        Ok(Taken { pages: demoted, by_scope })
     }
 
     /// Makes a new generation where the youngest is older than the idle time: what is accessed leaves the old ones by that.
@@ -147,14 +153,15 @@ impl Worker {
         let lists = self.lists(demand.node, allowed)?;
         let idle = lists.iter().filter_map(|lru| {
             let (generation, _) = lru.idle_for(demand.idle)?;
-            let floor = self.reach.floor_of(&lru.path);
-            let fruitful = !barren.contains(&(lru.memcg, generation.seq)) && allowances.left(floor) > 0;
-            fruitful.then_some((lru.oldest_idle(), Place { memcg: lru.memcg, seq: generation.seq, floor }))
+            let subtree = self.reach.subtree_of(&lru.path);
+            let fruitful = !barren.contains(&(lru.memcg, generation.seq)) && allowances.left(subtree) > 0;
+            let place = Place { memcg: lru.memcg, seq: generation.seq, subtree: subtree.cloned() };
+            fruitful.then_some((lru.oldest_idle(), place))
         });
         Ok(idle.max_by_key(|(age, place)| (*age, place.memcg)).map(|(_, place)| place))
     }
 
-    /// The cgroups on the node whose memory may go down: those in reach, above their floor, whose cpuset lets them have it on every lower node, of
+    /// The cgroups on the node whose memory may go down: those in reach, above their floor, not stopped, whose cpuset lets them have it on every lower node, of
     /// which the kernel chooses one.
     fn allowed(
         &self,
@@ -167,8 +174,10 @@ impl Worker {
             if lru.node != node || lru.pages() == 0 || !self.reach.covers(&lru.path) {
                 continue;
             }
-            if allowances.left(self.reach.floor_of(&lru.path)) == 0 {
-                stats.kept_by_floor += lru.pages();
+            let subtree = self.reach.subtree_of(&lru.path);
+            if allowances.left(subtree) == 0 {
+                let braked = subtree.is_some_and(|subtree| allowances.by_brake(subtree.scope) == 0);
+                *(if braked { &mut stats.kept_by_brake } else { &mut stats.kept_by_floor }) += lru.pages();
                 continue;
             }
             let mems = self.cpusets.mems(&lru.path, |file| self.commands.read(file))?;
@@ -216,31 +225,49 @@ struct Place {
     memcg: u64,
     /// The youngest generation that may go.
     seq: u64,
-    /// The scope whose floor it is subject to.
-    floor: Option<ScopeId>,
+    /// The scope's subtree that it is in, where scopes are configured.
+    subtree: Option<Subtree>,
 }
 
-/// What may still be taken of scopes with a floor.
+/// What may still be taken of scopes with a floor, and of braked ones.
 struct Allowances {
-    pages: BTreeMap<ScopeId, u64>,
+    above_floors: BTreeMap<ScopeId, u64>,
+    by_brakes: BTreeMap<ScopeId, u64>,
 }
 
 impl Allowances {
     fn of(demand: &Demand) -> Allowances {
-        Allowances { pages: demand.allowances.iter().map(|a| (a.scope, a.pages)).collect() }
+        let pages = |of: &[Allowance]| of.iter().map(|a| (a.scope, a.pages)).collect();
+        Allowances { above_floors: pages(&demand.allowances), by_brakes: pages(&demand.braked) }
     }
 
-    /// What a command may ask for, so that it stays within them also where it takes more than it is asked for.
-    fn left(&self, floor: Option<ScopeId>) -> u64 {
-        let of_scope = |scope| self.pages.get(&scope).map_or(0, |pages| pages.saturating_sub(OVER_PAGES));
-        floor.map_or(u64::MAX, of_scope)
+    /// What a command may ask for. It stays above the floor also where it takes more than it is asked for.
+    fn left(&self, subtree: Option<&Subtree>) -> u64 {
+        let Some(Subtree { scope, floor, .. }) = subtree else { return u64::MAX };
+        let above = self.above_floors.get(scope).map_or(0, |pages| pages.saturating_sub(OVER_PAGES));
+        if *floor { above.min(self.by_brake(*scope)) } else { self.by_brake(*scope) }
     }
 
-    fn take(&mut self, floor: Option<ScopeId>, pages: u64) {
-        if let Some(left) = floor.and_then(|scope| self.pages.get_mut(&scope)) {
-            *left = left.saturating_sub(pages);
+    fn by_brake(&self, scope: ScopeId) -> u64 {
+        self.by_brakes.get(&scope).copied().unwrap_or(u64::MAX)
+    }
+
+    fn take(&mut self, scope: ScopeId, pages: u64) {
+        for of in [&mut self.above_floors, &mut self.by_brakes] {
+            if let Some(left) = of.get_mut(&scope) {
+                *left = left.saturating_sub(pages);
+            }
         }
     }
+}
+
+/// What a demand took.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Base pages that went down.
+    pub(super) pages: u64,
+    /// What of it is known to have come from which scope.
+    pub(super) by_scope: BTreeMap<ScopeId, u64>,
 }
 
 fn is_passing(error: &io::Error) -> bool {

@@ -9,6 +9,7 @@ mod managers;
 mod memory;
 mod others;
 mod permissions;
+mod pressure;
 mod report;
 mod scopes;
 mod sources;
@@ -103,6 +104,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         topology.iter().flat_map(|found| memory::free_space(found, &zones, mode.or(kernel.numa_balancing))),
     );
     findings.extend(scopes::scopes(&look, config, &kernel, topology.as_ref()));
+    findings.extend(pressure::pressure(&mut look, config));
     findings.extend(look.failures.into_iter().map(|why| Finding::new("unreadable", Severity::Note, why)));
     findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
 

@@ -3,6 +3,7 @@
 //! `poll` delivers what happened, `submit` hands batches to the mover's thread.
 
 mod clock;
+mod feeler;
 mod mappings;
 mod members;
 mod sources;
@@ -28,6 +29,7 @@ use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
 
+use feeler::Feeler;
 use mappings::{Maps, View};
 use members::Managed;
 use sources::Sources;
@@ -98,6 +100,7 @@ pub struct LiveMachine {
     holdings: Holdings,
     /// Why a scope's holding could not be read, last.
     unheld: Option<String>,
+    feeler: Feeler,
     watcher: Watcher,
     maps: Maps,
     looked: Option<Nanos>,
@@ -123,6 +126,7 @@ impl LiveMachine {
         if let Some(error) = holdings.read(&watcher.discovered().topology, now()).find_map(Result::err) {
             return Err(error.into());
         }
+        let feeler = Feeler::new(root, config, moving)?;
         let mover = match moving {
             Moving::Off => None,
             Moving::Live => {
@@ -154,6 +158,7 @@ impl LiveMachine {
             managed,
             holdings,
             unheld: None,
+            feeler,
             watcher,
             maps: Maps::new(root),
             looked: None,
@@ -257,6 +262,11 @@ impl LiveMachine {
         let news = why.clone().filter(|_| why != self.unheld);
         self.unheld = why;
         news
+    }
+
+    /// Tells, when it is time, how long tasks of the scopes have waited for memory. Returns why that cannot be read, once.
+    pub fn tell_pressures(&mut self, observe: impl FnMut(Evidence<'_>)) -> Option<String> {
+        self.feeler.tell(now(), observe)
     }
 
     /// Nodes on which the kernel promotes every page at its first fault, because they have so much free memory.

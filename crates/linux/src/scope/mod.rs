@@ -6,6 +6,7 @@ pub mod cgroup;
 pub(crate) mod cpuset;
 mod holdings;
 mod members;
+mod pressure;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use crate::root::{KernelFileError, Root};
 
 pub use holdings::Holdings;
 pub use members::{Member, Members, MembershipChange};
+pub use pressure::Pressures;
 
 /// A scope that cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,41 @@
+//! What scopes may give to demands.
+
+use crate::admission::Allowance;
+use crate::demotion::OVER_PAGES;
+use crate::units::ScopeId;
+
+/// What scopes that do not give everything may give now. What one demand is allowed is taken off for the next.
+#[derive(Clone, Debug, Default)]
+pub struct Giving {
+    /// What scopes with a floor have above it; those that are not named give nothing.
+    pub spare: Vec<Allowance>,
+    /// What braked scopes may give; a stopped one is named with nothing.
+    pub braked: Vec<Allowance>,
+}
+
+impl Giving {
+    /// Base pages that a demand may ask for: those of the default scope, which everything belongs to where it is anybody's.
+    pub(super) fn most(&self) -> u64 {
+        self.braked.iter().find(|a| a.scope == ScopeId::DEFAULT).map_or(u64::MAX, |a| a.pages)
+    }
+
+    /// Takes up to `pages` off what each scope with a floor has: which scope they will come from, the machine finds out. One that hardly
+    /// has more than its floor gives nothing.
+    pub(super) fn above_floors(&mut self, pages: u64) -> Vec<Allowance> {
+        let share = |of: &mut Allowance| {
+            let pages = of.pages.min(pages.saturating_add(OVER_PAGES));
+            (pages > OVER_PAGES).then(|| take(of, pages))
+        };
+        self.spare.iter_mut().filter_map(share).collect()
+    }
+
+    /// The same of each braked scope, named also where it may give nothing.
+    pub(super) fn by_brakes(&mut self, pages: u64) -> Vec<Allowance> {
+        self.braked.iter_mut().map(|of| take(of, of.pages.min(pages))).collect()
+    }
+}
+
+fn take(of: &mut Allowance, pages: u64) -> Allowance {
+    of.pages -= pages;
+    Allowance { scope: of.scope, pages }
+}
