@@ -56,6 +56,8 @@ fuzz:
 	@mkdir -p fuzz/corpus/samples
 	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run samples fuzz/corpus/samples fuzz/seeds/samples -- \
 		-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=512
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run rings -- \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -rss_limit_mb=512
 
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs

@@ -13,6 +13,8 @@ mod damon;
 mod demotion;
 #[path = "daemon/limits.rs"]
 mod limits;
+#[path = "daemon/physical.rs"]
+mod physical;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

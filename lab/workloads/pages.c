@@ -12,6 +12,8 @@
  *       bound     COUNT base pages, bound to node 2 by mbind
  *       confined  COUNT base pages of a process that is bound to node 2 by set_mempolicy
  *       changing  COUNT base pages that are written to all the time
+ *       guest     COUNT base pages that are read all the time, of which every eighth is a registered io_uring buffer: like those of a virtual
+ *                 machine, of which a device uses some
  *
  * Every page holds a pattern of its own, which changes are taken back for. Prints "ready ADDRESS PAGES", then answers a line on standard input with one
  * line: "check" with "ok" or "bad PAGE", "let go" (of what is held; of what is bound, also to node 0) with "ok". Ends with its input.
@@ -75,6 +77,14 @@ static void add(uint64_t round, uint64_t what)
 {
 	for (size_t page = 0; page < count; page++)
 		pages[page * WORDS + round % WORDS] += what;
+}
+
+/* Reads one word of each page, another in each round, and fails if it is not the page's own. */
+static void look(uint64_t round)
+{
+	for (size_t page = 0; page < count; page++)
+		if (pages[page * WORDS + round % WORDS] != pattern(page, round % WORDS))
+			fail("a page has lost its data");
 }
 
 /* Maps COUNT base pages, huge or not, aligned to a huge page. */
@@ -189,9 +199,10 @@ static void answer(const char *line)
 int main(int argc, char **argv)
 {
 	const char *kind = argc == 3 ? argv[1] : "";
+	int guest = !strcmp(kind, "guest");
 	int changing = !strcmp(kind, "changing");
 	struct pollfd input = { .fd = 0, .events = POLLIN };
-	uint64_t rounds = 0;
+	uint64_t rounds = 0, looks = 0;
 	char line[64];
 
 	count = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
@@ -209,7 +220,7 @@ int main(int argc, char **argv)
 		share();
 	else if (!strcmp(kind, "locked") && mlock(pages, count * PAGE))
 		fail("mlock");
-	else if (!strcmp(kind, "pinned"))
+	else if (guest || !strcmp(kind, "pinned"))
 		pin();
 	else if (!strcmp(kind, "piped"))
 		fill_pipe();
@@ -219,6 +230,8 @@ int main(int argc, char **argv)
 	for (;;) {
 		while (changing && poll(&input, 1, 0) == 0)
 			add(rounds++, 1);
+		while (guest && poll(&input, 1, 0) == 0)
+			look(looks++);
 		if (!fgets(line, sizeof(line), stdin))
 			return 0;
 		while (rounds > 0)

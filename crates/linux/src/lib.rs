@@ -16,6 +16,7 @@ pub mod pace;
 pub mod pagemap;
 pub mod process;
 pub mod residency;
+pub mod reverse;
 pub mod root;
 pub mod scope;
 pub mod source;

@@ -194,6 +194,28 @@ fn a_sampler_is_read_where_it_is_wanted_and_permitted() {
 }
 
 #[test]
+fn the_labs_sampler_is_named_for_what_it_is() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let mut config = config(&machine);
+    config.source.hwsample.sampler = SamplerName::LabRings;
+    config.source.hwsample.enabled = Enabled::Yes;
+    let detail = |config: &Config| source(&report_with(&machine, config), "hwsample").clone();
+    let absent = detail(&config);
+    assert_eq!(absent.status, SourceStatus::Unavailable);
+    assert!(absent.detail.contains("lab run --misses --samples"), "{}", absent.detail);
+    machine.write("sys/bus/pci/devices/0000:00:04.0/vendor", "0x1af4\n");
+    machine.write("sys/bus/pci/devices/0000:00:04.0/device", "0x1110\n");
+    let there = detail(&config);
+    assert_eq!(there.status, SourceStatus::Usable);
+    assert!(there.detail.contains("stands in for hardware"), "{}", there.detail);
+    config.source.hwsample.enabled = Enabled::No;
+    assert_eq!(detail(&config).status, SourceStatus::NotRead);
+    config.source.hwsample.enabled = Enabled::Yes;
+    machine.replace("proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t0000004000000000");
+    assert!(detail(&config).detail.contains("CAP_SYS_ADMIN"), "frames are hidden");
+}
+
+#[test]
 fn a_sampler_that_is_insisted_on_and_absent_is_in_the_way_of_run() {
     let machine = Machine::captured("lab-6.12-tiers");
     let mut config = config(&machine);

@@ -64,6 +64,11 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     if let Some(latencies) = &latencies {
         latencies.apply(&mut plugin)?;
     }
+    // Only accesses that are counted can be tagged.
+    if plan.sample_every.is_some() {
+        plugin.start()?;
+        plugin.sample(plan.sample_every)?;
+    }
     let started = Instant::now();
     let manager = Running::start(&plan.manager, pid, daemon, folder)?;
     program.run(plan.warmup_ops, 0)?;
@@ -81,6 +86,9 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let counts = plugin.counts()?;
     let window_s = window.elapsed().as_secs_f64();
     plugin.stop()?;
+    if plan.sample_every.is_some() {
+        plugin.sample(None)?;
+    }
     plugin.dump_pages(DUMP)?;
 
     let mut counters = since(counters()?, &counters_before);

@@ -45,11 +45,30 @@ impl Manager {
 
     /// Where its evidence comes from.
     pub(crate) fn source(&self) -> Option<&'static str> {
+        let set = |key| self.setting(key).is_some_and(|value| value != "false");
         match self {
             Manager::None => None,
             Manager::Damon { .. } => Some("damon"),
-            Manager::Numab2 | Manager::Thermocline { .. } => Some("hintfault"),
+            Manager::Numab2 => Some("hintfault"),
+            Manager::Thermocline { .. } => {
+                Some(match (self.setting("source.hintfault.enabled"), set("source.hwsample.enabled")) {
+                    (Some("false"), _) => "hwsample",
+                    (_, true) => "hintfault+hwsample",
+                    (_, false) => "hintfault",
+                })
+            }
         }
+    }
+
+    /// Whether it reads the samples that the plugin takes.
+    pub(crate) fn reads_samples(&self) -> bool {
+        self.setting("source.hwsample.sampler") == Some("\"lab-rings\"")
+    }
+
+    /// The last value that is given to a key.
+    fn setting(&self, key: &str) -> Option<&str> {
+        let (Manager::Damon { settings } | Manager::Thermocline { settings, .. }) = self else { return None };
+        settings.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
     /// The daemon's configuration; `None` for the default one.
@@ -201,6 +220,19 @@ mod tests {
         ] {
             assert!(bad.parse::<Manager>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn evidence_comes_from_where_the_settings_say() {
+        let manager = |text: &str| text.parse::<Manager>().unwrap();
+        let samples = "source.hwsample.enabled=true+source.hwsample.sampler=\"lab-rings\"";
+        let alone = manager(&format!("thermocline+source.hintfault.enabled=false+{samples}"));
+        assert_eq!((alone.source(), alone.reads_samples()), (Some("hwsample"), true));
+        let both = manager(&format!("thermocline:frequency+{samples}"));
+        assert_eq!((both.source(), both.reads_samples()), (Some("hintfault+hwsample"), true));
+        let faults = manager("thermocline+source.hwsample.enabled=false");
+        assert_eq!((faults.source(), faults.reads_samples()), (Some("hintfault"), false));
+        assert_eq!((manager("damon").source(), manager("none").source()), (Some("damon"), None));
     }
 
     #[test]

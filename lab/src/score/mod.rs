@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use thermocline_core::units::NodeId;
-use thermocline_lab::truth::{attach, read_dump};
+use thermocline_lab::truth::{attach, offer_samples, read_dump};
 use thermocline_lab::workload::{read_json, write_json};
 use thermocline_lab::{End, Error, Guest, Line, Machine, Output, ThpMode};
 
@@ -81,6 +81,9 @@ struct Common {
     /// What the guest waits for DRAM, as a multiple of what the model has for it.
     #[arg(long, value_name = "FACTOR", default_value_t = 10.0, value_parser = ratio, requires = "felt")]
     felt_scale: f64,
+    /// For a manager that reads the lab's sampler: about every Nth access of the guest is tagged, and becomes a sample if it misses.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    sample_every: u64,
     /// End a guest after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     timeout: u64,
@@ -238,6 +241,7 @@ impl Common {
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
             zipf: self.zipf,
+            sample_every: manager.reads_samples().then_some(self.sample_every),
             felt: self.felt.map(|ratio| Asked {
                 ratio,
                 dram_ns: f64::from(machine().nodes[0].latency_ns) * self.felt_scale,
@@ -257,7 +261,7 @@ impl Common {
         write_json(&folder.path().join(PLAN), &plan)?;
         let mut tries = 0;
         loop {
-            match self.guest(folder.path(), &daemon, interrupt) {
+            match self.guest(manager, folder.path(), &daemon, interrupt) {
                 Err(error) if tries < RETRIES && emulator_failed(&error) => {
                     tries += 1;
                     eprintln!("QEMU made the guest's kernel panic, a known race of QEMU 7.2: once more");
@@ -289,10 +293,16 @@ impl Common {
         Ok(())
     }
 
-    fn guest(&self, folder: &Path, daemon: &Path, interrupt: &Arc<AtomicBool>) -> anyhow::Result<i32> {
+    fn guest(
+        &self,
+        manager: &Manager,
+        folder: &Path,
+        daemon: &Path,
+        interrupt: &Arc<AtomicBool>,
+    ) -> anyhow::Result<i32> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let machine = machine();
-        let guest = Guest::builder()
+        let mut guest = Guest::builder()
             .kernel(self.kernel)
             .machine(machine.clone())
             .thp(ThpMode::Never)
@@ -300,7 +310,13 @@ impl Common {
             .timeout(Some(Duration::from_secs(self.timeout)))
             .output(Output::Inherit)
             .interrupt(Arc::clone(interrupt));
-        let guest = attach(guest, &machine, folder, &[CACHE])?;
+        let mut arguments = vec![CACHE];
+        let rings;
+        if manager.reads_samples() {
+            (guest, rings) = offer_samples(guest, folder);
+            arguments.push(&rings);
+        }
+        let guest = attach(guest, &machine, folder, &arguments)?;
         let words = [program.as_path(), Path::new("score-inside"), folder, daemon]
             .map(|word| word.display().to_string());
         Ok(guest.exec(&words)?.status)

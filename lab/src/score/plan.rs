@@ -102,6 +102,8 @@ pub(crate) struct Plan {
     pub(crate) value_bytes: usize,
     /// Exponent of the keys' popularity.
     pub(crate) zipf: f64,
+    /// About every so manyth access is tagged for the manager's sampler; `None` where it has none.
+    pub(crate) sample_every: Option<u64>,
     /// Latency that the guest shall feel; `None` only counts misses.
     pub(crate) felt: Option<Asked>,
 }

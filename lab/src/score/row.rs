@@ -291,6 +291,7 @@ pub(crate) mod tests {
             keys: 1,
             value_bytes: 1,
             zipf: 0.99,
+            sample_every: None,
             felt: None,
         }
     }

@@ -214,6 +214,18 @@ impl Plugin {
         self.order(&command)
     }
 
+    /// Tags about every `every`th access from now on, or none, and hands those that miss to the guest as samples
+    /// ([`offer_samples`](super::offer_samples)); only while it counts.
+    ///
+    /// # Errors
+    /// [`PluginError`].
+    pub fn sample(&mut self, every: Option<u64>) -> Result<(), PluginError> {
+        match every {
+            Some(every) => self.order(&format!("sample {every}")),
+            None => self.order("sample none"),
+        }
+    }
+
     /// Has a vCPU wait for each miss, so many ns (a million at most) by the node that serves it, in node order, while misses are counted; with
     /// none, nobody waits.
     ///

@@ -65,6 +65,10 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
         line.push_str(&format!("  useful samples {useful:>7.0}/s"));
         lost += samples.lost;
     }
+    if let Some(reverse) = &now.reverse {
+        let before = last.and_then(|l| l.reverse.as_ref()).map_or(0, |r| r.unknown);
+        line.push_str(&format!("  of unknown frames {:>7.0}/s", (reverse.unknown - before) as f64 / seconds));
+    }
     if lost > 0 {
         line.push_str(&format!("  lost {lost}"));
     }
@@ -150,6 +154,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         s.seen, s.delivered, s.dropped, s.filtered
     );
     out.push_str(&status::samples(&json!(end.hwsample)));
+    out.push_str(&status::reverse(&json!(end.reverse)));
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",
         c.proposed,

@@ -137,14 +137,16 @@ pub(crate) fn samples(found: &Value) -> String {
     let count = |key: &str| found[key].as_u64().unwrap_or(0);
     let samples = &found["samples"];
     let mut out = format!(
-        "samples: {} taken, {} useful, {} lost by {} on {} CPUs, one in {}",
+        "samples: {} taken, {} useful, {} lost by {} on {} CPUs",
         samples["taken"],
         samples["useful"],
         found["lost"],
         found["sampler"].as_str().unwrap_or("?"),
         found["cpus"],
-        found["period"],
     );
+    if let Some(period) = found["period"].as_u64() {
+        let _ = write!(out, ", one in {period}");
+    }
     if found["budgeted"] == true {
         out.push_str(" for the sake of cpu_budget_permille");
     }
@@ -158,6 +160,34 @@ pub(crate) fn samples(found: &Value) -> String {
         if count(trouble) > 0 {
             let _ = writeln!(out, "  {trouble}: {}", count(trouble));
         }
+    }
+    out
+}
+
+/// How many accesses that named a frame alone were put to a page, and what the map of frames is like; nothing where there is none.
+pub(crate) fn reverse(found: &Value) -> String {
+    if found.is_null() {
+        return String::new();
+    }
+    let count = |key: &str| found[key].as_u64().unwrap_or(0);
+    let mut out = format!(
+        "reverse map: {} accesses put to their page, {} to frames of nobody known, {} entries out of date; {} frames known in {:.1} MiB, \
+         {} rounds, the last took {:.1} s\n",
+        count("resolved"),
+        count("unknown"),
+        count("stale"),
+        count("frames"),
+        count("bytes") as f64 / f64::from(1 << 20),
+        count("rounds"),
+        count("round_ns") as f64 / 1e9,
+    );
+    for trouble in ["no_room", "hidden", "unreadable"] {
+        if count(trouble) > 0 {
+            let _ = writeln!(out, "  {trouble}: {}", count(trouble));
+        }
+    }
+    if found["failed"] == true {
+        out.push_str("  its thread has failed: no more frames are looked up; please report this\n");
     }
     out
 }
@@ -220,6 +250,7 @@ fn text(s: &Value) -> String {
         );
     }
     out.push_str(&samples(&s["hwsample"]));
+    out.push_str(&reverse(&s["reverse"]));
     out.push_str(&overhead(&s["overhead"]));
     if let Ok(moves) = serde_json::from_value(s["kernel_moves"].clone()) {
         out.push_str(&by_kernel(&moves));
@@ -265,6 +296,24 @@ mod tests {
                     cpu_budget_permille of no use top_tier: 40 throttled: 2";
         assert_eq!(words, told);
         assert_eq!(samples(&Value::Null), "");
+    }
+
+    #[test]
+    fn a_sampler_whose_period_is_not_ours_names_none() {
+        let found = json!({ "sampler": "lab rings", "cpus": 2, "period": null, "lost": 0, "samples": { "taken": 9, "useful": 8 } });
+        assert_eq!(samples(&found), "samples: 9 taken, 8 useful, 0 lost by lab rings on 2 CPUs\n");
+    }
+
+    #[test]
+    fn the_reverse_map_is_told_with_what_it_could_not_do() {
+        let found = json!({
+            "resolved": 90, "unknown": 10, "stale": 1, "frames": 512, "bytes": 1 << 18, "no_room": 7, "rounds": 2,
+            "looked_up": 5000, "hidden": 0, "unreadable": 0, "round_ns": 1_500_000_000u64, "cpu_ns": 9,
+        });
+        let told = "reverse map: 90 accesses put to their page, 10 to frames of nobody known, 1 entries out of date; 512 frames known in \
+                    0.2 MiB, 2 rounds, the last took 1.5 s\n  no_room: 7\n";
+        assert_eq!(reverse(&found), told);
+        assert_eq!(reverse(&Value::Null), "");
     }
 
     #[test]

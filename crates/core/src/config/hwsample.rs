@@ -65,6 +65,8 @@ pub enum SamplerName {
     Spe,
     /// The kernel's page faults.
     PageFaults,
+    /// The sampler of the lab's emulator, which no real machine has.
+    LabRings,
 }
 
 /// What Intel PEBS samples.
@@ -82,8 +84,8 @@ section! {
     HwSample {
         /// Use this source: true, false, or "auto" for where the machine has a sampler.
         enabled: Enabled = Enabled::No, "", Any("true, false or \"auto\""), "ours";
-        /// The sampler; "page-faults" samples no accesses but the kernel's page faults, which tries the way of a sample on any machine.
-        sampler: SamplerName = SamplerName::Auto, "", Any("\"auto\", \"ibs\", \"pebs\", \"spe\" or \"page-faults\""), "ours";
+        /// The sampler; "page-faults" samples no accesses but the kernel's page faults, which tries the way of a sample on any machine; "lab-rings" is the lab's emulator, whose samples name no process.
+        sampler: SamplerName = SamplerName::Auto, "", Any("\"auto\", \"ibs\", \"pebs\", \"spe\", \"page-faults\" or \"lab-rings\""), "ours";
         /// What PEBS samples: loads that missed the L3, or loads that took long.
         pebs_samples: PebsSamples = PebsSamples::L3Miss, "", Any("\"l3-miss\" or \"load-latency\""), "ours";
         /// With "load-latency": loads from this many cycles on.
@@ -94,7 +96,7 @@ section! {
         period_min: u32 = 5_000, "events", 1..=134_217_712, "S1: sample_period_min";
         /// Longest sampling period, unless the budget needs a longer one; no shorter than the shortest.
         period_max: u32 = 20_000, "events", 1..=134_217_712, "S1: sample_period_max";
-        /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured, and 2 us for each interrupt, as reckoned. Beyond it the period gets longer.
+        /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured, and 2 us for each interrupt, as reckoned. Beyond it the period gets longer; of "lab-rings", whose period is not ours to set, less is read.
         cpu_budget_permille: u16 = 10, "1/1000", 1..=1000, "ours";
         /// Size of each CPU's ring; a power of two.
         ring_kib: u32 = 128, "KiB", PowerOfTwo(8..=65536), "ours: 1800 samples";

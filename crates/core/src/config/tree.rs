@@ -7,7 +7,7 @@ use crate::config::schema::{Field, Section, Violation};
 use crate::config::scope::check_limits;
 use crate::config::{
     Admission, Brake, Daemon, Damon, Demotion, DemotionMode, Engine, HintFault, HwSample, Journal, Kernel,
-    Manager, Numab2, Queue, Rule, Scope, TierMap,
+    Manager, Numab2, Queue, Reverse, Rule, Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -46,6 +46,8 @@ pub struct Config {
     pub scope: Vec<Scope>,
     /// `[source]`.
     pub source: Source,
+    /// `[reverse]`.
+    pub reverse: Reverse,
     /// `[kernel]`.
     pub kernel: Kernel,
     /// `[daemon]`.
@@ -81,6 +83,7 @@ impl Config {
         self.check_floors(&mut out);
         self.source.hintfault.check("source.hintfault", &mut out);
         self.source.hwsample.check("source.hwsample", &mut out);
+        self.reverse.check("reverse", &mut out);
         self.kernel.check("kernel", &mut out);
         self.daemon.check("daemon", &mut out);
         if out.is_empty() { Ok(()) } else { Err(ConfigError(out)) }
@@ -124,6 +127,7 @@ impl Config {
             ("scope", Scope::fields()),
             ("source.hintfault", HintFault::fields()),
             ("source.hwsample", HwSample::fields()),
+            ("reverse", Reverse::fields()),
             ("kernel", Kernel::fields()),
             ("daemon", Daemon::fields()),
         ]

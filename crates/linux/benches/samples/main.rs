@@ -3,8 +3,9 @@
 //! Rings of the default size, generated: loads that missed, of random pages of a slow node, 30 % of them useful (S1: 29 %) or all; some
 //! records reach over the ring's end. The way of a sample: record, decoding, judgement with node and scope, access; and from there
 //! through records and rule of the engine. The bar: 200 ns of user CPU a sample, with the engine. Arm SPE's packets take the same way
-//! behind a decoder of their own. Adds its figures to `results.json` in `target/bench`; the exit status is 1 where a bar does not hold.
+//! behind a decoder of their own. A sample that names a frame and no process takes a look into the reverse map besides. Adds its figures to `results.json` in `target/bench`; the exit status is 1 where a bar does not hold.
 
+mod frames;
 mod rings;
 
 // Other measurements use more of it.
@@ -54,6 +55,18 @@ fn run(folder: &Path) -> Result<bool, Failure> {
     let spe = Rings::spe();
     let judged = median(|| ns_a_sample(|judge| read_spe(&spe, judge)));
     figures.push(figure("Arm SPE sample: to an access".to_owned(), judged));
+    match frames::Frames::new() {
+        Ok(mut frames) => {
+            let scope = scope();
+            let found = median(|| {
+                let start = cpu_ns();
+                let accesses = frames.resolve(BATCH, &scope);
+                (cpu_ns() - start) / accesses as f64
+            });
+            figures.push(figure("sample without a process: from its frame to its page".to_owned(), found));
+        }
+        Err(why) => println!("left out: what a look into the reverse map costs: {why}"),
+    }
     report::print(&figures);
     let results = report::write(folder, &figures)?;
     println!("\nwritten: {}", results.display());

@@ -87,6 +87,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         topology: topology.as_ref(),
         no_bpf: permissions.no_bpf,
         may_sample: permissions.may_sample,
+        sees_frames: permissions.sees_frames,
         no_settings,
         damon_busy: others.damon_busy,
     };

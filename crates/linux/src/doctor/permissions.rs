@@ -41,6 +41,8 @@ pub(super) struct Permissions {
     pub(super) no_bpf: Option<String>,
     /// It may sample what runs on all CPUs, with physical addresses.
     pub(super) may_sample: bool,
+    /// It is shown the frame numbers of pages.
+    pub(super) sees_frames: bool,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -104,7 +106,7 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
     };
     let paranoid = look.number::<i32>(&look.root.proc.join("sys/kernel/perf_event_paranoid"));
     let may_sample = held(CAP_PERFMON) || paranoid == Some(-1);
-    Permissions { list, no_bpf, may_sample, findings }
+    Permissions { list, no_bpf, may_sample, sees_frames: has(CAP_SYS_ADMIN), findings }
 }
 
 /// Whether user numbers are mapped here: only the machine's own namespace maps all 2^32 - 1 to themselves.

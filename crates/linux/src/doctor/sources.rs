@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use thermocline_core::config::{Config, Enabled};
+use thermocline_core::config::{Config, Enabled, SamplerName};
 
 use crate::doctor::Probe;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::memory::{nodes_text, tiers_with_memory};
 use crate::doctor::report::{Finding, Severity, Source, SourceStatus};
+use crate::source::hwsample::lab_rings;
 use crate::source::hwsample::pmu::{NoPmu, Pmu, choose};
 use crate::topology::Discovered;
 
@@ -21,6 +22,8 @@ pub(super) struct Known<'a> {
     pub(super) no_bpf: Option<String>,
     /// This process may sample all CPUs.
     pub(super) may_sample: bool,
+    /// This process is shown the frame numbers of pages.
+    pub(super) sees_frames: bool,
     /// What keeps the kernel's settings from being set as configured.
     pub(super) no_settings: Option<String>,
     /// DAMON is in use by somebody.
@@ -133,6 +136,9 @@ fn reach(known: &Known<'_>) -> Source {
 
 /// Samples by the processor (AMD IBS, Intel PEBS, Arm SPE) through perf_event_open(2).
 fn hwsample(look: &mut Look<'_>, known: &Known<'_>, hint_faults: bool) -> Source {
+    if known.config.source.hwsample.sampler == SamplerName::LabRings {
+        return lab_sampler(look, known);
+    }
     let source = |status, detail: String| source("hwsample", status, detail);
     let pmu = match choose(look.root, &known.config.source.hwsample) {
         Ok(pmu) => pmu,
@@ -157,6 +163,24 @@ fn hwsample(look: &mut Look<'_>, known: &Known<'_>, hint_faults: bool) -> Source
     }
     let untried = if pmu == Pmu::PageFaults { "" } else { "; this code has never run on silicon" };
     source(SourceStatus::Usable, format!("{samples}{untried}"))
+}
+
+/// The sampler of the lab's emulator. Its samples name frames and no process, so that frame numbers must be seen.
+fn lab_sampler(look: &mut Look<'_>, known: &Known<'_>) -> Source {
+    let source = |status, detail: String| source("hwsample", status, detail);
+    let what = "the lab's sampler, which stands in for hardware: accesses that missed, by frame";
+    match lab_rings::is_there(look.root) {
+        Err(error) => source(SourceStatus::Unavailable, error.to_string()),
+        Ok(()) if known.config.source.hwsample.enabled == Enabled::No => source(
+            SourceStatus::NotRead,
+            format!("{what}; switched off, source.hwsample.enabled = true reads it"),
+        ),
+        Ok(()) if !known.sees_frames => source(
+            SourceStatus::Unavailable,
+            format!("{what}; finding out whose frames they are needs CAP_SYS_ADMIN"),
+        ),
+        Ok(()) => source(SourceStatus::Usable, format!("{what}; the reverse map finds out whose they are")),
+    }
 }
 
 fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {

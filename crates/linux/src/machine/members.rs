@@ -12,7 +12,7 @@ use crate::source::hintfault::{HintFaultSource, Scope};
 /// The members of all scopes, and the processes that the kernel's filter could not take.
 #[derive(Debug)]
 pub(super) struct Managed {
-    /// None where the whole machine is managed: then nobody has to be looked for.
+    /// None where nobody has to be looked for: the whole machine is managed, and every access says whose it is.
     members: Option<Members>,
     /// The filter lists members one by one.
     listed: bool,
@@ -34,6 +34,19 @@ impl Managed {
         }
         let members = (!scopes.is_empty()).then(|| Members::new(root, prepared));
         Ok((filter, Managed { members, listed: !all, own: Pid(std::process::id()), unlisted: 0 }))
+    }
+
+    /// Everybody is looked for from now on, whatever the scopes.
+    pub(super) fn follow_all(&mut self, root: &Root) -> Result<(), MachineError> {
+        if self.members.is_none() {
+            self.members = Some(Members::new(root, Scopes::new(&[])?));
+        }
+        Ok(())
+    }
+
+    /// The processes whose memory is managed, where they are looked for.
+    pub(super) fn processes(&self) -> impl Iterator<Item = Pid> + '_ {
+        self.members.iter().flat_map(Members::iter).map(|member| member.pid)
     }
 
     /// Looks who came and went, and tells the kernel and the engine.

@@ -6,6 +6,7 @@ mod clock;
 mod feeler;
 mod mappings;
 mod members;
+mod owners;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -15,14 +16,15 @@ use thermocline_core::access::{Access, Evidence};
 use thermocline_core::admission::Reserve;
 use thermocline_core::config::Config;
 use thermocline_core::demotion::{Demand, Demoted};
-use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Outcome};
+use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Move, Outcome};
 use thermocline_core::topology::{NodeState, Topology};
-use thermocline_core::units::{Nanos, NodeId, VirtPage};
+use thermocline_core::units::{Nanos, NodeId};
 
 use crate::demoter::{Demoter, DemoterStats};
 use crate::kernel_moves::KernelMoves;
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
 use crate::node_state::NodeStateReader;
+use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Holdings, ScopeError};
 use crate::source::{hintfault, hwsample};
@@ -32,6 +34,7 @@ use crate::vmstat::Vmstat;
 use feeler::Feeler;
 use mappings::{Maps, View};
 use members::Managed;
+use owners::Owners;
 use sources::Sources;
 
 pub use clock::{cpu_time, now};
@@ -55,6 +58,9 @@ pub enum MachineError {
     /// Accesses cannot be sampled.
     #[error("accesses cannot be sampled: {0}")]
     HwSample(#[from] hwsample::OpenError),
+    /// Nobody can tell whose frames are sampled.
+    #[error("samples cannot be put to processes: {0}")]
+    Reverse(#[from] ReverseError),
     /// All sources are switched off.
     #[error("no source is switched on: set source.hintfault.enabled or source.hwsample.enabled")]
     NoSource,
@@ -85,6 +91,7 @@ pub enum Moving {
 #[derive(Debug)]
 pub struct LiveMachine {
     sources: Sources,
+    owners: Owners,
     mover: Option<Mover>,
     demoter: Option<Demoter>,
     /// What the demoter had counted when it ended.
@@ -105,8 +112,8 @@ pub struct LiveMachine {
     maps: Maps,
     looked: Option<Nanos>,
     topology_read: Nanos,
-    /// Pages of each batch that the mover has, to tell the source of those that moved.
-    moving: BTreeMap<BatchId, Vec<VirtPage>>,
+    /// The moves of each batch that the mover has, to tell source and reverse map what came of them.
+    moving: BTreeMap<BatchId, Vec<Move>>,
     accesses: Vec<Access>,
     /// Outcomes of batches that never reached the mover.
     returned: Vec<BatchOutcome>,
@@ -121,7 +128,7 @@ impl LiveMachine {
         let mut nodes = NodeStateReader::new(root);
         nodes.read()?;
         let watcher = Watcher::new(root, &config.tiers, nodes.zones())?;
-        let (filter, managed) = Managed::new(root, &config.scope)?;
+        let (filter, mut managed) = Managed::new(root, &config.scope)?;
         let holdings = Holdings::new(root, &config.scope)?;
         if let Some(error) = holdings.read(&watcher.discovered().topology, now()).find_map(Result::err) {
             return Err(error.into());
@@ -145,8 +152,10 @@ impl LiveMachine {
         };
         let (topology, frames) = (&watcher.discovered().topology, watcher.pfns());
         let sources = Sources::open(root, config, topology, frames, &filter, now())?;
+        let owners = Owners::open(root, config, &sources, topology, frames, &mut managed)?;
         Ok(LiveMachine {
             sources,
+            owners,
             mover,
             demoter: None,
             demoter_stats: None,
@@ -182,6 +191,7 @@ impl LiveMachine {
             let (sources, managed) = (&mut self.sources, &self.managed);
             let mut more = sources.read_hintfault(BATCH_ACCESSES, start, &mut self.accesses, &mut ended);
             more |= sources.read_hwsample(BATCH_ACCESSES, start, managed, &mut self.accesses, &mut ended);
+            self.owners.resolve(&mut self.accesses, &self.managed);
             if !self.accesses.is_empty() {
                 let view = View { source: self.sources.hintfault.as_ref(), maps: &self.maps };
                 observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
@@ -198,10 +208,12 @@ impl LiveMachine {
             observe(Evidence::Outcome(&outcome));
         }
         for outcome in self.mover.iter_mut().flat_map(Mover::outcomes) {
-            let pages = self.moving.remove(&outcome.id).unwrap_or_default();
-            if let Some(source) = &mut self.sources.hintfault {
-                let moved = pages.into_iter().zip(&outcome.outcomes).filter(|(_, o)| **o == Outcome::Moved);
-                moved.for_each(|(page, _)| source.page_moved(page));
+            let moves = self.moving.remove(&outcome.id).unwrap_or_default();
+            for (done, &ended) in moves.iter().zip(&outcome.outcomes) {
+                if let Some(source) = self.sources.hintfault.as_mut().filter(|_| ended == Outcome::Moved) {
+                    source.page_moved(done.page);
+                }
+                self.owners.ended(done, ended);
             }
             observe(Evidence::Outcome(&outcome));
         }
@@ -222,6 +234,7 @@ impl LiveMachine {
         }
         self.looked = Some(at);
         self.managed.look(self.sources.hintfault.as_ref(), &mut observe)?;
+        self.owners.look(at, &self.managed);
         let zones = self.nodes.zones();
         if at.since(self.topology_read) < TOPOLOGY_EVERY && !self.watcher.extents_differ(zones) {
             return Ok(None);
@@ -234,9 +247,10 @@ impl LiveMachine {
         for range in &change.online {
             observe(Evidence::MemoryOnline { node: range.node, start: range.start, end: range.end });
         }
-        if let Some(sampler) = self.sources.hwsample.as_mut().filter(|_| !change.is_empty()) {
-            sampler.set_frames(self.watcher.pfns().clone());
-            sampler.set_topology(&self.watcher.discovered().topology)?;
+        if !change.is_empty() {
+            let (frames, topology) = (self.watcher.pfns(), &self.watcher.discovered().topology);
+            self.owners.set_machine(&change.offline, frames, topology);
+            self.sources.set_machine(frames, topology)?;
         }
         Ok(change.topology.then(|| self.watcher.discovered().topology.clone()))
     }
@@ -284,10 +298,10 @@ impl LiveMachine {
             let refused = match &mut self.mover {
                 None => Some((batch, Outcome::DryRun)),
                 Some(mover) => {
-                    let (id, pages) = (batch.id, batch.moves.iter().map(|m| m.page).collect());
+                    let (id, moves) = (batch.id, batch.moves.clone());
                     match mover.submit(batch) {
                         Ok(()) => {
-                            self.moving.insert(id, pages);
+                            self.moving.insert(id, moves);
                             None
                         }
                         Err(Refused::Full(batch) | Refused::Dead(batch)) => Some((batch, Outcome::NotTried)),
@@ -360,7 +374,7 @@ impl LiveMachine {
 
     /// The sources in words.
     pub fn sources(&self) -> String {
-        self.sources.told()
+        self.sources.told(self.owners.told())
     }
 
     /// What the hint-fault source counted, where it is open.
@@ -371,6 +385,11 @@ impl LiveMachine {
     /// What the sampler counted, where it is open.
     pub fn hwsample_stats(&self) -> Option<hwsample::Stats> {
         self.sources.hwsample.as_ref().map(|source| source.stats())
+    }
+
+    /// What the reverse map counted, where there is one.
+    pub fn reverse_stats(&self) -> Option<reverse::Stats> {
+        self.owners.stats()
     }
 
     /// What the sources cost, with `pages_moved` pages moved by now.

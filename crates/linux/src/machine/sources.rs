@@ -13,11 +13,10 @@ use thermocline_core::units::{Nanos, Pid};
 
 use super::MachineError;
 use super::members::Managed;
-use crate::root::Root;
+use crate::root::{KernelFileError, Root};
 use crate::source::hintfault::{self, HintFaultSource, Options, Scope};
-use crate::source::hwsample::period::INTERRUPT_NS;
 use crate::source::hwsample::useful::Judge;
-use crate::source::hwsample::{self, HwSampleSource, OpenError};
+use crate::source::hwsample::{self, OpenError, Sampler};
 use crate::source::{AccessSource, Event, thread_cpu_time};
 use crate::topology::{PfnMap, cpu_nodes};
 
@@ -25,7 +24,7 @@ use crate::topology::{PfnMap, cpu_nodes};
 #[derive(Debug)]
 pub(super) struct Sources {
     pub(super) hintfault: Option<HintFaultSource>,
-    pub(super) hwsample: Option<HwSampleSource>,
+    pub(super) hwsample: Option<Sampler>,
     /// Why there is no sampler where one was to be used if possible.
     no_sampler: Option<OpenError>,
     /// CPU time for reading hint faults.
@@ -63,8 +62,19 @@ impl Sources {
         }
     }
 
-    /// The open sources in words, and why one that was wanted is not among them.
-    pub(super) fn told(&self) -> String {
+    /// Memory came or went, nodes, tiers or CPUs have changed.
+    pub(super) fn set_machine(
+        &mut self,
+        frames: &PfnMap,
+        topology: &Topology,
+    ) -> Result<(), KernelFileError> {
+        let Some(sampler) = &mut self.hwsample else { return Ok(()) };
+        sampler.set_frames(frames.clone());
+        sampler.set_topology(topology)
+    }
+
+    /// The open sources in words, why one that was wanted is not among them, and what else there is to say of them.
+    pub(super) fn told(&self, besides: Option<String>) -> String {
         let faults = self.hintfault.as_ref().map(|_| "hint faults".to_owned());
         let samples = self.hwsample.as_ref().map(|source| {
             let stats = source.stats();
@@ -75,7 +85,7 @@ impl Sources {
             format!("{} on {} CPUs{failed}", stats.sampler, stats.cpus)
         });
         let without = self.no_sampler.as_ref().map(|why| format!("no hardware samples: {why}"));
-        [faults, samples, without].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        [faults, samples, without, besides].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// Appends hint faults to `accesses`, and to `ended` who replaced its address space or is gone; whether more may wait.
@@ -115,6 +125,8 @@ impl Sources {
         let samples = self.hwsample.iter().flat_map(AccessSource::fds);
         let mut fds: Vec<PollFd<'_>> =
             faults.chain(samples).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let look_every = self.hwsample.as_ref().and_then(Sampler::look_every);
+        let timeout = look_every.map_or(timeout, |every| timeout.min(every));
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         match poll(&mut fds, Some(&timeout)) {
             Ok(ready) => Ok(ready > 0),
@@ -126,7 +138,7 @@ impl Sources {
     /// What the sources cost; `cpu_time` is all that the daemon has used, `pages_moved` what it has moved.
     pub(super) fn overhead(&self, cpu_time: Nanos, pages_moved: u64) -> Overhead {
         let faults = self.hintfault.as_ref().and_then(|source| source.stats().ok());
-        let samples = self.hwsample.as_ref().map(HwSampleSource::stats);
+        let samples = self.hwsample.as_ref().map(|sampler| (sampler.stats(), sampler.interrupt_ns()));
         Overhead::new(faults.as_ref(), self.hintfault_read, samples.as_ref(), cpu_time, pages_moved)
     }
 }
@@ -169,10 +181,14 @@ fn open_hwsample(
     topology: &Topology,
     frames: &PfnMap,
     now: Nanos,
-) -> Result<HwSampleSource, OpenError> {
-    let balances = config.rule.name == RuleName::InterArrival && config.rule.inter_arrival.balance;
-    let judge = Judge::new(frames.clone(), topology, balances);
-    HwSampleSource::open(root, &config.source.hwsample, judge, now)
+) -> Result<Sampler, OpenError> {
+    let judge = Judge::new(frames.clone(), topology, balances(config));
+    Sampler::open(root, &config.source.hwsample, judge, now)
+}
+
+/// Whether accesses to the top tier are evidence too.
+pub(super) fn balances(config: &Config) -> bool {
+    config.rule.name == RuleName::InterArrival && config.rule.inter_arrival.balance
 }
 
 /// What a fault, a sample and a moved page cost, in ns of CPU: the table by which S1 compares its sources.
@@ -180,7 +196,7 @@ fn open_hwsample(
 pub struct Overhead {
     /// A hint fault: our BPF programs and reading the record. The fault itself is the kernel's and not in it.
     pub fault_ns: Option<u64>,
-    /// A sample, useful or not: reading it, as measured, and its interrupt, as reckoned ([`INTERRUPT_NS`]).
+    /// A sample, useful or not: reading it, as measured, and its interrupt, as reckoned ([`Sampler::interrupt_ns`]).
     pub sample_ns: Option<u64>,
     /// A page that we moved: all CPU time of the daemon, BPF programs and interrupts.
     pub moved_page_ns: Option<u64>,
@@ -190,13 +206,13 @@ impl Overhead {
     fn new(
         faults: Option<&hintfault::Stats>,
         faults_read: Nanos,
-        samples: Option<&hwsample::Stats>,
+        samples: Option<&(hwsample::Stats, u64)>,
         cpu_time: Nanos,
         pages_moved: u64,
     ) -> Overhead {
         let (seen, bpf_ns) = faults.map_or((0, 0), |s| (s.seen, s.bpf_run_time_ns));
-        let (taken, read_ns) = samples.map_or((0, 0), |s| (s.samples.taken, s.read_ns.0));
-        let interrupts_ns = taken * INTERRUPT_NS;
+        let (taken, read_ns) = samples.map_or((0, 0), |(s, _)| (s.samples.taken, s.read_ns.0));
+        let interrupts_ns = taken * samples.map_or(0, |(_, interrupt_ns)| *interrupt_ns);
         Overhead {
             fault_ns: (bpf_ns + faults_read.0).checked_div(seen),
             sample_ns: (read_ns + interrupts_ns).checked_div(taken),
@@ -214,7 +230,7 @@ mod tests {
         let faults = hintfault::Stats { seen: 100, bpf_run_time_ns: 40_000, ..hintfault::Stats::default() };
         let mut samples = hwsample::Stats { read_ns: Nanos(3_000), ..hwsample::Stats::default() };
         samples.samples.taken = 10;
-        let cost = Overhead::new(Some(&faults), Nanos(10_000), Some(&samples), Nanos(900_000), 4);
+        let cost = Overhead::new(Some(&faults), Nanos(10_000), Some(&(samples, 2_000)), Nanos(900_000), 4);
         assert_eq!((cost.fault_ns, cost.sample_ns), (Some(500), Some(2_300)));
         assert_eq!(cost.moved_page_ns, Some((900_000 + 40_000 + 20_000) / 4));
         assert_eq!(

@@ -6,8 +6,10 @@ use thermocline_core::units::{Pfn, Pid, VirtPage};
 
 /// Processes remembered at most.
 const PROCESSES_MAX: usize = 4096;
-/// Slots for pages that failed; a power of two.
-const STUBBORN_SLOTS: usize = 4096;
+/// Sets of slots for pages that failed; a power of two.
+const STUBBORN_SETS: usize = 4096;
+/// Slots of a set: as many pages that fail at the same time and have the same set do not displace each other.
+const STUBBORN_WAYS: usize = 4;
 
 /// The start time of each process when its number was first seen.
 #[derive(Debug, Default)]
@@ -31,29 +33,35 @@ impl Identities {
     }
 }
 
-/// Counts failures of a page that stays in its frame. Each page has one slot, which a later page may take: a lost count
-/// makes a pinned page look busy for some tries more.
+/// A page that failed, its frame, and how often it did.
+type Failed = (VirtPage, Option<Pfn>, u8);
+
+/// Counts failures of a page that stays in its frame. Each page has one of the slots of a set, which a later page may take from the one that failed
+/// least: a lost count makes a pinned page look busy for some tries more.
 #[derive(Debug)]
 pub(super) struct Stubborn {
-    slots: Vec<Option<(VirtPage, Option<Pfn>, u8)>>,
+    sets: Vec<[Option<Failed>; STUBBORN_WAYS]>,
 }
 
 impl Stubborn {
     pub(super) fn new() -> Stubborn {
-        Stubborn { slots: vec![None; STUBBORN_SLOTS] }
+        Stubborn { sets: vec![[None; STUBBORN_WAYS]; STUBBORN_SETS] }
     }
 
     /// Counts a failure and returns how many there were in this frame, this one included.
     pub(super) fn failed(&mut self, page: VirtPage, pfn: Option<Pfn>) -> u8 {
-        // Fibonacci hashing spreads neighbouring pages over the slots.
+        // Fibonacci hashing spreads neighbouring pages over the sets.
         let key = page.vpn.wrapping_add(u64::from(page.pid.0) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = &mut self.slots[(key >> 52) as usize % STUBBORN_SLOTS];
-        let before = match *slot {
+        let set = &mut self.sets[(key >> 52) as usize % STUBBORN_SETS];
+        let its = set.iter().position(|slot| slot.is_some_and(|(p, _, _)| p == page));
+        let least = || (0..STUBBORN_WAYS).min_by_key(|&way| set[way].map_or(0, |(_, _, count)| count));
+        let way = its.or_else(least).unwrap_or(0);
+        let before = match set[way] {
             Some((p, f, count)) if p == page && f == pfn => count,
             _ => 0,
         };
         let count = before.saturating_add(1);
-        *slot = Some((page, pfn, count));
+        set[way] = Some((page, pfn, count));
         count
     }
 }
@@ -93,5 +101,17 @@ mod tests {
             stubborn.failed(page, Some(Pfn(2)));
         }
         assert_eq!(stubborn.failed(page, Some(Pfn(2))), u8::MAX);
+    }
+
+    #[test]
+    fn pages_that_fail_in_turn_are_all_found_out() {
+        // Every eighth page of a guest's memory, tried round after round, as pinned ones are.
+        let mut stubborn = Stubborn::new();
+        let pages: Vec<VirtPage> =
+            (0..1000).map(|n| VirtPage { pid: Pid(206), vpn: 0x7_f6eb_6e00 + 8 * n }).collect();
+        for round in 1..=3 {
+            let counted = pages.iter().filter(|page| stubborn.failed(**page, Some(Pfn(9))) == round).count();
+            assert!(counted >= 990, "{counted} of 1000 in round {round}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use thermocline_core::units::{Pfn, Pid};
 
+use crate::sys::pagemap_scan::{Region, present};
+
 pub use frames::{FrameFlags, Frames};
 
 /// What one virtual page maps.
@@ -121,6 +123,20 @@ impl Pagemap {
     pub fn read(&self, vpn: u64, entries: &mut [Entry]) -> Result<usize, PagemapError> {
         let count = read_u64s(&self.file, vpn, entries.len(), |i, value| entries[i] = Entry(value));
         count.map_err(|e| PagemapError::new(&self.path, e))
+    }
+
+    /// Where pages are present, from virtual page `from` on and before `to`: as [`present`].
+    ///
+    /// # Errors
+    /// As [`PagemapError`] tells them apart.
+    pub fn present(
+        &self,
+        from: u64,
+        to: u64,
+        pages_max: u64,
+        regions: &mut [Region],
+    ) -> Result<(usize, u64), PagemapError> {
+        present(&self.file, from, to, pages_max, regions).map_err(|e| PagemapError::new(&self.path, e))
     }
 
     /// Reads one entry; `None` beyond the address space or after the process's end.

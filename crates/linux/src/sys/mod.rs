@@ -4,9 +4,12 @@
 pub mod bpf;
 #[cfg(test)]
 pub(crate) mod counted;
+mod device_memory;
 mod mapping;
 #[allow(unsafe_code)]
 mod move_pages;
+pub mod pagemap_scan;
 pub mod perf;
 
+pub use device_memory::DeviceMemory;
 pub use move_pages::{MovePagesError, MoveWhat, move_pages, query_pages};

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::lab_rings::NoRings;
 use super::pmu::NoPmu;
 use crate::root::KernelFileError;
 
@@ -11,6 +12,9 @@ pub enum OpenError {
     /// There is no sampler.
     #[error(transparent)]
     NoPmu(#[from] NoPmu),
+    /// The lab's sampler is not there.
+    #[error(transparent)]
+    NoRings(#[from] NoRings),
     /// The kernel does not let us.
     #[error(
         "{pmu} on all CPUs is not permitted ({cause}); it needs CAP_PERFMON, or kernel.perf_event_paranoid of -1"

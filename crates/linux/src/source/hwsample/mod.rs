@@ -5,9 +5,11 @@
 //! the physical address to say.
 //!
 //! None of the three has run on silicon with this code. Attributes are compared with what the kernel's drivers take, decoders are fuzzed, and the
-//! software event `page-faults` takes the same way through the kernel's ring on any machine.
+//! software event `page-faults` takes the same way through the kernel's ring on any machine. The lab's sampler, [`lab_rings`], stands in for hardware
+//! behind the same [`Sampler`].
 
 pub mod attr;
+pub mod lab_rings;
 pub mod period;
 pub mod pmu;
 pub mod record;
@@ -17,7 +19,9 @@ pub mod useful;
 
 mod error;
 mod open;
+mod sampler;
 mod threads;
 
 pub use error::OpenError;
 pub use open::{HwSampleSource, Stats};
+pub use sampler::Sampler;

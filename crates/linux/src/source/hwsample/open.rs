@@ -35,9 +35,9 @@ pub struct Stats {
     pub cpus: u32,
     /// CPUs that could not be.
     pub cpus_failed: u32,
-    /// Events from one sample to the next, now.
-    pub period: u32,
-    /// The budget makes the period longer than the samples ask for.
+    /// Events from one sample to the next, now; none where it is not ours to set.
+    pub period: Option<u32>,
+    /// The budget makes the period longer than the samples ask for, or leaves samples unread.
     pub budgeted: bool,
     /// Samples by what came of them.
     pub samples: Tally,
@@ -276,7 +276,7 @@ impl HwSampleSource {
     /// The counters, as of now.
     pub fn stats(&self) -> Stats {
         Stats {
-            period: self.pmu.nearest_period(self.period_set),
+            period: Some(self.pmu.nearest_period(self.period_set)),
             budgeted: self.period.budgeted(),
             waiting_bytes: self.cpus.iter().map(|cpu| cpu.ring.waiting()).sum(),
             ..self.stats.clone()

@@ -84,6 +84,9 @@ pub enum NoPmu {
     /// The machine does not have the one that is configured.
     #[error("this machine has no {0}; source.hwsample.sampler = \"auto\" takes what there is")]
     NotThis(&'static str),
+    /// The lab's sampler is no PMU.
+    #[error("lab-rings are read from a device's memory, not through perf_event_open(2)")]
+    LabRings,
     /// A file of the kernel cannot be used.
     #[error(transparent)]
     File(#[from] KernelFileError),
@@ -159,6 +162,7 @@ pub fn choose(root: &Root, config: &HwSample) -> Result<Pmu, NoPmu> {
         SamplerName::Pebs => found(pebs(root, config)?, "Intel PEBS"),
         SamplerName::Spe => found(spe(root)?, "Arm SPE"),
         SamplerName::PageFaults => Ok(Pmu::PageFaults),
+        SamplerName::LabRings => Err(NoPmu::LabRings),
     }
 }
 

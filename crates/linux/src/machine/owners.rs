@@ -1,0 +1,89 @@
+//! Whose the frames are of which evidence names nothing else: the reverse map, where a source needs it.
+
+use thermocline_core::access::Access;
+use thermocline_core::config::Config;
+use thermocline_core::moves::{Move, Outcome};
+use thermocline_core::topology::Topology;
+use thermocline_core::units::Nanos;
+
+use super::MachineError;
+use super::members::Managed;
+use super::sources::{Sources, balances};
+use crate::reverse::{ReverseError, ReverseMap, Stats};
+use crate::root::Root;
+use crate::topology::{PfnMap, PfnRange};
+
+/// The map, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    map: Option<ReverseMap>,
+    /// Why there is none where some of the evidence wants one.
+    lacking: Option<ReverseError>,
+}
+
+impl Owners {
+    /// Starts a map where a source may leave open whose pages it tells of; `managed` then follows all processes.
+    ///
+    /// # Errors
+    /// There can be no map, and the source's evidence is of no use without.
+    pub(super) fn open(
+        root: &Root,
+        config: &Config,
+        sources: &Sources,
+        topology: &Topology,
+        frames: &PfnMap,
+        managed: &mut Managed,
+    ) -> Result<Owners, MachineError> {
+        let Some(sampler) = sources.hwsample.as_ref().filter(|s| s.leaves_processes_open(root)) else {
+            return Ok(Owners::default());
+        };
+        match ReverseMap::start(root, &config.reverse, frames, topology, balances(config)) {
+            Ok(map) => {
+                managed.follow_all(root)?;
+                Ok(Owners { map: Some(map), lacking: None })
+            }
+            Err(why) if sampler.names_processes() => Ok(Owners { map: None, lacking: Some(why) }),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Puts pages to the accesses that name frames alone.
+    pub(super) fn resolve(&mut self, accesses: &mut [Access], managed: &Managed) {
+        if let Some(map) = &mut self.map {
+            map.take_in();
+            map.resolve(accesses, |pid| managed.in_scope(pid));
+        }
+    }
+
+    /// A move has ended.
+    pub(super) fn ended(&mut self, done: &Move, outcome: Outcome) {
+        if let Some(map) = &mut self.map {
+            map.ended(done, outcome);
+        }
+    }
+
+    /// Lets the map look at processes, where it has cause.
+    pub(super) fn look(&mut self, now: Nanos, managed: &Managed) {
+        if let Some(map) = &mut self.map {
+            map.look(now, managed.processes());
+        }
+    }
+
+    /// Memory has gone, or anything else has changed.
+    pub(super) fn set_machine(&mut self, gone: &[PfnRange], frames: &PfnMap, topology: &Topology) {
+        if let Some(map) = &mut self.map {
+            gone.iter().for_each(|range| map.offline(range));
+            map.set_machine(frames, topology);
+        }
+    }
+
+    /// Why samples of KVM guests' accesses move nothing, where that is so.
+    pub(super) fn told(&self) -> Option<String> {
+        self.lacking.as_ref().map(|why| format!("no frames of KVM guests: {why}"))
+    }
+
+    /// What the map counted.
+    pub(super) fn stats(&self) -> Option<Stats> {
+        self.map.as_ref().map(ReverseMap::stats)
+    }
+}

@@ -1,0 +1,197 @@
+//! The thread that looks frames up: a process may keep whoever reads its pagemap waiting, and nobody else shall wait for that.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+use thermocline_core::config;
+use thermocline_core::units::{Nanos, Pid};
+
+use super::ReverseError;
+use super::scan::{Found, Memory, Slice, slice};
+use super::table::VPN_END;
+use crate::pagemap::{Entry, Pagemap, PagemapError};
+use crate::source::thread_cpu_time;
+use crate::sys::pagemap_scan::Region;
+
+/// Ends of user space in pages, the widest first: 53 bits of addresses are as many as can be entered; 52 and 48 (arm64), 47 (x86-64 without
+/// five-level page tables). The last page is nobody's.
+const ENDS: [u64; 4] = [VPN_END - 1, (1 << 40) - 1, (1 << 36) - 1, (1 << 35) - 1];
+
+/// What the thread tells.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// Pages of a process.
+    Pages {
+        /// The process.
+        pid: Pid,
+        /// Its pages.
+        found: Vec<Found>,
+    },
+    /// The round is over.
+    Round(Round),
+}
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Round {
+    /// Pages whose frames were looked up.
+    pub(super) looked_up: u64,
+    /// Pages whose frames the kernel hides.
+    pub(super) hidden: u64,
+    /// Processes that may not be looked at.
+    pub(super) unreadable: u64,
+    /// CPU time.
+    pub(super) cpu: Nanos,
+    /// How long it took.
+    pub(super) took: Nanos,
+}
+
+/// The pace of the thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    pages_per_s: u64,
+    cpu_permille: u64,
+}
+
+impl Budget {
+    pub(super) fn new(config: &config::Reverse) -> Budget {
+        Budget { pages_per_s: config.pages_per_s.into(), cpu_permille: config.cpu_permille.into() }
+    }
+
+    /// How long a slice of so many pages must take that has taken so much CPU time.
+    fn time(self, pages: u64, cpu: Nanos) -> Duration {
+        let by_pages = pages.saturating_mul(1_000_000_000) / self.pages_per_s;
+        let by_cpu = cpu.0.saturating_mul(1000) / self.cpu_permille;
+        Duration::from_nanos(by_pages.max(by_cpu))
+    }
+}
+
+/// Works off rounds until nobody asks any more.
+pub(super) fn work(
+    mut memory: impl Memory,
+    budget: Budget,
+    rounds: &Receiver<Vec<Pid>>,
+    told: &SyncSender<Told>,
+) {
+    for pids in rounds {
+        let began = Instant::now();
+        let mut round = Round::default();
+        for pid in pids {
+            if !process(&mut memory, budget, pid, &mut round, told) {
+                return;
+            }
+        }
+        round.took = Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if told.send(Told::Round(round)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Looks up all of a process; false where nobody listens any more.
+fn process(
+    memory: &mut impl Memory,
+    budget: Budget,
+    pid: Pid,
+    round: &mut Round,
+    told: &SyncSender<Told>,
+) -> bool {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        let (began, cpu_before) = (Instant::now(), thread_cpu_time());
+        let Slice { next, looked_up, hidden, found } = match slice(memory, pid, at) {
+            Ok(slice) => slice,
+            Err(PagemapError::Gone(_)) => Slice::default(),
+            Err(PagemapError::NotPermitted(_) | PagemapError::Io(..)) => {
+                round.unreadable += 1;
+                Slice::default()
+            }
+        };
+        from = next;
+        let cpu = thread_cpu_time().since(cpu_before);
+        round.looked_up += looked_up;
+        round.hidden += hidden;
+        round.cpu = round.cpu.plus(cpu);
+        if !found.is_empty() && told.send(Told::Pages { pid, found }).is_err() {
+            return false;
+        }
+        std::thread::sleep(budget.time(looked_up, cpu).saturating_sub(began.elapsed()));
+    }
+    true
+}
+
+/// The processes of this machine.
+#[derive(Debug)]
+pub(super) struct Live {
+    proc: PathBuf,
+    end: u64,
+    open: Option<(Pid, Pagemap)>,
+}
+
+impl Live {
+    /// Finds out how far user space reaches.
+    ///
+    /// # Errors
+    /// The kernel does not offer PAGEMAP_SCAN, or hides frames from us.
+    pub(super) fn new(proc: &Path) -> Result<Live, ReverseError> {
+        let own = Pagemap::open(proc, Pid(std::process::id()))?;
+        let mut regions = [Region::default()];
+        let errno = |e: &PagemapError| match e {
+            PagemapError::Io(_, cause) => cause.raw_os_error(),
+            _ => None,
+        };
+        for end in ENDS {
+            match own.present(0, end, 1, &mut regions) {
+                Ok((count, _)) => {
+                    let page = regions[..count].first().map_or(0, |region| region.vpns().start);
+                    let entry = own.entry(page)?.unwrap_or_default();
+                    if entry.present() && entry.pfn().is_none() {
+                        return Err(ReverseError::Hidden);
+                    }
+                    return Ok(Live { proc: proc.to_owned(), end, open: None });
+                }
+                Err(e) if errno(&e) == Some(libc::EFAULT) => {}
+                Err(e) if errno(&e) == Some(libc::ENOTTY) => return Err(ReverseError::NotOffered),
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Err(ReverseError::NotOffered)
+    }
+}
+
+impl Memory for Live {
+    /// Opens the pagemap anew: after an exec the old one shows the old memory.
+    fn present(
+        &mut self,
+        pid: Pid,
+        from: u64,
+        pages_max: u64,
+        regions: &mut [Region],
+    ) -> Result<(usize, Option<u64>), PagemapError> {
+        self.open = None;
+        let map = Pagemap::open(&self.proc, pid)?;
+        let (count, walked) = map.present(from, self.end, pages_max, regions)?;
+        self.open = Some((pid, map));
+        Ok((count, Some(walked).filter(|walked| *walked < self.end)))
+    }
+
+    fn entries(&mut self, pid: Pid, vpn: u64, entries: &mut [Entry]) -> Result<usize, PagemapError> {
+        match &self.open {
+            Some((open, map)) if *open == pid => map.read(vpn, entries),
+            _ => Pagemap::open(&self.proc, pid)?.read(vpn, entries),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_takes_as_long_as_the_tighter_budget_asks() {
+        let budget = Budget { pages_per_s: 1_000_000, cpu_permille: 50 };
+        assert_eq!(budget.time(8192, Nanos(1000)), Duration::from_micros(8192));
+        assert_eq!(budget.time(8192, Nanos::from_ms(1)), Duration::from_millis(20));
+    }
+}
