@@ -183,7 +183,7 @@ impl GuestBuilder {
     /// Boots, runs a shell script with the host's `/bin/sh`, and powers off.
     ///
     /// If the emulator makes the guest's kernel panic ([`End::EmulatorFault`](crate::End::EmulatorFault)), everything is
-    /// begun anew up to twice: always before the command started, and afterwards if its output is only captured.
+    /// begun anew up to four times: always before the command started, and afterwards if its output is only captured.
     ///
     /// # Errors
     /// Everything but the script's own failure, which is its [`Outcome::status`].

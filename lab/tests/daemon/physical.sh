@@ -45,7 +45,7 @@ kernel=$(vmstat pgpromote_success)
 misses start >/dev/null
 misses sample "$EVERY" >/dev/null
 
-timeout 300 $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
+$THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
 daemon=$!
 until_true '[ $(percent base hot_in_dram) -ge 90 ] && [ $(pages_on $guest 0) -ge $((GUEST_PAGES * 3 / 4)) ]'
 judge base >judged-base
