@@ -149,6 +149,8 @@ fn ticks(stat: &str, prefix: &str) -> Option<u64> {
 
 /// The kernel's counters of balancing and demotion; one that this kernel lacks is absent.
 pub(crate) fn counters() -> anyhow::Result<BTreeMap<String, u64>> {
+    // Every CPU keeps up to 125 pages to itself for a second or two (Linux mm/vmstat.c), which would be taken for the next one's.
+    fs::read("/proc/sys/vm/stat_refresh").context("cannot have the kernel add up its counters")?;
     let text = fs::read_to_string("/proc/vmstat").context("cannot read /proc/vmstat")?;
     Ok(counters_of(&text))
 }
