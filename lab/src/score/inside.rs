@@ -25,6 +25,8 @@ use crate::within::{PROC, free_dram, pages, slow_node};
 
 /// Pages of the pattern that the plugin is held to: eight times the modelled cache.
 const PATTERN_PAGES: u32 = 512;
+/// How often the pattern is swept where pages move meanwhile.
+const PATTERN_TRIES: u32 = 3;
 /// What is demoted to bring kswapd back, of anonymous memory where there is any, because page cache is freed on the slow node as well.
 const REVIVAL: &str = "128K swappiness=200";
 /// How often that is tried: each try looks at a few hundred pages, and finds all that the program has just written in use until they were looked at once.
@@ -224,13 +226,21 @@ fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
     let hotcold = std::env::current_exe().context("cannot find this program")?.with_file_name("hotcold");
     let mut worst = 0.0f64;
     for node in 0..=slow.0 {
-        let output = Command::new("on-node")
+        let mut pattern = Command::new("on-node");
+        pattern
             .arg(node.to_string())
             .arg(&hotcold)
             .args(["pattern", "--plugin", GUEST_PORT, "--dump", "pattern"])
-            .args(["--pages", &PATTERN_PAGES.to_string(), "--loads", "2", "--stores", "1"])
-            .output()
-            .with_context(|| format!("cannot run {}", hotcold.display()))?;
+            .args(["--pages", &PATTERN_PAGES.to_string(), "--loads", "2", "--stores", "1"]);
+        let mut run = || pattern.output().with_context(|| format!("cannot run {}", hotcold.display()));
+        let mut output = run()?;
+        // Without an outcome it was disturbed: what was marked or isolated before still moves for a moment.
+        for _ in 1..PATTERN_TRIES {
+            if !output.stdout.is_empty() {
+                break;
+            }
+            output = run()?;
+        }
         let outcome: Outcome = serde_json::from_slice(&output.stdout)
             .with_context(|| format!("the pattern failed: {}", String::from_utf8_lossy(&output.stderr)))?;
         ensure!(
