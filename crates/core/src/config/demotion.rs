@@ -34,9 +34,9 @@ section! {
         idle_ms: u64 = 10_000, "ms", 100..=600_000, "ours, measured in simulation";
         /// Where hot pages wait to come up, what has not been accessed for four times as long as the hottest quarter of them takes from one access to the next goes down for them, at least this long.
         idle_min_ms: u64 = 100, "ms", 10..=600_000, "ours";
-        /// When pages that were promoted have to be promoted again, the idle time doubles, up to this.
+        /// When pages that were promoted are soon accessed on a lower tier again, the idle time doubles, up to this.
         idle_max_ms: u64 = 120_000, "ms", 100..=3_600_000, "ours";
-        /// Pages promoted again, of those demoted, above which the idle time doubles; below half of it, it is halved.
+        /// Promoted pages that came back so, of those demoted, above which the idle time doubles; below half of it, it is halved.
         again_percent: u8 = 25, "%", 1..=100, "ours";
     }
 }

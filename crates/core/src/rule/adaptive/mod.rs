@@ -43,7 +43,7 @@ const LOOK_IDLE: Nanos = Nanos::from_s(1);
 const CLEAR: f64 = 0.1;
 /// Share of the pages below the cut while nothing is known, in percent.
 const BEST_PERCENT: u32 = 25;
-/// Where the target is full, a page is proposed that is hot with this probability: it goes up only for one that is colder by far.
+/// Where the top tier is full, a page is proposed that is hot with this probability: it goes up only for one that is colder by far.
 const CERTAIN_ENOUGH: f64 = 0.5;
 
 /// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold whatever there is room for.
@@ -204,7 +204,9 @@ impl Rule for Adaptive {
                 target.set_room(state);
             }
         }
-        let full = nodes.iter().filter(|state| self.top.contains(&state.node)).all(|state| room(state) == 0);
+        // Of a node whose state is not told nothing is known, and least of all that it is full.
+        let mut top = nodes.iter().filter(|state| self.top.contains(&state.node)).peekable();
+        let full = top.peek().is_some() && top.all(|state| room(state) == 0);
         for target in self.targets.values_mut() {
             target.full = full;
             let since = now.since(target.looked);

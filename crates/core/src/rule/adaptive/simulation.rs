@@ -353,8 +353,9 @@ fn a_folios_wait_is_shared_by_its_pages() {
     assert!(recall >= 0.9 && precision >= 0.85, "{recall} {precision}");
 }
 
-/// What is proposed of pages that wait 100 and 600 ms, each seen once, after a thousand others that waited 1 to 1000 ms, with so many pages free.
-fn proposed_after_one_fault(free_pages: u64, exchange: bool) -> Vec<crate::rule::Candidate> {
+/// What is proposed of pages that wait 100 and 600 ms, each seen once, after a thousand others that waited 1 to 1000 ms, with so many pages free on
+/// both nodes of the top tier, as far as they are told.
+fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<crate::rule::Candidate> {
     let mut machine = crate::rule::testing::Machine::new();
     let mut config = config::Rule::default();
     config.adaptive.exchange = exchange;
@@ -362,9 +363,14 @@ fn proposed_after_one_fault(free_pages: u64, exchange: bool) -> Vec<crate::rule:
     for page in 1..=1000 {
         machine.access(&mut rule, &fault(2, page, 1000 + page, page));
     }
-    let node =
-        NodeState { node: NodeId(0), free_pages, managed_pages: 1 << 20, watermarks: Watermarks::default() };
-    rule.on_tick(Nanos::from_s(3), &[node], &mut Candidates::new(0));
+    let state = |(id, free_pages): (u16, &u64)| NodeState {
+        node: NodeId(id),
+        free_pages: *free_pages,
+        managed_pages: 1 << 20,
+        watermarks: Watermarks::default(),
+    };
+    let nodes: Vec<NodeState> = (0..).zip(free_pages).map(state).collect();
+    rule.on_tick(Nanos::from_s(3), &nodes, &mut Candidates::new(0));
     for (page, wait_ms) in [(2000, 100), (2001, 600)] {
         machine.access(&mut rule, &fault(2, page, 3000, wait_ms));
     }
@@ -373,7 +379,7 @@ fn proposed_after_one_fault(free_pages: u64, exchange: bool) -> Vec<crate::rule:
 
 #[test]
 fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
-    let proposed = proposed_after_one_fault(0, true);
+    let proposed = proposed_after_one_fault(&[0, 0], true);
     assert_eq!(
         proposed.iter().map(|c| (c.page.unwrap().vpn, c.reason)).collect::<Vec<_>>(),
         [(2000, Reason::Exchange)]
@@ -381,8 +387,14 @@ fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
     // Its own 100 ms, and an average of half a second over ln 2, in bins of a quarter of an octave.
     let gap_ms = crate::rule::gap_of_score(proposed[0].score).ms();
     assert!((350..=450).contains(&gap_ms), "{gap_ms}");
-    assert_eq!(proposed_after_one_fault(0, false), []);
-    assert_eq!(proposed_after_one_fault(1 << 20, true), [], "with room it can be waited for what stands out");
+    assert_eq!(proposed_after_one_fault(&[0, 0], false), []);
+    assert_eq!(
+        proposed_after_one_fault(&[1 << 20, 0], true),
+        [],
+        "with room it can be waited for what stands out"
+    );
+    assert_eq!(proposed_after_one_fault(&[0, 1 << 20], true), [], "so can it with room on another node");
+    assert_eq!(proposed_after_one_fault(&[], true), [], "nobody says that it is full");
 }
 
 #[test]

@@ -222,7 +222,7 @@ fn order(bytes: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
     use thermocline_core::topology::Node;
     use thermocline_core::units::TierId;
@@ -237,7 +237,7 @@ mod tests {
     const STORE_UNKNOWN: u64 = 0xf << 33 | 0x4;
 
     /// Node 0: DRAM, frames 0x100..0x200; node 2: CXL, frames 0x200..0x1000. CPUs 0 and 1 belong to nodes 0 and 1.
-    fn judge(keep_top_tier: bool) -> Judge {
+    pub(in crate::source::hwsample) fn judge(keep_top_tier: bool) -> Judge {
         let node = |id, tier, cpus: &[u32]| Node {
             id: NodeId(id),
             tier: TierId(tier),

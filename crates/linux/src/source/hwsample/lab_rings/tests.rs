@@ -4,12 +4,11 @@ use std::fs;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
-use thermocline_core::topology::{Node, Topology};
-use thermocline_core::units::{NodeId, Pfn, TierId};
+use thermocline_core::units::{NodeId, Pfn};
 
 use super::*;
+use crate::source::hwsample::useful::tests::judge;
 use crate::sys::counted::allocations;
-use crate::topology::{PfnMap, PfnRange};
 
 const SLOTS: u64 = 128;
 const RING_BYTES: usize = 4096 + SLOTS as usize * 32;
@@ -42,20 +41,8 @@ impl Machine {
 
     /// Frames 0x100..0x200 on node 0, DRAM; 0x200..0x1000 on node 2, CXL. CPU 1 is of node 1.
     fn open(&self, permille: u16) -> LabRings {
-        let node = |id, tier, cpus: &[u32]| Node {
-            id: NodeId(id),
-            tier: TierId(tier),
-            cpus: cpus.to_vec(),
-            capacity_pages: 1 << 20,
-            read_latency_ns: None,
-            read_bandwidth_mbps: None,
-            distances: vec![10, 20, 20],
-        };
-        let topology = Topology::new(vec![node(0, 0, &[0]), node(1, 0, &[1]), node(2, 1, &[])]).unwrap();
-        let range = |start, end, node| PfnRange { start: Pfn(start), end: Pfn(end), node: NodeId(node) };
-        let frames = PfnMap::new(vec![range(0x100, 0x200, 0), range(0x200, 0x1000, 2)]);
         let config = HwSample { cpu_budget_permille: permille, ..HwSample::default() };
-        LabRings::open(&self.root, &config, Judge::new(frames, &topology, false), Nanos(0)).unwrap()
+        LabRings::open(&self.root, &config, judge(false), Nanos(0)).unwrap()
     }
 
     fn marks(ring: usize) -> usize {
