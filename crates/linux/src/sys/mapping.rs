@@ -4,7 +4,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(feature = "bpf")]
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -50,6 +52,7 @@ impl Mapping {
     ///
     /// # Panics
     /// As [`word`](Mapping::word).
+    #[cfg(feature = "bpf")]
     pub(super) fn half_word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.bytes, "no number at {at} of {} bytes", self.bytes);
         // SAFETY: as above.
