@@ -15,6 +15,8 @@ mod demotion;
 mod limits;
 #[path = "daemon/physical.rs"]
 mod physical;
+#[path = "daemon/trouble.rs"]
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
