@@ -16,8 +16,9 @@
 //!    until a sixteenth of it is left: the cut is then where as many pages as there is room for would pass all confirmations by chance, and
 //!    those that are accessed more often pass sooner. Smooth popularity, without a line between hot and cold, is served that way. Else nothing
 //!    is proposed.
+//! 7. Where there is room for all that the lower tiers hold, there is nothing to choose: with `fill`, a page is proposed as soon as it is accessed.
 //!
-//! Evidence of other sources is judged as by the rule `frequency`. Source: ours. It needs no threshold in ms and no model of the
+//! Evidence of other sources is judged as by the rule `frequency`, and by 7. Source: ours. It needs no threshold in ms and no model of the
 //! waits: faults slow a program down, so that early and late lie closer together than the access rates do.
 
 mod sample;
@@ -107,6 +108,8 @@ pub struct Adaptive {
     targets: BTreeMap<NodeId, Target>,
     /// The top tier, as it was when the last of them was first seen: pages that find no room on one go to another.
     top: Vec<NodeId>,
+    /// The top tier has room for all that the others hold.
+    fits: bool,
 }
 
 impl Adaptive {
@@ -122,6 +125,29 @@ impl Adaptive {
             life,
             targets: BTreeMap::new(),
             top: Vec::new(),
+            fits: false,
+        }
+    }
+
+    /// Whether, as the states of `nodes` say, the top tier has room for all that the others hold.
+    fn fits(&self, nodes: &[NodeState]) -> bool {
+        let (top, lower): (Vec<&NodeState>, Vec<&NodeState>) =
+            nodes.iter().partition(|state| self.top.contains(&state.node));
+        let held: u64 = lower.iter().map(|s| s.managed_pages.saturating_sub(s.free_pages)).sum();
+        !top.is_empty() && !lower.is_empty() && held <= top.iter().map(|state| room(state)).sum()
+    }
+
+    /// Judges a page by what other sources than hint faults know.
+    fn count(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
+        if self.top.is_empty() {
+            self.top = top_tier(ctx);
+        }
+        self.frequency.on_access(access, record, ctx, out);
+        let lower = ctx.topology.is_lower(access.node) && access.accessor != Some(access.node);
+        if self.fits && lower && !record.ready {
+            record.ready = true;
+            let score = score_of_rate(self.frequency.window());
+            out.push(Candidate::promotion(access, score, Reason::FreeRoom, self.life));
         }
     }
 
@@ -132,6 +158,10 @@ impl Adaptive {
         let all = self.config.confirmations;
         if slow { all.saturating_sub(1).max(1) } else { all }
     }
+}
+
+fn top_tier(ctx: &Context<'_>) -> Vec<NodeId> {
+    ctx.topology.nodes.iter().map(|n| n.id).filter(|id| ctx.topology.is_top(*id)).collect()
 }
 
 /// Base pages of a node that may be filled: those free above the high watermark and a sixteenth of the node.
@@ -160,7 +190,7 @@ impl Rule for Adaptive {
 
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         let Detail::HintFault { latency } = access.detail else {
-            return self.frequency.on_access(access, record, ctx, out);
+            return self.count(access, record, ctx, out);
         };
         let (Some(latency), Some(node)) =
             (latency, ctx.topology.promotion_target(access.node, access.accessor))
@@ -169,8 +199,7 @@ impl Rule for Adaptive {
         };
         let confirmed = self.needed(record);
         let target = self.targets.entry(node).or_insert_with(|| {
-            let all = ctx.topology.nodes.iter().map(|n| n.id);
-            self.top = all.filter(|id| ctx.topology.is_top(*id)).collect();
+            self.top = top_tier(ctx);
             Target::new(access.time)
         });
         let wait = Nanos(latency.time.0.saturating_mul(access.pages()));
@@ -178,8 +207,14 @@ impl Rule for Adaptive {
         if let Some(key) = key(access.pfn, access.page) {
             target.sample.fault(key, bin, access.time);
         }
+        let worth_moving = latency.time.ms() < self.config.cut_max_ms;
+        if self.fits && worth_moving {
+            record.ready = true;
+            out.push(Candidate::promotion(access, score_of_rate(wait), Reason::FreeRoom, self.life));
+            return;
+        }
         let Some(cut) = target.cut else { return };
-        let below = bin <= cut && latency.time.ms() < self.config.cut_max_ms;
+        let below = bin <= cut && worth_moving;
         record.frequency = if below { record.frequency.saturating_add(1).min(ctx.frequency_max) } else { 0 };
         // A layout that cannot count so far is full at its maximum.
         let needed = target.enough.map_or(confirmed, |enough| enough.min(confirmed)).min(ctx.frequency_max);
@@ -207,6 +242,7 @@ impl Rule for Adaptive {
         // Of a node whose state is not told nothing is known, and least of all that it is full.
         let mut top = nodes.iter().filter(|state| self.top.contains(&state.node)).peekable();
         let full = top.peek().is_some() && top.all(|state| room(state) == 0);
+        self.fits = self.config.fill && self.fits(nodes);
         for target in self.targets.values_mut() {
             target.full = full;
             let since = now.since(target.looked);

@@ -13,7 +13,7 @@ use rand_pcg::rand_core::Rng;
 
 use super::*;
 use crate::access::{FaultLatency, NoMappings};
-use crate::rule::testing::{fault, topology};
+use crate::rule::testing::{Machine, fault, sample, topology};
 use crate::topology::Watermarks;
 
 const N: usize = 6000;
@@ -356,7 +356,7 @@ fn a_folios_wait_is_shared_by_its_pages() {
 /// What is proposed of pages that wait 100 and 600 ms, each seen once, after a thousand others that waited 1 to 1000 ms, with so many pages free on
 /// both nodes of the top tier, as far as they are told.
 fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<crate::rule::Candidate> {
-    let mut machine = crate::rule::testing::Machine::new();
+    let mut machine = Machine::new();
     let mut config = config::Rule::default();
     config.adaptive.exchange = exchange;
     let mut rule = Adaptive::new(&config.adaptive, &config.frequency, Nanos::from_s(10));
@@ -375,6 +375,43 @@ fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<crate::ru
         machine.access(&mut rule, &fault(2, page, 3000, wait_ms));
     }
     machine.proposed().to_vec()
+}
+
+/// What is proposed of accesses that all come late, on a machine whose slow node holds `held` pages and whose DRAM has room for 900 and as many.
+fn proposed_of_late_accesses(held: u64, fill: bool, access: impl Fn(u64) -> Access) -> Vec<Candidate> {
+    let mut machine = Machine::new();
+    let mut rule = rule_that_fills(fill);
+    machine.access(&mut rule, &access(1));
+    assert!(machine.proposed().is_empty(), "nothing is known of the nodes yet");
+    let state = |(node, managed_pages, free_pages)| NodeState {
+        node: NodeId(node),
+        free_pages,
+        managed_pages,
+        watermarks: Watermarks::default(),
+    };
+    let nodes = [(0, 1600, 1000), (1, 1600, 1000), (2, 4000, 4000 - held)].map(state);
+    rule.on_tick(Nanos::from_s(1), &nodes, &mut Candidates::new(0));
+    machine.access(&mut rule, &access(2));
+    machine.proposed().to_vec()
+}
+
+#[test]
+fn where_everything_fits_a_page_is_proposed_as_soon_as_it_is_accessed() {
+    let slow_fault = |page| fault(2, page, 2000 + page, 5000);
+    let too_slow = |page| fault(2, page, 2000 + page, 60_000);
+    let one_sample = |page| sample(2, page, 2000 + page);
+    let pages =
+        |found: Vec<Candidate>| -> Vec<u64> { found.iter().filter_map(|c| Some(c.page?.vpn)).collect() };
+    assert_eq!(pages(proposed_of_late_accesses(1800, true, slow_fault)), [2]);
+    assert_eq!(pages(proposed_of_late_accesses(1800, true, one_sample)), [2]);
+    for reason in proposed_of_late_accesses(1800, true, one_sample).iter().map(|c| c.reason) {
+        assert_eq!(reason, Reason::FreeRoom);
+    }
+    // One page too many, not worth it, or told to leave room alone.
+    assert!(proposed_of_late_accesses(1801, true, slow_fault).is_empty());
+    assert!(proposed_of_late_accesses(1801, true, one_sample).is_empty());
+    assert!(proposed_of_late_accesses(1800, true, too_slow).is_empty());
+    assert!(proposed_of_late_accesses(1800, false, slow_fault).is_empty());
 }
 
 #[test]
@@ -399,10 +436,10 @@ fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
 
 #[test]
 fn other_evidence_is_judged_by_frequency() {
-    let mut machine = crate::rule::testing::Machine::new();
+    let mut machine = Machine::new();
     let mut rule = rule();
-    machine.access(&mut rule, &crate::rule::testing::sample(2, 7, 0));
-    machine.access(&mut rule, &crate::rule::testing::sample(2, 7, 100));
+    machine.access(&mut rule, &sample(2, 7, 0));
+    machine.access(&mut rule, &sample(2, 7, 100));
     assert_eq!(machine.proposed().len(), 1);
     assert_eq!(machine.proposed()[0].reason, Reason::Frequent);
 }
