@@ -72,6 +72,8 @@ section! {
         "frequency" frequency: Frequency;
         /// `[rule.speculative]`.
         "speculative" speculative: Speculative;
+        /// `[rule.balance]`.
+        "balance" balance: Balance;
     }
 }
 
@@ -89,7 +91,7 @@ section! {
         pages_min: u32 = 100, "pages", 10..=4096, "ours";
         /// How long after pages last stood out the cut stays, and free memory is left for others that may.
         settle_s: u64 = 10, "s", 1..=86_400, "ours";
-        /// While nothing stands out clearly, fill free memory of the target with the more often accessed pages.
+        /// While nothing stands out clearly, fill free memory of the target with the more often accessed pages; where there is room for all that lower tiers hold, with whatever is accessed.
         fill: bool = true, "", Any("true or false"), "ours";
         /// Where the top tier is full, also propose what is hot with less certainty, and the more often accessed pages while nothing stands out: they go up only in exchange for pages that are colder by far.
         exchange: bool = true, "", Any("true or false"), "ours";
@@ -137,8 +139,6 @@ section! {
         feedback: bool = true, "", Any("true or false"), "Linux 6.12 kernel/sched/fair.c: numa_promotion_adjust_threshold";
         /// Time between two adjustments of the threshold.
         adjust_period_ms: u64 = 60_000, "ms", 1000..=3_600_000, "Linux 6.12 kernel/sched/fair.c: scan_period_max_ms";
-        /// Also move pages of the top tier to the node that accesses them.
-        balance: bool = false, "", Any("true or false"), "S1, its first half (kernel.numa_balancing = 1)";
         /// Sampling period at first.
         sample_period_uops: u32 = 10_000, "micro-operations", 1000..=134_217_712, "S1: sample_period_def";
         /// Shortest sampling period.
@@ -161,5 +161,13 @@ section! {
         stream_ms: u64 = 1000, "ms", 1..=600_000, "ours";
         /// Mappings that are followed, rounded up to a power of two.
         mappings: u32 = 1024, "mappings", 1..=1_048_576, "ours";
+    }
+}
+
+section! {
+    /// `[rule.balance]`: move pages of the top tier to the node that accesses them, by hardware samples. It wraps any rule.
+    Balance {
+        /// Switch it on. It needs source.hwsample and engine.record = "word", which keeps the accessing node of pages of the top tier too.
+        enabled: bool = false, "", Any("true or false"), "S1, its first half (kernel.numa_balancing = 1)";
     }
 }

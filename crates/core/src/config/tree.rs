@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::rule::{Adaptive, FaultCount, Frequency, InterArrival, Latency, Speculative};
+use crate::config::rule::{Adaptive, Balance, FaultCount, Frequency, InterArrival, Latency, Speculative};
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::scope::check_limits;
 use crate::config::{
-    Admission, Brake, Daemon, Damon, Demotion, DemotionMode, Engine, HintFault, HwSample, Journal, Kernel,
-    Manager, Numab2, Queue, Reverse, Rule, Scope, TierMap,
+    Admission, Brake, Daemon, Damon, Demotion, DemotionMode, Enabled, Engine, HintFault, HwSample, Journal,
+    Kernel, Manager, Numab2, Queue, RecordLayout, Reverse, Rule, Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -81,6 +81,7 @@ impl Config {
         }
         check_limits(&self.scope, &mut out);
         self.check_floors(&mut out);
+        self.check_balance(&mut out);
         self.source.hintfault.check("source.hintfault", &mut out);
         self.source.hwsample.check("source.hwsample", &mut out);
         self.reverse.check("reverse", &mut out);
@@ -104,6 +105,31 @@ impl Config {
         }
     }
 
+    /// Who balances by samples must have some, and must know where each page was accessed from.
+    fn check_balance(&self, out: &mut Vec<Violation>) {
+        if !self.rule.balance.enabled {
+            return;
+        }
+        let mut violation = |message: &str| {
+            out.push(Violation { key: "rule.balance.enabled".to_owned(), message: message.to_owned() });
+        };
+        if self.source.hwsample.enabled == Enabled::No {
+            violation(
+                "pages of the top tier are seen by hardware samples alone; set source.hwsample.enabled",
+            );
+        }
+        if self.engine.record != RecordLayout::Word {
+            violation(
+                "no other record keeps for pages of the top tier which node accessed each; set engine.record = \"word\"",
+            );
+        }
+        if self.kernel.numa_balancing.is_some_and(|mode| mode & 1 != 0) {
+            violation(
+                "with kernel.numa_balancing = 1 or 3 the kernel balances the same pages; set it to 2 or 0",
+            );
+        }
+    }
+
     /// Every section's dotted name and fields, for the book and for error messages.
     pub fn sections() -> Vec<(&'static str, Vec<Field>)> {
         vec![
@@ -118,6 +144,7 @@ impl Config {
             ("rule.inter-arrival", InterArrival::fields()),
             ("rule.frequency", Frequency::fields()),
             ("rule.speculative", Speculative::fields()),
+            ("rule.balance", Balance::fields()),
             ("queue", Queue::fields()),
             ("admission", Admission::fields()),
             ("brake", Brake::fields()),
@@ -160,6 +187,22 @@ mod tests {
         config.kernel.demotion_enabled = Some(true);
         assert_eq!(config.check().unwrap_err().0[0].key, "kernel.demotion_enabled");
         config.demotion.mode = DemotionMode::On;
+        assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
+    fn balance_needs_samples_and_a_record_that_keeps_the_node() {
+        let mut config = Config::default();
+        config.rule.balance.enabled = true;
+        config.engine.record = RecordLayout::Byte;
+        config.kernel.numa_balancing = Some(3);
+        let error = config.check().unwrap_err().to_string();
+        for key in ["source.hwsample.enabled", "engine.record", "kernel.numa_balancing"] {
+            assert!(error.contains(key), "{key}: {error}");
+        }
+        config.kernel.numa_balancing = Some(2);
+        config.source.hwsample.enabled = Enabled::Auto;
+        config.engine.record = RecordLayout::Word;
         assert_eq!(config.check(), Ok(()));
     }
 

@@ -3,9 +3,7 @@
 //! For each sample:
 //! 1. A page below the top tier is proposed when its last sample was less than the threshold ago; the shorter, the higher its
 //!    score. The threshold is mainline's: `hot_threshold_ms` (1000), with the same feedback per target node.
-//! 2. With `balance` (off), a page of the top tier goes to the node that accesses it when its last two samples came from
-//!    that same other node.
-//! 3. Every 250 samples the sampling period that the source should use is adapted by the kernel's scan-period formula,
+//! 2. Every 250 samples the sampling period that the source should use is adapted by the kernel's scan-period formula,
 //!    from `sample_period_uops` (10000) within `sample_period_min_uops` (5000) and `sample_period_max_uops` (20000).
 //!
 //! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11). With samples in place of scans nobody stamps a page, so
@@ -14,7 +12,7 @@
 
 use crate::access::{Access, Detail};
 use crate::config;
-use crate::moves::{Direction, Move, Outcome};
+use crate::moves::{Move, Outcome};
 use crate::published::scan_period::{Accesses, SAMPLES, adapt};
 use crate::published::threshold::rate_limit_pages;
 use crate::rule::thresholds::Thresholds;
@@ -86,26 +84,15 @@ impl Rule for InterArrival {
             return;
         }
         self.count(access, record);
+        if !ctx.topology.is_lower(access.node) {
+            return;
+        }
         let score = record.gap.map_or(0, score_of_rate);
-        if ctx.topology.is_lower(access.node) {
-            record.ready = record.gap.is_some_and(|gap| self.thresholds.accepts(access, ctx.topology, gap));
-            record.frequency = if record.ready { record.frequency.max(1).saturating_add(1) } else { 1 }
-                .min(ctx.frequency_max);
-            if record.ready {
-                out.push(Candidate::promotion(access, score, Reason::ShortInterval, self.life));
-            }
-        } else if self.config.balance
-            && let Some(accessor) = access.accessor.filter(|a| record.node == Some(*a))
-            && accessor != access.node
-            && ctx.topology.is_top(access.node)
-            && ctx.topology.is_top(accessor)
-        {
-            record.ready = true;
-            out.push(Candidate {
-                target: Some(accessor),
-                direction: Direction::Balance,
-                ..Candidate::promotion(access, score, Reason::RemoteAccess, self.life)
-            });
+        record.ready = record.gap.is_some_and(|gap| self.thresholds.accepts(access, ctx.topology, gap));
+        record.frequency =
+            if record.ready { record.frequency.max(1).saturating_add(1) } else { 1 }.min(ctx.frequency_max);
+        if record.ready {
+            out.push(Candidate::promotion(access, score, Reason::ShortInterval, self.life));
         }
     }
 
@@ -165,32 +152,6 @@ mod tests {
 
     fn from(node: u16, accessor: u16, time_ms: u64) -> Access {
         Access { accessor: Some(NodeId(accessor)), ..sample(node, 1, time_ms) }
-    }
-
-    #[test]
-    fn balance_needs_two_samples_from_the_same_other_node_of_the_top_tier() {
-        let config = config::rule::InterArrival { balance: true, ..config::rule::InterArrival::default() };
-        let mut machine = Machine::new();
-        let mut rule = InterArrival::new(&config, 256, Nanos::from_s(10));
-        for (accessor, time_ms) in [(1, 0), (0, 10), (0, 20), (1, 30)] {
-            machine.access(&mut rule, &from(0, accessor, time_ms));
-        }
-        assert!(machine.proposed().is_empty());
-        machine.access(&mut rule, &from(0, 1, 40));
-        let [candidate] = machine.proposed() else { panic!("one candidate") };
-        assert_eq!(candidate.direction, Direction::Balance);
-        assert_eq!(candidate.target, Some(NodeId(1)));
-        assert_eq!(candidate.reason, Reason::RemoteAccess);
-    }
-
-    #[test]
-    fn without_balance_the_top_tier_is_left_alone() {
-        let mut machine = Machine::new();
-        let mut rule = rule();
-        for time_ms in 0..10 {
-            machine.access(&mut rule, &from(0, 1, time_ms));
-        }
-        assert!(machine.proposed().is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Rules: what makes a page worth moving. One file a rule, one trait.
 
 mod adaptive;
+mod balance;
 mod fault_count;
 mod frequency;
 mod inter_arrival;
@@ -11,6 +12,7 @@ mod testing;
 mod thresholds;
 
 pub use adaptive::Adaptive;
+pub use balance::Balance;
 pub use fault_count::FaultCount;
 pub use frequency::Frequency;
 pub use inter_arrival::InterArrival;
@@ -57,7 +59,7 @@ pub enum Reason {
     Frequent,
     /// Its estimated access rate stands out from the rest of its tier.
     HighRate,
-    /// Nothing stands out, it is among the more often accessed, and its target has room to spare.
+    /// Its target has room to spare: for all that lower tiers hold, or nothing stands out and it is among the more often accessed.
     FreeRoom,
     /// Nothing stands out, it is among the more often accessed, and its full target may hold what is colder by far.
     Exchange,
@@ -262,7 +264,7 @@ pub trait Rule: std::fmt::Debug + Send {
     }
 }
 
-/// The rule that the configuration names, wrapped in [`Speculative`] if that is switched on.
+/// The rule that the configuration names, wrapped in [`Speculative`] and in [`Balance`] if these are switched on.
 pub fn build(config: &Config) -> Box<dyn Rule> {
     let life = Nanos::from_ms(config.queue.expire_ms);
     let limit_mbps = config.admission.rate_limit_mbps;
@@ -274,7 +276,9 @@ pub fn build(config: &Config) -> Box<dyn Rule> {
         RuleName::InterArrival => Box::new(InterArrival::new(&keys.inter_arrival, limit_mbps, life)),
         RuleName::Frequency => Box::new(Frequency::new(&keys.frequency, life)),
     };
-    if keys.speculative.enabled { Box::new(Speculative::new(rule, &keys.speculative)) } else { rule }
+    let rule: Box<dyn Rule> =
+        if keys.speculative.enabled { Box::new(Speculative::new(rule, &keys.speculative)) } else { rule };
+    if keys.balance.enabled { Box::new(Balance::new(rule, life)) } else { rule }
 }
 
 #[cfg(test)]
@@ -283,12 +287,14 @@ mod tests {
 
     #[test]
     fn every_name_builds_its_rule() {
-        for (name, speculative) in RuleName::ALL.into_iter().flat_map(|n| [(n, false), (n, true)]) {
+        for (name, wrap) in RuleName::ALL.into_iter().flat_map(|n| [(n, false), (n, true)]) {
             let mut config = Config::default();
             config.rule.name = name;
-            config.rule.speculative.enabled = speculative;
-            let wrapped = build(&config).gauges().iter().any(|g| g.name == "neighbours_proposed");
-            assert_eq!(wrapped, speculative);
+            config.rule.speculative.enabled = wrap;
+            config.rule.balance.enabled = wrap;
+            for gauge in ["neighbours_proposed", "balance_proposed"] {
+                assert_eq!(build(&config).gauges().iter().any(|g| g.name == gauge), wrap, "{gauge}");
+            }
             assert_eq!(serde_json::to_value(name).unwrap(), build(&config).name());
             assert_eq!(name.text(), build(&config).name());
         }

@@ -8,7 +8,7 @@ use thermocline_core::units::Nanos;
 
 use super::MachineError;
 use super::members::Managed;
-use super::sources::{Sources, balances};
+use super::sources::Sources;
 use crate::reverse::{ReverseError, ReverseMap, Stats};
 use crate::root::Root;
 use crate::topology::{PfnMap, PfnRange};
@@ -37,7 +37,7 @@ impl Owners {
         let Some(sampler) = sources.hwsample.as_ref().filter(|s| s.leaves_processes_open(root)) else {
             return Ok(Owners::default());
         };
-        match ReverseMap::start(root, &config.reverse, frames, topology, balances(config)) {
+        match ReverseMap::start(root, &config.reverse, frames, topology, config.rule.balance.enabled) {
             Ok(map) => {
                 managed.follow_all(root)?;
                 Ok(Owners { map: Some(map), lacking: None })

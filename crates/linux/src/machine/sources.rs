@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use thermocline_core::access::Access;
-use thermocline_core::config::{Config, Enabled, RuleName};
+use thermocline_core::config::{Config, Enabled};
 use thermocline_core::rule;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pid};
@@ -182,13 +182,8 @@ fn open_hwsample(
     frames: &PfnMap,
     now: Nanos,
 ) -> Result<Sampler, OpenError> {
-    let judge = Judge::new(frames.clone(), topology, balances(config));
+    let judge = Judge::new(frames.clone(), topology, config.rule.balance.enabled);
     Sampler::open(root, &config.source.hwsample, judge, now)
-}
-
-/// Whether accesses to the top tier are evidence too.
-pub(super) fn balances(config: &Config) -> bool {
-    config.rule.name == RuleName::InterArrival && config.rule.inter_arrival.balance
 }
 
 /// What a fault, a sample and a moved page cost, in ns of CPU: the table by which S1 compares its sources.

@@ -314,7 +314,7 @@ impl AccessSource for HwSampleSource {
             self.period.read(
                 tally.taken - before.taken,
                 tally.useful - before.useful,
-                tally.top_tier - before.top_tier,
+                (tally.top_tier + tally.local) - (before.top_tier + before.local),
                 spent.0,
                 self.stats.throttled > throttled,
             );

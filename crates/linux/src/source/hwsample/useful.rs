@@ -91,13 +91,15 @@ pub enum Useless {
     OutOfScope,
 }
 
-/// Samples by what came of them: `taken = useful + ` all others.
+/// Samples by what came of them: `taken = useful + local + ` all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Samples read.
     pub taken: u64,
-    /// Samples delivered as evidence.
+    /// Samples delivered as evidence that a page should move.
     pub useful: u64,
+    /// Samples of pages that lie where they were accessed from, delivered as evidence that they should stay.
+    pub local: u64,
     /// No data address, or one of the kernel.
     pub not_user: u64,
     /// Neither load nor store.
@@ -117,9 +119,10 @@ pub struct Tally {
 impl Tally {
     /// Counts a sample.
     #[inline]
-    pub fn count<T>(&mut self, judged: &Result<T, Useless>) {
+    pub fn count(&mut self, judged: &Result<Access, Useless>) {
         self.taken += 1;
         let counter = match judged {
+            Ok(access) if access.accessor == Some(access.node) => &mut self.local,
             Ok(_) => &mut self.useful,
             Err(Useless::NotUser) => &mut self.not_user,
             Err(Useless::NoAccess) => &mut self.no_access,
@@ -314,7 +317,12 @@ pub(super) mod tests {
     #[test]
     fn the_top_tier_is_kept_for_a_rule_that_balances() {
         let raw = sample(LOAD_MISS, 0x1000, 0x10_1000);
-        assert_eq!(judge(true).judge(&(&raw).into(), |_| true).unwrap().node, NodeId(0));
+        let judged = [1, 0].map(|cpu| judge(true).judge(&(&RawSample { cpu, ..raw }).into(), |_| true));
+        assert_eq!(judged.map(|found| found.unwrap().node), [NodeId(0); 2]);
+        // From node 1 it says that the page should move, from its own node that it should not.
+        let mut tally = Tally::default();
+        judged.iter().for_each(|found| tally.count(found));
+        assert_eq!((tally.taken, tally.useful, tally.local), (2, 1, 1));
     }
 
     #[test]
@@ -372,11 +380,11 @@ pub(super) mod tests {
                 tally.count(&judged(&raw));
             }
             let Tally {
-                taken, useful, not_user, no_access, cache_hit, no_physical, not_memory, top_tier, out_of_scope,
+                taken, useful, local, not_user, no_access, cache_hit, no_physical, not_memory, top_tier, out_of_scope,
             } = tally;
             let others =
                 not_user + no_access + cache_hit + no_physical + not_memory + top_tier + out_of_scope;
-            prop_assert_eq!(taken, useful + others);
+            prop_assert_eq!(taken, useful + local + others);
         }
     }
 }

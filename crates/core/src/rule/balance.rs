@@ -1,0 +1,145 @@
+//! The wrapper `balance`: pages of the top tier go to the node that accesses them.
+//!
+//! For each hardware sample of a page that lies on one node of the top tier and was accessed from another:
+//! 1. The page is proposed for the accessing node when its last sample came from there too, no longer ago than the record reaches.
+//! 2. The closer together the two samples were, the higher its score.
+//!
+//! All evidence goes to the wrapped rule besides, which decides about promotion.
+//!
+//! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11), first half: samples in place of the hint faults of
+//! `kernel.numa_balancing = 1`. Two in a row from the same node are mainline's filter as well: a page that two nodes share alike passes
+//! it one time in four, so that minimum residency and the limit on ping-pong have to hold such pages.
+
+use crate::access::{Access, Detail, RegionSnapshot};
+use crate::moves::{Direction, Move, Outcome};
+use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate};
+use crate::topology::NodeState;
+use crate::units::{Nanos, NodeId};
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Balance {
+    inner: Box<dyn Rule>,
+    life: Nanos,
+    proposed: u64,
+}
+
+impl Balance {
+    /// Balances beside `inner`; candidates live for `life`.
+    pub fn new(inner: Box<dyn Rule>, life: Nanos) -> Balance {
+        Balance { inner, life, proposed: 0 }
+    }
+
+    /// The node that the page should go to, by this sample and the one before it.
+    fn target(access: &Access, before: &Record, ctx: &Context<'_>) -> Option<(NodeId, Nanos)> {
+        let accessor = access.accessor.filter(|accessor| *accessor != access.node)?;
+        let gap = before.gap.filter(|_| before.node == Some(accessor))?;
+        let remote = ctx.topology.is_top(access.node) && ctx.topology.is_top(accessor);
+        remote.then_some((accessor, gap))
+    }
+}
+
+impl Rule for Balance {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn window(&self) -> Nanos {
+        self.inner.window()
+    }
+
+    fn restamp(&self) -> Option<bool> {
+        self.inner.restamp()
+    }
+
+    fn sample_period_uops(&self) -> Option<u32> {
+        self.inner.sample_period_uops()
+    }
+
+    fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
+        let before = *record;
+        self.inner.on_access(access, record, ctx, out);
+        if !matches!(access.detail, Detail::Sample { .. }) {
+            return;
+        }
+        if let Some((target, gap)) = Balance::target(access, &before, ctx) {
+            record.ready = true;
+            self.proposed += 1;
+            let score = score_of_rate(gap);
+            out.push(Candidate {
+                target: Some(target),
+                direction: Direction::Balance,
+                ..Candidate::promotion(access, score, Reason::RemoteAccess, self.life)
+            });
+        }
+    }
+
+    fn on_regions(&mut self, snapshot: &RegionSnapshot, ctx: &Context<'_>, out: &mut Candidates) {
+        self.inner.on_regions(snapshot, ctx, out);
+    }
+
+    fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {
+        self.inner.on_tick(now, nodes, out);
+    }
+
+    fn on_outcome(&mut self, done: &Move, outcome: Outcome, out: &mut Candidates) {
+        self.inner.on_outcome(done, outcome, out);
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let mut gauges = self.inner.gauges();
+        gauges.push(Gauge { name: "balance_proposed", node: None, value: self.proposed });
+        gauges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::rule::Frequency;
+    use crate::rule::testing::{Machine, fault, sample};
+
+    fn rule() -> Balance {
+        let life = Nanos::from_s(10);
+        Balance::new(Box::new(Frequency::new(&config::rule::Frequency::default(), life)), life)
+    }
+
+    fn from(node: u16, accessor: u16, time_ms: u64) -> Access {
+        Access { accessor: Some(NodeId(accessor)), ..sample(node, 1, time_ms) }
+    }
+
+    #[test]
+    fn two_samples_from_the_same_other_node_of_the_top_tier_propose() {
+        let mut machine = Machine::new();
+        let mut rule = rule();
+        for (accessor, time_ms) in [(1, 0), (0, 10), (0, 20), (1, 30)] {
+            machine.access(&mut rule, &from(0, accessor, time_ms));
+        }
+        assert!(machine.proposed().is_empty());
+        assert!(machine.access(&mut rule, &from(0, 1, 40)).ready);
+        let [candidate] = machine.proposed() else { panic!("one candidate") };
+        assert_eq!((candidate.direction, candidate.target), (Direction::Balance, Some(NodeId(1))));
+        assert_eq!(
+            (candidate.reason, candidate.score),
+            (Reason::RemoteAccess, score_of_rate(Nanos::from_ms(10)))
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_remote_is_left_to_the_inner_rule() {
+        let mut machine = Machine::new();
+        let mut rule = rule();
+        // Of the slow tier, from a node that is no top tier, and from nobody knows where.
+        let nowhere = |time_ms| Access { accessor: None, ..sample(0, 2, time_ms) };
+        for time_ms in 0..2 {
+            machine.access(&mut rule, &from(2, 1, time_ms));
+            machine.access(&mut rule, &Access { accessor: Some(NodeId(2)), ..sample(0, 3, time_ms) });
+            machine.access(&mut rule, &nowhere(time_ms));
+            machine.access(&mut rule, &Access { accessor: Some(NodeId(1)), ..fault(0, 4, time_ms, 1) });
+        }
+        let directions: Vec<Direction> = machine.proposed().iter().map(|c| c.direction).collect();
+        assert_eq!(directions, [Direction::Promote], "the slow tier's page, by the rule within");
+        assert_eq!(rule.gauges().iter().find(|g| g.name == "balance_proposed").unwrap().value, 0);
+    }
+}
