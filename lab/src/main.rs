@@ -2,6 +2,7 @@
 
 mod demo;
 mod options;
+mod remote;
 mod score;
 mod within;
 
@@ -70,6 +71,13 @@ enum Verb {
     ///
     /// Otherwise as `run`.
     Compare(Box<score::CompareOptions>),
+    /// Watch how soon samples, hint faults and the kernel by itself bring memory home that lies on another node (S1's microbenchmark).
+    ///
+    /// Otherwise as `run`.
+    Remote(Box<remote::Options>),
+    /// The part of `remote` that runs in the guest.
+    #[command(hide = true)]
+    RemoteInside(remote::Inside),
     /// The part of a score that runs in the guest.
     #[command(hide = true)]
     ScoreInside(score::Inside),
@@ -124,6 +132,8 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::DemoInside(inside) => demo::inside(&inside),
         Verb::Score(options) => score::score(&options, &on_signals()?),
         Verb::Compare(options) => score::compare(&options, &on_signals()?),
+        Verb::Remote(options) => remote::run(&options, &on_signals()?),
+        Verb::RemoteInside(inside) => remote::inside(&inside),
         Verb::ScoreInside(inside) => score::inside(&inside),
         Verb::Shell { machine } => {
             let limit = machine.limit(0);
@@ -154,4 +164,9 @@ fn on_signals() -> anyhow::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot handle signals")?;
     }
     Ok(flag)
+}
+
+/// Whether the emulator made the guest's kernel panic, so that another try may not.
+fn emulator_failed(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Guest { end: End::EmulatorFault { .. }, .. }))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -82,8 +83,13 @@ pub(crate) fn slow_node() -> anyhow::Result<NodeId> {
 
 /// All base pages of a process by node.
 pub(crate) fn pages(pid: u32) -> anyhow::Result<ByNode> {
+    pages_of(pid, &(0..u64::MAX))
+}
+
+/// Base pages of a process in a range of addresses, by node.
+pub(crate) fn pages_of(pid: u32, range: &Range<u64>) -> anyhow::Result<ByNode> {
     let mut pages = ByNode::new();
-    for mapping in mappings(Path::new(PROC), pid, &(0..u64::MAX))? {
+    for mapping in mappings(Path::new(PROC), pid, range)? {
         for (node, count) in mapping.by_node {
             *pages.entry(node).or_default() += count;
         }

@@ -19,7 +19,7 @@ use clap::Args;
 use serde::Serialize;
 use thermocline_lab::truth::{attach, read_dump};
 use thermocline_lab::workload::{read_json, write_json};
-use thermocline_lab::{End, Error, Guest, Line, Machine, Outcome, Output, ThpMode};
+use thermocline_lab::{Guest, Line, Machine, Outcome, Output, ThpMode};
 
 use record::{PAGES, Plan, RECORDING, Recording};
 use verdict::Verdict;
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options, interrupt: Arc<AtomicBool>) -> anyhow::Resu
     let mut tries = 0;
     let status = loop {
         match guest(options, folder.path(), &daemon, &interrupt) {
-            Err(error) if tries < RETRIES && emulator_failed(&error) => {
+            Err(error) if tries < RETRIES && crate::emulator_failed(&error) => {
                 tries += 1;
                 println!("QEMU made the guest's kernel panic, a known race of QEMU 7.2: once more");
             }
@@ -119,10 +119,6 @@ pub(crate) fn run(options: &Options, interrupt: Arc<AtomicBool>) -> anyhow::Resu
     print!("\n{}", verdict.text());
     leave(&options.out, &recording, &verdict)?;
     Ok(u8::from(!verdict.holds()))
-}
-
-fn emulator_failed(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Error::Guest { end: End::EmulatorFault { .. }, .. }))
 }
 
 fn guest(

@@ -4,11 +4,11 @@ mod compare;
 mod felt;
 mod flips;
 mod inside;
-mod manager;
-mod plan;
+pub(crate) mod manager;
+pub(crate) mod plan;
 mod program;
 mod row;
-mod running;
+pub(crate) mod running;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use clap::Args;
 use thermocline_core::units::NodeId;
 use thermocline_lab::truth::{attach, offer_samples, read_dump};
 use thermocline_lab::workload::{read_json, write_json};
-use thermocline_lab::{End, Error, Guest, Line, Machine, Output, ThpMode};
+use thermocline_lab::{Guest, Line, Machine, Output, ThpMode};
 
 use felt::Asked;
 use manager::Manager;
@@ -262,7 +262,7 @@ impl Common {
         let mut tries = 0;
         loop {
             match self.guest(manager, folder.path(), &daemon, interrupt) {
-                Err(error) if tries < RETRIES && emulator_failed(&error) => {
+                Err(error) if tries < RETRIES && crate::emulator_failed(&error) => {
                     tries += 1;
                     eprintln!("QEMU made the guest's kernel panic, a known race of QEMU 7.2: once more");
                 }
@@ -335,8 +335,4 @@ fn ratio(text: &str) -> Result<f64, String> {
         Ok(ratio) if (1.0..=100.0).contains(&ratio) => Ok(ratio),
         _ => Err(format!("`{text}` is not a number from 1 to 100")),
     }
-}
-
-fn emulator_failed(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Error::Guest { end: End::EmulatorFault { .. }, .. }))
 }

@@ -63,8 +63,13 @@ pub(crate) struct Ended {
 
 /// Brings the kernel to where every manager starts from: nobody moves pages. Debian boots with balancing between nodes on.
 pub(crate) fn nobody_moves() -> anyhow::Result<()> {
-    write(BALANCING, "0")?;
+    set_balancing("0")?;
     demotion(false)
+}
+
+/// Has the kernel balance in this way (Linux `kernel.numa_balancing`).
+pub(crate) fn set_balancing(mode: &str) -> anyhow::Result<()> {
+    write(BALANCING, mode)
 }
 
 /// Lets the kernel demote, or forbids it.
@@ -84,7 +89,7 @@ impl Running {
             Manager::None => Ok(Running::Kernel),
             Manager::Numab2 => {
                 demotion(true)?;
-                write(BALANCING, "2")?;
+                set_balancing("2")?;
                 Ok(Running::Kernel)
             }
             Manager::Damon { .. } | Manager::Thermocline { .. } => {
@@ -98,6 +103,14 @@ impl Running {
                 let (config, log) = (config.transpose()?, folder.join(LOG));
                 Ok(Running::Daemon(Daemon::start(daemon, pid, config.as_deref(), Some(&log))?))
             }
+        }
+    }
+
+    /// What our daemon said last, `Null` if there is none.
+    pub(crate) fn snapshot(&self) -> Value {
+        match self {
+            Running::Kernel => Value::Null,
+            Running::Daemon(daemon) => daemon.snapshot(),
         }
     }
 
