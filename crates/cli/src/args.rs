@@ -67,6 +67,17 @@ pub enum Verb {
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
+    /// Have another manager take over in the running daemon; what the former one had set is put back first.
+    ///
+    /// Exit status: 0 it manages now; 1 it cannot work here, and the former one goes on.
+    Switch {
+        /// Who shall decide which pages move: thermocline, numab2, damon or observe.
+        #[arg(value_name = "MANAGER", value_parser = manager)]
+        manager: ManagerName,
+        /// The daemon's socket.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
     /// Put back kernel settings that a killed daemon left behind.
     Restore {
         /// The daemon's state folder.

@@ -64,6 +64,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Explain { pid, address, json, socket } => {
             print!("{}", verb::explain::explain(&socket_path(socket), pid, address, json)?);
         }
+        Verb::Switch { manager, socket } => {
+            print!("{}", verb::switch::switch(&socket_path(socket), manager)?);
+        }
         Verb::Restore { state_dir, dry_run } => {
             let state_dir = state_dir.unwrap_or_else(|| Daemon::default().state_dir.into());
             return verb::restore::restore(&state_dir, dry_run);

@@ -59,3 +59,25 @@ fn hot_pages_come_by_damon_on_6_12() {
 fn hot_pages_come_by_damon_on_the_newest() {
     hot_pages_come_by_damon(Line::Newest);
 }
+
+fn managers_take_over(line: Line) {
+    let run = Run::new(line, [640, 128, 512], ThpMode::Never, 300);
+    let Some(outcome) = run.run(&with_settings(include_str!("switch.sh"))) else { return };
+    assert_eq!(number(&outcome, "daemon_status"), 0);
+    // To damon, thermocline, damon (in vain) and observe.
+    assert_eq!(number(&outcome, "switches"), 4, "{}", run.text("daemon-errors"));
+}
+
+#[test]
+fn managers_take_over_from_each_other_on_6_12() {
+    managers_take_over(Line::Stable);
+}
+
+#[test]
+fn managers_take_over_from_each_other_on_the_newest() {
+    if super::soak() {
+        managers_take_over(Line::Newest);
+    } else {
+        println!("skipped: one kernel is enough for everyday; make soak does both");
+    }
+}

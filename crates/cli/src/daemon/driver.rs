@@ -1,11 +1,9 @@
 //! The loop: machine → engine → machine, with a line a second.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::json;
 use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
 use thermocline_core::demotion::Reach;
@@ -17,16 +15,14 @@ use thermocline_linux::demoter::Demoter;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::pagemap::Pagemap;
-use thermocline_linux::residency::Residencies;
 use thermocline_linux::root::Root;
-use thermocline_linux::scope::Scopes;
 
 use super::Mode;
 use super::heat::Heat;
 use super::line::Lines;
+use super::session::{Ended, Session};
 use super::snapshot::{Fixed, Snapshot};
-use super::socket::Server;
-use crate::args::Watch;
+use super::socket::{Question, Request};
 use crate::verb::status;
 
 /// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop.
@@ -50,38 +46,32 @@ pub(super) struct Kernel<'a> {
     pub(super) reach: Option<Reach>,
 }
 
-/// Drives until the duration is over or `stop` is set.
+/// Drives until the session is over, or another manager is to take over.
 pub(super) fn drive(
     mut kernel: Kernel<'_>,
     config: &Config,
     topology: Topology,
     mode: Mode,
-    watch: &Watch,
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
+    as_json: bool,
+    session: &Session,
+) -> anyhow::Result<Ended> {
     let root = kernel.root;
     let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, moving)?;
     eprintln!("evidence: {}", machine.sources());
     kernel.start_demoter(&topology, &mut machine)?;
-    let server = match mode {
-        Mode::DryRun => None,
-        _ => {
-            let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
-            let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
-            let group = config.daemon.socket_group.as_deref();
-            Some(Server::listen(Path::new(&config.daemon.socket), group, residency)?)
-        }
-    };
+    if mode != Mode::DryRun {
+        session.listen(root, config)?;
+    }
+    session.began(config.manager.name);
 
     let fixed = Fixed::new(mode, config, &topology);
     let mut heat = (mode == Mode::Observe).then(Heat::default);
-    let mut lines = Lines::new(watch.json, mode);
+    let mut lines = Lines::new(as_json, mode);
     let tick = Nanos::from_ms(config.engine.tick_ms);
     let report = Nanos::from_ms(config.daemon.report_ms);
     let start = now();
-    let end = watch.duration.map(|d| start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
     let mut nodes = machine.node_states()?.to_vec();
     let mut nodes_at = start;
     let (mut ticked, mut report_due) = (start, start.plus(report));
@@ -91,12 +81,10 @@ pub(super) fn drive(
         ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
     };
 
-    loop {
+    let mut ended = Ended::Over;
+    while matches!(ended, Ended::Over) && !session.is_over() {
         let at = now();
-        if stop.load(Ordering::Relaxed) || end.is_some_and(|end| at >= end) {
-            break;
-        }
-        let due = tick_due(ticked, &engine).min(end.unwrap_or(Nanos(u64::MAX)));
+        let due = tick_due(ticked, &engine).min(session.end());
         machine.wait(Duration::from_nanos(due.since(at).0)).context("cannot wait for evidence")?;
         poll(&mut machine, &mut engine, heat.as_mut());
         let at = now();
@@ -135,24 +123,30 @@ pub(super) fn drive(
         if let Some(why) = machine.end_failed_demoter() {
             eprintln!("nothing is demoted any more: {why}");
         }
-        if let Some(server) = &server {
-            for question in server.questions() {
-                let page = VirtPage::of_address(Pid(question.pid), question.address);
-                let explained = engine.explain_at(page, frame(root, page));
-                let mut answer = json!(explained);
-                answer["scope"] = json!(explained.scope.map(|standing| fixed.name(standing.scope, standing)));
-                answer["brake"] = json!(explained.brake.map(|braking| fixed.name(braking.scope, braking)));
-                // A client that has gone away needs no answer.
-                let _ = question.answer.try_send(answer);
+        for Question { request, answer } in session.questions() {
+            match request {
+                Request::Status => {}
+                Request::Explain { pid, address } => {
+                    let page = VirtPage::of_address(Pid(pid), address);
+                    let explained = engine.explain_at(page, frame(root, page));
+                    let mut told = json!(explained);
+                    told["scope"] =
+                        json!(explained.scope.map(|standing| fixed.name(standing.scope, standing)));
+                    told["brake"] = json!(explained.brake.map(|braking| fixed.name(braking.scope, braking)));
+                    // A client that has gone away needs no answer.
+                    let _ = answer.try_send(told);
+                }
+                Request::Switch { manager } => ended = session.switch(config.manager.name, manager, answer),
+            }
+            if matches!(ended, Ended::Switch(..)) {
+                break;
             }
         }
         if at >= report_due {
             report_due = report_due.plus(report).max(at);
             let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start));
             lines.print(&snapshot);
-            if let Some(server) = &server {
-                server.publish(snapshot);
-            }
+            session.publish(&snapshot);
         }
         if let Some(failure) = machine.mover_failure() {
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
@@ -169,7 +163,7 @@ pub(super) fn drive(
     if let Some(heat) = heat {
         eprint!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid)));
     }
-    Ok(())
+    Ok(ended)
 }
 
 impl Kernel<'_> {

@@ -1,12 +1,10 @@
 //! Managers of the kernel's: set up, watched and reported, and everything put back at the end.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use thermocline_core::config::Config;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
@@ -15,22 +13,20 @@ use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{cpu_time, now};
 use thermocline_linux::manager::{KernelManager, offer};
 use thermocline_linux::node_state::NodeStateReader;
-use thermocline_linux::residency::Residencies;
 use thermocline_linux::root::Root;
-use thermocline_linux::scope::Scopes;
 use thermocline_linux::topology::Discovered;
 use thermocline_linux::vmstat::Vmstat;
 
 use super::line::{by_kernel, mib};
+use super::session::{Ended, Session};
 use super::snapshot::Fixed;
-use super::socket::Server;
+use super::socket::{Question, Request};
 use super::{Mode, announce, announce_changes, live, put_back};
-use crate::args::Watch;
 
 /// How soon a signal is seen.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Runs the manager that the configuration names until the duration is over or `stop` is set. A dry run only tells what would be done.
+/// Runs the manager that the configuration names until the session is over or another one is to take over. A dry run only tells what would be done.
 ///
 /// # Errors
 /// When the manager cannot work here, or a setting cannot be made; everything that was changed is put back first.
@@ -39,9 +35,9 @@ pub(super) fn run(
     config: &Config,
     found: &Discovered,
     mode: Mode,
-    watch: &Watch,
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
+    as_json: bool,
+    session: &Session,
+) -> anyhow::Result<Ended> {
     let name = config.manager.name;
     // First of all what a killed daemon left is put back: it may be what is in the way.
     let actuator = if mode == Mode::DryRun { None } else { Some(live(root, config)?) };
@@ -53,7 +49,7 @@ pub(super) fn run(
         setup.told().iter().for_each(|line| eprintln!("{line}"));
     }
     announce_changes(mode, manager.plan());
-    let Some(mut actuator) = actuator else { return Ok(()) };
+    let Some(mut actuator) = actuator else { return Ok(Ended::Over) };
 
     let watched = Watched::new(root).and_then(|mut watched| {
         match &manager {
@@ -67,7 +63,9 @@ pub(super) fn run(
         Ok(watched)
     });
     let driven = watched.and_then(|watched| {
-        drive(watched, root, config, &Fixed::new(mode, config, &found.topology), watch, stop)
+        session.listen(root, config)?;
+        session.began(name);
+        drive(watched, config, &Fixed::new(mode, config, &found.topology), as_json, session)
     });
     put_back(&mut actuator, mode);
     driven
@@ -130,27 +128,30 @@ impl Watched {
 
 fn drive(
     mut watched: Watched,
-    root: &Root,
     config: &Config,
     fixed: &Fixed,
-    watch: &Watch,
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
-    let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
-    let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
-    let group = config.daemon.socket_group.as_deref();
-    let server = Server::listen(Path::new(&config.daemon.socket), group, residency)?;
-    let end =
-        watch.duration.map(|d| watched.start.plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
+    as_json: bool,
+    session: &Session,
+) -> anyhow::Result<Ended> {
     let every = Nanos::from_ms(config.daemon.report_ms);
     let mut due = watched.start.plus(every);
     let mut running = usize::MAX;
-    while !stop.load(Ordering::Relaxed) && end.is_none_or(|end| now() < end) {
+    let mut ended = Ended::Over;
+    while matches!(ended, Ended::Over) && !session.is_over() {
         std::thread::sleep(NAP);
-        for question in server.questions() {
-            let why = format!("manager {} keeps no record of pages", fixed.manager.text());
-            // A client that has gone away needs no answer.
-            let _ = question.answer.try_send(json!({ "error": why }));
+        for Question { request, answer } in session.questions() {
+            match request {
+                Request::Status => {}
+                Request::Explain { .. } => {
+                    let why = format!("manager {} keeps no record of pages", fixed.manager.text());
+                    // A client that has gone away needs no answer.
+                    let _ = answer.try_send(json!({ "error": why }));
+                }
+                Request::Switch { manager } => ended = session.switch(fixed.manager, manager, answer),
+            }
+            if matches!(ended, Ended::Switch(..)) {
+                break;
+            }
         }
         if now() < due {
             continue;
@@ -165,17 +166,17 @@ fn drive(
             }
             running = damon.running;
         }
-        print(&snapshot, watch.json);
-        server.publish(snapshot);
+        print(&snapshot, as_json);
+        session.publish(&snapshot);
         due = due.plus(every).max(now());
     }
     let last = watched.look(fixed)?;
-    if watch.json {
+    if as_json {
         print(&last, true);
     } else {
         eprint!("{}", summary(&last));
     }
-    Ok(())
+    Ok(ended)
 }
 
 fn print(snapshot: &KernelSnapshot, as_json: bool) {

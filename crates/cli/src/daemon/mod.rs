@@ -4,6 +4,7 @@ mod driver;
 mod heat;
 mod kernel;
 mod line;
+mod session;
 pub mod snapshot;
 pub mod socket;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use serde_json::json;
 use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
 use thermocline_core::demotion::Reach;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
@@ -25,6 +27,7 @@ use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
 use crate::config_file;
+use session::{Ended, Session};
 
 /// What the daemon is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,21 +51,57 @@ impl Mode {
     }
 }
 
-/// Runs until the duration is over or a signal asks for the end. `manager` is who decides which pages move, where it is not to be who the
-/// configuration says.
+/// Runs until the duration is over or a signal asks for the end. `manager` is who decides which pages move at first, where it is not to be who the
+/// configuration says; a client may have another take over.
 ///
 /// # Errors
 /// When the machine cannot be used or a kernel setting cannot be made; everything that was changed is put back first.
 pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
     let mut config = configuration(watch)?;
-    let (mode, name) = what(mode, manager.unwrap_or(config.manager.name));
-    config.manager.name = name;
     let root = Root::default();
-    let stop = on_signals()?;
-    let discovered = discover(&root, &config.tiers)?;
+    let session = Session::new(watch.duration, on_signals()?, mode == Mode::Run);
+    let mut manager = manager.unwrap_or(config.manager.name);
+    let mut before = None;
+    loop {
+        let (mode, name) = what(mode, manager);
+        config.manager.name = name;
+        let ended = manage(&root, &config, mode, watch.json, &session);
+        // Who still waits asked for a manager that has failed before it worked.
+        match (ended, session.still_waiting(), before.take()) {
+            (Ok(Ended::Over), ..) => return Ok(()),
+            (Ok(Ended::Switch(next, answer)), ..) => {
+                eprintln!("manager {} takes over from {}", next.text(), manager.text());
+                session.tell(answer, None);
+                (before, manager) = (Some(manager), next);
+            }
+            (Err(error), Some((answer, None)), Some(former)) => {
+                let why = format!("manager {} cannot work: {error:#}", manager.text());
+                eprintln!("{why}\nback to manager {}", former.text());
+                session.tell(answer, Some(why));
+                manager = former;
+            }
+            (Err(error), waiting, _) => {
+                if let Some((answer, _)) = waiting {
+                    let _ = answer.try_send(json!({ "error": format!("the daemon ends: {error:#}") }));
+                }
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Has the manager that the configuration names at work, on the machine as it is now.
+fn manage(
+    root: &Root,
+    config: &Config,
+    mode: Mode,
+    as_json: bool,
+    session: &Session,
+) -> anyhow::Result<Ended> {
+    let discovered = discover(root, &config.tiers)?;
     refuse_untierable(&discovered)?;
     let run = if config.manager.name.is_of_kernel() { kernel::run } else { engine };
-    run(&root, &config, &discovered, mode, watch, &stop)
+    run(root, config, &discovered, mode, as_json, session)
 }
 
 /// What a verb comes to under a manager: to observe is the same by either, and a dry run stays one, since it must change no setting.
@@ -79,9 +118,9 @@ fn engine(
     config: &Config,
     discovered: &Discovered,
     mode: Mode,
-    watch: &Watch,
-    stop: &AtomicBool,
-) -> anyhow::Result<()> {
+    as_json: bool,
+    session: &Session,
+) -> anyhow::Result<Ended> {
     let demotion = demotion(root, config, discovered)?;
     let settings = demoter::settings(config, matches!(demotion, Some(Ok(_))));
     let changes = plan(root, &settings)?;
@@ -104,7 +143,7 @@ fn engine(
         let pace = Pace::new(&config.kernel, &changes).filter(|_| mode != Mode::DryRun);
         let reach = demotion.and_then(Result::ok);
         let kernel = driver::Kernel { root, pace, actuator: &mut actuator, reach };
-        driver::drive(kernel, config, discovered.topology.clone(), mode, watch, stop)
+        driver::drive(kernel, config, discovered.topology.clone(), mode, as_json, session)
     });
     put_back(&mut actuator, mode);
     driven

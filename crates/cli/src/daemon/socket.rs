@@ -1,7 +1,7 @@
 //! The Unix socket of the daemon: one JSON request a line, one JSON answer a line.
 //!
 //! `status` is answered from the newest snapshot, with where memory is at this moment, and never waits for the loop; `explain` asks the loop and waits for
-//! at most [`ANSWER_TIMEOUT`].
+//! at most [`ANSWER_TIMEOUT`], `switch` for [`SWITCH_TIMEOUT`].
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -13,9 +13,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
+use thermocline_core::config::ManagerName;
 
 /// How long a client waits for the loop.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long it waits for one manager to end and another to begin.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Questions that may wait for the loop.
 const QUESTIONS_MAX: usize = 16;
 /// Longest request, in bytes.
@@ -34,28 +37,44 @@ pub enum Request {
         /// An address in the page.
         address: u64,
     },
+    /// That another manager take over.
+    Switch {
+        /// The manager.
+        manager: ManagerName,
+    },
 }
+
+impl Request {
+    /// How long the loop may take for it.
+    fn timeout(&self) -> Duration {
+        match self {
+            Request::Status | Request::Explain { .. } => ANSWER_TIMEOUT,
+            Request::Switch { .. } => SWITCH_TIMEOUT,
+        }
+    }
+}
+
+/// Where an answer goes.
+pub type Answer = SyncSender<serde_json::Value>;
 
 /// A question that only the loop can answer.
 #[derive(Debug)]
 pub struct Question {
-    /// The page's process.
-    pub pid: u32,
-    /// An address in the page.
-    pub address: u64,
+    /// What is asked.
+    pub request: Request,
     /// Where the answer goes.
-    pub answer: SyncSender<serde_json::Value>,
+    pub answer: Answer,
 }
 
 /// The listening side; removes the socket when dropped.
 #[derive(Debug)]
-pub struct Server<S> {
+pub struct Server {
     path: PathBuf,
-    snapshot: Arc<Mutex<Option<S>>>,
+    snapshot: Arc<Mutex<serde_json::Value>>,
     questions: Receiver<Question>,
 }
 
-impl<S: Serialize + Send + 'static> Server<S> {
+impl Server {
     /// Listens on `path`, readable by its owner and, where given, by `group`. `residency` tells where memory is; it is called on the
     /// socket's thread whenever somebody asks for the status.
     ///
@@ -65,7 +84,7 @@ impl<S: Serialize + Send + 'static> Server<S> {
         path: &Path,
         group: Option<&str>,
         mut residency: impl FnMut() -> serde_json::Value + Send + 'static,
-    ) -> anyhow::Result<Server<S>> {
+    ) -> anyhow::Result<Server> {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         }
@@ -87,7 +106,7 @@ impl<S: Serialize + Send + 'static> Server<S> {
             std::os::unix::fs::chown(path, None, Some(gid))
                 .with_context(|| format!("cannot give {} to group {name}", path.display()))?;
         }
-        let snapshot = Arc::new(Mutex::new(None));
+        let snapshot = Arc::new(Mutex::new(serde_json::Value::Null));
         let (ask, questions) = sync_channel(QUESTIONS_MAX);
         let shared = Arc::clone(&snapshot);
         std::thread::Builder::new()
@@ -104,8 +123,10 @@ impl<S: Serialize + Send + 'static> Server<S> {
     }
 
     /// Replaces the snapshot that `status` is answered from.
-    pub fn publish(&self, snapshot: S) {
-        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
+    pub fn publish(&self, snapshot: &impl Serialize) {
+        let snapshot =
+            serde_json::to_value(snapshot).unwrap_or_else(|e| failure(&format!("no snapshot: {e}")));
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 
     /// Questions that came since the last call.
@@ -114,15 +135,15 @@ impl<S: Serialize + Send + 'static> Server<S> {
     }
 }
 
-impl<S> Drop for Server<S> {
+impl Drop for Server {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-fn serve<S: Serialize>(
+fn serve(
     stream: UnixStream,
-    snapshot: &Mutex<Option<S>>,
+    snapshot: &Mutex<serde_json::Value>,
     ask: &SyncSender<Question>,
     residency: &mut impl FnMut() -> serde_json::Value,
 ) -> std::io::Result<()> {
@@ -132,30 +153,34 @@ fn serve<S: Serialize>(
     BufReader::new((&stream).take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
         Ok(Request::Status) => {
-            let held = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-            let status = serde_json::to_value(&*held);
-            drop(held);
-            match status {
-                Ok(mut status) => {
-                    if let Some(members) = status.as_object_mut() {
-                        members.insert("residency".to_owned(), residency());
-                    }
-                    status
-                }
-                Err(error) => failure(&format!("no snapshot: {error}")),
+            let mut status = snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(members) = status.as_object_mut() {
+                members.insert("residency".to_owned(), residency());
             }
+            status
         }
-        Ok(Request::Explain { pid, address }) => explain(pid, address, ask),
+        Ok(Request::Switch { .. }) if !is_owner(&stream) => {
+            failure("only root and the daemon's own user may switch managers")
+        }
+        Ok(request @ (Request::Explain { .. } | Request::Switch { .. })) => put(request, ask),
         Err(e) => failure(&format!("not a request: {e}")),
     };
     writeln!(&stream, "{answer}")
 }
 
-fn explain(pid: u32, address: u64, ask: &SyncSender<Question>) -> serde_json::Value {
+/// Whether the daemon's own user or root asks: to a group the socket may be open as well.
+fn is_owner(stream: &UnixStream) -> bool {
+    let owners = [rustix::process::geteuid(), rustix::process::Uid::ROOT];
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| owners.contains(&peer.uid))
+}
+
+/// Puts a question to the loop.
+fn put(request: Request, ask: &SyncSender<Question>) -> serde_json::Value {
+    let timeout = request.timeout();
     let (answer, answers) = sync_channel(1);
-    match ask.try_send(Question { pid, address, answer }) {
+    match ask.try_send(Question { request, answer }) {
         Ok(()) => answers
-            .recv_timeout(ANSWER_TIMEOUT)
+            .recv_timeout(timeout)
             .unwrap_or_else(|_| failure("the daemon did not answer in time; try again")),
         Err(TrySendError::Full(_)) => failure("too many questions wait; try again"),
         Err(TrySendError::Disconnected(_)) => failure("the daemon is stopping"),
@@ -177,7 +202,7 @@ pub fn ask(path: &Path, request: &Request) -> anyhow::Result<serde_json::Value> 
             path.display()
         )
     })?;
-    stream.set_read_timeout(Some(2 * ANSWER_TIMEOUT))?;
+    stream.set_read_timeout(Some(request.timeout() + ANSWER_TIMEOUT))?;
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
     (&stream).write_all(text.as_bytes())?;
@@ -207,9 +232,9 @@ mod tests {
     fn status_and_explain_are_answered_and_nonsense_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s/t.sock");
-        let server = Server::<serde_json::Value>::listen(&path, None, || serde_json::json!([7])).unwrap();
+        let server = Server::listen(&path, None, || serde_json::json!([7])).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        server.publish(serde_json::json!({ "mode": "run" }));
+        server.publish(&serde_json::json!({ "mode": "run" }));
         let status = ask(&path, &Request::Status).unwrap();
         assert_eq!((&status["mode"], &status["residency"][0]), (&"run".into(), &7.into()));
 
@@ -223,7 +248,7 @@ mod tests {
             }
             std::thread::yield_now();
         };
-        assert_eq!((question.pid, question.address), (7, 4096));
+        assert!(matches!(question.request, Request::Explain { pid: 7, address: 4096 }));
         question.answer.send(serde_json::json!({ "why": "cold" })).unwrap();
         assert_eq!(client.join().unwrap()["why"], "cold");
 

@@ -10,3 +10,4 @@ pub mod restore;
 pub mod sim;
 pub mod status;
 pub mod sweep;
+pub mod switch;

@@ -1,0 +1,189 @@
+//! What outlives a manager: the socket, the time at which everything ends, and who waits to hear of the next manager.
+
+use std::cell::{OnceCell, RefCell};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use thermocline_core::config::{Config, ManagerName};
+use thermocline_core::units::Nanos;
+use thermocline_linux::machine::now;
+use thermocline_linux::residency::Residencies;
+use thermocline_linux::root::Root;
+use thermocline_linux::scope::Scopes;
+
+use super::socket::{Answer, Question, Server};
+
+/// Why a manager has ended without an error.
+#[derive(Debug)]
+pub enum Ended {
+    /// The time is over, or a signal came.
+    Over,
+    /// This one is to take its place; who asked for it waits for the answer.
+    Switch(ManagerName, Answer),
+}
+
+/// Somebody who asked for a manager.
+#[derive(Debug)]
+struct Asker {
+    answer: Answer,
+    /// Why another one starts instead.
+    instead: Option<String>,
+}
+
+/// One run of the daemon, whoever manages.
+#[derive(Debug)]
+pub struct Session {
+    stop: Arc<AtomicBool>,
+    end: Option<Nanos>,
+    server: OnceCell<Server>,
+    asker: RefCell<Option<Asker>>,
+    /// Managers may take over from each other.
+    switches: bool,
+}
+
+impl Session {
+    /// A run that ends after `duration`, if there is one, or when `stop` is set, and in which managers may take over from each other if it `switches`.
+    pub fn new(duration: Option<Duration>, stop: Arc<AtomicBool>, switches: bool) -> Session {
+        let end = duration.map(|d| now().plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
+        Session { stop, end, server: OnceCell::new(), asker: RefCell::new(None), switches }
+    }
+
+    /// Whether it ends now.
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.end.is_some_and(|end| now() >= end)
+    }
+
+    /// When it ends, if nobody ends it before.
+    pub fn end(&self) -> Nanos {
+        self.end.unwrap_or(Nanos(u64::MAX))
+    }
+
+    /// Listens for questions, unless it does already. The lock of the daemons is held by then, so that the socket of another one is not taken.
+    ///
+    /// # Errors
+    /// As [`Server::listen`], or a scope that cannot be used.
+    pub fn listen(&self, root: &Root, config: &Config) -> anyhow::Result<()> {
+        if self.server.get().is_none() {
+            let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
+            let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
+            let group = config.daemon.socket_group.as_deref();
+            let server = Server::listen(Path::new(&config.daemon.socket), group, residency)?;
+            // It is empty, as was just seen.
+            let _ = self.server.set(server);
+        }
+        Ok(())
+    }
+
+    /// Replaces what `status` is answered from.
+    pub fn publish(&self, snapshot: &impl Serialize) {
+        if let Some(server) = self.server.get() {
+            server.publish(snapshot);
+        }
+    }
+
+    /// Questions that came since the last call.
+    pub fn questions(&self) -> impl Iterator<Item = Question> + '_ {
+        self.server.get().into_iter().flat_map(Server::questions)
+    }
+
+    /// Whether `to` takes over from `from`, as was asked. Where it does not, who asked is told.
+    pub fn switch(&self, from: ManagerName, to: ManagerName, answer: Answer) -> Ended {
+        let told = match (self.switches, from == to) {
+            (true, false) => return Ended::Switch(to, answer),
+            (true, true) => json!({ "manager": to }),
+            (false, _) => {
+                json!({ "error": "to observe is the same under every manager; start `thermocline run`" })
+            }
+        };
+        // Who has gone away needs no answer.
+        let _ = answer.try_send(told);
+        Ended::Over
+    }
+
+    /// `answer` is to be told when a manager works. Where it is another one than was asked for, `instead` says why.
+    pub fn tell(&self, answer: Answer, instead: Option<String>) {
+        *self.asker.borrow_mut() = Some(Asker { answer, instead });
+    }
+
+    /// A manager works: who asked for one is told.
+    pub fn began(&self, manager: ManagerName) {
+        if let Some(Asker { answer, instead }) = self.asker.borrow_mut().take() {
+            let told = match instead {
+                None => json!({ "manager": manager }),
+                Some(why) => json!({ "error": format!("{why}\nmanager {} goes on", manager.text()) }),
+            };
+            // Who has gone away needs no answer.
+            let _ = answer.try_send(told);
+        }
+    }
+
+    /// Who still waits: the manager that was asked for has failed before it worked.
+    pub fn still_waiting(&self) -> Option<(Answer, Option<String>)> {
+        self.asker.borrow_mut().take().map(|asker| (asker.answer, asker.instead))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use super::*;
+
+    fn asked() -> (Answer, Receiver<Value>) {
+        sync_channel(1)
+    }
+
+    fn session(switches: bool) -> Session {
+        Session::new(None, Arc::new(AtomicBool::new(false)), switches)
+    }
+
+    #[test]
+    fn another_manager_takes_over_but_not_where_pages_are_only_observed() {
+        let (answer, told) = asked();
+        let ended = session(true).switch(ManagerName::Thermocline, ManagerName::Damon, answer);
+        assert!(matches!(ended, Ended::Switch(ManagerName::Damon, _)));
+        assert!(told.try_recv().is_err(), "who asked is told when it works");
+
+        let (answer, told) = asked();
+        let ended = session(true).switch(ManagerName::Damon, ManagerName::Damon, answer);
+        assert!(matches!(ended, Ended::Over) && told.try_recv().unwrap()["manager"] == "damon");
+
+        let (answer, told) = asked();
+        let ended = session(false).switch(ManagerName::Observe, ManagerName::Damon, answer);
+        assert!(matches!(ended, Ended::Over));
+        assert!(told.try_recv().unwrap()["error"].as_str().unwrap().contains("thermocline run"));
+    }
+
+    #[test]
+    fn who_asked_is_told_once_whoever_works_in_the_end() {
+        let session = session(true);
+        let (answer, told) = asked();
+        session.tell(answer, None);
+        session.began(ManagerName::Numab2);
+        session.began(ManagerName::Numab2);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [json!({ "manager": "numab2" })]);
+
+        let (answer, told) = asked();
+        session.tell(answer, Some("manager damon cannot work: no".to_owned()));
+        session.began(ManagerName::Numab2);
+        assert_eq!(
+            told.try_recv().unwrap()["error"],
+            "manager damon cannot work: no\nmanager numab2 goes on"
+        );
+        assert!(session.still_waiting().is_none());
+    }
+
+    #[test]
+    fn it_ends_when_its_time_is_over_or_a_signal_came() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let long = Session::new(Some(Duration::from_secs(1000)), Arc::clone(&stop), true);
+        assert!(!long.is_over());
+        stop.store(true, Ordering::Relaxed);
+        assert!(long.is_over());
+        assert!(Session::new(Some(Duration::ZERO), Arc::new(AtomicBool::new(false)), true).is_over());
+    }
+}
