@@ -38,7 +38,7 @@ else
 	@$(LAB) shell --kernel $(KERNEL) $(OPTIONS)
 endif
 
-lab-compare: lab-programs ## managers of memory beside each other; WORKLOAD=redis|memcached|hotcold, MANAGERS=none,numab2,..., REPEATS=3, OPTIONS=...
+lab-compare: lab-programs ## managers of memory beside each other; WORKLOAD=redis|memcached|postgresql|mariadb|hotcold, MANAGERS=none,numab2,..., REPEATS=3, OPTIONS=...
 	@mkdir -p target/compare
 	$(LAB) compare $(WORKLOAD) --kernel $(KERNEL) --repeats $(REPEATS) $(if $(MANAGERS),--managers $(MANAGERS)) \
 		--json target/compare/$(WORKLOAD).json $(OPTIONS)

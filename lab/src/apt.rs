@@ -175,6 +175,20 @@ impl Apt {
         Ok(value.map(|value| value.trim().to_owned()))
     }
 
+    /// Takes what the machine has installed for installed, which [`Apt::lacking`] leaves out.
+    pub(crate) fn beside_machine(&self) -> Result<()> {
+        let (from, to) = (Path::new("/var/lib/dpkg/status"), self.folder.join("status"));
+        fs::copy(from, &to).map(drop).map_err(Error::file("copy the list of installed packages to", to))
+    }
+
+    /// `packages` and all that they depend on and that is not installed.
+    pub(crate) fn lacking(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let mut arguments = vec!["-s", "-qq", "--no-install-recommends", "--reinstall", "install"];
+        arguments.extend(packages);
+        let text = self.run("apt-get", &arguments, &self.folder)?;
+        Ok(to_install(&text))
+    }
+
     /// Downloads packages into `into`; apt checks them against the signed index.
     pub(crate) fn download(&self, packages: &[String], into: &Path) -> Result<()> {
         let mut arguments = vec!["download", "-qq"];
@@ -203,6 +217,12 @@ impl Apt {
         command.args(arguments);
         text_of(&mut command, program, "apt")
     }
+}
+
+/// The packages that a simulated installation names: `Inst NAME [OLD] (NEW ...)`.
+fn to_install(simulation: &str) -> Vec<String> {
+    let names = simulation.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next());
+    names.map(str::to_owned).collect()
 }
 
 /// Runs a program and returns what it printed; its failure is an error with the end of its messages.
@@ -285,6 +305,13 @@ mod tests {
         assert_eq!(mirrors.archive, "mirror+file:///etc/apt/mirrors/debian.list");
         assert_eq!(mirrors.security.as_deref(), Some("mirror+file:///etc/apt/mirrors/debian-security.list"));
         assert_eq!(pick(&sources[..1]), None);
+    }
+
+    #[test]
+    fn a_simulation_names_what_would_be_installed() {
+        let text = "Inst libpq5 [15.18] (15.20 Debian-Security:12/oldstable-security [amd64]) []\n\
+                    Inst sysbench (1.0.20+ds-5 Debian:12.15/oldstable [amd64])\nConf sysbench (1.0.20+ds-5)\n";
+        assert_eq!(to_install(text), ["libpq5", "sysbench"]);
     }
 
     #[test]

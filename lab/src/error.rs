@@ -109,6 +109,14 @@ pub enum Error {
         /// Why the fetch failed.
         source: Box<Error>,
     },
+    /// A data set could not be prepared.
+    #[error("cannot prepare {name}: {source}")]
+    DataSet {
+        /// Program and size.
+        name: String,
+        /// Why.
+        source: Box<Error>,
+    },
     /// A cached kernel's record cannot be read.
     #[error("{} is not a kernel record ({source}); remove its folder and run `lab fetch`", path.display())]
     Record {

@@ -57,6 +57,7 @@ impl Guest {
             append: Vec::new(),
             timeout: Some(Duration::from_secs(300)),
             share: None,
+            disk: None,
             environment: Vec::new(),
             forwards: Vec::new(),
             plugins: Vec::new(),
@@ -79,6 +80,7 @@ pub struct GuestBuilder {
     append: Vec<String>,
     timeout: Option<Duration>,
     share: Option<PathBuf>,
+    disk: Option<PathBuf>,
     environment: Vec<(String, String)>,
     forwards: Vec<(u16, u16)>,
     plugins: Vec<String>,
@@ -129,6 +131,12 @@ impl GuestBuilder {
     /// A host folder that the guest may write, at the same path in the guest, named there by `$LAB_SHARE`.
     pub fn share(mut self, folder: impl Into<PathBuf>) -> Self {
         self.share = Some(folder.into());
+        self
+    }
+
+    /// The image of an ext4 file system that the guest has at [`DISK`](crate::DISK); what it writes there is forgotten.
+    pub fn disk(mut self, image: impl Into<PathBuf>) -> Self {
+        self.disk = Some(image.into());
         self
     }
 

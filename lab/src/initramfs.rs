@@ -28,6 +28,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) terminal: Option<&'a str>,
     /// Whether the guest has a network.
     pub(crate) net: bool,
+    /// Whether the guest has a disk.
+    pub(crate) disk: bool,
 }
 
 /// Builds the archive for one boot.
@@ -66,6 +68,7 @@ fn variables(kernel: &Kernel, settings: &Settings) -> String {
     set("LAB_MODULES", path(&kernel.modules()));
     set("LAB_CONFIG", path(&kernel.config()));
     set("LAB_NET", if settings.net { "1" } else { "" }.to_owned());
+    set("LAB_DISK", if settings.disk { crate::DISK } else { "" }.to_owned());
     set("LAB_SHELL", quote(settings.terminal.unwrap_or_default()));
     set("LAB_SHARE", settings.share.map(path).unwrap_or_default());
     text.push_str("export LAB_SHARE\n");

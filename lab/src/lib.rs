@@ -16,6 +16,7 @@ mod apt;
 mod cache;
 mod channel;
 mod cpio;
+mod dataset;
 mod error;
 mod fetch;
 mod guest;
@@ -31,6 +32,7 @@ pub mod truth;
 pub mod workload;
 
 pub use cache::Cache;
+pub use dataset::{DISK, DataSet, Database};
 pub use error::{End, Error, Result};
 pub use fetch::{Fetched, fetch};
 pub use guest::{Guest, GuestBuilder, Outcome, Output};

@@ -23,6 +23,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) terminal: Option<&'a Path>,
     /// Folder that the guest may write.
     pub(crate) share: Option<&'a Path>,
+    /// Image of a disk; what the guest writes to it is forgotten.
+    pub(crate) disk: Option<&'a Path>,
     /// TCP ports passed from the host's loopback to the guest: (host, guest).
     pub(crate) forwards: &'a [(u16, u16)],
     /// TCG plugins, each `PATH[,key=value]...`.
@@ -67,6 +69,10 @@ impl Setup<'_> {
         push("-virtfs", format!("local,path=/,mount_tag=host,readonly=on,{view}"));
         if let Some(path) = self.share {
             push("-virtfs", format!("local,path={},mount_tag=share,{view}", escaped(path)));
+        }
+        if let Some(path) = self.disk {
+            push("-drive", format!("if=none,id=disk,format=raw,snapshot=on,file={}", escaped(path)));
+            push("-device", "virtio-blk-pci,drive=disk".to_owned());
         }
         if !self.forwards.is_empty() {
             let forwards: String = self
@@ -160,6 +166,7 @@ mod tests {
             plugin_port: Some(Path::new("/run/port")),
             terminal: None,
             share: Some(Path::new("/tmp/share")),
+            disk: Some(Path::new("/set,1")),
             forwards: &[(6400, 6379)],
             plugins: &["/p.so,size=8".to_owned()],
             shared_memory: Some((Path::new("/run/rings"), 4096)),
@@ -171,6 +178,7 @@ mod tests {
             "socket,id=lab.plugin,path=/run/port,server=on,wait=off",
             "local,path=/,mount_tag=host,readonly=on",
             "local,path=/tmp/share,mount_tag=share,security_model",
+            "-drive if=none,id=disk,format=raw,snapshot=on,file=/set,,1 -device virtio-blk-pci,drive=disk",
             "hostfwd=tcp:127.0.0.1:6400-10.0.2.15:6379",
             "-plugin /p.so,size=8 -d plugin",
             "id=shared,share=on,size=4096,mem-path=/run/rings -device ivshmem-plain,memdev=shared",

@@ -83,11 +83,11 @@ pub(crate) fn slow_node() -> anyhow::Result<NodeId> {
 
 /// All base pages of a process by node.
 pub(crate) fn pages(pid: u32) -> anyhow::Result<ByNode> {
-    pages_of(pid, &(0..u64::MAX))
+    pages_within(pid, &(0..u64::MAX))
 }
 
-/// Base pages of a process in a range of addresses, by node.
-pub(crate) fn pages_of(pid: u32, range: &Range<u64>) -> anyhow::Result<ByNode> {
+/// The same of the mappings that overlap a range of addresses.
+pub(crate) fn pages_within(pid: u32, range: &Range<u64>) -> anyhow::Result<ByNode> {
     let mut pages = ByNode::new();
     for mapping in mappings(Path::new(PROC), pid, range)? {
         for (node, count) in mapping.by_node {

@@ -143,6 +143,40 @@ fn a_server_of_keys_is_filled_read_and_scored() {
     assert_eq!((of("promoted"), of("demoted")), (0.0, 0.0), "{row}");
 }
 
+/// A database is prepared, read into memory and scored: its data is all there, each page counted once, whoever of its processes reads it.
+fn a_database_is_scored(workload: &str, ops: [&str; 2], mib_per_scale: f64, other_mib: f64) {
+    const SCALE: f64 = 6.0;
+    if let Some(why) = unavailable() {
+        return println!("skipped: {why}");
+    }
+    let words = ["score", workload, "--manager", "none", "--scale", "6", "--warmup-ops", ops[0]];
+    let (status, text) = lab(&[&words[..], &["--ops", ops[1], "--json"]].concat());
+    if text.contains("cannot prepare") && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() {
+        return println!("skipped: Debian's archive cannot be used");
+    }
+    assert_eq!(status, 0);
+    let row = text.lines().find(|line| line.starts_with('{')).unwrap();
+    let row: Value = serde_json::from_str(row).unwrap();
+    let of = |name: &str| row[name].as_f64().unwrap();
+    let data = SCALE * mib_per_scale * 256.0;
+    assert!((data..1.2 * data + other_mib * 256.0).contains(&of("footprint_pages")), "{row}");
+    assert!(of("ops") >= ops[1].parse().unwrap() && of("misses") > of("ops"), "{row}");
+    assert!(of("best_share") >= of("dram_share") && of("dram_share") > 0.0, "{row}");
+    assert!(of("dram_pages_before") > 0.1 * of("footprint_pages"), "{row}");
+    assert!(of("capacity_pages") < 0.7 * of("footprint_pages"), "{row}");
+    assert_eq!((of("promoted"), of("demoted")), (0.0, 0.0), "{row}");
+}
+
+#[test]
+fn postgresql_is_prepared_read_and_scored() {
+    a_database_is_scored("postgresql", ["1000", "2000"], 14.9, 20.0);
+}
+
+#[test]
+fn mariadb_is_prepared_read_and_scored() {
+    a_database_is_scored("mariadb", ["50", "100"], 14.9, 150.0);
+}
+
 #[test]
 fn what_cannot_run_is_refused_before_anything_boots() {
     for (words, reason) in [

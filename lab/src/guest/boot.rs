@@ -152,6 +152,7 @@ impl GuestBuilder {
         let settings = Settings {
             command,
             share: share.as_deref(),
+            disk: self.disk.is_some(),
             terminal: terminal.map(|terminal| terminal.size.as_str()),
             net: !self.forwards.is_empty(),
         };
@@ -168,6 +169,7 @@ impl GuestBuilder {
             plugin_port: self.plugin_socket.as_deref(),
             terminal: ports.terminal.as_ref().map(Port::path),
             share: share.as_deref(),
+            disk: self.disk.as_deref(),
             forwards: &self.forwards,
             plugins: &self.plugins,
             shared_memory: self.shared_memory.as_ref().map(|(path, bytes)| (path.as_path(), *bytes)),

@@ -17,8 +17,9 @@ use thermocline_lab::workload::residency::data_range;
 use thermocline_lab::workload::{read_json, write_json};
 
 use super::course::{COURSE, Course, Evidence, Moment, PLAN, Plan};
+use crate::score::program::Whose;
 use crate::score::running::{Running, nobody_moves, set_balancing};
-use crate::within::{PROC, pages_of, vmstat, widen};
+use crate::within::{PROC, pages_within, vmstat, widen};
 
 /// The node with the processors.
 const HOME: NodeId = NodeId(0);
@@ -41,7 +42,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let (faults, done) = (vmstat("numa_hint_faults")?, accesses.load(Ordering::Relaxed));
     let started = Instant::now();
     let running = match plan.manager()? {
-        Some(manager) => Running::start(&manager, pid, daemon, folder)?,
+        Some(manager) => Running::start(&manager, &Whose::Process(pid), daemon, folder)?,
         None => {
             set_balancing(plan.balancing())?;
             Running::Kernel
@@ -53,7 +54,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         thread::sleep((SECOND * second as u32).saturating_sub(started.elapsed()));
         let seen = running.snapshot();
         let samples = |name: &str| seen["hwsample"]["samples"][name].as_u64().unwrap_or(0);
-        let by_node = pages_of(pid, &data)?;
+        let by_node = pages_within(pid, &data)?;
         moments.push(Moment {
             at_s: started.elapsed().as_secs_f64(),
             home_pages: by_node.get(&HOME).copied().unwrap_or(0),

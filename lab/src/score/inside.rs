@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use thermocline_core::units::{NodeId, PAGE_SIZE};
 use thermocline_lab::truth::{GUEST_PORT, Plugin};
 use thermocline_lab::workload::pattern::Outcome;
-use thermocline_lab::workload::residency::{data_range, program_ranges};
+use thermocline_lab::workload::residency::program_ranges;
 use thermocline_lab::workload::{read_json, write_json};
 
 use super::felt::Latencies;
@@ -21,7 +21,7 @@ use super::program::Program;
 use super::running::{
     Running, counters, demotion, kthread_cpu_s, nobody_moves, promoted_and_demoted, settings, since,
 };
-use crate::within::{PROC, free_dram, pages, slow_node};
+use crate::within::{PROC, free_dram, slow_node};
 
 /// Pages of the pattern that the plugin is held to: eight times the modelled cache.
 const PATTERN_PAGES: u32 = 512;
@@ -55,10 +55,10 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     say(&format!("filling {}'s memory ({})", plan.workload.name(), plan.start.name()));
     let mut program = Program::start(&plan, folder)?;
     let pid = program.pid();
-    let range = data_range(Path::new(PROC), pid)?;
+    let range = program.range()?;
 
     revive_kswapd(slow)?;
-    let (pages_before, room_pages) = (pages(pid)?, room(slow)?);
+    let (pages_before, room_pages) = (program.pages()?, room(slow)?);
     let counters_before = counters()?;
     let kswapd_before = kthread_cpu_s("kswapd");
     let watch = Watch::start(pid, &range, slow)?;
@@ -72,7 +72,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         plugin.sample(plan.sample_every)?;
     }
     let started = Instant::now();
-    let manager = Running::start(&plan.manager, pid, daemon, folder)?;
+    let manager = Running::start(&plan.manager, &program.whose()?, daemon, folder)?;
     program.run(plan.warmup_ops, 0)?;
     let warmup_s = started.elapsed().as_secs_f64();
 
@@ -103,7 +103,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         _ => 0.0,
     };
     let ping_pong = watch.end()?;
-    let pages_after = pages(pid)?;
+    let pages_after = program.pages()?;
     let ended = manager.end()?;
     let felt = match latencies {
         Some(latencies) => {
@@ -153,7 +153,8 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
 /// Takes DRAM away until the program finds as much as it shall have. Huge pages in reserve are memory that nothing can move, reclaim or
 /// demote, so that it is gone for every manager alike.
 fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<()> {
-    let wanted = (plan.footprint_bytes() as f64 * plan.fast_share / PAGE_SIZE as f64) as u64;
+    let share_bytes = (plan.footprint_bytes() as f64 * plan.fast_share) as u64;
+    let wanted = (share_bytes + plan.beside_bytes()) / PAGE_SIZE;
     fs::write("/proc/sys/vm/compact_memory", "1").context("cannot compact memory")?;
     let excess = room(slow)?.saturating_sub(wanted) / PAGES_PER_HUGE;
     for node in 0..slow.0 {

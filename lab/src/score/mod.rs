@@ -1,12 +1,14 @@
 //! `lab score` and `lab compare`: a program under a manager, judged by the plugin.
 
 mod compare;
+mod counted;
+mod database;
 mod felt;
 mod flips;
 mod inside;
 pub(crate) mod manager;
 pub(crate) mod plan;
-mod program;
+pub(crate) mod program;
 mod row;
 pub(crate) mod running;
 
@@ -21,7 +23,7 @@ use clap::Args;
 use thermocline_core::units::NodeId;
 use thermocline_lab::truth::{attach, offer_samples, read_dump};
 use thermocline_lab::workload::{read_json, write_json};
-use thermocline_lab::{Guest, Line, Machine, Output, ThpMode};
+use thermocline_lab::{Cache, Guest, Line, Machine, Output, ThpMode};
 
 use felt::Asked;
 use manager::Manager;
@@ -47,10 +49,10 @@ struct Common {
     /// Where the program's memory is when the manager starts: first-touch fills DRAM first, slow leaves it free.
     #[arg(long, value_enum, default_value = "first-touch")]
     start: Start,
-    /// Operations under the manager before anything is measured (default: 1,500,000 reads; 100,000,000 accesses, 40,000,000 with --felt).
+    /// Operations under the manager before anything is measured (default: 1,500,000 reads; 120,000 transactions of PostgreSQL, 5,000 of MariaDB; 100,000,000 accesses, 40,000,000 with --felt).
     #[arg(long, value_name = "N")]
     warmup_ops: Option<u64>,
-    /// Operations that are measured (default: 300,000 reads; 30,000,000 accesses, 10,000,000 with --felt).
+    /// Operations that are measured (default: 300,000 reads; 30,000 transactions, 2,500; 30,000,000 accesses, 10,000,000 with --felt).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
     /// Seed of the load; repeats count on from it.
@@ -71,7 +73,10 @@ struct Common {
     /// Bytes of each value.
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     value_bytes: u32,
-    /// Exponent of the keys' popularity.
+    /// Size of a database, about 15 MiB each: the scale of pgbench, 65,000 rows of sysbench.
+    #[arg(long, value_name = "N", default_value_t = 26, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    scale: u32,
+    /// Exponent of the keys' popularity; pgbench takes 1.1 at the least.
     #[arg(long, default_value_t = 0.99)]
     zipf: f64,
     /// Keep the guest waiting for each modelled miss, for CXL so many times as long as for DRAM (2.5 if no number is given), and
@@ -224,6 +229,8 @@ impl Common {
     fn plan(&self, manager: &Manager, seed: u64) -> Plan {
         let (warmup_ops, ops) = match (self.workload, self.felt) {
             (Workload::Redis | Workload::Memcached, _) => (1_500_000, 300_000),
+            (Workload::PostgreSql, _) => (120_000, 30_000),
+            (Workload::MariaDb, _) => (5_000, 2_500),
             (Workload::Hotcold, None) => (100_000_000, 30_000_000),
             // It does little but miss, so that waiting makes it several times slower.
             (Workload::Hotcold, Some(_)) => (40_000_000, 10_000_000),
@@ -240,6 +247,7 @@ impl Common {
             rate: self.rate,
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
+            scale: self.scale,
             zipf: self.zipf,
             sample_every: manager.reads_samples().then_some(self.sample_every),
             felt: self.felt.map(|ratio| Asked {
@@ -258,10 +266,11 @@ impl Common {
             .tempdir_in("/tmp")
             .context("cannot create a folder in /tmp")?;
         let plan = self.plan(manager, seed);
+        let disk = plan.data_set().map(|set| set.image(&Cache::of_user())).transpose()?;
         write_json(&folder.path().join(PLAN), &plan)?;
         let mut tries = 0;
         loop {
-            match self.guest(manager, folder.path(), &daemon, interrupt) {
+            match self.guest(manager, folder.path(), &daemon, disk.as_deref(), interrupt) {
                 Err(error) if tries < RETRIES && crate::emulator_failed(&error) => {
                     tries += 1;
                     eprintln!("QEMU made the guest's kernel panic, a known race of QEMU 7.2: once more");
@@ -298,6 +307,7 @@ impl Common {
         manager: &Manager,
         folder: &Path,
         daemon: &Path,
+        disk: Option<&Path>,
         interrupt: &Arc<AtomicBool>,
     ) -> anyhow::Result<i32> {
         let program = std::env::current_exe().context("cannot find this program")?;
@@ -310,6 +320,9 @@ impl Common {
             .timeout(Some(Duration::from_secs(self.timeout)))
             .output(Output::Inherit)
             .interrupt(Arc::clone(interrupt));
+        if let Some(disk) = disk {
+            guest = guest.disk(disk);
+        }
         let mut arguments = vec![CACHE];
         let rings;
         if manager.reads_samples() {

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::NodeId;
 use thermocline_lab::truth::Counts;
+use thermocline_lab::{DataSet, Database};
 
 use super::felt::{Asked, Felt};
 use super::manager::Manager;
@@ -21,6 +22,16 @@ pub(crate) const LOG: &str = "daemon.jsonl";
 const REDIS_KEY_BYTES: u64 = 388;
 /// The same of memcached 1.6: seen with as many. Its slabs come in sizes a quarter apart.
 const MEMCACHED_KEY_BYTES: u64 = 173;
+/// What PostgreSQL 15 needs for each unit of pgbench's scale, table and index, bytes: the sizes of their files.
+const POSTGRESQL_SCALE_BYTES: u64 = 15_680_000;
+/// What its shared memory has besides: seen at scale 26.
+const POSTGRESQL_OTHER_BYTES: u64 = 8 << 20;
+/// What of DRAM its processes, their page tables and the programs' files take away from that.
+const POSTGRESQL_BESIDE_BYTES: u64 = 34 << 20;
+/// What MariaDB 10.11 needs for each unit of ours.
+const MARIADB_SCALE_BYTES: u64 = 15_680_000;
+/// And besides: seen with 26 of them.
+const MARIADB_OTHER_BYTES: u64 = 100 << 20;
 /// The page dump of the window.
 pub(crate) const DUMP: &str = "pages";
 
@@ -34,6 +45,12 @@ pub(crate) enum Workload {
     Redis,
     /// memcached, read likewise.
     Memcached,
+    /// PostgreSQL, read and written by pgbench.
+    #[value(name = "postgresql")]
+    PostgreSql,
+    /// MariaDB, read and written by sysbench's OLTP.
+    #[value(name = "mariadb")]
+    MariaDb,
 }
 
 impl Workload {
@@ -43,6 +60,8 @@ impl Workload {
             Workload::Hotcold => "hotcold",
             Workload::Redis => "redis",
             Workload::Memcached => "memcached",
+            Workload::PostgreSql => "postgresql",
+            Workload::MariaDb => "mariadb",
         }
     }
 
@@ -51,6 +70,7 @@ impl Workload {
         match self {
             Workload::Hotcold => "accesses",
             Workload::Redis | Workload::Memcached => "reads",
+            Workload::PostgreSql | Workload::MariaDb => "transactions",
         }
     }
 }
@@ -100,6 +120,8 @@ pub(crate) struct Plan {
     pub(crate) keys: u32,
     /// Bytes of a value.
     pub(crate) value_bytes: usize,
+    /// Size of a database, about 15 MiB each.
+    pub(crate) scale: u32,
     /// Exponent of the keys' popularity.
     pub(crate) zipf: f64,
     /// About every so manyth access is tagged for the manager's sampler; `None` where it has none.
@@ -109,12 +131,32 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What a database is filled with.
+    pub(crate) fn data_set(&self) -> Option<DataSet> {
+        let database = match self.workload {
+            Workload::PostgreSql => Database::PostgreSql,
+            Workload::MariaDb => Database::MariaDb,
+            Workload::Redis | Workload::Memcached | Workload::Hotcold => return None,
+        };
+        Some(DataSet { database, scale: self.scale })
+    }
+
+    /// What the program takes of DRAM beside the memory that is judged, before that is filled.
+    pub(crate) fn beside_bytes(&self) -> u64 {
+        match self.workload {
+            Workload::PostgreSql => POSTGRESQL_BESIDE_BYTES,
+            _ => 0,
+        }
+    }
+
     /// What the program's memory will come to, about.
     pub(crate) fn footprint_bytes(&self) -> u64 {
         match self.workload {
             Workload::Redis => u64::from(self.keys) * (self.value_bytes as u64 + REDIS_KEY_BYTES),
             Workload::Memcached => u64::from(self.keys) * (self.value_bytes as u64 + MEMCACHED_KEY_BYTES),
             Workload::Hotcold => u64::from(self.mib) << 20,
+            Workload::PostgreSql => u64::from(self.scale) * POSTGRESQL_SCALE_BYTES + POSTGRESQL_OTHER_BYTES,
+            Workload::MariaDb => u64::from(self.scale) * MARIADB_SCALE_BYTES + MARIADB_OTHER_BYTES,
         }
     }
 }

@@ -1,29 +1,30 @@
 //! The program whose memory is placed, in the guest.
 
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use thermocline_lab::workload::keys::{self, Reading, Server, Target};
+use thermocline_lab::workload::residency::data_range;
 
+use super::counted::Counted;
+use super::database::Served;
 use super::plan::{Plan, Start, Workload};
-use crate::within::{Started, address, widen};
+use crate::within::{ByNode, PROC, Started, address, pages, pages_within, widen};
 
-/// How long a program that says nothing is waited for.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
-const NAP: Duration = Duration::from_millis(20);
 /// The program that gives a program memory of the slow node alone.
 const ON_SLOW_NODE: &str = "on-slow-node";
 /// The program that gives a program a cgroup of its own, as a service has: what is demoted is chosen by cgroup.
 const IN_OWN_CGROUP: &str = "in-own-cgroup";
 
 /// What starts the program, by where its memory shall be at first.
-fn starter(start: Start) -> &'static str {
+pub(crate) fn starter(start: Start) -> &'static str {
     match start {
         Start::FirstTouch => IN_OWN_CGROUP,
         Start::Slow => ON_SLOW_NODE,
@@ -42,12 +43,18 @@ pub(crate) enum Program {
         reading: Reading,
     },
     /// hotcold, which is always at work.
-    Hotcold {
-        /// The process.
-        child: Child,
-        /// Accesses so far.
-        accesses: Arc<AtomicU64>,
-    },
+    Hotcold(Counted),
+    /// A database, read and written by its own benchmark.
+    Database(Served),
+}
+
+/// Whose memory a manager that knows processes is to place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A process's.
+    Process(u32),
+    /// That of all processes of a cgroup.
+    Cgroup(String),
 }
 
 impl Program {
@@ -57,6 +64,10 @@ impl Program {
             Workload::Redis => Program::server(plan, Server::Redis),
             Workload::Memcached => Program::server(plan, Server::Memcached),
             Workload::Hotcold => Program::hotcold(plan, &folder.join("report")),
+            Workload::PostgreSql | Workload::MariaDb => {
+                let set = plan.data_set().context("this program has no data set")?;
+                Ok(Program::Database(Served::start(set, plan)?))
+            }
         }
     }
 
@@ -106,7 +117,7 @@ impl Program {
                 }
             }
         });
-        let mut program = Program::Hotcold { child, accesses };
+        let mut program = Program::Hotcold(Counted { name: "hotcold", child, count: accesses });
         // The first accesses come when the memory is filled.
         program.run(1, 0)?;
         if plan.start == Start::Slow {
@@ -115,11 +126,37 @@ impl Program {
         Ok(program)
     }
 
-    /// Its process.
+    /// Its process; of a database, one whose page table shows all of its data.
     pub(crate) fn pid(&self) -> u32 {
         match self {
             Program::Server { started, .. } => started.pid(),
-            Program::Hotcold { child, .. } => child.id(),
+            Program::Hotcold(hotcold) => hotcold.child.id(),
+            Program::Database(served) => served.pid(),
+        }
+    }
+
+    /// All of its processes.
+    pub(crate) fn whose(&self) -> anyhow::Result<Whose> {
+        let group = match self {
+            Program::Database(served) => served.cgroup()?,
+            _ => None,
+        };
+        Ok(group.map_or(Whose::Process(self.pid()), Whose::Cgroup))
+    }
+
+    /// Where its data is, whose misses are counted.
+    pub(crate) fn range(&self) -> anyhow::Result<Range<u64>> {
+        match self {
+            Program::Database(served) => served.range(),
+            _ => data_range(Path::new(PROC), self.pid()),
+        }
+    }
+
+    /// Its base pages by node; where several processes share its data, that alone, so that each page counts once.
+    pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
+        match self.whose()? {
+            Whose::Process(pid) => pages(pid),
+            Whose::Cgroup(_) => pages_within(self.pid(), &self.range()?),
         }
     }
 
@@ -133,33 +170,16 @@ impl Program {
                 summary.check().context("the server under load")?;
                 Ok(summary.ops)
             }
-            Program::Hotcold { child, accesses } => {
-                let first = accesses.load(Ordering::Relaxed);
-                let (mut last, mut since) = (first, Instant::now());
-                loop {
-                    let now = accesses.load(Ordering::Relaxed);
-                    if now - first >= ops {
-                        return Ok(now - first);
-                    }
-                    if now != last {
-                        (last, since) = (now, Instant::now());
-                    }
-                    ensure!(
-                        child.try_wait().context("cannot wait for hotcold")?.is_none(),
-                        "hotcold has ended; its message is above"
-                    );
-                    ensure!(since.elapsed() < SILENCE_MAX, "hotcold does nothing for {SILENCE_MAX:?}");
-                    thread::sleep(NAP);
-                }
-            }
+            Program::Hotcold(hotcold) => hotcold.run(ops),
+            Program::Database(served) => served.run(ops),
         }
     }
 
-    /// Waits until its count of operations is fresh: hotcold tells it ten times a second.
+    /// Waits until its count of operations is fresh: hotcold tells it ten times a second, the benchmarks of databases once.
     pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
         match self {
             Program::Server { .. } => Ok(()),
-            Program::Hotcold { .. } => self.run(1, 0).map(|_| ()),
+            Program::Hotcold(_) | Program::Database(_) => self.run(1, 0).map(|_| ()),
         }
     }
 
@@ -167,7 +187,8 @@ impl Program {
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         match self {
             Program::Server { started, .. } => started.end(),
-            Program::Hotcold { child, .. } => {
+            Program::Database(served) => served.end(),
+            Program::Hotcold(Counted { child, .. }) => {
                 let pid = rustix::process::Pid::from_child(child);
                 rustix::process::kill_process(pid, rustix::process::Signal::TERM)
                     .context("cannot end hotcold")?;

@@ -290,6 +290,7 @@ pub(crate) mod tests {
             rate: 0,
             keys: 1,
             value_bytes: 1,
+            scale: 1,
             zipf: 0.99,
             sample_every: None,
             felt: None,

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::manager::Manager;
 use super::plan::LOG;
+use super::program::Whose;
 use crate::demo::daemon::{Daemon, counter};
 use crate::within::PROC;
 
@@ -78,10 +79,10 @@ pub(crate) fn demotion(allowed: bool) -> anyhow::Result<()> {
 }
 
 impl Running {
-    /// Starts `manager` for the process `pid`. What it writes goes into `folder`.
+    /// Starts `manager` for the memory of `whose`. What it writes goes into `folder`.
     pub(crate) fn start(
         manager: &Manager,
-        pid: u32,
+        whose: &Whose,
         daemon: &Path,
         folder: &Path,
     ) -> anyhow::Result<Running> {
@@ -93,13 +94,19 @@ impl Running {
                 Ok(Running::Kernel)
             }
             Manager::Damon { .. } | Manager::Thermocline { .. } => {
-                let config = manager.config().map(|text| -> anyhow::Result<_> {
+                // DAMON knows no processes: it has the whole machine.
+                let whose = Some(whose).filter(|_| matches!(manager, Manager::Thermocline { .. }));
+                let (pid, scope) = match whose {
+                    Some(Whose::Process(pid)) => (Some(*pid), None),
+                    Some(Whose::Cgroup(path)) => (None, Some(format!("[[scope]]\ncgroup = \"{path}\"\n"))),
+                    None => (None, None),
+                };
+                let text = manager.config().into_iter().chain(scope).reduce(|keys, scope| keys + &scope);
+                let config = text.map(|text| -> anyhow::Result<_> {
                     let path = folder.join("config.toml");
                     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
                     Ok(path)
                 });
-                // DAMON knows no processes: it has the whole machine.
-                let pid = matches!(manager, Manager::Thermocline { .. }).then_some(pid);
                 let (config, log) = (config.transpose()?, folder.join(LOG));
                 Ok(Running::Daemon(Daemon::start(daemon, pid, config.as_deref(), Some(&log))?))
             }

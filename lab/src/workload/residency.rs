@@ -191,6 +191,16 @@ pub fn data_range(proc: &Path, pid: u32) -> anyhow::Result<Range<u64>> {
     Ok(best.with_context(|| format!("process {pid} has no mapping with 1 MiB in memory"))?.1)
 }
 
+/// The mapping of which most pages are in memory.
+///
+/// # Errors
+/// When the process's maps cannot be read, and where it has no memory.
+pub fn largest_mapping(proc: &Path, pid: u32) -> anyhow::Result<Range<u64>> {
+    let mappings = mappings(proc, pid, &(0..u64::MAX))?;
+    let largest = mappings.into_iter().max_by_key(|mapping| mapping.by_node.values().sum::<u64>());
+    Ok(largest.with_context(|| format!("process {pid} has no memory"))?.range)
+}
+
 /// All of a process's memory as a few ranges: what lies within 1 GiB is taken together. Address space layout randomisation keeps those of
 /// two programs apart.
 ///
@@ -349,6 +359,7 @@ mod tests {
         assert_eq!(found[0].by_node, BTreeMap::from([(NodeId(0), 500), (NodeId(2), 12)]));
         assert_eq!(found[1].by_node, BTreeMap::from([(NodeId(1), 1024)]));
         assert_eq!(found[1].range, 0x7f00_0020_0000..0x7f00_0060_0000);
+        assert_eq!(largest_mapping(proc.path(), 7).unwrap(), found[1].range);
 
         // The heap is far off, and less than the data.
         fs::write(
