@@ -230,6 +230,8 @@ fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
         let mut pattern = Command::new("on-node");
         pattern
             .arg(node.to_string())
+            // A processor takes what it used lately for cached, also where another has swept much since.
+            .args(["taskset", "-c", "0"])
             .arg(&hotcold)
             .args(["pattern", "--plugin", GUEST_PORT, "--dump", "pattern"])
             .args(["--pages", &PATTERN_PAGES.to_string(), "--loads", "2", "--stores", "1"]);

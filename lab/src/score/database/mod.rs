@@ -21,7 +21,7 @@ use super::plan::{Plan, Start};
 use super::program::starter;
 use crate::within::{PROC, widen};
 
-/// How long a server may take to answer first.
+/// How long a server may take to answer first, or to end.
 const START_MAX: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(200);
 /// Where sockets and scripts are: memory of the guest's.
@@ -176,15 +176,26 @@ impl Served {
         self.load.as_mut().context("no load")?.run(transactions)
     }
 
-    /// Ends it.
+    /// Ends it. PostgreSQL is asked to, at once and without a checkpoint, because killed it would leave processes behind that keep the
+    /// processors busy for a while.
     pub(crate) fn end(&mut self) {
         self.input = None;
         let load = self.load.as_mut().map(|load| &mut load.child);
         // The guest ends with us: nothing depends on how they did.
-        for child in [load, self.session.as_mut(), Some(&mut self.server)].into_iter().flatten() {
+        for child in [load, self.session.as_mut()].into_iter().flatten() {
             let _ = child.kill();
             let _ = child.wait();
         }
+        if self.set.database == Database::PostgreSql {
+            let pid = rustix::process::Pid::from_child(&self.server);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
+            let asked = Instant::now();
+            while asked.elapsed() < START_MAX && matches!(self.server.try_wait(), Ok(None)) {
+                thread::sleep(NAP);
+            }
+        }
+        let _ = self.server.kill();
+        let _ = self.server.wait();
     }
 }
 
