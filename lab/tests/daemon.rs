@@ -15,6 +15,8 @@ mod demotion;
 mod limits;
 #[path = "daemon/physical.rs"]
 mod physical;
+#[path = "daemon/regions.rs"]
+mod regions;
 #[path = "daemon/trouble.rs"]
 mod trouble;
 

@@ -85,12 +85,12 @@ impl Access {
 }
 
 /// Where a region lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RegionSpace {
     /// Virtual pages of a process.
     Virtual(Pid),
-    /// Physical page frames.
-    Physical,
+    /// Page frames of a node.
+    Physical(NodeId),
 }
 
 /// A range of pages with one access rate, as DAMON reports it.
@@ -106,6 +106,42 @@ pub struct Region {
     pub access_rate_bp: u16,
     /// For how long the access rate has been about the same.
     pub age: Nanos,
+    /// How far back each check looked: an access within this time was found.
+    pub check: Nanos,
+}
+
+/// More than this share of the checks, in 1/10000, says no more than this: an access rate beyond some three accesses a check cannot be told.
+const RATE_MAX_BP: u16 = 9500;
+
+impl Region {
+    /// Pages in it.
+    pub const fn pages(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// The time between two accesses of a page of it, on average, if its pages are alike and each is accessed at random times: a check then finds an access
+    /// with probability 1 - exp(-check / gap). `None` where no check found one.
+    pub fn gap(&self) -> Option<Nanos> {
+        let found = f64::from(self.access_rate_bp.min(RATE_MAX_BP)) / 10_000.0;
+        (found > 0.0).then(|| Nanos((self.check.0 as f64 / -(-found).ln_1p()) as u64))
+    }
+}
+
+/// A page that lies in a region. Nobody has seen this page accessed: what is known of the region is likely true of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionPage {
+    /// The page; of a folio, the one that maps its head.
+    pub page: VirtPage,
+    /// Its frame, where known; of a folio, its head.
+    pub pfn: Option<Pfn>,
+    /// log2 of the folio's size in base pages.
+    pub order: u8,
+    /// The node that holds it.
+    pub node: NodeId,
+    /// The region.
+    pub region: Region,
+    /// End of the aggregation interval that the region is of.
+    pub time: Nanos,
 }
 
 /// All regions of one aggregation interval.
@@ -188,6 +224,8 @@ pub enum Evidence<'a> {
     },
     /// A region snapshot.
     Regions(&'a RegionSnapshot),
+    /// Pages of lower tiers that lie in regions of a snapshot which was told before: as many as there is time to look up, the hottest regions first.
+    RegionPages(&'a [RegionPage]),
     /// Frames `[start, end)` of a node appeared (memory hot-added).
     MemoryOnline {
         /// The node.
@@ -224,4 +262,25 @@ pub enum Evidence<'a> {
     Holding(Holding),
     /// How long tasks of a scope have waited for memory.
     Pressure(Pressure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(access_rate_bp: u16) -> Region {
+        let space = RegionSpace::Virtual(Pid(1));
+        Region { space, start: 0, end: 1, access_rate_bp, age: Nanos(0), check: Nanos::from_ms(5) }
+    }
+
+    #[test]
+    fn a_region_tells_how_far_its_accesses_are_apart() {
+        assert_eq!(region(0).gap(), None);
+        // Accesses a check apart are found by 1 - 1/e of the checks.
+        let gap = region(6321).gap().unwrap();
+        assert!(gap.0.abs_diff(5_000_000) < 5_000, "{gap:?}");
+        assert!(region(100).gap().unwrap() > Nanos::from_ms(490));
+        assert_eq!(region(10_000).gap(), region(9_500).gap());
+        assert_eq!(region(u16::MAX).gap(), region(9_500).gap());
+    }
 }

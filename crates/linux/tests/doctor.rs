@@ -55,7 +55,11 @@ fn both_kernels_with_tiers_are_usable_as_they_boot() {
         let hwsample = source(&report, "hwsample");
         assert_eq!(hwsample.status, SourceStatus::Unavailable, "a virtual machine without a PMU");
         assert!(hwsample.detail.ends_with("; hintfault works without"), "{}", hwsample.detail);
-        assert_eq!(source(&report, "damon").status, SourceStatus::NotRead);
+        // Newer kernels watch by themselves from boot on.
+        let busy = name == "lab-newest-tiers";
+        let damon = source(&report, "damon");
+        let expect = if busy { SourceStatus::Unavailable } else { SourceStatus::NotRead };
+        assert_eq!(damon.status, expect, "{}", damon.detail);
         let changes: Vec<_> =
             report.changes.iter().map(|c| (c.name, c.from.as_str(), c.to.as_str())).collect();
         let expect = [
@@ -87,7 +91,7 @@ fn damon_stat_of_newer_kernels_watches_and_is_no_problem() {
     let report = report(&Machine::captured("lab-newest-tiers"));
     let stat = report.others.iter().find(|o| o.name == "damon_stat").unwrap();
     assert!(!stat.moves);
-    assert!(source(&report, "damon").detail.contains("damon_stat uses it now"));
+    assert!(source(&report, "damon").detail.contains("source.damon.stop_damon_stat"));
     assert!(!has(&report, "others.damon"));
 }
 
@@ -243,6 +247,33 @@ fn without_hint_faults_a_sampler_is_enough() {
     assert!(finding(&both, "sources.refused").cause.starts_with("hintfault is switched on"));
     config.source.hintfault.enabled = false;
     assert_eq!(no_probe(&config).verdict, Verdict::Usable);
+}
+
+#[test]
+fn damon_is_read_where_nobody_else_uses_it_or_consent_is_given() {
+    let machine = Machine::captured("lab-newest-tiers");
+    let mut config = config(&machine);
+    config.source.hintfault.enabled = false;
+    config.source.damon.enabled = true;
+    let refused = report_with(&machine, &config);
+    assert_eq!(refused.verdict, Verdict::Unusable);
+    assert!(source(&refused, "damon").detail.starts_with("damon_stat runs"), "{refused}");
+    config.source.damon.stop_damon_stat = true;
+    let told = report_with(&machine, &config);
+    let damon = source(&told, "damon");
+    assert_eq!((damon.status, told.verdict), (SourceStatus::Usable, Verdict::Usable), "{told}");
+    assert!(damon.detail.starts_with("access rates of regions of nodes 0-2"), "{}", damon.detail);
+    let changes: Vec<_> = told.changes.iter().map(|c| (c.name, c.to.as_str())).collect();
+    assert!(changes.ends_with(&[("damon_stat", "N"), ("nr_kdamonds", "3")]), "{changes:?}");
+
+    let detail = |machine: &Machine| source(&report_with(machine, &config), "damon").detail.clone();
+    machine.replace("proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t0000004000000000");
+    assert!(detail(&machine).contains("CAP_SYS_ADMIN"), "frames are hidden");
+    machine.remove("sys/kernel/tracing/events/damon/damon_aggregated/format");
+    assert!(detail(&machine).contains("mount -t tracefs"));
+    machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "1\n");
+    assert!(detail(&machine).contains("somebody else has set up DAMON"));
+    assert_eq!(report_with(&machine, &config).verdict, Verdict::Unusable);
 }
 
 #[test]

@@ -51,10 +51,15 @@ impl Manager {
             Manager::Damon { .. } => Some("damon"),
             Manager::Numab2 => Some("hintfault"),
             Manager::Thermocline { .. } => {
-                Some(match (self.setting("source.hintfault.enabled"), set("source.hwsample.enabled")) {
-                    (Some("false"), _) => "hwsample",
-                    (_, true) => "hintfault+hwsample",
-                    (_, false) => "hintfault",
+                let faults = self.setting("source.hintfault.enabled") != Some("false");
+                Some(match (faults, set("source.hwsample.enabled"), self.reads_regions()) {
+                    (true, false, false) => "hintfault",
+                    (true, true, false) => "hintfault+hwsample",
+                    (true, false, true) => "hintfault+damon",
+                    (true, true, true) => "hintfault+hwsample+damon",
+                    (false, true, true) => "hwsample+damon",
+                    (false, _, false) => "hwsample",
+                    (false, false, true) => "damon",
                 })
             }
         }
@@ -63,6 +68,11 @@ impl Manager {
     /// Whether it reads the samples that the plugin takes.
     pub(crate) fn reads_samples(&self) -> bool {
         self.setting("source.hwsample.sampler") == Some("\"lab-rings\"")
+    }
+
+    /// Whether it reads DAMON's regions.
+    fn reads_regions(&self) -> bool {
+        self.setting("source.damon.enabled") == Some("true")
     }
 
     /// The last value that is given to a key.
@@ -83,6 +93,9 @@ impl Manager {
                 (rule.iter().map(|rule| format!("rule.name = \"{rule}\"\n")).collect(), settings)
             }
         };
+        if matches!(self, Manager::Thermocline { .. }) && self.reads_regions() {
+            text.push_str("source.damon.stop_damon_stat = true\n");
+        }
         for (key, value) in settings {
             text.push_str(&format!("{key} = {value}\n"));
         }
@@ -232,6 +245,9 @@ mod tests {
         assert_eq!((both.source(), both.reads_samples()), (Some("hintfault+hwsample"), true));
         let faults = manager("thermocline+source.hwsample.enabled=false");
         assert_eq!((faults.source(), faults.reads_samples()), (Some("hintfault"), false));
+        let regions = manager("thermocline+source.hintfault.enabled=false+source.damon.enabled=true");
+        assert_eq!(regions.source(), Some("damon"));
+        assert!(regions.config().unwrap().starts_with("source.damon.stop_damon_stat = true\n"));
         assert_eq!((manager("damon").source(), manager("none").source()), (Some("damon"), None));
     }
 

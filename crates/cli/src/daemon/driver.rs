@@ -16,6 +16,7 @@ use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
+use thermocline_linux::source::damon::DamonSource;
 
 use super::Mode;
 use super::heat::Heat;
@@ -44,6 +45,8 @@ pub(super) struct Kernel<'a> {
     pub(super) actuator: &'a mut Actuator,
     /// Whose memory is demoted; none where nothing is.
     pub(super) reach: Option<Reach>,
+    /// DAMON's regions, where they are read.
+    pub(super) damon: Option<DamonSource>,
 }
 
 /// Drives until the session is over, or another manager is to take over.
@@ -58,7 +61,7 @@ pub(super) fn drive(
     let root = kernel.root;
     let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
-    let mut machine = LiveMachine::open(root, config, moving)?;
+    let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
     eprintln!("evidence: {}", machine.sources());
     kernel.start_demoter(&topology, &mut machine)?;
     if mode != Mode::DryRun {
@@ -143,6 +146,11 @@ pub(super) fn drive(
             }
         }
         if at >= report_due {
+            if let Some(running) = machine.fewer_kdamonds() {
+                eprintln!(
+                    "{running} kdamonds of ours still run: somebody has ended the others, and their regions are read no more"
+                );
+            }
             report_due = report_due.plus(report).max(at);
             let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start));
             lines.print(&snapshot);
@@ -198,8 +206,10 @@ impl Kernel<'_> {
 
 fn poll(machine: &mut LiveMachine, engine: &mut Engine, mut heat: Option<&mut Heat>) {
     machine.poll(|evidence| {
-        if let (Some(heat), Evidence::Accesses { batch, .. }) = (heat.as_mut(), &evidence) {
-            heat.add(batch);
+        match (heat.as_mut(), &evidence) {
+            (Some(heat), Evidence::Accesses { batch, .. }) => heat.add(batch),
+            (Some(heat), Evidence::RegionPages(pages)) => heat.add_regions(pages),
+            _ => {}
         }
         engine.observe(evidence);
     });

@@ -1,12 +1,13 @@
 //! What is hot where: hint-fault waits by process and node, for `observe`.
 //!
-//! The wait is the time from the scan that marked a page to its next access. Short waits are hot pages.
+//! The wait is the time from the scan that marked a page to its next access. Short waits are hot pages. Of a page that lies in a region of DAMON's, the time
+//! between two accesses that the region tells stands for it.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use thermocline_core::access::{Access, Detail};
-use thermocline_core::units::{NodeId, Pid};
+use thermocline_core::access::{Access, Detail, RegionPage};
+use thermocline_core::units::{Nanos, NodeId, Pid};
 
 /// Upper ends of the wait classes, in ns; what is above the last is the last class.
 const CLASS_ENDS_NS: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
@@ -18,9 +19,9 @@ const ROWS_MAX: usize = 4096;
 /// Accesses of one process to one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// Hint faults.
+    /// Hint faults, samples, and pages looked up because they lie in a region.
     pub faults: u64,
-    /// Base pages that faulted, by wait class.
+    /// Base pages that faulted, or were looked up, by wait class.
     pub pages_by_wait: [u64; 6],
     /// Base pages that faulted without a scan having been seen.
     pub pages_unstamped: u64,
@@ -39,20 +40,34 @@ impl Heat {
     pub fn add(&mut self, batch: &[Access]) {
         for access in batch {
             let Some(page) = access.page else { continue };
-            let key = (page.pid, access.node);
-            if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key) {
-                self.overflow += 1;
-                continue;
+            let wait = match access.detail {
+                Detail::HintFault { latency: Some(latency) } => Some(latency.time),
+                _ => None,
+            };
+            self.note(page.pid, access.node, access.pages(), wait);
+        }
+    }
+
+    /// Takes pages that lie in regions.
+    pub fn add_regions(&mut self, pages: &[RegionPage]) {
+        for at in pages {
+            self.note(at.page.pid, at.node, 1 << at.order, at.region.gap());
+        }
+    }
+
+    fn note(&mut self, pid: Pid, node: NodeId, pages: u64, wait: Option<Nanos>) {
+        if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&(pid, node)) {
+            self.overflow += 1;
+            return;
+        }
+        let row = self.rows.entry((pid, node)).or_default();
+        row.faults += 1;
+        match wait {
+            Some(wait) => {
+                let class = CLASS_ENDS_NS.iter().position(|end| wait.0 < *end).unwrap_or(5);
+                row.pages_by_wait[class] += pages;
             }
-            let row = self.rows.entry(key).or_default();
-            row.faults += 1;
-            match access.detail {
-                Detail::HintFault { latency: Some(latency) } => {
-                    let class = CLASS_ENDS_NS.iter().position(|end| latency.time.0 < *end).unwrap_or(5);
-                    row.pages_by_wait[class] += access.pages();
-                }
-                _ => row.pages_unstamped += access.pages(),
-            }
+            None => row.pages_unstamped += pages,
         }
     }
 
@@ -97,8 +112,8 @@ impl Heat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thermocline_core::access::FaultLatency;
-    use thermocline_core::units::{Nanos, VirtPage};
+    use thermocline_core::access::{FaultLatency, Region, RegionSpace};
+    use thermocline_core::units::VirtPage;
 
     fn fault(pid: u32, node: u16, wait: Option<u64>, order: u8) -> Access {
         Access {
@@ -110,6 +125,29 @@ mod tests {
             accessor: None,
             detail: Detail::HintFault { latency: wait.map(|w| FaultLatency { time: Nanos(w), faults: 0 }) },
         }
+    }
+
+    #[test]
+    fn pages_of_regions_count_by_the_time_between_two_accesses() {
+        let region = Region {
+            space: RegionSpace::Physical(NodeId(2)),
+            start: 0,
+            end: 512,
+            access_rate_bp: 6321,
+            age: Nanos(0),
+            check: Nanos::from_ms(5),
+        };
+        let page = VirtPage { pid: Pid(1), vpn: 0 };
+        let mut heat = Heat::default();
+        heat.add_regions(&[RegionPage {
+            page,
+            pfn: None,
+            order: 9,
+            node: NodeId(2),
+            region,
+            time: Nanos(0),
+        }]);
+        assert_eq!(heat.rows()[0].2.pages_by_wait, [0, 512, 0, 0, 0, 0]);
     }
 
     #[test]

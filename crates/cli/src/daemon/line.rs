@@ -154,6 +154,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         s.seen, s.delivered, s.dropped, s.filtered
     );
     out.push_str(&status::samples(&json!(end.hwsample)));
+    out.push_str(&status::regions(&json!(end.regions)));
     out.push_str(&status::reverse(&json!(end.reverse)));
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",

@@ -19,10 +19,13 @@ use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
 use thermocline_core::demotion::Reach;
+use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
+use thermocline_linux::damon::{Setup, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
+use thermocline_linux::source::damon::DamonSource;
 use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
@@ -136,17 +139,37 @@ fn engine(
         Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
         None => {}
     }
-    announce_changes(mode, &changes);
+    let regions = config.source.damon.enabled.then(|| offer_source(root, config, discovered)).transpose();
+    let regions = regions.context("DAMON cannot be read (source.damon)")?;
+    let mut all = changes.clone();
+    all.changes.extend(regions.iter().flat_map(|(setup, _)| setup.plan.changes.clone()));
+    announce_changes(mode, &all);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
+        let damon = match regions.as_ref().filter(|_| mode != Mode::DryRun) {
+            Some((setup, nodes)) => Some(read_damon(root, config, setup, nodes, &mut actuator)?),
+            None => None,
+        };
         let pace = Pace::new(&config.kernel, &changes).filter(|_| mode != Mode::DryRun);
         let reach = demotion.and_then(Result::ok);
-        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, reach };
+        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, reach, damon };
         driver::drive(kernel, config, discovered.topology.clone(), mode, as_json, session)
     });
     put_back(&mut actuator, mode);
     driven
+}
+
+/// Starts the kdamonds of the source `damon` and listens to them.
+fn read_damon(
+    root: &Root,
+    config: &Config,
+    setup: &Setup,
+    nodes: &[NodeId],
+    actuator: &mut Actuator,
+) -> anyhow::Result<DamonSource> {
+    setup.start(root, actuator).context("DAMON was not started")?;
+    DamonSource::open(root, &config.source.damon, nodes).context("DAMON cannot be read (source.damon)")
 }
 
 /// The live actuator; what a killed daemon left is put back first, and told.

@@ -164,6 +164,30 @@ pub(crate) fn samples(found: &Value) -> String {
     out
 }
 
+/// What DAMON told of and what became of it; nothing where it is not read.
+pub(crate) fn regions(found: &Value) -> String {
+    if found.is_null() {
+        return String::new();
+    }
+    let count = |key: &str| found[key].as_u64().unwrap_or(0);
+    let mut out = format!(
+        "DAMON: {} of {} kdamonds run, {} regions in {} aggregations of {:.2} s; {} pages found of {} looked up\n",
+        count("running"),
+        count("started"),
+        count("regions"),
+        count("snapshots"),
+        count("aggregation_ns") as f64 / 1e9,
+        count("pages"),
+        count("looked_up"),
+    );
+    for trouble in ["incomplete", "lost", "malformed", "cut_short"] {
+        if count(trouble) > 0 {
+            let _ = writeln!(out, "  {trouble}: {}", count(trouble));
+        }
+    }
+    out
+}
+
 /// How many accesses that named a frame alone were put to a page, and what the map of frames is like; nothing where there is none.
 pub(crate) fn reverse(found: &Value) -> String {
     if found.is_null() {
@@ -250,6 +274,7 @@ fn text(s: &Value) -> String {
         );
     }
     out.push_str(&samples(&s["hwsample"]));
+    out.push_str(&regions(&s["regions"]));
     out.push_str(&reverse(&s["reverse"]));
     out.push_str(&overhead(&s["overhead"]));
     if let Ok(moves) = serde_json::from_value(s["kernel_moves"].clone()) {
@@ -302,6 +327,18 @@ mod tests {
     fn a_sampler_whose_period_is_not_ours_names_none() {
         let found = json!({ "sampler": "lab rings", "cpus": 2, "period": null, "lost": 0, "samples": { "taken": 9, "useful": 8 } });
         assert_eq!(samples(&found), "samples: 9 taken, 8 useful, 0 lost by lab rings on 2 CPUs\n");
+    }
+
+    #[test]
+    fn regions_are_told_with_what_was_lost() {
+        let found = json!({
+            "started": 3, "running": 2, "regions": 900, "snapshots": 9, "incomplete": 0, "lost": 7, "malformed": 0, "looked_up": 4096,
+            "pages": 4000, "cut_short": 1, "aggregation_ns": 120_000_000,
+        });
+        let told = "DAMON: 2 of 3 kdamonds run, 900 regions in 9 aggregations of 0.12 s; 4000 pages found of 4096 looked up\n  \
+                    lost: 7\n  cut_short: 1\n";
+        assert_eq!(regions(&found), told);
+        assert_eq!(regions(&Value::Null), "");
     }
 
     #[test]

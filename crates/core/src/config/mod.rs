@@ -1,6 +1,7 @@
 //! One configuration tree for everything; each key has a unit, a default, a range and a source.
 
 mod brake;
+mod damon_source;
 mod demotion;
 mod engine;
 mod hwsample;
@@ -13,6 +14,7 @@ mod scope;
 mod tree;
 
 pub use brake::Brake;
+pub use damon_source::DamonSource;
 pub use demotion::{Demotion, DemotionMode};
 pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
 pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};

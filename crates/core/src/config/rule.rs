@@ -19,16 +19,19 @@ pub enum RuleName {
     InterArrival,
     /// Accesses within a window, as pghot counts them (S4).
     Frequency,
+    /// DAMON's regions by their hot score (S3).
+    Regions,
 }
 
 impl RuleName {
     /// Every rule.
-    pub const ALL: [RuleName; 5] = [
+    pub const ALL: [RuleName; 6] = [
         RuleName::Adaptive,
         RuleName::Latency,
         RuleName::FaultCount,
         RuleName::InterArrival,
         RuleName::Frequency,
+        RuleName::Regions,
     ];
 
     /// The rule's name in the configuration.
@@ -39,7 +42,13 @@ impl RuleName {
             RuleName::FaultCount => "fault-count",
             RuleName::InterArrival => "inter-arrival",
             RuleName::Frequency => "frequency",
+            RuleName::Regions => "regions",
         }
+    }
+
+    /// Whether it makes anything of regions; the others look at accesses alone.
+    pub const fn takes_regions(self) -> bool {
+        matches!(self, RuleName::Adaptive | RuleName::Regions)
     }
 }
 
@@ -57,7 +66,7 @@ section! {
     /// `[rule]`: which rule decides.
     Rule {
         /// The rule.
-        name: RuleName = RuleName::Adaptive, "", Any("\"adaptive\", \"latency\", \"fault-count\", \"inter-arrival\" or \"frequency\""), "ours";
+        name: RuleName = RuleName::Adaptive, "", Any("\"adaptive\", \"latency\", \"fault-count\", \"inter-arrival\", \"frequency\" or \"regions\""), "ours";
     }
     sections {
         /// `[rule.adaptive]`.
@@ -70,6 +79,8 @@ section! {
         "inter-arrival" inter_arrival: InterArrival;
         /// `[rule.frequency]`.
         "frequency" frequency: Frequency;
+        /// `[rule.regions]`.
+        "regions" regions: Regions;
         /// `[rule.speculative]`.
         "speculative" speculative: Speculative;
         /// `[rule.balance]`.
@@ -117,6 +128,20 @@ section! {
         freq_threshold: u8 = 2, "accesses", 1..=255, "S4: pghot_freq_threshold";
         /// An access later than this after the last one starts the count again.
         freq_window_ms: u64 = 3000, "ms", 10..=600_000, "S4: vm.pghot_promote_freq_window_ms";
+    }
+}
+
+section! {
+    /// `[rule.regions]`: DAMON's regions by their hot score. Rule adaptive judges regions by these keys too.
+    Regions {
+        /// A region is hot when it was accessed in so many of the checks, and its score is among those that the top tier has room for.
+        hot_percent: u32 = 5, "% of the checks", 1..=100, "S3; HMSDK";
+        /// A region is hot when it has been as it is for this long.
+        age_min_ms: u64 = 0, "ms", 0..=3_600_000, "S3; HMSDK";
+        /// Weight in the score of how often a region was accessed.
+        weight_accesses_permille: u32 = 100, "1/1000", 0..=1000, "Linux 7.2 samples/damon/mtier.c";
+        /// Weight in the score of how long it has been so.
+        weight_age_permille: u32 = 100, "1/1000", 0..=1000, "Linux 7.2 samples/damon/mtier.c";
     }
 }
 

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::rule::{Adaptive, Balance, FaultCount, Frequency, InterArrival, Latency, Speculative};
+use crate::config::rule::{
+    Adaptive, Balance, FaultCount, Frequency, InterArrival, Latency, Regions, Speculative,
+};
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::scope::check_limits;
 use crate::config::{
-    Admission, Brake, Daemon, Damon, Demotion, DemotionMode, Enabled, Engine, HintFault, HwSample, Journal,
-    Kernel, Manager, Numab2, Queue, RecordLayout, Reverse, Rule, Scope, TierMap,
+    Admission, Brake, Daemon, Damon, DamonSource, Demotion, DemotionMode, Enabled, Engine, HintFault,
+    HwSample, Journal, Kernel, Manager, Numab2, Queue, RecordLayout, Reverse, Rule, RuleName, Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -18,6 +20,8 @@ pub struct Source {
     pub hintfault: HintFault,
     /// `[source.hwsample]`.
     pub hwsample: HwSample,
+    /// `[source.damon]`.
+    pub damon: DamonSource,
 }
 
 /// The whole configuration.
@@ -84,6 +88,9 @@ impl Config {
         self.check_balance(&mut out);
         self.source.hintfault.check("source.hintfault", &mut out);
         self.source.hwsample.check("source.hwsample", &mut out);
+        self.source.damon.check("source.damon", &mut out);
+        self.source.damon.check_together("source.damon", &mut out);
+        self.check_regions(&mut out);
         self.reverse.check("reverse", &mut out);
         self.kernel.check("kernel", &mut out);
         self.daemon.check("daemon", &mut out);
@@ -130,6 +137,27 @@ impl Config {
         }
     }
 
+    /// Regions are of use to some rules only, and one rule has no use for anything else.
+    fn check_regions(&self, out: &mut Vec<Violation>) {
+        let (rule, damon) = (self.rule.name, self.source.damon.enabled);
+        let takers = || {
+            let all = RuleName::ALL.into_iter().filter(|rule| rule.takes_regions());
+            all.map(|rule| format!("\"{}\"", rule.text())).collect::<Vec<_>>().join(" or ")
+        };
+        if damon && !rule.takes_regions() {
+            let message = format!(
+                "rule {} makes nothing of DAMON's regions; set rule.name = {}, or leave this source off",
+                rule.text(),
+                takers()
+            );
+            out.push(Violation { key: "source.damon.enabled".to_owned(), message });
+        }
+        if rule == RuleName::Regions && !damon {
+            let message = "looks at DAMON's regions alone; set source.damon.enabled = true".to_owned();
+            out.push(Violation { key: "rule.name".to_owned(), message });
+        }
+    }
+
     /// Every section's dotted name and fields, for the book and for error messages.
     pub fn sections() -> Vec<(&'static str, Vec<Field>)> {
         vec![
@@ -143,6 +171,7 @@ impl Config {
             ("rule.fault-count", FaultCount::fields()),
             ("rule.inter-arrival", InterArrival::fields()),
             ("rule.frequency", Frequency::fields()),
+            ("rule.regions", Regions::fields()),
             ("rule.speculative", Speculative::fields()),
             ("rule.balance", Balance::fields()),
             ("queue", Queue::fields()),
@@ -154,6 +183,7 @@ impl Config {
             ("scope", Scope::fields()),
             ("source.hintfault", HintFault::fields()),
             ("source.hwsample", HwSample::fields()),
+            ("source.damon", DamonSource::fields()),
             ("reverse", Reverse::fields()),
             ("kernel", Kernel::fields()),
             ("daemon", Daemon::fields()),
@@ -204,6 +234,23 @@ mod tests {
         config.source.hwsample.enabled = Enabled::Auto;
         config.engine.record = RecordLayout::Word;
         assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
+    fn regions_go_to_rules_that_make_something_of_them() {
+        let keys = |rule, damon| {
+            let mut config = Config::default();
+            (config.rule.name, config.source.damon.enabled) = (rule, damon);
+            config.check().err().map_or_else(Vec::new, |e| e.0.into_iter().map(|v| v.key).collect())
+        };
+        for rule in RuleName::ALL {
+            let (with, without) = (keys(rule, true), keys(rule, false));
+            match rule {
+                RuleName::Adaptive => assert!(with.is_empty() && without.is_empty()),
+                RuleName::Regions => assert_eq!((with, without), (vec![], vec!["rule.name".to_owned()])),
+                _ => assert_eq!((with, without), (vec!["source.damon.enabled".to_owned()], vec![])),
+            }
+        }
     }
 
     #[test]

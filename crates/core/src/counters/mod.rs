@@ -110,6 +110,8 @@ counters! {
     /// Evidence that cannot be true and was ignored: a folio above 1 GiB, an unknown node, scope or process number, a
     /// region that ends before it starts.
     evidence_invalid: u64, "items";
+    /// Pages of lower tiers that were looked up because they lie in a region.
+    region_pages: u64, "pages";
     /// Hint faults seen; vmstat's numa_hint_faults counts those of every process, ours those that reached the engine.
     numa_hint_faults: u64, "faults";
 

@@ -23,7 +23,7 @@ mod tests;
 pub use explain::{Explanation, PageState};
 pub use gauges::Status;
 
-use crate::access::{Access, Evidence, Mappings, NoMappings, RegionSnapshot, Source};
+use crate::access::{Access, Evidence, Mappings, NoMappings, RegionPage, RegionSnapshot, Source};
 use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::{Admission, Braking, ORDER_MAX, RefusalReason, Standing};
 use crate::config::{Config, ConfigError};
@@ -136,6 +136,7 @@ impl Engine {
         match evidence {
             Evidence::Accesses { batch, mappings } => self.accesses(batch, mappings),
             Evidence::Regions(snapshot) => self.regions(snapshot),
+            Evidence::RegionPages(pages) => self.region_pages(pages),
             // Records of new frames are made when they are first accessed.
             Evidence::MemoryOnline { .. } => {}
             Evidence::MemoryOffline { start, end } => self.offline(start, end),
@@ -299,6 +300,16 @@ impl Engine {
             let snapshot = RegionSnapshot { time: snapshot.time, regions };
             self.rule.on_regions(&snapshot, &ctx, &mut self.out);
         }
+    }
+
+    fn region_pages(&mut self, pages: &[RegionPage]) {
+        let believable = |p: &RegionPage| p.order <= ORDER_MAX && self.topology.tier(p.node).is_some();
+        let sound: Vec<RegionPage> = pages.iter().copied().filter(believable).collect();
+        self.counters.evidence_invalid += (pages.len() - sound.len()) as u64;
+        self.counters.region_pages += sound.len() as u64;
+        let mappings = &NoMappings;
+        let ctx = Context { topology: &self.topology, frequency_max: self.table.frequency_max(), mappings };
+        self.rule.on_region_pages(&sound, &ctx, &mut self.out);
     }
 
     fn offline(&mut self, start: Pfn, end: Pfn) {

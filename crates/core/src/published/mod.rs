@@ -5,6 +5,7 @@
 //! speculative numa fault support" (2021-12), S4 "mm: Hot page tracking and promotion infrastructure" (2026-03); the
 //! rest is Linux 6.12, mostly `kernel/sched/fair.c`.
 
+pub mod damon;
 pub mod fault_count;
 pub mod pghot;
 pub mod scan_period;

@@ -10,7 +10,7 @@
 //! `kernel.numa_balancing = 1`. Two in a row from the same node are mainline's filter as well: a page that two nodes share alike passes
 //! it one time in four, so that minimum residency and the limit on ping-pong have to hold such pages.
 
-use crate::access::{Access, Detail, RegionSnapshot};
+use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::moves::{Direction, Move, Outcome};
 use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate};
 use crate::topology::NodeState;
@@ -76,6 +76,10 @@ impl Rule for Balance {
 
     fn on_regions(&mut self, snapshot: &RegionSnapshot, ctx: &Context<'_>, out: &mut Candidates) {
         self.inner.on_regions(snapshot, ctx, out);
+    }
+
+    fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
+        self.inner.on_region_pages(pages, ctx, out);
     }
 
     fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {

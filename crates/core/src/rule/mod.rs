@@ -6,6 +6,7 @@ mod fault_count;
 mod frequency;
 mod inter_arrival;
 mod latency;
+mod regions;
 mod speculative;
 #[cfg(test)]
 mod testing;
@@ -17,11 +18,12 @@ pub use fault_count::FaultCount;
 pub use frequency::Frequency;
 pub use inter_arrival::InterArrival;
 pub use latency::Latency;
+pub use regions::Regions;
 pub use speculative::Speculative;
 
 use serde::Serialize;
 
-use crate::access::{Access, Mappings, RegionSnapshot, Source};
+use crate::access::{Access, Mappings, RegionPage, RegionSnapshot, Source};
 use crate::config::{Config, RuleName};
 use crate::moves::{Direction, Move, Outcome};
 use crate::record::RecordTable;
@@ -248,6 +250,11 @@ pub trait Rule: std::fmt::Debug + Send {
         let _ = (snapshot, ctx, out);
     }
 
+    /// Pages of lower tiers that lie in regions of such a snapshot.
+    fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
+        let _ = (pages, ctx, out);
+    }
+
     /// Time passes: thresholds adapt, windows close.
     fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {
         let _ = (now, nodes, out);
@@ -270,11 +277,12 @@ pub fn build(config: &Config) -> Box<dyn Rule> {
     let limit_mbps = config.admission.rate_limit_mbps;
     let keys = &config.rule;
     let rule: Box<dyn Rule> = match keys.name {
-        RuleName::Adaptive => Box::new(Adaptive::new(&keys.adaptive, &keys.frequency, life)),
+        RuleName::Adaptive => Box::new(Adaptive::new(keys, life)),
         RuleName::Latency => Box::new(Latency::new(&keys.latency, limit_mbps, life)),
         RuleName::FaultCount => Box::new(FaultCount::new(&keys.fault_count, life)),
         RuleName::InterArrival => Box::new(InterArrival::new(&keys.inter_arrival, limit_mbps, life)),
         RuleName::Frequency => Box::new(Frequency::new(&keys.frequency, life)),
+        RuleName::Regions => Box::new(Regions::new(&keys.regions, life)),
     };
     let rule: Box<dyn Rule> =
         if keys.speculative.enabled { Box::new(Speculative::new(rule, &keys.speculative)) } else { rule };

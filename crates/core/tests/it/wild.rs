@@ -42,7 +42,7 @@ impl Rule for Wild {
             for n in region.start..region.end.min(region.start.saturating_add(4)) {
                 let (page, pfn) = match region.space {
                     RegionSpace::Virtual(pid) => (Some(VirtPage { pid, vpn: n }), None),
-                    RegionSpace::Physical => (None, Some(Pfn(n))),
+                    RegionSpace::Physical(_) => (None, Some(Pfn(n))),
                 };
                 out.push(Candidate {
                     page,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use thermocline_core::access::{
-    Access, Detail, Evidence, FaultLatency, NoMappings, Region, RegionSnapshot, RegionSpace,
+    Access, Detail, Evidence, FaultLatency, NoMappings, Region, RegionPage, RegionSnapshot, RegionSpace,
 };
 use thermocline_core::config::{Config, RecordLayout, RuleName, Scope};
 use thermocline_core::counters::Label;
@@ -56,6 +56,7 @@ impl Setup {
         config.admission.free_goal_mib = 1;
         if let Some(name) = self.rule {
             config.rule.name = name;
+            config.source.damon.enabled = name.takes_regions();
         }
         if !self.roomy {
             config.queue.capacity = 64;
@@ -152,14 +153,24 @@ impl World {
             }
             Step::Region([a, b, c]) => {
                 let space = if c & 1 == 0 {
-                    RegionSpace::Physical
+                    RegionSpace::Physical(NodeId(*c as u16 >> 8))
                 } else {
                     RegionSpace::Virtual(Pid(*c as u32 >> 1))
                 };
-                let region =
-                    Region { space, start: *a, end: *b, access_rate_bp: *c as u16, age: Nanos(c >> 16) };
+                let (access_rate_bp, age, check) = (*c as u16, Nanos(c >> 16), Nanos(a ^ b));
+                let region = Region { space, start: *a, end: *b, access_rate_bp, age, check };
                 let snapshot = RegionSnapshot { time: self.now, regions: vec![region] };
                 self.observe(Evidence::Regions(&snapshot));
+                let n = c % 1024;
+                let page = RegionPage {
+                    page: VirtPage { pid: Pid((c >> 3) as u32 % 4), vpn: n },
+                    pfn: (c & 2 == 0).then_some(Pfn(n)),
+                    order: (c >> 20) as u8 % 32,
+                    node: NodeId((c >> 5) as u16 % 4),
+                    region,
+                    time: self.now,
+                };
+                self.observe(Evidence::RegionPages(&[page]));
             }
             Step::Tick { advance, free_pages } => self.tick(*advance, *free_pages),
             Step::Outcome { which, ends } => {

@@ -1,5 +1,9 @@
+//! DAMON's kdamonds, made and put back.
+//!
 //! Manager `damon` (S3): a kdamond for every node with memory, which promotes from lower tiers what is accessed (`migrate_hot`) and
 //! demotes from upper tiers what is not (`migrate_cold`), by physical address.
+//!
+//! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, which watches and does nothing.
 //!
 //! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all kdamonds there at once, by writing their
 //! number, and refuses that while one of them runs. So kdamonds of others cannot be added to without ending them: where there are
@@ -19,7 +23,7 @@ use thermocline_core::units::NodeId;
 use crate::actuator::{Actuator, ActuatorError, Plan, kdamonds};
 use crate::root::Root;
 
-pub use offer::{NotDamon, offer};
+pub use offer::{NotDamon, offer, offer_source};
 pub use stats::{DamonStats, SchemeStats, Stats};
 
 /// What a scheme does.
@@ -76,6 +80,11 @@ impl Setup {
         self.schemes.iter().map(line).collect()
     }
 
+    /// Kdamonds that it makes.
+    pub fn kdamonds(&self) -> usize {
+        self.kdamonds
+    }
+
     /// Makes the kdamonds and switches them on: all of it, or nothing.
     ///
     /// # Errors
@@ -101,7 +110,7 @@ fn nr_kdamonds(root: &Root) -> PathBuf {
     kdamonds(root).join("nr_kdamonds")
 }
 
-fn kdamond_folder(root: &Root, number: usize) -> PathBuf {
+pub(crate) fn kdamond_folder(root: &Root, number: usize) -> PathBuf {
     kdamonds(root).join(number.to_string())
 }
 

@@ -7,7 +7,7 @@ use thermocline_core::units::NodeId;
 
 use super::setup::{self, Watched};
 use super::{Setup, nr_kdamonds};
-use crate::actuator::{Change, plan, same_value};
+use crate::actuator::{Change, Plan, plan, same_value};
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::topology::{Discovered, PfnMap};
 use crate::zoneinfo;
@@ -16,6 +16,12 @@ use crate::zoneinfo;
 const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", STAT];
 /// The one among them that only watches.
 const STAT: &str = "damon_stat";
+
+/// Whether DAMON_STAT may be stopped, and the key that says so.
+struct StopStat {
+    allowed: bool,
+    key: &'static str,
+}
 
 /// Why DAMON cannot be set to work.
 #[derive(Debug, thiserror::Error)]
@@ -37,15 +43,17 @@ pub enum NotDamon {
     },
     /// A module of the kernel has DAMON to itself.
     #[error("{module} runs and shares DAMON with nobody; echo N > {}{}", path.display(), if *module == STAT {
-        ", or set manager.damon.stop_damon_stat = true to have that done and undone"
+        format!(", or set {key} = true to have that done and undone")
     } else {
-        ""
+        String::new()
     })]
     Module {
         /// Which.
         module: &'static str,
         /// Its switch.
         path: PathBuf,
+        /// The key that lets it be stopped.
+        key: &'static str,
     },
 }
 
@@ -55,6 +63,48 @@ pub enum NotDamon {
 /// Why nothing can be.
 pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, NotDamon> {
     let damon = &config.manager.damon;
+    // A kernel without NUMA balancing moves no pages by it either.
+    let balancing = root.proc.join("sys/kernel/numa_balancing").exists();
+    let kernel = Kernel { numa_balancing: damon.numa_balancing.filter(|_| balancing), ..Kernel::untouched() };
+    let plan = plan(root, &kernel)?;
+    let mut watched = with_memory(root, found)?;
+    watched.retain(|w| w.up.is_some() || w.down.is_some());
+    let key = "manager.damon.stop_damon_stat";
+    let why = "so that DAMON moves pages, a kdamond a node";
+    let plan = claim(root, plan, StopStat { allowed: damon.stop_damon_stat, key }, watched.len(), why)?;
+    let (fills, schemes) = setup::fills(root, damon, &watched);
+    Ok(Setup { plan, fills, schemes, kdamonds: watched.len() })
+}
+
+/// What would be set up to watch every node of the machine that was found and to do nothing about it, while nobody else uses DAMON; and the node of
+/// each kdamond.
+///
+/// # Errors
+/// Why nothing can be.
+pub fn offer_source(
+    root: &Root,
+    config: &Config,
+    found: &Discovered,
+) -> Result<(Setup, Vec<NodeId>), NotDamon> {
+    let damon = &config.source.damon;
+    let watched = with_memory(root, found)?;
+    let key = "source.damon.stop_damon_stat";
+    let why = "so that DAMON tells of regions, a kdamond a node";
+    let plan =
+        claim(root, Plan::default(), StopStat { allowed: damon.stop_damon_stat, key }, watched.len(), why)?;
+    let fills = setup::watch_only(root, damon, &watched);
+    let setup = Setup { plan, fills, schemes: Vec::new(), kdamonds: watched.len() };
+    Ok((setup, watched.iter().map(|w| w.node).collect()))
+}
+
+/// Adds to a plan what makes so many kdamonds of ours, where nobody else has any. `stop_stat` says whether DAMON_STAT may be stopped for it, by which key.
+fn claim(
+    root: &Root,
+    mut plan: Plan,
+    stop_stat: StopStat,
+    kdamonds: usize,
+    why: &'static str,
+) -> Result<Plan, NotDamon> {
     let path = nr_kdamonds(root);
     let what = "DAMON's sysfs interface";
     let Some(text) = read_optional(&path)? else {
@@ -65,17 +115,13 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     if number != "0" {
         return Err(NotDamon::InUse { path, number });
     }
-    // A kernel without NUMA balancing moves no pages by it either.
-    let balancing = root.proc.join("sys/kernel/numa_balancing").exists();
-    let kernel = Kernel { numa_balancing: damon.numa_balancing.filter(|_| balancing), ..Kernel::untouched() };
-    let mut plan = plan(root, &kernel)?;
     for module in MODULES {
         let path = root.sys.join("module").join(module).join("parameters/enabled");
         if !read_optional(&path)?.is_some_and(|text| same_value(&text, "Y")) {
             continue;
         }
-        if module != STAT || !damon.stop_damon_stat {
-            return Err(NotDamon::Module { module, path });
+        if module != STAT || !stop_stat.allowed {
+            return Err(NotDamon::Module { module, path, key: stop_stat.key });
         }
         plan.changes.push(Change {
             name: "damon_stat",
@@ -86,28 +132,18 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
             why: "it shares DAMON with nobody",
         });
     }
-
-    let watched = watched(root, found)?;
-    let kdamonds = watched.len();
     let undo = format!(
         "for on in {}/*/state; do echo off > $on; done; echo 0 > {}",
         path.parent().unwrap_or(&path).display(),
         path.display()
     );
-    plan.changes.push(Change {
-        name: "nr_kdamonds",
-        path,
-        from: number,
-        to: kdamonds.to_string(),
-        why: "so that DAMON moves pages, a kdamond a node",
-        undo,
-    });
-    let (fills, schemes) = setup::fills(root, damon, &watched);
-    Ok(Setup { plan, fills, schemes, kdamonds })
+    let to = kdamonds.to_string();
+    plan.changes.push(Change { name: "nr_kdamonds", path, from: number, to, why, undo });
+    Ok(plan)
 }
 
-/// The nodes that pages can leave, with their memory and where pages go.
-fn watched(root: &Root, found: &Discovered) -> Result<Vec<Watched>, KernelFileError> {
+/// Every node with memory: its memory, and where pages go from there.
+fn with_memory(root: &Root, found: &Discovered) -> Result<Vec<Watched>, KernelFileError> {
     let path = root.proc.join("zoneinfo");
     let Some(text) = read_optional(&path)? else {
         return Err(KernelFileError::not_supported("zone statistics", &path, "mount procfs"));
@@ -125,6 +161,5 @@ fn watched(root: &Root, found: &Discovered) -> Result<Vec<Watched>, KernelFileEr
         let up = top.min_by_key(|to| (topology.distance(id, *to), std::cmp::Reverse(capacity(to)), *to));
         Watched { node: id, ranges, up, down: topology.demotion_targets(id).first().copied() }
     };
-    let watched = nodes.map(|node| watch(node.id));
-    Ok(watched.filter(|w| !w.ranges.is_empty() && (w.up.is_some() || w.down.is_some())).collect())
+    Ok(nodes.map(|node| watch(node.id)).filter(|w| !w.ranges.is_empty()).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use thermocline_core::config::Damon;
+use thermocline_core::config::{Damon, DamonSource};
 use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGE_SIZE};
 
 use super::{Action, Scheme, kdamond_folder, scheme_folder};
@@ -25,6 +25,43 @@ pub(super) struct Watched {
     pub(super) up: Option<NodeId>,
     /// Where what is not goes; none from the lowest tier.
     pub(super) down: Option<NodeId>,
+}
+
+/// How a kdamond watches.
+#[derive(Clone, Copy, Debug)]
+struct Watching {
+    sample_ms: u64,
+    aggregation_ms: u64,
+    update_ms: u64,
+    regions_min: u64,
+    regions_max: u64,
+    access_goal_bp: Option<u32>,
+}
+
+impl From<&Damon> for Watching {
+    fn from(keys: &Damon) -> Watching {
+        Watching {
+            sample_ms: keys.sample_ms,
+            aggregation_ms: keys.aggregation_ms,
+            update_ms: keys.update_ms,
+            regions_min: keys.regions_min,
+            regions_max: keys.regions_max,
+            access_goal_bp: keys.access_goal_bp,
+        }
+    }
+}
+
+impl From<&DamonSource> for Watching {
+    fn from(keys: &DamonSource) -> Watching {
+        Watching {
+            sample_ms: keys.sample_ms,
+            aggregation_ms: keys.aggregation_ms,
+            update_ms: keys.update_ms,
+            regions_min: keys.regions_min,
+            regions_max: keys.regions_max,
+            access_goal_bp: keys.access_goal_bp,
+        }
+    }
 }
 
 /// Files and values, by folder.
@@ -53,7 +90,7 @@ pub(super) fn fills(
             .enumerate()
             .map(|(number, (action, to))| Scheme { kdamond, number, action, from: node.node, to })
             .collect();
-        context(&mut fills, &folder, damon, &node.ranges, schemes.len());
+        context(&mut fills, &folder, damon.into(), &node.ranges, schemes.len());
         for scheme in &schemes {
             fill_scheme(&mut fills, &scheme_folder(&folder, scheme.number), damon, scheme);
         }
@@ -62,7 +99,16 @@ pub(super) fn fills(
     (fills.0, all)
 }
 
-fn context(fills: &mut Fills, kdamond: &Path, damon: &Damon, ranges: &[PfnRange], schemes: usize) {
+/// What is to be written so that nodes are watched and nothing is done about it.
+pub(super) fn watch_only(root: &Root, damon: &DamonSource, watched: &[Watched]) -> Vec<(PathBuf, String)> {
+    let mut fills = Fills(Vec::new());
+    for (kdamond, node) in watched.iter().enumerate() {
+        context(&mut fills, &kdamond_folder(root, kdamond), damon.into(), &node.ranges, 0);
+    }
+    fills.0
+}
+
+fn context(fills: &mut Fills, kdamond: &Path, damon: Watching, ranges: &[PfnRange], schemes: usize) {
     fills.add(&kdamond.join("contexts"), &[("nr_contexts", &1)]);
     let context = kdamond.join("contexts/0");
     fills.add(&context, &[("operations", &"paddr")]);

@@ -346,6 +346,41 @@ fn what_only_newer_kernels_have_is_refused_on_older_ones() {
 }
 
 #[test]
+fn the_source_watches_every_node_and_does_nothing_about_it() {
+    let mut m = Machine::new(true);
+    let found = discover(&m.root, &m.config.tiers).unwrap();
+    m.put("sys/module/damon_stat/parameters/enabled", "Y");
+    let refused = offer_source(&m.root, &m.config, &found).unwrap_err().to_string();
+    assert!(refused.contains("source.damon.stop_damon_stat = true"), "{refused}");
+    m.config.source.damon.stop_damon_stat = true;
+    m.config.source.damon.access_goal_bp = Some(400);
+    let before = m.values();
+    let (setup, nodes) = offer_source(&m.root, &m.config, &found).unwrap();
+    assert_eq!(nodes, [NodeId(0), NodeId(1), NodeId(2)]);
+    assert_eq!((setup.kdamonds(), setup.told().len()), (3, 0));
+
+    let (mut actuator, _) = m.start();
+    setup.start(&m.root, &mut actuator).unwrap();
+    for (path, value) in [
+        ("nr_kdamonds", "3"),
+        ("2/state", "on"),
+        ("2/contexts/0/operations", "paddr"),
+        ("2/contexts/0/monitoring_attrs/intervals/sample_us", "5000"),
+        ("2/contexts/0/monitoring_attrs/intervals/intervals_goal/access_bp", "400"),
+        ("2/contexts/0/monitoring_attrs/nr_regions/max", "1000"),
+        ("2/contexts/0/targets/0/regions/0/start", "33554432"),
+        ("2/contexts/0/schemes/nr_schemes", "0"),
+    ] {
+        assert_eq!(m.kdamond(path), value, "{path}");
+    }
+    assert_eq!(m.value("sys/module/damon_stat/parameters/enabled"), "N");
+    assert_eq!(m.value("proc/sys/kernel/numa_balancing"), "1", "that is for [kernel] to say");
+    assert!(actuator.restore().is_complete());
+    drop(actuator);
+    assert_eq!(m.values(), before);
+}
+
+#[test]
 fn numa_balancing_is_left_alone_where_there_is_none_or_nobody_asks() {
     let names =
         |m: &Machine| -> Vec<&str> { m.offer().unwrap().plan.changes.iter().map(|c| c.name).collect() };

@@ -22,6 +22,7 @@ use thermocline_core::demotion::Unreachable;
 use thermocline_core::units::NodeId;
 
 use crate::actuator::{Plan, plan};
+use crate::damon::offer_source;
 use crate::demoter::{self, NotDemoting};
 use crate::manager;
 use crate::root::Root;
@@ -64,7 +65,12 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         plan(root, &demoter::settings(config, matches!(demotion, Some(Ok(_)))))
     };
     let no_settings = plan.as_ref().err().map(ToString::to_string);
-    let Plan { changes, skipped } = plan.unwrap_or_default();
+    let Plan { mut changes, skipped } = plan.unwrap_or_default();
+    if config.source.damon.enabled && !config.manager.name.is_of_kernel() {
+        // Where it cannot be read, the source says why.
+        let regions = topology.as_ref().and_then(|found| offer_source(root, config, found).ok());
+        changes.extend(regions.into_iter().flat_map(|(setup, _)| setup.plan.changes));
+    }
     findings
         .extend(skipped.iter().map(|s| Finding::new("kernel.scan_settings", Severity::Note, s.to_string())));
     let writes: Vec<&Path> = changes.iter().map(|c| c.path.as_path()).collect();
@@ -89,7 +95,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         may_sample: permissions.may_sample,
         sees_frames: permissions.sees_frames,
         no_settings,
-        damon_busy: others.damon_busy,
+        our_kdamonds: ours,
     };
     let (sources, in_the_way) = sources::sources(&mut look, &known, probe);
     let (managers, refused) = managers::managers(root, config, &kernel, topology.as_ref(), &sources);

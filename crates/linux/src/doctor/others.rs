@@ -32,8 +32,6 @@ const MODULES: [(&str, bool, &str); 3] = [
 pub(super) struct Others {
     pub(super) list: Vec<Other>,
     pub(super) findings: Vec<Finding>,
-    /// Who uses DAMON now.
-    pub(super) damon_busy: Option<String>,
 }
 
 /// Looks for everybody else who moves pages. `mode` is kernel.numa_balancing as it will be while running.
@@ -43,7 +41,7 @@ pub(super) fn others(
     mode: Option<u32>,
     state_dir: &Path,
 ) -> Others {
-    let mut found = Others { list: Vec::new(), findings: Vec::new(), damon_busy: None };
+    let mut found = Others { list: Vec::new(), findings: Vec::new() };
     found.kernel(kernel, mode);
     found.damon(look, our_kdamonds(look, state_dir));
     found.programs(look);
@@ -100,7 +98,6 @@ impl Others {
                 continue;
             }
             self.add(module, None, moves, what);
-            self.damon_busy = Some(module.to_owned());
             if moves {
                 let cause = format!("{module} runs: it {what}");
                 self.findings.push(Finding::new("others.damon", Severity::Problem, cause).run(
@@ -121,7 +118,6 @@ impl Others {
                 false => format!("actions: {}", actions.join(", ")),
             };
             let name = format!("kdamond {number}");
-            self.damon_busy = Some(name.clone());
             if moves && !ours {
                 let cause = format!("DAMON acts on memory in {name} ({detail})");
                 self.findings.push(Finding::new("others.damon", Severity::Problem, cause).run(

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use thermocline_core::config::{Config, Enabled, SamplerName};
 
+use crate::damon::{NotDamon, offer_source};
 use crate::doctor::Probe;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::memory::{nodes_text, tiers_with_memory};
 use crate::doctor::report::{Finding, Severity, Source, SourceStatus};
+use crate::source::damon::event::{self, Format};
 use crate::source::hwsample::lab_rings;
 use crate::source::hwsample::pmu::{NoPmu, Pmu, choose};
 use crate::topology::Discovered;
@@ -26,8 +28,8 @@ pub(super) struct Known<'a> {
     pub(super) sees_frames: bool,
     /// What keeps the kernel's settings from being set as configured.
     pub(super) no_settings: Option<String>,
-    /// DAMON is in use by somebody.
-    pub(super) damon_busy: Option<String>,
+    /// The kdamonds that are there are those of a thermocline that runs, or was killed.
+    pub(super) our_kdamonds: bool,
 }
 
 /// All sources, and what stands in the way of `run`; without tiers no source could help.
@@ -57,6 +59,7 @@ fn refused(list: &[Source], config: &Config) -> Vec<Finding> {
     let insisted = [
         (&list[0], config.source.hintfault.enabled, "source.hintfault.enabled = false"),
         (&list[1], config.source.hwsample.enabled == Enabled::Yes, "source.hwsample.enabled = \"auto\""),
+        (&list[2], config.source.damon.enabled, "source.damon.enabled = false"),
     ];
     let lacking =
         insisted.into_iter().filter(|(s, insisted, _)| *insisted && s.status != SourceStatus::Usable);
@@ -183,18 +186,39 @@ fn lab_sampler(look: &mut Look<'_>, known: &Known<'_>) -> Source {
     }
 }
 
+/// Access rates of regions, from kdamonds of ours; those of a thermocline that runs now are not in the way.
 fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {
-    let admin = look.root.sys.join("kernel/mm/damon/admin");
-    if !admin.exists() {
-        return source(
-            "damon",
-            SourceStatus::Unavailable,
-            "this kernel has no DAMON with CONFIG_DAMON_SYSFS",
-        );
+    let source = |status, detail: String| source("damon", status, detail);
+    let unavailable = |why: String| source(SourceStatus::Unavailable, why);
+    let Some(found) = known.topology else {
+        return unavailable("the nodes could not be found".to_owned());
+    };
+    let nodes: Vec<u32> = match offer_source(look.root, known.config, found) {
+        Ok((_, nodes)) => nodes.iter().map(|id| u32::from(id.0)).collect(),
+        Err(NotDamon::InUse { .. }) if known.our_kdamonds => {
+            let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0);
+            with_memory.map(|n| u32::from(n.id.0)).collect()
+        }
+        Err(why) => return unavailable(why.to_string()),
+    };
+    if let Err(why) = event::format(look.root)
+        .map_err(|e| e.to_string())
+        .and_then(|(path, text)| Format::parse(&text).map_err(|cause| format!("{}: {cause}", path.display())))
+    {
+        return unavailable(why);
     }
-    let busy = known.damon_busy.as_ref().map(|who| format!(", and {who} uses it now")).unwrap_or_default();
-    let detail = format!("DAMON is there{busy}; this version of thermocline does not read it");
-    source("damon", SourceStatus::NotRead, detail)
+    let what = format!("access rates of regions of {}", nodes_text(&nodes));
+    if !known.config.source.damon.enabled {
+        let detail = format!("{what}; switched off, source.damon.enabled = true reads them");
+        return source(SourceStatus::NotRead, detail);
+    }
+    if !known.may_sample {
+        return unavailable(format!("{what}; hearing of them needs CAP_PERFMON"));
+    }
+    if !known.sees_frames {
+        return unavailable(format!("{what}; finding out whose frames they are needs CAP_SYS_ADMIN"));
+    }
+    source(SourceStatus::Usable, format!("{what}; the reverse map finds out whose they are"))
 }
 
 /// Hot lists kept by the memory device itself (CXL 3.2 CHMU; a driver has been proposed, none is in Linux yet).

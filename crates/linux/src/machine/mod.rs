@@ -12,7 +12,7 @@ mod sources;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thermocline_core::access::{Access, Evidence};
+use thermocline_core::access::{Access, Evidence, RegionPage};
 use thermocline_core::admission::Reserve;
 use thermocline_core::config::Config;
 use thermocline_core::demotion::{Demand, Demoted};
@@ -27,6 +27,7 @@ use crate::node_state::NodeStateReader;
 use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Holdings, ScopeError};
+use crate::source::damon::{self, DamonSource};
 use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
@@ -58,11 +59,13 @@ pub enum MachineError {
     /// Accesses cannot be sampled.
     #[error("accesses cannot be sampled: {0}")]
     HwSample(#[from] hwsample::OpenError),
-    /// Nobody can tell whose frames are sampled.
-    #[error("samples cannot be put to processes: {0}")]
+    /// Nobody can tell whose the frames are that samples or regions name.
+    #[error("frames cannot be put to processes: {0}")]
     Reverse(#[from] ReverseError),
     /// All sources are switched off.
-    #[error("no source is switched on: set source.hintfault.enabled or source.hwsample.enabled")]
+    #[error(
+        "no source is switched on: set source.hintfault.enabled, source.hwsample.enabled or source.damon.enabled"
+    )]
     NoSource,
     /// Pages cannot be moved.
     #[error("pages cannot be moved: {0}")]
@@ -115,16 +118,23 @@ pub struct LiveMachine {
     /// The moves of each batch that the mover has, to tell source and reverse map what came of them.
     moving: BTreeMap<BatchId, Vec<Move>>,
     accesses: Vec<Access>,
+    region_pages: Vec<RegionPage>,
     /// Outcomes of batches that never reached the mover.
     returned: Vec<BatchOutcome>,
 }
 
 impl LiveMachine {
-    /// Attaches to the machine's evidence and, if pages are to move, starts the mover.
+    /// Attaches to the machine's evidence and, if pages are to move, starts the mover. `damon` is open already where it is wanted, because its kdamonds are
+    /// settings of the kernel.
     ///
     /// # Errors
     /// As [`MachineError`] tells them apart; nothing stays attached.
-    pub fn open(root: &Root, config: &Config, moving: Moving) -> Result<LiveMachine, MachineError> {
+    pub fn open(
+        root: &Root,
+        config: &Config,
+        moving: Moving,
+        damon: Option<DamonSource>,
+    ) -> Result<LiveMachine, MachineError> {
         let mut nodes = NodeStateReader::new(root);
         nodes.read()?;
         let watcher = Watcher::new(root, &config.tiers, nodes.zones())?;
@@ -151,7 +161,7 @@ impl LiveMachine {
             }
         };
         let (topology, frames) = (&watcher.discovered().topology, watcher.pfns());
-        let sources = Sources::open(root, config, topology, frames, &filter, now())?;
+        let sources = Sources::open(root, config, damon, topology, frames, &filter, now())?;
         let owners = Owners::open(root, config, &sources, topology, frames, &mut managed)?;
         Ok(LiveMachine {
             sources,
@@ -174,6 +184,7 @@ impl LiveMachine {
             topology_read: now(),
             moving: BTreeMap::new(),
             accesses: Vec::with_capacity(BATCH_ACCESSES),
+            region_pages: Vec::new(),
             returned: Vec::new(),
         })
     }
@@ -204,6 +215,7 @@ impl LiveMachine {
                 break;
             }
         }
+        self.tell_regions(start, &mut observe);
         for outcome in self.returned.drain(..) {
             observe(Evidence::Outcome(&outcome));
         }
@@ -219,6 +231,17 @@ impl LiveMachine {
         }
         for done in self.undone.drain(..).chain(self.demoter.iter_mut().flat_map(Demoter::outcomes)) {
             observe(Evidence::Demoted(&done));
+        }
+    }
+
+    fn tell_regions(&mut self, start: Nanos, observe: &mut impl FnMut(Evidence<'_>)) {
+        let Some(damon) = &mut self.sources.damon else { return };
+        let topology = &self.watcher.discovered().topology;
+        damon.read(topology, |snapshot| observe(Evidence::Regions(snapshot)));
+        self.owners.look_up(damon, start, &self.managed, &mut self.region_pages);
+        if !self.region_pages.is_empty() {
+            observe(Evidence::RegionPages(&self.region_pages));
+            self.region_pages.clear();
         }
     }
 
@@ -385,6 +408,16 @@ impl LiveMachine {
     /// What the sampler counted, where it is open.
     pub fn hwsample_stats(&self) -> Option<hwsample::Stats> {
         self.sources.hwsample.as_ref().map(|source| source.stats())
+    }
+
+    /// What was counted of DAMON's regions, where they are read.
+    pub fn damon_stats(&self) -> Option<damon::Stats> {
+        self.sources.damon.as_ref().map(DamonSource::stats)
+    }
+
+    /// How many kdamonds of ours run, where that are fewer than when last asked; to be asked once a second or so.
+    pub fn fewer_kdamonds(&mut self) -> Option<usize> {
+        self.sources.damon.as_mut()?.look()
     }
 
     /// What the reverse map counted, where there is one.

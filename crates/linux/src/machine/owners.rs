@@ -1,17 +1,31 @@
 //! Whose the frames are of which evidence names nothing else: the reverse map, where a source needs it.
 
-use thermocline_core::access::Access;
+use thermocline_core::access::{Access, RegionPage};
 use thermocline_core::config::Config;
 use thermocline_core::moves::{Move, Outcome};
 use thermocline_core::topology::Topology;
-use thermocline_core::units::Nanos;
+use thermocline_core::units::{Nanos, Pfn};
 
 use super::MachineError;
 use super::members::Managed;
 use super::sources::Sources;
 use crate::reverse::{ReverseError, ReverseMap, Stats};
 use crate::root::Root;
+use crate::source::damon::{self, DamonSource, Resident};
+use crate::source::hwsample::Sampler;
 use crate::topology::{PfnMap, PfnRange};
+
+/// The map, for those whose memory is managed.
+struct InScope<'a> {
+    map: &'a mut ReverseMap,
+    managed: &'a Managed,
+}
+
+impl damon::Owners for InScope<'_> {
+    fn owner(&mut self, pfn: Pfn) -> Option<Resident> {
+        self.map.owner(pfn, |pid| self.managed.in_scope(pid))
+    }
+}
 
 /// The map, if there is one.
 #[derive(Debug, Default)]
@@ -34,15 +48,17 @@ impl Owners {
         frames: &PfnMap,
         managed: &mut Managed,
     ) -> Result<Owners, MachineError> {
-        let Some(sampler) = sources.hwsample.as_ref().filter(|s| s.leaves_processes_open(root)) else {
+        let sampler = sources.hwsample.as_ref().filter(|s| s.leaves_processes_open(root));
+        if sampler.is_none() && sources.damon.is_none() {
             return Ok(Owners::default());
-        };
+        }
+        let does_without = sources.damon.is_none() && sampler.is_some_and(Sampler::names_processes);
         match ReverseMap::start(root, &config.reverse, frames, topology, config.rule.balance.enabled) {
             Ok(map) => {
                 managed.follow_all(root)?;
                 Ok(Owners { map: Some(map), lacking: None })
             }
-            Err(why) if sampler.names_processes() => Ok(Owners { map: None, lacking: Some(why) }),
+            Err(why) if does_without => Ok(Owners { map: None, lacking: Some(why) }),
             Err(why) => Err(why.into()),
         }
     }
@@ -52,6 +68,20 @@ impl Owners {
         if let Some(map) = &mut self.map {
             map.take_in();
             map.resolve(accesses, |pid| managed.in_scope(pid));
+        }
+    }
+
+    /// Looks pages of regions up, as far as the source's budget goes.
+    pub(super) fn look_up(
+        &mut self,
+        source: &mut DamonSource,
+        now: Nanos,
+        managed: &Managed,
+        pages: &mut Vec<RegionPage>,
+    ) {
+        if let Some(map) = &mut self.map {
+            map.take_in();
+            source.look_up(now, &mut InScope { map, managed }, pages);
         }
     }
 

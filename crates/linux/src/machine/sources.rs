@@ -14,6 +14,7 @@ use thermocline_core::units::{Nanos, Pid};
 use super::MachineError;
 use super::members::Managed;
 use crate::root::{KernelFileError, Root};
+use crate::source::damon::DamonSource;
 use crate::source::hintfault::{self, HintFaultSource, Options, Scope};
 use crate::source::hwsample::useful::Judge;
 use crate::source::hwsample::{self, OpenError, Sampler};
@@ -25,6 +26,7 @@ use crate::topology::{PfnMap, cpu_nodes};
 pub(super) struct Sources {
     pub(super) hintfault: Option<HintFaultSource>,
     pub(super) hwsample: Option<Sampler>,
+    pub(super) damon: Option<DamonSource>,
     /// Why there is no sampler where one was to be used if possible.
     no_sampler: Option<OpenError>,
     /// CPU time for reading hint faults.
@@ -32,10 +34,11 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Opens what is switched on.
+    /// Opens what is switched on, beside `damon`, which is open already where it can be.
     pub(super) fn open(
         root: &Root,
         config: &Config,
+        damon: Option<DamonSource>,
         topology: &Topology,
         frames: &PfnMap,
         filter: &Scope,
@@ -50,16 +53,15 @@ impl Sources {
             Enabled::Yes => Ok(Some(open_hwsample(root, config, topology, frames, now)?)),
             Enabled::Auto => open_hwsample(root, config, topology, frames, now).map(Some),
         };
-        match (hintfault, sampler) {
-            (None, Ok(None)) => Err(MachineError::NoSource),
-            (None, Err(error)) => Err(error.into()),
-            (hintfault, Ok(hwsample)) => {
-                Ok(Sources { hintfault, hwsample, no_sampler: None, hintfault_read: Nanos(0) })
-            }
-            (hintfault, Err(error)) => {
-                Ok(Sources { hintfault, hwsample: None, no_sampler: Some(error), hintfault_read: Nanos(0) })
-            }
-        }
+        // A dry run makes no kdamonds, and is of use all the same.
+        let others = hintfault.is_some() || config.source.damon.enabled;
+        let (hwsample, no_sampler) = match sampler {
+            Ok(None) if !others => return Err(MachineError::NoSource),
+            Err(error) if !others => return Err(error.into()),
+            Ok(sampler) => (sampler, None),
+            Err(error) => (None, Some(error)),
+        };
+        Ok(Sources { hintfault, hwsample, damon, no_sampler, hintfault_read: Nanos(0) })
     }
 
     /// Memory came or went, nodes, tiers or CPUs have changed.
@@ -85,7 +87,11 @@ impl Sources {
             format!("{} on {} CPUs{failed}", stats.sampler, stats.cpus)
         });
         let without = self.no_sampler.as_ref().map(|why| format!("no hardware samples: {why}"));
-        [faults, samples, without, besides].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        let regions = self.damon.as_ref().map(|source| {
+            let nodes = source.stats().started;
+            format!("DAMON's regions of {nodes} nodes")
+        });
+        [faults, samples, regions, without, besides].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// Appends hint faults to `accesses`, and to `ended` who replaced its address space or is gone; whether more may wait.
@@ -123,8 +129,12 @@ impl Sources {
     pub(super) fn wait(&self, timeout: Duration) -> io::Result<bool> {
         let faults = self.hintfault.iter().flat_map(AccessSource::fds);
         let samples = self.hwsample.iter().flat_map(AccessSource::fds);
-        let mut fds: Vec<PollFd<'_>> =
-            faults.chain(samples).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let regions = self.damon.iter().flat_map(DamonSource::fds);
+        let mut fds: Vec<PollFd<'_>> = faults
+            .chain(samples)
+            .chain(regions)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
         let look_every = self.hwsample.as_ref().and_then(Sampler::look_every);
         let timeout = look_every.map_or(timeout, |every| timeout.min(every));
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };

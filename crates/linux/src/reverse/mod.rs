@@ -22,6 +22,7 @@ use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 
 use crate::pagemap::PagemapError;
 use crate::root::Root;
+use crate::source::damon::Resident;
 use crate::topology::{PfnMap, PfnRange};
 use scan::{Found, Memory};
 use table::{HUGE_PAGES, Table};
@@ -49,12 +50,12 @@ pub enum ReverseError {
     Thread(#[source] std::io::Error),
 }
 
-/// Counters since the start: every access that names a frame alone is in `resolved` or in `unknown`.
+/// Counters since the start: every access that names a frame alone, and every frame of a region that is looked up, is in `resolved` or in `unknown`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Accesses whose page was found.
+    /// Those whose page was found.
     pub resolved: u64,
-    /// Accesses to frames that are nobody's as far as is known: not yet looked up, or of no process in scope.
+    /// Those of frames that are nobody's as far as is known: not yet looked up, or of no process in scope.
     pub unknown: u64,
     /// Moves that ended because the page was not in that frame any more; the entry is then forgotten.
     pub stale: u64,
@@ -156,12 +157,19 @@ impl ReverseMap {
     }
 
     fn resolve_one(&mut self, pfn: Pfn, access: &mut Access, in_scope: &impl Fn(Pid) -> bool) {
+        if let Some(owner) = self.owner(pfn, in_scope) {
+            access.page = Some(owner.page);
+            access.pfn = Some(owner.pfn);
+            access.order = owner.order;
+        }
+    }
+
+    /// The page in a frame, as far as it is known and `in_scope` says that its process's memory is managed still.
+    pub fn owner(&mut self, pfn: Pfn, in_scope: impl Fn(Pid) -> bool) -> Option<Resident> {
         match self.table.get(pfn) {
             Some(mapped) if in_scope(mapped.page.pid) => {
                 self.stats.resolved += 1;
-                access.page = Some(mapped.page);
-                access.pfn = Some(mapped.pfn);
-                access.order = mapped.order;
+                Some(Resident { page: mapped.page, pfn: mapped.pfn, order: mapped.order })
             }
             mapped => {
                 if let Some(mapped) = mapped {
@@ -169,6 +177,7 @@ impl ReverseMap {
                 }
                 self.stats.unknown += 1;
                 self.wanted = true;
+                None
             }
         }
     }

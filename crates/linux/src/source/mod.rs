@@ -1,5 +1,6 @@
 //! Sources of evidence, one module each.
 
+pub mod damon;
 pub mod hintfault;
 pub mod hwsample;
 

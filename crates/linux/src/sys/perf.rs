@@ -38,7 +38,7 @@ impl AsFd for Event {
 }
 
 impl Event {
-    /// Opens an event on `cpu`, in the group of `leader` if there is one.
+    /// Opens an event on `cpu`, or, for a single thread, on whichever CPU that runs, in the group of `leader` if there is one.
     ///
     /// # Errors
     /// What perf_event_open(2) returns: EACCES or EPERM without CAP_PERFMON, ENODEV where the CPU is offline, ENOENT or EOPNOTSUPP where
@@ -49,12 +49,13 @@ impl Event {
         cpu: u32,
         leader: Option<&Event>,
     ) -> io::Result<Event> {
-        let pid = match whose {
-            Whose::Everybody => -1i32,
-            Whose::OwnThread => 0,
+        let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let (pid, cpu) = match whose {
+            Whose::Everybody => (-1i32, cpu),
+            Whose::OwnThread => (0, cpu),
+            Whose::Thread(tid) => (i32::try_from(tid).map_err(|_| io::ErrorKind::InvalidInput)?, -1),
         };
         let group = leader.map_or(-1, |leader| leader.fd.as_raw_fd());
-        let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: `attr` is as long as it says itself, and the kernel only reads it.
         let fd = unsafe {
             libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), pid, cpu, group, FLAG_FD_CLOEXEC)

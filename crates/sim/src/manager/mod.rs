@@ -178,7 +178,8 @@ impl ManagerName {
             Pghot,
             PghotPrecise,
         ];
-        all.extend(RuleName::ALL.map(Thermocline));
+        // Regions need a model of DAMON that tells of them; there is none.
+        all.extend(RuleName::ALL.into_iter().filter(|rule| *rule != RuleName::Regions).map(Thermocline));
         all
     }
 

@@ -18,7 +18,8 @@
 //!    is proposed.
 //! 7. Where there is room for all that the lower tiers hold, there is nothing to choose: with `fill`, a page is proposed as soon as it is accessed.
 //!
-//! Evidence of other sources is judged as by the rule `frequency`, and by 7. Source: ours. It needs no threshold in ms and no model of the
+//! Accesses of other sources are judged as by the rule `frequency`, and by 7; regions as by `regions`: a region says nothing of one page alone, so that it neither
+//! confirms a page nor counts against it. Source: ours. It needs no threshold in ms and no model of the
 //! waits: faults slow a program down, so that early and late lie closer together than the access rates do.
 
 mod sample;
@@ -27,10 +28,12 @@ mod simulation;
 
 use std::collections::BTreeMap;
 
-use crate::access::{Access, Detail};
+use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::config;
 use crate::moves::{Move, Outcome};
-use crate::rule::{Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Rule, score_of_rate};
+use crate::rule::{
+    Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, score_of_rate,
+};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 use sample::{Bin, Cut, Sample};
@@ -103,6 +106,7 @@ struct Target {
 pub struct Adaptive {
     config: config::rule::Adaptive,
     frequency: Frequency,
+    regions: Regions,
     life: Nanos,
     /// Only nodes of the topology get an entry, so the map is bounded.
     targets: BTreeMap<NodeId, Target>,
@@ -113,15 +117,12 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// The rule with its keys and those of `frequency`; candidates live for `life`.
-    pub fn new(
-        config: &config::rule::Adaptive,
-        frequency: &config::rule::Frequency,
-        life: Nanos,
-    ) -> Adaptive {
+    /// The rule with its keys and those of `frequency` and `regions`; candidates live for `life`.
+    pub fn new(keys: &config::Rule, life: Nanos) -> Adaptive {
         Adaptive {
-            config: config.clone(),
-            frequency: Frequency::new(frequency, life),
+            config: keys.adaptive.clone(),
+            frequency: Frequency::new(&keys.frequency, life),
+            regions: Regions::new(&keys.regions, life),
             life,
             targets: BTreeMap::new(),
             top: Vec::new(),
@@ -233,7 +234,16 @@ impl Rule for Adaptive {
         }
     }
 
-    fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], _out: &mut Candidates) {
+    fn on_regions(&mut self, snapshot: &RegionSnapshot, ctx: &Context<'_>, out: &mut Candidates) {
+        self.regions.on_regions(snapshot, ctx, out);
+    }
+
+    fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
+        self.regions.on_region_pages(pages, ctx, out);
+    }
+
+    fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {
+        self.regions.on_tick(now, nodes, out);
         for state in nodes {
             if let Some(target) = self.targets.get_mut(&state.node) {
                 target.set_room(state);
@@ -264,7 +274,8 @@ impl Rule for Adaptive {
     }
 
     fn gauges(&self) -> Vec<Gauge> {
-        self.targets.iter().flat_map(|(node, target)| target.gauges(*node)).collect()
+        let targets = self.targets.iter().flat_map(|(node, target)| target.gauges(*node));
+        targets.chain(self.regions.gauges()).collect()
     }
 }
 

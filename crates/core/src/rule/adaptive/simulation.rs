@@ -196,7 +196,7 @@ fn rule() -> Adaptive {
 fn rule_that_fills(fill: bool) -> Adaptive {
     let mut config = config::Rule::default();
     config.adaptive.fill = fill;
-    Adaptive::new(&config.adaptive, &config.frequency, Nanos::from_s(10))
+    Adaptive::new(&config, Nanos::from_s(10))
 }
 
 const HOT: fn(usize) -> bool = |page| page % 5 == 2;
@@ -359,7 +359,7 @@ fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<crate::ru
     let mut machine = Machine::new();
     let mut config = config::Rule::default();
     config.adaptive.exchange = exchange;
-    let mut rule = Adaptive::new(&config.adaptive, &config.frequency, Nanos::from_s(10));
+    let mut rule = Adaptive::new(&config, Nanos::from_s(10));
     for page in 1..=1000 {
         machine.access(&mut rule, &fault(2, page, 1000 + page, page));
     }

@@ -16,7 +16,7 @@
 
 mod streams;
 
-use crate::access::{Access, Detail, RegionSnapshot};
+use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::config;
 use crate::config::rule::Windows;
 use crate::moves::{Move, Outcome};
@@ -199,6 +199,10 @@ impl Rule for Speculative {
 
     fn on_regions(&mut self, snapshot: &RegionSnapshot, ctx: &Context<'_>, out: &mut Candidates) {
         self.inner.on_regions(snapshot, ctx, out);
+    }
+
+    fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
+        self.inner.on_region_pages(pages, ctx, out);
     }
 
     fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {

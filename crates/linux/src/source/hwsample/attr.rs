@@ -44,6 +44,9 @@ const SPE_JITTER: u64 = 1 << 16;
 const SPE_LOADS_AND_STORES: u64 = 1 << 33 | 1 << 34;
 
 const PERF_TYPE_SOFTWARE: u32 = 1;
+const PERF_TYPE_TRACEPOINT: u32 = 2;
+/// PERF_SAMPLE_TIME and PERF_SAMPLE_RAW: when a tracepoint was passed, and its record.
+const TRACEPOINT_SAMPLE_TYPE: u64 = 1 << 2 | 1 << 10;
 const PERF_COUNT_SW_PAGE_FAULTS: u64 = 2;
 
 /// Whose accesses are sampled.
@@ -53,6 +56,8 @@ pub enum Whose {
     Everybody,
     /// Those of the calling thread and of what it starts: nobody else's, for tests on machines that others use.
     OwnThread,
+    /// What happens in this thread, on whichever CPU it runs.
+    Thread(u32),
 }
 
 /// The fields of `perf_event_attr` that a sampler needs; all others are zero.
@@ -138,6 +143,19 @@ pub fn events(pmu: &Pmu, period: u32, watermark: u32) -> Events {
     }
 }
 
+/// Every record of a tracepoint of this number, with its time, waking the reader when `watermark` bytes wait.
+pub fn tracepoint(id: u64, watermark: u32) -> EventAttr {
+    EventAttr {
+        pmu_type: PERF_TYPE_TRACEPOINT,
+        config: id,
+        sample_period: 1,
+        sample_type: TRACEPOINT_SAMPLE_TYPE,
+        flags: DISABLED | WATERMARK | USE_CLOCKID,
+        wakeup_watermark: watermark,
+        ..EventAttr::default()
+    }
+}
+
 /// Linux 6.12 refuses every `exclude_*` on IBS (PERF_PMU_CAP_NO_EXCLUDE); with the software filter of later kernels it is welcome.
 fn ibs(ibs: &Ibs, base: EventAttr) -> EventAttr {
     let user_only = if ibs.software_filter { EXCLUDE_KERNEL } else { 0 };
@@ -188,6 +206,15 @@ fn spe(spe: &Spe, base: EventAttr, watermark: u32) -> EventAttr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tracepoint_tells_of_every_time_it_is_passed() {
+        let bytes = tracepoint(734, 4096).of(Whose::Thread(7)).bytes();
+        assert_eq!((u32_at(&bytes, 0), u64_at(&bytes, 8), u64_at(&bytes, 16)), (2, 734, 1));
+        assert_eq!(u64_at(&bytes, 24), 0x404, "TIME and RAW");
+        // Of a single thread on any CPU there is a ring only without inheritance; what the kernel does must not be left out.
+        assert_eq!(u64_at(&bytes, 40), 1 | 1 << 14 | 1 << 25);
+    }
 
     fn u32_at(bytes: &[u8], at: usize) -> u32 {
         u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())

@@ -1,5 +1,6 @@
 //! A scheme's pattern, score and quota.
 
+use thermocline_core::published::damon::{SCORE_MAX, Weights, hot_score};
 use thermocline_core::units::{Nanos, PAGE_SIZE};
 
 use super::frames::Frame;
@@ -9,8 +10,6 @@ use crate::system::System;
 
 /// Throughput that is assumed before there is any experience (Linux 6.12 `damos_set_effective_quota`): 4 MiB a ms.
 const FIRST_PAGES_PER_MS: f64 = 1024.0;
-/// Scores go up to this one.
-const SCORE_MAX: u32 = 99;
 
 /// A scheme at work.
 #[derive(Clone, Debug)]
@@ -57,14 +56,10 @@ impl Scheme {
 
     /// The score by which regions are preferred, 0 to 99; an aggregation takes `aggregation` and `most` samples.
     pub(super) fn score(&self, region: &Region, accesses: u32, most: u32, aggregation: Nanos) -> u32 {
-        let seconds = u64::from(region.age) * aggregation.0 / 1_000_000_000;
-        let log = (64 - seconds.leading_zeros()).min(32) as i32;
-        let log = if accesses == 0 { -log } else { log };
-        let by_age = ((log + 32) * 100 / 64) as u32;
-        let by_accesses = (100 * u64::from(accesses) / u64::from(most.max(1))).min(100) as u32;
+        let age = Nanos(u64::from(region.age).saturating_mul(aggregation.0));
         let (of_accesses, of_age) = self.settings.weights;
-        let weighed = of_accesses * by_accesses + of_age * by_age;
-        let hot = (weighed / (of_accesses + of_age).max(1) * SCORE_MAX / 100).min(SCORE_MAX);
+        let weights = Weights { accesses: of_accesses, age: of_age };
+        let hot = hot_score(accesses.into(), most.into(), age, weights);
         match self.settings.action {
             Action::Promote => hot,
             Action::Demote => SCORE_MAX - hot,

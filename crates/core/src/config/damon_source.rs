@@ -1,0 +1,67 @@
+//! The section of the source that reads DAMON.
+
+use crate::config::schema::{Any, OrUnset, Violation};
+use crate::section;
+
+section! {
+    /// `[source.damon]`: access rates of regions of memory, by frames, watched by a kdamond of ours for each node that moves nothing. Rules adaptive and regions take them.
+    DamonSource {
+        /// Use this source.
+        enabled: bool = false, "", Any("true or false"), "ours";
+        /// Time between two looks at a page of each region. A page that is accessed more often than that cannot be told from one that is accessed at each look.
+        sample_ms: u64 = 5, "ms", 1..=10_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 100";
+        /// Time over which accesses of a region are counted; regions are then told, merged and split.
+        aggregation_ms: u64 = 100, "ms", 10..=600_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 2000";
+        /// Time between two looks at what memory there is.
+        update_ms: u64 = 1_000, "ms", 10..=3_600_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 20000";
+        /// Regions of a node, at least.
+        regions_min: u64 = 10, "regions", 3..=100_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 100";
+        /// Regions of a node at most; no fewer than the least. Each costs the kernel one look every sample_ms.
+        regions_max: u64 = 1_000, "regions", 3..=100_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 10000";
+        /// The intervals follow how many of the possible accesses are seen, towards this; as in Linux' own sample 400.
+        access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "Linux 6.12 has none; Linux 7.2 samples/damon/mtier.c";
+        /// Pages of regions that are looked up and told in a second, at most, the hottest first.
+        pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: 512 MiB, twice the default rate limit";
+        /// Stop DAMON_STAT while running, which keeps others from DAMON where it runs (newer kernels start it at boot), and start it again at the end. Otherwise this source cannot be used beside it.
+        stop_damon_stat: bool = false, "", Any("true or false"), "ours";
+    }
+}
+
+impl DamonSource {
+    /// Samples of an aggregation: the most accesses that a region can have.
+    pub fn samples(&self) -> u64 {
+        (self.aggregation_ms / self.sample_ms.max(1)).max(1)
+    }
+
+    /// What single ranges do not tell: keys that must fit together.
+    pub(super) fn check_together(&self, path: &str, out: &mut Vec<Violation>) {
+        let mut wrong = |key: &str, message: &str| {
+            out.push(Violation { key: format!("{path}.{key}"), message: message.to_owned() });
+        };
+        if self.regions_max < self.regions_min {
+            wrong("regions_max", "is below regions_min");
+        }
+        if self.aggregation_ms < self.sample_ms {
+            wrong("aggregation_ms", "is shorter than sample_ms");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn keys_that_do_not_fit_together_are_named() {
+        let violations = |change: fn(&mut DamonSource)| {
+            let mut config = Config::default();
+            change(&mut config.source.damon);
+            config.check().err().map_or_else(Vec::new, |e| e.0.into_iter().map(|v| v.key).collect::<Vec<_>>())
+        };
+        assert!(violations(|d| d.enabled = true).is_empty());
+        assert_eq!(violations(|d| d.regions_max = 9), ["source.damon.regions_max"]);
+        assert_eq!(violations(|d| d.sample_ms = 101), ["source.damon.aggregation_ms"]);
+        assert_eq!(violations(|d| d.pages_per_s = 1), ["source.damon.pages_per_s"]);
+    }
+}

@@ -1,0 +1,257 @@
+//! From regions to their pages: the accessed regions of lower tiers, the hottest first, as far as a budget goes.
+//!
+//! A snapshot is walked until all of its pages have been looked up, but for two seconds at most: then the newest one's turn has come, whose
+//! hottest regions matter more than the lukewarm ones of an old one. A region of any size is thus spread over ticks.
+
+use std::collections::BTreeMap;
+
+use thermocline_core::access::{Region, RegionPage, RegionSnapshot, RegionSpace};
+use thermocline_core::topology::Topology;
+use thermocline_core::units::{Nanos, NodeId, Pfn, VirtPage};
+
+/// For how long a snapshot is walked at most.
+const WALK_MAX: Nanos = Nanos::from_s(2);
+/// From the beginning of one walk to that of the next, at least: what the last one has proposed is on its way.
+const WALK_EVERY: Nanos = Nanos::from_ms(500);
+/// What is not looked up for lack of regions is not saved up for longer than this.
+const SAVED: Nanos = Nanos::from_ms(250);
+
+/// Knows whose page lies in a frame.
+pub trait Owners {
+    /// The page whose memory is managed, where one is known; of a huge page its head.
+    fn owner(&mut self, pfn: Pfn) -> Option<Resident>;
+}
+
+/// A page in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// The page; of a huge page, the one that maps its head.
+    pub page: VirtPage,
+    /// Its frame; of a huge page, its head.
+    pub pfn: Pfn,
+    /// log2 of the page's size in base pages.
+    pub order: u8,
+}
+
+/// The walk through one node's regions.
+#[derive(Debug)]
+struct Walk {
+    node: NodeId,
+    /// When the regions were turned to; none before the first.
+    began: Option<Nanos>,
+    time: Nanos,
+    /// What is left, the hottest last.
+    regions: Vec<Region>,
+    /// The next page of the hottest; before its beginning at first.
+    at: u64,
+    /// What is to be walked next: the newest.
+    next: Option<(Nanos, Vec<Region>)>,
+}
+
+/// The walks of all nodes.
+#[derive(Debug)]
+pub(super) struct Walks {
+    pages_per_s: u64,
+    walks: BTreeMap<NodeId, Walk>,
+    /// Pages that may be looked up, in billionths.
+    saved: u64,
+    /// When that was last reckoned.
+    at: Option<Nanos>,
+    looked_up: u64,
+    cut_short: u64,
+}
+
+impl Walks {
+    pub(super) fn new(pages_per_s: u32) -> Walks {
+        Walks {
+            pages_per_s: pages_per_s.into(),
+            walks: BTreeMap::new(),
+            saved: 0,
+            at: None,
+            looked_up: 0,
+            cut_short: 0,
+        }
+    }
+
+    /// Takes the newest regions of a node, if it is of a lower tier.
+    pub(super) fn offer(&mut self, snapshot: &RegionSnapshot, topology: &Topology) {
+        let Some(RegionSpace::Physical(node)) = snapshot.regions.first().map(|region| region.space) else {
+            return;
+        };
+        if !topology.is_lower(node) {
+            self.walks.remove(&node);
+            return;
+        }
+        let accessed = snapshot.regions.iter().copied().filter(|region| region.access_rate_bp > 0);
+        let mut regions: Vec<Region> = accessed.collect();
+        regions.sort_by_key(|r| (r.access_rate_bp, r.age, std::cmp::Reverse(r.start)));
+        let fresh =
+            || Walk { node, began: None, time: snapshot.time, regions: Vec::new(), at: 0, next: None };
+        let walk = self.walks.entry(node).or_insert_with(fresh);
+        walk.next = Some((snapshot.time, regions));
+    }
+
+    /// Looks pages up, each node its share, and appends those found.
+    pub(super) fn walk(&mut self, now: Nanos, owners: &mut impl Owners, pages: &mut Vec<RegionPage>) {
+        let mut budget = self.budget(now);
+        for walk in self.walks.values_mut() {
+            self.cut_short += u64::from(walk.turn(now));
+        }
+        let mut left = self.walks.values().filter(|walk| !walk.regions.is_empty()).count() as u64;
+        for walk in self.walks.values_mut().filter(|walk| !walk.regions.is_empty()) {
+            let share = budget / left.max(1);
+            let used = walk.step(share, owners, pages);
+            (budget, left) = (budget - used, left - 1);
+            self.looked_up += used;
+            self.saved = self.saved.saturating_sub(used.saturating_mul(1_000_000_000));
+        }
+    }
+
+    /// Pages that may be looked up now.
+    fn budget(&mut self, now: Nanos) -> u64 {
+        let since = self.at.map_or(SAVED, |at| now.since(at).min(SAVED));
+        self.at = Some(now);
+        let most = self.pages_per_s.saturating_mul(SAVED.0);
+        self.saved = self.saved.saturating_add(self.pages_per_s.saturating_mul(since.0)).min(most);
+        self.saved / 1_000_000_000
+    }
+
+    /// Pages looked up, and walks given up for newer ones.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.looked_up, self.cut_short)
+    }
+}
+
+impl Walk {
+    /// Goes over to the newest regions when it is time; returns whether others were given up for them.
+    fn turn(&mut self, now: Nanos) -> bool {
+        let every = if self.regions.is_empty() { WALK_EVERY } else { WALK_MAX };
+        if self.next.is_none() || self.began.is_some_and(|began| now.since(began) < every) {
+            return false;
+        }
+        let cut_short = !self.regions.is_empty();
+        if let Some((time, regions)) = self.next.take() {
+            (self.began, self.time, self.regions, self.at) = (Some(now), time, regions, 0);
+        }
+        cut_short
+    }
+
+    /// Looks up at most so many pages; returns how many.
+    fn step(&mut self, most: u64, owners: &mut impl Owners, pages: &mut Vec<RegionPage>) -> u64 {
+        let mut used = 0;
+        while used < most {
+            let Some(&region) = self.regions.last() else { break };
+            let at = Pfn(self.at.max(region.start));
+            if at.0 >= region.end {
+                self.regions.pop();
+                self.at = 0;
+                continue;
+            }
+            used += 1;
+            self.at = at.0 + 1;
+            let Some(Resident { page, pfn, order }) = owners.owner(at) else { continue };
+            // The page may reach beyond the region, and its head may lie before it.
+            self.at = self.at.max(pfn.0.saturating_add(1 << order));
+            pages.push(RegionPage { page, pfn: Some(pfn), order, node: self.node, region, time: self.time });
+        }
+        used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_core::topology::Node;
+    use thermocline_core::units::{Pid, TierId};
+
+    use super::*;
+
+    /// Every frame is that of process 1 with the same number, from 1 << 20 on in huge pages; odd frames below 64 are nobody's.
+    struct Everybody;
+
+    impl Owners for Everybody {
+        fn owner(&mut self, pfn: Pfn) -> Option<Resident> {
+            let order = if pfn.0 < 1 << 20 { 0 } else { 9 };
+            let head = Pfn(pfn.0 >> order << order);
+            let page = VirtPage { pid: Pid(1), vpn: head.0 };
+            (pfn.0 >= 64 || pfn.0.is_multiple_of(2)).then_some(Resident { page, pfn: head, order })
+        }
+    }
+
+    fn topology() -> Topology {
+        let node = |id: u16, tier| Node {
+            id: NodeId(id),
+            tier: TierId(tier),
+            cpus: Vec::new(),
+            capacity_pages: 1 << 20,
+            read_latency_ns: None,
+            read_bandwidth_mbps: None,
+            distances: vec![10, 20],
+        };
+        Topology::new(vec![node(0, 0), node(2, 1)]).unwrap()
+    }
+
+    fn snapshot(node: u16, time_ms: u64, regions: &[(u64, u64, u16)]) -> RegionSnapshot {
+        let region = |&(start, end, access_rate_bp): &(u64, u64, u16)| Region {
+            space: RegionSpace::Physical(NodeId(node)),
+            start,
+            end,
+            access_rate_bp,
+            age: Nanos(0),
+            check: Nanos::from_ms(5),
+        };
+        RegionSnapshot { time: Nanos::from_ms(time_ms), regions: regions.iter().map(region).collect() }
+    }
+
+    fn walk(walks: &mut Walks, at_ms: u64) -> Vec<u64> {
+        let mut pages = Vec::new();
+        walks.walk(Nanos::from_ms(at_ms), &mut Everybody, &mut pages);
+        pages.iter().map(|at| at.pfn.unwrap().0).collect()
+    }
+
+    #[test]
+    fn the_hottest_come_first_and_the_budget_spreads_the_rest() {
+        let mut walks = Walks::new(400);
+        let regions = [(100, 300, 500), (300, 350, 9000), (350, 1000, 0)];
+        walks.offer(&snapshot(2, 0, &regions), &topology());
+        // What a quarter of a second saves, and no more.
+        let first = walk(&mut walks, 0);
+        assert_eq!(first, (300..350).chain(100..150).collect::<Vec<_>>());
+        assert_eq!(walk(&mut walks, 100), (150..190).collect::<Vec<_>>());
+        assert_eq!(walk(&mut walks, 1500).len(), 100);
+        assert_eq!(walk(&mut walks, 1600), (290..300).collect::<Vec<_>>(), "and the rest was not accessed");
+        assert_eq!((walk(&mut walks, 1700), walks.counts()), (vec![], (250, 0)));
+    }
+
+    #[test]
+    fn a_newer_snapshot_waits_for_its_turn_but_not_for_ever() {
+        let mut walks = Walks::new(400);
+        walks.offer(&snapshot(2, 0, &[(100, 1 << 19, 500)]), &topology());
+        assert_eq!(walk(&mut walks, 0).len(), 100);
+        walks.offer(&snapshot(2, 100, &[(70, 80, 500)]), &topology());
+        assert_eq!(walk(&mut walks, 1999)[0], 200);
+        assert_eq!(walk(&mut walks, 2250), (70..80).collect::<Vec<_>>());
+        assert_eq!(walks.counts().1, 1);
+        walks.offer(&snapshot(2, 2251, &[(80, 90, 500)]), &topology());
+        assert!(walk(&mut walks, 2600).is_empty(), "too soon for another");
+        assert_eq!(walk(&mut walks, 2750).len(), 10);
+    }
+
+    #[test]
+    fn frames_of_nobody_count_and_huge_pages_count_once() {
+        let mut walks = Walks::new(400);
+        let huge = 1 << 20;
+        let regions = [(0, 64, 900), (huge + 7, huge + 1024 + 1, 500)];
+        walks.offer(&snapshot(2, 0, &regions), &topology());
+        let found = walk(&mut walks, 0);
+        assert_eq!(found[..32], (0..32).map(|n| n * 2).collect::<Vec<_>>());
+        assert_eq!(found[32..], [huge, huge + 512, huge + 1024]);
+        assert_eq!(walks.counts().0, 64 + 3);
+    }
+
+    #[test]
+    fn nobody_is_looked_for_in_the_top_tier() {
+        let mut walks = Walks::new(400);
+        walks.offer(&snapshot(0, 0, &[(100, 300, 500)]), &topology());
+        assert!(walk(&mut walks, 0).is_empty());
+    }
+}

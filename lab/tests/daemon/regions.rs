@@ -1,0 +1,61 @@
+//! DAMON's regions as the only evidence: hot pages come up by them, beside nobody else's kdamonds, and everything is put back.
+
+use serde_json::Value;
+use thermocline_lab::{Line, ThpMode};
+
+use super::{Run, number, soak, with_settings};
+
+/// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the regions to say.
+const FOOTPRINT_MIB: u64 = 96;
+/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones: a region is hot as a whole until DAMON has split it.
+const HOT_MIN: f64 = 0.7;
+const AHEAD_MIN: f64 = 0.3;
+
+fn hot_pages_come_by_regions(line: Line) {
+    let run = Run::new(line, [640, 128, 512], ThpMode::Never, 300)
+        .env("MIB", FOOTPRINT_MIB)
+        .env("SECONDS_AFTER", if soak() { 60 } else { 5 });
+    let Some(outcome) = run.run(&with_settings(include_str!("regions.sh"))) else { return };
+    let number = |name| number(&outcome, name);
+    let (judged, last) = (run.verdict("judged"), run.json("last"));
+    println!("DAMON {}\nreverse map {}\ncounters {}", last["regions"], last["reverse"], last["counters"]);
+    println!(
+        "hot pages in DRAM {:.1} %, cold {:.1} %",
+        judged.hot_in_dram * 100.0,
+        judged.cold_in_dram * 100.0
+    );
+    assert_eq!((number("refused"), number("daemon_status"), number("killed")), (1, 0, 1));
+    let doctor = run.json("doctor");
+    let damon = doctor["sources"].as_array().unwrap().iter().find(|s| s["name"] == "damon").unwrap();
+    assert_eq!(damon["status"], "usable", "{damon}");
+
+    // Nothing but regions led to it.
+    let count = |path: &str| {
+        last.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {last}"))
+    };
+    let evidence = |source: &str| count(&format!("/counters/evidence/{source}"));
+    assert_eq!((number("hint_faults"), evidence("hint-fault"), evidence("hw-sample")), (0, 0, 0));
+    assert_eq!(evidence("damon"), count("/regions/regions"));
+    assert_eq!(count("/counters/region_pages"), count("/regions/pages"));
+    assert_eq!((count("/regions/malformed"), count("/regions/lost")), (0, 0));
+    assert_eq!((count("/regions/started"), count("/regions/running")), (3, 3));
+
+    assert!(judged.hot_in_dram >= HOT_MIN, "hot pages stay on the slow node");
+    assert!(judged.hot_in_dram >= judged.cold_in_dram + AHEAD_MIN, "hot pages are not told from cold ones");
+    let promoted = judged.moved.unwrap().promoted.pages;
+    assert!(promoted <= count("/counters/pgpromote_success"), "pages came up that nobody moved");
+    let status = run.text("status-text");
+    assert!(status.contains("DAMON: 3 of 3 kdamonds run"), "{status}");
+    let explained = run.text("explained");
+    assert!(explained.contains("source damon"), "{explained}");
+}
+
+#[test]
+fn hot_pages_come_by_regions_on_6_12() {
+    hot_pages_come_by_regions(Line::Stable);
+}
+
+#[test]
+fn hot_pages_come_by_regions_on_the_newest() {
+    hot_pages_come_by_regions(Line::Newest);
+}
