@@ -109,7 +109,9 @@ fn page_faults_of_this_process_come_through_the_ring_with_process_address_and_fr
     });
     let stats = source.stats();
     println!("{stats:?}");
-    assert!(stats.samples.taken >= PAGES as u64 && stats.samples.useful >= PAGES as u64);
+    // On a machine of one node all of it lies where it is accessed from.
+    let delivered = stats.samples.useful + stats.samples.local;
+    assert!(stats.samples.taken >= PAGES as u64 && delivered >= PAGES as u64);
     assert_eq!((stats.lost, stats.malformed), (0, 0));
 }
 
