@@ -81,7 +81,7 @@ fn check(judged: Result<Access, Useless>, tally: &mut Tally) {
 fn balance(t: &Tally, most: usize) {
     let others =
         t.not_user + t.no_access + t.cache_hit + t.no_physical + t.not_memory + t.top_tier + t.out_of_scope;
-    assert_eq!(t.taken, t.useful + others);
+    assert_eq!(t.taken, t.useful + t.local + others);
     assert!(t.taken <= most as u64);
 }
 
