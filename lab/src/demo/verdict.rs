@@ -87,6 +87,8 @@ pub(crate) struct Verdict {
     pub(crate) promoted_pages: u64,
     /// Base pages that the kernel promoted by itself.
     pub(crate) kernel_promoted_pages: u64,
+    /// Base pages that the kernel demoted by itself, Redis's or others', as the daemon reports it.
+    pub(crate) kernel_demoted_pages: u64,
     /// Hint faults that the daemon saw, and lost.
     pub(crate) hint_faults: (u64, u64),
     /// CPU time of the daemon, s.
@@ -136,6 +138,7 @@ impl Verdict {
             pages_after: dram_after + cxl_after,
             promoted_pages: promoted,
             kernel_promoted_pages: recording.kernel_promotions,
+            kernel_demoted_pages: demoted_by_kernel(daemon),
             hint_faults: (
                 daemon["source"]["seen"].as_u64().unwrap_or(0),
                 daemon["source"]["dropped"].as_u64().unwrap_or(0),
@@ -153,8 +156,10 @@ impl Verdict {
     fn judge(&self, recording: &Recording) -> Vec<Bar> {
         let (before, after) = (self.dram_share_before, self.dram_share_after);
         let of_best = after / self.dram_share_best.max(f64::MIN_POSITIVE);
-        let apart = self.dram_pages_counted.abs_diff(self.dram_pages_after) as f64
-            / self.dram_pages_after.max(1) as f64;
+        // Whose pages the kernel demoted by itself, it does not say.
+        let least = self.dram_pages_counted.saturating_sub(self.kernel_demoted_pages);
+        let nearest = self.dram_pages_after.clamp(least, self.dram_pages_counted);
+        let apart = nearest.abs_diff(self.dram_pages_after) as f64 / self.dram_pages_after.max(1) as f64;
         let balance = self.candidates.balance();
         let verified = &recording.verified;
         let load = &recording.load;
@@ -185,8 +190,9 @@ impl Verdict {
             Bar {
                 name: "our residency against numa_maps",
                 seen: format!(
-                    "{} pages of DRAM by our count, {} there: {:.2} % apart",
+                    "{} pages of DRAM by our count, up to {} fewer by the kernel's own demotion, {} there: {:.2} % apart",
                     self.dram_pages_counted,
+                    self.kernel_demoted_pages,
                     self.dram_pages_after,
                     100.0 * apart
                 ),
@@ -312,6 +318,12 @@ impl Candidates {
     }
 }
 
+/// Base pages that the kernel demoted by itself, whoever caused it.
+fn demoted_by_kernel(daemon: &serde_json::Value) -> u64 {
+    let moves = daemon["kernel_moves"].as_object().into_iter().flatten();
+    moves.filter(|(name, _)| name.starts_with("pgdemote_")).filter_map(|(_, pages)| pages.as_u64()).sum()
+}
+
 /// Without the labels that never occurred.
 fn some(mut family: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     family.retain(|_, count| *count > 0);
@@ -338,6 +350,12 @@ mod tests {
         assert_eq!(whole.balance(), Ok(()));
         assert_eq!(whole.refused.len(), 1);
         assert!(Candidates::of(&daemon(0)).balance().unwrap_err().starts_with("11 candidates came, 10 went"));
+    }
+
+    #[test]
+    fn what_the_kernel_demoted_by_itself_is_told_apart() {
+        let told = json!({ "kernel_moves": { "pgpromote_success": 9, "pgdemote_kswapd": 5, "pgdemote_direct": 2, "allocstall": 3 } });
+        assert_eq!((demoted_by_kernel(&told), demoted_by_kernel(&json!({}))), (7, 0));
     }
 
     #[test]
