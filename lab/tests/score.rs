@@ -3,6 +3,9 @@
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
+#[path = "score/remote.rs"]
+mod remote;
+
 use std::path::Path;
 use std::process::Command;
 

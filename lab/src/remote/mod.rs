@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Res
     for &by in asked {
         ensure!(
             all.contains(&by),
-            "there are no {by} of memory that lies on DRAM: kernel.numa_balancing=2 scans lower tiers only"
+            "there are no {by} of memory that lies on DRAM: kernel.numa_balancing=2 scans lower tiers only; leave {by} out"
         );
         let plan = Plan {
             from: options.from,

@@ -1,7 +1,7 @@
 //! `lab score` and `lab compare`: a program under a manager, judged by the plugin.
 
 mod compare;
-mod counted;
+pub(crate) mod counted;
 mod database;
 mod felt;
 mod flips;

@@ -1,15 +1,12 @@
 //! The program whose memory is placed, in the guest.
 
-use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use thermocline_lab::workload::keys::{self, Reading, Server, Target};
 use thermocline_lab::workload::residency::data_range;
 
@@ -93,33 +90,9 @@ impl Program {
     }
 
     fn hotcold(plan: &Plan, report: &Path) -> anyhow::Result<Program> {
-        let here = std::env::current_exe().context("cannot find this program")?;
-        let program = here.with_file_name("hotcold");
-        let mut child = Command::new(starter(plan.start))
-            .arg(&program)
-            .args(["--mib", &plan.mib.to_string(), "--seed", &plan.seed.to_string()])
-            .args(["--rate", &plan.rate.to_string()])
-            .args(["--no-thp", "--report-every", "0.1", "--report"])
-            .arg(report)
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| {
-                format!("cannot start {}: build it with make lab-programs", program.display())
-            })?;
-        let out = child.stdout.take().context("hotcold's output is not piped")?;
-        let accesses = Arc::new(AtomicU64::new(0));
-        let sum = Arc::clone(&accesses);
-        thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-                if line["event"] == "interval" {
-                    sum.fetch_add(line["accesses"].as_u64().unwrap_or(0), Ordering::Relaxed);
-                }
-            }
-        });
-        let mut program = Program::Hotcold(Counted { name: "hotcold", child, count: accesses });
-        // The first accesses come when the memory is filled.
-        program.run(1, 0)?;
+        let [mib, seed, rate] = [u64::from(plan.mib), plan.seed, plan.rate].map(|number| number.to_string());
+        let options = ["--mib", &mib, "--seed", &seed, "--rate", &rate];
+        let program = Program::Hotcold(Counted::hotcold(&[starter(plan.start)], &options, report)?);
         if plan.start == Start::Slow {
             widen(program.pid())?;
         }
@@ -188,13 +161,7 @@ impl Program {
         match self {
             Program::Server { started, .. } => started.end(),
             Program::Database(served) => served.end(),
-            Program::Hotcold(Counted { child, .. }) => {
-                let pid = rustix::process::Pid::from_child(child);
-                rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-                    .context("cannot end hotcold")?;
-                let status = child.wait().context("cannot wait for hotcold")?;
-                ensure!(status.success(), "hotcold ended with {status}: it has lost data");
-            }
+            Program::Hotcold(hotcold) => hotcold.end()?,
         }
         Ok(())
     }

@@ -143,7 +143,10 @@ fn drive(
             match request {
                 Request::Status => {}
                 Request::Explain { .. } => {
-                    let why = format!("manager {} keeps no record of pages", fixed.manager.text());
+                    let why = format!(
+                        "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",
+                        fixed.manager.text()
+                    );
                     // A client that has gone away needs no answer.
                     let _ = answer.try_send(json!({ "error": why }));
                 }

@@ -38,7 +38,9 @@ struct Asker {
 #[derive(Debug)]
 pub struct Session {
     stop: Arc<AtomicBool>,
-    end: Option<Nanos>,
+    duration: Option<Duration>,
+    /// When it ends: `duration` after the first manager began to work.
+    end: OnceCell<Nanos>,
     server: OnceCell<Server>,
     asker: RefCell<Option<Asker>>,
     /// Managers may take over from each other.
@@ -46,20 +48,26 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run that ends after `duration`, if there is one, or when `stop` is set, and in which managers may take over from each other if it `switches`.
+    /// A run that ends `duration` after a manager began to work, if there is one, or when `stop` is set, and in which managers may take over from each other if it `switches`.
     pub fn new(duration: Option<Duration>, stop: Arc<AtomicBool>, switches: bool) -> Session {
-        let end = duration.map(|d| now().plus(Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))));
-        Session { stop, end, server: OnceCell::new(), asker: RefCell::new(None), switches }
+        Session {
+            stop,
+            duration,
+            end: OnceCell::new(),
+            server: OnceCell::new(),
+            asker: RefCell::new(None),
+            switches,
+        }
     }
 
     /// Whether it ends now.
     pub fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.end.is_some_and(|end| now() >= end)
+        self.stop.load(Ordering::Relaxed) || self.end.get().is_some_and(|end| now() >= *end)
     }
 
     /// When it ends, if nobody ends it before.
     pub fn end(&self) -> Nanos {
-        self.end.unwrap_or(Nanos(u64::MAX))
+        self.end.get().copied().unwrap_or(Nanos(u64::MAX))
     }
 
     /// Listens for questions, unless it does already. The lock of the daemons is held by then, so that the socket of another one is not taken.
@@ -111,6 +119,10 @@ impl Session {
 
     /// A manager works: who asked for one is told.
     pub fn began(&self, manager: ManagerName) {
+        if let Some(duration) = self.duration {
+            let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            self.end.get_or_init(|| now().plus(Nanos(ns)));
+        }
         if let Some(Asker { answer, instead }) = self.asker.borrow_mut().take() {
             let told = match instead {
                 None => json!({ "manager": manager }),
@@ -184,6 +196,10 @@ mod tests {
         assert!(!long.is_over());
         stop.store(true, Ordering::Relaxed);
         assert!(long.is_over());
-        assert!(Session::new(Some(Duration::ZERO), Arc::new(AtomicBool::new(false)), true).is_over());
+        // What a manager takes to begin does not count.
+        let short = Session::new(Some(Duration::ZERO), Arc::new(AtomicBool::new(false)), true);
+        assert!(!short.is_over());
+        short.began(ManagerName::Thermocline);
+        assert!(short.is_over());
     }
 }

@@ -160,7 +160,7 @@ fn serve(
             status
         }
         Ok(Request::Switch { .. }) if !is_owner(&stream) => {
-            failure("only root and the daemon's own user may switch managers")
+            failure("only root and the daemon's own user may switch managers: run it as one of them")
         }
         Ok(request @ (Request::Explain { .. } | Request::Switch { .. })) => put(request, ask),
         Err(e) => failure(&format!("not a request: {e}")),

@@ -80,11 +80,6 @@ impl Setup {
         self.schemes.iter().map(line).collect()
     }
 
-    /// Kdamonds that it makes.
-    pub fn kdamonds(&self) -> usize {
-        self.kdamonds
-    }
-
     /// Makes the kdamonds and switches them on: all of it, or nothing.
     ///
     /// # Errors

@@ -357,7 +357,7 @@ fn the_source_watches_every_node_and_does_nothing_about_it() {
     let before = m.values();
     let (setup, nodes) = offer_source(&m.root, &m.config, &found).unwrap();
     assert_eq!(nodes, [NodeId(0), NodeId(1), NodeId(2)]);
-    assert_eq!((setup.kdamonds(), setup.told().len()), (3, 0));
+    assert_eq!((setup.kdamonds, setup.told().len()), (3, 0));
 
     let (mut actuator, _) = m.start();
     setup.start(&m.root, &mut actuator).unwrap();
