@@ -6,7 +6,8 @@
 
 #include "misses.h"
 
-struct options options = { .cache_kib = 2048, .ways = 16, .line_bytes = 64, .page_slots_log2 = 21, .ring_kib = 1024 };
+struct options options = { .cache_kib = 2048, .ways = 16, .line_bytes = 64, .page_slots_log2 = 21, .ring_kib = 1024,
+			   .hot_counters = 65536, .hot_list = 8192 };
 
 /* Parses a whole decimal number up to `max`. */
 static bool parse_number(const char *text, uint64_t max, uint64_t *value)
@@ -63,6 +64,25 @@ const char *arguments_take(char *argument)
 	}
 	if (!strcmp(argument, "ring-kib"))
 		return parse_number(value, 64 * 1024, &options.ring_kib) ? NULL : "ring-kib is a number of KiB, at most 65536";
+	if (!strcmp(argument, "hot-node")) {
+		if (!parse_number(value, LAYOUT_NODES_MAX - 1, &number))
+			return "hot-node is the number of a node";
+		options.hot_node_given = true;
+		options.hot_node = (unsigned int)number;
+		return NULL;
+	}
+	if (!strcmp(argument, "hot-counters")) {
+		if (!parse_number(value, HOTLIST_COUNTERS_MAX, &number))
+			return "hot-counters is a power of two from 16 to 16777216";
+		options.hot_counters = (uint32_t)number;
+		return NULL;
+	}
+	if (!strcmp(argument, "hot-list")) {
+		if (!parse_number(value, HOTLIST_SLOTS_MAX, &number))
+			return "hot-list is a power of two from 16 to 1048576, or 0";
+		options.hot_list = (uint32_t)number;
+		return NULL;
+	}
 	if (!strcmp(argument, "socket") || !strcmp(argument, "guest") || !strcmp(argument, "dir") ||
 	    !strcmp(argument, "ring")) {
 		/* QEMU's copy of the arguments does not outlive the installation. */
@@ -80,5 +100,6 @@ const char *arguments_take(char *argument)
 			options.dump_dir = kept;
 		return NULL;
 	}
-	return "unknown; known are nodes, cache-kib, ways, line, page-slots, scope, address, socket, guest, dir, ring, ring-kib";
+	return "unknown; known are nodes, cache-kib, ways, line, page-slots, scope, address, socket, guest, dir, ring, ring-kib, hot-node, hot-counters, "
+	       "hot-list";
 }

@@ -70,3 +70,17 @@ bool layout_locate(const struct layout *layout, uint64_t reported, uint64_t *gue
 	}
 	return false;
 }
+
+unsigned int layout_pieces(const struct layout *layout, unsigned int node, struct layout_piece piece[LAYOUT_PIECES_MAX])
+{
+	uint64_t start = layout->base[node], end = start + layout->size[node], cut = layout->below_4g;
+	unsigned int pieces = 0;
+
+	if (start < cut)
+		piece[pieces++] = (struct layout_piece){ .base = start, .bytes = (end < cut ? end : cut) - start };
+	if (end > cut) {
+		start = start > cut ? start : cut;
+		piece[pieces++] = (struct layout_piece){ .base = start - cut + 4 * GIB, .bytes = end - start };
+	}
+	return pieces;
+}

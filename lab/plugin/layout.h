@@ -25,10 +25,21 @@ struct layout {
 	uint64_t below_4g;			/* bytes of RAM below the PCI hole; the rest starts at 4 GiB */
 };
 
+/* Contiguous memory of a node: the PCI hole cuts one node at most in two. */
+#define LAYOUT_PIECES_MAX 2
+
+struct layout_piece {
+	uint64_t base;	/* guest-physical */
+	uint64_t bytes;
+};
+
 /* Parses "1024:1024:2048" (MiB by node) and sets `below_4g` as the q35 machine does. Returns NULL or what is wrong. */
 const char *layout_parse(struct layout *layout, const char *nodes_mib);
 
 /* Translates an address as reported by QEMU. False where it lies in no node's memory (firmware, video). */
 bool layout_locate(const struct layout *layout, uint64_t reported, uint64_t *guest_physical, unsigned int *node);
+
+/* Where a node's memory lies, in ascending order. Returns the number of pieces. */
+unsigned int layout_pieces(const struct layout *layout, unsigned int node, struct layout_piece piece[LAYOUT_PIECES_MAX]);
 
 #endif

@@ -31,6 +31,7 @@ static struct cache cache;
 static struct latency latency;
 static struct counts **vcpus;
 static struct sampler *samplers;
+static struct hotlist hotlist;
 static unsigned int vcpus_max;
 
 /* Set by the control thread, read at every access. */
@@ -101,6 +102,8 @@ static bool touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, un
 {
 	if (cache_access(&cache, physical))
 		return false;
+	if (hotlist_wants(&hotlist, node))
+		hotlist_count(&hotlist, physical, latency_clock_ns());
 	latency_miss(&latency, &own->owed_ns, node);
 	if (is_wanted(vaddr)) {
 		bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);
@@ -382,20 +385,31 @@ failed:
 	return -1;
 }
 
-/* Makes the file that QEMU shows the guest as a device's memory, and lays the rings out in it. NULL, or what failed. */
+/* Makes the file that QEMU shows the guest as a device's memory, and lays the rings and the hot list out in it. NULL, or what failed. */
 static const char *prepare_rings(void)
 {
 	int fd = open(options.ring, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	uint64_t bytes = options.ring_kib * 1024;
+	uint64_t list_bytes = options.hot_list ? hotlist_bytes(options.hot_list) : 0;
+	unsigned int node = options.hot_node_given ? options.hot_node : options.layout.nodes - 1;
 	void *memory = MAP_FAILED;
+	const char *wrong;
 
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
+	/* Of what an earlier machine has left there, nothing may be taken for this one's. */
+	if (fd >= 0 && ftruncate(fd, 0) == 0 && ftruncate(fd, (off_t)bytes) == 0)
 		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (fd >= 0)
 		close(fd);
 	if (memory == MAP_FAILED)
 		return "ring=PATH cannot be made or mapped; is its folder there and writable?";
-	return sampler_init(samplers, vcpus_max, memory, bytes) ? NULL : "ring-kib is too small for this many vCPUs";
+	if (list_bytes >= bytes || !sampler_init(samplers, vcpus_max, memory, bytes - list_bytes))
+		return "ring-kib is too small for this many vCPUs and this hot-list";
+	if (!list_bytes)
+		return NULL;
+	wrong = hotlist_init(&hotlist, &options.layout, node, options.hot_counters, options.hot_list, (char *)memory + bytes - list_bytes);
+	if (!wrong)
+		((struct sampler_head *)memory)->hotlist_at = (uint32_t)(bytes - list_bytes);
+	return wrong;
 }
 
 /* Makes everything that on_access() needs. NULL, or what failed. */

@@ -8,6 +8,7 @@
 
 #include "cache.h"
 #include "counts.h"
+#include "hotlist.h"
 #include "latency.h"
 #include "layout.h"
 #include "sampler.h"
@@ -26,6 +27,10 @@ struct options {
 	const char *dump_dir;	/* NULL: no dumps */
 	const char *ring;	/* NULL: no samples */
 	uint64_t ring_kib;
+	bool hot_node_given;
+	unsigned int hot_node;	/* whose misses the hot list counts; the last one if nobody says */
+	uint32_t hot_counters;
+	uint32_t hot_list;	/* its slots; 0: there is none */
 };
 
 extern struct options options;

@@ -25,6 +25,8 @@ struct sampler_head {
 	uint32_t slots;		/* of each ring, a power of two */
 	uint32_t slot_bytes;
 	uint32_t ring_bytes;	/* from one ring's page to the next's */
+	uint32_t hotlist_at;	/* where in this memory the registers of the hot list are (hotlist.h); 0 if there is none */
+	uint32_t reserved;
 };
 
 struct sampler_ring {

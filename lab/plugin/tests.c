@@ -7,6 +7,7 @@
 
 #include "cache.h"
 #include "counts.h"
+#include "hotlist.h"
 #include "latency.h"
 #include "layout.h"
 #include "sampler.h"
@@ -297,8 +298,187 @@ static void samples_come_in_order_and_a_full_ring_drops(void)
 	CHECK(ring->head == 139 && slots[138 % 128].vaddr == 8);
 }
 
+static void a_node_is_cut_by_the_hole_at_most_once(void)
+{
+	struct layout layout = { .address = LAYOUT_ADDRESS_GUEST };
+	struct layout_piece piece[LAYOUT_PIECES_MAX];
+
+	CHECK(!layout_parse(&layout, "512:512:1024"));
+	CHECK(layout_pieces(&layout, 2, piece) == 1 && piece[0].base == GIB && piece[0].bytes == GIB);
+	CHECK(!layout_parse(&layout, "1024:512:2048"));
+	CHECK(layout_pieces(&layout, 0, piece) == 1 && piece[0].base == 0 && piece[0].bytes == GIB);
+	CHECK(layout_pieces(&layout, 2, piece) == 2);
+	CHECK(piece[0].base == 1536 * MIB && piece[0].bytes == 512 * MIB);
+	CHECK(piece[1].base == 4 * GIB && piece[1].bytes == 1536 * MIB);
+	CHECK(!layout_parse(&layout, "2048:512:1024"));
+	CHECK(layout_pieces(&layout, 2, piece) == 1 && piece[0].base == 4 * GIB + 512 * MIB);
+}
+
+#define BASE (1536 * MIB)	/* of node 2 below; a GiB more of it is above the hole */
+
+static struct hotlist hotlist;
+static _Alignas(HOTLIST_PAGE) char hotlist_memory[HOTLIST_PAGE * 2];
+static struct hotlist_registers *const hot = (struct hotlist_registers *)hotlist_memory;
+
+/* A device of so many counters and slots, told what to do. */
+static void hotlist_start(uint32_t counters, uint32_t slots, enum hotlist_mode mode, uint64_t unit, uint64_t threshold,
+			  uint64_t downsampling)
+{
+	struct layout layout = { .address = LAYOUT_ADDRESS_GUEST };
+
+	CHECK(!layout_parse(&layout, "1024:512:1536"));
+	free(hotlist.counters);
+	memset(hotlist_memory, 0, sizeof(hotlist_memory));
+	CHECK(hotlist_bytes(slots) <= sizeof(hotlist_memory));
+	CHECK(!hotlist_init(&hotlist, &layout, 2, counters, slots, hotlist_memory));
+	CHECK(!hotlist_wants(&hotlist, 2));
+	hot->mode = mode;
+	hot->unit_bytes = unit;
+	hot->threshold = threshold;
+	hot->epoch_ns = 1000;
+	hot->downsampling = downsampling;
+	hot->generation++;
+	CHECK(hotlist_wants(&hotlist, 2) && !hotlist_wants(&hotlist, 1));
+}
+
+static void misses_of(uint64_t device_address, unsigned int times, uint64_t now)
+{
+	for (unsigned int i = 0; i < times; i++)
+		hotlist_count(&hotlist, device_address < 512 * MIB ? BASE + device_address : 4 * GIB + device_address - 512 * MIB, now);
+}
+
+/* The count that is listed for a unit after entry `from`; -1 if it is not listed. */
+static int64_t listed(uint64_t unit, uint64_t from)
+{
+	for (uint64_t n = from; n < hot->head; n++)
+		if (hotlist.slots[n % hotlist.slots_count] >> HOTLIST_COUNTER_BITS == unit)
+			return (int64_t)(hotlist.slots[n % hotlist.slots_count] & 0xffff);
+	return -1;
+}
+
+static void an_epoch_lists_what_was_hot_and_begins_anew(void)
+{
+	hotlist_start(1024, 64, HOTLIST_EPOCH, 4096, 10, 1);
+	misses_of(5 * 4096 + 7, 9, 0);
+	misses_of(6 * 4096, 10, 500);
+	misses_of(GIB, 100000, 999);	/* above the hole */
+	CHECK(hot->applied == 1 && hot->running == HOTLIST_EPOCH && hot->head == 0 && hot->epochs == 0);
+	misses_of(5 * 4096, 1, 1000);
+	CHECK(hot->head == 2 && hot->epochs == 1 && hot->overflow == 0 && hot->taken_over == 0);
+	CHECK(listed(5, 0) < 0 && listed(6, 0) == 10 && listed(GIB / 4096, 0) == 0xffff);
+	/* The tenth miss of unit 5 was of the new epoch. */
+	misses_of(5 * 4096, 9, 1999);
+	misses_of(7 * 4096, 1, 2000);
+	CHECK(hot->head == 3 && listed(5, 2) == 10);
+	CHECK(hot->counted == 9 + 10 + 100000 + 1 + 9 + 1);
+	/* Addresses of other nodes. */
+	hotlist_count(&hotlist, BASE - 1, 2000);
+	hotlist_count(&hotlist, 5 * GIB, 2000);
+	CHECK(hot->counted == 9 + 10 + 100000 + 1 + 9 + 1);
+}
+
+static void units_are_as_large_as_they_are_told_to_be(void)
+{
+	hotlist_start(1024, 64, HOTLIST_EPOCH, 2 * MIB, 4, 1);
+	misses_of(6 * MIB, 2, 0);
+	misses_of(8 * MIB - 1, 2, 0);
+	misses_of(8 * MIB, 3, 0);
+	misses_of(0, 1, 1000);
+	CHECK(hot->head == 1 && listed(3, 0) == 4);
+}
+
+static void too_few_counters_make_the_list_shorter_and_not_wrong(void)
+{
+	unsigned int rounds = 4000;
+
+	/* One set: a unit with more than a sixteenth of the misses is found, among thousands that come once. */
+	hotlist_start(16, 64, HOTLIST_EPOCH, 4096, 100, 1);
+	for (unsigned int i = 0; i < rounds; i++) {
+		misses_of((uint64_t)(1000 + i) * 4096, 1, 0);
+		if (i % 4 == 0)
+			misses_of(7 * 4096, 1, 0);
+	}
+	misses_of(0, 1, 1000);
+	CHECK(hot->taken_over > 3000);
+	CHECK(hot->head == 1 && listed(7, 0) >= 100 && listed(7, 0) <= rounds / 4);
+}
+
+static void a_full_list_is_told_and_no_unit_is_always_the_one_left_out(void)
+{
+	bool seen[100] = { false };
+	unsigned int found = 0;
+
+	hotlist_start(1024, 16, HOTLIST_EPOCH, 4096, 2, 1);
+	for (uint64_t epoch = 0; epoch < 100; epoch++) {
+		uint64_t from = hot->head;
+
+		for (uint64_t unit = 0; unit < 100; unit++)
+			misses_of(unit * 4096, 2, epoch * 1000);
+		for (uint64_t unit = 0; unit < 100; unit++)
+			seen[unit] |= listed(unit, from) == 2;
+		CHECK(hot->head - hot->tail <= 16);
+		hot->tail = hot->head;
+	}
+	CHECK(hot->epochs == 99 && hot->head == 99 * 16 && hot->overflow == 99 * 84);
+	for (unsigned int unit = 0; unit < 100; unit++)
+		found += seen[unit];
+	CHECK(found == 100);
+	/* A guest that writes nonsense loses its entries. */
+	hot->tail = 1ULL << 60;
+	hot->head = 5;
+	misses_of(0, 2, 200000);
+	CHECK(hot->head == 5 && hot->overflow > 99 * 84);
+}
+
+static void what_is_always_on_lists_at_once_and_starts_again(void)
+{
+	hotlist_start(1024, 64, HOTLIST_ALWAYS_ON, 4096, 3, 1);
+	misses_of(9 * 4096, 2, 0);
+	CHECK(hot->head == 0);
+	misses_of(9 * 4096, 1, 1ULL << 40);	/* no epoch forgets */
+	CHECK(hot->head == 1 && listed(9, 0) == 0);
+	misses_of(9 * 4096, 6, 1ULL << 40);
+	CHECK(hot->head == 3 && hot->epochs == 0);
+}
+
+static void one_miss_in_many_is_counted(void)
+{
+	hotlist_start(1024, 64, HOTLIST_EPOCH, 4096, 900, 64);
+	misses_of(0, 64000, 0);
+	CHECK(hot->counted > 900 && hot->counted < 1100);
+	misses_of(0, 640, 1000);
+	CHECK(listed(0, 0) > 900 && listed(0, 0) < 1100);
+}
+
+static void what_cannot_be_is_off(void)
+{
+	struct layout layout = { .address = LAYOUT_ADDRESS_GUEST };
+	const uint64_t wrong[][4] = { { 3, 4096, 1, 1 }, { 1, 4095, 1, 1 }, { 1, 128, 1, 1 },	  { 1, 1ULL << 40, 1, 1 },
+				      { 1, 0, 1, 1 },	 { 1, 4096, 0, 1 }, { 1, 4096, 1 << 16, 1 }, { 1, 4096, 1, 3 },
+				      { 1, 4096, 1, 65536 } };
+
+	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		hotlist_start(16, 16, (enum hotlist_mode)wrong[i][0], wrong[i][1], wrong[i][2], wrong[i][3]);
+		misses_of(0, 10, 0);
+		CHECK(hot->applied == 1 && hot->running == HOTLIST_OFF && hot->counted == 0);
+		CHECK(!hotlist_wants(&hotlist, 2));
+	}
+	CHECK(!layout_parse(&layout, "1024:512:1536"));
+	CHECK(hotlist_init(&hotlist, &layout, 3, 16, 16, hotlist_memory));
+	CHECK(hotlist_init(&hotlist, &layout, 2, 24, 16, hotlist_memory));
+	CHECK(hotlist_init(&hotlist, &layout, 2, 16, 8, hotlist_memory));
+}
+
 int main(void)
 {
+	a_node_is_cut_by_the_hole_at_most_once();
+	an_epoch_lists_what_was_hot_and_begins_anew();
+	units_are_as_large_as_they_are_told_to_be();
+	too_few_counters_make_the_list_shorter_and_not_wrong();
+	a_full_list_is_told_and_no_unit_is_always_the_one_left_out();
+	what_is_always_on_lists_at_once_and_starts_again();
+	one_miss_in_many_is_counted();
+	what_cannot_be_is_off();
 	layout_with_and_without_a_hole();
 	layout_refuses_what_is_no_layout();
 	cache_keeps_what_was_used_last();
@@ -309,6 +489,6 @@ int main(void)
 	a_miss_waits_as_long_as_its_node_is_slow();
 	every_nth_access_is_tagged_on_average();
 	samples_come_in_order_and_a_full_ring_drops();
-	puts("plugin: 10 tests passed");
+	puts("plugin: 18 tests passed");
 	return 0;
 }
