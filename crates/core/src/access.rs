@@ -40,10 +40,12 @@ pub enum Detail {
         /// Whether the access was a store.
         store: bool,
     },
-    /// `count` accesses seen by a device counter within its epoch.
+    /// Accesses that a device has counted.
     Count {
-        /// Accesses.
+        /// Accesses to the page; at least one.
         count: u32,
+        /// The time between two of them on average, where the device tells over how long it counted; else they were counted since it told of the page last.
+        gap: Option<Nanos>,
     },
 }
 

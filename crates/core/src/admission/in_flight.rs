@@ -139,7 +139,7 @@ mod tests {
             order,
             node: NodeId(1),
             accessor: None,
-            detail: Detail::Count { count: 1 },
+            detail: Detail::Count { count: 1, gap: None },
         };
         (page, Candidate::promotion(&access, 1, Reason::Frequent, Nanos(1)))
     }

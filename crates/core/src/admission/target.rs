@@ -129,7 +129,7 @@ mod tests {
             order: 0,
             node: NodeId(from),
             accessor: accessor.map(NodeId),
-            detail: Detail::Count { count: 1 },
+            detail: Detail::Count { count: 1, gap: None },
         };
         let candidate = Candidate {
             direction,

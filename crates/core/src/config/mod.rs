@@ -1,6 +1,7 @@
 //! One configuration tree for everything; each key has a unit, a default, a range and a source.
 
 mod brake;
+mod chmu_source;
 mod damon_source;
 mod demotion;
 mod engine;
@@ -14,6 +15,7 @@ mod scope;
 mod tree;
 
 pub use brake::Brake;
+pub use chmu_source::{ChmuSource, HotListMode};
 pub use damon_source::DamonSource;
 pub use demotion::{Demotion, DemotionMode};
 pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};

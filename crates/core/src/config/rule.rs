@@ -50,6 +50,11 @@ impl RuleName {
     pub const fn takes_regions(self) -> bool {
         matches!(self, RuleName::Adaptive | RuleName::Regions)
     }
+
+    /// Whether it makes anything of what a memory device counts.
+    pub const fn takes_counts(self) -> bool {
+        matches!(self, RuleName::Adaptive | RuleName::Frequency)
+    }
 }
 
 /// Which windows the wrapper `speculative` keeps.

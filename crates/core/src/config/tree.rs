@@ -8,8 +8,9 @@ use crate::config::rule::{
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::scope::check_limits;
 use crate::config::{
-    Admission, Brake, Daemon, Damon, DamonSource, Demotion, DemotionMode, Enabled, Engine, HintFault,
-    HwSample, Journal, Kernel, Manager, Numab2, Queue, RecordLayout, Reverse, Rule, RuleName, Scope, TierMap,
+    Admission, Brake, ChmuSource, Daemon, Damon, DamonSource, Demotion, DemotionMode, Enabled, Engine,
+    HintFault, HwSample, Journal, Kernel, Manager, Numab2, Queue, RecordLayout, Reverse, Rule, RuleName,
+    Scope, TierMap,
 };
 
 /// `[source]`: where evidence comes from.
@@ -22,6 +23,8 @@ pub struct Source {
     pub hwsample: HwSample,
     /// `[source.damon]`.
     pub damon: DamonSource,
+    /// `[source.chmu]`.
+    pub chmu: ChmuSource,
 }
 
 /// The whole configuration.
@@ -91,6 +94,8 @@ impl Config {
         self.source.damon.check("source.damon", &mut out);
         self.source.damon.check_together("source.damon", &mut out);
         self.check_regions(&mut out);
+        self.source.chmu.check("source.chmu", &mut out);
+        self.check_counts(&mut out);
         self.reverse.check("reverse", &mut out);
         self.kernel.check("kernel", &mut out);
         self.daemon.check("daemon", &mut out);
@@ -140,21 +145,29 @@ impl Config {
     /// Regions are of use to some rules only, and one rule has no use for anything else.
     fn check_regions(&self, out: &mut Vec<Violation>) {
         let (rule, damon) = (self.rule.name, self.source.damon.enabled);
-        let takers = || {
-            let all = RuleName::ALL.into_iter().filter(|rule| rule.takes_regions());
-            all.map(|rule| format!("\"{}\"", rule.text())).collect::<Vec<_>>().join(" or ")
-        };
         if damon && !rule.takes_regions() {
             let message = format!(
                 "rule {} makes nothing of DAMON's regions; set rule.name = {}, or leave this source off",
                 rule.text(),
-                takers()
+                takers(RuleName::takes_regions)
             );
             out.push(Violation { key: "source.damon.enabled".to_owned(), message });
         }
         if rule == RuleName::Regions && !damon {
             let message = "looks at DAMON's regions alone; set source.damon.enabled = true".to_owned();
             out.push(Violation { key: "rule.name".to_owned(), message });
+        }
+    }
+
+    /// Counts of devices are of use to some rules only.
+    fn check_counts(&self, out: &mut Vec<Violation>) {
+        if self.source.chmu.enabled && !self.rule.name.takes_counts() {
+            let message = format!(
+                "rule {} makes nothing of what devices count; set rule.name = {}, or leave this source off",
+                self.rule.name.text(),
+                takers(RuleName::takes_counts)
+            );
+            out.push(Violation { key: "source.chmu.enabled".to_owned(), message });
         }
     }
 
@@ -184,11 +197,18 @@ impl Config {
             ("source.hintfault", HintFault::fields()),
             ("source.hwsample", HwSample::fields()),
             ("source.damon", DamonSource::fields()),
+            ("source.chmu", ChmuSource::fields()),
             ("reverse", Reverse::fields()),
             ("kernel", Kernel::fields()),
             ("daemon", Daemon::fields()),
         ]
     }
+}
+
+/// The rules that take something, as they are written in a configuration.
+fn takers(takes: fn(RuleName) -> bool) -> String {
+    let all = RuleName::ALL.into_iter().filter(|rule| takes(*rule));
+    all.map(|rule| format!("\"{}\"", rule.text())).collect::<Vec<_>>().join(" or ")
 }
 
 #[cfg(test)]
@@ -250,6 +270,21 @@ mod tests {
                 RuleName::Regions => assert_eq!((with, without), (vec![], vec!["rule.name".to_owned()])),
                 _ => assert_eq!((with, without), (vec!["source.damon.enabled".to_owned()], vec![])),
             }
+        }
+    }
+
+    #[test]
+    fn counts_of_devices_go_to_rules_that_make_something_of_them() {
+        for rule in RuleName::ALL {
+            let mut config = Config::default();
+            config.rule.name = rule;
+            config.source.damon.enabled = rule == RuleName::Regions;
+            assert_eq!(config.check(), Ok(()));
+            config.source.chmu.enabled = true;
+            let error = config.check().err().map(|e| e.to_string()).unwrap_or_default();
+            let takes = matches!(rule, RuleName::Adaptive | RuleName::Frequency);
+            assert_eq!(error.is_empty(), takes, "{error}");
+            assert!(takes || error.contains("rule.name = \"adaptive\" or \"frequency\""), "{error}");
         }
     }
 

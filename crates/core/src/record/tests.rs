@@ -28,7 +28,7 @@ fn access(pfn: u64, time: Nanos) -> Access {
         order: 0,
         node: NodeId(2),
         accessor: None,
-        detail: Detail::Count { count: 1 },
+        detail: Detail::Count { count: 1, gap: None },
     }
 }
 

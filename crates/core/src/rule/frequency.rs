@@ -2,14 +2,15 @@
 //!
 //! For each access of any source to a page below the top tier:
 //! 1. The count restarts at 1 where the page's last access is longer ago than `freq_window_ms` (3000), or unknown;
-//!    else it grows by one, or by what a device counter reports.
+//!    else it grows by one, or by what a device counter reports. Of a counter that does not tell over how long it counted, a report is as one access: how
+//!    long that was, the next one says.
 //! 2. At `freq_threshold` (2) the page is ready and is proposed, now and at each further access.
 //! 3. An access from the page's own node, where a lower tier has CPUs, says nothing.
 //!
 //! Source: S4, RFC v6, `pghot_record_access`. It is a test of the time between accesses, not of a rate: the window slides with
 //! each access. Two things differ: the published code clears a record before it asks whether the page may move, so that
 //! a refused page starts again; here evidence stays until the page moves or goes cold. And it does not rank; here the
-//! latest gap gives the score. Its second test, whether the last access is still recent when the move is made, belongs
+//! latest gap gives the score, or what a hint fault or a device's counter tells better. Its second test, whether the last access is still recent when the move is made, belongs
 //! to admission, where it is the candidate's expiry.
 
 use crate::access::{Access, Detail};
@@ -31,13 +32,18 @@ impl Frequency {
         Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(config.freq_window_ms), life }
     }
 
-    /// Proposes the page, ranked by the latest gap that is known of it. Apart from the test, which is made for every
+    /// Proposes the page, ranked by the latest gap between accesses that is known of it. Apart from the test, which is made for every
     /// access.
     #[cold]
     #[inline(never)]
     fn propose(&self, access: &Access, gap: Option<Nanos>, out: &mut Candidates) {
         let gap = match access.detail {
             Detail::HintFault { latency: Some(latency) } => latency.time,
+            Detail::Count { gap: Some(gap), .. } => gap,
+            // So many since it was told of last.
+            Detail::Count { count, gap: None } => {
+                Nanos(gap.unwrap_or(self.window).0 / u64::from(count.max(1)))
+            }
             _ => gap.unwrap_or(self.window),
         };
         out.push(Candidate::promotion(access, score_of_rate(gap), Reason::Frequent, self.life));
@@ -59,7 +65,7 @@ impl Rule for Frequency {
             return;
         }
         let seen = match access.detail {
-            Detail::Count { count } => count.min(255) as u8,
+            Detail::Count { count, gap: Some(_) } => count.min(255) as u8,
             _ => 1,
         };
         // One test, that seldom holds: whether there is a gap at all is as good as random.
@@ -135,9 +141,29 @@ mod tests {
         let mut machine = Machine::new();
         let mut rule = rule(200, 3000);
         let mut access = sample(2, 7, 0);
-        access.detail = Detail::Count { count: 100_000 };
+        access.detail = Detail::Count { count: 100_000, gap: Some(Nanos(10_000)) };
         assert_eq!(machine.access(&mut rule, &access).frequency, 255);
         assert_eq!(machine.proposed().len(), 1);
+    }
+
+    #[test]
+    fn what_a_device_counted_more_often_comes_first() {
+        let score = |count, gap_us: Option<u64>| {
+            let (mut machine, mut rule) = (Machine::new(), rule(2, 3000));
+            for time_ms in [0, 1000] {
+                let gap = gap_us.map(|us| Nanos(us * 1000));
+                let access = Access { detail: Detail::Count { count, gap }, ..sample(2, 7, time_ms) };
+                machine.access(&mut rule, &access);
+            }
+            // What says over how long it counted is believed at once.
+            let times = if gap_us.is_some() { 2 } else { 1 };
+            assert_eq!(machine.proposed().len(), times);
+            machine.proposed().last().unwrap().score
+        };
+        assert_eq!(score(20, Some(50_000)), score_of_rate(Nanos::from_ms(50)));
+        // Always on, 20 accesses since it was listed a second ago.
+        assert_eq!(score(20, None), score_of_rate(Nanos::from_ms(50)));
+        assert!(score(200, Some(5_000)) > score(20, Some(50_000)));
     }
 
     #[test]

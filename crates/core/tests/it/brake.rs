@@ -144,7 +144,7 @@ impl Machine {
             order: 0,
             node,
             accessor: None,
-            detail: Detail::Count { count: 1 },
+            detail: Detail::Count { count: 1, gap: None },
         };
         let batch: Vec<Access> = pages.map(access).collect();
         self.engine.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });

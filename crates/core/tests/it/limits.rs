@@ -210,7 +210,7 @@ impl Machine {
             order,
             node: if lower { LOWER } else { NodeId(0) },
             accessor: None,
-            detail: Detail::Count { count: 1 },
+            detail: Detail::Count { count: 1, gap: None },
         };
         let first = self.next_page.next_multiple_of(1 << order);
         let batch: Vec<Access> = (0..folios).map(|n| access(first + (n << order))).collect();

@@ -279,7 +279,9 @@ impl World {
                     faults: u32::from(b1),
                 }),
             },
-            1 => Detail::Count { count: bits },
+            1 => {
+                Detail::Count { count: bits, gap: (b1 & 1 == 0).then(|| Nanos(u64::from(bits) << (b0 % 32))) }
+            }
             _ => Detail::Sample { latency_cycles: bits, store: false },
         };
         Access {
