@@ -60,6 +60,8 @@ fuzz:
 		-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -rss_limit_mb=512
 	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run regions -- \
 		-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=512
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run hotlist -- \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -rss_limit_mb=512
 
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs

@@ -277,6 +277,54 @@ fn damon_is_read_where_nobody_else_uses_it_or_consent_is_given() {
 }
 
 #[test]
+fn hot_lists_of_devices_are_said_to_have_no_driver() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let mut config = config(&machine);
+    let chmu = |config: &Config| source(&report_with(&machine, config), "chmu").clone();
+    let absent = chmu(&config);
+    assert_eq!(absent.status, SourceStatus::Unavailable);
+    assert!(absent.detail.contains("no stock kernel has a driver"), "{}", absent.detail);
+    assert!(absent.detail.contains("address decode") && absent.detail.contains("in the lab only"));
+    config.source.chmu.enabled = true;
+    let insisted = report_with(&machine, &config);
+    assert_eq!(insisted.verdict, Verdict::Unusable);
+    assert!(finding(&insisted, "sources.refused").cause.starts_with("chmu is switched on"));
+    machine.write("sys/bus/event_source/devices/cxl_hmu_mem0.0.0/type", "21\n");
+    let driver = chmu(&config);
+    assert_eq!(driver.status, SourceStatus::NotRead);
+    assert!(driver.detail.starts_with("cxl_hmu_mem0.0.0 is there"), "{}", driver.detail);
+
+    machine.write("sys/bus/pci/devices/0000:00:04.0/vendor", "0x1af4\n");
+    machine.write("sys/bus/pci/devices/0000:00:04.0/device", "0x1110\n");
+    assert!(chmu(&config).detail.contains("cannot map"), "{}", chmu(&config).detail);
+    // A page of the sampler's with where the hot list is, and 16 slots for a device of 1 GiB.
+    let mut memory = vec![0u8; 3 * 4096];
+    let words = [
+        (0, u64::from_le_bytes(*b"TLCSAMP1")),
+        (24, 4096),
+        (4096, u64::from_le_bytes(*b"TLCCHMU1")),
+        (4104, 16 | 16 << 32),
+        (4120, 1 << 30),
+        (4128, 1),
+        (4136, 3 << 30),
+        (4144, 1 << 30),
+        (4152, 1 | 256 << 32),
+    ];
+    for (at, word) in words {
+        memory[at..at + 8].copy_from_slice(&u64::to_le_bytes(word));
+    }
+    machine.write("sys/bus/pci/devices/0000:00:04.0/resource2", &memory);
+    let there = chmu(&config);
+    assert_eq!(there.status, SourceStatus::Usable, "{}", there.detail);
+    assert!(there.detail.contains("stands in for CXL 3.2 CHMU"), "{}", there.detail);
+    config.source.chmu.enabled = false;
+    assert_eq!(chmu(&config).status, SourceStatus::NotRead);
+    config.source.chmu.enabled = true;
+    machine.replace("proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t0000004000000000");
+    assert!(chmu(&config).detail.contains("CAP_SYS_ADMIN"), "frames are hidden");
+}
+
+#[test]
 fn missing_capabilities_are_named_with_what_they_are_for() {
     let machine = Machine::captured("lab-6.12-tiers");
     machine.replace("proc/self/status", "CapEff:\t000001ffffffffff", "CapEff:\t0000000000800000");

@@ -155,6 +155,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
     );
     out.push_str(&status::samples(&json!(end.hwsample)));
     out.push_str(&status::regions(&json!(end.regions)));
+    out.push_str(&status::hot_list(&json!(end.hot_list)));
     out.push_str(&status::reverse(&json!(end.reverse)));
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",

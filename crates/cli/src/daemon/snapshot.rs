@@ -13,6 +13,7 @@ use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
 use thermocline_linux::mover::MoverStats;
 use thermocline_linux::reverse;
+use thermocline_linux::source::chmu;
 use thermocline_linux::source::damon;
 use thermocline_linux::source::hintfault::Stats;
 use thermocline_linux::source::hwsample;
@@ -102,6 +103,8 @@ pub struct Snapshot {
     pub hwsample: Option<hwsample::Stats>,
     /// Counters of DAMON's regions, where they are read.
     pub regions: Option<damon::Stats>,
+    /// Counters of hot lists, where they are read.
+    pub hot_list: Option<chmu::Stats>,
     /// Counters of the reverse map, where a source may leave open whose pages it tells of.
     pub reverse: Option<reverse::Stats>,
     /// What a fault, a sample and a moved page cost so far.
@@ -135,6 +138,7 @@ impl Snapshot {
             source: machine.source_stats().unwrap_or_default(),
             hwsample: machine.hwsample_stats(),
             regions: machine.damon_stats(),
+            hot_list: machine.chmu_stats(),
             reverse: machine.reverse_stats(),
             overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),

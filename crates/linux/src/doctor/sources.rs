@@ -10,9 +10,10 @@ use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::memory::{nodes_text, tiers_with_memory};
 use crate::doctor::report::{Finding, Severity, Source, SourceStatus};
+use crate::source::chmu::find as find_hot_list;
 use crate::source::damon::event::{self, Format};
-use crate::source::hwsample::lab_rings;
 use crate::source::hwsample::pmu::{NoPmu, Pmu, choose};
+use crate::source::lab_device::{self, NoLabDevice};
 use crate::topology::Discovered;
 
 /// What else is known when the sources are looked at.
@@ -40,7 +41,7 @@ pub(super) fn sources(
 ) -> (Vec<Source>, Vec<Finding>) {
     let hintfault = hintfault(look, known, probe);
     let hwsample = hwsample(look, known, hintfault.status == SourceStatus::Usable);
-    let list = vec![hintfault, hwsample, damon(look, known), device(look)];
+    let list = vec![hintfault, hwsample, damon(look, known), chmu(look, known)];
     let usable = list.iter().any(|s| s.status == SourceStatus::Usable);
     let tiers = known.topology.is_some_and(|found| tiers_with_memory(&found.topology) > 1);
     let findings = match (tiers, usable) {
@@ -60,6 +61,7 @@ fn refused(list: &[Source], config: &Config) -> Vec<Finding> {
         (&list[0], config.source.hintfault.enabled, "source.hintfault.enabled = false"),
         (&list[1], config.source.hwsample.enabled == Enabled::Yes, "source.hwsample.enabled = \"auto\""),
         (&list[2], config.source.damon.enabled, "source.damon.enabled = false"),
+        (&list[3], config.source.chmu.enabled, "source.chmu.enabled = false"),
     ];
     let lacking =
         insisted.into_iter().filter(|(s, insisted, _)| *insisted && s.status != SourceStatus::Usable);
@@ -172,7 +174,7 @@ fn hwsample(look: &mut Look<'_>, known: &Known<'_>, hint_faults: bool) -> Source
 fn lab_sampler(look: &mut Look<'_>, known: &Known<'_>) -> Source {
     let source = |status, detail: String| source("hwsample", status, detail);
     let what = "the lab's sampler, which stands in for hardware: accesses that missed, by frame";
-    match lab_rings::is_there(look.root) {
+    match lab_device::is_there(look.root) {
         Err(error) => source(SourceStatus::Unavailable, error.to_string()),
         Ok(()) if known.config.source.hwsample.enabled == Enabled::No => source(
             SourceStatus::NotRead,
@@ -222,18 +224,39 @@ fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {
 }
 
 /// Hot lists kept by the memory device itself (CXL 3.2 CHMU; a driver has been proposed, none is in Linux yet).
-fn device(look: &mut Look<'_>) -> Source {
+fn chmu(look: &mut Look<'_>, known: &Known<'_>) -> Source {
+    let source = |status, detail: String| source("chmu", status, detail);
     let devices = look.root.sys.join("bus/event_source/devices");
-    match look.list(&devices, "cxl_hmu").first() {
-        Some(path) => source(
-            "device",
-            SourceStatus::NotRead,
-            format!("{} is there; this version of thermocline does not read it", name(path)),
-        ),
-        None => {
-            source("device", SourceStatus::Unavailable, "no memory device here keeps a list of its hot pages")
+    let driver = look.list(&devices, "cxl_hmu").first().map(|path| name(path));
+    let keys = &known.config.source.chmu;
+    match (lab_device::is_there(look.root), driver) {
+        (Ok(()), _) => {}
+        (Err(NoLabDevice::NoDevice), None) => {
+            let detail = "no stock kernel has a driver for a memory device's own list of its hot pages (CXL 3.2 CHMU), and this version does not read the \
+                          address decode of real devices (/sys/bus/cxl); it has run in the lab only";
+            return source(SourceStatus::Unavailable, detail.to_owned());
         }
+        (Err(NoLabDevice::NoDevice), Some(driver)) => {
+            let detail = format!(
+                "{driver} is there, of a driver that is in no stock kernel; this version does not read it"
+            );
+            return source(SourceStatus::NotRead, detail);
+        }
+        (Err(error), _) => return source(SourceStatus::Unavailable, error.to_string()),
     }
+    let what = "the lab's device, which stands in for CXL 3.2 CHMU: units of its memory that were hot";
+    if !keys.enabled {
+        let detail = format!("{what}; switched off, source.chmu.enabled = true reads it");
+        return source(SourceStatus::NotRead, detail);
+    }
+    if let Err(why) = find_hot_list(look.root) {
+        return source(SourceStatus::Unavailable, why.to_string());
+    }
+    if !known.sees_frames {
+        let detail = format!("{what}; finding out whose they are needs CAP_SYS_ADMIN");
+        return source(SourceStatus::Unavailable, detail);
+    }
+    source(SourceStatus::Usable, format!("{what}; the reverse map finds out whose they are"))
 }
 
 fn name(path: &Path) -> String {

@@ -27,6 +27,7 @@ use crate::node_state::NodeStateReader;
 use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Holdings, ScopeError};
+use crate::source::chmu::{self, ChmuSource};
 use crate::source::damon::{self, DamonSource};
 use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
@@ -59,12 +60,15 @@ pub enum MachineError {
     /// Accesses cannot be sampled.
     #[error("accesses cannot be sampled: {0}")]
     HwSample(#[from] hwsample::OpenError),
-    /// Nobody can tell whose the frames are that samples or regions name.
+    /// No device lists what is hot.
+    #[error("hot lists cannot be read: {0}")]
+    Chmu(#[from] chmu::OpenError),
+    /// Nobody can tell whose the frames are that samples, regions or hot lists name.
     #[error("frames cannot be put to processes: {0}")]
     Reverse(#[from] ReverseError),
     /// All sources are switched off.
     #[error(
-        "no source is switched on: set source.hintfault.enabled, source.hwsample.enabled or source.damon.enabled"
+        "no source is switched on: set source.hintfault.enabled, source.hwsample.enabled, source.damon.enabled or source.chmu.enabled"
     )]
     NoSource,
     /// Pages cannot be moved.
@@ -203,6 +207,12 @@ impl LiveMachine {
             let mut more = sources.read_hintfault(BATCH_ACCESSES, start, &mut self.accesses, &mut ended);
             more |= sources.read_hwsample(BATCH_ACCESSES, start, managed, &mut self.accesses, &mut ended);
             self.owners.resolve(&mut self.accesses, &self.managed);
+            if let Some(chmu) = &mut self.sources.chmu {
+                let known = (self.watcher.pfns(), &self.watcher.discovered().topology);
+                let (owners, accesses) = (&mut self.owners, &mut self.accesses);
+                let looked = owners.read_counted(chmu, BATCH_ACCESSES, start, known, &self.managed, accesses);
+                more |= looked >= BATCH_ACCESSES;
+            }
             if !self.accesses.is_empty() {
                 let view = View { source: self.sources.hintfault.as_ref(), maps: &self.maps };
                 observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
@@ -413,6 +423,11 @@ impl LiveMachine {
     /// What was counted of DAMON's regions, where they are read.
     pub fn damon_stats(&self) -> Option<damon::Stats> {
         self.sources.damon.as_ref().map(DamonSource::stats)
+    }
+
+    /// What was counted of hot lists, where they are read.
+    pub fn chmu_stats(&self) -> Option<chmu::Stats> {
+        self.sources.chmu.as_ref().map(ChmuSource::stats)
     }
 
     /// How many kdamonds of ours run, where that are fewer than when last asked; to be asked once a second or so.

@@ -11,8 +11,10 @@ use super::members::Managed;
 use super::sources::Sources;
 use crate::reverse::{ReverseError, ReverseMap, Stats};
 use crate::root::Root;
-use crate::source::damon::{self, DamonSource, Resident};
+use crate::source::chmu::ChmuSource;
+use crate::source::damon::DamonSource;
 use crate::source::hwsample::Sampler;
+use crate::source::{self, Resident};
 use crate::topology::{PfnMap, PfnRange};
 
 /// The map, for those whose memory is managed.
@@ -21,7 +23,7 @@ struct InScope<'a> {
     managed: &'a Managed,
 }
 
-impl damon::Owners for InScope<'_> {
+impl source::Owners for InScope<'_> {
     fn owner(&mut self, pfn: Pfn) -> Option<Resident> {
         self.map.owner(pfn, |pid| self.managed.in_scope(pid))
     }
@@ -49,10 +51,11 @@ impl Owners {
         managed: &mut Managed,
     ) -> Result<Owners, MachineError> {
         let sampler = sources.hwsample.as_ref().filter(|s| s.leaves_processes_open(root));
-        if sampler.is_none() && sources.damon.is_none() {
+        let frames_alone = sources.damon.is_some() || sources.chmu.is_some();
+        if sampler.is_none() && !frames_alone {
             return Ok(Owners::default());
         }
-        let does_without = sources.damon.is_none() && sampler.is_some_and(Sampler::names_processes);
+        let does_without = !frames_alone && sampler.is_some_and(Sampler::names_processes);
         match ReverseMap::start(root, &config.reverse, frames, topology, config.rule.balance.enabled) {
             Ok(map) => {
                 managed.follow_all(root)?;
@@ -83,6 +86,20 @@ impl Owners {
             map.take_in();
             source.look_up(now, &mut InScope { map, managed }, pages);
         }
+    }
+
+    /// Appends accesses to pages that the device has listed, as far as the source's budget goes; returns how many frames were looked at.
+    pub(super) fn read_counted(
+        &mut self,
+        source: &mut ChmuSource,
+        max: usize,
+        now: Nanos,
+        known: (&PfnMap, &Topology),
+        managed: &Managed,
+        accesses: &mut Vec<Access>,
+    ) -> usize {
+        let Some(map) = &mut self.map else { return 0 };
+        source.read(max, now, known, &mut InScope { map, managed }, accesses)
     }
 
     /// A move has ended.

@@ -14,11 +14,12 @@ use thermocline_core::units::{Nanos, Pid};
 use super::MachineError;
 use super::members::Managed;
 use crate::root::{KernelFileError, Root};
+use crate::source::chmu::ChmuSource;
 use crate::source::damon::DamonSource;
 use crate::source::hintfault::{self, HintFaultSource, Options, Scope};
 use crate::source::hwsample::useful::Judge;
 use crate::source::hwsample::{self, OpenError, Sampler};
-use crate::source::{AccessSource, Event, thread_cpu_time};
+use crate::source::{AccessSource, Event, lab_device, thread_cpu_time};
 use crate::topology::{PfnMap, cpu_nodes};
 
 /// The open sources, one of them at least.
@@ -27,6 +28,7 @@ pub(super) struct Sources {
     pub(super) hintfault: Option<HintFaultSource>,
     pub(super) hwsample: Option<Sampler>,
     pub(super) damon: Option<DamonSource>,
+    pub(super) chmu: Option<ChmuSource>,
     /// Why there is no sampler where one was to be used if possible.
     no_sampler: Option<OpenError>,
     /// CPU time for reading hint faults.
@@ -53,15 +55,19 @@ impl Sources {
             Enabled::Yes => Ok(Some(open_hwsample(root, config, topology, frames, now)?)),
             Enabled::Auto => open_hwsample(root, config, topology, frames, now).map(Some),
         };
+        let chmu = match config.source.chmu.enabled {
+            true => Some(ChmuSource::open(root, &config.source.chmu, now)?),
+            false => None,
+        };
         // A dry run makes no kdamonds, and is of use all the same.
-        let others = hintfault.is_some() || config.source.damon.enabled;
+        let others = hintfault.is_some() || config.source.damon.enabled || chmu.is_some();
         let (hwsample, no_sampler) = match sampler {
             Ok(None) if !others => return Err(MachineError::NoSource),
             Err(error) if !others => return Err(error.into()),
             Ok(sampler) => (sampler, None),
             Err(error) => (None, Some(error)),
         };
-        Ok(Sources { hintfault, hwsample, damon, no_sampler, hintfault_read: Nanos(0) })
+        Ok(Sources { hintfault, hwsample, damon, chmu, no_sampler, hintfault_read: Nanos(0) })
     }
 
     /// Memory came or went, nodes, tiers or CPUs have changed.
@@ -91,7 +97,15 @@ impl Sources {
             let nodes = source.stats().started;
             format!("DAMON's regions of {nodes} nodes")
         });
-        [faults, samples, regions, without, besides].into_iter().flatten().collect::<Vec<_>>().join(", ")
+        let counted = self.chmu.as_ref().map(|source| {
+            let counters = source.stats().counters;
+            format!("the hot list of the lab's device, which has {counters} counters")
+        });
+        [faults, samples, regions, counted, without, besides]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Appends hint faults to `accesses`, and to `ended` who replaced its address space or is gone; whether more may wait.
@@ -135,8 +149,9 @@ impl Sources {
             .chain(regions)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        let look_every = self.hwsample.as_ref().and_then(Sampler::look_every);
-        let timeout = look_every.map_or(timeout, |every| timeout.min(every));
+        let samples_every = self.hwsample.as_ref().and_then(Sampler::look_every);
+        let counted_every = self.chmu.as_ref().map(|_| lab_device::LOOK_EVERY);
+        let timeout = samples_every.into_iter().chain(counted_every).fold(timeout, Duration::min);
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         match poll(&mut fds, Some(&timeout)) {
             Ok(ready) => Ok(ready > 0),

@@ -22,7 +22,7 @@ use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 
 use crate::pagemap::PagemapError;
 use crate::root::Root;
-use crate::source::damon::Resident;
+use crate::source::Resident;
 use crate::topology::{PfnMap, PfnRange};
 use scan::{Found, Memory};
 use table::{HUGE_PAGES, Table};

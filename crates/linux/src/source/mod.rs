@@ -1,14 +1,17 @@
 //! Sources of evidence, one module each.
 
+mod budget;
+pub mod chmu;
 pub mod damon;
 pub mod hintfault;
 pub mod hwsample;
+pub mod lab_device;
 
 use std::os::fd::BorrowedFd;
 
 use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::access::Access;
-use thermocline_core::units::{Nanos, Pid};
+use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 
 /// What a source delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,23 @@ pub trait AccessSource {
 
     /// Descriptors that become readable when there is enough to be worth a poll.
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
+}
+
+/// Knows whose page lies in a frame.
+pub trait Owners {
+    /// The page whose memory is managed, where one is known; of a huge page its head.
+    fn owner(&mut self, pfn: Pfn) -> Option<Resident>;
+}
+
+/// A page in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// The page; of a huge page, the one that maps its head.
+    pub page: VirtPage,
+    /// Its frame; of a huge page, its head.
+    pub pfn: Pfn,
+    /// log2 of the page's size in base pages.
+    pub order: u8,
 }
 
 /// CPU time of the calling thread.

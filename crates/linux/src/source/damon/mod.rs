@@ -30,13 +30,13 @@ use thermocline_core::units::{Nanos, NodeId};
 
 use crate::damon::kdamond_folder;
 use crate::root::{KernelFileError, Root, read_optional};
+use crate::source::Owners;
 use crate::source::hwsample::attr::{self, Whose};
 use crate::source::hwsample::ring::Scratch;
 use crate::sys::perf::{Event, Ring};
 use event::{Format, FormatError};
 use stream::Stream;
 use walk::Walks;
-pub use walk::{Owners, Resident};
 
 /// Bytes of a record in a ring, at most: header, time, length, 52 bytes of the event, rounded up.
 const RECORD_BYTES: u64 = 96;

@@ -7,31 +7,15 @@ use std::collections::BTreeMap;
 
 use thermocline_core::access::{Region, RegionPage, RegionSnapshot, RegionSpace};
 use thermocline_core::topology::Topology;
-use thermocline_core::units::{Nanos, NodeId, Pfn, VirtPage};
+use thermocline_core::units::{Nanos, NodeId, Pfn};
+
+use crate::source::budget::Budget;
+use crate::source::{Owners, Resident};
 
 /// For how long a snapshot is walked at most.
 const WALK_MAX: Nanos = Nanos::from_s(2);
 /// From the beginning of one walk to that of the next, at least: what the last one has proposed is on its way.
 const WALK_EVERY: Nanos = Nanos::from_ms(500);
-/// What is not looked up for lack of regions is not saved up for longer than this.
-const SAVED: Nanos = Nanos::from_ms(250);
-
-/// Knows whose page lies in a frame.
-pub trait Owners {
-    /// The page whose memory is managed, where one is known; of a huge page its head.
-    fn owner(&mut self, pfn: Pfn) -> Option<Resident>;
-}
-
-/// A page in a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resident {
-    /// The page; of a huge page, the one that maps its head.
-    pub page: VirtPage,
-    /// Its frame; of a huge page, its head.
-    pub pfn: Pfn,
-    /// log2 of the page's size in base pages.
-    pub order: u8,
-}
 
 /// The walk through one node's regions.
 #[derive(Debug)]
@@ -51,26 +35,15 @@ struct Walk {
 /// The walks of all nodes.
 #[derive(Debug)]
 pub(super) struct Walks {
-    pages_per_s: u64,
+    budget: Budget,
     walks: BTreeMap<NodeId, Walk>,
-    /// Pages that may be looked up, in billionths.
-    saved: u64,
-    /// When that was last reckoned.
-    at: Option<Nanos>,
     looked_up: u64,
     cut_short: u64,
 }
 
 impl Walks {
     pub(super) fn new(pages_per_s: u32) -> Walks {
-        Walks {
-            pages_per_s: pages_per_s.into(),
-            walks: BTreeMap::new(),
-            saved: 0,
-            at: None,
-            looked_up: 0,
-            cut_short: 0,
-        }
+        Walks { budget: Budget::new(pages_per_s), walks: BTreeMap::new(), looked_up: 0, cut_short: 0 }
     }
 
     /// Takes the newest regions of a node, if it is of a lower tier.
@@ -93,7 +66,7 @@ impl Walks {
 
     /// Looks pages up, each node its share, and appends those found.
     pub(super) fn walk(&mut self, now: Nanos, owners: &mut impl Owners, pages: &mut Vec<RegionPage>) {
-        let mut budget = self.budget(now);
+        let mut budget = self.budget.available(now);
         for walk in self.walks.values_mut() {
             self.cut_short += u64::from(walk.turn(now));
         }
@@ -103,17 +76,8 @@ impl Walks {
             let used = walk.step(share, owners, pages);
             (budget, left) = (budget - used, left - 1);
             self.looked_up += used;
-            self.saved = self.saved.saturating_sub(used.saturating_mul(1_000_000_000));
+            self.budget.spend(used);
         }
-    }
-
-    /// Pages that may be looked up now.
-    fn budget(&mut self, now: Nanos) -> u64 {
-        let since = self.at.map_or(SAVED, |at| now.since(at).min(SAVED));
-        self.at = Some(now);
-        let most = self.pages_per_s.saturating_mul(SAVED.0);
-        self.saved = self.saved.saturating_add(self.pages_per_s.saturating_mul(since.0)).min(most);
-        self.saved / 1_000_000_000
     }
 
     /// Pages looked up, and walks given up for newer ones.
@@ -161,7 +125,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use thermocline_core::topology::Node;
-    use thermocline_core::units::{Pid, TierId};
+    use thermocline_core::units::{Pid, TierId, VirtPage};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::lab_rings::NoRings;
 use super::pmu::NoPmu;
 use crate::root::KernelFileError;
+use crate::source::lab_device::NoLabDevice;
 
 /// Why accesses cannot be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum OpenError {
     NoPmu(#[from] NoPmu),
     /// The lab's sampler is not there.
     #[error(transparent)]
-    NoRings(#[from] NoRings),
+    NoLabDevice(#[from] NoLabDevice),
     /// The kernel does not let us.
     #[error(
         "{pmu} on all CPUs is not permitted ({cause}); it needs CAP_PERFMON, or kernel.perf_event_paranoid of -1"

@@ -12,11 +12,8 @@ use super::period::INTERRUPT_NS;
 use super::useful::Judge;
 use super::{HwSampleSource, OpenError, Stats};
 use crate::root::{KernelFileError, Root};
-use crate::source::{AccessSource, Event};
+use crate::source::{AccessSource, Event, lab_device};
 use crate::topology::PfnMap;
-
-/// How often rings are looked at that nobody tells of.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// An open sampler.
 #[derive(Debug)]
@@ -53,7 +50,7 @@ impl Sampler {
     pub fn look_every(&self) -> Option<Duration> {
         match self {
             Sampler::Perf(_) => None,
-            Sampler::Lab(_) => Some(LOOK_EVERY),
+            Sampler::Lab(_) => Some(lab_device::LOOK_EVERY),
         }
     }
 

@@ -3,7 +3,6 @@
 //! No real machine has it. Its samples name no process, as those of a device or of a guest's accesses do, so that they are evidence of
 //! frames; [`crate::reverse`] tells whose they are. It reads the rings without waiting for anything, and there is nobody that could wake it.
 
-mod device;
 mod layout;
 
 use std::os::fd::BorrowedFd;
@@ -14,11 +13,10 @@ use thermocline_core::units::{Nanos, Pid};
 use super::Stats;
 use super::useful::Judge;
 use crate::root::Root;
+use crate::source::lab_device::{self, NoLabDevice};
 use crate::source::{AccessSource, Event, thread_cpu_time};
 use crate::sys::DeviceMemory;
 use layout::{DROPPED, HEAD, Layout, SLOT_BYTES, TAIL, sighting};
-
-pub use device::{NoRings, is_there};
 
 /// Time over which the budget is kept.
 const BUDGET_EVERY: Nanos = Nanos::from_s(1);
@@ -44,9 +42,11 @@ impl LabRings {
     /// Maps the rings. What waits in them is old and given up.
     ///
     /// # Errors
-    /// [`NoRings`].
-    pub fn open(root: &Root, config: &HwSample, judge: Judge, now: Nanos) -> Result<LabRings, NoRings> {
-        let (memory, layout) = device::open(root)?;
+    /// [`NoLabDevice`].
+    pub fn open(root: &Root, config: &HwSample, judge: Judge, now: Nanos) -> Result<LabRings, NoLabDevice> {
+        let (memory, layout) = lab_device::open(root, |memory| {
+            Layout::read([0, 8, 16].map(|at| u64::from_le(memory.load(at))), memory.bytes())
+        })?;
         let allowed = layout.rings as u64 * u64::from(config.cpu_budget_permille) * 1_000_000;
         let stats = Stats { sampler: "lab rings", cpus: layout.rings as u32, ..Stats::default() };
         let mut rings = LabRings {

@@ -1,9 +1,9 @@
-//! The device behind which the lab's sampler is: QEMU's ivshmem, a PCI device whose memory is all that there is to it.
+//! The device behind which the lab's sampler and hot list are: QEMU's ivshmem, a PCI device whose memory is all that there is to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::layout::Layout;
 use crate::root::{KernelFileError, Root, list_optional, read_optional};
 use crate::sys::DeviceMemory;
 
@@ -12,13 +12,17 @@ const VENDOR: &str = "0x1af4";
 const DEVICE: &str = "0x1110";
 /// The BAR that is the shared memory.
 const BAR: &str = "resource2";
+/// The least that `open` promises to be there to read.
+const HEAD_BYTES: usize = 32;
+/// How often its memory is looked at: nobody tells of what is new there.
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Why there are no rings.
+/// Why the lab's device cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum NoRings {
+pub enum NoLabDevice {
     /// There is no such device.
     #[error(
-        "no device 1af4:1110 here: the lab's sampler is there in guests of `lab run --misses --samples` alone"
+        "no device 1af4:1110 here: the lab's sampler and hot list are there in guests of `lab run --misses --samples` alone"
     )]
     NoDevice,
     /// The device cannot be mapped.
@@ -29,7 +33,7 @@ pub enum NoRings {
         /// The kernel's answer.
         cause: io::Error,
     },
-    /// Its memory is no sampler's.
+    /// Its memory is not what it should be.
     #[error("{}: {what}", path.display())]
     Strange {
         /// The file.
@@ -45,19 +49,22 @@ pub enum NoRings {
 /// Whether there is such a device; what its memory holds is not looked at.
 ///
 /// # Errors
-/// [`NoRings::NoDevice`] where there is none.
-pub fn is_there(root: &Root) -> Result<(), NoRings> {
-    if devices(root)?.is_empty() { Err(NoRings::NoDevice) } else { Ok(()) }
+/// [`NoLabDevice::NoDevice`] where there is none.
+pub fn is_there(root: &Root) -> Result<(), NoLabDevice> {
+    if devices(root)?.is_empty() { Err(NoLabDevice::NoDevice) } else { Ok(()) }
 }
 
-/// The memory of the first device that holds a sampler's rings; ivshmem has other uses as well.
+/// The memory of the first such device of which `read` makes something; ivshmem has other uses as well.
 ///
 /// # Errors
-/// Why there is none; of several such devices, why not the last.
-pub(super) fn open(root: &Root) -> Result<(DeviceMemory, Layout), NoRings> {
-    let mut why = NoRings::NoDevice;
+/// Why there is none; of several such devices, why not the last. `read` says what is wrong with its memory.
+pub(crate) fn open<T>(
+    root: &Root,
+    read: impl Fn(&DeviceMemory) -> Result<T, &'static str>,
+) -> Result<(DeviceMemory, T), NoLabDevice> {
+    let mut why = NoLabDevice::NoDevice;
     for device in devices(root)? {
-        match rings(device.join(BAR)) {
+        match try_one(device.join(BAR), &read) {
             Ok(found) => return Ok(found),
             Err(error) => why = error,
         }
@@ -83,17 +90,20 @@ fn is(device: &Path, name: &str, wanted: &str) -> Result<bool, KernelFileError> 
     Ok(read_optional(&device.join(name))?.is_some_and(|text| text.trim() == wanted))
 }
 
-fn rings(path: PathBuf) -> Result<(DeviceMemory, Layout), NoRings> {
+fn try_one<T>(
+    path: PathBuf,
+    read: impl Fn(&DeviceMemory) -> Result<T, &'static str>,
+) -> Result<(DeviceMemory, T), NoLabDevice> {
     let memory = match DeviceMemory::map(&path) {
         Ok(memory) => memory,
-        Err(cause) => return Err(NoRings::NotMapped { path, cause }),
+        Err(cause) => return Err(NoLabDevice::NotMapped { path, cause }),
     };
     // A page is the least that is ever mapped, but not the least that a file may have.
-    if memory.bytes() < 24 {
-        return Err(NoRings::Strange { path, what: "it is too small" });
+    if memory.bytes() < HEAD_BYTES {
+        return Err(NoLabDevice::Strange { path, what: "it is too small" });
     }
-    match Layout::read([0, 8, 16].map(|at| u64::from_le(memory.load(at))), memory.bytes()) {
-        Ok(layout) => Ok((memory, layout)),
-        Err(what) => Err(NoRings::Strange { path, what }),
+    match read(&memory) {
+        Ok(found) => Ok((memory, found)),
+        Err(what) => Err(NoLabDevice::Strange { path, what }),
     }
 }

@@ -1,0 +1,183 @@
+//! What lies where in the registers of the lab's device (`lab/plugin/hotlist.h`), whatever the bytes.
+//!
+//! All is little-endian. The sampler's file says where they are; the slots of the list follow them. The device is told what to do by writing its
+//! settings and then another generation.
+
+use thermocline_core::config::{ChmuSource as Keys, HotListMode};
+
+use super::decode::{Decoder, Decoders};
+use crate::sys::DeviceMemory;
+
+/// The first eight bytes of the sampler's memory, and where it says that the registers are.
+const SAMPLER_MAGIC: [u8; 8] = *b"TLCSAMP1";
+const REGISTERS_AT: usize = 24;
+/// The first eight bytes of the registers.
+const MAGIC: [u8; 8] = *b"TLCCHMU1";
+/// Bytes of a page of registers.
+const PAGE: usize = 4096;
+/// Slots of a list that are believed.
+const SLOTS_MAX: u64 = 1 << 20;
+/// Decoders of the device, at most.
+const DECODERS_MAX: u64 = 2;
+const DECODER_BYTES: usize = 32;
+
+/// What the device is.
+const SLOTS: usize = 8;
+const COUNTERS: usize = 16;
+const DEVICE_BYTES: usize = 24;
+const DECODERS: usize = 32;
+const FIRST_DECODER: usize = 40;
+/// What it is to do.
+const GENERATION: usize = 512;
+const MODE: usize = 520;
+const UNIT_BYTES: usize = 528;
+const THRESHOLD: usize = 536;
+const EPOCH_NS: usize = 544;
+const DOWNSAMPLING: usize = 552;
+const TAIL: usize = 560;
+/// What it has done.
+const APPLIED: usize = 1024;
+const RUNNING: usize = 1032;
+const HEAD: usize = 1040;
+
+/// Counters of the device, by their place.
+pub(super) const OVERFLOW: usize = 1048;
+/// Counters that one unit took over from another.
+pub(super) const TAKEN_OVER: usize = 1056;
+/// Accesses counted.
+pub(super) const COUNTED: usize = 1064;
+/// Epochs that have ended.
+pub(super) const EPOCHS: usize = 1072;
+
+/// The device, as it says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Device {
+    at: usize,
+    slots: u64,
+    /// Low bits of an entry that are the count.
+    pub(super) counter_bits: u32,
+    /// Units that it can count at a time.
+    pub(super) counters: u64,
+    /// Where its memory is in ours.
+    pub(super) decoders: Decoders,
+}
+
+fn word(memory: &DeviceMemory, at: usize) -> u64 {
+    u64::from_le(memory.load(at))
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    // Both fit.
+    (word as u32, (word >> 32) as u32)
+}
+
+fn mode(mode: HotListMode) -> u64 {
+    match mode {
+        HotListMode::Epoch => 1,
+        HotListMode::AlwaysOn => 2,
+    }
+}
+
+impl Device {
+    /// Finds the device in the memory of the lab's device, of which the first 32 bytes are there.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn read(memory: &DeviceMemory) -> Result<Device, &'static str> {
+        if word(memory, 0) != u64::from_le_bytes(SAMPLER_MAGIC) {
+            return Err("it is not the memory that the lab's plugin lays out");
+        }
+        let at = halves(word(memory, REGISTERS_AT)).0 as usize;
+        if at == 0 {
+            return Err(
+                "the lab's plugin keeps no hot list: it was loaded with hot-list=0, or is of an older version",
+            );
+        }
+        if !at.is_multiple_of(PAGE) || at > memory.bytes() || memory.bytes() - at < PAGE {
+            return Err("its hot list does not lie in it");
+        }
+        let word = |offset| word(memory, at + offset);
+        if word(0) != u64::from_le_bytes(MAGIC) {
+            return Err("its hot list is of another version");
+        }
+        let (slots, counter_bits) = halves(word(SLOTS));
+        let slots = u64::from(slots);
+        if !slots.is_power_of_two() || slots > SLOTS_MAX || memory.bytes() - at - PAGE < slots as usize * 8 {
+            return Err("its hot list cannot be so long");
+        }
+        let count = word(DECODERS);
+        if count == 0 || count > DECODERS_MAX {
+            return Err("it has no decoders, or too many");
+        }
+        let decoder = |n: usize| {
+            let word = |offset| word(FIRST_DECODER + n * DECODER_BYTES + offset);
+            let (ways, granularity) = halves(word(16));
+            Decoder::new(word(0), word(8), ways, granularity, halves(word(24)).0)
+        };
+        let decoders = Decoders::new((0..count as usize).map(decoder).collect::<Result<_, _>>()?);
+        if decoders.device_bytes() != word(DEVICE_BYTES) {
+            return Err("its decoders are for more or for less memory than it has");
+        }
+        Ok(Device { at, slots, counter_bits, counters: word(COUNTERS), decoders })
+    }
+
+    /// Tells the device what to do from now on.
+    pub(super) fn set(&self, memory: &DeviceMemory, keys: &Keys) {
+        let settings = [
+            (UNIT_BYTES, keys.unit_bytes.into()),
+            (THRESHOLD, keys.threshold.into()),
+            (EPOCH_NS, keys.epoch_ms * 1_000_000),
+            (DOWNSAMPLING, keys.downsampling.into()),
+        ];
+        settings.into_iter().for_each(|(at, value): (usize, u64)| self.store(memory, at, value));
+        self.switch(memory, mode(keys.mode));
+    }
+
+    /// Tells it to do nothing.
+    pub(super) fn set_off(&self, memory: &DeviceMemory) {
+        self.switch(memory, 0);
+    }
+
+    fn switch(&self, memory: &DeviceMemory, mode: u64) {
+        self.store(memory, MODE, mode);
+        self.store(memory, GENERATION, self.load(memory, GENERATION).wrapping_add(1));
+    }
+
+    /// Whether it has refused what it was told; until the first access it has not even looked.
+    pub(super) fn refuses(&self, memory: &DeviceMemory) -> bool {
+        let taken = self.load(memory, APPLIED) == self.load(memory, GENERATION);
+        taken && self.load(memory, RUNNING) != self.load(memory, MODE)
+    }
+
+    /// Slots of the list.
+    pub(super) fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// Entries that were written and not read, as the marks say: more than there are slots where somebody else has written to them.
+    pub(super) fn waiting(&self, memory: &DeviceMemory) -> u64 {
+        self.load(memory, HEAD).wrapping_sub(self.load(memory, TAIL))
+    }
+
+    /// Takes the entry that has waited longest.
+    pub(super) fn take(&self, memory: &DeviceMemory) -> u64 {
+        let tail = self.load(memory, TAIL);
+        let bits = word(memory, self.at + PAGE + (tail & (self.slots - 1)) as usize * 8);
+        self.store(memory, TAIL, tail.wrapping_add(1));
+        bits
+    }
+
+    /// Gives up what waits.
+    pub(super) fn give_up(&self, memory: &DeviceMemory) {
+        self.store(memory, TAIL, self.load(memory, HEAD));
+    }
+
+    /// One of the device's counters.
+    pub(super) fn load(&self, memory: &DeviceMemory, register: usize) -> u64 {
+        word(memory, self.at + register)
+    }
+
+    fn store(&self, memory: &DeviceMemory, register: usize, value: u64) {
+        memory.store(self.at + register, value.to_le());
+    }
+}
