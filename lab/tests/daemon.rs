@@ -7,6 +7,8 @@
 
 #[path = "daemon/brake.rs"]
 mod brake;
+#[path = "daemon/chmu.rs"]
+mod chmu;
 #[path = "daemon/damon.rs"]
 mod damon;
 #[path = "daemon/demotion.rs"]

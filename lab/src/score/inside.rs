@@ -66,9 +66,11 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     if let Some(latencies) = &latencies {
         latencies.apply(&mut plugin)?;
     }
-    // Only accesses that are counted can be tagged.
-    if plan.sample_every.is_some() {
+    // Only accesses that are counted can be tagged or get to a hot list.
+    if plan.sample_every.is_some() || plan.manager.reads_hot_list() {
         plugin.start()?;
+    }
+    if plan.sample_every.is_some() {
         plugin.sample(plan.sample_every)?;
     }
     let started = Instant::now();

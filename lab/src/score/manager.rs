@@ -44,23 +44,22 @@ impl Manager {
     }
 
     /// Where its evidence comes from.
-    pub(crate) fn source(&self) -> Option<&'static str> {
-        let set = |key| self.setting(key).is_some_and(|value| value != "false");
+    pub(crate) fn source(&self) -> Option<String> {
         match self {
             Manager::None => None,
-            Manager::Damon { .. } => Some("damon"),
-            Manager::Numab2 => Some("hintfault"),
+            Manager::Damon { .. } => Some("damon".to_owned()),
+            Manager::Numab2 => Some("hintfault".to_owned()),
             Manager::Thermocline { .. } => {
                 let faults = self.setting("source.hintfault.enabled") != Some("false");
-                Some(match (faults, set("source.hwsample.enabled"), self.reads_regions()) {
-                    (true, false, false) => "hintfault",
-                    (true, true, false) => "hintfault+hwsample",
-                    (true, false, true) => "hintfault+damon",
-                    (true, true, true) => "hintfault+hwsample+damon",
-                    (false, true, true) => "hwsample+damon",
-                    (false, _, false) => "hwsample",
-                    (false, false, true) => "damon",
-                })
+                let samples = self.setting("source.hwsample.enabled").is_some_and(|value| value != "false");
+                let all = [
+                    ("hintfault", faults),
+                    ("hwsample", samples),
+                    ("damon", self.reads_regions()),
+                    ("chmu", self.reads_hot_list()),
+                ];
+                let on: Vec<&str> = all.into_iter().filter_map(|(name, on)| on.then_some(name)).collect();
+                Some(on.join("+"))
             }
         }
     }
@@ -68,6 +67,11 @@ impl Manager {
     /// Whether it reads the samples that the plugin takes.
     pub(crate) fn reads_samples(&self) -> bool {
         self.setting("source.hwsample.sampler") == Some("\"lab-rings\"")
+    }
+
+    /// Whether it reads the hot list that the plugin keeps.
+    pub(crate) fn reads_hot_list(&self) -> bool {
+        self.setting("source.chmu.enabled") == Some("true")
     }
 
     /// Whether it reads DAMON's regions.
@@ -240,15 +244,18 @@ mod tests {
         let manager = |text: &str| text.parse::<Manager>().unwrap();
         let samples = "source.hwsample.enabled=true+source.hwsample.sampler=\"lab-rings\"";
         let alone = manager(&format!("thermocline+source.hintfault.enabled=false+{samples}"));
-        assert_eq!((alone.source(), alone.reads_samples()), (Some("hwsample"), true));
+        assert_eq!((alone.source(), alone.reads_samples()), (Some("hwsample".to_owned()), true));
         let both = manager(&format!("thermocline:frequency+{samples}"));
-        assert_eq!((both.source(), both.reads_samples()), (Some("hintfault+hwsample"), true));
+        assert_eq!((both.source(), both.reads_samples()), (Some("hintfault+hwsample".to_owned()), true));
         let faults = manager("thermocline+source.hwsample.enabled=false");
-        assert_eq!((faults.source(), faults.reads_samples()), (Some("hintfault"), false));
+        assert_eq!((faults.source(), faults.reads_samples()), (Some("hintfault".to_owned()), false));
         let regions = manager("thermocline+source.hintfault.enabled=false+source.damon.enabled=true");
-        assert_eq!(regions.source(), Some("damon"));
+        assert_eq!(regions.source().as_deref(), Some("damon"));
         assert!(regions.config().unwrap().starts_with("source.damon.stop_damon_stat = true\n"));
-        assert_eq!((manager("damon").source(), manager("none").source()), (Some("damon"), None));
+        assert_eq!((manager("damon").source(), manager("none").source()), (Some("damon".to_owned()), None));
+        let lists = manager("thermocline+source.chmu.enabled=true");
+        assert_eq!((lists.source().as_deref(), lists.reads_hot_list()), (Some("hintfault+chmu"), true));
+        assert!(!lists.reads_samples() && !both.reads_hot_list());
     }
 
     #[test]

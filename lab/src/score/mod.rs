@@ -325,7 +325,7 @@ impl Common {
         }
         let mut arguments = vec![CACHE];
         let rings;
-        if manager.reads_samples() {
+        if manager.reads_samples() || manager.reads_hot_list() {
             (guest, rings) = offer_samples(guest, folder);
             arguments.push(&rings);
         }

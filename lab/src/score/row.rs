@@ -160,7 +160,7 @@ impl Row {
         Some(Row {
             manager: plan.manager.name().to_owned(),
             rule,
-            source: plan.manager.source().map(str::to_owned),
+            source: plan.manager.source(),
             dram_share,
             oracle_share: dram_share / best_share.max(f64::MIN_POSITIVE),
             slowdown: time_ns(dram_share) / time_ns(1.0),
