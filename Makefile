@@ -10,7 +10,7 @@ SOAK_FUZZ_SECONDS ?= 600
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare docs lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs lab-programs fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ lab-compare: lab-programs ## managers of memory beside each other; WORKLOAD=redi
 	@mkdir -p target/compare
 	$(LAB) compare $(WORKLOAD) --kernel $(KERNEL) --repeats $(REPEATS) $(if $(MANAGERS),--managers $(MANAGERS)) \
 		--json target/compare/$(WORKLOAD).json $(OPTIONS)
+
+lab-spill: lab-programs ## S3's experiment: cold ballast fills DRAM, Redis spills to CXL; MANAGERS=dram-only,none,..., OPTIONS='--loads latest ...'
+	@mkdir -p target/spill
+	$(LAB) spill --kernel $(KERNEL) $(if $(MANAGERS),--managers $(MANAGERS)) --logs target/spill --json target/spill/runs.json $(OPTIONS)
 
 test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on two kernels
 	@scripts/need fuzz

@@ -4,6 +4,7 @@ mod demo;
 mod options;
 mod remote;
 mod score;
+mod spill;
 mod within;
 
 use std::process::ExitCode;
@@ -75,6 +76,10 @@ enum Verb {
     ///
     /// Otherwise as `run`.
     Remote(Box<remote::Options>),
+    /// Fill DRAM with cold ballast, let Redis spill to CXL, and tell how much slower than in DRAM alone it is read under each manager (S3's experiment).
+    ///
+    /// Otherwise as `run`.
+    Spill(Box<spill::Options>),
     /// The part of `remote` that runs in the guest.
     #[command(hide = true)]
     RemoteInside(remote::Inside),
@@ -133,6 +138,7 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Score(options) => score::score(&options, &on_signals()?),
         Verb::Compare(options) => score::compare(&options, &on_signals()?),
         Verb::Remote(options) => remote::run(&options, &on_signals()?),
+        Verb::Spill(options) => spill::run(&options, &on_signals()?),
         Verb::RemoteInside(inside) => remote::inside(&inside),
         Verb::ScoreInside(inside) => score::inside(&inside),
         Verb::Shell { machine } => {

@@ -59,6 +59,16 @@ impl Started {
     }
 }
 
+/// Ends a program by SIGTERM, which it takes to look at all of its data first.
+pub(crate) fn end(child: &mut Child, name: &str) -> anyhow::Result<()> {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+        .with_context(|| format!("cannot end {name}"))?;
+    let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
+    ensure!(status.success(), "{name} ended with {status}: it has lost data");
+    Ok(())
+}
+
 /// Where a server listens.
 pub(crate) fn address(server: Server) -> (&'static str, u16) {
     match server {

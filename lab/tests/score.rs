@@ -5,6 +5,8 @@
 
 #[path = "score/remote.rs"]
 mod remote;
+#[path = "score/spill.rs"]
+mod spill;
 
 use std::path::Path;
 use std::process::Command;

@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 use thermocline_lab::workload::hot_set::HotLayout;
 use thermocline_lab::workload::hotcold::{Plan, now, run};
-use thermocline_lab::workload::{chase, judge, pattern, read_json, residency, write_json};
+use thermocline_lab::workload::{ballast, chase, judge, pattern, read_json, residency, write_json};
 
 /// Accesses memory at random, a share of the pages taking a share of the accesses, and verifies all data.
 ///
@@ -34,6 +34,8 @@ enum Verb {
     Pattern(Pattern),
     /// Follows pointers in random order through a block and prints what one load takes
     Chase(Chase),
+    /// Fills memory and touches none of it until SIGINT or SIGTERM; then verifies all of it
+    Ballast(Ballast),
     /// Prints where a program keeps its data, for the plugin: `misses filter $(hotcold span PID)`
     Span {
         /// The program
@@ -135,6 +137,16 @@ struct Chase {
     seed: u64,
 }
 
+#[derive(Args)]
+struct Ballast {
+    /// Size of the memory in MiB
+    #[arg(long)]
+    mib: u32,
+    /// Forbid huge pages to this process, whatever the system allows
+    #[arg(long)]
+    no_thp: bool,
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.verb {
@@ -144,6 +156,7 @@ fn main() -> ExitCode {
         Some(Verb::Chase(arguments)) => {
             chase::run(arguments.mib, arguments.seed).and_then(|chase| print_json(&chase))
         }
+        Some(Verb::Ballast(arguments)) => ballast(arguments),
         Some(Verb::Span { pid }) => span(*pid),
     };
     match done {
@@ -158,13 +171,7 @@ fn main() -> ExitCode {
 fn load(arguments: &Load) -> anyhow::Result<()> {
     ensure!(arguments.grain_kib.is_multiple_of(4), "--grain-kib {} is no multiple of 4", arguments.grain_kib);
     let drift = arguments.drift_s.map(Duration::try_from_secs_f64).transpose().context("--drift-s")?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).context("cannot catch signals")?;
-    }
-    if arguments.no_thp {
-        rustix::thread::disable_transparent_huge_pages(true).context("cannot forbid huge pages")?;
-    }
+    let stop = prepare(arguments.no_thp)?;
     let plan = Plan {
         mib: arguments.mib,
         hot_share: arguments.hot_share,
@@ -182,6 +189,23 @@ fn load(arguments: &Load) -> anyhow::Result<()> {
     };
     run(&plan, &stop, &mut std::io::stdout().lock())?;
     Ok(())
+}
+
+fn ballast(arguments: &Ballast) -> anyhow::Result<()> {
+    let stop = prepare(arguments.no_thp)?;
+    ballast::run(arguments.mib, &stop, &mut std::io::stdout().lock())
+}
+
+/// A flag that the signals which ask for an end raise; and no huge pages, if so wished.
+fn prepare(no_thp: bool) -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot catch signals")?;
+    }
+    if no_thp {
+        rustix::thread::disable_transparent_huge_pages(true).context("cannot forbid huge pages")?;
+    }
+    Ok(stop)
 }
 
 fn judged(arguments: &Judge) -> anyhow::Result<()> {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use thermocline_lab::workload::keys::{Reading, Server, Target, load, parse_address, run, verify};
+use thermocline_lab::workload::keys::{
+    Distribution, Reading, Server, Target, load, parse_address, run, verify,
+};
 use thermocline_lab::workload::write_json;
 
 /// Fills a Redis with verifiable values, reads them with zipfian popularity, and verifies them.
@@ -61,6 +63,9 @@ struct Run {
     /// Exponent of the popularity; 0 reads all keys alike
     #[arg(long, default_value_t = 0.99)]
     zipf: f64,
+    /// Which keys are popular: any, or those that were set last by a load with as many connections
+    #[arg(long, value_enum, default_value = "zipfian")]
+    distribution: Distribution,
     /// When to end; without it, at a signal
     #[arg(long)]
     seconds: Option<u64>,
@@ -108,6 +113,7 @@ fn work(verb: &Verb) -> anyhow::Result<()> {
             let every = Duration::try_from_secs_f64(arguments.report_every).context("--report-every")?;
             let reading = Reading {
                 zipf: arguments.zipf,
+                distribution: arguments.distribution,
                 seconds: arguments.seconds,
                 ops: None,
                 every,

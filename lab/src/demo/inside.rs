@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use thermocline_core::units::NodeId;
 use thermocline_lab::truth::{Counts, GUEST_PORT, Plugin};
-use thermocline_lab::workload::keys::{self, Reading, Server, Summary, Target};
+use thermocline_lab::workload::keys::{self, Distribution, Reading, Server, Summary, Target};
 use thermocline_lab::workload::residency::data_range;
 use thermocline_lab::workload::{read_json, write_json};
 
@@ -127,8 +127,15 @@ impl Demo {
         stop: &Arc<AtomicBool>,
         ops: &Arc<AtomicU64>,
     ) -> thread::JoinHandle<anyhow::Result<Summary>> {
-        let reading =
-            Reading { zipf: self.plan.zipf, seconds: None, ops: None, every: EVERY, seed: 1, draws: 1 };
+        let reading = Reading {
+            zipf: self.plan.zipf,
+            distribution: Distribution::Zipfian,
+            seconds: None,
+            ops: None,
+            every: EVERY,
+            seed: 1,
+            draws: 1,
+        };
         let (target, stop, ops) = (self.target.clone(), Arc::clone(stop), Arc::clone(ops));
         thread::spawn(move || keys::run(&target, &reading, stop, &mut Rate { ops, line: Vec::new() }))
     }

@@ -6,6 +6,7 @@ use anyhow::ensure;
 use serde::Serialize;
 use thermocline_core::units::PAGES_PER_MIB;
 
+use super::columns;
 use super::manager::Manager;
 use super::row::Row;
 
@@ -157,18 +158,7 @@ pub(crate) fn table(summaries: &[Summary]) -> String {
         }
         lines.push(line);
     }
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    columns(&lines)
 }
 
 #[cfg(test)]

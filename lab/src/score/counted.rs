@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
+use crate::within::end;
+
 /// How long a program that says nothing is waited for.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(20);
@@ -60,13 +62,7 @@ impl Counted {
 
     /// Ends it in good order: hotcold looks at all of its data first.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
-        let name = self.name;
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-            .with_context(|| format!("cannot end {name}"))?;
-        let status = self.child.wait().with_context(|| format!("cannot wait for {name}"))?;
-        ensure!(status.success(), "{name} ended with {status}: it has lost data");
-        Ok(())
+        end(&mut self.child, self.name)
     }
 
     /// Waits until it has told of so many operations more; of how many it told.

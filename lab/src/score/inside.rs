@@ -7,17 +7,18 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use thermocline_core::units::{NodeId, PAGE_SIZE};
+use thermocline_core::units::{NodeId, PAGE_SIZE, PAGES_PER_MIB};
 use thermocline_lab::truth::{GUEST_PORT, Plugin};
 use thermocline_lab::workload::pattern::Outcome;
 use thermocline_lab::workload::residency::program_ranges;
 use thermocline_lab::workload::{read_json, write_json};
 
+use super::ballast::{Ballast, Lay};
 use super::felt::Latencies;
 use super::flips::Watch;
 use super::manager::Manager;
-use super::plan::{DUMP, Moved, PLAN, Plan, RECORDING, Recording};
-use super::program::Program;
+use super::plan::{DUMP, Moved, Narrowing, PLAN, Plan, RECORDING, Recording};
+use super::program::{Program, Whose};
 use super::running::{
     Running, counters, demotion, kthread_cpu_s, nobody_moves, promoted_and_demoted, settings, since,
 };
@@ -51,7 +52,10 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         }
         None => None,
     };
-    narrow(&plan, slow)?;
+    let ballast = narrow(&plan, slow)?;
+    if let Some(ballast) = &ballast {
+        say(&format!("cold ballast fills DRAM: {} pages", ballast.pages()?.values().sum::<u64>()));
+    }
     say(&format!("filling {}'s memory ({})", plan.workload.name(), plan.start.name()));
     let mut program = Program::start(&plan, folder)?;
     let pid = program.pid();
@@ -59,6 +63,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
 
     revive_kswapd(slow)?;
     let (pages_before, room_pages) = (program.pages()?, room(slow)?);
+    let ballast_before = ballast.as_ref().map(Ballast::pages).transpose()?;
     let counters_before = counters()?;
     let kswapd_before = kthread_cpu_s("kswapd");
     let watch = Watch::start(pid, &range, slow)?;
@@ -74,7 +79,9 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         plugin.sample(plan.sample_every)?;
     }
     let started = Instant::now();
-    let manager = Running::start(&plan.manager, &program.whose()?, daemon, folder)?;
+    // Ballast is others' memory: who is to demote it has the whole machine.
+    let whose = if ballast.is_some() { Whose::Machine } else { program.whose()? };
+    let manager = Running::start(&plan.manager, &whose, daemon, folder)?;
     program.run(plan.warmup_ops, 0)?;
     let warmup_s = started.elapsed().as_secs_f64();
 
@@ -106,6 +113,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     };
     let ping_pong = watch.end()?;
     let pages_after = program.pages()?;
+    let ballast_after = ballast.as_ref().map(Ballast::pages).transpose()?;
     let ended = manager.end()?;
     let felt = match latencies {
         Some(latencies) => {
@@ -116,6 +124,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         None => None,
     };
     program.end()?;
+    ballast.map(Ballast::end).transpose()?;
     say("holding the plugin to a known pattern");
     plugin.program(&[])?;
     drop(plugin);
@@ -129,6 +138,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         counters,
         pages_before,
         pages_after,
+        ballast: ballast_before.zip(ballast_after).map(|(before, after)| Lay { before, after }),
         room_pages,
         counts,
         ops,
@@ -152,16 +162,24 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes DRAM away until the program finds as much as it shall have. Huge pages in reserve are memory that nothing can move, reclaim or
-/// demote, so that it is gone for every manager alike.
-fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<()> {
+/// Takes DRAM away until the program finds as much as it shall have.
+fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<Option<Ballast>> {
     let share_bytes = (plan.footprint_bytes() as f64 * plan.fast_share) as u64;
     let wanted = (share_bytes + plan.beside_bytes()) / PAGE_SIZE;
     fs::write("/proc/sys/vm/compact_memory", "1").context("cannot compact memory")?;
-    let excess = room(slow)?.saturating_sub(wanted) / PAGES_PER_HUGE;
+    let excess = room(slow)?.saturating_sub(wanted);
+    match plan.narrowing {
+        Narrowing::None => Ok(None),
+        Narrowing::Ballast => Ballast::start(excess / PAGES_PER_MIB, slow).map(Some),
+        Narrowing::Reserve => reserve(excess / PAGES_PER_HUGE, slow).map(|()| None),
+    }
+}
+
+/// Takes so many huge pages from DRAM.
+fn reserve(huge_pages: u64, slow: NodeId) -> anyhow::Result<()> {
     for node in 0..slow.0 {
         let path = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
-        let share = excess / u64::from(slow.0);
+        let share = huge_pages / u64::from(slow.0);
         fs::write(&path, share.to_string()).with_context(|| format!("cannot write {share} to {path}"))?;
     }
     Ok(())

@@ -1,41 +1,38 @@
 //! `lab score` and `lab compare`: a program under a manager, judged by the plugin.
 
+pub(crate) mod ballast;
 mod compare;
 pub(crate) mod counted;
 mod database;
-mod felt;
+pub(crate) mod felt;
 mod flips;
+pub(crate) mod host;
 mod inside;
 pub(crate) mod manager;
 pub(crate) mod plan;
 pub(crate) mod program;
-mod row;
+pub(crate) mod row;
 pub(crate) mod running;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Args;
 use thermocline_core::units::NodeId;
-use thermocline_lab::truth::{attach, offer_samples, read_dump};
+use thermocline_lab::Machine;
+use thermocline_lab::workload::keys::Distribution;
 use thermocline_lab::workload::{read_json, write_json};
-use thermocline_lab::{Cache, Guest, Line, Machine, Output, ThpMode};
 
 use felt::Asked;
+use host::Host;
 use manager::Manager;
-use plan::{DUMP, LOG, PLAN, Plan, RECORDING, Recording, Start, Workload};
+use plan::{Narrowing, Plan, Start, Workload};
 use row::{Model, Row};
 
 /// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about a third of the programs.
 const MEMORY_MIB: [u64; 2] = [256, 768];
-/// The modelled cache: to the program's memory what a server's cache is to a server's memory, about a thousandth.
-const CACHE: &str = "cache-kib=256";
-/// How often a guest is begun anew that the emulator made panic.
-const RETRIES: u32 = 1;
 
 /// What every run has in common.
 #[derive(Clone, Debug, Args)]
@@ -43,9 +40,6 @@ struct Common {
     /// The program.
     #[arg(value_enum)]
     workload: Workload,
-    /// Kernel line: 6.12 or newest.
-    #[arg(long, value_name = "LINE", default_value = "6.12")]
-    kernel: Line,
     /// Where the program's memory is when the manager starts: first-touch fills DRAM first, slow leaves it free.
     #[arg(long, value_enum, default_value = "first-touch")]
     start: Start,
@@ -89,15 +83,8 @@ struct Common {
     /// For a manager that reads the lab's sampler: about every Nth access of the guest is tagged, and becomes a sample if it misses.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     sample_every: u64,
-    /// End a guest after so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
-    timeout: u64,
-    /// The daemon.
-    #[arg(long, value_name = "PROGRAM", default_value = "target/release/thermocline")]
-    thermocline: PathBuf,
-    /// Write what the daemon prints, a JSON object a second, to DIR/MANAGER-SEED.jsonl.
-    #[arg(long, value_name = "DIR")]
-    logs: Option<PathBuf>,
+    #[command(flatten)]
+    host: Host,
 }
 
 /// How one run is to be.
@@ -155,7 +142,7 @@ pub(crate) fn inside(inside: &Inside) -> anyhow::Result<u8> {
 /// Runs one manager and prints its row.
 pub(crate) fn score(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     let Options { common, manager, .. } = options;
-    manager.check(&common.thermocline)?;
+    manager.check(&common.host.thermocline)?;
     let row = common.run(manager, common.seed, interrupt)?;
     if options.json {
         println!("{}", serde_json::to_string(&row)?);
@@ -171,7 +158,7 @@ pub(crate) fn compare(options: &CompareOptions, interrupt: &Arc<AtomicBool>) -> 
     compare::alike(&rows)?;
     let managers = if options.repeats > 0 { options.managers.as_slice() } else { &[] };
     for manager in managers {
-        manager.check(&options.common.thermocline)?;
+        manager.check(&options.common.host.thermocline)?;
     }
     let ran = options.run_all(managers, interrupt, &mut rows);
     if !rows.is_empty() {
@@ -243,12 +230,14 @@ impl Common {
             warmup_ops: self.warmup_ops.unwrap_or(warmup_ops),
             ops: self.ops.unwrap_or(ops),
             fast_share: self.fast_share,
+            narrowing: Narrowing::Reserve,
             mib: self.mib,
             rate: self.rate,
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
             scale: self.scale,
             zipf: self.zipf,
+            distribution: Distribution::Zipfian,
             sample_every: manager.reads_samples().then_some(self.sample_every),
             felt: self.felt.map(|ratio| Asked {
                 ratio,
@@ -259,91 +248,38 @@ impl Common {
 
     /// One run on a fresh machine.
     fn run(&self, manager: &Manager, seed: u64, interrupt: &Arc<AtomicBool>) -> anyhow::Result<Row> {
-        // Managers that need it have been checked to have it.
-        let daemon = fs::canonicalize(&self.thermocline).unwrap_or_else(|_| self.thermocline.clone());
-        let folder = tempfile::Builder::new()
-            .prefix("score-")
-            .tempdir_in("/tmp")
-            .context("cannot create a folder in /tmp")?;
-        let plan = self.plan(manager, seed);
-        let disk = plan.data_set().map(|set| set.image(&Cache::of_user())).transpose()?;
-        write_json(&folder.path().join(PLAN), &plan)?;
-        let mut tries = 0;
-        loop {
-            match self.guest(manager, folder.path(), &daemon, disk.as_deref(), interrupt) {
-                Err(error) if tries < RETRIES && crate::emulator_failed(&error) => {
-                    tries += 1;
-                    eprintln!("QEMU made the guest's kernel panic, a known race of QEMU 7.2: once more");
-                }
-                status => {
-                    let status = status?;
-                    ensure!(
-                        status == 0,
-                        "{manager} failed in the guest with status {status}; its message is above"
-                    );
-                    break;
-                }
-            }
-        }
-        self.keep_log(&folder.path().join(LOG), manager, seed)?;
-        let recording: Recording = read_json(&folder.path().join(RECORDING))?;
-        let dump = read_dump(&folder.path().join(DUMP))?;
-        Row::of(&plan, &recording, &dump, &Model::of(&machine()))
-            .context("no miss was counted in the window: give it more operations with --ops")
-    }
-
-    /// Keeps what the daemon printed, if asked to and if there was one.
-    fn keep_log(&self, log: &Path, manager: &Manager, seed: u64) -> anyhow::Result<()> {
-        let Some(dir) = self.logs.as_ref().filter(|_| log.exists()) else { return Ok(()) };
-        let to = dir.join(format!("{manager}-{seed}.jsonl"));
-        fs::create_dir_all(dir)
-            .and_then(|()| fs::copy(log, &to))
-            .with_context(|| format!("cannot write {}", to.display()))?;
-        Ok(())
-    }
-
-    fn guest(
-        &self,
-        manager: &Manager,
-        folder: &Path,
-        daemon: &Path,
-        disk: Option<&Path>,
-        interrupt: &Arc<AtomicBool>,
-    ) -> anyhow::Result<i32> {
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let machine = machine();
-        let mut guest = Guest::builder()
-            .kernel(self.kernel)
-            .machine(machine.clone())
-            .thp(ThpMode::Never)
-            .share(folder)
-            .timeout(Some(Duration::from_secs(self.timeout)))
-            .output(Output::Inherit)
-            .interrupt(Arc::clone(interrupt));
-        if let Some(disk) = disk {
-            guest = guest.disk(disk);
-        }
-        let mut arguments = vec![CACHE];
-        let rings;
-        if manager.reads_samples() || manager.reads_hot_list() {
-            (guest, rings) = offer_samples(guest, folder);
-            arguments.push(&rings);
-        }
-        let guest = attach(guest, &machine, folder, &arguments)?;
-        let words = [program.as_path(), Path::new("score-inside"), folder, daemon]
-            .map(|word| word.display().to_string());
-        Ok(guest.exec(&words)?.status)
+        let log = format!("{manager}-{seed}");
+        self.host.run(&machine(), &self.plan(manager, seed), &log, interrupt)
     }
 }
 
-fn share(text: &str) -> Result<f64, String> {
+/// Lines of cells as text in columns, the first one flush left.
+pub(crate) fn columns(lines: &[Vec<String>]) -> String {
+    let Some(first) = lines.first() else { return String::new() };
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..first.len()).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A share from 0 to 1.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err(format!("`{text}` is not a share from 0 to 1")),
     }
 }
 
-fn ratio(text: &str) -> Result<f64, String> {
+/// A number from 1 to 100.
+pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(ratio) if (1.0..=100.0).contains(&ratio) => Ok(ratio),
         _ => Err(format!("`{text}` is not a number from 1 to 100")),

@@ -6,8 +6,10 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::NodeId;
 use thermocline_lab::truth::Counts;
+use thermocline_lab::workload::keys::Distribution;
 use thermocline_lab::{DataSet, Database};
 
+use super::ballast::Lay;
 use super::felt::{Asked, Felt};
 use super::manager::Manager;
 use crate::within::ByNode;
@@ -83,6 +85,9 @@ pub(crate) enum Start {
     FirstTouch,
     /// All of it on CXL, DRAM is free.
     Slow,
+    /// All of it on CXL, and it may lie nowhere else.
+    #[value(skip)]
+    SlowOnly,
 }
 
 impl Start {
@@ -91,8 +96,20 @@ impl Start {
         match self {
             Start::FirstTouch => "first-touch",
             Start::Slow => "slow",
+            Start::SlowOnly => "slow-only",
         }
     }
+}
+
+/// What takes DRAM from the program until it has no more than it shall have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Narrowing {
+    /// A reserve of huge pages: memory that nothing can move, reclaim or demote, so that it is gone for every manager alike.
+    Reserve,
+    /// Cold memory of another program, which managers may demote. They have the whole machine then instead of the program.
+    Ballast,
+    /// Nothing: all of it fits.
+    None,
 }
 
 /// What the guest is to do.
@@ -112,6 +129,8 @@ pub(crate) struct Plan {
     pub(crate) ops: u64,
     /// DRAM that the program shall have, as a share (0 to 1) of its memory.
     pub(crate) fast_share: f64,
+    /// What takes the rest of DRAM from it.
+    pub(crate) narrowing: Narrowing,
     /// Size of hotcold's memory, MiB.
     pub(crate) mib: u32,
     /// Accesses a second that hotcold makes at most; 0 for no limit.
@@ -124,6 +143,8 @@ pub(crate) struct Plan {
     pub(crate) scale: u32,
     /// Exponent of the keys' popularity.
     pub(crate) zipf: f64,
+    /// Which keys of a server are popular.
+    pub(crate) distribution: Distribution,
     /// About every so manyth access is tagged for the manager's sampler; `None` where it has none.
     pub(crate) sample_every: Option<u64>,
     /// Latency that the guest shall feel; `None` only counts misses.
@@ -196,6 +217,8 @@ pub(crate) struct Recording {
     pub(crate) pages_before: ByNode,
     /// The same at the end of the window.
     pub(crate) pages_after: ByNode,
+    /// Where the ballast's pages were, if there was one.
+    pub(crate) ballast: Option<Lay>,
     /// DRAM that was free above the high watermark when the manager started, base pages.
     pub(crate) room_pages: u64,
     /// Of the window.

@@ -18,13 +18,13 @@ use crate::within::{ByNode, PROC, Started, address, pages, pages_within, widen};
 /// The program that gives a program memory of the slow node alone.
 const ON_SLOW_NODE: &str = "on-slow-node";
 /// The program that gives a program a cgroup of its own, as a service has: what is demoted is chosen by cgroup.
-const IN_OWN_CGROUP: &str = "in-own-cgroup";
+pub(crate) const IN_OWN_CGROUP: &str = "in-own-cgroup";
 
 /// What starts the program, by where its memory shall be at first.
 pub(crate) fn starter(start: Start) -> &'static str {
     match start {
         Start::FirstTouch => IN_OWN_CGROUP,
-        Start::Slow => ON_SLOW_NODE,
+        Start::Slow | Start::SlowOnly => ON_SLOW_NODE,
     }
 }
 
@@ -52,6 +52,8 @@ pub(crate) enum Whose {
     Process(u32),
     /// That of all processes of a cgroup.
     Cgroup(String),
+    /// Everybody's.
+    Machine,
 }
 
 impl Program {
@@ -84,8 +86,15 @@ impl Program {
             widen(started.pid())?;
         }
         let every = Duration::from_secs(3600);
-        let reading =
-            Reading { zipf: plan.zipf, seconds: None, ops: None, every, seed: plan.seed, draws: plan.seed };
+        let reading = Reading {
+            zipf: plan.zipf,
+            distribution: plan.distribution,
+            seconds: None,
+            ops: None,
+            every,
+            seed: plan.seed,
+            draws: plan.seed,
+        };
         Ok(Program::Server { started, target, reading })
     }
 
@@ -128,8 +137,8 @@ impl Program {
     /// Its base pages by node; where several processes share its data, that alone, so that each page counts once.
     pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
         match self.whose()? {
-            Whose::Process(pid) => pages(pid),
             Whose::Cgroup(_) => pages_within(self.pid(), &self.range()?),
+            Whose::Process(_) | Whose::Machine => pages(self.pid()),
         }
     }
 

@@ -9,6 +9,7 @@ use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGES_PER_MIB};
 use thermocline_lab::Machine;
 use thermocline_lab::truth::{PageMisses, best_static, by_page};
 
+use super::ballast::Lay;
 use super::felt::Felt;
 use super::manager::Manager;
 use super::plan::{Moved, Plan, Recording, Start, Workload};
@@ -99,6 +100,9 @@ pub(crate) struct Row {
     pub(crate) dram_pages_before: u64,
     /// The same at the end of the window.
     pub(crate) dram_pages_after: u64,
+    /// Where the pages of cold ballast were, if that narrowed DRAM.
+    #[serde(default)]
+    pub(crate) ballast: Option<Lay>,
     /// Modelled cache misses on the program's data in the window.
     pub(crate) misses: u64,
     /// The program's instructions in the window.
@@ -179,6 +183,7 @@ impl Row {
             footprint_pages: recording.pages_after.values().sum(),
             dram_pages_before: before,
             dram_pages_after: after,
+            ballast: recording.ballast.clone(),
             misses,
             instructions,
             ops: recording.ops,
@@ -274,7 +279,10 @@ pub(crate) mod tests {
     use thermocline_core::units::Pfn;
     use thermocline_lab::truth::{Counts, NodeCounts, State};
 
+    use thermocline_lab::workload::keys::Distribution;
+
     use super::super::felt::Asked;
+    use super::super::plan::Narrowing;
     use super::*;
 
     fn plan(manager: &str) -> Plan {
@@ -286,12 +294,14 @@ pub(crate) mod tests {
             warmup_ops: 10,
             ops: 20,
             fast_share: 0.5,
+            narrowing: Narrowing::Reserve,
             mib: 1,
             rate: 0,
             keys: 1,
             value_bytes: 1,
             scale: 1,
             zipf: 0.99,
+            distribution: Distribution::Zipfian,
             sample_every: None,
             felt: None,
         }
@@ -322,6 +332,7 @@ pub(crate) mod tests {
             counters: BTreeMap::new(),
             pages_before: pages.clone(),
             pages_after: pages,
+            ballast: None,
             room_pages: 0,
             counts,
             ops: 20,

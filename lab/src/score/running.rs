@@ -94,12 +94,11 @@ impl Running {
                 Ok(Running::Kernel)
             }
             Manager::Damon { .. } | Manager::Thermocline { .. } => {
-                // DAMON knows no processes: it has the whole machine.
-                let whose = Some(whose).filter(|_| matches!(manager, Manager::Thermocline { .. }));
-                let (pid, scope) = match whose {
-                    Some(Whose::Process(pid)) => (Some(*pid), None),
-                    Some(Whose::Cgroup(path)) => (None, Some(format!("[[scope]]\ncgroup = \"{path}\"\n"))),
-                    None => (None, None),
+                let (pid, scope) = match (manager, whose) {
+                    // DAMON knows no processes: it has the whole machine.
+                    (Manager::Damon { .. }, _) | (_, Whose::Machine) => (None, None),
+                    (_, Whose::Process(pid)) => (Some(*pid), None),
+                    (_, Whose::Cgroup(path)) => (None, Some(format!("[[scope]]\ncgroup = \"{path}\"\n"))),
                 };
                 let text = manager.config().into_iter().chain(scope).reduce(|keys, scope| keys + &scope);
                 let config = text.map(|text| -> anyhow::Result<_> {

@@ -1,5 +1,6 @@
 //! Programs of known truth, and their judge.
 
+pub mod ballast;
 pub mod chase;
 pub mod hot_set;
 pub mod hotcold;

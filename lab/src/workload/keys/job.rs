@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::distribution::part;
 use super::{Session, Summary, Target, connect};
 use crate::workload::say;
 
@@ -51,11 +52,10 @@ impl Job {
         work: impl Fn(&Shared, &Target, Range<u32>) + Clone + Send + 'static,
     ) -> Job {
         let shared = Arc::new(Shared { stop, ..Shared::default() });
-        let part = |n: u32| (u64::from(target.keys) * u64::from(n) / u64::from(target.connections)) as u32;
         let workers = (0..target.connections)
             .map(|n| {
                 let (shared, target, work) = (shared.clone(), target.clone(), work.clone());
-                let keys = part(n)..part(n + 1);
+                let keys = part(&target, n);
                 thread::spawn(move || work(&shared, &target, keys))
             })
             .collect();

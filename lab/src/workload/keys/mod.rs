@@ -1,5 +1,6 @@
 //! Fills a server of keys with values that can be verified, and reads them with zipfian popularity.
 
+mod distribution;
 mod job;
 mod memcached;
 mod redis;
@@ -16,8 +17,8 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
 
-use super::hot_set::shuffled;
 use super::zipf::Zipf;
+pub use distribution::Distribution;
 use job::Job;
 
 /// How long a command may take before it counts as an error. Emulation is slow, a stuck server is slower.
@@ -63,6 +64,8 @@ pub struct Target {
 pub struct Reading {
     /// Exponent of the popularity; YCSB's is 0.99.
     pub zipf: f64,
+    /// Which keys are popular.
+    pub distribution: Distribution,
     /// When to end; `None` for at a signal.
     pub seconds: Option<u64>,
     /// After how many commands to end, to within a pipeline of each connection; `None` for never.
@@ -142,8 +145,7 @@ pub fn run(
 ) -> anyhow::Result<Summary> {
     let zipf = Zipf::new(target.keys, reading.zipf)?;
     ensure!(!reading.every.is_zero(), "--report-every must be more than 0");
-    // Popular keys lie anywhere in the server's memory, as they do in life.
-    let key_of_rank: Arc<[u32]> = shuffled(target.keys, reading.seed).into();
+    let key_of_rank: Arc<[u32]> = reading.distribution.ranked(target, reading.seed).into();
     let (draws, ops) = (reading.draws, reading.ops.unwrap_or(u64::MAX));
     let job = Job::start(target, stop, reading.seconds, move |shared, target, keys| {
         let mut rng = Pcg64Mcg::seed_from_u64(draws ^ u64::from(keys.start + 1) << 32);

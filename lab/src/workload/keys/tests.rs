@@ -70,6 +70,7 @@ fn loads_reads_verifies_and_notices_what_is_wrong(server: Server, remove: impl F
     let target = Target { server, address, keys: 1000, value_bytes: 100, connections: 3, pipeline: 7 };
     let reading = Reading {
         zipf: 0.99,
+        distribution: Distribution::Zipfian,
         seconds: Some(1),
         ops: None,
         every: Duration::from_millis(200),
@@ -85,7 +86,7 @@ fn loads_reads_verifies_and_notices_what_is_wrong(server: Server, remove: impl F
     read.check().unwrap();
     assert!(read.ops > 100, "{read:?}");
     assert!(String::from_utf8(out).unwrap().lines().any(|line| line.starts_with(r#"{"event":"interval""#)));
-    let counted = Reading { seconds: None, ops: Some(500), ..reading };
+    let counted = Reading { seconds: None, ops: Some(500), distribution: Distribution::Latest, ..reading };
     let counted = run(&target, &counted, go(), &mut Vec::new()).unwrap();
     assert!((500..500 + 3 * 7).contains(&counted.ops), "{counted:?}");
     let verified = verify(&target, go(), &mut Vec::new()).unwrap();

@@ -1,0 +1,104 @@
+//! `lab spill` as its users run it: who finds cold ballast in DRAM and Redis beside it on CXL tells the one from the other.
+
+use serde_json::Value;
+
+use super::{lab, unavailable};
+
+/// Runs the experiment with these words; its runs.
+fn spill(words: &[&str]) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runs.json");
+    let (status, text) = lab(&[&["spill"], words, &["--json", file.to_str().unwrap()]].concat());
+    assert_eq!(status, 0);
+    assert!(text.contains("Redis on CXL at the end, MiB"), "{text}");
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+fn of(run: &Value, name: &str) -> f64 {
+    run[name].as_f64().unwrap_or_else(|| panic!("{name} of {run}"))
+}
+
+/// Base pages of the ballast on CXL.
+fn ballast_on_cxl(run: &Value, when: &str) -> f64 {
+    run["ballast"][when]["1"].as_f64().unwrap_or(0.0)
+}
+
+/// What must hold of every experiment, however long: `runs` are of one load and one spill, dram-only, cxl-only and none first.
+fn judge(runs: &[&Value]) {
+    let [dram, cxl, none] = runs[..3] else { panic!("three runs without a manager: {runs:?}") };
+    assert_eq!(
+        (&dram["who"], &cxl["who"], &none["who"]),
+        (&"dram-only".into(), &"cxl-only".into(), &"none".into())
+    );
+    let pages = |run: &Value| of(run, "footprint_pages");
+    // The server's program and libraries are shared with whoever read them first, wherever that was.
+    assert!(of(dram, "dram_pages_after") > 0.98 * pages(dram), "{dram}");
+    assert!(of(cxl, "dram_pages_after") < 0.02 * pages(cxl), "{cxl}");
+    assert!((of(dram, "slowdown") - 1.0).abs() < 0.02, "{dram}");
+
+    let spilled = 1.0 - of(none, "dram_pages_before") / pages(none);
+    assert!((spilled - of(none, "spill")).abs() < 0.1, "{spilled} of Redis spilled: {none}");
+    assert_eq!((of(none, "promoted"), of(none, "demoted")), (0.0, 0.0), "{none}");
+    let slowdown = |run: &Value| of(run, "slowdown");
+    assert!(slowdown(dram) < slowdown(none) && slowdown(none) < slowdown(cxl), "{dram} {none} {cxl}");
+    // What is felt is the host's time, and a test's host may be busy: only that it was measured is certain.
+    assert!(runs.iter().all(|run| of(run, "felt_slowdown") > 0.5), "{runs:?}");
+    for run in &runs[3..] {
+        let (up, down) = (of(run, "dram_pages_after") - of(run, "dram_pages_before"), of(run, "demoted"));
+        let ballast = ballast_on_cxl(run, "after") - ballast_on_cxl(run, "before");
+        println!(
+            "{}: {up} pages of Redis more in DRAM, {down} demoted, {ballast} of these ballast",
+            run["who"]
+        );
+        if run["who"] == "thermocline" {
+            assert!(slowdown(run) < slowdown(none) && up > 0.0, "{run}");
+            assert!(run["promoted_by"]["thermocline"].as_u64().unwrap() > 500, "{run}");
+            assert!(ballast > 0.8 * down, "Redis went down instead of the ballast: {run}");
+        }
+    }
+}
+
+/// Half of Redis spills, and latest makes what was set last, and lies on CXL, popular.
+#[test]
+fn cold_ballast_makes_room_for_redis() {
+    if let Some(why) = unavailable() {
+        return println!("skipped: {why}");
+    }
+    let words = ["--loads", "latest", "--spill", "0.5", "--managers", "dram-only,cxl-only,none,thermocline"];
+    let runs =
+        spill(&[&words[..], &["--keys", "80000", "--warmup-ops", "400000", "--ops", "60000"]].concat());
+    judge(&runs.iter().collect::<Vec<_>>());
+}
+
+/// The whole table.
+#[test]
+fn every_manager_under_every_load() {
+    if std::env::var_os("THERMOCLINE_SOAK").is_none() {
+        return println!("skipped: THERMOCLINE_SOAK is not set");
+    }
+    if let Some(why) = unavailable() {
+        return println!("skipped: {why}");
+    }
+    let runs = spill(&[]);
+    for load in ["zipfian", "latest"] {
+        for share in [0.37, 0.86] {
+            let these =
+                runs.iter().filter(|run| run["load"] == load && [0.0, share].contains(&of(run, "spill")));
+            judge(&these.collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn what_spills_nothing_is_refused() {
+    for (words, reason) in [
+        (&["spill", "--spill", "0"][..], "dram-only is the row for that"),
+        (&["spill", "--spill", "1.5"], "not a share from 0 to 1"),
+        (&["spill", "--managers", "cxl"], "cxl-only"),
+        (&["spill", "--keys", "4000000"], "fewer --keys"),
+        (&["spill", "--repeats", "0"], "needs --rows"),
+    ] {
+        let (status, text) = lab(words);
+        assert!(status != 0 && text.contains(reason), "{words:?}: {text}");
+    }
+}
