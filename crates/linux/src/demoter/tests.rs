@@ -138,6 +138,26 @@ fn the_coldest_cgroup_goes_first_in_steps_until_enough_has_gone() {
     assert_eq!((stats.agings, stats.evictions, stats.demoted_pages), (1, 4, 1000));
 }
 
+/// `/a` is busy and has the oldest pages by a little; `/b/x` is not accessed at all.
+#[test]
+fn of_cgroups_that_are_idle_for_about_as_long_the_one_that_is_idle_as_a_whole_goes_first() {
+    let (_dir, kernel) = machine();
+    let busy =
+        vec![(4, 60 * SECOND, 1000), (5, 31 * SECOND, 0), (6, 12 * SECOND, 4000), (7, 3 * SECOND, 900)];
+    let cold = vec![(1, 60 * SECOND, 1000), (2, 30 * SECOND, 0), (3, 3 * SECOND, 20)];
+    kernel.state.lock().unwrap().lists = vec![(1, "/a", busy.clone()), (9, "/b/x", cold)];
+    let mut stats = DemoterStats::default();
+    let mut worker = worker(&kernel, Reach::default());
+    assert_eq!(worker.carry_out(&demand(1000, 10), || false, &mut stats).unwrap().pages, 1000);
+    assert!(commands(&kernel).iter().all(|c| c.starts_with("- 9 ")), "{:?}", commands(&kernel));
+    // By more than that, age decides.
+    let younger = vec![(1, 20 * SECOND, 1000), (2, 15 * SECOND, 0), (3, 3 * SECOND, 20)];
+    kernel.state.lock().unwrap().lists = vec![(1, "/a", busy), (9, "/b/x", younger)];
+    kernel.state.lock().unwrap().commands.clear();
+    assert_eq!(worker.carry_out(&demand(500, 10), || false, &mut stats).unwrap().pages, 500);
+    assert!(commands(&kernel).iter().all(|c| c.starts_with("- 1 ")), "{:?}", commands(&kernel));
+}
+
 fn subtree(path: &str, scope: u16, floor: bool) -> Subtree {
     Subtree { path: path.to_owned(), scope: ScopeId(scope), floor }
 }

@@ -24,6 +24,8 @@ const SPAN: Duration = Duration::from_secs(1);
 const CPU_SPAN: Nanos = Nanos::from_ms(100);
 /// Base pages of a command from which on what came of it can be told although a CPU may not have added up yet what it has counted.
 const COUNTED_PAGES: u64 = 512;
+/// Idle times that differ by no more than this factor are about the same: generations are made an idle time apart and four are kept. Ours.
+const ABOUT_AS_LONG: u64 = 2;
 /// Anonymous pages first: they are demoted like all others.
 const SWAPPINESS: u32 = 200;
 /// The kernel's counters of what was demoted for a command: 6.12 takes it for direct reclaim, newer kernels know better.
@@ -142,7 +144,9 @@ impl Worker {
         Ok(())
     }
 
-    /// The cgroup whose pages have been idle for longest, and the generation up to which they may go.
+    /// The cgroup whose pages have been idle for longest, and the generation up to which they may go. Of several that are idle for about as long
+    /// it is the one of whose memory the most is idle: the kernel keeps four generations, so that memory that nobody touches any more
+    /// soon looks no older than what a busy program touches now and then.
     fn coldest(
         &self,
         demand: &Demand,
@@ -152,13 +156,18 @@ impl Worker {
     ) -> io::Result<Option<Place>> {
         let lists = self.lists(demand.node, allowed)?;
         let idle = lists.iter().filter_map(|lru| {
-            let (generation, _) = lru.idle_for(demand.idle)?;
+            let (generation, pages) = lru.idle_for(demand.idle)?;
             let subtree = self.reach.subtree_of(&lru.path);
             let fruitful = !barren.contains(&(lru.memcg, generation.seq)) && allowances.left(subtree) > 0;
             let place = Place { memcg: lru.memcg, seq: generation.seq, subtree: subtree.cloned() };
-            fruitful.then_some((lru.oldest_idle(), place))
+            fruitful.then_some((lru.oldest_idle(), pages * 1000 / lru.pages().max(1), place))
         });
-        Ok(idle.max_by_key(|(age, place)| (*age, place.memcg)).map(|(_, place)| place))
+        let idle: Vec<(Nanos, u64, Place)> = idle.collect();
+        let longest = idle.iter().map(|(age, ..)| *age).max().unwrap_or(Nanos(0));
+        let about_as_long = idle.into_iter().filter(|(age, ..)| age.0 >= longest.0 / ABOUT_AS_LONG);
+        let coldest =
+            about_as_long.max_by_key(|(age, idle_permille, place)| (*idle_permille, *age, place.memcg));
+        Ok(coldest.map(|(_, _, place)| place))
     }
 
     /// The cgroups on the node whose memory may go down: those in reach, above their floor, not stopped, whose cpuset lets them have it on every lower node, of
