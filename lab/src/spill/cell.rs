@@ -91,8 +91,7 @@ pub(crate) struct Cell {
     pub(crate) load: Distribution,
     /// The share (0 to 1) of Redis' memory for which ballast leaves no DRAM; 0 where there is no ballast.
     pub(crate) spill: f64,
-    /// What came of it.
-    #[serde(flatten)]
+    /// What came of it, as `lab score` tells it.
     pub(crate) row: Row,
 }
 

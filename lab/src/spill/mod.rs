@@ -74,6 +74,9 @@ pub(crate) struct Options {
     /// What the guest waits for DRAM, as a multiple of what the model has for it.
     #[arg(long, value_name = "FACTOR", default_value_t = 10.0, value_parser = ratio)]
     felt_scale: f64,
+    /// Only count misses and keep nobody waiting for them: quicker, and without a felt slowdown.
+    #[arg(long)]
+    no_felt: bool,
     /// Seed of the load; repeats count on from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -183,7 +186,7 @@ impl Options {
             distribution: load,
             // One of the daemon's that reads the lab's sampler.
             sample_every: manager.reads_samples().then_some(SAMPLE_EVERY),
-            felt: Some(Asked { ratio: self.felt, dram_ns: DRAM_NS * self.felt_scale }),
+            felt: (!self.no_felt).then_some(Asked { ratio: self.felt, dram_ns: DRAM_NS * self.felt_scale }),
             manager,
         }
     }

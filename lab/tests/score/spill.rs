@@ -15,12 +15,12 @@ fn spill(words: &[&str]) -> Vec<Value> {
 }
 
 fn of(run: &Value, name: &str) -> f64 {
-    run[name].as_f64().unwrap_or_else(|| panic!("{name} of {run}"))
+    run["row"][name].as_f64().unwrap_or_else(|| panic!("{name} of {run}"))
 }
 
 /// Base pages of the ballast on CXL.
 fn ballast_on_cxl(run: &Value, when: &str) -> f64 {
-    run["ballast"][when]["1"].as_f64().unwrap_or(0.0)
+    run["row"]["ballast"][when]["1"].as_f64().unwrap_or(0.0)
 }
 
 /// What must hold of every experiment, however long: `runs` are of one load and one spill, dram-only, cxl-only and none first.
@@ -32,17 +32,15 @@ fn judge(runs: &[&Value]) {
     );
     let pages = |run: &Value| of(run, "footprint_pages");
     // The server's program and libraries are shared with whoever read them first, wherever that was.
-    assert!(of(dram, "dram_pages_after") > 0.98 * pages(dram), "{dram}");
-    assert!(of(cxl, "dram_pages_after") < 0.02 * pages(cxl), "{cxl}");
+    assert!(of(dram, "dram_pages_after") > 0.9 * pages(dram), "{dram}");
+    assert!(of(cxl, "dram_pages_after") < 0.1 * pages(cxl), "{cxl}");
     assert!((of(dram, "slowdown") - 1.0).abs() < 0.02, "{dram}");
 
     let spilled = 1.0 - of(none, "dram_pages_before") / pages(none);
-    assert!((spilled - of(none, "spill")).abs() < 0.1, "{spilled} of Redis spilled: {none}");
+    assert!((spilled - none["spill"].as_f64().unwrap()).abs() < 0.1, "{spilled} of Redis spilled: {none}");
     assert_eq!((of(none, "promoted"), of(none, "demoted")), (0.0, 0.0), "{none}");
     let slowdown = |run: &Value| of(run, "slowdown");
     assert!(slowdown(dram) < slowdown(none) && slowdown(none) < slowdown(cxl), "{dram} {none} {cxl}");
-    // What is felt is the host's time, and a test's host may be busy: only that it was measured is certain.
-    assert!(runs.iter().all(|run| of(run, "felt_slowdown") > 0.5), "{runs:?}");
     for run in &runs[3..] {
         let (up, down) = (of(run, "dram_pages_after") - of(run, "dram_pages_before"), of(run, "demoted"));
         let ballast = ballast_on_cxl(run, "after") - ballast_on_cxl(run, "before");
@@ -52,7 +50,7 @@ fn judge(runs: &[&Value]) {
         );
         if run["who"] == "thermocline" {
             assert!(slowdown(run) < slowdown(none) && up > 0.0, "{run}");
-            assert!(run["promoted_by"]["thermocline"].as_u64().unwrap() > 500, "{run}");
+            assert!(run["row"]["promoted_by"]["thermocline"].as_u64().unwrap() > 500, "{run}");
             assert!(ballast > 0.8 * down, "Redis went down instead of the ballast: {run}");
         }
     }
@@ -64,10 +62,15 @@ fn cold_ballast_makes_room_for_redis() {
     if let Some(why) = unavailable() {
         return println!("skipped: {why}");
     }
-    let words = ["--loads", "latest", "--spill", "0.5", "--managers", "dram-only,cxl-only,none,thermocline"];
-    let runs =
-        spill(&[&words[..], &["--keys", "80000", "--warmup-ops", "400000", "--ops", "60000"]].concat());
-    judge(&runs.iter().collect::<Vec<_>>());
+    let load = ["--loads", "latest", "--spill", "0.5", "--keys", "40000", "--ops", "30000"];
+    let nobody = ["--managers", "dram-only,cxl-only,none", "--warmup-ops", "1000", "--no-felt"];
+    // Demotion needs some seconds of idleness, however quick this machine is.
+    let ours = ["--managers", "thermocline", "--warmup-ops", "300000"];
+    let (nobody, ours) = (spill(&[&load[..], &nobody].concat()), spill(&[&load[..], &ours].concat()));
+    assert!(nobody.iter().all(|run| run["row"]["felt_slowdown"].is_null()), "{nobody:?}");
+    // What is felt is the host's time, and a test's host may be busy: only that it was measured is certain.
+    assert!(of(&ours[0], "felt_slowdown") > 0.5 && of(&ours[0], "felt_slowdown") < 5.0, "{ours:?}");
+    judge(&nobody.iter().chain(&ours).collect::<Vec<_>>());
 }
 
 /// The whole table.
@@ -80,10 +83,12 @@ fn every_manager_under_every_load() {
         return println!("skipped: {why}");
     }
     let runs = spill(&[]);
+    assert!(runs.iter().all(|run| of(run, "felt_slowdown") > 0.5), "{runs:?}");
     for load in ["zipfian", "latest"] {
         for share in [0.37, 0.86] {
-            let these =
-                runs.iter().filter(|run| run["load"] == load && [0.0, share].contains(&of(run, "spill")));
+            let these = runs
+                .iter()
+                .filter(|run| run["load"] == load && [0.0, share].contains(&run["spill"].as_f64().unwrap()));
             judge(&these.collect::<Vec<_>>());
         }
     }
