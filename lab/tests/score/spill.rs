@@ -42,16 +42,19 @@ fn judge(runs: &[&Value]) {
     let slowdown = |run: &Value| of(run, "slowdown");
     assert!(slowdown(dram) < slowdown(none) && slowdown(none) < slowdown(cxl), "{dram} {none} {cxl}");
     for run in &runs[3..] {
-        let (up, down) = (of(run, "dram_pages_after") - of(run, "dram_pages_before"), of(run, "demoted"));
+        // Nearly all that comes up is Redis': what of it is not in DRAM at the end has gone down again, or others of its pages have.
+        let gained = of(run, "dram_pages_after") - of(run, "dram_pages_before");
+        let redis = of(run, "promoted") - gained;
         let ballast = ballast_on_cxl(run, "after") - ballast_on_cxl(run, "before");
         println!(
-            "{}: {up} pages of Redis more in DRAM, {down} demoted, {ballast} of these ballast",
-            run["who"]
+            "{}: Redis has {gained} pages more in DRAM; {} went down, {ballast} of ballast and {redis} of Redis",
+            run["who"],
+            of(run, "demoted")
         );
         if run["who"] == "thermocline" {
-            assert!(slowdown(run) < slowdown(none) && up > 0.0, "{run}");
+            assert!(slowdown(run) < slowdown(none) && gained > 0.0, "{run}");
             assert!(run["row"]["promoted_by"]["thermocline"].as_u64().unwrap() > 500, "{run}");
-            assert!(ballast > 0.8 * down, "Redis went down instead of the ballast: {run}");
+            assert!(ballast > 500.0 && ballast > redis, "Redis went down instead of the ballast: {run}");
         }
     }
 }
