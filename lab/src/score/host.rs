@@ -112,7 +112,7 @@ impl Host {
         }
         let mut arguments = vec![CACHE];
         let rings;
-        if plan.sample_every.is_some() {
+        if plan.shares_memory() {
             (guest, rings) = offer_samples(guest, folder);
             arguments.push(&rings);
         }

@@ -72,7 +72,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         latencies.apply(&mut plugin)?;
     }
     // Only accesses that are counted can be tagged or get to a hot list.
-    if plan.sample_every.is_some() || plan.manager.reads_hot_list() {
+    if plan.shares_memory() {
         plugin.start()?;
     }
     if plan.sample_every.is_some() {

@@ -152,6 +152,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Whether its manager reads what the plugin puts into memory that it shares with the guest.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.sample_every.is_some() || self.manager.reads_hot_list()
+    }
+
     /// What a database is filled with.
     pub(crate) fn data_set(&self) -> Option<DataSet> {
         let database = match self.workload {
