@@ -94,30 +94,36 @@ fn a_manager_that_promotes_is_told_from_one_that_does_not() {
     }
 }
 
-/// The daemon is given the sampler because its configuration names it, and promotes by nothing else.
-#[test]
-fn a_manager_that_reads_samples_gets_them() {
+/// The daemon is given what the plugin keeps because its configuration names it, and promotes by nothing else.
+fn promotes_by_what_the_plugin_keeps(source: &str, settings: &str) {
     if let Some(why) = unavailable() {
         return println!("skipped: {why}");
     }
-    let manager = "thermocline+source.hintfault.enabled=false+kernel.numa_balancing=0+source.hwsample.enabled=true\
-                   +source.hwsample.sampler=\"lab-rings\"";
+    let manager = format!("thermocline+source.hintfault.enabled=false+kernel.numa_balancing=0+{settings}");
     let [mib, rate] = [MIB, RATE].map(|number| number.to_string());
-    let words = ["score", "hotcold", "--manager", manager, "--start", "slow", "--mib", &mib, "--rate", &rate];
+    let words =
+        ["score", "hotcold", "--manager", &manager, "--start", "slow", "--mib", &mib, "--rate", &rate];
     let (status, text) =
         lab(&[&words[..], &["--warmup-ops", "40000000", "--ops", "5000000", "--timeout", "400", "--json"]]
             .concat());
     assert_eq!(status, 0);
     let row = text.lines().find(|line| line.starts_with('{')).unwrap();
     let row: Value = serde_json::from_str(row).unwrap();
-    assert_eq!(
-        (&row["source"], &row["counters"]["numa_hint_faults"]),
-        (&"hwsample".into(), &0.into()),
-        "{row}"
-    );
+    assert_eq!((&row["source"], &row["counters"]["numa_hint_faults"]), (&source.into(), &0.into()), "{row}");
     assert!(row["promoted_by"]["thermocline"].as_u64().unwrap() > 500, "{row}");
     // All of it was on CXL at first.
     assert!(row["dram_share"].as_f64().unwrap() > 0.1, "{row}");
+}
+
+#[test]
+fn a_manager_that_reads_samples_gets_them() {
+    let sampler = "source.hwsample.enabled=true+source.hwsample.sampler=\"lab-rings\"";
+    promotes_by_what_the_plugin_keeps("hwsample", sampler);
+}
+
+#[test]
+fn a_manager_that_reads_a_hot_list_gets_it() {
+    promotes_by_what_the_plugin_keeps("chmu", "source.chmu.enabled=true+source.chmu.threshold=64");
 }
 
 /// memcached's values lie where the kernel first put them, and nobody moves them.
