@@ -34,6 +34,7 @@ void sampler_arm(struct sampler *sampler, uint64_t period)
 	sampler->random ^= sampler->random << 13;
 	sampler->random ^= sampler->random >> 7;
 	sampler->random ^= sampler->random << 17;
+	atomic_store_explicit(&sampler->ring->period, period, memory_order_relaxed);
 	sampler->left = period - period / 2 + sampler->random % (period / 2 * 2 + 1);
 }
 

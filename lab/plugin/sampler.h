@@ -34,6 +34,7 @@ struct sampler_ring {
 	_Atomic uint64_t tail;		/* samples read, by the reader */
 	_Atomic uint64_t dropped;	/* samples that found the ring full */
 	_Atomic uint64_t tagged;	/* accesses that were tagged, with those that hit */
+	_Atomic uint64_t period;	/* accesses from one tag to the next on average, as of the last */
 };
 
 #define SAMPLE_STORE 1

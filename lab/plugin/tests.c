@@ -259,6 +259,7 @@ static void every_nth_access_is_tagged_on_average(void)
 			since = 0;
 		}
 		CHECK(tagged > 19400 && tagged < 20600);
+		CHECK(ring.period == periods[p]);
 		CHECK(least >= periods[p] / 2 && least >= 1 && most <= periods[p] + periods[p] / 2);
 	}
 	CHECK(ring.tagged > 4 * 19400);

@@ -19,6 +19,8 @@ mod limits;
 mod physical;
 #[path = "daemon/regions.rs"]
 mod regions;
+#[path = "daemon/together.rs"]
+mod together;
 #[path = "daemon/trouble.rs"]
 mod trouble;
 

@@ -39,6 +39,8 @@ pub enum Detail {
         latency_cycles: u32,
         /// Whether the access was a store.
         store: bool,
+        /// The sampling period: one access in about so many becomes a sample; 0 where that is not known.
+        period: u32,
     },
     /// Accesses that a device has counted.
     Count {
@@ -56,6 +58,14 @@ impl Detail {
             Detail::HintFault { .. } => Source::HintFault,
             Detail::Sample { .. } => Source::HwSample,
             Detail::Count { .. } => Source::Device,
+        }
+    }
+
+    /// The time between two accesses of a page, of which evidence like this comes `gap` apart.
+    pub fn between_accesses(self, gap: Nanos) -> Nanos {
+        match self {
+            Detail::Sample { period, .. } => Nanos(gap.0 / u64::from(period.max(1))),
+            Detail::HintFault { .. } | Detail::Count { .. } => gap,
         }
     }
 }

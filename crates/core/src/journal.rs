@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::access::Source;
 use crate::admission::RefusalReason;
 use crate::moves::{BatchId, Direction, Outcome};
 use crate::queue::Waiting;
 use crate::rule::{Candidate, Reason};
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
+use crate::weigh::Sources;
 
 /// What was decided of a page, or happened to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -80,17 +80,23 @@ pub struct Decision {
     pub from: NodeId,
     /// Where to, once that is chosen.
     pub to: Option<NodeId>,
-    /// Its rank.
+    /// What all sources say of it together.
     pub score: u16,
     /// Why the rule proposed it.
     pub why: Reason,
-    /// Where the evidence came from.
-    pub source: Source,
+    /// Where the evidence came from, as far as it was not too old.
+    pub sources: Sources,
 }
 
 impl Decision {
-    /// A decision on a candidate.
-    pub fn on(page: VirtPage, candidate: &Candidate, time: Nanos, what: What) -> Decision {
+    /// A decision on a candidate that waits, or waited.
+    pub fn on(waiting: &Waiting, time: Nanos, what: What) -> Decision {
+        let (score, sources) = (waiting.weighed.score, waiting.estimates.sources());
+        Decision { score, sources, ..Decision::alone(waiting.page, &waiting.candidate, time, what) }
+    }
+
+    /// A decision on a proposal by itself.
+    pub fn alone(page: VirtPage, candidate: &Candidate, time: Nanos, what: What) -> Decision {
         Decision {
             time,
             what,
@@ -102,13 +108,13 @@ impl Decision {
             to: candidate.target,
             score: candidate.score,
             why: candidate.reason,
-            source: candidate.source,
+            sources: Sources::default().and(candidate.source),
         }
     }
 
     /// A decision on a candidate that is bound for `to`.
     pub fn bound(waiting: &Waiting, time: Nanos, to: NodeId, what: What) -> Decision {
-        Decision { to: Some(to), ..Decision::on(waiting.page, &waiting.candidate, time, what) }
+        Decision { to: Some(to), ..Decision::on(waiting, time, what) }
     }
 
     /// Whether the decision is about `page`, be it as part of a larger folio.

@@ -1,7 +1,7 @@
 //! The engine: evidence in, moves out; no clock, no I/O, no threads, no `unsafe`.
 //!
 //! The way of a page: [`access`] (evidence) → [`record`] (what is remembered of a page) → [`rule`] (is it
-//! hot?) → [`queue`] (the best first) → [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] →
+//! hot?) → [`weigh`] (what several sources say of it) → [`queue`] (the best first) → [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] →
 //! [`journal`]. Time is passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
 
 pub mod access;
@@ -19,3 +19,4 @@ pub mod record;
 pub mod rule;
 pub mod topology;
 pub mod units;
+pub mod weigh;

@@ -83,7 +83,7 @@ fn hot_pages_come_by_the_devices_list(line: Line) {
     assert_eq!(count(&run.json("last-always-on"), "/hot_list/epochs"), 0);
     let status = run.text("status-text");
     assert!(status.contains("left out because it was full"), "{status}");
-    assert!(run.text("explained").contains("source device"), "{}", run.text("explained"));
+    assert!(run.text("explained").contains("sources device"), "{}", run.text("explained"));
 }
 
 #[test]

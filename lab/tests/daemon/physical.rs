@@ -111,7 +111,7 @@ fn frames_without_a_process_find_their_pages(line: Line) {
 
     let status = run.text("status-text");
     assert!(status.contains("by lab rings on 2 CPUs") && status.contains("reverse map: "), "{status}");
-    assert!(run.text("explained").contains("source hw-sample"), "{}", run.text("explained"));
+    assert!(run.text("explained").contains("sources hw-sample"), "{}", run.text("explained"));
 }
 
 #[test]

@@ -28,6 +28,10 @@ fn text(e: &Value) -> String {
         let gap = record["gap_ms"].as_u64().map_or("long ago".to_owned(), |ms| format!("{ms} ms ago"));
         let _ = writeln!(out, "record: {} accesses that counted, the last {gap}", record["frequency"]);
     }
+    for said in e["state"]["estimates"].as_array().into_iter().flatten() {
+        let (source, us) = (plain(&said["source"]), said["gap_us"].as_u64().unwrap_or(0));
+        let _ = writeln!(out, "{source}: accessed once in {:.1} ms", us as f64 / 1000.0);
+    }
     if e["scope"].is_object() {
         let _ = writeln!(out, "{}", status::scope_row(&e["scope"]));
     }
@@ -49,10 +53,11 @@ fn text(e: &Value) -> String {
     out
 }
 
-/// A value without JSON's quotes and braces.
+/// A value without JSON's quotes, brackets and braces.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join("+"),
         Value::Object(map) => {
             map.iter().map(|(k, v)| format!("{k} {}", plain(v))).collect::<Vec<_>>().join(" ")
         }
@@ -71,8 +76,9 @@ mod tests {
             "record": { "frequency": 3, "gap_ms": 20, "node": 0, "ready": true },
             "scope": { "name": "db", "top_tier_pages": 512, "age_ms": 5, "floor_pages": 0, "cap_pages": 512, "room_pages": 0 },
             "brake": { "name": "db", "rate_bp": 5000, "by": "ping_pong", "for_ms": 4000, "again_bp": 5100 },
+            "state": { "state": "waiting", "estimates": [{ "source": "hint-fault", "gap_us": 12_340, "expires": 5 }] },
             "decisions": [
-                { "time": 1_000_000_000u64, "what": { "what": "proposed" }, "score": 900, "reason": "high_rate" },
+                { "time": 1_000_000_000u64, "what": "proposed", "score": 900, "sources": ["hint-fault", "damon"] },
                 { "time": 1_500_000_000u64, "what": { "what": "moved", "batch": 4 } },
             ],
         });
@@ -84,6 +90,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("scope db: braked to 1/2 of its rate by ping-pong, since 4 s ago"), "{text}");
+        assert!(text.contains("hint-fault: accessed once in 12.3 ms\n"), "{text}");
+        assert!(text.contains("sources hint-fault+damon"), "{text}");
         assert!(text.contains("+0.500s  what batch 4 what moved"), "{text}");
     }
 }

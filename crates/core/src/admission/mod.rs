@@ -37,6 +37,7 @@ use crate::queue::{LaneKey, Waiting};
 use crate::rule::Candidate;
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, Pid, ScopeId, VirtPage};
+use crate::weigh::{Estimates, Weighed};
 use brake::Brakes;
 use in_flight::InFlight;
 use limits::Limits;
@@ -134,6 +135,8 @@ impl Admission {
         self.limits.door(scope, candidate.direction, now)?;
         Ok(Waiting {
             candidate: *candidate,
+            estimates: Estimates::of(candidate),
+            weighed: Weighed::of(candidate),
             page,
             scope,
             route,

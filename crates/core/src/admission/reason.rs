@@ -91,7 +91,7 @@ reasons! {
     DryRun = "dry_run", Refused;
     /// The page was busy, or its target full, `queue.retries` times in a row.
     GaveUp = "gave_up", Refused;
-    /// The queue is full of candidates with scores as high.
+    /// The queue is full of candidates with ranks as high, and the source has its share of it.
     QueueFull = "queue_full", Refused;
     /// The evidence was too old when the candidate's turn came.
     Expired = "expired", Refused;

@@ -31,6 +31,8 @@ section! {
         epoch_ms: u64 = 1000, "ms", 1..=4_095_000, "ours; CXL 3.2: up to 4095 times 1 s";
         /// One access in so many is counted, drawn at random; a power of two.
         downsampling: u32 = 1, "accesses", PowerOfTwo(1..=32_768), "CXL 3.2: 1 to 32768";
+        /// How much the word of this source counts beside that of others: how many times as well one knows a page by it as without it, in variances of the logarithm of the time between accesses.
+        weight: u8 = 100, "", 1..=100, "ours: 1/16 or less, as 16 accesses or more were counted, to 16 would be 256";
         /// Pages of listed units that are looked up and told in a second, at most. What is not read in time, the device leaves out and counts.
         pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: as source.damon";
     }

@@ -22,6 +22,8 @@ section! {
         access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "Linux 6.12 has none; Linux 7.2 samples/damon/mtier.c";
         /// Pages of regions that are looked up and told in a second, at most, the hottest first.
         pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: 512 MiB, twice the default rate limit";
+        /// How much the word of this source counts beside that of others: how many times as well one knows a page by it as without it, in variances of the logarithm of the time between accesses.
+        weight: u8 = 3, "", 1..=100, "ours: pages are taken to differ from their region by a factor of 10";
         /// Stop DAMON_STAT while running, which keeps others from DAMON where it runs (newer kernels start it at boot), and start it again at the end. Otherwise this source cannot be used beside it.
         stop_damon_stat: bool = false, "", Any("true or false"), "ours";
     }

@@ -50,6 +50,8 @@ section! {
         ring_kib: u32 = 4096, "KiB", PowerOfTwo(64..=1_048_576), "ours";
         /// The stamp of a page is the latest scan that covers it, instead of the first after its last fault.
         restamp: bool = false, "", Any("true or false"), "S0, patch 2";
+        /// How much the word of this source counts beside that of others: how many times as well one knows a page by it as without it, in variances of the logarithm of the time between accesses.
+        weight: u8 = 10, "", 1..=100, "ours: 1.6, of the time to one access, to 16, a factor of 55, of pages at large";
         /// Processes whose scans are remembered.
         processes: u32 = 4096, "processes", 16..=1048576, "ours";
         /// Memory for the scans that are remembered.

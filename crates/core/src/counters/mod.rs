@@ -127,7 +127,7 @@ counters! {
     held: By<RefusalReason> ["reason"], "looks";
     /// Candidates whose evidence grew too old while they waited, by what held them last (`expired`: nothing did, their turn did not come).
     expired: By<RefusalReason> ["reason"], "candidates";
-    /// Candidates that gave their place in the full queue to one with a higher score.
+    /// Candidates that gave their place in the full queue to one with a higher rank, or of a source that had less than its share.
     queue_evicted: u64, "candidates";
     /// Candidates whose process exited.
     exited: u64, "candidates";

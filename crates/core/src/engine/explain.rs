@@ -2,13 +2,16 @@
 
 use serde::Serialize;
 
+use crate::access::Source;
 use crate::admission::{Braking, RefusalReason, Standing};
 use crate::counters::Label;
 use crate::engine::Engine;
 use crate::journal::{Decision, What};
 use crate::moves::BatchId;
 use crate::queue::Waiting;
+use crate::rule::gap_of_score;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
+use crate::weigh::Estimate;
 
 /// Decisions that an explanation shows at most.
 const DECISIONS_MAX: usize = 32;
@@ -49,6 +52,23 @@ pub struct Remembered {
     pub ready: bool,
 }
 
+/// What one source says of a page that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Said {
+    /// The source.
+    pub source: Source,
+    /// The time between two accesses of the page, in µs.
+    pub gap_us: u64,
+    /// When that will be too old.
+    pub expires: Nanos,
+}
+
+impl From<(Source, Estimate)> for Said {
+    fn from((source, estimate): (Source, Estimate)) -> Said {
+        Said { source, gap_us: gap_of_score(estimate.score).0 / 1000, expires: estimate.expires }
+    }
+}
+
 /// How it stands with a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
@@ -57,8 +77,10 @@ pub enum PageState {
     Idle,
     /// A candidate that waits.
     Waiting {
-        /// Its rank.
+        /// What all sources say together.
         score: u16,
+        /// What each of them says.
+        estimates: Vec<Said>,
         /// When the rule proposed it, last.
         since: Nanos,
         /// When its evidence will be too old.
@@ -136,7 +158,8 @@ impl Engine {
         }
         if let Some(waiting) = self.queue.get(page) {
             return PageState::Waiting {
-                score: waiting.candidate.score,
+                score: waiting.weighed.score,
+                estimates: waiting.estimates.iter().map(Said::from).collect(),
                 since: waiting.candidate.time,
                 expires: waiting.candidate.expires,
                 tries: waiting.tries,

@@ -36,6 +36,7 @@ use crate::record::{RecordError, RecordParams, RecordTable};
 use crate::rule::{self, Candidate, Candidates, Context, Record, Rule};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid, VirtPage};
+use crate::weigh::Weights;
 
 /// Why an engine cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +117,7 @@ impl Engine {
             rule,
             out: Candidates::new(config.queue.capacity as usize),
             out_dropped: 0,
-            queue: Queue::new(config.queue.capacity),
+            queue: Queue::new(config.queue.capacity, Weights::new(&config.source)),
             admission: Admission::new(config, &topology),
             demotion: Demotion::new(config),
             journal: Journal::new(config.journal.capacity),
@@ -373,7 +374,7 @@ impl Engine {
         if let Some(page) = candidate.page
             && self.admission.is_news(page, reason)
         {
-            self.journal.write(Decision::on(page, candidate, self.clock(), What::Refused { reason }));
+            self.journal.write(Decision::alone(page, candidate, self.clock(), What::Refused { reason }));
         }
     }
 
@@ -383,7 +384,7 @@ impl Engine {
     }
 
     fn note(&mut self, waiting: &Waiting, what: What) {
-        self.journal.write(Decision::on(waiting.page, &waiting.candidate, self.clock(), what));
+        self.journal.write(Decision::on(waiting, self.clock(), what));
     }
 }
 

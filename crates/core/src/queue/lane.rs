@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::access::Source;
 use crate::admission::{RefusalReason, Route};
 use crate::moves::Direction;
 use crate::queue::slab::List;
@@ -16,13 +17,15 @@ pub struct LaneKey {
     pub scope: ScopeId,
     /// The nodes that they may go to.
     pub route: Route,
+    /// Whose word on them counts most.
+    pub source: Source,
 }
 
-/// Candidates of one lane, by score. A full node or a used-up share costs one look, not one a candidate.
+/// Candidates of one lane, by rank. A full node or a used-up share costs one look, not one a candidate.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Entries of each score in use, oldest first.
-    pub(super) lists: BTreeMap<u16, List>,
+    /// Entries of each rank in use, oldest first.
+    pub(super) lists: BTreeMap<u32, List>,
     /// Entries.
     pub(super) len: usize,
     /// What held the whole lane at the last tick.
@@ -33,15 +36,15 @@ pub(super) struct Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Its rank.
-    pub score: u16,
-    /// When it joined the queue with this score, in joins.
+    pub rank: u32,
+    /// When it joined the queue with this rank, in joins.
     pub seq: u64,
     pub(super) slot: u32,
 }
 
 impl Ord for Turn {
     fn cmp(&self, other: &Turn) -> std::cmp::Ordering {
-        self.score.cmp(&other.score).then(other.seq.cmp(&self.seq)).then(self.slot.cmp(&other.slot))
+        self.rank.cmp(&other.rank).then(other.seq.cmp(&self.seq)).then(self.slot.cmp(&other.slot))
     }
 }
 

@@ -1,7 +1,8 @@
-//! The candidate queue: bounded, highest score first, first come first served within a score.
+//! The candidate queue: bounded, highest rank first, first come first served within a rank.
 //!
-//! A page has one entry; proposing it again renews the entry. Where the queue is full the lowest score gives way, and of
-//! equal scores the one that came last. Entries wait in lanes ([`LaneKey`]): what a full node, a used-up share or a
+//! A page has one entry; proposing it again renews the entry, in which the word of each source is [weighed](crate::weigh). Where the queue is full the lowest rank
+//! gives way, and of equal ranks the one that came last. No source can crowd out the others: each may hold an equal share of the places whatever ranks the
+//! others have, and gives way to those that have less than theirs. Entries wait in lanes ([`LaneKey`]): what a full node, a used-up share or a
 //! closed direction blocks is blocked together, so one look tells. A page that was tried and may be tried again is
 //! parked until its time. Every operation costs a hash look-up and a step in two small trees.
 
@@ -13,18 +14,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use lane::{LaneKey, Turn};
 
+use crate::access::Source;
 use crate::admission::{RefusalReason, Route};
 use crate::queue::hash::FixedMap;
 use crate::queue::lane::Lane;
 use crate::queue::slab::{List, NIL, Slab, Thread};
 use crate::rule::Candidate;
 use crate::units::{Nanos, Pid, ScopeId, VirtPage};
+use crate::weigh::{Estimates, Weighed, Weights};
 
 /// A candidate in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// What was proposed, last.
     pub candidate: Candidate,
+    /// What each source says of the page.
+    pub estimates: Estimates,
+    /// What comes of it; the queue sets it.
+    pub weighed: Weighed,
     /// The page that it is about.
     pub page: VirtPage,
     /// The scope of its process.
@@ -37,26 +44,31 @@ pub struct Waiting {
     pub not_before: Option<Nanos>,
     /// What held it when it was last looked at.
     pub held: Option<RefusalReason>,
-    /// Its place among equal scores, in joins; the queue sets it.
+    /// Its place among equal ranks, in joins; the queue sets it.
     pub seq: u64,
 }
 
 impl Waiting {
     fn lane(&self) -> LaneKey {
-        LaneKey { direction: self.candidate.direction, scope: self.scope, route: self.route }
+        LaneKey {
+            direction: self.candidate.direction,
+            scope: self.scope,
+            route: self.route,
+            source: self.weighed.chief,
+        }
     }
 }
 
 /// What became of an offered candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// It waits.
     Queued,
     /// The page waited already; its entry has been renewed.
     Merged,
-    /// It waits in the place of this one, which had the lowest score.
-    Displaced(Waiting),
-    /// The queue is full of candidates with scores as high.
+    /// It waits in the place of this one, which had the lowest rank of those that may give way.
+    Displaced(Box<Waiting>),
+    /// The queue is full of candidates with ranks as high, and its source has its share of them.
     Full,
 }
 
@@ -64,6 +76,7 @@ pub enum Offer {
 #[derive(Debug)]
 pub struct Queue {
     capacity: usize,
+    weights: Weights,
     slab: Slab,
     index: FixedMap<VirtPage, u32>,
     processes: FixedMap<Pid, List>,
@@ -80,9 +93,10 @@ const SWEEP_SLOTS_MIN: u32 = 1024;
 
 impl Queue {
     /// An empty queue of at most `capacity` candidates; memory is taken as it fills.
-    pub fn new(capacity: u32) -> Queue {
+    pub fn new(capacity: u32, weights: Weights) -> Queue {
         Queue {
             capacity: capacity as usize,
+            weights,
             slab: Slab::default(),
             index: FixedMap::default(),
             processes: FixedMap::default(),
@@ -130,18 +144,23 @@ impl Queue {
             self.renew(at, waiting);
             return Offer::Merged;
         }
+        let waiting = &Waiting { weighed: self.weigh(waiting), ..*waiting };
         if self.len() < self.capacity {
             self.insert(waiting);
             return Offer::Queued;
         }
-        match self.lowest() {
-            Some((score, at)) if score < waiting.candidate.score => {
+        match self.giving_way(waiting) {
+            Some(at) => {
                 let displaced = self.take_slot(at);
                 self.insert(waiting);
-                displaced.map_or(Offer::Queued, Offer::Displaced)
+                displaced.map_or(Offer::Queued, |gone| Offer::Displaced(Box::new(gone)))
             }
-            _ => Offer::Full,
+            None => Offer::Full,
         }
+    }
+
+    fn weigh(&self, waiting: &Waiting) -> Weighed {
+        waiting.estimates.weigh(&self.weights).unwrap_or(waiting.weighed)
     }
 
     /// Takes the entry of a page out.
@@ -205,11 +224,11 @@ impl Queue {
 
     /// The turn after `turn` in its lane; ask before taking the entry of `turn`.
     pub fn after(&self, key: LaneKey, turn_now: Turn) -> Option<Turn> {
-        let next = self.slab.next(Thread::Score, turn_now.slot);
+        let next = self.slab.next(Thread::Rank, turn_now.slot);
         if next != NIL {
             return turn(&self.slab, next);
         }
-        let (_, list) = self.lanes.get(&key)?.lists.range(..turn_now.score).next_back()?;
+        let (_, list) = self.lanes.get(&key)?.lists.range(..turn_now.rank).next_back()?;
         turn(&self.slab, list.head)
     }
 
@@ -249,18 +268,17 @@ impl Queue {
         out
     }
 
-    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest quarter, how many they are and the lowest of their
-    /// scores. They go first, and what is colder does not keep them waiting.
+    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest quarter, how many they are and the score of the last of them. They go first, and what is colder does not keep them waiting.
     pub fn without_room(&self) -> impl Iterator<Item = (LaneKey, u64, u16)> + '_ {
         let for_room =
             |lane: &&Lane| matches!(lane.held, Some(RefusalReason::NodeFull | RefusalReason::BelowGoal));
         self.lanes.iter().filter(move |(_, lane)| for_room(lane)).filter_map(|(key, lane)| {
             let quarter = (lane.len as u64).div_ceil(4);
             let mut best = 0;
-            for (score, list) in lane.lists.iter().rev() {
+            for list in lane.lists.values().rev() {
                 best += u64::from(list.len);
                 if best >= quarter {
-                    return Some((*key, best, *score));
+                    return Some((*key, best, self.slab.get(list.tail)?.weighed.score));
                 }
             }
             None
@@ -291,23 +309,20 @@ impl Queue {
         }
     }
 
-    /// Renews an entry: score, expiry, target and reason are the newest proposal's, the tries stay. It keeps its
-    /// place where lane and score stay the same.
+    /// Renews an entry: expiry, target and reason are the newest proposal's, what other sources said and is not too old still counts, the tries stay. It keeps its
+    /// place where lane and rank stay the same.
     fn renew(&mut self, at: u32, new: &Waiting) {
         let Some(old) = self.slab.get(at).copied() else { return };
-        let stays = old.lane() == new.lane() && old.candidate.score == new.candidate.score;
+        let new = Waiting { estimates: old.estimates.renewed(&new.estimates, new.candidate.time), ..*new };
+        let new = Waiting { weighed: self.weigh(&new), ..new };
+        let stays = old.lane() == new.lane() && old.weighed.rank == new.weighed.rank;
         let moves = !stays && old.not_before.is_none();
         if moves {
             self.leave(at);
         }
         if let Some(entry) = self.slab.get_mut(at) {
-            *entry = Waiting {
-                tries: old.tries,
-                not_before: old.not_before,
-                held: old.held,
-                seq: old.seq,
-                ..*new
-            };
+            *entry =
+                Waiting { tries: old.tries, not_before: old.not_before, held: old.held, seq: old.seq, ..new };
         }
         if moves {
             self.join(at);
@@ -335,20 +350,20 @@ impl Queue {
         let Some(entry) = self.slab.get_mut(at) else { return };
         entry.seq = self.joins;
         self.joins += 1;
-        let (key, score) = (entry.lane(), entry.candidate.score);
+        let (key, rank) = (entry.lane(), entry.weighed.rank);
         let lane = self.lanes.entry(key).or_default();
         lane.len += 1;
-        self.slab.push_back(lane.lists.entry(score).or_insert(List::EMPTY), Thread::Score, at);
+        self.slab.push_back(lane.lists.entry(rank).or_insert(List::EMPTY), Thread::Rank, at);
     }
 
     fn leave(&mut self, at: u32) {
         let Some(entry) = self.slab.get(at) else { return };
-        let (key, score) = (entry.lane(), entry.candidate.score);
+        let (key, rank) = (entry.lane(), entry.weighed.rank);
         let Some(lane) = self.lanes.get_mut(&key) else { return };
-        let Some(list) = lane.lists.get_mut(&score) else { return };
-        self.slab.unlink(list, Thread::Score, at);
+        let Some(list) = lane.lists.get_mut(&rank) else { return };
+        self.slab.unlink(list, Thread::Rank, at);
         if list.is_empty() {
-            lane.lists.remove(&score);
+            lane.lists.remove(&rank);
         }
         lane.len -= 1;
         if lane.len == 0 {
@@ -356,16 +371,28 @@ impl Queue {
         }
     }
 
-    /// The lowest score that takes turns, and of its entries the one that came last.
-    fn lowest(&self) -> Option<(u16, u32)> {
-        let last = |(score, list): (&u16, &List)| turn(&self.slab, list.tail).map(|t| (*score, t));
-        let lasts = self.lanes.values().filter_map(|lane| lane.lists.first_key_value().and_then(last));
-        lasts.min_by_key(|(score, t)| (*score, u64::MAX - t.seq)).map(|(score, t)| (score, t.slot))
+    /// The entry that makes room for a new one: of those that take turns, and whose source holds more than its share or is the new one's, the one with the lowest
+    /// rank, and of these the one that came last. A rank that is no lower gives way only where the new one's source has less than its share.
+    fn giving_way(&self, new: &Waiting) -> Option<u32> {
+        let mut held: BTreeMap<Source, usize> = BTreeMap::from([(new.weighed.chief, 0)]);
+        for (key, lane) in &self.lanes {
+            *held.entry(key.source).or_insert(0) += lane.len;
+        }
+        let share = self.capacity / held.len();
+        let own = new.weighed.chief;
+        let short = held[&own] < share;
+        let gives = |source: Source| held[&source] > share || (source == own && !short);
+        let lowest = self.lanes.iter().filter(|(key, _)| gives(key.source)).filter_map(|(_, lane)| {
+            let (_, list) = lane.lists.first_key_value()?;
+            turn(&self.slab, list.tail)
+        });
+        let lowest = lowest.min_by_key(|t| (t.rank, u64::MAX - t.seq))?;
+        (short || lowest.rank < new.weighed.rank).then_some(lowest.slot)
     }
 }
 
 fn turn(slab: &Slab, at: u32) -> Option<Turn> {
-    slab.get(at).map(|e| Turn { score: e.candidate.score, seq: e.seq, slot: at })
+    slab.get(at).map(|e| Turn { rank: e.weighed.rank, seq: e.seq, slot: at })
 }
 
 #[cfg(test)]

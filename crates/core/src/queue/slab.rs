@@ -8,8 +8,8 @@ pub(super) const NIL: u32 = u32::MAX;
 /// Which of a slot's two lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Thread {
-    /// Entries of one lane with one score, oldest first.
-    Score = 0,
+    /// Entries of one lane with one rank, oldest first.
+    Rank = 0,
     /// Entries of one process.
     Process = 1,
 }

@@ -65,7 +65,7 @@ impl Rule for Balance {
         if let Some((target, gap)) = Balance::target(access, &before, ctx) {
             record.ready = true;
             self.proposed += 1;
-            let score = score_of_rate(gap);
+            let score = score_of_rate(access.detail.between_accesses(gap));
             out.push(Candidate {
                 target: Some(target),
                 direction: Direction::Balance,

@@ -44,7 +44,7 @@ impl Frequency {
             Detail::Count { count, gap: None } => {
                 Nanos(gap.unwrap_or(self.window).0 / u64::from(count.max(1)))
             }
-            _ => gap.unwrap_or(self.window),
+            detail => detail.between_accesses(gap.unwrap_or(self.window)),
         };
         out.push(Candidate::promotion(access, score_of_rate(gap), Reason::Frequent, self.life));
     }
@@ -187,6 +187,20 @@ mod tests {
         machine.access(&mut rule, &local);
         machine.access(&mut rule, &sample(99, 9, 0));
         assert!(machine.proposed().is_empty());
+    }
+
+    #[test]
+    fn a_sample_stands_for_as_many_accesses_as_its_period() {
+        let score = |period| {
+            let (mut machine, mut rule) = (Machine::new(), rule(2, 3000));
+            for time_ms in [0, 1000] {
+                let access = sample(2, 7, time_ms);
+                let detail = Detail::Sample { latency_cycles: 0, store: false, period };
+                machine.access(&mut rule, &Access { detail, ..access });
+            }
+            machine.proposed()[0].score
+        };
+        assert_eq!([0, 1, 1000].map(score), [1000, 1000, 1].map(|ms| score_of_rate(Nanos::from_ms(ms))));
     }
 
     proptest! {

@@ -87,7 +87,7 @@ impl Rule for InterArrival {
         if !ctx.topology.is_lower(access.node) {
             return;
         }
-        let score = record.gap.map_or(0, score_of_rate);
+        let score = record.gap.map_or(0, |gap| score_of_rate(access.detail.between_accesses(gap)));
         record.ready = record.gap.is_some_and(|gap| self.thresholds.accepts(access, ctx.topology, gap));
         record.frequency =
             if record.ready { record.frequency.max(1).saturating_add(1) } else { 1 }.min(ctx.frequency_max);

@@ -99,7 +99,7 @@ fn access(pfn: u64) -> Access {
         order: 0,
         node: CXL,
         accessor: None,
-        detail: Detail::Sample { latency_cycles: 0, store: false },
+        detail: Detail::Sample { latency_cycles: 0, store: false, period: 0 },
     }
 }
 

@@ -147,7 +147,7 @@ impl Adaptive {
         let lower = ctx.topology.is_lower(access.node) && access.accessor != Some(access.node);
         if self.fits && lower && !record.ready {
             record.ready = true;
-            let score = score_of_rate(self.frequency.window());
+            let score = score_of_rate(access.detail.between_accesses(self.frequency.window()));
             out.push(Candidate::promotion(access, score, Reason::FreeRoom, self.life));
         }
     }

@@ -114,7 +114,7 @@ impl HwSampleSource {
         now: Nanos,
     ) -> Result<HwSampleSource, OpenError> {
         let pmu = choose(root, config)?;
-        let (config, judge) = match pmu {
+        let (config, mut judge) = match pmu {
             // Every fault is taken: there are few, and none stands for others.
             Pmu::PageFaults => {
                 let every = HwSample { period: 1, period_min: 1, period_max: 1, ..config.clone() };
@@ -124,6 +124,7 @@ impl HwSampleSource {
         };
         let online = pmu.cpus(&online_cpus(root)?);
         let period = Period::new(&config, online.len(), now);
+        judge.set_period(pmu.nearest_period(period.events()));
         let mut cpus = Vec::with_capacity(online.len());
         let mut failed = None;
         for &cpu in &online {
@@ -234,6 +235,7 @@ impl HwSampleSource {
             return;
         }
         self.period_set = wanted;
+        self.judge.set_period(wanted);
         for cpu in &self.cpus {
             // A CPU that is offline now is opened anew when it comes back.
             self.stats.period_refused += u64::from(cpu.event.set_period(wanted.into()).is_err());

@@ -147,18 +147,25 @@ pub struct Judge {
     keep_top_tier: bool,
     /// Loads of which the hardware does not say where they were served count, and so does what it cannot tell from a load.
     any_access: bool,
+    /// The sampling period, 0 where it is not known.
+    period: u32,
 }
 
 impl Judge {
     /// A judge for the machine, which keeps accesses to the top tier if asked.
     pub fn new(frames: PfnMap, topology: &Topology, keep_top_tier: bool) -> Judge {
         let cpu_nodes = cpu_nodes(topology);
-        Judge { frames, topology: topology.clone(), cpu_nodes, keep_top_tier, any_access: false }
+        Judge { frames, topology: topology.clone(), cpu_nodes, keep_top_tier, any_access: false, period: 0 }
     }
 
     /// Page faults are no accesses that any hardware has looked at: let them pass.
     pub fn of_page_faults(self) -> Judge {
         Judge { any_access: true, ..self }
+    }
+
+    /// One access in about so many becomes a sample from now on; 0 where nobody knows.
+    pub fn set_period(&mut self, period: u32) {
+        self.period = period;
     }
 
     /// Memory came or went.
@@ -213,6 +220,7 @@ impl Judge {
             detail: Detail::Sample {
                 latency_cycles: seen.latency_cycles,
                 store: seen.operation == Operation::Store,
+                period: self.period,
             },
         })
     }
@@ -282,9 +290,9 @@ pub(super) mod tests {
             (access.pfn, access.node, access.accessor),
             (Some(Pfn(0x201)), NodeId(2), Some(NodeId(1)))
         );
-        assert_eq!(access.detail, Detail::Sample { latency_cycles: 321, store: false });
+        assert_eq!(access.detail, Detail::Sample { latency_cycles: 321, store: false, period: 0 });
         let store = judged(&sample(STORE_UNKNOWN, 0x1000, 0x20_1040)).unwrap();
-        assert_eq!(store.detail, Detail::Sample { latency_cycles: 321, store: true });
+        assert_eq!(store.detail, Detail::Sample { latency_cycles: 321, store: true, period: 0 });
     }
 
     #[test]

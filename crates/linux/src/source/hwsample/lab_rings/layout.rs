@@ -25,6 +25,8 @@ pub(super) const HEAD: usize = 0;
 pub(super) const TAIL: usize = 8;
 /// Samples that found the ring full.
 pub(super) const DROPPED: usize = 16;
+/// Accesses from one tag to the next on average, as of the last tag.
+pub(super) const PERIOD: usize = 32;
 
 /// Where the rings are; all of it lies within the memory that it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +152,7 @@ mod tests {
             };
             if let Ok(layout) = Layout::read([u64::from_le_bytes(MAGIC), counts, sizes], bytes) {
                 for ring in [0, layout.rings - 1] {
-                    prop_assert!(layout.marks(ring) + DROPPED + 8 <= bytes);
+                    prop_assert!(layout.marks(ring) + PERIOD + 8 <= bytes);
                     prop_assert!(layout.slot(ring, n) + SLOT_BYTES <= bytes);
                     prop_assert!(layout.slot(ring, n).is_multiple_of(8));
                 }

@@ -16,7 +16,7 @@ use crate::root::Root;
 use crate::source::lab_device::{self, NoLabDevice};
 use crate::source::{AccessSource, Event, thread_cpu_time};
 use crate::sys::DeviceMemory;
-use layout::{DROPPED, HEAD, Layout, SLOT_BYTES, TAIL, sighting};
+use layout::{DROPPED, HEAD, Layout, PERIOD, SLOT_BYTES, TAIL, sighting};
 
 /// Time over which the budget is kept.
 const BUDGET_EVERY: Nanos = Nanos::from_s(1);
@@ -116,6 +116,7 @@ impl LabRings {
             self.set(ring, TAIL, head);
             return 0;
         }
+        self.judge.set_period(u32::try_from(self.mark(ring, PERIOD)).unwrap_or(u32::MAX));
         let newest = self.word(self.layout.slot(ring, head.wrapping_sub(1)));
         let count = waiting.min(max as u64);
         for n in 0..count {

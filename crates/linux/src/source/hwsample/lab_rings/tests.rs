@@ -4,6 +4,7 @@ use std::fs;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
+use thermocline_core::access::Detail;
 use thermocline_core::units::{NodeId, Pfn};
 
 use super::*;
@@ -95,9 +96,11 @@ fn a_sample_is_an_access_to_a_frame_by_nobody_yet() {
     machine.put(1, sample(5_000, 0x20_1040));
     machine.put(1, sample(5_300, 0x10_1000));
     machine.put(0, sample(9_000, 0x9999_9000));
+    machine.writer.store(Machine::marks(1) + 32, 300);
     let (read, accesses) = poll(&mut rings, 100, Nanos(77_000));
     assert_eq!((read, accesses.len()), (3, 1));
     let access = accesses[0];
+    assert_eq!(access.detail, Detail::Sample { latency_cycles: 0, store: false, period: 300 });
     assert_eq!((access.pfn, access.page, access.node), (Some(Pfn(0x201)), None, NodeId(2)));
     assert_eq!((access.time, access.accessor), (Nanos(76_700), Some(NodeId(1))), "300 ns before the newest");
     let found = rings.stats();

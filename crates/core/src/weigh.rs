@@ -1,0 +1,243 @@
+//! What several sources say of one page, weighed together.
+//!
+//! Each source that makes a rule propose a page gives an estimate of the time between its accesses, which is the proposal's
+//! [score](crate::rule::score_of_rate): an octave is 64 points, so that the mean of scores is the geometric mean of times. Sources know it
+//! with different certainty, which is their *weight* w: the variance of the logarithm among pages at large, over that of what the source says. Of the estimates s that
+//! are not too old
+//!
+//! * the page's score is the mean that counts each by its weight, `sum(w s) / sum(w)`;
+//! * its rank is the same with the score 0 of weight 1 among them, `sum(w s) / (1 + sum(w))`: a page is taken for cold until it is shown to be otherwise, so that of
+//!   equal scores the one goes first that is known from a better source, or from more of them.
+//!
+//! With one source alone, the order is that of the scores.
+
+use serde::ser::{Serialize, SerializeSeq, Serializer};
+
+use crate::access::Source;
+use crate::config;
+use crate::counters::Label;
+use crate::rule::Candidate;
+use crate::units::Nanos;
+
+/// Sources that there are.
+const SOURCES: usize = Source::ALL.len();
+/// Steps of a rank in a point of score: enough for scores to keep their order in ranks.
+const STEPS: u64 = 32;
+
+/// How much the word of each source counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weights([u64; SOURCES]);
+
+impl Weights {
+    /// As configured.
+    pub fn new(keys: &config::Source) -> Weights {
+        Weights(std::array::from_fn(|n| match Source::ALL[n] {
+            Source::HintFault => keys.hintfault.weight.into(),
+            Source::HwSample => keys.hwsample.weight.into(),
+            Source::Damon => keys.damon.weight.into(),
+            Source::Device => keys.chmu.weight.into(),
+        }))
+    }
+
+    /// The weight of a source.
+    pub fn of(&self, source: Source) -> u64 {
+        self.0[source.index()]
+    }
+}
+
+/// What one source says of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Its [score](crate::rule::score_of_rate).
+    pub score: u16,
+    /// When it is too old.
+    pub expires: Nanos,
+}
+
+/// What all sources say of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimates([Option<Estimate>; SOURCES]);
+
+/// What comes of all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weighed {
+    /// The page's score.
+    pub score: u16,
+    /// Its rank: the highest goes first.
+    pub rank: u32,
+    /// The source whose word counts most.
+    pub chief: Source,
+}
+
+impl Weighed {
+    /// Before anything is weighed.
+    pub fn of(candidate: &Candidate) -> Weighed {
+        Weighed { score: candidate.score, rank: 0, chief: candidate.source }
+    }
+}
+
+impl Estimates {
+    /// What a proposal says.
+    pub fn of(candidate: &Candidate) -> Estimates {
+        let mut estimates = Estimates::default();
+        let estimate = Estimate { score: candidate.score, expires: candidate.expires };
+        estimates.0[candidate.source.index()] = Some(estimate);
+        estimates
+    }
+
+    /// With what was said later, at `now`: of each source its latest word, unless that is too old.
+    pub fn renewed(&self, later: &Estimates, now: Nanos) -> Estimates {
+        let live = |e: &Estimate| e.expires > now;
+        Estimates(std::array::from_fn(|n| later.0[n].or(self.0[n]).filter(live)))
+    }
+
+    /// Each source that says something, and what.
+    pub fn iter(&self) -> impl Iterator<Item = (Source, Estimate)> + '_ {
+        Source::ALL.iter().zip(&self.0).filter_map(|(source, estimate)| Some((*source, (*estimate)?)))
+    }
+
+    /// Which sources say something.
+    pub fn sources(&self) -> Sources {
+        self.iter().fold(Sources::default(), |all, (source, _)| all.and(source))
+    }
+
+    /// What they say together; nothing, where none says anything.
+    pub fn weigh(&self, weights: &Weights) -> Option<Weighed> {
+        let chief = self
+            .iter()
+            .map(|(source, _)| source)
+            .reduce(|best, next| if weights.of(next) > weights.of(best) { next } else { best })?;
+        let (sum, all) = self.iter().fold((0, 0), |(sum, all), (source, estimate)| {
+            let weight = weights.of(source);
+            (sum + weight * u64::from(estimate.score), all + weight)
+        });
+        // Neither mean is above the highest score.
+        let (score, rank) = ((sum / all.max(1)) as u16, (sum * STEPS / (1 + all)) as u32);
+        Some(Weighed { score, rank, chief })
+    }
+}
+
+/// A set of sources; it serialises as the list of their names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sources(u8);
+
+impl Sources {
+    /// With `source` among them.
+    pub fn and(self, source: Source) -> Sources {
+        Sources(self.0 | 1 << source.index())
+    }
+
+    /// Those in the set.
+    pub fn iter(self) -> impl Iterator<Item = Source> {
+        Source::ALL.iter().copied().filter(move |source| self.0 & (1 << source.index()) != 0)
+    }
+}
+
+impl Serialize for Sources {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        for source in self.iter() {
+            list.serialize_element(&source)?;
+        }
+        list.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rule::score_of_rate;
+
+    fn weights() -> Weights {
+        Weights::new(&config::Source::default())
+    }
+
+    /// What sources say, each for ten seconds from `now` on.
+    fn say(said: &[(Source, Nanos)], now: Nanos) -> Estimates {
+        let mut estimates = Estimates::default();
+        for (source, gap) in said {
+            let estimate = Estimate { score: score_of_rate(*gap), expires: now.plus(Nanos::from_s(10)) };
+            estimates.0[source.index()] = Some(estimate);
+        }
+        estimates
+    }
+
+    fn weighed(said: &[(Source, Nanos)]) -> Weighed {
+        say(said, Nanos(0)).weigh(&weights()).unwrap()
+    }
+
+    #[test]
+    fn two_sources_of_equal_weight_meet_at_the_geometric_mean() {
+        let (fast, slow) = (Nanos::from_ms(10), Nanos::from_ms(1000));
+        let both = weighed(&[(Source::HintFault, fast), (Source::HwSample, slow)]);
+        // Scores are linear inside an octave, so that the mean is near enough.
+        assert!(both.score.abs_diff(score_of_rate(Nanos::from_ms(100))) <= 6, "{both:?}");
+        // A region counts less, a counter more.
+        let region = weighed(&[(Source::HintFault, fast), (Source::Damon, slow)]);
+        let counter = weighed(&[(Source::HintFault, fast), (Source::Device, slow)]);
+        assert!(counter.score < both.score && both.score < region.score);
+        assert_eq!((region.chief, counter.chief), (Source::HintFault, Source::Device));
+    }
+
+    #[test]
+    fn of_equal_scores_the_one_goes_first_that_is_known_better() {
+        let gap = Nanos::from_ms(50);
+        let ranks = [
+            &[(Source::Damon, gap)][..],
+            &[(Source::HintFault, gap)],
+            &[(Source::HintFault, gap), (Source::Damon, gap)],
+            &[(Source::HintFault, gap), (Source::HwSample, gap)],
+            &[(Source::Device, gap)],
+        ]
+        .map(weighed);
+        assert!(ranks.is_sorted_by(|a, b| a.rank < b.rank), "{ranks:?}");
+        assert!(ranks.iter().all(|w| w.score == score_of_rate(gap)));
+    }
+
+    #[test]
+    fn what_was_said_too_long_ago_counts_no_more_and_a_later_word_replaces_an_earlier_one() {
+        let (fast, slow) = (Nanos::from_ms(1), Nanos::from_ms(1000));
+        let first = say(&[(Source::HintFault, fast), (Source::HwSample, fast)], Nanos(0));
+        let later = say(&[(Source::HintFault, slow)], Nanos::from_s(9));
+        let both = first.renewed(&later, Nanos::from_s(9));
+        assert_eq!(
+            both,
+            say(&[(Source::HintFault, slow)], Nanos::from_s(9)).renewed(&both, Nanos::from_s(9))
+        );
+        assert_eq!(both.sources().iter().collect::<Vec<_>>(), [Source::HintFault, Source::HwSample]);
+        let alone = first.renewed(&later, Nanos::from_s(10));
+        assert_eq!(alone, later);
+    }
+
+    #[test]
+    fn a_set_of_sources_is_told_by_their_names() {
+        let set = Sources::default().and(Source::Damon).and(Source::HintFault);
+        assert_eq!(serde_json::to_value(set).unwrap(), serde_json::json!(["hint-fault", "damon"]));
+        assert_eq!(Estimates::default().weigh(&weights()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn with_one_source_alone_the_order_is_that_of_the_scores(
+            source in 0..SOURCES, weight in 1u64..=100, one in any::<u16>(), other in any::<u16>(),
+        ) {
+            let weights = Weights([weight; SOURCES]);
+            let rank = |score| {
+                let mut estimates = Estimates::default();
+                estimates.0[source] = Some(Estimate { score, expires: Nanos(1) });
+                estimates.weigh(&weights).unwrap()
+            };
+            prop_assert_eq!(rank(one).rank.cmp(&rank(other).rank), one.cmp(&other));
+            prop_assert_eq!(rank(one).score, one);
+        }
+
+        #[test]
+        fn the_score_lies_between_what_the_sources_say(scores in proptest::array::uniform4(any::<u16>())) {
+            let all = Estimates(scores.map(|score| Some(Estimate { score, expires: Nanos(1) })));
+            let score = all.weigh(&weights()).unwrap().score;
+            prop_assert!(scores.iter().min().unwrap() <= &score && &score <= scores.iter().max().unwrap());
+        }
+    }
+}

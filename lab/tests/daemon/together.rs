@@ -1,0 +1,60 @@
+//! Three sources at once, of which one floods: what they say of a page is weighed together, and the flood is nobody's harm but its own.
+
+use serde_json::Value;
+use thermocline_lab::truth::{attach, offer_samples};
+use thermocline_lab::{Line, Machine, ThpMode};
+
+use super::{MIB, Run, number, soak};
+
+/// hotcold, of which a fifth is hot.
+const FOOTPRINT_MIB: u64 = 64;
+const RATE: u64 = 300_000;
+const HOT_MIN: f64 = 0.8;
+const COLD_MAX: f64 = 0.2;
+
+fn count(found: &Value, path: &str) -> u64 {
+    found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {found}"))
+}
+
+fn sources_are_weighed_together(line: Line) {
+    let sizes = [640, 128, 512];
+    let mut run = Run::new(line, sizes, ThpMode::Never, 300).env("MIB", FOOTPRINT_MIB).env("RATE", RATE);
+    // Not in the folder that the script clears.
+    let plugin = tempfile::Builder::new().prefix("together").tempdir_in("/tmp").unwrap();
+    let machine = Machine::of_sizes(&sizes.map(|size| size * MIB));
+    let (guest, rings) = offer_samples(run.guest, plugin.path());
+    run.guest = attach(guest, &machine, plugin.path(), &["cache-kib=256", &rings]).unwrap();
+    let Some(outcome) = run.run(include_str!("together.sh")) else { return };
+    let (judged, last) = (run.verdict("judged"), run.json("last"));
+    println!("samples {}\nhot list {}\ncounters {}", last["hwsample"], last["hot_list"], last["counters"]);
+    println!("hot {:.1} %, cold {:.1} % in DRAM", judged.hot_in_dram * 100.0, judged.cold_in_dram * 100.0);
+    assert_eq!(number(&outcome, "daemon_status"), 0);
+    assert!(judged.hot_in_dram >= HOT_MIN, "hot pages stay on the slow node");
+    assert!(judged.cold_in_dram <= COLD_MAX, "cold pages come up");
+
+    // All three have told of pages, and the samples came faster than they may be read.
+    for source in ["hint-fault", "hw-sample", "device"] {
+        assert!(count(&last, &format!("/counters/evidence/{source}")) > 1000, "{source} told of nothing");
+    }
+    assert!(count(&last, "/hwsample/lost") > count(&last, "/hwsample/samples/taken"), "that was no flood");
+    // Of the others nothing was lost by it.
+    assert_eq!((count(&last, "/source/dropped"), count(&last, "/counters/dropped")), (0, 0));
+
+    let (explained, table) = (run.text("explained"), run.text("explained-state"));
+    assert!(explained.contains("sources hint-fault+") && explained.contains("device"), "{explained}");
+    assert!(table.contains("accessed once in"), "{table}");
+}
+
+#[test]
+fn sources_are_weighed_together_on_6_12() {
+    sources_are_weighed_together(Line::Stable);
+}
+
+#[test]
+fn sources_are_weighed_together_on_the_newest() {
+    if soak() {
+        sources_are_weighed_together(Line::Newest);
+    } else {
+        println!("skipped: one kernel is enough for everyday; make soak does both");
+    }
+}

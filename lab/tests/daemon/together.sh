@@ -1,0 +1,57 @@
+# hotcold is on the slow node, and the daemon reads hint faults, samples and the device's hot list at once. Every access is sampled, which is more than can be
+# read. Pages come up slowly, so that they wait for long enough to be seen by more than one source.
+cd "$LAB_SHARE"
+field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
+fail() { echo "$1" >&2; exit 1; }
+percent() { $HOTCOLD judge --report report --dram 0-1 | field "$1" | awk '{ print int($1 * 100) }'; }
+cat >config.toml <<END
+[rule.adaptive]
+fill = false
+[admission]
+rate_limit_mbps = 1
+[source.hwsample]
+enabled = true
+sampler = "lab-rings"
+[source.chmu]
+enabled = true
+threshold = 24
+[reverse]
+cpu_permille = 200
+round_ms = 2000
+[kernel]
+scan_period_min_ms = 1000
+[demotion]
+mode = "off"
+END
+misses start >/dev/null
+misses sample 1 >/dev/null
+on-slow-node --widen-when "test -e report" $HOTCOLD --mib "$MIB" --rate "$RATE" --no-thp --report report >log 2>>errors &
+loader=$!
+until [ -e report ]; do sleep 0.2; done
+pid=$(field pid <report)
+# Pages that are told of before the cpuset allows node 0 would be left alone for a minute.
+until [ "$(cat /sys/fs/cgroup$(sed s/0::// /proc/$pid/cgroup)/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done
+$THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
+daemon=$!
+deadline=$(($(date +%s) + 90))
+base=$(field base <report)
+: >explained
+: >explained-state
+# Some page of a hot range that waits, until one was told of by two sources; the ranges are in pages from the base.
+while ! grep -q 'hint-fault+.*device' explained && [ "$(date +%s)" -lt $deadline ]; do
+    for first in $(sed 's/.*"hot_ranges":\[\(.*\)\]\].*/\1/; s/\],\?/\n/g' report | tr -d '[' | cut -d, -f1 | shuf -n 8); do
+        $THERMOCLINE explain $pid $(printf 0x%x $((base + first * 4096))) >one || continue
+        grep -q 'accessed once in' one && cat one >explained-state
+        grep -q 'hint-fault+' one && cat one >explained
+    done
+    sleep 0.5
+done
+until [ "$(percent hot_in_dram)" -ge 90 ] || [ "$(date +%s)" -ge $deadline ]; do sleep 1; done
+$HOTCOLD judge --report report --dram 0-1 >judged
+kill -TERM $daemon
+wait $daemon
+echo daemon_status=$?
+tail -n 1 daemon >last
+kill -TERM $pid
+wait $loader || fail "hotcold lost data"
+cat daemon-errors explained-state explained
