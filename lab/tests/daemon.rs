@@ -165,7 +165,7 @@ fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
         println!("{}", summary["stats"]);
         assert!(kernel > 100_000.0, "too few hint faults to show anything");
         assert!(least <= kernel * 1.001 && most >= kernel * 0.999, "{summary}");
-        assert!(most - least <= kernel * 0.001, "the looks are too far apart to compare: {summary}");
+        assert!(most - least <= kernel * 0.01, "the looks are too far apart to compare: {summary}");
         // Each CPU may be between the two counts of a fault.
         let told = get("filtered") + get("submitted") + get("dropped");
         assert!(get("seen").abs_diff(told) <= CPUS, "{summary}");

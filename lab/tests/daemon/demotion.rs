@@ -15,7 +15,7 @@ fn cold_memory_makes_room(line: Line) {
     let run = Run::new(line, [NODE_0_MIB, 128, 1024], ThpMode::Never, 600)
         .env("MIB", FOOTPRINT_MIB)
         .env("FREE_MIB", FREE_MIB)
-        .env("SECONDS_ON", if soak() { 90 } else { 45 });
+        .env("SECONDS_ON", if soak() { 90 } else { 30 });
     let Some(outcome) = run.run(&with_settings(include_str!("demotion.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let (judged, last) = (run.verdict("judged"), run.json("last"));
