@@ -6,8 +6,9 @@ use thermocline_lab::{Line, Machine, ThpMode};
 
 use super::{MIB, Run, number, soak};
 
-/// hotcold, of which a fifth is hot.
-const FOOTPRINT_MIB: u64 = 64;
+/// hotcold, of which a fifth is hot: 6553 pages with some 45 accesses a second each, where the host is not too busy, and 26215 with one in four seconds. It takes 26 s to bring the
+/// hot ones up.
+const FOOTPRINT_MIB: u64 = 128;
 const RATE: u64 = 300_000;
 const HOT_MIN: f64 = 0.8;
 const COLD_MAX: f64 = 0.2;
@@ -36,7 +37,7 @@ fn sources_are_weighed_together(line: Line) {
     for source in ["hint-fault", "hw-sample", "device"] {
         assert!(count(&last, &format!("/counters/evidence/{source}")) > 1000, "{source} told of nothing");
     }
-    assert!(count(&last, "/hwsample/lost") > count(&last, "/hwsample/samples/taken"), "that was no flood");
+    assert!(count(&last, "/hwsample/lost") > 10_000, "that was no flood");
     // Of the others nothing was lost by it.
     assert_eq!((count(&last, "/source/dropped"), count(&last, "/counters/dropped")), (0, 0));
 

@@ -1,17 +1,20 @@
-# hotcold is on the slow node, and the daemon reads hint faults, samples and the device's hot list at once. Every access is sampled, which is more than can be
-# read. Pages come up slowly, so that they wait for long enough to be seen by more than one source.
+# hotcold is on the slow node, and the daemon reads hint faults, samples and the device's hot list at once. More samples are taken than
+# may be read. Pages come up slowly, so that they wait for long enough to be seen by more than one source.
 cd "$LAB_SHARE"
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 fail() { echo "$1" >&2; exit 1; }
 percent() { $HOTCOLD judge --report report --dram 0-1 | field "$1" | awk '{ print int($1 * 100) }'; }
 cat >config.toml <<END
-[rule.adaptive]
-fill = false
+[rule]
+adaptive.fill = false
+adaptive.confirmations = 1
+frequency.freq_window_ms = 1000
 [admission]
 rate_limit_mbps = 1
 [source.hwsample]
 enabled = true
 sampler = "lab-rings"
+cpu_budget_permille = 2
 [source.chmu]
 enabled = true
 threshold = 24
@@ -20,12 +23,13 @@ cpu_permille = 200
 round_ms = 2000
 [kernel]
 scan_period_min_ms = 1000
+scan_period_max_ms = 1000
 [demotion]
 mode = "off"
 END
 misses start >/dev/null
-misses sample 1 >/dev/null
-on-slow-node --widen-when "test -e report" $HOTCOLD --mib "$MIB" --rate "$RATE" --no-thp --report report >log 2>>errors &
+misses sample 10 >/dev/null
+on-slow-node --widen-when "test -e report" $HOTCOLD --mib "$MIB" --access-share 0.98 --rate "$RATE" --no-thp --report report >log 2>>errors &
 loader=$!
 until [ -e report ]; do sleep 0.2; done
 pid=$(field pid <report)

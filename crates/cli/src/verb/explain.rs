@@ -30,7 +30,8 @@ fn text(e: &Value) -> String {
     }
     for said in e["state"]["estimates"].as_array().into_iter().flatten() {
         let (source, us) = (plain(&said["source"]), said["gap_us"].as_u64().unwrap_or(0));
-        let _ = writeln!(out, "{source}: accessed once in {:.1} ms", us as f64 / 1000.0);
+        let time = if us < 1000 { format!("{us} us") } else { format!("{:.1} ms", us as f64 / 1000.0) };
+        let _ = writeln!(out, "{source}: accessed once in {time}");
     }
     if e["scope"].is_object() {
         let _ = writeln!(out, "{}", status::scope_row(&e["scope"]));
