@@ -44,7 +44,8 @@ impl Frequency {
             Detail::Count { count, gap: None } => {
                 Nanos(gap.unwrap_or(self.window).0 / u64::from(count.max(1)))
             }
-            detail => detail.between_accesses(gap.unwrap_or(self.window)),
+            // Of none at all, evidence came late or was closer than the record can tell.
+            detail => detail.between_accesses(gap.filter(|gap| gap.0 > 0).unwrap_or(self.window)),
         };
         out.push(Candidate::promotion(access, score_of_rate(gap), Reason::Frequent, self.life));
     }
@@ -187,6 +188,15 @@ mod tests {
         machine.access(&mut rule, &local);
         machine.access(&mut rule, &sample(99, 9, 0));
         assert!(machine.proposed().is_empty());
+    }
+
+    #[test]
+    fn evidence_that_comes_late_is_not_taken_for_an_access_in_no_time() {
+        let (mut machine, mut rule) = (Machine::new(), rule(2, 3000));
+        for time_ms in [1000, 800] {
+            machine.access(&mut rule, &sample(2, 7, time_ms));
+        }
+        assert_eq!(machine.proposed()[0].score, score_of_rate(Nanos::from_ms(3000)));
     }
 
     #[test]
