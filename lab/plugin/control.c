@@ -55,11 +55,33 @@ static void say(struct reply *reply, const char *format, ...)
 		reply->used += (size_t)n < room ? (size_t)n : room - 1;
 }
 
+static uint64_t instructions_ns(uint64_t instructions, uint64_t cpi_fs)
+{
+	return (uint64_t)((double)instructions * (double)cpi_fs / 1e6);
+}
+
+/* The vCPUs' clocks, added up, and of these the time of the program that was named, with the misses that are counted. */
+static void say_modelled(struct reply *reply, const struct modelled_settings *model, const struct totals *totals)
+{
+	uint64_t all_ns = instructions_ns(totals->instructions, model->cpi_fs);
+	uint64_t program_ns = instructions_ns(totals->program, model->cpi_fs);
+	uint64_t counted_ps = 0;
+
+	for (unsigned int n = 0; n < options.layout.nodes; n++)
+		counted_ps += totals->latency_ps[n] + totals->queueing_ps[n];
+	say(reply,
+	    "{\"ns\":%" PRIu64 ",\"reference_ns\":%" PRIu64 ",\"program_ns\":%" PRIu64 ",\"program_reference_ns\":%" PRIu64 "}",
+	    all_ns + totals->waited_ps / 1000, all_ns + totals->reference_ps / 1000, program_ns + counted_ps / 1000,
+	    program_ns + totals->counted_reference_ps / 1000);
+}
+
 static void say_counts(struct reply *reply)
 {
 	static const char *const states[] = { "off", "stopped", "counting" };
 	struct timespec now;
+	struct modelled_settings model;
 	struct totals totals;
+	bool on = misses_modelled(&model);
 
 	misses_totals(&totals);
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -70,16 +92,21 @@ static void say_counts(struct reply *reply)
 
 		say(reply,
 		    "%s{\"loads\":%" PRIu64 ",\"stores\":%" PRIu64 ",\"load_misses\":%" PRIu64 ",\"store_misses\":%" PRIu64
-		    "}",
+		    ",\"latency_ns\":%" PRIu64 ",\"queueing_ns\":%" PRIu64 "}",
 		    n ? "," : "", kind[ACCESS_LOAD], kind[ACCESS_STORE], kind[ACCESS_LOAD_MISS],
-		    kind[ACCESS_STORE_MISS]);
+		    kind[ACCESS_STORE_MISS], totals.latency_ps[n] / 1000, totals.queueing_ps[n] / 1000);
 	}
 	say(reply,
 	    "],\"io\":%" PRIu64 ",\"outside\":%" PRIu64 ",\"unresolved\":%" PRIu64 ",\"pages\":%" PRIu64
 	    ",\"pages_lost\":%" PRIu64
-	    ",\"instructions\":%" PRIu64 ",\"program_instructions\":%" PRIu64 "}\n",
+	    ",\"instructions\":%" PRIu64 ",\"program_instructions\":%" PRIu64 ",\"modelled\":",
 	    totals.io, totals.outside, totals.unresolved, totals.pages, totals.pages_lost, totals.instructions,
 	    totals.program);
+	if (on)
+		say_modelled(reply, &model, &totals);
+	else
+		say(reply, "null");
+	say(reply, "}\n");
 }
 
 static void say_dump(struct reply *reply, const char *name)
@@ -147,6 +174,7 @@ static void obey(struct reply *reply, const char *line)
 {
 	char word[16] = "", name[256] = "";
 	struct program named = { .ranges = 0 };
+	struct modelled_settings model = { .cpi_fs = 0 };
 	uint32_t ns[LAYOUT_NODES_MAX];
 	uint64_t start, end;
 	int rest = 0;
@@ -178,6 +206,8 @@ static void obey(struct reply *reply, const char *line)
 		misses_program(&named);
 	} else if (!strncmp(line, "latency ", 8) && parse_latency(ns, line + 8)) {
 		misses_latency(ns);
+	} else if (!strcmp(line, "model none") || (!strncmp(line, "model ", 6) && modelled_parse(&model, options.layout.nodes, line + 6))) {
+		misses_model(line[6] != 'n', &model);
 	} else if (!strcmp(line, "sample none") ||
 		   (sscanf(line, "sample %9" SCNu64 "%n", &start, &rest) == 1 && !line[rest] && start)) {
 		if (!misses_sample(line[7] == 'n' ? 0 : start)) {
@@ -192,7 +222,7 @@ static void obey(struct reply *reply, const char *line)
 		say(reply,
 		    "{\"error\":\"not understood: %s...; commands are start, stop, reset, counts, pages NAME, "
 		    "filter HEX HEX, filter none, program HEX HEX ..., program none, latency NS (one for each node, at most a million), latency none, "
-		    "sample N, sample none\"}\n",
+		    "model NS NS[:GBPS] ... (ns an instruction, then ns a miss and GB/s of each node), model none, sample N, sample none\"}\n",
 		    word);
 		return;
 	}

@@ -29,6 +29,7 @@ struct counts *counts_new(uint64_t slots)
 void counts_restart(struct counts *counts, uint32_t epoch)
 {
 	struct page_count *table = counts->table;
+	struct modelled_shown *shown = counts->waits.shown;
 	uint64_t slots = counts->slots;
 
 	if (counts->pages)
@@ -36,6 +37,9 @@ void counts_restart(struct counts *counts, uint32_t epoch)
 	memset((void *)counts, 0, sizeof(*counts));
 	counts->table = table;
 	counts->slots = slots;
+	counts->waits.shown = shown;
+	if (shown)
+		modelled_shown_restart(shown, epoch);
 	atomic_store_explicit(&counts->epoch, epoch, memory_order_release);
 }
 
@@ -90,6 +94,13 @@ void counts_add(struct totals *totals, const struct counts *counts, uint32_t epo
 	totals->pages_lost += counts->pages_lost;
 	totals->instructions += counts->instructions;
 	totals->program += counts->program;
+	totals->waited_ps += counts->waits.waited_ps;
+	totals->reference_ps += counts->waits.reference_ps;
+	totals->counted_reference_ps += counts->waits.counted_reference_ps;
+	for (unsigned int n = 0; n < LAYOUT_NODES_MAX; n++) {
+		totals->latency_ps[n] += counts->waits.counted_latency_ps[n];
+		totals->queueing_ps[n] += counts->waits.counted_queueing_ps[n];
+	}
 }
 
 int64_t counts_write_pages(FILE *out, const struct counts *counts, uint32_t epoch)

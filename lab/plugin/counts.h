@@ -16,6 +16,7 @@
 
 #include "cache.h"
 #include "layout.h"
+#include "modelled.h"
 
 enum access_kind { ACCESS_LOAD, ACCESS_STORE, ACCESS_LOAD_MISS, ACCESS_STORE_MISS, ACCESS_KINDS };
 
@@ -61,6 +62,7 @@ struct counts {
 	_Atomic uint64_t program;	/* those of the program that was named */
 	uint64_t pending;		/* instructions since the last access: the next access tells whose they are */
 	uint64_t owed_ns;		/* latency that the vCPU has still to wait for */
+	struct modelled_waits waits;	/* its modelled time, but for the instructions */
 	struct page_count *table;
 	uint64_t slots;			/* a power of two */
 };
@@ -69,6 +71,9 @@ struct counts {
 struct totals {
 	uint64_t node[LAYOUT_NODES_MAX][ACCESS_KINDS];
 	uint64_t io, outside, unresolved, pages, pages_lost, instructions, program;
+	/* Of the modelled time: all misses, and those that are counted. */
+	uint64_t waited_ps, reference_ps, counted_reference_ps;
+	uint64_t latency_ps[LAYOUT_NODES_MAX], queueing_ps[LAYOUT_NODES_MAX];
 };
 
 /* One vCPU's counters, with a page table of `slots` slots; NULL if there is no memory. */

@@ -8,16 +8,14 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "misses.h"
 #include "qemu_plugin_api.h"
+#include "shared.h"
 
 /* x86-64 user space ends here (four-level page tables). */
 #define USER_END (1ULL << 47)
@@ -32,6 +30,7 @@ static struct latency latency;
 static struct counts **vcpus;
 static struct sampler *samplers;
 static struct hotlist hotlist;
+static struct modelled modelled;
 static unsigned int vcpus_max;
 
 /* Set by the control thread, read at every access. */
@@ -98,14 +97,19 @@ static struct counts *counters(unsigned int vcpu)
 }
 
 /* One line's worth of an access: always through the cache and waited for, counted if the filter lets it. True if it missed. */
-static bool touch_line(struct counts *own, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
+static bool touch_line(struct counts *own, unsigned int vcpu, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
 {
+	bool counted;
+
 	if (cache_access(&cache, physical))
 		return false;
+	counted = is_wanted(vaddr);
 	if (hotlist_wants(&hotlist, node))
 		hotlist_count(&hotlist, physical, latency_clock_ns());
+	if (modelled_is_on(&modelled) && modelled_miss(&modelled, own, vcpu, node, counted))
+		modelled_look(&modelled, vcpus, misses_epoch(), latency_clock_ns());
 	latency_miss(&latency, &own->owed_ns, node);
-	if (is_wanted(vaddr)) {
+	if (counted) {
 		bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);
 		counts_page(own, vaddr, physical, store);
 	}
@@ -127,7 +131,8 @@ static void take_sample(struct sampler *sampler, uint64_t vaddr, uint64_t physic
 }
 
 /* An access whose line the vCPU did not use lately; `tagged` takes the sample if it is to become one. */
-static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store, struct sampler *tagged)
+static void touch_far(struct counts *own, unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store,
+		      struct sampler *tagged)
 {
 	struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, vaddr);
 	uint64_t line_rest = options.line_bytes - vaddr % options.line_bytes;
@@ -149,14 +154,14 @@ static void touch_far(struct counts *own, qemu_plugin_meminfo_t info, uint64_t v
 	near_remember(&own->near, vaddr, node);
 	if (is_wanted(vaddr))
 		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
-	if (touch_line(own, vaddr, physical, node, store) && tagged)
+	if (touch_line(own, vcpu, vaddr, physical, node, store) && tagged)
 		take_sample(tagged, vaddr, physical, node, store);
 
 	/* An access that reaches into the next line fetches that one too, unless it is in the next page: its physical
 	 * address is not known here, and such accesses are rare. */
 	if (line_rest < 1U << qemu_plugin_mem_size_shift(info) &&
 	    (physical + line_rest) >> PAGE_SHIFT == physical >> PAGE_SHIFT)
-		touch_line(own, vaddr + line_rest, physical + line_rest, node, store);
+		touch_line(own, vcpu, vaddr + line_rest, physical + line_rest, node, store);
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
@@ -182,7 +187,7 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 	tagged = sampler_tags(sampler, atomic_load_explicit(&sample_period, memory_order_relaxed));
 	node = near_find(&own->near, vaddr);
 	if (node < 0)
-		touch_far(own, info, vaddr, store, tagged ? sampler : NULL);
+		touch_far(own, vcpu, info, vaddr, store, tagged ? sampler : NULL);
 	else if (is_wanted(vaddr))
 		bump(&own->node[node][store ? ACCESS_STORE : ACCESS_LOAD]);
 }
@@ -198,6 +203,8 @@ static void on_block(unsigned int vcpu, void *userdata)
 	if (!own)
 		return;
 	bump_by(&own->instructions, (uintptr_t)userdata);
+	if (own->waits.shown)
+		atomic_store_explicit(&own->waits.shown->instructions, own->instructions, memory_order_relaxed);
 	own->pending += (uintptr_t)userdata;
 }
 
@@ -223,11 +230,18 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 }
 
+static void on_idle(qemu_plugin_id_t id, unsigned int vcpu)
+{
+	(void)id;
+	modelled_idle(&modelled, vcpu, latency_clock_ns());
+}
+
 static void on_resume(qemu_plugin_id_t id, unsigned int vcpu)
 {
 	(void)id;
-	(void)vcpu;
-	instrument_if_wanted();
+	modelled_resume(&modelled, vcpu, latency_clock_ns());
+	if (!atomic_load_explicit(&instrumented, memory_order_relaxed))
+		instrument_if_wanted();
 }
 
 static void on_exit_of_qemu(qemu_plugin_id_t id, void *userdata)
@@ -262,8 +276,8 @@ static void on_flush(qemu_plugin_id_t id)
 static void register_events(void)
 {
 	qemu_plugin_register_flush_cb(plugin_id, on_flush);
-	if (!atomic_load(&instrumented))
-		qemu_plugin_register_vcpu_resume_cb(plugin_id, on_resume);
+	qemu_plugin_register_vcpu_idle_cb(plugin_id, on_idle);
+	qemu_plugin_register_vcpu_resume_cb(plugin_id, on_resume);
 	qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, on_translate);
 	qemu_plugin_register_atexit_cb(plugin_id, on_exit_of_qemu, NULL);
 }
@@ -298,7 +312,22 @@ void misses_stop(void)
 void misses_reset(void)
 {
 	cache_clear(&cache);
+	modelled_reset(&modelled, misses_epoch() + 1, latency_clock_ns());
 	atomic_fetch_add(&epoch, 1);
+}
+
+void misses_model(bool on, const struct modelled_settings *settings)
+{
+	cache_clear(&cache);
+	modelled_set(&modelled, on, settings, misses_epoch() + 1, latency_clock_ns());
+	atomic_fetch_add(&epoch, 1);
+}
+
+bool misses_modelled(struct modelled_settings *settings)
+{
+	/* Only the control thread, which asks, ever changes them. */
+	*settings = modelled.settings;
+	return modelled_is_on(&modelled);
 }
 
 void misses_filter(uint64_t start, uint64_t bytes)
@@ -385,33 +414,6 @@ failed:
 	return -1;
 }
 
-/* Makes the file that QEMU shows the guest as a device's memory, and lays the rings and the hot list out in it. NULL, or what failed. */
-static const char *prepare_rings(void)
-{
-	int fd = open(options.ring, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	uint64_t bytes = options.ring_kib * 1024;
-	uint64_t list_bytes = options.hot_list ? hotlist_bytes(options.hot_list) : 0;
-	unsigned int node = options.hot_node_given ? options.hot_node : options.layout.nodes - 1;
-	void *memory = MAP_FAILED;
-	const char *wrong;
-
-	/* Of what an earlier machine has left there, nothing may be taken for this one's. */
-	if (fd >= 0 && ftruncate(fd, 0) == 0 && ftruncate(fd, (off_t)bytes) == 0)
-		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (fd >= 0)
-		close(fd);
-	if (memory == MAP_FAILED)
-		return "ring=PATH cannot be made or mapped; is its folder there and writable?";
-	if (list_bytes >= bytes || !sampler_init(samplers, vcpus_max, memory, bytes - list_bytes))
-		return "ring-kib is too small for this many vCPUs and this hot-list";
-	if (!list_bytes)
-		return NULL;
-	wrong = hotlist_init(&hotlist, &options.layout, node, options.hot_counters, options.hot_list, (char *)memory + bytes - list_bytes);
-	if (!wrong)
-		((struct sampler_head *)memory)->hotlist_at = (uint32_t)(bytes - list_bytes);
-	return wrong;
-}
-
 /* Makes everything that on_access() needs. NULL, or what failed. */
 static const char *prepare(const qemu_info_t *info)
 {
@@ -438,7 +440,9 @@ static const char *prepare(const qemu_info_t *info)
 		if (!vcpus[v])
 			return "no memory for the page tables; lower page-slots";
 	}
-	return options.ring ? prepare_rings() : NULL;
+	if (!modelled_init(&modelled, vcpus_max, options.layout.nodes, options.line_bytes))
+		return "no memory";
+	return options.ring ? shared_prepare(samplers, &hotlist, &modelled, vcpus) : NULL;
 }
 
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)

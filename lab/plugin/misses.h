@@ -11,6 +11,7 @@
 #include "hotlist.h"
 #include "latency.h"
 #include "layout.h"
+#include "modelled.h"
 #include "sampler.h"
 
 struct options {
@@ -66,6 +67,12 @@ void misses_filter(uint64_t start, uint64_t bytes);
 
 /* From now on a vCPU waits so long for each miss, by node, as long as misses are counted. */
 void misses_latency(const uint32_t ns[LAYOUT_NODES_MAX]);
+
+/* Models time like this from now on, or not at all, and begins to count anew as misses_reset() does. */
+void misses_model(bool on, const struct modelled_settings *settings);
+
+/* The model's settings; false if time is not modelled. */
+bool misses_modelled(struct modelled_settings *settings);
 
 /* From now on about every Nth access is tagged for a sample, while misses are counted; 0 tags none. False without rings. */
 bool misses_sample(uint64_t period);

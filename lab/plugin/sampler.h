@@ -26,7 +26,7 @@ struct sampler_head {
 	uint32_t slot_bytes;
 	uint32_t ring_bytes;	/* from one ring's page to the next's */
 	uint32_t hotlist_at;	/* where in this memory the registers of the hot list are (hotlist.h); 0 if there is none */
-	uint32_t reserved;
+	uint32_t modelled_at;	/* where the vCPUs' modelled time is (modelled.h); 0 in older versions */
 };
 
 struct sampler_ring {

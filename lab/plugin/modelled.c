@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "modelled.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "counts.h"
+
+/* The simulator's constants: time between two looks, use from which the factor no longer follows the queue's formula, the factor at that use, and
+ * the greatest. */
+#define PERIOD_PS 1e9
+#define FULL 0.9
+#define QUEUE_MAX (1.0 / (1.0 - FULL / 2.0))
+#define FACTOR_MAX 1000.0
+
+_Static_assert(sizeof(struct modelled_head) <= MODELLED_PAGE, "the head is one page");
+_Static_assert(sizeof(struct modelled_shown) <= MODELLED_SHOWN_BYTES, "a vCPU has its place");
+
+/* Where a vCPU was at the last look. */
+struct modelled_mark {
+	_Atomic uint64_t waited_ps, instructions;	/* by which its own thread sees that it is time for the next */
+	uint64_t reference_ps;
+	uint64_t lines[LAYOUT_NODES_MAX];
+	uint64_t idle_ns;
+	/* The vCPU's own: the host's time for which it was idle until now, and since when it is so; 0: it is not. */
+	_Atomic uint64_t idle_sum_ns, idle_since_ns;
+	/* What one look finds and needs again. */
+	double clock_ps, reference_clock_ps, busy_ns;
+	uint64_t lines_now[LAYOUT_NODES_MAX];
+};
+
+static uint64_t get(const _Atomic uint64_t *number)
+{
+	return atomic_load_explicit(number, memory_order_relaxed);
+}
+
+static void set(_Atomic uint64_t *number, uint64_t value)
+{
+	atomic_store_explicit(number, value, memory_order_relaxed);
+}
+
+/* How far a counter came; one that is less than it was began anew. */
+static uint64_t since(uint64_t now, uint64_t then)
+{
+	return now >= then ? now - then : now;
+}
+
+static double instructions_ps(const struct modelled *modelled, uint64_t instructions)
+{
+	return (double)instructions * (double)get(&modelled->cpi_fs) / 1e3;
+}
+
+uint64_t modelled_bytes(unsigned int vcpus)
+{
+	uint64_t bytes = (uint64_t)vcpus * MODELLED_SHOWN_BYTES;
+
+	return MODELLED_PAGE + (bytes + MODELLED_PAGE - 1) / MODELLED_PAGE * MODELLED_PAGE;
+}
+
+void modelled_show(struct modelled *modelled, struct counts *const *vcpus, uint32_t epoch, void *memory)
+{
+	struct modelled_head *head = memory;
+
+	head->vcpus = modelled->vcpus;
+	head->nodes = modelled->nodes;
+	head->vcpu_bytes = MODELLED_SHOWN_BYTES;
+	set(&head->epoch, epoch);
+	memcpy(head->magic, MODELLED_MAGIC, sizeof(head->magic));
+	modelled->head = head;
+	for (unsigned int v = 0; v < modelled->vcpus; v++)
+		vcpus[v]->waits.shown = (struct modelled_shown *)((char *)memory + MODELLED_PAGE + (size_t)v * MODELLED_SHOWN_BYTES);
+}
+
+/* What a miss takes from now on. */
+static void apply(struct modelled *modelled)
+{
+	for (unsigned int n = 0; n < modelled->nodes; n++)
+		set(&modelled->queueing_ps[n], (uint64_t)((double)modelled->settings.latency_ps[n] * (modelled->factor[n] - 1.0)));
+	set(&modelled->reference_ps, (uint64_t)((double)modelled->settings.latency_ps[0] * modelled->reference_factor));
+}
+
+/* For how long a vCPU was idle until now. */
+static uint64_t idle_ns(const struct modelled_mark *mark, uint64_t host_ns)
+{
+	uint64_t since_ns = get(&mark->idle_since_ns);
+
+	return get(&mark->idle_sum_ns) + (since_ns && since_ns < host_ns ? host_ns - since_ns : 0);
+}
+
+static void restart(struct modelled *modelled, uint32_t epoch, uint64_t host_ns)
+{
+	modelled->epoch = epoch;
+	modelled->looked_ns = host_ns;
+	modelled->reference_factor = 1.0;
+	for (unsigned int n = 0; n < modelled->nodes; n++)
+		modelled->factor[n] = 1.0;
+	apply(modelled);
+	for (unsigned int v = 0; v < modelled->vcpus; v++) {
+		struct modelled_mark *mark = &modelled->marks[v];
+
+		set(&mark->waited_ps, 0);
+		set(&mark->instructions, 0);
+		mark->reference_ps = 0;
+		memset(mark->lines, 0, sizeof(mark->lines));
+		mark->idle_ns = idle_ns(mark, host_ns);
+	}
+	if (modelled->head)
+		set(&modelled->head->epoch, epoch);
+}
+
+bool modelled_init(struct modelled *modelled, unsigned int vcpus, unsigned int nodes, uint32_t line_bytes)
+{
+	*modelled = (struct modelled){ .vcpus = vcpus, .nodes = nodes, .line_bytes = line_bytes, .lock = PTHREAD_MUTEX_INITIALIZER };
+	modelled->marks = calloc(vcpus, sizeof(*modelled->marks));
+	if (!modelled->marks)
+		return false;
+	restart(modelled, 1, 0);
+	return true;
+}
+
+/* Reads a decimal number above 0 with at most six places behind the point, in millionths. Returns what follows it; NULL if it is none. */
+static const char *parse_millionths(const char *at, uint64_t max, uint64_t *millionths)
+{
+	uint64_t whole = 0, unit = 1000000;
+
+	if (*at < '0' || *at > '9')
+		return NULL;
+	for (; *at >= '0' && *at <= '9'; at++) {
+		whole = whole * 10 + (uint64_t)(*at - '0');
+		if (whole > max)
+			return NULL;
+	}
+	*millionths = whole * unit;
+	if (*at == '.')
+		for (at++; *at >= '0' && *at <= '9'; at++) {
+			unit /= 10;
+			if (!unit)
+				return NULL;
+			*millionths += unit * (uint64_t)(*at - '0');
+		}
+	return *millionths && *millionths <= max * 1000000 ? at : NULL;
+}
+
+bool modelled_parse(struct modelled_settings *model, unsigned int nodes_wanted, const char *at)
+{
+	uint64_t millionths = 0;
+	unsigned int nodes = 0;
+
+	*model = (struct modelled_settings){ .cpi_fs = 0 };
+	at = parse_millionths(at, MODELLED_CPI_NS_MAX, &model->cpi_fs);
+	for (; at && *at == ' '; nodes++) {
+		if (nodes == nodes_wanted)
+			return false;
+		at = parse_millionths(at + 1, MODELLED_LATENCY_NS_MAX, &millionths);
+		/* A thousandth of a ns is the least that is told apart. */
+		model->latency_ps[nodes] = millionths / 1000;
+		if (!at || !model->latency_ps[nodes])
+			return false;
+		if (*at == ':') {
+			at = parse_millionths(at + 1, MODELLED_GBPS_MAX, &millionths);
+			model->bytes_per_s[nodes] = millionths * 1000;
+		}
+	}
+	return at && !*at && nodes == nodes_wanted;
+}
+
+void modelled_set(struct modelled *modelled, bool on, const struct modelled_settings *settings, uint32_t epoch, uint64_t host_ns)
+{
+	struct modelled_head *head = modelled->head;
+
+	pthread_mutex_lock(&modelled->lock);
+	modelled->settings = *settings;
+	set(&modelled->cpi_fs, settings->cpi_fs);
+	for (unsigned int n = 0; n < modelled->nodes; n++)
+		set(&modelled->latency_ps[n], settings->latency_ps[n]);
+	if (head) {
+		set(&head->on, on);
+		set(&head->cpi_fs, settings->cpi_fs);
+		for (unsigned int n = 0; n < modelled->nodes; n++) {
+			set(&head->latency_ps[n], settings->latency_ps[n]);
+			set(&head->bytes_per_s[n], settings->bytes_per_s[n]);
+		}
+	}
+	restart(modelled, epoch, host_ns);
+	atomic_store(&modelled->on, on);
+	pthread_mutex_unlock(&modelled->lock);
+}
+
+void modelled_reset(struct modelled *modelled, uint32_t epoch, uint64_t host_ns)
+{
+	pthread_mutex_lock(&modelled->lock);
+	restart(modelled, epoch, host_ns);
+	pthread_mutex_unlock(&modelled->lock);
+}
+
+void modelled_shown_restart(struct modelled_shown *shown, uint32_t epoch)
+{
+	/* A reader takes none of it until all of it is of the new epoch. */
+	set(&shown->epoch, 0);
+	atomic_thread_fence(memory_order_release);
+	set(&shown->instructions, 0);
+	set(&shown->waited_ps, 0);
+	set(&shown->reference_ps, 0);
+	for (unsigned int n = 0; n < LAYOUT_NODES_MAX; n++) {
+		set(&shown->latency_ps[n], 0);
+		set(&shown->queueing_ps[n], 0);
+	}
+	atomic_store_explicit(&shown->epoch, epoch, memory_order_release);
+}
+
+void modelled_idle(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns)
+{
+	set(&modelled->marks[vcpu].idle_since_ns, host_ns);
+}
+
+void modelled_resume(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns)
+{
+	struct modelled_mark *mark = &modelled->marks[vcpu];
+	uint64_t idle_since_ns = get(&mark->idle_since_ns);
+
+	if (!idle_since_ns)
+		return;
+	set(&mark->idle_since_ns, 0);
+	set(&mark->idle_sum_ns, get(&mark->idle_sum_ns) + host_ns - idle_since_ns);
+}
+
+/* The factor that follows when so much of the bandwidth is in use. */
+static double next_factor(double factor, double used)
+{
+	double queue = 1.0 / (1.0 - (used < FULL ? used : FULL) / 2.0);
+	double step = used / FULL < 0.5 ? 0.5 : used / FULL > 2.0 ? 2.0 : used / FULL;
+	double wanted = queue;
+
+	/* Above the formula's end, whatever keeps the use there; down again by the same way. */
+	if ((used > FULL || factor > QUEUE_MAX) && factor * step > queue)
+		wanted = factor * step;
+	factor = (factor + wanted) / 2.0;
+	return factor < 1.0 ? 1.0 : factor > FACTOR_MAX ? FACTOR_MAX : factor;
+}
+
+/* Takes how far a vCPU came since the last look, and where it is now. */
+static void advance(const struct modelled *modelled, struct modelled_mark *mark, const struct counts *own, uint64_t host_ns)
+{
+	uint64_t waited_ps = get(&own->waits.waited_ps), reference_ps = get(&own->waits.reference_ps);
+	uint64_t instructions = get(&own->instructions), idle = idle_ns(mark, host_ns);
+	double of_instructions_ps = instructions_ps(modelled, since(instructions, get(&mark->instructions)));
+
+	mark->clock_ps = of_instructions_ps + (double)since(waited_ps, get(&mark->waited_ps));
+	mark->reference_clock_ps = of_instructions_ps + (double)since(reference_ps, mark->reference_ps);
+	mark->busy_ns = (double)(host_ns - modelled->looked_ns) - (double)since(idle, mark->idle_ns);
+	for (unsigned int n = 0; n < modelled->nodes; n++) {
+		uint64_t lines = get(&own->waits.lines[n]);
+
+		mark->lines_now[n] = since(lines, mark->lines[n]);
+		mark->lines[n] = lines;
+	}
+	set(&mark->waited_ps, waited_ps);
+	set(&mark->instructions, instructions);
+	mark->reference_ps = reference_ps;
+	mark->idle_ns = idle;
+}
+
+/* Bytes a second over what there is; 0 where nothing is short. */
+static double share(double bytes_per_ps, uint64_t bytes_per_s)
+{
+	return bytes_per_s ? bytes_per_ps * 1e12 / (double)bytes_per_s : 0.0;
+}
+
+void modelled_look(struct modelled *modelled, struct counts *const *vcpus, uint32_t epoch, uint64_t host_ns)
+{
+	double asked[LAYOUT_NODES_MAX] = { 0 }, reference_asked = 0, busiest_ns = 0;
+
+	if (pthread_mutex_trylock(&modelled->lock))
+		return;
+	if (epoch != modelled->epoch) {
+		pthread_mutex_unlock(&modelled->lock);
+		return;
+	}
+	for (unsigned int v = 0; v < modelled->vcpus; v++) {
+		struct modelled_mark *mark = &modelled->marks[v];
+
+		mark->clock_ps = 0;
+		if (atomic_load_explicit(&vcpus[v]->epoch, memory_order_acquire) != epoch)
+			continue;
+		advance(modelled, mark, vcpus[v], host_ns);
+		if (mark->clock_ps > 0 && mark->busy_ns > busiest_ns)
+			busiest_ns = mark->busy_ns;
+	}
+	for (unsigned int v = 0; v < modelled->vcpus; v++) {
+		const struct modelled_mark *mark = &modelled->marks[v];
+		double weight = busiest_ns > 0 ? mark->busy_ns / busiest_ns : 1.0;
+		uint64_t lines = 0;
+
+		if (mark->clock_ps <= 0 || weight <= 0)
+			continue;
+		for (unsigned int n = 0; n < modelled->nodes; n++) {
+			asked[n] += weight * (double)mark->lines_now[n] * modelled->line_bytes / mark->clock_ps;
+			lines += mark->lines_now[n];
+		}
+		if (mark->reference_clock_ps > 0)
+			reference_asked += weight * (double)lines * modelled->line_bytes / mark->reference_clock_ps;
+	}
+	for (unsigned int n = 0; n < modelled->nodes; n++)
+		modelled->factor[n] = next_factor(modelled->factor[n], share(asked[n], modelled->settings.bytes_per_s[n]));
+	modelled->reference_factor = next_factor(modelled->reference_factor, share(reference_asked, modelled->settings.bytes_per_s[0]));
+	modelled->looked_ns = host_ns;
+	apply(modelled);
+	pthread_mutex_unlock(&modelled->lock);
+}
+
+/* Time does not wrap: after 213 days of it a clock stands. */
+static uint64_t add(_Atomic uint64_t *clock, uint64_t ps)
+{
+	uint64_t now = get(clock);
+
+	now = now + ps < now ? UINT64_MAX : now + ps;
+	set(clock, now);
+	return now;
+}
+
+bool modelled_miss(struct modelled *modelled, struct counts *own, unsigned int vcpu, unsigned int node, bool counted)
+{
+	struct modelled_waits *waits = &own->waits;
+	struct modelled_shown *shown = waits->shown;
+	const struct modelled_mark *mark = &modelled->marks[vcpu];
+	uint64_t latency_ps = get(&modelled->latency_ps[node]), queueing_ps = get(&modelled->queueing_ps[node]);
+	uint64_t of_reference_ps = get(&modelled->reference_ps);
+	uint64_t waited_ps = add(&waits->waited_ps, latency_ps + queueing_ps);
+	uint64_t reference_ps = add(&waits->reference_ps, of_reference_ps);
+	uint64_t node_latency_ps = add(&waits->latency_ps[node], latency_ps);
+	uint64_t node_queueing_ps = add(&waits->queueing_ps[node], queueing_ps);
+	uint64_t instructions = get(&own->instructions);
+
+	bump(&waits->lines[node]);
+	if (counted) {
+		add(&waits->counted_reference_ps, of_reference_ps);
+		add(&waits->counted_latency_ps[node], latency_ps);
+		add(&waits->counted_queueing_ps[node], queueing_ps);
+	}
+	if (shown) {
+		set(&shown->waited_ps, waited_ps);
+		set(&shown->reference_ps, reference_ps);
+		set(&shown->latency_ps[node], node_latency_ps);
+		set(&shown->queueing_ps[node], node_queueing_ps);
+	}
+	return (double)since(waited_ps, get(&mark->waited_ps)) + instructions_ps(modelled, since(instructions, get(&mark->instructions))) >= PERIOD_PS;
+}
