@@ -7,11 +7,13 @@
 mod attach;
 mod dump;
 mod layout;
+mod model;
 mod oracle;
 mod plugin;
 
 pub use attach::{AttachError, GUEST_PORT, attach, build, host_socket, offer_samples};
 pub use dump::{DumpError, PageMisses, by_page, parse_dump, read_dump};
 pub use layout::{Layout, LayoutError};
+pub use model::{CPI_NS, Model, NodeModel};
 pub use oracle::{best_static, served_share};
-pub use plugin::{Counts, NodeCounts, Plugin, PluginError, State};
+pub use plugin::{Counts, Modelled, NodeCounts, Plugin, PluginError, State};

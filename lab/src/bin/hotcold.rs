@@ -11,7 +11,9 @@ use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 use thermocline_lab::workload::hot_set::HotLayout;
 use thermocline_lab::workload::hotcold::{Plan, now, run};
-use thermocline_lab::workload::{ballast, chase, judge, pattern, read_json, residency, write_json};
+use thermocline_lab::workload::{
+    ballast, chase, judge, modelled, pattern, read_json, residency, stream, write_json,
+};
 
 /// Accesses memory at random, a share of the pages taking a share of the accesses, and verifies all data.
 ///
@@ -34,6 +36,10 @@ enum Verb {
     Pattern(Pattern),
     /// Follows pointers in random order through a block and prints what one load takes
     Chase(Chase),
+    /// Reads a block on each of several processors from front to back and prints the bandwidth in modelled time
+    Stream(Stream),
+    /// Prints the modelled time of each processor
+    Time,
     /// Fills memory and touches none of it until SIGINT or SIGTERM; then verifies all of it
     Ballast(Ballast),
     /// Prints where a program keeps its data, for the plugin: `misses filter $(hotcold span PID)`
@@ -138,6 +144,19 @@ struct Chase {
 }
 
 #[derive(Args)]
+struct Stream {
+    /// Size of each block in MiB; many times the modelled cache
+    #[arg(long, default_value_t = 8)]
+    mib: u32,
+    /// Processors that read
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Times that each block is read to warm up, and again to be measured
+    #[arg(long, default_value_t = 4)]
+    sweeps: u32,
+}
+
+#[derive(Args)]
 struct Ballast {
     /// Size of the memory in MiB
     #[arg(long)]
@@ -156,6 +175,9 @@ fn main() -> ExitCode {
         Some(Verb::Chase(arguments)) => {
             chase::run(arguments.mib, arguments.seed).and_then(|chase| print_json(&chase))
         }
+        Some(Verb::Stream(arguments)) => stream::run(arguments.mib, arguments.threads, arguments.sweeps)
+            .and_then(|streams| print_json(&streams)),
+        Some(Verb::Time) => modelled::now().and_then(|vcpus| print_json(&vcpus)),
         Some(Verb::Ballast(arguments)) => ballast(arguments),
         Some(Verb::Span { pid }) => span(*pid),
     };

@@ -204,6 +204,7 @@ mod tests {
             pages_lost: 0,
             instructions: 0,
             program_instructions: 0,
+            modelled: None,
         };
         let answers = Answers { right: 9, wrong: 0, errors: 0 };
         let recording = Recording {

@@ -52,7 +52,7 @@ pub(crate) struct Summary {
 pub(crate) fn alike(rows: &[Row]) -> anyhow::Result<()> {
     let conditions = |row: &Row| {
         format!(
-            "{} on Linux {}, {} at first, {} {} to warm up, {}",
+            "{} on Linux {}, {} at first, {} {} to warm up, {}, {}",
             row.workload.name(),
             row.kernel,
             row.start.name(),
@@ -61,7 +61,8 @@ pub(crate) fn alike(rows: &[Row]) -> anyhow::Result<()> {
             match &row.felt {
                 Some(felt) => format!("CXL felt {} times as slow as DRAM", felt.asked.ratio),
                 None => "no latency felt".to_owned(),
-            }
+            },
+            row.model_text()
         )
     };
     let Some((first, rest)) = rows.split_first() else { return Ok(()) };
@@ -83,7 +84,7 @@ pub(crate) fn heading(rows: &[Row]) -> String {
     let extreme = |pick: fn(f64, f64) -> f64| rows.iter().map(|row| row.dilation).reduce(pick).unwrap_or(0.0);
     format!(
         "{}, {:.0} MiB, DRAM for {:.0} % of it, {} at first; Linux {}; {} {} to warm up, {:.0} measured;\n\
-         {:.1} to {:.1} guest seconds for each modelled one\n",
+         modelled: {}; {:.1} to {:.1} guest seconds for each modelled one\n",
         row.workload.name(),
         mean(|row| row.footprint_pages as f64) / PAGES_PER_MIB as f64,
         100.0 * mean(|row| row.capacity_pages as f64 / row.footprint_pages.max(1) as f64),
@@ -92,6 +93,7 @@ pub(crate) fn heading(rows: &[Row]) -> String {
         row.warmup_ops,
         row.workload.ops(),
         mean(|row| row.ops as f64),
+        row.model_text(),
         extreme(f64::min),
         extreme(f64::max),
     )

@@ -12,8 +12,9 @@ use thermocline_lab::truth::{attach, offer_samples, read_dump};
 use thermocline_lab::workload::{read_json, write_json};
 use thermocline_lab::{Cache, Guest, Line, Machine, Output, ThpMode};
 
+use super::model::ModelOptions;
 use super::plan::{DUMP, LOG, PLAN, Plan, RECORDING, Recording};
-use super::row::{Model, Row};
+use super::row::Row;
 
 /// The modelled cache: to the program's memory what a server's cache is to a server's memory, about a thousandth.
 const CACHE: &str = "cache-kib=256";
@@ -35,6 +36,8 @@ pub(crate) struct Host {
     /// Write what the daemon prints, a JSON object a second, to a file for each run in DIR.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelOptions,
 }
 
 impl Host {
@@ -75,7 +78,7 @@ impl Host {
         self.keep_log(&folder.path().join(LOG), log)?;
         let recording: Recording = read_json(&folder.path().join(RECORDING))?;
         let dump = read_dump(&folder.path().join(DUMP))?;
-        Row::of(plan, &recording, &dump, &Model::of(machine))
+        Row::of(plan, &recording, &dump)
             .context("no miss was counted in the window: give it more operations with --ops")
     }
 

@@ -89,6 +89,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let settings = settings();
     plugin.filter(Some((range.start, range.end)))?;
     plugin.program(&program_ranges(Path::new(PROC), pid)?)?;
+    plugin.model(Some(&plan.model))?;
     plugin.start()?;
     program.settle()?;
     plugin.reset()?;
@@ -127,6 +128,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     ballast.map(Ballast::end).transpose()?;
     say("holding the plugin to a known pattern");
     plugin.program(&[])?;
+    plugin.model(None)?;
     drop(plugin);
     let pattern_error = pattern_error(slow)?;
 

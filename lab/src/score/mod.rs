@@ -9,6 +9,7 @@ mod flips;
 pub(crate) mod host;
 mod inside;
 pub(crate) mod manager;
+pub(crate) mod model;
 pub(crate) mod plan;
 pub(crate) mod program;
 pub(crate) mod row;
@@ -20,7 +21,6 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::ensure;
 use clap::Args;
-use thermocline_core::units::NodeId;
 use thermocline_lab::Machine;
 use thermocline_lab::workload::keys::Distribution;
 use thermocline_lab::workload::{read_json, write_json};
@@ -29,7 +29,7 @@ use felt::Asked;
 use host::Host;
 use manager::Manager;
 use plan::{Narrowing, Plan, Start, Workload};
-use row::{Model, Row};
+use row::Row;
 
 /// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about a third of the programs.
 const MEMORY_MIB: [u64; 2] = [256, 768];
@@ -147,7 +147,7 @@ pub(crate) fn score(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::R
     if options.json {
         println!("{}", serde_json::to_string(&row)?);
     } else {
-        print!("{}{}", row.text(), caveat());
+        print!("{}{}", row.text(), CAVEAT);
     }
     Ok(0)
 }
@@ -164,7 +164,7 @@ pub(crate) fn compare(options: &CompareOptions, interrupt: &Arc<AtomicBool>) -> 
     if !rows.is_empty() {
         let heading = compare::heading(&rows);
         let summaries = compare::summaries(rows);
-        print!("{heading}{}{}", compare::table(&summaries), caveat());
+        print!("{heading}{}{}", compare::table(&summaries), CAVEAT);
         if let Some(path) = &options.json {
             write_json(path, &summaries)?;
         }
@@ -198,22 +198,15 @@ impl CompareOptions {
 }
 
 /// What the figures are and what they are not.
-fn caveat() -> String {
-    let model = Model::of(&machine());
-    format!(
-        "Slowdown is modelled: {}; no overlap, no shortage of bandwidth. Under\n\
-         emulation no node is slower than another, so no figure here says how fast a manager makes a program. The program's memory\n\
-         and the cache are scaled down for the emulator's pace; time constants are everybody's own.\n",
-        model.text(NodeId(MEMORY_MIB.len() as u16 - 1))
-    )
-}
+const CAVEAT: &str = "Slowdown is modelled: no miss overlaps another. Under emulation no node is slower than another, so no figure here says how fast\n\
+    a manager makes a program. The program's memory and the cache are scaled down for the emulator's pace; time constants are everybody's own.\n";
 
 fn machine() -> Machine {
     Machine::of_sizes(&MEMORY_MIB.map(|mib| mib << 20))
 }
 
 impl Common {
-    fn plan(&self, manager: &Manager, seed: u64) -> Plan {
+    fn plan(&self, manager: &Manager, seed: u64) -> anyhow::Result<Plan> {
         let (warmup_ops, ops) = match (self.workload, self.felt) {
             (Workload::Redis | Workload::Memcached, _) => (1_500_000, 300_000),
             (Workload::PostgreSql, _) => (120_000, 30_000),
@@ -222,7 +215,7 @@ impl Common {
             // It does little but miss, so that waiting makes it several times slower.
             (Workload::Hotcold, Some(_)) => (40_000_000, 10_000_000),
         };
-        Plan {
+        Ok(Plan {
             workload: self.workload,
             manager: manager.clone(),
             start: self.start,
@@ -243,13 +236,14 @@ impl Common {
                 ratio,
                 dram_ns: f64::from(machine().nodes[0].latency_ns) * self.felt_scale,
             }),
-        }
+            model: self.host.model.model()?,
+        })
     }
 
     /// One run on a fresh machine.
     fn run(&self, manager: &Manager, seed: u64, interrupt: &Arc<AtomicBool>) -> anyhow::Result<Row> {
         let log = format!("{manager}-{seed}");
-        self.host.run(&machine(), &self.plan(manager, seed), &log, interrupt)
+        self.host.run(&machine(), &self.plan(manager, seed)?, &log, interrupt)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::NodeId;
-use thermocline_lab::truth::Counts;
+use thermocline_lab::truth::{Counts, Model};
 use thermocline_lab::workload::keys::Distribution;
 use thermocline_lab::{DataSet, Database};
 
@@ -149,6 +149,8 @@ pub(crate) struct Plan {
     pub(crate) sample_every: Option<u64>,
     /// Latency that the guest shall feel; `None` only counts misses.
     pub(crate) felt: Option<Asked>,
+    /// The machine whose time is modelled in the window.
+    pub(crate) model: Model,
 }
 
 impl Plan {
@@ -226,7 +228,7 @@ pub(crate) struct Recording {
     pub(crate) ballast: Option<Lay>,
     /// DRAM that was free above the high watermark when the manager started, base pages.
     pub(crate) room_pages: u64,
-    /// Of the window.
+    /// Of the window, with modelled time.
     pub(crate) counts: Counts,
     /// Operations of the window.
     pub(crate) ops: u64,

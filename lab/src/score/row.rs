@@ -6,54 +6,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::Config;
 use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGES_PER_MIB};
-use thermocline_lab::Machine;
-use thermocline_lab::truth::{PageMisses, best_static, by_page};
+use thermocline_lab::truth::{Model, NodeCounts, PageMisses, best_static, by_page};
 
 use super::ballast::Lay;
 use super::felt::Felt;
 use super::manager::Manager;
 use super::plan::{Moved, Plan, Recording, Start, Workload};
 use crate::within::ByNode;
-
-/// Clock of the modelled processor, GHz: a server core's. Ours.
-const CLOCK_GHZ: f64 = 3.0;
-/// Cycles an instruction takes while memory does not keep it waiting. Ours: what server code reaches is between a half and two.
-const CPI: f64 = 1.0;
-
-/// Modelled time: instructions x CPI, and for each miss the latency of its tier. No miss overlaps another, no bandwidth is short.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Model {
-    /// Latency of each node from the processors, ns.
-    latency_ns: Vec<f64>,
-}
-
-impl Model {
-    /// With the latencies that the machine's firmware tells.
-    pub(crate) fn of(machine: &Machine) -> Model {
-        Model { latency_ns: machine.nodes.iter().map(|node| f64::from(node.latency_ns)).collect() }
-    }
-
-    /// Latency of DRAM and of the slow node, ns.
-    fn tiers(&self, slow: NodeId) -> (f64, f64) {
-        let at = |node: usize| self.latency_ns.get(node).copied().unwrap_or(0.0);
-        (at(0), at(usize::from(slow.0)))
-    }
-
-    /// Modelled time in ns of so many instructions and misses, of which a share (0 to 1) goes to DRAM.
-    fn time_ns(&self, instructions: u64, misses: u64, dram_share: f64, slow: NodeId) -> f64 {
-        let (fast_ns, slow_ns) = self.tiers(slow);
-        let wait_ns = dram_share * fast_ns + (1.0 - dram_share) * slow_ns;
-        instructions as f64 * CPI / CLOCK_GHZ + misses as f64 * wait_ns
-    }
-
-    /// The parameters, for people.
-    pub(crate) fn text(&self, slow: NodeId) -> String {
-        let (fast_ns, slow_ns) = self.tiers(slow);
-        format!(
-            "{CPI} cycles an instruction at {CLOCK_GHZ} GHz, {fast_ns} ns a miss to DRAM, {slow_ns} ns to CXL"
-        )
-    }
-}
 
 /// One run of a program under a manager.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,7 +27,7 @@ pub(crate) struct Row {
     pub(crate) dram_share: f64,
     /// That as a share of what the best static placement would have reached in the same window.
     pub(crate) oracle_share: f64,
-    /// Modelled time, as a multiple of that with all in DRAM.
+    /// Modelled time, as a multiple of that with all misses served by node 0, which is DRAM.
     pub(crate) slowdown: f64,
     /// Base pages promoted, by anybody.
     pub(crate) promoted: u64,
@@ -90,8 +49,17 @@ pub(crate) struct Row {
     pub(crate) kernel: String,
     /// The share (0 to 1) that the best static placement would have reached.
     pub(crate) best_share: f64,
-    /// Its slowdown.
+    /// Its slowdown, if a miss waited for each tier as long as in this window.
     pub(crate) best_slowdown: f64,
+    /// The program's modelled time in the window, s.
+    #[serde(default)]
+    pub(crate) modelled_s: f64,
+    /// The share (0 to 1) of that for which it queued for bandwidth.
+    #[serde(default)]
+    pub(crate) queueing_share: f64,
+    /// The machine whose time is modelled; null in rows of versions that did not model queueing.
+    #[serde(default)]
+    pub(crate) model: Option<Model>,
     /// DRAM that it has for the program, base pages.
     pub(crate) capacity_pages: u64,
     /// All pages of the program.
@@ -143,7 +111,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// Of a recording and the page dump of its window; `None` if nothing missed.
-    pub(crate) fn of(plan: &Plan, recording: &Recording, dump: &[PageMisses], model: &Model) -> Option<Row> {
+    pub(crate) fn of(plan: &Plan, recording: &Recording, dump: &[PageMisses]) -> Option<Row> {
         let Recording { slow, counts, .. } = recording;
         let dram: Vec<NodeId> = (0..slow.0).map(NodeId).collect();
         let in_dram = |pages: &ByNode| -> u64 { dram.iter().filter_map(|node| pages.get(node)).sum() };
@@ -154,7 +122,21 @@ impl Row {
         let best_share = best_static(by_page(dump, first, end).into_values(), capacity_pages as usize)?;
         let dram_share = counts.share(&dram)?;
         let (misses, instructions) = (counts.misses(), counts.program_instructions);
-        let time_ns = |share| model.time_ns(instructions, misses, share, *slow);
+        let modelled = counts.modelled.filter(|modelled| modelled.program_reference_ns > 0)?;
+        let reference_ns = modelled.program_reference_ns as f64;
+        let waited_ns =
+            |nodes: &[NodeCounts]| nodes.iter().map(|node| node.latency_ns + node.queueing_ns).sum::<u64>();
+        // A tier that served nothing would have kept nobody queueing.
+        let tier_ns =
+            |nodes: &[NodeCounts], number: usize| match nodes.iter().map(NodeCounts::misses).sum::<u64>() {
+                0 => plan.model.nodes.get(number).map_or(0.0, |node| node.latency_ns),
+                misses => waited_ns(nodes) as f64 / misses as f64,
+            };
+        let (fast, rest) = counts.nodes.split_at_checked(usize::from(slow.0))?;
+        let best_wait_ns = best_share * tier_ns(fast, 0) + (1.0 - best_share) * tier_ns(rest, fast.len());
+        let instructions_ns = modelled.program_ns.saturating_sub(waited_ns(&counts.nodes));
+        let best_ns = instructions_ns as f64 + misses as f64 * best_wait_ns;
+        let queueing_ns: u64 = counts.nodes.iter().map(|node| node.queueing_ns).sum();
         let rule = match &plan.manager {
             Manager::Thermocline { rule, .. } => {
                 Some(rule.clone().unwrap_or_else(|| Config::default().rule.name.text().to_owned()))
@@ -167,7 +149,7 @@ impl Row {
             source: plan.manager.source(),
             dram_share,
             oracle_share: dram_share / best_share.max(f64::MIN_POSITIVE),
-            slowdown: time_ns(dram_share) / time_ns(1.0),
+            slowdown: modelled.program_ns as f64 / reference_ns,
             promoted: recording.promoted.all(),
             demoted: recording.demoted.all(),
             ping_pong: recording.ping_pong,
@@ -178,7 +160,10 @@ impl Row {
             seed: plan.seed,
             kernel: recording.kernel.clone(),
             best_share,
-            best_slowdown: time_ns(best_share) / time_ns(1.0),
+            best_slowdown: best_ns / reference_ns,
+            modelled_s: modelled.program_ns as f64 / 1e9,
+            queueing_share: queueing_ns as f64 / modelled.program_ns as f64,
+            model: Some(plan.model.clone()),
             capacity_pages,
             footprint_pages: recording.pages_after.values().sum(),
             dram_pages_before: before,
@@ -190,7 +175,7 @@ impl Row {
             warmup_ops: plan.warmup_ops,
             warmup_s: recording.warmup_s,
             window_s: recording.window_s,
-            dilation: recording.window_s * 1e9 / time_ns(dram_share),
+            dilation: recording.window_s * 1e9 / modelled.program_ns as f64,
             promoted_by: recording.promoted,
             demoted_by: recording.demoted,
             bpf_cpu: recording.bpf_cpu_s,
@@ -218,7 +203,8 @@ impl Row {
             "{} under {}, Linux {}, seed {}, {} at first\n\
              DRAM for it: {:.0} MiB of {:.0} MiB ({:.0} %); in DRAM {:.0} MiB before, {:.0} MiB after\n\
              DRAM served {:.1} % of its {} misses; the best static placement {:.1} %: {:.1} % of the oracle\n\
-             modelled slowdown against all in DRAM: {:.3} ({:.3} for the best static placement)\n\
+             modelled slowdown against all in DRAM: {:.3} ({:.3} for the best static placement); {:.1} % of {:.3} s of modelled time in queues for bandwidth\n\
+             modelled machine: {}\n\
              {}\
              promoted {} ({}); demoted {} ({}); ping-ponged {}\n\
              CPU: manager {:.1} s, its BPF {:.1} s, kswapd {:.1} s, in {:.0} s of warm-up and {:.0} s of window\n\
@@ -242,6 +228,9 @@ impl Row {
             100.0 * self.oracle_share,
             self.slowdown,
             self.best_slowdown,
+            100.0 * self.queueing_share,
+            self.modelled_s,
+            self.model_text(),
             self.felt_text(),
             self.promoted,
             by(&self.promoted_by),
@@ -263,6 +252,13 @@ impl Row {
         )
     }
 
+    /// The machine whose time is modelled.
+    pub(crate) fn model_text(&self) -> String {
+        self.model
+            .as_ref()
+            .map_or("latencies without queueing, of an earlier version".to_owned(), Model::to_string)
+    }
+
     fn felt_text(&self) -> String {
         let (Some(slowdown), Some(felt)) = (self.felt_slowdown, &self.felt) else { return String::new() };
         format!(
@@ -277,13 +273,19 @@ impl Row {
 #[cfg(test)]
 pub(crate) mod tests {
     use thermocline_core::units::Pfn;
-    use thermocline_lab::truth::{Counts, NodeCounts, State};
+    use thermocline_lab::truth::{Counts, Modelled, NodeCounts, NodeModel, State};
 
     use thermocline_lab::workload::keys::Distribution;
 
     use super::super::felt::Asked;
     use super::super::plan::Narrowing;
     use super::*;
+
+    /// A third of a ns an instruction, 100 ns and 300 ns a miss.
+    fn model() -> Model {
+        let node = |latency_ns| NodeModel { latency_ns, bandwidth_gbps: 1.0 };
+        Model { cpi_ns: 1.0 / 3.0, nodes: vec![node(100.0), node(300.0)] }
+    }
 
     fn plan(manager: &str) -> Plan {
         Plan {
@@ -304,17 +306,23 @@ pub(crate) mod tests {
             distribution: Distribution::Zipfian,
             sample_every: None,
             felt: None,
+            model: model(),
         }
     }
 
     /// Four pages of which two fit: misses 50, 30 (both CXL), 15, 5 (both DRAM).
     fn recording() -> (Recording, Vec<PageMisses>) {
-        let node = |load_misses| NodeCounts { load_misses, ..NodeCounts::default() };
+        let node = |load_misses, latency_ns, queueing_ns| NodeCounts {
+            load_misses,
+            latency_ns,
+            queueing_ns,
+            ..NodeCounts::default()
+        };
         let counts = Counts {
             state: State::Counting,
             epoch: 2,
             host_ns: 0,
-            nodes: vec![node(20), node(80)],
+            nodes: vec![node(20, 2000, 0), node(80, 24_000, 8000)],
             io: 0,
             outside: 0,
             unresolved: 0,
@@ -322,6 +330,13 @@ pub(crate) mod tests {
             pages_lost: 0,
             instructions: 90_000,
             program_instructions: 30_000,
+            // 30,000 instructions are 10 us; with all 100 misses in DRAM, which queue a little, it would be 22 us.
+            modelled: Some(Modelled {
+                ns: 90_000,
+                reference_ns: 50_000,
+                program_ns: 44_000,
+                program_reference_ns: 22_000,
+            }),
         };
         let pages = ByNode::from([(NodeId(0), 2), (NodeId(1), 2)]);
         let recording = Recording {
@@ -355,21 +370,20 @@ pub(crate) mod tests {
     /// A row of made-up figures.
     pub(crate) fn row(manager: &str, dram_share: f64) -> Row {
         let (recording, dump) = recording();
-        let row =
-            Row::of(&plan(manager), &recording, &dump, &Model { latency_ns: vec![100.0, 300.0] }).unwrap();
+        let row = Row::of(&plan(manager), &recording, &dump).unwrap();
         Row { dram_share, ..row }
     }
 
     #[test]
     fn computed_by_hand() {
         let (recording, dump) = recording();
-        let model = Model { latency_ns: vec![100.0, 300.0] };
-        let row = Row::of(&plan("thermocline"), &recording, &dump, &model).unwrap();
+        let row = Row::of(&plan("thermocline"), &recording, &dump).unwrap();
         assert_eq!((row.dram_share, row.best_share, row.oracle_share), (0.2, 0.8, 0.25));
-        // 30,000 instructions are 10 us; all in DRAM 100 misses are another 10 us, as they are 26 us.
-        assert!((row.slowdown - 36.0 / 20.0).abs() < 1e-9, "{}", row.slowdown);
-        assert!((row.best_slowdown - 24.0 / 20.0).abs() < 1e-9, "{}", row.best_slowdown);
-        assert!((row.dilation - 1e9 / 36e3).abs() < 1e-3, "{}", row.dilation);
+        assert!((row.slowdown - 44.0 / 22.0).abs() < 1e-9, "{}", row.slowdown);
+        // A miss waited 100 ns for DRAM and 400 ns for CXL; 80 and 20 of them are 16 us.
+        assert!((row.best_slowdown - 26.0 / 22.0).abs() < 1e-9, "{}", row.best_slowdown);
+        assert!((row.queueing_share - 8.0 / 44.0).abs() < 1e-9 && (row.modelled_s - 44e-6).abs() < 1e-12);
+        assert!((row.dilation - 1e9 / 44e3).abs() < 1e-3, "{}", row.dilation);
         assert_eq!((row.promoted, row.demoted, row.footprint_pages, row.capacity_pages), (7, 3, 4, 2));
         assert_eq!((row.rule.as_deref(), row.source.as_deref()), (Some("adaptive"), Some("hintfault")));
     }
@@ -380,8 +394,7 @@ pub(crate) mod tests {
         let asked = Asked { ratio: 2.5, dram_ns: 1000.0 };
         // 20 operations in 1 s are 50 ms each.
         recording.felt = Some(Felt { asked, dram_ns: 1000.0, cxl_ns: 2600.0, reference_s_per_op: 0.04 });
-        let model = Model { latency_ns: vec![100.0, 300.0] };
-        let row = Row::of(&plan("none"), &recording, &dump, &model).unwrap();
+        let row = Row::of(&plan("none"), &recording, &dump).unwrap();
         assert!((row.felt_slowdown.unwrap() - 1.25).abs() < 1e-9);
         assert!(
             row.text()
@@ -392,11 +405,17 @@ pub(crate) mod tests {
     #[test]
     fn who_makes_room_is_measured_by_it_and_silence_is_no_row() {
         let (mut recording, dump) = recording();
-        let model = Model::of(&Machine::of_sizes(&[1 << 30; 2]));
         recording.pages_after = ByNode::from([(NodeId(0), 3), (NodeId(1), 1)]);
-        let row = Row::of(&plan("numab2"), &recording, &dump, &model).unwrap();
+        let row = Row::of(&plan("numab2"), &recording, &dump).unwrap();
         assert_eq!((row.capacity_pages, row.best_share, row.rule), (3, 0.95, None));
+        // With nothing on CXL, a miss that goes there in the best placement after all has its latency.
+        recording.counts.nodes[0] = recording.counts.nodes[1];
+        recording.counts.nodes[1] = NodeCounts::default();
+        let row = Row::of(&plan("numab2"), &recording, &dump).unwrap();
+        assert!(
+            (row.best_slowdown - (12_000.0 + 80.0 * (0.95 * 400.0 + 0.05 * 300.0)) / 22_000.0).abs() < 1e-9
+        );
         recording.counts.nodes = vec![NodeCounts::default(); 2];
-        assert!(Row::of(&plan("none"), &recording, &dump, &model).is_none());
+        assert!(Row::of(&plan("none"), &recording, &dump).is_none());
     }
 }

@@ -118,7 +118,7 @@ impl Options {
             self.spill.iter().all(|&spill| spill > 0.0),
             "--spill 0 leaves Redis in DRAM: dram-only is the row for that"
         );
-        let redis_mib = self.redis_bytes() >> 20;
+        let redis_mib = self.redis_bytes()? >> 20;
         ensure!(
             redis_mib <= REDIS_MIB_MAX,
             "Redis would take {redis_mib} MiB, more than {REDIS_MIB_MAX}: give it fewer --keys or smaller --value-bytes"
@@ -134,10 +134,10 @@ impl Options {
                     let spills = if who.has_ballast() { self.spill.as_slice() } else { &[0.0] };
                     for &spill in spills {
                         let seed = self.seed + repeat;
-                        let plan = self.plan(who, load, spill, seed);
+                        let plan = self.plan(who, load, spill, seed)?;
                         eprintln!("{}, {who}, {:.0} % spilled", load.name(), 100.0 * spill);
                         let log = format!("{}-{:.0}-{who}-{seed}", load.name(), 100.0 * spill);
-                        let row = self.host.run(&self.machine(), &plan, &log, interrupt)?;
+                        let row = self.host.run(&self.machine()?, &plan, &log, interrupt)?;
                         eprintln!("{}", row.text());
                         cells.push(Cell { who: who.clone(), load, spill, row });
                     }
@@ -147,29 +147,29 @@ impl Options {
         Ok(())
     }
 
-    fn redis_bytes(&self) -> u64 {
+    fn redis_bytes(&self) -> anyhow::Result<u64> {
         // What it comes to does not depend on who places it.
-        self.plan(&Who::DramOnly, Distribution::Zipfian, 0.0, self.seed).footprint_bytes()
+        Ok(self.plan(&Who::DramOnly, Distribution::Zipfian, 0.0, self.seed)?.footprint_bytes())
     }
 
     /// DRAM in which Redis finds room beside some ballast, and CXL that takes all of it.
-    fn machine(&self) -> Machine {
-        let redis_mib = self.redis_bytes() as f64 / f64::from(1 << 20);
-        Machine::of_sizes(
+    fn machine(&self) -> anyhow::Result<Machine> {
+        let redis_mib = self.redis_bytes()? as f64 / f64::from(1 << 20);
+        Ok(Machine::of_sizes(
             &MEMORY_TO_REDIS.map(|ratio| {
                 ((ratio * redis_mib) as u64).next_multiple_of(BLOCK_MIB).max(2 * BLOCK_MIB) << 20
             }),
-        )
+        ))
     }
 
-    fn plan(&self, who: &Who, load: Distribution, spill: f64, seed: u64) -> Plan {
+    fn plan(&self, who: &Who, load: Distribution, spill: f64, seed: u64) -> anyhow::Result<Plan> {
         let (start, narrowing) = match who {
             Who::DramOnly => (Start::FirstTouch, Narrowing::None),
             Who::CxlOnly => (Start::SlowOnly, Narrowing::None),
             Who::Managed(_) => (Start::FirstTouch, Narrowing::Ballast),
         };
         let manager = who.manager();
-        Plan {
+        Ok(Plan {
             workload: Workload::Redis,
             start,
             seed,
@@ -188,7 +188,8 @@ impl Options {
             sample_every: manager.reads_samples().then_some(SAMPLE_EVERY),
             felt: (!self.no_felt).then_some(Asked { ratio: self.felt, dram_ns: DRAM_NS * self.felt_scale }),
             manager,
-        }
+            model: self.host.model.model()?,
+        })
     }
 }
 

@@ -14,6 +14,8 @@ use rustix::termios::{OptionalActions, QueueSelector, isatty, tcflush, tcgetattr
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::NodeId;
 
+use super::Model;
+
 /// How long an answer may take. `start` alone may wait ten seconds inside the plugin.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// The longest answer that is read: sixteen nodes of counts take a quarter of it.
@@ -81,6 +83,25 @@ pub struct NodeCounts {
     pub load_misses: u64,
     /// 64-byte lines that stores had to fetch.
     pub store_misses: u64,
+    /// Modelled time that these misses waited for the node's latency, ns.
+    #[serde(default)]
+    pub latency_ns: u64,
+    /// Modelled time that they queued for its bandwidth, ns.
+    #[serde(default)]
+    pub queueing_ns: u64,
+}
+
+/// Modelled time since the last reset. What is of the program is of the instructions of the program that was named and of the misses that the filter lets through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modelled {
+    /// The clocks of all processors added up, ns.
+    pub ns: u64,
+    /// The same had node 0 served every miss, ns.
+    pub reference_ns: u64,
+    /// The program's time, ns.
+    pub program_ns: u64,
+    /// The same had node 0 served every miss, ns.
+    pub program_reference_ns: u64,
 }
 
 impl NodeCounts {
@@ -115,6 +136,9 @@ pub struct Counts {
     pub instructions: u64,
     /// Those of the program named by [`Plugin::program`].
     pub program_instructions: u64,
+    /// Modelled time; `None` where [`Plugin::model`] did not ask for it.
+    #[serde(default)]
+    pub modelled: Option<Modelled>,
 }
 
 impl Counts {
@@ -127,6 +151,14 @@ impl Counts {
                 now.stores = now.stores.saturating_sub(then.stores);
                 now.load_misses = now.load_misses.saturating_sub(then.load_misses);
                 now.store_misses = now.store_misses.saturating_sub(then.store_misses);
+                now.latency_ns = now.latency_ns.saturating_sub(then.latency_ns);
+                now.queueing_ns = now.queueing_ns.saturating_sub(then.queueing_ns);
+            }
+            if let (Some(now), Some(then)) = (&mut difference.modelled, earlier.modelled) {
+                now.ns = now.ns.saturating_sub(then.ns);
+                now.reference_ns = now.reference_ns.saturating_sub(then.reference_ns);
+                now.program_ns = now.program_ns.saturating_sub(then.program_ns);
+                now.program_reference_ns = now.program_reference_ns.saturating_sub(then.program_reference_ns);
             }
             difference.instructions = self.instructions.saturating_sub(earlier.instructions);
             difference.program_instructions =
@@ -234,6 +266,14 @@ impl Plugin {
     pub fn latency(&mut self, ns: &[u32]) -> Result<(), PluginError> {
         let words: Vec<String> = ns.iter().map(|ns| format!(" {ns}")).collect();
         self.order(&format!("latency{}", if ns.is_empty() { " none".to_owned() } else { words.concat() }))
+    }
+
+    /// Models time from now on, or none, and begins to count anew as [`reset`](Plugin::reset) does.
+    ///
+    /// # Errors
+    /// [`PluginError`], as when the model has not as many nodes as the machine.
+    pub fn model(&mut self, model: Option<&Model>) -> Result<(), PluginError> {
+        self.order(&format!("model {}", model.map_or("none".to_owned(), Model::words)))
     }
 
     /// Has the page dump written to `name` in the plugin's dump folder on the host; returns the number of records.

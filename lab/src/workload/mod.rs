@@ -7,9 +7,11 @@ pub mod hotcold;
 pub mod judge;
 pub mod keys;
 pub mod memory;
+pub mod modelled;
 pub mod pattern;
 pub mod report;
 pub mod residency;
+pub mod stream;
 pub mod zipf;
 
 use std::fs;

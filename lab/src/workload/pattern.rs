@@ -125,6 +125,7 @@ mod tests {
             pages_lost: 0,
             instructions: 0,
             program_instructions: 0,
+            modelled: None,
         };
         let pages = BTreeMap::from([(NodeId(1), 10)]);
         assert_eq!(error(&counts, &pages, 64, 32), 0.0);

@@ -1,4 +1,4 @@
-//! The device behind which the lab's sampler and hot list are: QEMU's ivshmem, a PCI device whose memory is all that there is to it.
+//! The device behind which the lab's sampler, hot list and modelled time are: QEMU's ivshmem, a PCI device whose memory is all that there is to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub enum NoLabDevice {
     /// There is no such device.
     #[error(
-        "no device 1af4:1110 here: the lab's sampler and hot list are there in guests of `lab run --misses --samples` alone"
+        "no device 1af4:1110 here: the lab's sampler, hot list and modelled time are there in guests of `lab run --misses --samples` alone"
     )]
     NoDevice,
     /// The device cannot be mapped.

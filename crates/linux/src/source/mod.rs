@@ -5,6 +5,7 @@ pub mod chmu;
 pub mod damon;
 pub mod hintfault;
 pub mod hwsample;
+pub mod lab_clock;
 pub mod lab_device;
 
 use std::os::fd::BorrowedFd;

@@ -1,0 +1,82 @@
+//! The machine whose time the plugin models.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Machine;
+
+/// What an instruction takes while memory does not keep it waiting, ns: one cycle at 3 GHz. Ours: a server core's clock, and what server
+/// code reaches is between half a cycle and two.
+pub const CPI_NS: f64 = 1.0 / 3.0;
+
+/// How fast the modelled machine is. No miss overlaps another: for a processor with several under way, the latency is what is left of each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Model {
+    /// What an instruction takes, ns.
+    pub cpi_ns: f64,
+    /// The nodes, by their numbers.
+    pub nodes: Vec<NodeModel>,
+}
+
+/// How fast a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeModel {
+    /// Latency of a miss that need not queue, ns.
+    pub latency_ns: f64,
+    /// Bandwidth in GB/s (10^9 bytes); 0 where nothing is ever short.
+    pub bandwidth_gbps: f64,
+}
+
+impl Model {
+    /// As fast as the machine's firmware tells, with instructions of [`CPI_NS`].
+    pub fn of(machine: &Machine) -> Model {
+        let node = |node: &crate::NodeSpec| NodeModel {
+            latency_ns: f64::from(node.latency_ns),
+            bandwidth_gbps: f64::from(node.bandwidth_gbps),
+        };
+        Model { cpi_ns: CPI_NS, nodes: machine.nodes.iter().map(node).collect() }
+    }
+
+    /// The plugin's words for it.
+    pub fn words(&self) -> String {
+        let mut words = format!("{:.6}", self.cpi_ns);
+        for node in &self.nodes {
+            words.push_str(&format!(" {:.3}", node.latency_ns));
+            if node.bandwidth_gbps > 0.0 {
+                words.push_str(&format!(":{:.6}", node.bandwidth_gbps));
+            }
+        }
+        words
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} ns an instruction", self.cpi_ns)?;
+        for (number, node) in self.nodes.iter().enumerate() {
+            write!(f, ", {} ns a miss to node {number}", node.latency_ns)?;
+            if node.bandwidth_gbps > 0.0 {
+                write!(f, " with {} GB/s", node.bandwidth_gbps)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_as_fast_as_its_firmware_tells() {
+        let mut model = Model::of(&Machine::of_sizes(&[1 << 30; 2]));
+        assert_eq!(model.words(), "0.333333 100.000:200.000000 350.000:30.000000");
+        model.nodes[1].bandwidth_gbps = 0.0;
+        assert_eq!(model.words(), "0.333333 100.000:200.000000 350.000");
+        assert_eq!(
+            model.to_string(),
+            "0.333 ns an instruction, 100 ns a miss to node 0 with 200 GB/s, 350 ns a miss to node 1"
+        );
+    }
+}
