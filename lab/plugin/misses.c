@@ -107,7 +107,7 @@ static bool touch_line(struct counts *own, unsigned int vcpu, uint64_t vaddr, ui
 	if (hotlist_wants(&hotlist, node))
 		hotlist_count(&hotlist, physical, latency_clock_ns());
 	if (modelled_is_on(&modelled) && modelled_miss(&modelled, own, vcpu, node, counted))
-		modelled_look(&modelled, vcpus, misses_epoch(), latency_clock_ns());
+		modelled_look(&modelled, own, vcpu, misses_epoch(), latency_clock_ns());
 	latency_miss(&latency, &own->owed_ns, node);
 	if (counted) {
 		bump(&own->node[node][store ? ACCESS_STORE_MISS : ACCESS_LOAD_MISS]);

@@ -12,21 +12,25 @@
 #define FULL 0.9
 #define QUEUE_MAX (1.0 / (1.0 - FULL / 2.0))
 #define FACTOR_MAX 1000.0
+/* For so long in the host's time a vCPU is taken to do what it did. One that the host has stopped goes on later; one that stays in the kernel, or no longer misses, does not. */
+#define BELIEVED_NS 250000000
 
 _Static_assert(sizeof(struct modelled_head) <= MODELLED_PAGE, "the head is one page");
 _Static_assert(sizeof(struct modelled_shown) <= MODELLED_SHOWN_BYTES, "a vCPU has its place");
 
-/* Where a vCPU was at the last look. */
+/* What a vCPU does. */
 struct modelled_mark {
-	_Atomic uint64_t waited_ps, instructions;	/* by which its own thread sees that it is time for the next */
-	uint64_t reference_ps;
-	uint64_t lines[LAYOUT_NODES_MAX];
-	uint64_t idle_ns;
-	/* The vCPU's own: the host's time for which it was idle until now, and since when it is so; 0: it is not. */
+	/* Its own: where it was when its mix was taken, and for how long it was idle, in the host's time, and since when it is; 0: it is not. */
+	_Atomic uint64_t waited_ps, instructions;
 	_Atomic uint64_t idle_sum_ns, idle_since_ns;
-	/* What one look finds and needs again. */
-	double clock_ps, reference_clock_ps, busy_ns;
-	uint64_t lines_now[LAYOUT_NODES_MAX];
+	/* Its last millisecond: what the instructions took, and its misses. */
+	double instructions_ps;
+	double lines[LAYOUT_NODES_MAX];
+	double all_lines;
+	uint64_t mixed_ns;			/* when that was taken, in the host's time; 0: never */
+	uint64_t lines_then[LAYOUT_NODES_MAX];	/* its counters at that time */
+	uint64_t idle_then_ns;			/* how long it had been idle at the last look of any vCPU */
+	double busy_ns;				/* and how long it was not, until the next */
 };
 
 static uint64_t get(const _Atomic uint64_t *number)
@@ -100,9 +104,9 @@ static void restart(struct modelled *modelled, uint32_t epoch, uint64_t host_ns)
 
 		set(&mark->waited_ps, 0);
 		set(&mark->instructions, 0);
-		mark->reference_ps = 0;
-		memset(mark->lines, 0, sizeof(mark->lines));
-		mark->idle_ns = idle_ns(mark, host_ns);
+		memset(mark->lines_then, 0, sizeof(mark->lines_then));
+		mark->mixed_ns = 0;
+		mark->idle_then_ns = idle_ns(mark, host_ns);
 	}
 	if (modelled->head)
 		set(&modelled->head->epoch, epoch);
@@ -238,37 +242,58 @@ static double next_factor(double factor, double used)
 	return factor < 1.0 ? 1.0 : factor > FACTOR_MAX ? FACTOR_MAX : factor;
 }
 
-/* Takes how far a vCPU came since the last look, and where it is now. */
-static void advance(const struct modelled *modelled, struct modelled_mark *mark, const struct counts *own, uint64_t host_ns)
+/* Takes what a vCPU has done since that was taken last. */
+static void take_mix(const struct modelled *modelled, struct modelled_mark *mark, const struct counts *own, uint64_t host_ns)
 {
-	uint64_t waited_ps = get(&own->waits.waited_ps), reference_ps = get(&own->waits.reference_ps);
-	uint64_t instructions = get(&own->instructions), idle = idle_ns(mark, host_ns);
-	double of_instructions_ps = instructions_ps(modelled, since(instructions, get(&mark->instructions)));
+	uint64_t instructions = get(&own->instructions);
 
-	mark->clock_ps = of_instructions_ps + (double)since(waited_ps, get(&mark->waited_ps));
-	mark->reference_clock_ps = of_instructions_ps + (double)since(reference_ps, mark->reference_ps);
-	mark->busy_ns = (double)(host_ns - modelled->looked_ns) - (double)since(idle, mark->idle_ns);
+	mark->instructions_ps = instructions_ps(modelled, since(instructions, get(&mark->instructions)));
+	mark->all_lines = 0;
 	for (unsigned int n = 0; n < modelled->nodes; n++) {
 		uint64_t lines = get(&own->waits.lines[n]);
 
-		mark->lines_now[n] = since(lines, mark->lines[n]);
-		mark->lines[n] = lines;
+		mark->lines[n] = (double)since(lines, mark->lines_then[n]);
+		mark->all_lines += mark->lines[n];
+		mark->lines_then[n] = lines;
 	}
-	set(&mark->waited_ps, waited_ps);
 	set(&mark->instructions, instructions);
-	mark->reference_ps = reference_ps;
-	mark->idle_ns = idle;
+	set(&mark->waited_ps, get(&own->waits.waited_ps));
+	mark->mixed_ns = host_ns;
 }
 
-/* Bytes a second over what there is; 0 where nothing is short. */
-static double share(double bytes_per_ps, uint64_t bytes_per_s)
+static bool is_believed(const struct modelled_mark *mark, uint64_t host_ns)
 {
-	return bytes_per_s ? bytes_per_ps * 1e12 / (double)bytes_per_s : 0.0;
+	return mark->mixed_ns && mark->all_lines > 0 && since(host_ns, mark->mixed_ns) <= BELIEVED_NS;
 }
 
-void modelled_look(struct modelled *modelled, struct counts *const *vcpus, uint32_t epoch, uint64_t host_ns)
+/* For how long each vCPU was not idle since the last look; of those that do something, the most. */
+static double busiest_ns(const struct modelled *modelled, uint64_t host_ns)
 {
-	double asked[LAYOUT_NODES_MAX] = { 0 }, reference_asked = 0, busiest_ns = 0;
+	double most = 0;
+
+	for (unsigned int v = 0; v < modelled->vcpus; v++) {
+		struct modelled_mark *mark = &modelled->marks[v];
+		uint64_t idle = idle_ns(mark, host_ns);
+
+		mark->busy_ns = (double)since(host_ns, modelled->looked_ns) - (double)since(idle, mark->idle_then_ns);
+		mark->idle_then_ns = idle;
+		if (is_believed(mark, host_ns) && mark->busy_ns > most)
+			most = mark->busy_ns;
+	}
+	return most;
+}
+
+/* Lines a ps over what there is; 0 where nothing is short. */
+static double share(const struct modelled *modelled, double lines_per_ps, unsigned int node)
+{
+	uint64_t bytes_per_s = modelled->settings.bytes_per_s[node];
+
+	return bytes_per_s ? lines_per_ps * modelled->line_bytes * 1e12 / (double)bytes_per_s : 0.0;
+}
+
+void modelled_look(struct modelled *modelled, const struct counts *own, unsigned int vcpu, uint32_t epoch, uint64_t host_ns)
+{
+	double asked[LAYOUT_NODES_MAX] = { 0 }, reference_asked = 0, most;
 
 	if (pthread_mutex_trylock(&modelled->lock))
 		return;
@@ -276,33 +301,26 @@ void modelled_look(struct modelled *modelled, struct counts *const *vcpus, uint3
 		pthread_mutex_unlock(&modelled->lock);
 		return;
 	}
-	for (unsigned int v = 0; v < modelled->vcpus; v++) {
-		struct modelled_mark *mark = &modelled->marks[v];
-
-		mark->clock_ps = 0;
-		if (atomic_load_explicit(&vcpus[v]->epoch, memory_order_acquire) != epoch)
-			continue;
-		advance(modelled, mark, vcpus[v], host_ns);
-		if (mark->clock_ps > 0 && mark->busy_ns > busiest_ns)
-			busiest_ns = mark->busy_ns;
-	}
+	take_mix(modelled, &modelled->marks[vcpu], own, host_ns);
+	most = busiest_ns(modelled, host_ns);
 	for (unsigned int v = 0; v < modelled->vcpus; v++) {
 		const struct modelled_mark *mark = &modelled->marks[v];
-		double weight = busiest_ns > 0 ? mark->busy_ns / busiest_ns : 1.0;
-		uint64_t lines = 0;
+		double weight = most > 0 ? mark->busy_ns / most : 1.0;
+		double took_ps = mark->instructions_ps;
 
-		if (mark->clock_ps <= 0 || weight <= 0)
+		if (!is_believed(mark, host_ns) || weight <= 0)
 			continue;
-		for (unsigned int n = 0; n < modelled->nodes; n++) {
-			asked[n] += weight * (double)mark->lines_now[n] * modelled->line_bytes / mark->clock_ps;
-			lines += mark->lines_now[n];
-		}
-		if (mark->reference_clock_ps > 0)
-			reference_asked += weight * (double)lines * modelled->line_bytes / mark->reference_clock_ps;
+		/* What it would do at the present factors, whatever they were when it did it. */
+		for (unsigned int n = 0; n < modelled->nodes; n++)
+			took_ps += mark->lines[n] * (double)modelled->settings.latency_ps[n] * modelled->factor[n];
+		for (unsigned int n = 0; n < modelled->nodes; n++)
+			asked[n] += weight * mark->lines[n] / took_ps;
+		took_ps = mark->instructions_ps + mark->all_lines * (double)modelled->settings.latency_ps[0] * modelled->reference_factor;
+		reference_asked += weight * mark->all_lines / took_ps;
 	}
 	for (unsigned int n = 0; n < modelled->nodes; n++)
-		modelled->factor[n] = next_factor(modelled->factor[n], share(asked[n], modelled->settings.bytes_per_s[n]));
-	modelled->reference_factor = next_factor(modelled->reference_factor, share(reference_asked, modelled->settings.bytes_per_s[0]));
+		modelled->factor[n] = next_factor(modelled->factor[n], share(modelled, asked[n], n));
+	modelled->reference_factor = next_factor(modelled->reference_factor, share(modelled, reference_asked, 0));
 	modelled->looked_ns = host_ns;
 	apply(modelled);
 	pthread_mutex_unlock(&modelled->lock);

@@ -7,14 +7,15 @@
  *
  * Queueing is the simulator's (crates/sim/src/machine/bandwidth.rs), so that both can be compared: a miss takes the node's latency times a
  * factor, 1 / (1 - u / 2) while the use u of its bandwidth is below 90 % (half of the time in an M/D/1 queue), and above that whatever holds
- * the use there. About every millisecond of modelled time the factor goes half of the way to where it should be.
+ * the use there. At each look the factor goes half of the way to where it should be.
  *
  * A queue of single misses, "busy until", would be wrong here. Clocks drift apart: the emulator takes ten times as long for a modelled ns of
- * instructions as for one of misses, and an idle vCPU's clock does not go at all. A vCPU whose clock is behind would wait in a
- * queue that was served long ago, one that is ahead would find the node idle. A rate does not depend on where a clock stands: each vCPU's misses over
- * how far its own clock went meanwhile is what it would ask of the node on the modelled machine. The use of a node is the sum of these rates over the
- * vCPUs that were at work, each by how long it was not idle, in the host's time, compared with the one that was so longest: as if all
- * were at it together. All pay the same factor, so that nobody gets a greater share of a node than it asks for. What is averaged over a millisecond may exceed the bandwidth within it.
+ * instructions as for one of misses, an idle vCPU's clock does not go at all, and the host stops vCPUs as it likes. A vCPU whose clock is behind would wait
+ * in a queue that was served long ago, one that is ahead would find the node idle. What a vCPU asks for does not depend on where its clock stands: of
+ * each millisecond of its own, the mix of instructions and misses by node is kept, and from that follows what it asks of each node at any factor. The use of
+ * a node is the sum over the vCPUs, each by the share of the host's time in which it was not idle, compared with the one that was so longest: as if those that
+ * are at work were so together, whether or not the host lets them. All pay the same factor, so that each gets of a narrow node as it asks. Within a
+ * millisecond more may pass than the bandwidth.
  *
  * A second clock goes beside: the same instructions and misses with all misses served by node 0, at its latency and with the queueing that all of them
  * would find there. It is what the time is a slowdown against.
@@ -103,8 +104,8 @@ struct modelled {
 	double factor[LAYOUT_NODES_MAX];
 	double reference_factor;
 	uint32_t epoch;
-	struct modelled_mark *marks;			/* where each vCPU was when that was looked at last */
-	uint64_t looked_ns;				/* the host's time then */
+	struct modelled_mark *marks;			/* what each vCPU does */
+	uint64_t looked_ns;				/* the host's time of the last look */
 };
 
 /* Bytes that the numbers of so many vCPUs take, whole pages. */
@@ -135,10 +136,10 @@ void modelled_shown_restart(struct modelled_shown *shown, uint32_t epoch);
 void modelled_idle(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns);
 void modelled_resume(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns);
 
-/* Looks at how loaded the nodes are, unless another thread is at it or the caller is of another epoch. */
-void modelled_look(struct modelled *modelled, struct counts *const *vcpus, uint32_t epoch, uint64_t host_ns);
+/* Takes what the vCPU has done since it was here last and looks at how loaded the nodes are, unless another one is at it or epoch is over. Only by itself. */
+void modelled_look(struct modelled *modelled, const struct counts *own, unsigned int vcpu, uint32_t epoch, uint64_t host_ns);
 
-/* One miss that `node` serves; `counted` if the filter lets it through. True if it is time to look at the load. Only by the vCPU itself. */
+/* One miss that `node` serves; `counted` if the filter lets it through. True if it is time for a look. Only by the vCPU itself. */
 bool modelled_miss(struct modelled *modelled, struct counts *own, unsigned int vcpu, unsigned int node, bool counted);
 
 static inline bool modelled_is_on(const struct modelled *modelled)

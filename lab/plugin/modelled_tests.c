@@ -46,7 +46,7 @@ static uint64_t step(unsigned int v, uint64_t instructions, unsigned int node)
 
 	bump_by(&own->instructions, instructions);
 	if (modelled_miss(&modelled, own, v, node, true))
-		modelled_look(&modelled, vcpus, epoch, host_ns);
+		modelled_look(&modelled, own, v, epoch, host_ns);
 	return own->waits.waited_ps - before;
 }
 
@@ -201,6 +201,27 @@ static void who_is_idle_asks_for_nothing(void)
 	CHECK(near((double)took, 350000 * 1.2515, 0.02));
 }
 
+/* The host lets one vCPU run for twenty milliseconds, then the other: on the modelled machine both run all the time. */
+static void who_is_stopped_by_the_host_still_asks(void)
+{
+	uint64_t took = 0;
+
+	begin(2, 100, 0, 350, 0.1);
+	for (int slice = 0; slice < 40; slice++)
+		for (int i = 0; i < 10000; i++) {
+			host_ns += 2000;
+			took = step((unsigned int)slice % 2, 0, 1);
+		}
+	/* 64 bytes at half of 90 % of 0.1 GB/s. */
+	CHECK(near((double)took, 64 / 0.045 * 1e3, 0.01));
+	/* One that never runs again is no longer asked for after a while. */
+	for (int i = 0; i < 200000; i++) {
+		host_ns += 2000;
+		took = step(0, 0, 1);
+	}
+	CHECK(near((double)took, 64 / 0.09 * 1e3, 0.01));
+}
+
 static void a_reset_begins_at_zero_with_idle_nodes(void)
 {
 	begin(1, 100, 0, 350, 0.1);
@@ -209,7 +230,7 @@ static void a_reset_begins_at_zero_with_idle_nodes(void)
 	CHECK(step(0, 0, 1) > 600000);
 	modelled_reset(&modelled, ++epoch, host_ns);
 	/* A look by who does not know of it yet changes nothing. */
-	modelled_look(&modelled, vcpus, epoch - 1, host_ns);
+	modelled_look(&modelled, vcpus[0], 0, epoch - 1, host_ns);
 	CHECK(modelled.queueing_ps[1] == 0);
 	counts_restart(vcpus[0], epoch);
 	CHECK(clock_ps(0) == 0 && step(0, 0, 1) == 350000);
@@ -288,6 +309,7 @@ unsigned int modelled_tests(void)
 		the_reference_queues_at_node_0,
 		drifting_clocks_neither_wait_for_nor_pass_each_other,
 		who_is_idle_asks_for_nothing,
+		who_is_stopped_by_the_host_still_asks,
 		a_reset_begins_at_zero_with_idle_nodes,
 		clocks_do_not_wrap,
 		the_guest_sees_what_was_counted_and_of_this_epoch_only,

@@ -9,15 +9,22 @@ use std::process::Command;
 use std::time::Duration;
 
 use thermocline_core::units::{NodeId, PAGE_SHIFT, Pfn};
-use thermocline_lab::truth::{Counts, Layout, attach, by_page, read_dump};
+use thermocline_lab::truth::{Counts, Layout, Modelled, attach, by_page, offer_samples, read_dump};
 use thermocline_lab::workload::chase::Chase;
 use thermocline_lab::workload::pattern::Outcome;
+use thermocline_lab::workload::stream::Streams;
 use thermocline_lab::{Guest, Line, Machine};
+use thermocline_linux::source::lab_clock::{VcpuTime, Wait};
 
 const PAGES: u64 = 4096;
 const LOOPS: u64 = 20_000_000;
 /// What a miss on node 2 waits: many times what the emulator needs for one.
 const WAIT_NS: u32 = 20_000;
+
+/// Bandwidth of node 2 in the model, GB/s: half of what two processors would ask for that wait 350 ns for each line.
+const GBPS: f64 = 0.18;
+/// The share of a node's bandwidth that the model's queue lets pass.
+const FULL: f64 = 0.9;
 
 /// The program whose instructions are known.
 fn instructions() -> PathBuf {
@@ -125,4 +132,85 @@ fn counts_a_known_pattern_on_the_stable_kernel() {
 fn counts_a_known_pattern_on_the_newest_kernel_across_the_hole() {
     // Node 0 is cut in two by the hole below 4 GiB.
     pattern_on_every_node(Line::Newest, &[3, 1, 1]);
+}
+
+/// Whether `value` is `expected` or up to 4 % more: the instructions of a loop around each miss take a ns or two.
+fn is_about(value: f64, expected: f64) -> bool {
+    (expected..1.04 * expected).contains(&value)
+}
+
+/// Modelled time goes by what it is told, and the guest reads the same of it as the host.
+#[test]
+fn modelled_time_is_what_the_model_says() {
+    let machine = Machine::default();
+    let folder = tempfile::Builder::new().prefix("modelled").tempdir_in("/tmp").unwrap();
+    let (guest, ring) = offer_samples(Guest::builder(), folder.path());
+    let guest = guest.machine(machine.clone()).timeout(Some(Duration::from_secs(150)));
+    let guest = attach(guest, &machine, folder.path(), &["cache-kib=1024", &ring]).unwrap();
+    let hotcold = env!("CARGO_BIN_EXE_hotcold");
+    let script = format!(
+        "sysctl -q kernel.numa_balancing=0
+         told() {{ misses \"$@\" >/dev/null || exit 1; }}
+         {hotcold} time 2>/dev/null && exit 1
+         told model 0.333333 100:200 180:100 350:30
+         told start
+         for node in 0 2; do on-node $node {hotcold} chase || exit 1; done
+         told model 0.333333 100:200 180:100 350:{GBPS}
+         on-node 2 {hotcold} stream || exit 1
+         on-node 0 {hotcold} stream || exit 1
+         told stop
+         {hotcold} time && misses counts && misses model none && misses counts"
+    );
+    let outcome = match guest.run(&script) {
+        Err(error) if error.is_unavailable() && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() => {
+            return println!("skipped: {error}");
+        }
+        outcome => outcome.unwrap(),
+    };
+    println!("{:.0} s\n{}", outcome.total.as_secs_f64(), outcome.stdout);
+    assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let [quick, slow, narrow, wide, time, counts, _, off] = lines[..] else { panic!("{lines:?}") };
+
+    // A load that needs the one before it takes its node's latency, whatever the emulator takes.
+    let [quick, slow]: [Chase; 2] = [quick, slow].map(|line| serde_json::from_str(line).unwrap());
+    assert!(is_about(quick.modelled_ns_per_load.unwrap(), 100.0), "{quick:?}");
+    assert!(is_about(slow.modelled_ns_per_load.unwrap(), 350.0), "{slow:?}");
+
+    // Two processors get of the slow node what it has, each as much as the other; on the fast one they wait for its latency alone.
+    let [narrow, wide]: [Streams; 2] = [narrow, wide].map(|line| serde_json::from_str(line).unwrap());
+    assert!((narrow.gbps / (FULL * GBPS) - 1.0).abs() < 0.04, "{narrow:?}");
+    for stream in &narrow.streams {
+        assert!(
+            (stream.gbps / narrow.gbps - 0.5).abs() < 0.03 && stream.queueing_ns_per_line > 300.0,
+            "{narrow:?}"
+        );
+    }
+    for stream in &wide.streams {
+        // Eight loads of each line take some thirty instructions.
+        assert!(
+            (100.0..125.0).contains(&stream.ns_per_line) && stream.queueing_ns_per_line < 1.0,
+            "{wide:?}"
+        );
+    }
+
+    // While nothing is counted, both see the same clocks, but for fractions of a ns.
+    let vcpus: Vec<VcpuTime> = serde_json::from_str(time).unwrap();
+    let counts: Counts = serde_json::from_str(counts).unwrap();
+    let modelled: Modelled = counts.modelled.unwrap();
+    let sum = |of: fn(&VcpuTime) -> u64| vcpus.iter().map(of).sum::<u64>();
+    assert_eq!(vcpus.len(), 2);
+    assert!(sum(|vcpu| vcpu.ns).abs_diff(modelled.ns) < 10, "{vcpus:?} {modelled:?}");
+    assert!(sum(|vcpu| vcpu.reference_ns).abs_diff(modelled.reference_ns) < 10, "{vcpus:?} {modelled:?}");
+    for (number, node) in counts.nodes.iter().enumerate() {
+        let of = |of: fn(&Wait) -> u64| -> u64 { vcpus.iter().map(|vcpu| of(&vcpu.nodes[number])).sum() };
+        assert!(of(|wait| wait.latency_ns).abs_diff(node.latency_ns) < 10, "{vcpus:?} {counts:?}");
+        assert!(of(|wait| wait.queueing_ns).abs_diff(node.queueing_ns) < 10, "{vcpus:?} {counts:?}");
+        // What is counted waited for the latency that was asked for.
+        let [latency_ns, misses] = [node.latency_ns, node.misses()];
+        assert_eq!(latency_ns, misses * [100, 180, 350][number], "node {number}: {counts:?}");
+    }
+    assert!(modelled.ns > modelled.reference_ns && modelled.reference_ns > 0, "{modelled:?}");
+    let off: Counts = serde_json::from_str(off).unwrap();
+    assert_eq!((off.modelled, off.misses()), (None, 0));
 }
