@@ -1,7 +1,7 @@
-//! The memory of the lab's sampler as the fuzzer fills it: marks and samples before the source opens it, and while it reads.
+//! The memory of the lab's sampler as the fuzzer fills it: marks, samples and clocks before the source opens it, and while it reads.
 //!
 //! Each ten bytes write a number of eight somewhere, those of the second half after the rings were opened. Whatever they write: no panic, every poll ends and
-//! counts each sample once, and every access is of the slow node and not of the future. `cargo +nightly fuzz run rings`.
+//! counts each sample once, every access is of the slow node and not of the future, and no clock is behind its instructions. `cargo +nightly fuzz run rings`.
 
 #![no_main]
 
@@ -14,13 +14,16 @@ use thermocline_core::units::{Nanos, NodeId, Pfn, TierId};
 use thermocline_linux::root::Root;
 use thermocline_linux::source::hwsample::lab_rings::LabRings;
 use thermocline_linux::source::hwsample::useful::Judge;
+use thermocline_linux::source::lab_clock::LabClock;
 use thermocline_linux::source::{AccessSource, Event};
 use thermocline_linux::topology::{PfnMap, PfnRange};
 
 const SLOW: NodeId = NodeId(1);
 const SLOTS: u32 = 128;
 const RING_BYTES: u32 = 4096 + SLOTS * 32;
-const BYTES: usize = 4096 + 2 * RING_BYTES as usize;
+/// Where the clocks are.
+const CLOCKS: usize = 4096 + 2 * RING_BYTES as usize;
+const BYTES: usize = CLOCKS + 4096 + 2 * 512;
 const NOW: Nanos = Nanos(1 << 40);
 /// Samples asked for at once.
 const MAX: usize = 50;
@@ -41,11 +44,15 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         machine.memory.write_all_at(&sound(), 0).expect("the file can be written");
         let (before, after) = bytes.split_at(bytes.len() / 2);
         scribble(&machine.memory, before);
+        let clock = LabClock::open(&machine.root);
         let config = HwSample { cpu_budget_permille: 1000, ..HwSample::default() };
-        let Ok(mut rings) = LabRings::open(&machine.root, &config, machine.judge.clone(), NOW) else {
-            return;
-        };
+        let rings = LabRings::open(&machine.root, &config, machine.judge.clone(), NOW);
         scribble(&machine.memory, after);
+        if let Ok(clock) = clock {
+            let vcpus = clock.read().unwrap_or_default();
+            assert!(vcpus.iter().all(|vcpu| vcpu.ns >= vcpu.instructions_ns && vcpu.nodes.len() <= 16));
+        }
+        let Ok(mut rings) = rings else { return };
         for _ in 0..4 {
             let taken = rings.stats().samples.taken;
             let mut useful = 0;
@@ -74,12 +81,23 @@ fn scribble(memory: &File, bytes: &[u8]) {
     }
 }
 
-/// Two empty rings.
+/// Two empty rings, and clocks of two processors and two nodes.
 fn sound() -> Vec<u8> {
     let mut bytes = vec![0; BYTES];
     bytes[..8].copy_from_slice(b"TLCSAMP1");
-    for (at, number) in [(8, 2), (12, SLOTS), (16, 32), (20, RING_BYTES)] {
+    for (at, number) in [(8, 2), (12, SLOTS), (16, 32), (20, RING_BYTES), (28, CLOCKS as u32)] {
         bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+    }
+    let clocks = [
+        (CLOCKS, u64::from_le_bytes(*b"TLCTIME1")),
+        (CLOCKS + 8, 2 | 2 << 32),
+        (CLOCKS + 16, 512),
+        (CLOCKS + 24, 1),
+        (CLOCKS + 32, 1),
+        (CLOCKS + 40, 333_333),
+    ];
+    for (at, number) in clocks {
+        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
     }
     bytes
 }
