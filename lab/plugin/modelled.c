@@ -49,6 +49,12 @@ static uint64_t since(uint64_t now, uint64_t then)
 	return now >= then ? now - then : now;
 }
 
+/* From one moment of the host's time to a later one. Threads read that clock before they wait for each other: a moment that has just gone by is now. */
+static uint64_t elapsed(uint64_t now_ns, uint64_t then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
 static double instructions_ps(const struct modelled *modelled, uint64_t instructions)
 {
 	return (double)instructions * (double)get(&modelled->cpi_fs) / 1e3;
@@ -88,7 +94,7 @@ static uint64_t idle_ns(const struct modelled_mark *mark, uint64_t host_ns)
 {
 	uint64_t since_ns = get(&mark->idle_since_ns);
 
-	return get(&mark->idle_sum_ns) + (since_ns && since_ns < host_ns ? host_ns - since_ns : 0);
+	return get(&mark->idle_sum_ns) + (since_ns ? elapsed(host_ns, since_ns) : 0);
 }
 
 static void restart(struct modelled *modelled, uint32_t epoch, uint64_t host_ns)
@@ -225,7 +231,7 @@ void modelled_resume(struct modelled *modelled, unsigned int vcpu, uint64_t host
 	if (!idle_since_ns)
 		return;
 	set(&mark->idle_since_ns, 0);
-	set(&mark->idle_sum_ns, get(&mark->idle_sum_ns) + host_ns - idle_since_ns);
+	set(&mark->idle_sum_ns, get(&mark->idle_sum_ns) + elapsed(host_ns, idle_since_ns));
 }
 
 /* The factor that follows when so much of the bandwidth is in use. */
@@ -263,7 +269,7 @@ static void take_mix(const struct modelled *modelled, struct modelled_mark *mark
 
 static bool is_believed(const struct modelled_mark *mark, uint64_t host_ns)
 {
-	return mark->mixed_ns && mark->all_lines > 0 && since(host_ns, mark->mixed_ns) <= BELIEVED_NS;
+	return mark->mixed_ns && mark->all_lines > 0 && elapsed(host_ns, mark->mixed_ns) <= BELIEVED_NS;
 }
 
 /* For how long each vCPU was not idle since the last look; of those that do something, the most. */
@@ -275,7 +281,7 @@ static double busiest_ns(const struct modelled *modelled, uint64_t host_ns)
 		struct modelled_mark *mark = &modelled->marks[v];
 		uint64_t idle = idle_ns(mark, host_ns);
 
-		mark->busy_ns = (double)since(host_ns, modelled->looked_ns) - (double)since(idle, mark->idle_then_ns);
+		mark->busy_ns = (double)elapsed(host_ns, modelled->looked_ns) - (double)elapsed(idle, mark->idle_then_ns);
 		mark->idle_then_ns = idle;
 		if (is_believed(mark, host_ns) && mark->busy_ns > most)
 			most = mark->busy_ns;
@@ -321,7 +327,8 @@ void modelled_look(struct modelled *modelled, const struct counts *own, unsigned
 	for (unsigned int n = 0; n < modelled->nodes; n++)
 		modelled->factor[n] = next_factor(modelled->factor[n], share(modelled, asked[n], n));
 	modelled->reference_factor = next_factor(modelled->reference_factor, share(modelled, reference_asked, 0));
-	modelled->looked_ns = host_ns;
+	if (host_ns > modelled->looked_ns)
+		modelled->looked_ns = host_ns;
 	apply(modelled);
 	pthread_mutex_unlock(&modelled->lock);
 }

@@ -38,7 +38,7 @@ static void begin(unsigned int count, uint64_t fast_ns, double fast_gbps, uint64
 	}
 }
 
-/* Instructions, and then a miss; what the miss took, ps. */
+/* Instructions, and then a miss; what the miss took, ps. Looks of different vCPUs come a little out of order. */
 static uint64_t step(unsigned int v, uint64_t instructions, unsigned int node)
 {
 	struct counts *own = vcpus[v];
@@ -46,7 +46,7 @@ static uint64_t step(unsigned int v, uint64_t instructions, unsigned int node)
 
 	bump_by(&own->instructions, instructions);
 	if (modelled_miss(&modelled, own, v, node, true))
-		modelled_look(&modelled, own, v, epoch, host_ns);
+		modelled_look(&modelled, own, v, epoch, host_ns - v);
 	return own->waits.waited_ps - before;
 }
 

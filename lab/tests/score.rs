@@ -86,6 +86,8 @@ fn a_manager_that_promotes_is_told_from_one_that_does_not() {
         assert!(of("best_share") >= of("dram_share") && of("best_share") > HOT_ACCESSES - 0.1, "{row}");
         // All on CXL costs 350 ns instead of 100 ns a miss, and the instructions cost something too.
         assert!((1.0..3.5).contains(&of("slowdown")) && of("best_slowdown") <= of("slowdown"), "{row}");
+        // Two processors that wait for each miss hardly queue for 30 GB/s.
+        assert!(of("queueing_share") < 0.02 && of("modelled_s") > 0.0, "{row}");
         // An access is one load or store far from the last: nearly all miss. The program tells its count ten times a second.
         assert!(of("misses") >= 0.8 * of("ops") && of("ops") >= OPS as f64, "{row}");
         assert!(of("instructions") > of("misses") && of("pattern_error") <= 0.01, "{row}");
@@ -126,15 +128,28 @@ fn a_manager_that_reads_a_hot_list_gets_it() {
     promotes_by_what_the_plugin_keeps("chmu", "source.chmu.enabled=true+source.chmu.threshold=64");
 }
 
-/// memcached's values lie where the kernel first put them, and nobody moves them.
+/// memcached's values lie where the kernel first put them, and nobody moves them. The modelled CXL has less bandwidth than it asks for.
 #[test]
 fn a_server_of_keys_is_filled_read_and_scored() {
     const KEYS: u64 = 120_000;
+    const CXL_GBPS: f64 = 0.05;
     if let Some(why) = unavailable() {
         return println!("skipped: {why}");
     }
     let keys = KEYS.to_string();
-    let words = ["score", "memcached", "--manager", "none", "--keys", &keys, "--zipf", "0"];
+    let bandwidth = format!("200,{CXL_GBPS}");
+    let words = [
+        "score",
+        "memcached",
+        "--manager",
+        "none",
+        "--keys",
+        &keys,
+        "--zipf",
+        "0",
+        "--bandwidth",
+        &bandwidth,
+    ];
     let (status, text) = lab(&[&words[..], &["--warmup-ops", "1000", "--ops", "100000", "--json"]].concat());
     assert_eq!(status, 0);
     let row = text.lines().find(|line| line.starts_with('{')).unwrap();
@@ -144,6 +159,11 @@ fn a_server_of_keys_is_filled_read_and_scored() {
     let expected_pages = KEYS as f64 * 1197.0 / 4096.0;
     assert!((of("footprint_pages") / expected_pages - 1.0).abs() < 0.1, "{row}");
     assert!((100_000.0..101_000.0).contains(&of("ops")) && of("misses") > 0.5 * of("ops"), "{row}");
+    // In modelled time it gets no more of CXL than there is, and that is slower than any latency makes it.
+    let cxl_gbps = (1.0 - of("dram_share")) * of("misses") * 64.0 / of("modelled_s") / 1e9;
+    assert!(cxl_gbps < CXL_GBPS && cxl_gbps > CXL_GBPS / 4.0, "{cxl_gbps} GB/s: {row}");
+    assert!(of("slowdown") > 3.5 && (0.3..0.95).contains(&of("queueing_share")), "{row}");
+    assert_eq!(row["model"]["nodes"][1]["bandwidth_gbps"], CXL_GBPS, "{row}");
     let share = of("capacity_pages") / of("footprint_pages");
     // All values are read alike. The index and buffers, which came first and lie in DRAM, are read with each of them.
     assert!((0.25..0.45).contains(&share), "{row}");
@@ -196,6 +216,8 @@ fn what_cannot_run_is_refused_before_anything_boots() {
         (&["score", "hotcold", "--manager", "damon+manager.damon.sample_ms=0"], "sample_ms"),
         (&["score", "hotcold", "--manager", "thermocline+kernel.no_such=1"], "no_such"),
         (&["score", "nothing"], "hotcold, redis, memcached"),
+        (&["score", "hotcold", "--manager", "none", "--bandwidth", "30"], "one for DRAM and one for CXL"),
+        (&["score", "hotcold", "--manager", "none", "--latency", "0,350"], "`0` is not a number"),
         (&["compare", "redis", "--repeats", "0"], "nothing to compare"),
         (&["compare", "redis", "--rows", "/nowhere"], "/nowhere"),
     ] {
