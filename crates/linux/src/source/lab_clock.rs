@@ -5,16 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lab_device::{self, NoLabDevice};
+use super::lab_device::{self, NoLabDevice, PAGE, halves, has_page, places, word};
 use crate::root::Root;
 use crate::sys::DeviceMemory;
 
-/// The first eight bytes of the sampler's memory, and the word in whose upper half it says where the clocks are.
-const SAMPLER_MAGIC: [u8; 8] = *b"TLCSAMP1";
-const PLACES: usize = 24;
 /// The first eight bytes of the clocks' page.
 const MAGIC: [u8; 8] = *b"TLCTIME1";
-const PAGE: usize = 4096;
 /// Processors and nodes that are believed.
 const VCPUS_MAX: u32 = 1024;
 const NODES_MAX: u32 = 16;
@@ -84,25 +80,13 @@ struct Layout {
     vcpu_bytes: usize,
 }
 
-fn word(memory: &DeviceMemory, at: usize) -> u64 {
-    u64::from_le(memory.load(at))
-}
-
-fn halves(word: u64) -> (u32, u32) {
-    // Both fit.
-    (word as u32, (word >> 32) as u32)
-}
-
 impl Layout {
     fn read(memory: &DeviceMemory) -> Result<Layout, &'static str> {
-        if word(memory, 0) != u64::from_le_bytes(SAMPLER_MAGIC) {
-            return Err("it is not the memory that the lab's plugin lays out");
-        }
-        let at = halves(word(memory, PLACES)).1 as usize;
+        let (_, at) = places(memory)?;
         if at == 0 {
             return Err("the lab's plugin shows no modelled time: it is of an older version");
         }
-        if !at.is_multiple_of(PAGE) || at > memory.bytes() || memory.bytes() - at < PAGE {
+        if !has_page(memory, at) {
             return Err("its clocks do not lie in it");
         }
         if word(memory, at) != u64::from_le_bytes(MAGIC) {
@@ -206,8 +190,8 @@ mod tests {
         fs::write(device.join("resource2"), vec![0u8; BYTES]).unwrap();
         let writer = DeviceMemory::map(&device.join("resource2")).unwrap();
         for (at, number) in [
-            (0, u64::from_le_bytes(SAMPLER_MAGIC)),
-            (PLACES, 4096 | (AT as u64) << 32),
+            (0, u64::from_le_bytes(*b"TLCSAMP1")),
+            (24, 4096 | (AT as u64) << 32),
             (AT, u64::from_le_bytes(MAGIC)),
             (AT + COUNT, 2 | 2 << 32),
             (AT + VCPU_BYTES, 512),
@@ -260,9 +244,9 @@ mod tests {
     fn what_are_no_clocks_is_refused() {
         for (at, number, reason) in [
             (0, 7, "not the memory"),
-            (PLACES, 4096, "older version"),
-            (PLACES, 4097 << 32, "do not lie in it"),
-            (PLACES, 1 << 62, "do not lie in it"),
+            (24, 4096, "older version"),
+            (24, 4097 << 32, "do not lie in it"),
+            (24, 1 << 62, "do not lie in it"),
             (AT, 7, "another version"),
             (AT + COUNT, 2, "cannot be of so many"),
             (AT + COUNT, 3 | 2 << 32, "cannot be of so many"),

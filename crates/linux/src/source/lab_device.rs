@@ -14,6 +14,11 @@ const DEVICE: &str = "0x1110";
 const BAR: &str = "resource2";
 /// The least that `open` promises to be there to read.
 const HEAD_BYTES: usize = 32;
+/// The first eight bytes of the memory that the lab's plugin lays out, and the two halves in which it says where what is behind the rings lies.
+const MAGIC: u64 = u64::from_le_bytes(*b"TLCSAMP1");
+const PLACES: usize = 24;
+/// What lies there begins at pages of this size, and has one of registers.
+pub(crate) const PAGE: usize = 4096;
 /// How often its memory is looked at: nobody tells of what is new there.
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -70,6 +75,34 @@ pub(crate) fn open<T>(
         }
     }
     Err(why)
+}
+
+/// The number at `at`, which the plugin wrote little-endian.
+pub(crate) fn word(memory: &DeviceMemory, at: usize) -> u64 {
+    u64::from_le(memory.load(at))
+}
+
+/// The lower and the upper half of a number.
+pub(crate) fn halves(word: u64) -> (u32, u32) {
+    // Both fit.
+    (word as u32, (word >> 32) as u32)
+}
+
+/// Where the registers of the hot list and the clocks of modelled time are said to lie; 0 for what is not there. The first 32 bytes are there to read.
+///
+/// # Errors
+/// When the memory is another program's.
+pub(crate) fn places(memory: &DeviceMemory) -> Result<(usize, usize), &'static str> {
+    if word(memory, 0) != MAGIC {
+        return Err("it is not the memory that the lab's plugin lays out");
+    }
+    let (hot_list, clocks) = halves(word(memory, PLACES));
+    Ok((hot_list as usize, clocks as usize))
+}
+
+/// Whether a page of the memory lies at `at`.
+pub(crate) fn has_page(memory: &DeviceMemory, at: usize) -> bool {
+    at.is_multiple_of(PAGE) && at <= memory.bytes() && memory.bytes() - at >= PAGE
 }
 
 /// The folders of all such devices, by address.

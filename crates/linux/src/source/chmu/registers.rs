@@ -6,15 +6,11 @@
 use thermocline_core::config::{ChmuSource as Keys, HotListMode};
 
 use super::decode::{Decoder, Decoders};
+use crate::source::lab_device::{PAGE, halves, has_page, places, word};
 use crate::sys::DeviceMemory;
 
-/// The first eight bytes of the sampler's memory, and where it says that the registers are.
-const SAMPLER_MAGIC: [u8; 8] = *b"TLCSAMP1";
-const REGISTERS_AT: usize = 24;
 /// The first eight bytes of the registers.
 const MAGIC: [u8; 8] = *b"TLCCHMU1";
-/// Bytes of a page of registers.
-const PAGE: usize = 4096;
 /// Slots of a list that are believed.
 const SLOTS_MAX: u64 = 1 << 20;
 /// Decoders of the device, at most.
@@ -62,15 +58,6 @@ pub(super) struct Device {
     pub(super) decoders: Decoders,
 }
 
-fn word(memory: &DeviceMemory, at: usize) -> u64 {
-    u64::from_le(memory.load(at))
-}
-
-fn halves(word: u64) -> (u32, u32) {
-    // Both fit.
-    (word as u32, (word >> 32) as u32)
-}
-
 fn mode(mode: HotListMode) -> u64 {
     match mode {
         HotListMode::Epoch => 1,
@@ -84,16 +71,13 @@ impl Device {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(memory: &DeviceMemory) -> Result<Device, &'static str> {
-        if word(memory, 0) != u64::from_le_bytes(SAMPLER_MAGIC) {
-            return Err("it is not the memory that the lab's plugin lays out");
-        }
-        let at = halves(word(memory, REGISTERS_AT)).0 as usize;
+        let (at, _) = places(memory)?;
         if at == 0 {
             return Err(
                 "the lab's plugin keeps no hot list: it was loaded with hot-list=0, or is of an older version",
             );
         }
-        if !at.is_multiple_of(PAGE) || at > memory.bytes() || memory.bytes() - at < PAGE {
+        if !has_page(memory, at) {
             return Err("its hot list does not lie in it");
         }
         let word = |offset| word(memory, at + offset);
