@@ -13,7 +13,7 @@
 #define QUEUE_MAX (1.0 / (1.0 - FULL / 2.0))
 #define FACTOR_MAX 1000.0
 /* For so long in the host's time a vCPU is taken to do what it did. One that the host has stopped goes on later; one that stays in the kernel, or no longer misses, does not. */
-#define BELIEVED_NS 250000000
+#define BELIEVED_NS 1000000000
 
 _Static_assert(sizeof(struct modelled_head) <= MODELLED_PAGE, "the head is one page");
 _Static_assert(sizeof(struct modelled_shown) <= MODELLED_SHOWN_BYTES, "a vCPU has its place");

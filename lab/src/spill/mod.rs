@@ -98,6 +98,8 @@ pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Res
         cells.extend(read_json::<Vec<Cell>>(path)?);
     }
     options.check()?;
+    let asked = (options.repeats > 0).then(|| options.host.model.model()).transpose()?;
+    table::alike(&cells, asked.as_ref())?;
     for who in &options.managers {
         who.manager().check(&options.host.thermocline)?;
     }

@@ -1,7 +1,9 @@
 //! The runs beside each other, as S3 has them: who in the rows, ballast in the columns.
 
+use anyhow::ensure;
 use thermocline_core::config::Config;
 use thermocline_core::units::PAGES_PER_MIB;
+use thermocline_lab::truth::Model;
 use thermocline_lab::workload::keys::Distribution;
 
 use super::cell::{Cell, Who};
@@ -51,6 +53,20 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
+/// Refuses runs of different modelled machines, and of others than the one that is to be modelled now: means over them would mean nothing.
+///
+/// # Errors
+/// Says what differs.
+pub(crate) fn alike(cells: &[Cell], asked: Option<&Model>) -> anyhow::Result<()> {
+    let models = distinct(cells.iter().map(|cell| cell.row.model_text()).chain(asked.map(Model::to_string)));
+    ensure!(
+        models.len() <= 1,
+        "these runs cannot be put together, they are modelled otherwise: {}",
+        models.join("; ")
+    );
+    Ok(())
+}
+
 /// All tables of all loads.
 pub(crate) fn text(cells: &[Cell]) -> String {
     let mut out = String::new();
@@ -78,13 +94,15 @@ fn heading(load: Distribution, cells: &[&Cell]) -> String {
     seeds.dedup();
     let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
     format!(
-        "{}: Redis of {:.0} MiB, filled beside cold ballast; {} reads under the manager and then {} measured; Linux {}; seed {}\n",
+        "{}: Redis of {:.0} MiB, filled beside cold ballast; {} reads under the manager and then {} measured; Linux {}; seed {}\n\
+         modelled: {}\n",
         load.name(),
         row.footprint_pages as f64 / PAGES_PER_MIB as f64,
         row.warmup_ops,
         row.ops,
         row.kernel,
         seeds.join(", "),
+        row.model_text(),
     )
 }
 
@@ -236,6 +254,18 @@ mod tests {
         // The root of 1.2 x 1.8 is 1.4697.
         assert_eq!(lines[3], ["none", "-", "1.200", "1.800", "1.470"]);
         assert_eq!(lines[4], ["thermocline", "-", "1.200", "-", "1.200"]);
+    }
+
+    #[test]
+    fn runs_of_different_models_are_not_put_together() {
+        let mut cells = cells();
+        let mut other = cells[0].row.model.clone().unwrap();
+        alike(&cells, Some(&other)).unwrap();
+        other.nodes[1].bandwidth_gbps = 0.5;
+        assert!(alike(&cells, Some(&other)).unwrap_err().to_string().contains("with 0.5 GB/s"));
+        cells[1].row.model = None;
+        assert!(alike(&cells, None).is_err());
+        assert!(alike(&[], Some(&other)).is_ok());
     }
 
     #[test]
