@@ -13,7 +13,7 @@ use crate::topology::Discovered;
 pub enum CannotManage {
     /// It would touch memory that it is not to.
     #[error(
-        "manager {} acts on the whole machine and knows no scopes; remove the scopes (and --pid), or choose manager thermocline",
+        "manager {} acts on the whole machine and knows no scopes; remove the scopes (and --pid), or choose manager thermocline, or damon, which knows scopes by cgroup",
         .0.text()
     )]
     Scopes(ManagerName),
@@ -71,11 +71,11 @@ pub fn offer(
     if !name.is_of_kernel() {
         return Ok(None);
     }
-    if !config.scope.is_empty() {
-        return Err(CannotManage::Scopes(name));
-    }
     if name == ManagerName::Damon {
         return Ok(Some(KernelManager::Damon(damon::offer(root, config, found)?)));
+    }
+    if !config.scope.is_empty() {
+        return Err(CannotManage::Scopes(name));
     }
     if !demoter::same_tiers(found) {
         return Err(CannotManage::OtherTiers);

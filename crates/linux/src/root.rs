@@ -93,6 +93,12 @@ impl Root {
         self.sys.join("kernel/debug")
     }
 
+    /// The version of the running kernel; none where it cannot be told.
+    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+        let release = read_optional(&self.proc.join("sys/kernel/osrelease")).ok()??;
+        kernel_version(&release)
+    }
+
     /// The identity of this boot: values recorded in another boot are not ours to put back.
     ///
     /// # Errors
@@ -104,6 +110,12 @@ impl Root {
             None => Err(KernelFileError::not_supported("the boot id", &path, "mount procfs")),
         }
     }
+}
+
+/// The version that a release begins with, as in "6.12.117+deb12-amd64".
+pub(crate) fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.trim().split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The text of a file, or None where it is absent. Bytes that are no UTF-8 are replaced: the kernel writes

@@ -60,6 +60,57 @@ fn hot_pages_come_by_damon_on_the_newest() {
     hot_pages_come_by_damon(Line::Newest);
 }
 
+/// Of three of hotcold, those that may move do, and of the others not a page: excluded, and allowed the other way round.
+fn filters_are_by_cgroup(line: Line) {
+    let allows = matches!(line, Line::Newest);
+    let run = Run::new(line, [640, 128, 512], ThpMode::Never, 400)
+        .env("MIB", 48)
+        .env("ALLOWS", if allows { "1" } else { "" })
+        .env("SECONDS_MOST", 60)
+        .env("SECONDS_AFTER", if soak() { 30 } else { 3 });
+    let Some(outcome) = run.run(&with_settings(include_str!("damon-cgroups.sh"))) else { return };
+    let number = |name| number(&outcome, name);
+    assert_eq!(
+        (number("refused"), number("excluding_status"), number("allowing_status"), number("ended")),
+        (1, 0, 0, 1)
+    );
+    let verdict = |phase: &str, name: &str| {
+        let verdict = run.verdict(&format!("judged-{phase}-{name}"));
+        let moved = verdict.moved.clone().unwrap().all.pages;
+        let hot = verdict.hot_in_dram;
+        println!("{phase} {name}: hot pages in DRAM {:.1} %, {moved} pages moved", hot * 100.0);
+        (verdict.hot_in_dram, moved)
+    };
+    let moves = |phase: &str, name: &str| {
+        let (hot_in_dram, moved) = verdict(phase, name);
+        assert!(hot_in_dram >= HOT_MIN && moved > 0, "{phase} {name}: hot pages stay on the slow node");
+    };
+    let stays = |phase: &str, name: &str| {
+        assert_eq!(verdict(phase, name).1, 0, "{phase} {name}: pages moved that were not to")
+    };
+    stays("excluding", "a");
+    moves("excluding", "b");
+    stays("excluding", "c");
+    moves("allowing", "a");
+    stays("allowing", "b");
+    // Older kernels can be kept to one cgroup alone.
+    if allows { moves("allowing", "c") } else { stays("allowing", "c") }
+}
+
+#[test]
+fn filters_are_by_cgroup_on_6_12() {
+    filters_are_by_cgroup(Line::Stable);
+}
+
+#[test]
+fn filters_are_by_cgroup_on_the_newest() {
+    if soak() {
+        filters_are_by_cgroup(Line::Newest);
+    } else {
+        println!("skipped: one kernel is enough for everyday; make soak does both");
+    }
+}
+
 fn managers_take_over(line: Line) {
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 300);
     let Some(outcome) = run.run(&with_settings(include_str!("switch.sh"))) else { return };

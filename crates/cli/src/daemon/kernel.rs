@@ -8,7 +8,8 @@ use serde_json::json;
 use thermocline_core::config::Config;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
-use thermocline_linux::damon::{Action, DamonStats, Stats};
+use thermocline_linux::actuator::Actuator;
+use thermocline_linux::damon::{Action, DamonStats, Follower, Stats};
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{cpu_time, now};
 use thermocline_linux::manager::{KernelManager, offer};
@@ -23,6 +24,8 @@ use super::snapshot::Fixed;
 use super::socket::{Question, Request};
 use super::{Mode, announce, announce_changes, live, put_back};
 
+/// Time between two looks which cgroups there are.
+const CGROUPS_EVERY: Nanos = Nanos::from_s(1);
 /// How soon a signal is seen.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -58,6 +61,7 @@ pub(super) fn run(
                 setup.start(root, &mut actuator).context("nothing was changed")?;
                 let commands = actuator.commands().context("nothing reaches the kernel")?;
                 watched.damon = Some(Stats::new(root, setup, commands));
+                watched.follower = setup.follower();
             }
         }
         Ok(watched)
@@ -65,7 +69,7 @@ pub(super) fn run(
     let driven = watched.and_then(|watched| {
         session.listen(root, config)?;
         session.began(name);
-        drive(watched, config, &Fixed::new(mode, config, &found.topology), as_json, session)
+        drive(watched, &mut actuator, config, &Fixed::new(mode, config, &found.topology), as_json, session)
     });
     put_back(&mut actuator, mode);
     driven
@@ -98,12 +102,14 @@ struct Watched {
     vmstat: Vmstat,
     nodes: NodeStateReader,
     damon: Option<Stats>,
+    /// Keeps the filters of DAMON's schemes in step with the cgroups.
+    follower: Option<Follower>,
 }
 
 impl Watched {
     fn new(root: &Root) -> anyhow::Result<Watched> {
         let (vmstat, nodes) = (Vmstat::read(root)?, NodeStateReader::new(root));
-        Ok(Watched { root: root.clone(), start: now(), vmstat, nodes, damon: None })
+        Ok(Watched { root: root.clone(), start: now(), vmstat, nodes, damon: None, follower: None })
     }
 
     fn look(&mut self, fixed: &Fixed) -> anyhow::Result<KernelSnapshot> {
@@ -128,6 +134,7 @@ impl Watched {
 
 fn drive(
     mut watched: Watched,
+    actuator: &mut Actuator,
     config: &Config,
     fixed: &Fixed,
     as_json: bool,
@@ -135,6 +142,7 @@ fn drive(
 ) -> anyhow::Result<Ended> {
     let every = Nanos::from_ms(config.daemon.report_ms);
     let mut due = watched.start.plus(every);
+    let mut cgroups_due = watched.start;
     let mut running = usize::MAX;
     let mut ended = Ended::Over;
     while matches!(ended, Ended::Over) && !session.is_over() {
@@ -155,6 +163,12 @@ fn drive(
             if matches!(ended, Ended::Switch(..)) {
                 break;
             }
+        }
+        if let Some(follower) = watched.follower.as_mut().filter(|_| now() >= cgroups_due) {
+            if let Some(told) = follower.look(&watched.root, actuator) {
+                eprintln!("{told}");
+            }
+            cgroups_due = now().plus(CGROUPS_EVERY);
         }
         if now() < due {
             continue;

@@ -9,6 +9,8 @@
 //! number, and refuses that while one of them runs. So kdamonds of others cannot be added to without ending them: where there are
 //! any, nothing is done ([`offer`]).
 
+mod cgroups;
+mod filters;
 mod offer;
 mod setup;
 mod stats;
@@ -23,6 +25,8 @@ use thermocline_core::units::NodeId;
 use crate::actuator::{Actuator, ActuatorError, Plan, kdamonds};
 use crate::root::Root;
 
+pub use cgroups::NotCgroups;
+pub use filters::Follower;
 pub use offer::{NotDamon, offer, offer_source};
 pub use stats::{DamonStats, SchemeStats, Stats};
 
@@ -69,15 +73,23 @@ pub struct Setup {
     fills: Vec<(PathBuf, String)>,
     schemes: Vec<Scheme>,
     kdamonds: usize,
+    /// Keeps the filters in step, where they are by cgroup.
+    follower: Option<Follower>,
 }
 
 impl Setup {
-    /// The schemes in words, a line each.
+    /// The schemes, and whose pages they may move, in words, a line each.
     pub fn told(&self) -> Vec<String> {
         let line = |s: &Scheme| {
             format!("kdamond {}: {} from node {} to node {}", s.kdamond, s.action.text(), s.from.0, s.to.0)
         };
-        self.schemes.iter().map(line).collect()
+        let whose = self.follower.iter().map(|follower| follower.whose().to_string());
+        self.schemes.iter().map(line).chain(whose).collect()
+    }
+
+    /// What keeps filters in step with cgroups that come and go, where scopes name any.
+    pub fn follower(&self) -> Option<Follower> {
+        self.follower.as_ref().map(|follower| follower.of(&self.schemes, self.kdamonds))
     }
 
     /// Makes the kdamonds and switches them on: all of it, or nothing.

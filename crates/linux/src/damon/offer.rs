@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use thermocline_core::config::{Config, Kernel};
 use thermocline_core::units::NodeId;
 
+use super::cgroups::{Cgroups, NotCgroups, Whose};
 use super::setup::{self, Watched};
-use super::{Setup, nr_kdamonds};
+use super::{Follower, Setup, nr_kdamonds};
 use crate::actuator::{Change, Plan, plan, same_value};
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::topology::{Discovered, PfnMap};
@@ -29,6 +30,9 @@ pub enum NotDamon {
     /// The kernel does not offer it.
     #[error(transparent)]
     Kernel(#[from] KernelFileError),
+    /// Scopes that it cannot keep to.
+    #[error(transparent)]
+    Cgroups(#[from] NotCgroups),
     /// Others have kdamonds.
     #[error(
         "{} is {number}: somebody else has set up DAMON there, and the kernel lets nobody add to that without ending it; \
@@ -72,8 +76,11 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     let key = "manager.damon.stop_damon_stat";
     let why = "so that DAMON moves pages, a kdamond a node";
     let plan = claim(root, plan, StopStat { allowed: damon.stop_damon_stat, key }, watched.len(), why)?;
-    let (fills, schemes) = setup::fills(root, damon, &watched);
-    Ok(Setup { plan, fills, schemes, kdamonds: watched.len() })
+    let cgroups = Cgroups::new(root, &config.scope)?;
+    let follower = cgroups.map(|cgroups| Follower::new(root, cgroups, damon.young)).transpose()?;
+    let whose = follower.as_ref().map_or(&Whose::All, Follower::whose);
+    let (fills, schemes) = setup::fills(root, damon, &watched, whose);
+    Ok(Setup { plan, fills, schemes, kdamonds: watched.len(), follower })
 }
 
 /// What would be set up to watch every node of the machine that was found and to do nothing about it, while nobody else uses DAMON; and the node of
@@ -93,7 +100,7 @@ pub fn offer_source(
     let plan =
         claim(root, Plan::default(), StopStat { allowed: damon.stop_damon_stat, key }, watched.len(), why)?;
     let fills = setup::watch_only(root, damon, &watched);
-    let setup = Setup { plan, fills, schemes: Vec::new(), kdamonds: watched.len() };
+    let setup = Setup { plan, fills, schemes: Vec::new(), kdamonds: watched.len(), follower: None };
     Ok((setup, watched.iter().map(|w| w.node).collect()))
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use thermocline_core::config::{Damon, DamonSource};
 use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGE_SIZE};
 
-use super::{Action, Scheme, kdamond_folder, scheme_folder};
+use super::cgroups::Whose;
+use super::{Action, Scheme, filters, kdamond_folder, scheme_folder};
 use crate::root::Root;
 use crate::topology::PfnRange;
 
@@ -64,11 +65,12 @@ impl From<&DamonSource> for Watching {
     }
 }
 
-/// Files and values, by folder.
-struct Fills(Vec<(PathBuf, String)>);
+/// Files and values, in order.
+#[derive(Default)]
+pub(super) struct Fills(pub(super) Vec<(PathBuf, String)>);
 
 impl Fills {
-    fn add(&mut self, folder: &Path, pairs: &[(&str, &dyn ToString)]) {
+    pub(super) fn add(&mut self, folder: &Path, pairs: &[(&str, &dyn ToString)]) {
         self.0.extend(pairs.iter().map(|(name, value)| (folder.join(name), value.to_string())));
     }
 }
@@ -78,8 +80,9 @@ pub(super) fn fills(
     root: &Root,
     damon: &Damon,
     watched: &[Watched],
+    whose: &Whose,
 ) -> (Vec<(PathBuf, String)>, Vec<Scheme>) {
-    let (mut fills, mut all) = (Fills(Vec::new()), Vec::new());
+    let (mut fills, mut all) = (Fills::default(), Vec::new());
     for (kdamond, node) in watched.iter().enumerate() {
         let folder = kdamond_folder(root, kdamond);
         let scheme = |action, to: Option<NodeId>| to.map(|to| (action, to));
@@ -92,7 +95,7 @@ pub(super) fn fills(
             .collect();
         context(&mut fills, &folder, damon.into(), &node.ranges, schemes.len());
         for scheme in &schemes {
-            fill_scheme(&mut fills, &scheme_folder(&folder, scheme.number), damon, scheme);
+            fill_scheme(&mut fills, &scheme_folder(&folder, scheme.number), damon, scheme, whose);
         }
         all.extend(schemes);
     }
@@ -101,7 +104,7 @@ pub(super) fn fills(
 
 /// What is to be written so that nodes are watched and nothing is done about it.
 pub(super) fn watch_only(root: &Root, damon: &DamonSource, watched: &[Watched]) -> Vec<(PathBuf, String)> {
-    let mut fills = Fills(Vec::new());
+    let mut fills = Fills::default();
     for (kdamond, node) in watched.iter().enumerate() {
         context(&mut fills, &kdamond_folder(root, kdamond), damon.into(), &node.ranges, 0);
     }
@@ -145,7 +148,7 @@ fn context(fills: &mut Fills, kdamond: &Path, damon: Watching, ranges: &[PfnRang
     fills.add(&context.join("schemes"), &[("nr_schemes", &schemes)]);
 }
 
-fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme) {
+fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme, whose: &Whose) {
     let hot = scheme.action == Action::MigrateHot;
     fills.add(folder, &[("action", &scheme.action.text()), ("target_nid", &scheme.to.0)]);
     let pattern = folder.join("access_pattern");
@@ -199,10 +202,5 @@ fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme)
         );
     }
 
-    if damon.young {
-        let filters = folder.join("filters");
-        fills.add(&filters, &[("nr_filters", &1)]);
-        // Filters reject what matches: promotion what is not young, demotion what is.
-        fills.add(&filters.join("0"), &[("type", &"young"), ("matching", &if hot { "N" } else { "Y" })]);
-    }
+    filters::fill(fills, folder, scheme.action, damon.young, whose);
 }

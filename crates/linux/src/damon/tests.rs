@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use thermocline_core::config::Config;
+use thermocline_core::config::{self, Config};
 
 use super::*;
 use crate::actuator::door::Door;
@@ -14,7 +14,7 @@ use crate::topology::discover;
 
 /// What mm/damon/sysfs.c has in a context of Linux 6.12, with one scheme, one filter and one goal; `#` stands for a number, and each
 /// `nr_` file makes the numbered folders beside it.
-const TREE: [&str; 38] = [
+const TREE: [&str; 39] = [
     "#/state",
     "#/contexts/nr_contexts",
     "#/contexts/#/operations",
@@ -53,9 +53,11 @@ const TREE: [&str; 38] = [
     "#/contexts/#/schemes/#/filters/nr_filters",
     "#/contexts/#/schemes/#/filters/#/type",
     "#/contexts/#/schemes/#/filters/#/matching",
+    "#/contexts/#/schemes/#/filters/#/memcg_path",
 ];
 /// What newer kernels have beside it.
-const NEWER: [&str; 5] = [
+const NEWER: [&str; 6] = [
+    "#/contexts/#/schemes/#/filters/#/allow",
     "#/contexts/#/schemes/#/quotas/goals/#/nid",
     "#/contexts/#/monitoring_attrs/intervals/intervals_goal/access_bp",
     "#/contexts/#/monitoring_attrs/intervals/intervals_goal/aggrs",
@@ -72,9 +74,25 @@ struct Kernel {
     /// A value that is refused wherever it is written, with an errno.
     refused: Option<(String, i32)>,
     writes: usize,
+    /// Filters' paths of cgroups, as each kdamond was last told.
+    cgroups: BTreeMap<PathBuf, Vec<String>>,
 }
 
 impl Kernel {
+    /// Takes the filters of a kdamond over. A cgroup that is not there is an error (Linux mm/damon/sysfs-schemes.c, damon_sysfs_memcg_path_to_id).
+    fn commit(&mut self, kdamond: &Path) -> Result<(), i32> {
+        let hierarchy = self.admin.ancestors().nth(5).unwrap().join("fs/cgroup");
+        let paths = self.values.iter().filter(|(path, value)| {
+            path.starts_with(kdamond) && path.ends_with("memcg_path") && **value != "0"
+        });
+        let paths: Vec<String> = paths.map(|(_, value)| value.clone()).collect();
+        if paths.iter().any(|path| !hierarchy.join(path.trim_start_matches('/')).exists()) {
+            return Err(libc::EINVAL);
+        }
+        self.cgroups.insert(kdamond.to_owned(), paths);
+        Ok(())
+    }
+
     fn running(&self) -> bool {
         self.values.iter().any(|(path, value)| path.ends_with("state") && value == "on")
     }
@@ -90,7 +108,7 @@ impl Kernel {
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.starts_with(&self.admin) && name.starts_with("nr_") {
             let number: usize = value.parse().map_err(|_| libc::EINVAL)?;
-            if self.running() {
+            if self.running() && name == "nr_kdamonds" {
                 return Err(libc::EBUSY);
             }
             self.make(path.parent().unwrap(), number);
@@ -104,7 +122,9 @@ impl Kernel {
                 {
                     return Err(libc::EBUSY);
                 }
-                "on" | "off" => {}
+                "on" => self.commit(path.parent().unwrap())?,
+                "off" => {}
+                "commit" if self.values[path] == "on" => return self.commit(path.parent().unwrap()),
                 "update_schemes_stats" if self.values[path] == "on" => return Ok(()),
                 _ => return Err(libc::EINVAL),
             }
@@ -190,6 +210,8 @@ impl Machine {
         }
         machine.put("proc/zoneinfo", &zoneinfo);
         machine.put("proc/sys/kernel/random/boot_id", "this boot");
+        machine.put("proc/sys/kernel/osrelease", if newer { "7.2.13-amd64" } else { "6.12.117+deb12-amd64" });
+        machine.put("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0");
         for name in ["online", "possible", "has_memory"] {
             machine.put(&format!("sys/devices/system/node/{name}"), "0-2");
         }
@@ -343,6 +365,112 @@ fn what_only_newer_kernels_have_is_refused_on_older_ones() {
         assert!(error.contains("unset the key that asks for it"), "{error}");
         assert_eq!(m.values(), before);
     }
+}
+
+fn scope(path: &str, exclude: bool) -> config::Scope {
+    config::Scope { cgroup: Some(path.to_owned()), exclude, ..config::Scope::default() }
+}
+
+impl Machine {
+    fn cgroup(&self, path: &str) {
+        self.put(&format!("sys/fs/cgroup{path}/memory.stat"), "");
+    }
+
+    /// The filters of node 2's scheme, as its kdamond would read them now: kind, matching, cgroup.
+    fn filters(&self) -> Vec<String> {
+        let folder = "2/contexts/0/schemes/0/filters";
+        let number: usize = self.kdamond(&format!("{folder}/nr_filters")).parse().unwrap();
+        let of = |n: usize, name: &str| self.kdamond(&format!("{folder}/{n}/{name}"));
+        (0..number)
+            .map(|n| format!("{} {} {}", of(n, "type"), of(n, "matching"), of(n, "memcg_path")))
+            .collect()
+    }
+
+    /// The cgroups that a kdamond has been told of.
+    fn told(&self, kdamond: usize) -> Vec<String> {
+        let kernel = self.kernel.0.lock().unwrap();
+        kernel.cgroups[&kernel.admin.join(kdamond.to_string())].clone()
+    }
+}
+
+#[test]
+fn schemes_keep_from_excluded_cgroups_as_they_come_and_go() {
+    let mut m = Machine::new(false);
+    m.cgroup("/a");
+    m.config.scope = vec![scope("/a", true), scope("/later", true)];
+    let before = m.values();
+    let setup = m.offer().unwrap();
+    assert_eq!(setup.told()[3], "all pages but those charged to /a may move");
+    let (mut actuator, _) = m.start();
+    setup.start(&m.root, &mut actuator).unwrap();
+    assert_eq!(m.filters(), ["memcg Y /a", "young N 0"]);
+    assert_eq!((m.told(0), m.told(2)), (vec!["/a".to_owned()], vec!["/a".to_owned()]));
+
+    let mut follower = setup.follower().unwrap();
+    let writes = || m.kernel.0.lock().unwrap().writes;
+    let written = writes();
+    assert_eq!(follower.look(&m.root, &mut actuator), None);
+    assert_eq!(writes(), written, "nothing has changed");
+    m.cgroup("/later/inner");
+    m.cgroup("/later");
+    let told = follower.look(&m.root, &mut actuator).unwrap();
+    assert_eq!(told, "all pages but those charged to /a, /later, /later/inner may move");
+    for kdamond in 0..3 {
+        assert_eq!(m.told(kdamond), ["/a", "/later", "/later/inner"]);
+    }
+    // The kernel refuses: what was so stays, and it is told once.
+    m.kernel.0.lock().unwrap().refused = Some(("commit".to_owned(), libc::EINVAL));
+    fs::remove_dir_all(m.root.sys.join("fs/cgroup/later")).unwrap();
+    let told = follower.look(&m.root, &mut actuator).unwrap();
+    assert!(told.starts_with("filters stay as they were: cannot write commit to "), "{told}");
+    assert_eq!(follower.look(&m.root, &mut actuator), None);
+    m.kernel.0.lock().unwrap().refused = None;
+    let told = follower.look(&m.root, &mut actuator).unwrap();
+    assert_eq!(told, "all pages but those charged to /a may move");
+    assert_eq!(m.told(1), ["/a"]);
+    drop(actuator);
+    let mut after = m.values();
+    after.retain(|path, _| !path.starts_with(m.root.sys.join("fs/cgroup/later")));
+    assert_eq!(after, before, "all of it is put back");
+}
+
+#[test]
+fn schemes_keep_to_cgroups_as_far_as_the_kernel_can() {
+    let mut m = Machine::new(true);
+    m.config.scope = vec![scope("/a", false), scope("/b", false)];
+    let setup = m.offer().unwrap();
+    let (mut actuator, _) = m.start();
+    setup.start(&m.root, &mut actuator).unwrap();
+    assert_eq!(m.filters(), ["anon Y 0", "anon N 0"], "nobody is there yet");
+    m.cgroup("/b");
+    let mut follower = setup.follower().unwrap();
+    follower.look(&m.root, &mut actuator).unwrap();
+    assert_eq!(m.filters(), ["memcg N /b", "young N 0"]);
+    m.cgroup("/a");
+    follower.look(&m.root, &mut actuator).unwrap();
+    assert_eq!(m.filters(), ["young N 0", "memcg Y /a", "memcg Y /b", "anon Y 0", "anon N 0"]);
+    assert_eq!(m.kdamond("2/contexts/0/schemes/0/filters/1/allow"), "Y");
+    drop(actuator);
+
+    // An older kernel: two are refused, and a second one that comes later is left out.
+    let mut m = Machine::new(false);
+    m.config.scope = vec![scope("/a", false), scope("/b", false)];
+    m.cgroup("/b");
+    let setup = m.offer().unwrap();
+    let (mut actuator, _) = m.start();
+    setup.start(&m.root, &mut actuator).unwrap();
+    let mut follower = setup.follower().unwrap();
+    m.cgroup("/a");
+    let told = follower.look(&m.root, &mut actuator).unwrap();
+    assert!(told.contains("before 6.14") && told.contains("/a, /b"), "{told}");
+    assert_eq!(m.told(2), ["/b"]);
+    assert!(actuator.restore().is_complete());
+    let writes = m.kernel.0.lock().unwrap().writes;
+    let error = m.offer().unwrap_err().to_string();
+    assert!(error.contains("exclude the others instead"), "{error}");
+    m.config.scope = vec![config::Scope { pids: vec![1], ..config::Scope::default() }];
+    assert!(m.offer().unwrap_err().to_string().starts_with("scope[0].pids is more than DAMON knows"));
+    assert_eq!(m.kernel.0.lock().unwrap().writes, writes);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::actuator::chosen;
 use crate::doctor::look::Look;
+use crate::root::kernel_version;
 
 /// The running kernel and its settings. None stands for "this kernel has no such thing".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -72,10 +73,7 @@ impl KernelInfo {
 
     /// Whether the kernel is older than `major.minor`; false where the release cannot be told.
     pub fn is_older_than(&self, major: u32, minor: u32) -> bool {
-        let version = self.release.as_deref().and_then(|release| {
-            let mut parts = release.split(|c: char| !c.is_ascii_digit());
-            Some((parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?))
-        });
+        let version = self.release.as_deref().and_then(kernel_version);
         version.is_some_and(|version| version < (major, minor))
     }
 

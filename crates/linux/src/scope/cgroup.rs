@@ -46,6 +46,30 @@ pub fn id(mount: &Path, path: &str) -> Result<Option<u64>, KernelFileError> {
     }
 }
 
+/// The cgroups right below one; none where it is not there. A name that is no UTF-8 has a replacement character in it.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn below(mount: &Path, path: &str) -> Result<Vec<String>, KernelFileError> {
+    let folder = folder(mount, path);
+    let failed = |e| KernelFileError::io("list", &folder, e);
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        // What has just gone is not below any more.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let name = entry.file_name();
+            found.push(format!("{}/{}", path.trim_end_matches('/'), name.to_string_lossy()));
+        }
+    }
+    Ok(found)
+}
+
 /// How far below the root a normal path is: 0 for the root, as the kernel counts (struct cgroup, level).
 pub fn level(path: &str) -> u32 {
     path.split('/').filter(|part| !part.is_empty()).count().try_into().unwrap_or(u32::MAX)
