@@ -323,6 +323,7 @@ impl Engine {
 
     fn exit(&mut self, pid: Pid) {
         self.admission.exit(pid);
+        self.rule.on_exit(pid);
         for waiting in self.queue.remove_process(pid) {
             self.counters.exited += 1;
             self.note(&waiting, What::Exited);

@@ -14,7 +14,7 @@ use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::moves::{Direction, Move, Outcome};
 use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate};
 use crate::topology::NodeState;
-use crate::units::{Nanos, NodeId};
+use crate::units::{Nanos, NodeId, Pid};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -80,6 +80,10 @@ impl Rule for Balance {
 
     fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
         self.inner.on_region_pages(pages, ctx, out);
+    }
+
+    fn on_exit(&mut self, pid: Pid) {
+        self.inner.on_exit(pid);
     }
 
     fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {

@@ -28,7 +28,7 @@ use crate::config::{Config, RuleName};
 use crate::moves::{Direction, Move, Outcome};
 use crate::record::RecordTable;
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, NodeId, Pfn, VirtPage};
+use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 /// What is remembered of a page, decoded from whichever layout holds it.
 ///
@@ -263,6 +263,11 @@ pub trait Rule: std::fmt::Debug + Send {
     /// A move that the rule's candidate led to has ended.
     fn on_outcome(&mut self, done: &Move, outcome: Outcome, out: &mut Candidates) {
         let _ = (done, outcome, out);
+    }
+
+    /// A process is gone, or not managed any more.
+    fn on_exit(&mut self, pid: Pid) {
+        let _ = pid;
     }
 
     /// Figures worth showing.

@@ -22,7 +22,7 @@ use crate::moves::Direction;
 use crate::published::damon::{SCORE_MAX, Weights, hot_score};
 use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Rule, score_of_rate};
 use crate::topology::{NodeState, Topology};
-use crate::units::Nanos;
+use crate::units::{Nanos, Pid};
 
 /// Nodes and processes whose regions are remembered; those beyond count for nothing.
 const SPACES_MAX: usize = 4096;
@@ -147,6 +147,10 @@ impl Rule for Regions {
         }
     }
 
+    fn on_exit(&mut self, pid: Pid) {
+        self.spaces.remove(&RegionSpace::Virtual(pid));
+    }
+
     fn on_tick(&mut self, now: Nanos, _nodes: &[NodeState], _out: &mut Candidates) {
         self.spaces.retain(|_, space| now.since(space.time) < SPACE_LIFE);
     }
@@ -167,7 +171,7 @@ mod tests {
     use super::*;
     use crate::access::NoMappings;
     use crate::rule::testing::topology;
-    use crate::units::{NodeId, Pfn, Pid, VirtPage};
+    use crate::units::{NodeId, Pfn, VirtPage};
 
     /// Frames of one node of the tests' machine; the top tier has two of them.
     const NODE: u64 = 1 << 20;
@@ -259,6 +263,18 @@ mod tests {
         tell(&mut rule, &[hot, region(2, 8 * NODE, 1, 50, 9)]);
         assert_eq!(propose(&mut rule, 2, 0, &[hot]).len(), 1);
         assert!(propose(&mut rule, 2, 0, &[region(2, 8 * NODE, 1, 50, 9)]).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_takes_no_room() {
+        let mut rule = rule();
+        let of = |pid: u32| Region { space: RegionSpace::Virtual(Pid(pid)), ..region(2, 0, 2 * NODE, 50, 9) };
+        tell(&mut rule, &[Region { access_rate_bp: 9000, ..of(1) }]);
+        tell(&mut rule, &[of(2)]);
+        assert!(propose(&mut rule, 2, 0, &[of(2)]).is_empty(), "the hotter one fills the top tier");
+        rule.on_exit(Pid(1));
+        tell(&mut rule, &[of(2)]);
+        assert_eq!(propose(&mut rule, 2, 0, &[of(2)]).len(), 1);
     }
 
     #[test]

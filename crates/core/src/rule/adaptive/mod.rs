@@ -35,7 +35,7 @@ use crate::rule::{
     Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, score_of_rate,
 };
 use crate::topology::NodeState;
-use crate::units::{Nanos, NodeId, Pfn, VirtPage};
+use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 use sample::{Bin, Cut, Sample};
 
 /// Time between two looks at the sample while pages fault: some within the second or so in which a marked program's
@@ -240,6 +240,10 @@ impl Rule for Adaptive {
 
     fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
         self.regions.on_region_pages(pages, ctx, out);
+    }
+
+    fn on_exit(&mut self, pid: Pid) {
+        self.regions.on_exit(pid);
     }
 
     fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {

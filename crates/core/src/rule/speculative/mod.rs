@@ -205,6 +205,10 @@ impl Rule for Speculative {
         self.inner.on_region_pages(pages, ctx, out);
     }
 
+    fn on_exit(&mut self, pid: Pid) {
+        self.inner.on_exit(pid);
+    }
+
     fn on_tick(&mut self, now: Nanos, nodes: &[NodeState], out: &mut Candidates) {
         self.inner.on_tick(now, nodes, out);
     }
