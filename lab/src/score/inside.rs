@@ -16,7 +16,6 @@ use thermocline_lab::workload::{read_json, write_json};
 use super::ballast::{Ballast, Lay};
 use super::felt::Latencies;
 use super::flips::Watch;
-use super::manager::Manager;
 use super::plan::{DUMP, Moved, Narrowing, PLAN, Plan, RECORDING, Recording};
 use super::program::{Program, Whose};
 use super::running::{
@@ -108,10 +107,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     counters.insert("kswapd_gave_up".to_owned(), unreclaimable(&zoneinfo()?, slow) as u64);
     let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
     // Those that watched for others ended when ours were made.
-    let kdamonds_cpu_s = match plan.manager {
-        Manager::Damon { .. } => kthread_cpu_s("kdamond"),
-        _ => 0.0,
-    };
+    let kdamonds_cpu_s = if plan.manager.has_kdamonds() { kthread_cpu_s("kdamond") } else { 0.0 };
     let ping_pong = watch.end()?;
     let pages_after = program.pages()?;
     let ballast_after = ballast.as_ref().map(Ballast::pages).transpose()?;

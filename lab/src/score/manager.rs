@@ -74,6 +74,11 @@ impl Manager {
         self.setting("source.chmu.enabled") == Some("true")
     }
 
+    /// Whether it has kdamonds, which then are all that there are.
+    pub(crate) fn has_kdamonds(&self) -> bool {
+        matches!(self, Manager::Damon { .. }) || self.reads_regions()
+    }
+
     /// Whether it reads DAMON's regions.
     fn reads_regions(&self) -> bool {
         self.setting("source.damon.enabled") == Some("true")
@@ -251,6 +256,7 @@ mod tests {
         assert_eq!((faults.source(), faults.reads_samples()), (Some("hintfault".to_owned()), false));
         let regions = manager("thermocline+source.hintfault.enabled=false+source.damon.enabled=true");
         assert_eq!(regions.source().as_deref(), Some("damon"));
+        assert!(regions.has_kdamonds() && !manager("thermocline").has_kdamonds());
         assert!(regions.config().unwrap().starts_with("source.damon.stop_damon_stat = true\n"));
         assert_eq!((manager("damon").source(), manager("none").source()), (Some("damon".to_owned()), None));
         let lists = manager("thermocline+source.chmu.enabled=true");
