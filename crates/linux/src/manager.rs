@@ -37,7 +37,7 @@ pub enum KernelManager {
     /// NUMA balancing in tiering mode, with these settings.
     Numab2(Plan),
     /// DAMON.
-    Damon(Setup),
+    Damon(Box<Setup>),
 }
 
 impl KernelManager {
@@ -72,7 +72,7 @@ pub fn offer(
         return Ok(None);
     }
     if name == ManagerName::Damon {
-        return Ok(Some(KernelManager::Damon(damon::offer(root, config, found)?)));
+        return Ok(Some(KernelManager::Damon(Box::new(damon::offer(root, config, found)?))));
     }
     if !config.scope.is_empty() {
         return Err(CannotManage::Scopes(name));

@@ -43,7 +43,7 @@ impl ManagerName {
 section! {
     /// `[manager]`: who decides which pages move.
     Manager {
-        /// "thermocline": our engine. "numab2": the kernel's NUMA balancing and reclaim. "damon": the kernel's DAMON. "observe": nobody. The kernel's managers know neither scopes nor rules, and set what is in their own section instead of `[kernel]`.
+        /// "thermocline": our engine. "numab2": the kernel's NUMA balancing and reclaim. "damon": the kernel's DAMON. "observe": nobody. The kernel's managers know no rules and, but for damon with scopes by cgroup, no scopes, and set what is in their own section instead of `[kernel]`.
         name: ManagerName = ManagerName::Thermocline, "", Any("\"thermocline\", \"numab2\", \"damon\" or \"observe\""), "ours";
     }
     sections {
@@ -65,7 +65,7 @@ section! {
 }
 
 section! {
-    /// `[manager.damon]`: a kdamond for every node with memory. It promotes from lower tiers what is accessed (`migrate_hot`), and demotes from upper tiers what is not (`migrate_cold`).
+    /// `[manager.damon]`: a kdamond for every node with memory. It promotes from lower tiers what is accessed (`migrate_hot`), and demotes from upper tiers what is not (`migrate_cold`); where there are scopes, which must be by cgroup, only their pages, by filters (`memcg`).
     Damon {
         /// Time between two looks at a page of each region.
         sample_ms: u64 = 100, "ms", 1..=10_000, "S3; HMSDK";
