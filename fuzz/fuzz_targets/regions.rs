@@ -1,13 +1,13 @@
 //! The ring of a kdamond's tracepoint as the fuzzer fills it, and the kernel's description of the event as it changes it.
 //!
-//! The first byte says how much of the input is written over the description; the rest is the ring. Whatever they say: no panic, no more regions in a snapshot than twice
+//! The first byte says how much of the input is written over the description, and whether a node is watched or a process; the rest is the ring. Whatever they say: no panic, no more regions in a snapshot than twice
 //! as many as there may be, ascending and disjoint. `cargo +nightly fuzz run regions`.
 
 #![no_main]
 
 use thermocline_core::access::RegionSpace;
 use thermocline_core::config::DamonSource;
-use thermocline_core::units::NodeId;
+use thermocline_core::units::{NodeId, Pid};
 use thermocline_linux::source::damon::event::Format;
 use thermocline_linux::source::damon::stream::Stream;
 use thermocline_linux::source::hwsample::ring::{Scratch, Waiting};
@@ -31,7 +31,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     let Ok(format) = Format::parse(&String::from_utf8_lossy(&format)) else { return };
     let keys = DamonSource { regions_min: 3, regions_max: REGIONS_MAX, ..DamonSource::default() };
-    let mut stream = Stream::new(format, RegionSpace::Physical(NodeId(1)), &keys);
+    let space = if over & 64 == 0 { RegionSpace::Physical(NodeId(1)) } else { RegionSpace::Virtual(Pid(1)) };
+    let mut stream = Stream::new(format, space, &keys);
     let (first, second) = ring.split_at(ring.len() / 3);
     let mut told = 0;
     let read = Waiting { first, second }.read(usize::MAX, &mut Scratch::default(), |record| {
@@ -39,6 +40,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             let regions = &snapshot.regions;
             assert!(!regions.is_empty() && regions.len() as u64 <= 2 * REGIONS_MAX);
             assert!(regions.iter().all(|r| r.start < r.end && r.access_rate_bp <= 10_000));
+            assert!(regions.iter().all(|r| r.space == space));
             assert!(regions.windows(2).all(|w| w[0].end <= w[1].start));
             told += regions.len();
         });

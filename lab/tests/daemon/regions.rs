@@ -1,4 +1,4 @@
-//! DAMON's regions as the only evidence: hot pages come up by them, beside nobody else's kdamonds, and everything is put back.
+//! DAMON's regions as the only evidence, by frames and by processes' addresses: hot pages come up by them, beside nobody else's kdamonds, and everything is put back.
 
 use serde_json::Value;
 use thermocline_lab::{Line, ThpMode};
@@ -58,4 +58,64 @@ fn hot_pages_come_by_regions_on_6_12() {
 #[test]
 fn hot_pages_come_by_regions_on_the_newest() {
     hot_pages_come_by_regions(Line::Newest);
+}
+
+/// By addresses: of a process that was there, and of one that starts when the other has ended, in huge pages.
+fn hot_pages_come_by_addresses(line: Line) {
+    let run = Run::new(line, [640, 128, 512], ThpMode::Always, 300)
+        .env("MIB", FOOTPRINT_MIB)
+        .env("FLAGS", "--grain-kib 2048")
+        .env("SECONDS_MOST", 60)
+        .env("SECONDS_AFTER", if soak() { 60 } else { 3 });
+    let Some(outcome) = run.run(&with_settings(include_str!("addresses.sh"))) else { return };
+    let number = |name| number(&outcome, name);
+    let last = run.json("last");
+    println!("DAMON {}\ncounters {}", last["regions"], last["counters"]);
+    assert_eq!((number("refused"), number("daemon_status"), number("killed")), (1, 0, 1));
+    let doctor = run.json("doctor");
+    let damon = doctor["sources"].as_array().unwrap().iter().find(|s| s["name"] == "damon").unwrap();
+    assert_eq!(damon["status"], "usable", "{damon}");
+    assert!(damon["detail"].as_str().unwrap().contains("the 2 largest processes"), "{damon}");
+
+    // Nothing but regions led to it, and nobody had to look for whose the frames are.
+    let count = |path: &str| {
+        last.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {last}"))
+    };
+    assert_eq!((number("hint_faults"), count("/counters/evidence/hint-fault")), (0, 0));
+    assert_eq!(count("/counters/evidence/damon"), count("/regions/regions"));
+    assert_eq!(count("/counters/region_pages"), count("/regions/pages"));
+    assert_eq!((count("/regions/malformed"), count("/regions/lost")), (0, 0));
+    assert!(last["reverse"].is_null());
+    assert!(count("/regions/processes/begun") >= 2 && count("/regions/processes/failed") == 0);
+
+    let mut promoted = 0;
+    for name in ["a", "b"] {
+        let judged = run.verdict(&format!("judged-{name}"));
+        let (hot, cold) = (judged.hot_in_dram, judged.cold_in_dram);
+        println!("{name}: hot pages in DRAM {:.1} %, cold {:.1} %", hot * 100.0, cold * 100.0);
+        assert!(hot >= HOT_MIN, "hot pages of {name} stay on the slow node");
+        assert!(hot >= cold + AHEAD_MIN, "hot pages of {name} are not told from cold ones");
+        promoted += judged.moved.unwrap().promoted.pages;
+    }
+    assert!(promoted <= count("/counters/pgpromote_success"), "pages came up that nobody moved");
+    let status = run.text("status-text");
+    assert!(status.contains("DAMON: ") && status.contains(" watched, "), "{status}");
+    for (name, size) in [("a", "pages 1,"), ("b", "pages 512,")] {
+        let explained = run.text(&format!("explained-{name}"));
+        assert!(explained.contains("source damon") && explained.contains(size), "{explained}");
+    }
+}
+
+#[test]
+fn hot_pages_come_by_addresses_on_6_12() {
+    hot_pages_come_by_addresses(Line::Stable);
+}
+
+#[test]
+fn hot_pages_come_by_addresses_on_the_newest() {
+    if soak() {
+        hot_pages_come_by_addresses(Line::Newest);
+    } else {
+        println!("skipped: one kernel is enough for everyday; make soak does both");
+    }
 }

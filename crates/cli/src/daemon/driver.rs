@@ -99,6 +99,9 @@ pub(super) fn drive(
             eprintln!("the machine's nodes or tiers have changed");
             engine.set_topology(topology);
         }
+        if let Some(told) = machine.follow_processes(kernel.actuator) {
+            eprintln!("{told}");
+        }
         // Reading the nodes costs more than the rest of a tick: where nothing waits to move, once a second is enough.
         if !engine.queue().is_empty() || at.since(nodes_at) >= NODES_EVERY {
             nodes = machine.node_states()?.to_vec();

@@ -19,9 +19,8 @@ use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
 use thermocline_core::demotion::Reach;
-use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
-use thermocline_linux::damon::{Setup, offer_source};
+use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
@@ -148,7 +147,7 @@ fn engine(
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
         let damon = match regions.as_ref().filter(|_| mode != Mode::DryRun) {
-            Some((setup, nodes)) => Some(read_damon(root, config, setup, nodes, &mut actuator)?),
+            Some((setup, watch)) => Some(read_damon(root, config, setup, watch, &mut actuator)?),
             None => None,
         };
         let pace = Pace::new(&config.kernel, &changes).filter(|_| mode != Mode::DryRun);
@@ -160,16 +159,16 @@ fn engine(
     driven
 }
 
-/// Starts the kdamonds of the source `damon` and listens to them.
+/// Makes the kdamonds of the source `damon`, starts those of nodes and listens to them.
 fn read_damon(
     root: &Root,
     config: &Config,
     setup: &Setup,
-    nodes: &[NodeId],
+    watch: &Spaces,
     actuator: &mut Actuator,
 ) -> anyhow::Result<DamonSource> {
     setup.start(root, actuator).context("DAMON was not started")?;
-    DamonSource::open(root, &config.source.damon, nodes).context("DAMON cannot be read (source.damon)")
+    DamonSource::open(root, &config.source.damon, watch).context("DAMON cannot be read (source.damon)")
 }
 
 /// The live actuator; what a killed daemon left is put back first, and told.

@@ -170,10 +170,20 @@ pub(crate) fn regions(found: &Value) -> String {
         return String::new();
     }
     let count = |key: &str| found[key].as_u64().unwrap_or(0);
+    let processes = &found["processes"];
+    let watched = match processes.is_null() {
+        true => format!("{} of {} kdamonds run", count("running"), count("started")),
+        false => {
+            let also = match processes["left_out"].as_u64().unwrap_or(0) {
+                0 => String::new(),
+                more => format!(" and {more} not, for lack of kdamonds (processes_max)"),
+            };
+            let watched = processes["watched"].as_u64().unwrap_or(0);
+            format!("{watched} process{} watched{also}", if watched == 1 { "" } else { "es" })
+        }
+    };
     let mut out = format!(
-        "DAMON: {} of {} kdamonds run, {} regions in {} aggregations of {:.2} s; {} pages found of {} looked up\n",
-        count("running"),
-        count("started"),
+        "DAMON: {watched}, {} regions in {} aggregations of {:.2} s; {} pages found of {} looked up\n",
         count("regions"),
         count("snapshots"),
         count("aggregation_ns") as f64 / 1e9,
@@ -374,6 +384,15 @@ mod tests {
         let told = "DAMON: 2 of 3 kdamonds run, 900 regions in 9 aggregations of 0.12 s; 4000 pages found of 4096 looked up\n  \
                     lost: 7\n  cut_short: 1\n";
         assert_eq!(regions(&found), told);
+        let found =
+            json!({ "processes": { "watched": 2, "left_out": 3, "begun": 9, "failed": 0 }, "regions": 5 });
+        let told = regions(&found);
+        assert!(
+            told.starts_with(
+                "DAMON: 2 processes watched and 3 not, for lack of kdamonds (processes_max), 5 regions"
+            ),
+            "{told}"
+        );
         assert_eq!(regions(&Value::Null), "");
     }
 

@@ -16,7 +16,7 @@ mod tree;
 
 pub use brake::Brake;
 pub use chmu_source::{ChmuSource, HotListMode};
-pub use damon_source::DamonSource;
+pub use damon_source::{DamonAddresses, DamonSource};
 pub use demotion::{Demotion, DemotionMode};
 pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
 pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};

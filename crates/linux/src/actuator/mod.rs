@@ -239,6 +239,20 @@ impl Actuator {
         })
     }
 
+    /// Records that a file in the folders which our value of `made_by` has made will have `value` at times, by [`fill`](Actuator::fill): where it has so at the end, the
+    /// value of now is put back.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the value not be recorded.
+    pub fn foresee(&mut self, path: &Path, value: &str) -> Result<(), ActuatorError> {
+        let old = chosen(&self.read(path)?).to_owned();
+        let entry =
+            Entry { boot_id: self.boot_id.clone(), path: path.to_owned(), old, ours: value.to_owned() };
+        self.record(&entry)?;
+        self.entries.push(entry);
+        Ok(())
+    }
+
     /// Carries out a plan, all of it or nothing: when a step fails, the steps before are put back.
     ///
     /// # Errors
@@ -292,7 +306,11 @@ impl Actuator {
         Ok(())
     }
 
-    fn read(&self, path: &Path) -> Result<String, KernelFileError> {
+    /// The text of a kernel file, as the door sees it.
+    ///
+    /// # Errors
+    /// The file is absent or cannot be read.
+    pub fn read(&self, path: &Path) -> Result<String, KernelFileError> {
         self.door.read(path).map_err(|cause| match cause.kind() {
             io::ErrorKind::NotFound => KernelFileError::not_supported(
                 "this setting",

@@ -3,7 +3,7 @@
 //! Manager `damon` (S3): a kdamond for every node with memory, which promotes from lower tiers what is accessed (`migrate_hot`) and
 //! demotes from upper tiers what is not (`migrate_cold`), by physical address.
 //!
-//! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, which watches and does nothing.
+//! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, or for every process of some size, which watches and does nothing.
 //!
 //! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all kdamonds there at once, by writing their
 //! number, and refuses that while one of them runs. So kdamonds of others cannot be added to without ending them: where there are
@@ -12,6 +12,7 @@
 mod cgroups;
 mod filters;
 mod offer;
+mod pool;
 mod setup;
 mod stats;
 
@@ -27,7 +28,8 @@ use crate::root::Root;
 
 pub use cgroups::NotCgroups;
 pub use filters::Follower;
-pub use offer::{NotDamon, offer, offer_source};
+pub use offer::{NotDamon, Spaces, offer, offer_source};
+pub use pool::{Pool, PoolError};
 pub use stats::{DamonStats, SchemeStats, Stats};
 
 /// What a scheme does.
@@ -72,6 +74,7 @@ pub struct Setup {
     /// What the kdamonds are told. It goes with them.
     fills: Vec<(PathBuf, String)>,
     schemes: Vec<Scheme>,
+    /// Kdamonds that are switched on at the start.
     kdamonds: usize,
     /// Keeps the filters in step, where they are by cgroup.
     follower: Option<Follower>,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use thermocline_core::config::{Config, Kernel};
+use thermocline_core::config::{Config, DamonAddresses, Kernel};
 use thermocline_core::units::NodeId;
 
 use super::cgroups::{Cgroups, NotCgroups, Whose};
@@ -67,6 +67,8 @@ pub enum NotDamon {
 /// Why nothing can be.
 pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, NotDamon> {
     let damon = &config.manager.damon;
+    let cgroups = Cgroups::new(root, &config.scope)?;
+    let follower = cgroups.map(|cgroups| Follower::new(root, cgroups, damon.young)).transpose()?;
     // A kernel without NUMA balancing moves no pages by it either.
     let balancing = root.proc.join("sys/kernel/numa_balancing").exists();
     let kernel = Kernel { numa_balancing: damon.numa_balancing.filter(|_| balancing), ..Kernel::untouched() };
@@ -76,32 +78,44 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     let key = "manager.damon.stop_damon_stat";
     let why = "so that DAMON moves pages, a kdamond a node";
     let plan = claim(root, plan, StopStat { allowed: damon.stop_damon_stat, key }, watched.len(), why)?;
-    let cgroups = Cgroups::new(root, &config.scope)?;
-    let follower = cgroups.map(|cgroups| Follower::new(root, cgroups, damon.young)).transpose()?;
     let whose = follower.as_ref().map_or(&Whose::All, Follower::whose);
     let (fills, schemes) = setup::fills(root, damon, &watched, whose);
     Ok(Setup { plan, fills, schemes, kdamonds: watched.len(), follower })
 }
 
-/// What would be set up to watch every node of the machine that was found and to do nothing about it, while nobody else uses DAMON; and the node of
-/// each kdamond.
+/// What a source's kdamonds watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spaces {
+    /// The frames of a node, each.
+    Nodes(Vec<NodeId>),
+    /// The addresses of a process, each, by their number; none is on before there is one.
+    Processes(usize),
+}
+
+/// What would be set up to watch the machine that was found and to do nothing about it, while nobody else uses DAMON; and what is watched.
 ///
 /// # Errors
 /// Why nothing can be.
-pub fn offer_source(
-    root: &Root,
-    config: &Config,
-    found: &Discovered,
-) -> Result<(Setup, Vec<NodeId>), NotDamon> {
-    let damon = &config.source.damon;
-    let watched = with_memory(root, found)?;
-    let key = "source.damon.stop_damon_stat";
-    let why = "so that DAMON tells of regions, a kdamond a node";
-    let plan =
-        claim(root, Plan::default(), StopStat { allowed: damon.stop_damon_stat, key }, watched.len(), why)?;
-    let fills = setup::watch_only(root, damon, &watched);
-    let setup = Setup { plan, fills, schemes: Vec::new(), kdamonds: watched.len(), follower: None };
-    Ok((setup, watched.iter().map(|w| w.node).collect()))
+pub fn offer_source(root: &Root, config: &Config, found: &Discovered) -> Result<(Setup, Spaces), NotDamon> {
+    let keys = &config.source.damon;
+    let (fills, kdamonds, watch, why) = match keys.addresses {
+        DamonAddresses::Physical => {
+            let watched = with_memory(root, found)?;
+            let nodes = watched.iter().map(|w| w.node).collect();
+            let why = "so that DAMON tells of regions, a kdamond a node";
+            (setup::watch_nodes(root, keys, &watched), watched.len(), Spaces::Nodes(nodes), why)
+        }
+        DamonAddresses::Virtual => {
+            // At most 256: it fits.
+            let most = keys.processes_max as usize;
+            let why = "so that DAMON tells of regions, a kdamond a process";
+            (setup::watch_processes(root, keys, most), most, Spaces::Processes(most), why)
+        }
+    };
+    let stop_stat = StopStat { allowed: keys.stop_damon_stat, key: "source.damon.stop_damon_stat" };
+    let plan = claim(root, Plan::default(), stop_stat, kdamonds, why)?;
+    let started = if matches!(watch, Spaces::Nodes(_)) { kdamonds } else { 0 };
+    Ok((Setup { plan, fills, schemes: Vec::new(), kdamonds: started, follower: None }, watch))
 }
 
 /// Adds to a plan what makes so many kdamonds of ours, where nobody else has any. `stop_stat` says whether DAMON_STAT may be stopped for it, by which key.

@@ -93,7 +93,7 @@ pub(super) fn fills(
             .enumerate()
             .map(|(number, (action, to))| Scheme { kdamond, number, action, from: node.node, to })
             .collect();
-        context(&mut fills, &folder, damon.into(), &node.ranges, schemes.len());
+        context(&mut fills, &folder, damon.into(), Some(&node.ranges), schemes.len());
         for scheme in &schemes {
             fill_scheme(&mut fills, &scheme_folder(&folder, scheme.number), damon, scheme, whose);
         }
@@ -103,18 +103,28 @@ pub(super) fn fills(
 }
 
 /// What is to be written so that nodes are watched and nothing is done about it.
-pub(super) fn watch_only(root: &Root, damon: &DamonSource, watched: &[Watched]) -> Vec<(PathBuf, String)> {
+pub(super) fn watch_nodes(root: &Root, damon: &DamonSource, watched: &[Watched]) -> Vec<(PathBuf, String)> {
     let mut fills = Fills::default();
     for (kdamond, node) in watched.iter().enumerate() {
-        context(&mut fills, &kdamond_folder(root, kdamond), damon.into(), &node.ranges, 0);
+        context(&mut fills, &kdamond_folder(root, kdamond), damon.into(), Some(&node.ranges), 0);
     }
     fills.0
 }
 
-fn context(fills: &mut Fills, kdamond: &Path, damon: Watching, ranges: &[PfnRange], schemes: usize) {
+/// The same for processes, which are named later.
+pub(super) fn watch_processes(root: &Root, damon: &DamonSource, kdamonds: usize) -> Vec<(PathBuf, String)> {
+    let mut fills = Fills::default();
+    for kdamond in 0..kdamonds {
+        context(&mut fills, &kdamond_folder(root, kdamond), damon.into(), None, 0);
+    }
+    fills.0
+}
+
+/// A kdamond that watches `frames`, or the addresses of a process.
+fn context(fills: &mut Fills, kdamond: &Path, damon: Watching, frames: Option<&[PfnRange]>, schemes: usize) {
     fills.add(&kdamond.join("contexts"), &[("nr_contexts", &1)]);
     let context = kdamond.join("contexts/0");
-    fills.add(&context, &[("operations", &"paddr")]);
+    fills.add(&context, &[("operations", &if frames.is_some() { "paddr" } else { "vaddr" })]);
     let intervals = context.join("monitoring_attrs/intervals");
     fills.add(
         &intervals,
@@ -139,9 +149,11 @@ fn context(fills: &mut Fills, kdamond: &Path, damon: Watching, ranges: &[PfnRang
     let regions = [("min", &damon.regions_min as &dyn ToString), ("max", &damon.regions_max)];
     fills.add(&context.join("monitoring_attrs/nr_regions"), &regions);
     fills.add(&context.join("targets"), &[("nr_targets", &1)]);
+    // Of a process the kernel finds its mappings out by itself.
+    let frames = frames.unwrap_or_default();
     let regions = context.join("targets/0/regions");
-    fills.add(&regions, &[("nr_regions", &ranges.len())]);
-    for (i, range) in ranges.iter().enumerate() {
+    fills.add(&regions, &[("nr_regions", &frames.len())]);
+    for (i, range) in frames.iter().enumerate() {
         let (start, end) = (range.start.0 << PAGE_SHIFT, range.end.0 << PAGE_SHIFT);
         fills.add(&regions.join(i.to_string()), &[("start", &start), ("end", &end)]);
     }

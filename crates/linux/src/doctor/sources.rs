@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use thermocline_core::config::{Config, Enabled, SamplerName};
+use thermocline_core::config::{Config, DamonAddresses, Enabled, SamplerName};
 
-use crate::damon::{NotDamon, offer_source};
+use crate::damon::{NotDamon, Spaces, offer_source};
 use crate::doctor::Probe;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
@@ -195,13 +195,28 @@ fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {
     let Some(found) = known.topology else {
         return unavailable("the nodes could not be found".to_owned());
     };
-    let nodes: Vec<u32> = match offer_source(look.root, known.config, found) {
-        Ok((_, nodes)) => nodes.iter().map(|id| u32::from(id.0)).collect(),
-        Err(NotDamon::InUse { .. }) if known.our_kdamonds => {
-            let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0);
-            with_memory.map(|n| u32::from(n.id.0)).collect()
-        }
+    let keys = &known.config.source.damon;
+    let watch = match offer_source(look.root, known.config, found) {
+        Ok((_, watch)) => watch,
+        Err(NotDamon::InUse { .. }) if known.our_kdamonds => match keys.addresses {
+            DamonAddresses::Physical => {
+                let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0);
+                Spaces::Nodes(with_memory.map(|n| n.id).collect())
+            }
+            DamonAddresses::Virtual => Spaces::Processes(keys.processes_max as usize),
+        },
         Err(why) => return unavailable(why.to_string()),
+    };
+    let (what, finds) = match watch {
+        Spaces::Nodes(nodes) => {
+            let nodes: Vec<u32> = nodes.iter().map(|id| u32::from(id.0)).collect();
+            let what = format!("access rates of regions of {}", nodes_text(&nodes));
+            (what, "the reverse map finds out whose they are")
+        }
+        Spaces::Processes(most) => {
+            let what = format!("access rates of regions of the {most} largest processes");
+            (what, "their pagemaps tell where their pages are")
+        }
     };
     if let Err(why) = event::format(look.root)
         .map_err(|e| e.to_string())
@@ -209,8 +224,7 @@ fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {
     {
         return unavailable(why);
     }
-    let what = format!("access rates of regions of {}", nodes_text(&nodes));
-    if !known.config.source.damon.enabled {
+    if !keys.enabled {
         let detail = format!("{what}; switched off, source.damon.enabled = true reads them");
         return source(SourceStatus::NotRead, detail);
     }
@@ -218,9 +232,9 @@ fn damon(look: &mut Look<'_>, known: &Known<'_>) -> Source {
         return unavailable(format!("{what}; hearing of them needs CAP_PERFMON"));
     }
     if !known.sees_frames {
-        return unavailable(format!("{what}; finding out whose frames they are needs CAP_SYS_ADMIN"));
+        return unavailable(format!("{what}; finding their pages needs CAP_SYS_ADMIN"));
     }
-    source(SourceStatus::Usable, format!("{what}; the reverse map finds out whose they are"))
+    source(SourceStatus::Usable, format!("{what}; {finds}"))
 }
 
 /// Hot lists kept by the memory device itself (CXL 3.2 CHMU; a driver has been proposed, none is in Linux yet).

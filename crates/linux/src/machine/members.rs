@@ -6,7 +6,7 @@ use thermocline_core::units::Pid;
 
 use super::MachineError;
 use crate::root::Root;
-use crate::scope::{Members, Scopes};
+use crate::scope::{Member, Members, Scopes};
 use crate::source::hintfault::{HintFaultSource, Scope};
 
 /// The members of all scopes, and the processes that the kernel's filter could not take.
@@ -46,7 +46,12 @@ impl Managed {
 
     /// The processes whose memory is managed, where they are looked for.
     pub(super) fn processes(&self) -> impl Iterator<Item = Pid> + '_ {
-        self.members.iter().flat_map(Members::iter).map(|member| member.pid)
+        self.members().map(|member| member.pid)
+    }
+
+    /// The same, with when each of them started.
+    pub(super) fn members(&self) -> impl Iterator<Item = Member> + '_ {
+        self.members.iter().flat_map(Members::iter)
     }
 
     /// Looks who came and went, and tells the kernel and the engine.

@@ -20,6 +20,7 @@ use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Move, Outcome};
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId};
 
+use crate::actuator::Actuator;
 use crate::demoter::{Demoter, DemoterStats};
 use crate::kernel_moves::KernelMoves;
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
@@ -248,7 +249,11 @@ impl LiveMachine {
         let Some(damon) = &mut self.sources.damon else { return };
         let topology = &self.watcher.discovered().topology;
         damon.read(topology, |snapshot| observe(Evidence::Regions(snapshot)));
-        self.owners.look_up(damon, start, &self.managed, &mut self.region_pages);
+        if damon.names_frames_alone() {
+            self.owners.look_up(damon, start, &self.managed, &mut self.region_pages);
+        } else {
+            damon.take_pages(start, self.watcher.pfns(), topology, &mut self.region_pages);
+        }
         if !self.region_pages.is_empty() {
             observe(Evidence::RegionPages(&self.region_pages));
             self.region_pages.clear();
@@ -286,6 +291,11 @@ impl LiveMachine {
             self.sources.set_machine(frames, topology)?;
         }
         Ok(change.topology.then(|| self.watcher.discovered().topology.clone()))
+    }
+
+    /// Has DAMON watch processes that have come, where it watches processes, once a second. Returns what there is to say of it.
+    pub fn follow_processes(&mut self, actuator: &mut Actuator) -> Option<String> {
+        self.sources.damon.as_mut()?.follow(now(), self.managed.members(), actuator)
     }
 
     /// The state of every node with memory.

@@ -51,7 +51,11 @@ impl Owners {
         managed: &mut Managed,
     ) -> Result<Owners, MachineError> {
         let sampler = sources.hwsample.as_ref().filter(|s| s.leaves_processes_open(root));
-        let frames_alone = sources.damon.is_some() || sources.chmu.is_some();
+        let regions = sources.damon.as_ref();
+        if regions.is_some_and(|damon| !damon.names_frames_alone()) {
+            managed.follow_all(root)?;
+        }
+        let frames_alone = regions.is_some_and(DamonSource::names_frames_alone) || sources.chmu.is_some();
         if sampler.is_none() && !frames_alone {
             return Ok(Owners::default());
         }

@@ -93,9 +93,9 @@ impl Sources {
             format!("{} on {} CPUs{failed}", stats.sampler, stats.cpus)
         });
         let without = self.no_sampler.as_ref().map(|why| format!("no hardware samples: {why}"));
-        let regions = self.damon.as_ref().map(|source| {
-            let nodes = source.stats().started;
-            format!("DAMON's regions of {nodes} nodes")
+        let regions = self.damon.as_ref().map(|source| match source.names_frames_alone() {
+            true => format!("DAMON's regions of {} nodes", source.stats().started),
+            false => "DAMON's regions of processes".to_owned(),
         });
         let counted = self.chmu.as_ref().map(|source| {
             let counters = source.stats().counters;

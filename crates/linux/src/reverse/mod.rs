@@ -24,9 +24,12 @@ use crate::pagemap::PagemapError;
 use crate::root::Root;
 use crate::source::Resident;
 use crate::topology::{PfnMap, PfnRange};
-use scan::{Found, Memory};
 use table::{HUGE_PAGES, Table};
-use worker::{Budget, Live, Told};
+use worker::{Budget, Told};
+
+pub(crate) use scan::{Found, Memory, SLICE_PAGES, slice};
+pub(crate) use table::HUGE_ORDER;
+pub(crate) use worker::Live;
 
 /// Slices that may wait for us; the thread then waits.
 const SLICES: usize = 4;

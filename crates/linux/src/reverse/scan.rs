@@ -1,5 +1,7 @@
 //! One slice of a process after the other: which pages it has, and which frames they lie in.
 
+use std::ops::Range;
+
 use thermocline_core::units::Pid;
 
 use super::table::{HUGE_PAGES, VPN_END};
@@ -7,7 +9,7 @@ use crate::pagemap::{Entry, PagemapError};
 use crate::sys::pagemap_scan::Region;
 
 /// Base pages of a slice at most: the kernel holds the process's mappings still while it looks for them.
-pub(super) const SLICE_PAGES: u64 = 8192;
+pub(crate) const SLICE_PAGES: u64 = 8192;
 /// Regions of a slice at most.
 const SLICE_REGIONS: usize = 256;
 /// Entries that are read at once.
@@ -15,20 +17,21 @@ const ENTRIES: usize = 512;
 
 /// A virtual page and the frame that it lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) vpn: u64,
-    pub(super) pfn: u64,
+pub(crate) struct Found {
+    pub(crate) vpn: u64,
+    pub(crate) pfn: u64,
     /// Both are the heads of a huge page.
-    pub(super) huge: bool,
+    pub(crate) huge: bool,
 }
 
 /// What processes have mapped.
-pub(super) trait Memory {
-    /// As [`crate::sys::pagemap_scan::present`], up to the last page that can be entered.
+pub(crate) trait Memory {
+    /// As [`crate::sys::pagemap_scan::present`], up to `to` or the last page that can be entered; where the next one begins, if there is more.
     fn present(
         &mut self,
         pid: Pid,
         from: u64,
+        to: u64,
         pages_max: u64,
         regions: &mut [Region],
     ) -> Result<(usize, Option<u64>), PagemapError>;
@@ -39,28 +42,34 @@ pub(super) trait Memory {
 
 /// A slice of one process.
 #[derive(Debug, Default)]
-pub(super) struct Slice {
+pub(crate) struct Slice {
     /// Where the next one begins; none where this was the last.
-    pub(super) next: Option<u64>,
+    pub(crate) next: Option<u64>,
     /// Pages whose frames were looked up.
-    pub(super) looked_up: u64,
+    pub(crate) looked_up: u64,
     /// Pages whose frames the kernel hides.
-    pub(super) hidden: u64,
+    pub(crate) hidden: u64,
     /// The pages that were found, ascending.
-    pub(super) found: Vec<Found>,
+    pub(crate) found: Vec<Found>,
 }
 
-/// Reads the slice of `pid` that begins at virtual page `from`.
+/// Reads the slice of `pid` that begins at virtual page `within.start`, of at most `pages_max` pages that are there. A huge page that reaches out of `within` is found whole.
 ///
 /// # Errors
 /// The process is gone, or may not be looked at.
-pub(super) fn slice(memory: &mut impl Memory, pid: Pid, from: u64) -> Result<Slice, PagemapError> {
+pub(crate) fn slice(
+    memory: &mut impl Memory,
+    pid: Pid,
+    within: Range<u64>,
+    pages_max: u64,
+) -> Result<Slice, PagemapError> {
+    let (from, to) = (within.start, within.end.min(VPN_END));
     let mut regions = [Region::default(); SLICE_REGIONS];
-    let (count, next) = memory.present(pid, from, SLICE_PAGES, &mut regions)?;
+    let (count, next) = memory.present(pid, from, to, pages_max, &mut regions)?;
     // A walk that does not get on would go on for ever.
-    let mut slice = Slice { next: next.filter(|next| *next > from && *next < VPN_END), ..Slice::default() };
+    let mut slice = Slice { next: next.filter(|next| *next > from && *next < to), ..Slice::default() };
     for region in &regions[..count] {
-        let (mut vpn, end) = (region.vpns().start, region.vpns().end.min(VPN_END));
+        let (mut vpn, end) = (region.vpns().start, region.vpns().end.min(to));
         while vpn < end {
             if region.huge() {
                 let head = vpn / HUGE_PAGES * HUGE_PAGES;
@@ -137,6 +146,7 @@ mod tests {
             &mut self,
             _pid: Pid,
             from: u64,
+            to: u64,
             pages_max: u64,
             regions: &mut [Region],
         ) -> Result<(usize, Option<u64>), PagemapError> {
@@ -144,7 +154,7 @@ mod tests {
                 return Err(PagemapError::Gone(PathBuf::new()));
             }
             let mut found: Vec<(u64, u64, bool)> = Vec::new();
-            for (pages, &vpn) in self.pages.range(from..).map(|(vpn, _)| vpn).enumerate() {
+            for (pages, &vpn) in self.pages.range(from..to).map(|(vpn, _)| vpn).enumerate() {
                 let huge = self.huge.contains(&(vpn / 512 * 512));
                 let full = found.len() == regions.len() || pages as u64 == pages_max;
                 match found.last_mut() {
@@ -175,7 +185,7 @@ mod tests {
     fn all(fake: &mut Fake) -> (Vec<Found>, u64, u32) {
         let (mut found, mut hidden, mut slices, mut from) = (Vec::new(), 0, 0, Some(0));
         while let Some(at) = from {
-            let slice = slice(fake, Pid(7), at).unwrap();
+            let slice = slice(fake, Pid(7), at..VPN_END, SLICE_PAGES).unwrap();
             assert!(slice.found.len() as u64 <= SLICE_PAGES && slices < 100);
             found.extend(slice.found);
             hidden += slice.hidden;
@@ -207,7 +217,7 @@ mod tests {
         assert_eq!(found[0], Found { vpn: 512, pfn: 0x400, huge: true });
         assert_eq!(found.len(), 1 + 1024);
         assert!(found[1..].iter().all(|f| !f.huge && entry(f.pfn) == fake.pages[&f.vpn]));
-        assert!(slice(&mut fake, Pid(7), 0).unwrap().looked_up < 2 * 3 + 1024 + 1);
+        assert!(slice(&mut fake, Pid(7), 0..VPN_END, SLICE_PAGES).unwrap().looked_up < 2 * 3 + 1024 + 1);
     }
 
     #[test]
@@ -221,6 +231,6 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_says_so() {
         let mut fake = Fake { gone: true, ..Fake::default() };
-        assert!(matches!(slice(&mut fake, Pid(7), 0), Err(PagemapError::Gone(_))));
+        assert!(matches!(slice(&mut fake, Pid(7), 0..VPN_END, SLICE_PAGES), Err(PagemapError::Gone(_))));
     }
 }

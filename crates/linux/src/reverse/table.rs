@@ -12,7 +12,7 @@ const SECTION_FRAMES: u64 = 1 << SECTION_SHIFT;
 pub(super) const SECTION_BYTES: u64 = SECTION_FRAMES * size_of::<Entry>() as u64;
 
 /// log2 of a huge page in base pages.
-pub(super) const HUGE_ORDER: u8 = 9;
+pub(crate) const HUGE_ORDER: u8 = 9;
 /// Base pages in a huge page.
 pub(super) const HUGE_PAGES: u64 = 1 << HUGE_ORDER;
 

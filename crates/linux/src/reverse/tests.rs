@@ -53,6 +53,7 @@ impl Memory for Fake {
         &mut self,
         pid: Pid,
         from: u64,
+        _to: u64,
         _pages_max: u64,
         regions: &mut [Region],
     ) -> Result<(usize, Option<u64>), PagemapError> {
@@ -225,11 +226,12 @@ fn a_thread_that_fails_is_told_of_and_costs_what_it_knew_nothing() {
             &mut self,
             pid: Pid,
             from: u64,
+            to: u64,
             pages_max: u64,
             regions: &mut [Region],
         ) -> Result<(usize, Option<u64>), PagemapError> {
             assert_ne!(pid, Pid(8), "what no kernel does");
-            self.0.present(pid, from, pages_max, regions)
+            self.0.present(pid, from, to, pages_max, regions)
         }
 
         fn entries(&mut self, pid: Pid, vpn: u64, entries: &mut [Entry]) -> Result<usize, PagemapError> {

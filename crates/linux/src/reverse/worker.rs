@@ -8,7 +8,7 @@ use thermocline_core::config;
 use thermocline_core::units::{Nanos, Pid};
 
 use super::ReverseError;
-use super::scan::{Found, Memory, Slice, slice};
+use super::scan::{Found, Memory, SLICE_PAGES, Slice, slice};
 use super::table::VPN_END;
 use crate::pagemap::{Entry, Pagemap, PagemapError};
 use crate::source::thread_cpu_time;
@@ -100,7 +100,7 @@ fn process(
     let mut from = Some(0);
     while let Some(at) = from {
         let (began, cpu_before) = (Instant::now(), thread_cpu_time());
-        let Slice { next, looked_up, hidden, found } = match slice(memory, pid, at) {
+        let Slice { next, looked_up, hidden, found } = match slice(memory, pid, at..VPN_END, SLICE_PAGES) {
             Ok(slice) => slice,
             Err(PagemapError::Gone(_)) => Slice::default(),
             Err(PagemapError::NotPermitted(_) | PagemapError::Io(..)) => {
@@ -123,7 +123,7 @@ fn process(
 
 /// The processes of this machine.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(crate) struct Live {
     proc: PathBuf,
     end: u64,
     open: Option<(Pid, Pagemap)>,
@@ -134,7 +134,7 @@ impl Live {
     ///
     /// # Errors
     /// The kernel does not offer PAGEMAP_SCAN, or hides frames from us.
-    pub(super) fn new(proc: &Path) -> Result<Live, ReverseError> {
+    pub(crate) fn new(proc: &Path) -> Result<Live, ReverseError> {
         let own = Pagemap::open(proc, Pid(std::process::id()))?;
         let mut regions = [Region::default()];
         let errno = |e: &PagemapError| match e {
@@ -166,14 +166,18 @@ impl Memory for Live {
         &mut self,
         pid: Pid,
         from: u64,
+        to: u64,
         pages_max: u64,
         regions: &mut [Region],
     ) -> Result<(usize, Option<u64>), PagemapError> {
         self.open = None;
-        let map = Pagemap::open(&self.proc, pid)?;
-        let (count, walked) = map.present(from, self.end, pages_max, regions)?;
+        let (map, to) = (Pagemap::open(&self.proc, pid)?, to.min(self.end));
+        if from >= to {
+            return Ok((0, None));
+        }
+        let (count, walked) = map.present(from, to, pages_max, regions)?;
         self.open = Some((pid, map));
-        Ok((count, Some(walked).filter(|walked| *walked < self.end)))
+        Ok((count, Some(walked).filter(|walked| *walked < to)))
     }
 
     fn entries(&mut self, pid: Pid, vpn: u64, entries: &mut [Entry]) -> Result<usize, PagemapError> {
