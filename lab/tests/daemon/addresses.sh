@@ -30,6 +30,8 @@ explain() {
     base=$(sed 's/.*"base":\([0-9]*\).*/\1/' report-$1)
     $THERMOCLINE explain $(pid $1) $(printf 0x%x $((base + MIB * 1048576 / 10))) >explained-$1 || fail "explain: $(cat explained-$1)"
 }
+# Otherwise the kernel looks for huge pages on the CPU's own node only, which the cpuset forbids.
+echo always >/sys/kernel/mm/transparent_hugepage/defrag
 unusual_settings
 sysctl -qw kernel.numa_balancing=0
 original=$(all)

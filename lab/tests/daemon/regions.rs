@@ -66,7 +66,7 @@ fn hot_pages_come_by_addresses(line: Line) {
         .env("MIB", FOOTPRINT_MIB)
         .env("FLAGS", "--grain-kib 2048")
         .env("SECONDS_MOST", 60)
-        .env("SECONDS_AFTER", if soak() { 60 } else { 3 });
+        .env("SECONDS_AFTER", if soak() { 20 } else { 3 });
     let Some(outcome) = run.run(&with_settings(include_str!("addresses.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let last = run.json("last");

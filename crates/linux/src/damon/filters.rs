@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::cgroups::{Cgroups, Found, NotCgroups, Numbers, Whose};
 use super::setup::Fills;
-use super::{Action, Scheme, kdamond_folder, nr_kdamonds, scheme_folder};
+use super::{Action, Scheme, has, kdamond_folder, nr_kdamonds, scheme_folder};
 use crate::actuator::{Actuator, ActuatorError};
 use crate::root::Root;
 
@@ -113,6 +113,10 @@ impl Follower {
     /// Looks which cgroups there are, and has the kdamonds change their filters where they are others than before: at the end of an aggregation, for which this
     /// waits. Returns what there is to say, once.
     pub fn look(&mut self, root: &Root, actuator: &mut Actuator) -> Option<String> {
+        // Kdamonds that others have made instead of ours are left alone.
+        if !has(actuator, &nr_kdamonds(root), &self.kdamonds.to_string()) {
+            return None;
+        }
         let (whose, trouble) = match self.cgroups.look() {
             Ok(Found { whose, untold }) => {
                 let trouble = check(&whose, untold, self.one_alone).err();
@@ -172,7 +176,11 @@ impl Follower {
             fill(&mut fills, &folder, scheme.action, self.young, whose);
         }
         for kdamond in 0..self.kdamonds {
-            fills.add(&kdamond_folder(root, kdamond), &[("state", &"commit")]);
+            let folder = kdamond_folder(root, kdamond);
+            // One that somebody has ended moves nothing.
+            if has(actuator, &folder.join("state"), "on") {
+                fills.add(&folder, &[("state", &"commit")]);
+            }
         }
         fills.0.iter().try_for_each(|(path, value)| actuator.fill(&made_by, path, value))
     }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use thermocline_core::units::NodeId;
 
-use crate::actuator::{Actuator, ActuatorError, Plan, kdamonds};
+use crate::actuator::{Actuator, ActuatorError, Plan, kdamonds, same_value};
 use crate::root::Root;
 
 pub use cgroups::NotCgroups;
@@ -122,6 +122,11 @@ fn nr_kdamonds(root: &Root) -> PathBuf {
 
 pub(crate) fn kdamond_folder(root: &Root, number: usize) -> PathBuf {
     kdamonds(root).join(number.to_string())
+}
+
+/// Whether a file of the kernel has this value now.
+fn has(actuator: &Actuator, path: &Path, value: &str) -> bool {
+    actuator.read(path).is_ok_and(|text| same_value(&text, value))
 }
 
 /// The folder of a scheme.

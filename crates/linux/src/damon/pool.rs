@@ -8,8 +8,8 @@ use std::path::Path;
 
 use thermocline_core::units::Pid;
 
-use super::{kdamond_folder, nr_kdamonds};
-use crate::actuator::{Actuator, ActuatorError, same_value};
+use super::{has, kdamond_folder, nr_kdamonds};
+use crate::actuator::{Actuator, ActuatorError};
 use crate::root::{KernelFileError, Root};
 
 /// Why a process cannot be watched.
@@ -75,8 +75,7 @@ impl Pool {
     pub fn end(&mut self, root: &Root, actuator: &mut Actuator, number: usize) -> Result<(), PoolError> {
         let folder = kdamond_folder(root, number);
         let (state, target) = (folder.join("state"), folder.join("contexts/0/targets/0/pid_target"));
-        let on = actuator.read(&state).is_ok_and(|text| same_value(&text, "on"));
-        if on && self.has_been_told(actuator, &target, number) {
+        if has(actuator, &state, "on") && self.has_been_told(actuator, &target, number) {
             actuator.fill(&nr_kdamonds(root), &state, "off")?;
         }
         Ok(())
@@ -84,15 +83,14 @@ impl Pool {
 
     /// Whether a kdamond is one of those that we made, and off. Whoever has made others since, has made another number of them, or has them on, or gave them other processes.
     fn is_ours(&self, root: &Root, actuator: &Actuator, state: &Path, target: &Path, number: usize) -> bool {
-        let is = |path: &Path, value: &str| actuator.read(path).is_ok_and(|text| same_value(&text, value));
-        is(&nr_kdamonds(root), &self.told.len().to_string())
-            && is(state, "off")
+        has(actuator, &nr_kdamonds(root), &self.told.len().to_string())
+            && has(actuator, state, "off")
             && self.has_been_told(actuator, target, number)
     }
 
     fn has_been_told(&self, actuator: &Actuator, target: &Path, number: usize) -> bool {
         // The kernel says 0 for one that was told nothing.
         let told = self.told.get(number).copied().flatten().map_or(0, |pid| pid.0);
-        actuator.read(target).is_ok_and(|text| same_value(&text, &told.to_string()))
+        has(actuator, target, &told.to_string())
     }
 }

@@ -63,9 +63,23 @@ fn schemes_keep_from_excluded_cgroups_as_they_come_and_go() {
     let told = follower.look(&m.root, &mut actuator).unwrap();
     assert_eq!(told, "all pages but those charged to /a may move");
     assert_eq!(m.told(1), ["/a"]);
+    // Somebody ends a kdamond: the others go on.
+    m.put("sys/kernel/mm/damon/admin/kdamonds/0/state", "off");
+    m.cgroup("/a/b");
+    follower.look(&m.root, &mut actuator).unwrap();
+    assert_eq!((m.told(0), m.told(2)), (vec!["/a".to_owned()], vec!["/a".to_owned(), "/a/b".to_owned()]));
+    // And makes others.
+    m.put("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "2");
+    fs::remove_dir_all(m.root.sys.join("fs/cgroup/a/b")).unwrap();
+    let written = writes();
+    assert_eq!(follower.look(&m.root, &mut actuator), None);
+    assert_eq!(writes(), written);
+    m.put("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "3");
     drop(actuator);
     let mut after = m.values();
-    after.retain(|path, _| !path.starts_with(m.root.sys.join("fs/cgroup/later")));
+    after.retain(|path, _| !path.starts_with(m.root.sys.join("fs/cgroup")));
+    let mut before = before;
+    before.retain(|path, _| !path.starts_with(m.root.sys.join("fs/cgroup")));
     assert_eq!(after, before, "all of it is put back");
 }
 
