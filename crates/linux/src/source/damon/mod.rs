@@ -4,14 +4,14 @@
 //! ([`offer_source`](crate::damon::offer_source)). At the end of each aggregation a kdamond passes the tracepoint
 //! `damon:damon_aggregated` once for every region; a perf ring that hears that thread alone ([`event`]) holds the records until they are
 //! read and put together ([`stream`]). The engine is told each snapshot, and then, within a budget, the pages of lower tiers that lie in
-//! accessed regions, the hottest first: whose a frame is, the reverse map knows ([`walk`]); where a page of a process is, its pagemap ([`lookup`]).
+//! accessed regions, the hottest first: whose a frame is, the reverse map knows (`walk`); where a page of a process is, its pagemap (`lookup`).
 //!
 //! Why the tracepoint and not sysfs (`update_schemes_tried_regions`): a record of 56 bytes that nobody waits for, against a folder of four files for each
 //! region, made anew each time by a write that keeps its writer waiting for up to an aggregation. The tracepoint needs no scheme, and tells
 //! of every region at every aggregation. Both are the same on Linux 6.12 and 7.2; the offsets of the fields are read from the event's `format`.
 //! By hearing only our own threads, kdamonds of others cost nothing and are never mistaken for ours.
 //!
-//! Memory that is added later is not watched before the next start. Processes that come and go are ([`processes`]).
+//! Memory that is added later is not watched before the next start. Processes that come and go are (`processes`).
 
 pub mod event;
 mod lookup;
