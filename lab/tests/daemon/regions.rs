@@ -47,7 +47,7 @@ fn hot_pages_come_by_regions(line: Line) {
     let status = run.text("status-text");
     assert!(status.contains("DAMON: 3 of 3 kdamonds run"), "{status}");
     let explained = run.text("explained");
-    assert!(explained.contains("source damon"), "{explained}");
+    assert!(explained.contains("sources damon"), "{explained}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn hot_pages_come_by_addresses(line: Line) {
     assert!(status.contains("DAMON: ") && status.contains(" watched, "), "{status}");
     for (name, size) in [("a", "pages 1,"), ("b", "pages 512,")] {
         let explained = run.text(&format!("explained-{name}"));
-        assert!(explained.contains("source damon") && explained.contains(size), "{explained}");
+        assert!(explained.contains("sources damon") && explained.contains(size), "{explained}");
     }
 }
 
