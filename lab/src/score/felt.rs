@@ -16,8 +16,10 @@ use super::program::Program;
 
 /// How far the ratio of the tiers may be from the one asked for, as a share of it.
 const OFF_MAX: f64 = 0.05;
-/// Chases on both tiers before it is given up.
-const ROUNDS_MAX: u32 = 10;
+/// Rounds of chases on both tiers before it is given up.
+const ROUNDS_MAX: u32 = 12;
+/// Chases on a tier in a round: the quickest counts, because a busy host makes a chase slower and never quicker.
+const CHASES: u32 = 3;
 
 /// What the guest shall feel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,7 +59,7 @@ impl Latencies {
         let mut latencies = Latencies { asked, slow, waits_ns: (0.0, 0.0), took_ns: (0.0, 0.0) };
         for round in 0..ROUNDS_MAX {
             latencies.apply(plugin)?;
-            latencies.took_ns = (chase(NodeId(0))?, chase(slow)?);
+            latencies.took_ns = (quickest_chase(NodeId(0))?, quickest_chase(slow)?);
             if round > 0 && latencies.off() <= OFF_MAX {
                 plugin.latency(&[])?;
                 return Ok(latencies);
@@ -116,7 +118,12 @@ impl Latencies {
     }
 }
 
-/// What a miss to a node takes, ns.
+/// What a miss to a node takes at the least, ns.
+fn quickest_chase(node: NodeId) -> anyhow::Result<f64> {
+    (0..CHASES).try_fold(f64::INFINITY, |least, _| Ok(least.min(chase(node)?)))
+}
+
+/// What a miss to a node took, ns.
 fn chase(node: NodeId) -> anyhow::Result<f64> {
     let hotcold = std::env::current_exe().context("cannot find this program")?.with_file_name("hotcold");
     let output = Command::new("on-node")
