@@ -61,11 +61,14 @@ impl Detail {
         }
     }
 
-    /// The time between two accesses of a page, of which evidence like this comes `gap` apart.
+    /// The time between two accesses of a page, as the evidence tells it, or else as it follows from the last evidence having come `gap` before.
     pub fn between_accesses(self, gap: Nanos) -> Nanos {
         match self {
+            Detail::HintFault { latency: Some(latency) } => latency.time,
+            Detail::HintFault { latency: None } => gap,
             Detail::Sample { period, .. } => Nanos(gap.0 / u64::from(period.max(1))),
-            Detail::HintFault { .. } | Detail::Count { .. } => gap,
+            Detail::Count { gap: Some(gap), .. } => gap,
+            Detail::Count { count, gap: None } => Nanos(gap.0 / u64::from(count.max(1))),
         }
     }
 }

@@ -12,7 +12,7 @@
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::moves::{Direction, Move, Outcome};
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate};
+use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate, told};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pid};
 
@@ -65,6 +65,7 @@ impl Rule for Balance {
         if let Some((target, gap)) = Balance::target(access, &before, ctx) {
             record.ready = true;
             self.proposed += 1;
+            let gap = told(Some(gap)).unwrap_or(self.window());
             let score = score_of_rate(access.detail.between_accesses(gap));
             out.push(Candidate {
                 target: Some(target),
@@ -132,6 +133,15 @@ mod tests {
             (candidate.reason, candidate.score),
             (Reason::RemoteAccess, score_of_rate(Nanos::from_ms(10)))
         );
+    }
+
+    #[test]
+    fn evidence_that_comes_late_ranks_by_the_window() {
+        let (mut machine, mut rule) = (Machine::new(), rule());
+        for time_ms in [40, 20] {
+            machine.access(&mut rule, &from(0, 1, time_ms));
+        }
+        assert_eq!(machine.proposed()[0].score, score_of_rate(rule.window()));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 
 use crate::access::{Access, Detail};
 use crate::config;
-use crate::rule::{Candidate, Candidates, Context, Reason, Record, Rule, score_of_rate};
+use crate::rule::{Candidate, Candidates, Context, Reason, Record, Rule, score_of_rate, told};
 use crate::units::Nanos;
 
 /// See the module's description.
@@ -37,16 +37,7 @@ impl Frequency {
     #[cold]
     #[inline(never)]
     fn propose(&self, access: &Access, gap: Option<Nanos>, out: &mut Candidates) {
-        let gap = match access.detail {
-            Detail::HintFault { latency: Some(latency) } => latency.time,
-            Detail::Count { gap: Some(gap), .. } => gap,
-            // So many since it was told of last.
-            Detail::Count { count, gap: None } => {
-                Nanos(gap.unwrap_or(self.window).0 / u64::from(count.max(1)))
-            }
-            // Of none at all, evidence came late or was closer than the record can tell.
-            detail => detail.between_accesses(gap.filter(|gap| gap.0 > 0).unwrap_or(self.window)),
-        };
+        let gap = access.detail.between_accesses(told(gap).unwrap_or(self.window));
         out.push(Candidate::promotion(access, score_of_rate(gap), Reason::Frequent, self.life));
     }
 }

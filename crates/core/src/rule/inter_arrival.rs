@@ -16,7 +16,7 @@ use crate::moves::{Move, Outcome};
 use crate::published::scan_period::{Accesses, SAMPLES, adapt};
 use crate::published::threshold::rate_limit_pages;
 use crate::rule::thresholds::Thresholds;
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate};
+use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate, told};
 use crate::topology::NodeState;
 use crate::units::Nanos;
 
@@ -87,7 +87,8 @@ impl Rule for InterArrival {
         if !ctx.topology.is_lower(access.node) {
             return;
         }
-        let score = record.gap.map_or(0, |gap| score_of_rate(access.detail.between_accesses(gap)));
+        let gap = told(record.gap).unwrap_or(self.window());
+        let score = score_of_rate(access.detail.between_accesses(gap));
         record.ready = record.gap.is_some_and(|gap| self.thresholds.accepts(access, ctx.topology, gap));
         record.frequency =
             if record.ready { record.frequency.max(1).saturating_add(1) } else { 1 }.min(ctx.frequency_max);

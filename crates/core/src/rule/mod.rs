@@ -137,6 +137,11 @@ pub fn score_of_rate(gap: Nanos) -> u16 {
     2000u32.saturating_sub(whole * 64 + part) as u16
 }
 
+/// The gap of a record, where it tells how far accesses are apart: of none at all, evidence came late, after some of another source, or closer than the record can tell.
+fn told(gap: Option<Nanos>) -> Option<Nanos> {
+    gap.filter(|gap| gap.0 > 0)
+}
+
 /// The gap that has a score, near enough: the inverse of [`score_of_rate`]. The lowest scores stand for 36 minutes and more.
 pub fn gap_of_score(score: u16) -> Nanos {
     let sixty_fourths = 2000u32.saturating_sub(score.into());
