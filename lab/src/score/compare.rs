@@ -69,7 +69,7 @@ pub(crate) fn alike(rows: &[Row]) -> anyhow::Result<()> {
     for row in rest {
         ensure!(
             conditions(row) == conditions(first),
-            "these runs cannot be compared: {} and {}",
+            "these runs cannot be compared: {} and {}; take rows of one kind, or run them again alike",
             conditions(first),
             conditions(row)
         );

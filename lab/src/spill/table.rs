@@ -61,7 +61,7 @@ pub(crate) fn alike(cells: &[Cell], asked: Option<&Model>) -> anyhow::Result<()>
     let models = distinct(cells.iter().map(|cell| cell.row.model_text()).chain(asked.map(Model::to_string)));
     ensure!(
         models.len() <= 1,
-        "these runs cannot be put together, they are modelled otherwise: {}",
+        "these runs are modelled otherwise and cannot be put together: {}; give all the same --cpi-ns, --latency and --bandwidth",
         models.join("; ")
     );
     Ok(())

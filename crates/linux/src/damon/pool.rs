@@ -16,7 +16,9 @@ use crate::root::{KernelFileError, Root};
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// What is there now is not what we made.
-    #[error("somebody else has set up DAMON meanwhile; its kdamonds are left alone")]
+    #[error(
+        "somebody else has set up DAMON meanwhile; its kdamonds are left alone, end them and restart the daemon to have regions of processes again"
+    )]
     NotOurs,
     /// The kernel refuses; the process may have ended.
     #[error(transparent)]
