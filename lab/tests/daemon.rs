@@ -136,6 +136,11 @@ fn number(outcome: &Outcome, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {}", outcome.stdout)).parse().unwrap()
 }
 
+/// A number of a JSON object, by its path.
+fn count(found: &Value, path: &str) -> u64 {
+    found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {found}"))
+}
+
 /// CPUs of a guest where nothing else is asked for.
 const CPUS: u64 = 2;
 
@@ -207,6 +212,11 @@ fn every_hint_fault_is_accounted_for_on_the_newest() {
 
 fn with_settings(script: &str) -> String {
     format!("{}{script}", include_str!("daemon/settings.sh"))
+}
+
+/// The same of settings that have to do with DAMON too.
+fn with_damon_settings(script: &str) -> String {
+    with_settings(&format!("{}{script}", include_str!("daemon/damon-settings.sh")))
 }
 
 /// The seed of what is random in a test: a new one each time, or `THERMOCLINE_SEED`.
@@ -415,7 +425,6 @@ fn samples_come_through_the_kernels_ring() {
     let doctor = run.json("doctor");
     assert_eq!(doctor["sources"][1]["status"], "usable", "{}", doctor["sources"]);
     let (wide, narrow) = (run.json("wide"), run.json("narrow"));
-    let count = |found: &Value, path: &str| found.pointer(path).and_then(Value::as_u64).unwrap();
     for (name, found) in [("wide", &wide), ("narrow", &narrow)] {
         println!("{name}: {}\n{}", found["hwsample"], found["overhead"]);
         assert_eq!(count(found, "/hwsample/malformed"), 0);

@@ -1,14 +1,10 @@
 # The daemon sees nothing but the regions that DAMON tells of by processes' addresses: of hotcold, which is on the slow node, and of another one that starts when the
 # first has ended. Then the daemon is killed.
 cd "$LAB_SHARE"
-damon=/sys/kernel/mm/damon/admin/kdamonds
-stat=/sys/module/damon_stat/parameters/enabled
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 percent() { $HOTCOLD judge --report report-$1 --dram 0-1 | field hot_in_dram | awk '{ print int($1 * 100) }'; }
 pid() { sed 's/.*"pid":\([0-9]*\).*/\1/' report-$1; }
-all() { settings; echo "kdamonds $(cat $damon/nr_kdamonds)"; [ ! -e $stat ] || echo "stat $(cat $stat)"; }
-same() { [ "$(all)" = "$original" ] || fail "$1: $(all)"; }
 # The kernel says busy while a kdamond holds the lock of its files.
 state() { for try in $(seq 50); do cat $damon/$1/state 2>/dev/null && return; sleep 0.1; done; }
 states() { for number in 0 1; do printf '%s ' "$(state $number)"; done; }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};
 
-use super::{MIB, Run, number, soak};
+use super::{MIB, Run, count, number, soak};
 
 /// hotcold, of which a fifth is hot: 3276 pages with some 110 accesses a second each, where the host is not too busy, and 13108 with three. It fits into DRAM: which pages
 /// come up is for the list to say.
@@ -15,10 +15,6 @@ const SLOTS: u64 = 1024;
 const HOT_PAGES: u64 = FOOTPRINT_MIB * 256 / 5;
 const HOT_MIN: f64 = 0.9;
 const COLD_MAX: f64 = 0.05;
-
-fn count(found: &Value, path: &str) -> u64 {
-    found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {found}"))
-}
 
 /// What the list told of is all that led to what was moved.
 fn nothing_else_told(last: &Value) {

@@ -1,11 +1,7 @@
 # Three of hotcold on the slow node, each in its cgroup, while DAMON manages: one is excluded and the others move, the third of which comes later, below a
 # cgroup that is named before it is there; then it is the other way round.
 cd "$LAB_SHARE"
-damon=/sys/kernel/mm/damon/admin/kdamonds
-stat=/sys/module/damon_stat/parameters/enabled
 hierarchy=/sys/fs/cgroup
-all() { settings; echo "kdamonds $(cat $damon/nr_kdamonds)"; [ ! -e $stat ] || echo "stat $(cat $stat)"; }
-same() { [ "$(all)" = "$original" ] || fail "$1: $(all)"; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 # $2 of the verdict on $1 as a percentage in whole numbers.
 percent() { $HOTCOLD judge --report report-$1 --dram 0-1 | field "$2" | awk '{ print int($1 * 100) }'; }

@@ -2,7 +2,7 @@
 
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, soak, with_settings};
+use super::{Run, number, soak, with_damon_settings, with_settings};
 
 /// hotcold, of which a fifth is hot. It fits into DRAM: where pages stay is DAMON's choice alone.
 const FOOTPRINT_MIB: u64 = 96;
@@ -16,7 +16,7 @@ fn hot_pages_come_by_damon(line: Line) {
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 400)
         .env("MIB", FOOTPRINT_MIB)
         .env("SECONDS_ON", if soak() { 60 } else { 30 });
-    let Some(outcome) = run.run(&with_settings(include_str!("damon.sh"))) else { return };
+    let Some(outcome) = run.run(&with_damon_settings(include_str!("damon.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let (judged, last) = (run.verdict("judged"), run.json("last"));
     println!("damon {}\nkernel {}\n{:?}", last["damon"], last["kernel_moves"], judged.moved);
@@ -68,7 +68,7 @@ fn filters_are_by_cgroup(line: Line) {
         .env("ALLOWS", if allows { "1" } else { "" })
         .env("SECONDS_MOST", 60)
         .env("SECONDS_AFTER", if soak() { 30 } else { 3 });
-    let Some(outcome) = run.run(&with_settings(include_str!("damon-cgroups.sh"))) else { return };
+    let Some(outcome) = run.run(&with_damon_settings(include_str!("damon-cgroups.sh"))) else { return };
     let number = |name| number(&outcome, name);
     assert_eq!(
         (number("refused"), number("excluding_status"), number("allowing_status"), number("ended")),

@@ -1,11 +1,6 @@
 # hotcold is on the slow node while DAMON manages: first refused beside others' use of DAMON, then at work, then killed.
 cd "$LAB_SHARE"
-damon=/sys/kernel/mm/damon/admin/kdamonds
-stat=/sys/module/damon_stat/parameters/enabled
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
-# All that manager damon may write.
-all() { settings; echo "kdamonds $(cat $damon/nr_kdamonds)"; [ ! -e $stat ] || echo "stat $(cat $stat)"; }
-same() { [ "$(all)" = "$original" ] || fail "$1: $(all)"; }
 unusual_settings
 # To switch it off and on patches code that hotcold is running, which QEMU does not always survive.
 sysctl -qw kernel.numa_balancing=0

@@ -7,7 +7,7 @@ use serde_json::Value;
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};
 
-use super::{MIB, Run, number, soak};
+use super::{MIB, Run, count, number, soak};
 
 /// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the samples to say.
 const FOOTPRINT_MIB: u64 = 96;
@@ -25,10 +25,6 @@ fn pages() -> PathBuf {
         Command::new("cc").args(["-std=gnu11", "-O2", "-o"]).arg(&program).arg(source).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
-}
-
-fn count(found: &Value, path: &str) -> u64 {
-    found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {found}"))
 }
 
 /// Share of the samples since `before`, or since the start, that were useful, in percent; none where there were hardly any.

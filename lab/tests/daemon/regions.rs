@@ -3,7 +3,7 @@
 use serde_json::Value;
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, soak, with_settings};
+use super::{Run, number, soak, with_damon_settings};
 
 /// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the regions to say.
 const FOOTPRINT_MIB: u64 = 96;
@@ -15,7 +15,7 @@ fn hot_pages_come_by_regions(line: Line) {
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 300)
         .env("MIB", FOOTPRINT_MIB)
         .env("SECONDS_AFTER", if soak() { 60 } else { 5 });
-    let Some(outcome) = run.run(&with_settings(include_str!("regions.sh"))) else { return };
+    let Some(outcome) = run.run(&with_damon_settings(include_str!("regions.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let (judged, last) = (run.verdict("judged"), run.json("last"));
     println!("DAMON {}\nreverse map {}\ncounters {}", last["regions"], last["reverse"], last["counters"]);
@@ -67,7 +67,7 @@ fn hot_pages_come_by_addresses(line: Line) {
         .env("FLAGS", "--grain-kib 2048")
         .env("SECONDS_MOST", 60)
         .env("SECONDS_AFTER", if soak() { 20 } else { 3 });
-    let Some(outcome) = run.run(&with_settings(include_str!("addresses.sh"))) else { return };
+    let Some(outcome) = run.run(&with_damon_settings(include_str!("addresses.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let last = run.json("last");
     println!("DAMON {}\ncounters {}", last["regions"], last["counters"]);

@@ -1,15 +1,10 @@
 # hotcold is on the slow node, and the daemon sees nothing but the regions that DAMON tells of: first refused beside others' use of DAMON, then at work,
 # then killed.
 cd "$LAB_SHARE"
-damon=/sys/kernel/mm/damon/admin/kdamonds
-stat=/sys/module/damon_stat/parameters/enabled
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 # $1 of the judge's verdict as a percentage in whole numbers.
 percent() { $HOTCOLD judge --report report --dram 0-1 | field "$1" | awk '{ print int($1 * 100) }'; }
-# All that the source may write.
-all() { settings; echo "kdamonds $(cat $damon/nr_kdamonds)"; [ ! -e $stat ] || echo "stat $(cat $stat)"; }
-same() { [ "$(all)" = "$original" ] || fail "$1: $(all)"; }
 unusual_settings
 # To switch it off and on patches code that hotcold is running, which QEMU does not always survive.
 sysctl -qw kernel.numa_balancing=0

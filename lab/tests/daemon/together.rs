@@ -1,10 +1,9 @@
 //! Three sources at once, of which one floods: what they say of a page is weighed together, and the flood is nobody's harm but its own.
 
-use serde_json::Value;
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};
 
-use super::{MIB, Run, number, soak};
+use super::{MIB, Run, count, number, soak};
 
 /// hotcold, of which a fifth is hot: 6553 pages with some 45 accesses a second each, where the host is not too busy, and 26215 with one in four seconds. It takes 26 s to bring the
 /// hot ones up.
@@ -12,10 +11,6 @@ const FOOTPRINT_MIB: u64 = 128;
 const RATE: u64 = 300_000;
 const HOT_MIN: f64 = 0.8;
 const COLD_MAX: f64 = 0.2;
-
-fn count(found: &Value, path: &str) -> u64 {
-    found.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {found}"))
-}
 
 fn sources_are_weighed_together(line: Line) {
     let sizes = [640, 128, 512];
@@ -41,9 +36,9 @@ fn sources_are_weighed_together(line: Line) {
     // Of the others nothing was lost by it.
     assert_eq!((count(&last, "/source/dropped"), count(&last, "/counters/dropped")), (0, 0));
 
-    let (explained, table) = (run.text("explained"), run.text("explained-state"));
+    let (explained, waiting) = (run.text("explained"), run.text("explained-waiting"));
     assert!(explained.contains("sources hint-fault+") && explained.contains("device"), "{explained}");
-    assert!(table.contains("accessed once in"), "{table}");
+    assert!(waiting.contains("accessed once in"), "{waiting}");
 }
 
 #[test]

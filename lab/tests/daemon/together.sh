@@ -40,12 +40,12 @@ daemon=$!
 deadline=$(($(date +%s) + 90))
 base=$(field base <report)
 : >explained
-: >explained-state
+: >explained-waiting
 # Some page of a hot range that waits, until one was told of by two sources; the ranges are in pages from the base.
 while ! grep -q 'hint-fault+.*device' explained && [ "$(date +%s)" -lt $deadline ]; do
     for first in $(sed 's/.*"hot_ranges":\[\(.*\)\]\].*/\1/; s/\],\?/\n/g' report | tr -d '[' | cut -d, -f1 | shuf -n 8); do
         $THERMOCLINE explain $pid $(printf 0x%x $((base + first * 4096))) >one || continue
-        grep -q 'accessed once in' one && cat one >explained-state
+        grep -q 'accessed once in' one && cat one >explained-waiting
         grep -q 'hint-fault+' one && cat one >explained
     done
     sleep 0.5
@@ -58,4 +58,4 @@ echo daemon_status=$?
 tail -n 1 daemon >last
 kill -TERM $pid
 wait $loader || fail "hotcold lost data"
-cat daemon-errors explained-state explained
+cat daemon-errors explained-waiting explained

@@ -169,8 +169,6 @@ impl LabClock {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -181,14 +179,7 @@ mod tests {
 
     /// A machine of two processors and two nodes, as the plugin leaves its memory, and the plugin's view of that.
     fn machine() -> (tempfile::TempDir, Root, DeviceMemory) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::at(folder.path());
-        let device = root.sys.join("bus/pci/devices/0000:00:04.0");
-        fs::create_dir_all(&device).unwrap();
-        fs::write(device.join("vendor"), "0x1af4\n").unwrap();
-        fs::write(device.join("device"), "0x1110\n").unwrap();
-        fs::write(device.join("resource2"), vec![0u8; BYTES]).unwrap();
-        let writer = DeviceMemory::map(&device.join("resource2")).unwrap();
+        let (folder, root, writer) = lab_device::fake(&[0; BYTES]);
         for (at, number) in [
             (0, u64::from_le_bytes(*b"TLCSAMP1")),
             (24, 4096 | (AT as u64) << 32),

@@ -105,6 +105,21 @@ pub(crate) fn has_page(memory: &DeviceMemory, at: usize) -> bool {
     at.is_multiple_of(PAGE) && at <= memory.bytes() && memory.bytes() - at >= PAGE
 }
 
+/// A machine with the device whose memory is `bytes`, and the writer's view of that memory.
+#[cfg(test)]
+pub(crate) fn fake(bytes: &[u8]) -> (tempfile::TempDir, Root, DeviceMemory) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::at(folder.path());
+    let device = root.sys.join("bus/pci/devices/0000:00:04.0");
+    std::fs::create_dir_all(&device).unwrap();
+    for (name, number) in [("vendor", VENDOR), ("device", DEVICE)] {
+        std::fs::write(device.join(name), format!("{number}\n")).unwrap();
+    }
+    std::fs::write(device.join(BAR), bytes).unwrap();
+    let writer = DeviceMemory::map(&device.join(BAR)).unwrap();
+    (folder, root, writer)
+}
+
 /// The folders of all such devices, by address.
 fn devices(root: &Root) -> Result<Vec<PathBuf>, KernelFileError> {
     let folder = root.sys.join("bus/pci/devices");

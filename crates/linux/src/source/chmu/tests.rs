@@ -1,7 +1,5 @@
 //! The source on a file in place of the device's memory.
 
-use std::fs;
-
 use proptest::prelude::*;
 use tempfile::TempDir;
 use thermocline_core::config::HotListMode;
@@ -32,12 +30,6 @@ struct Machine {
 impl Machine {
     /// Frames 0x100..0x200 are DRAM; 0x200..0x1000 are the device's and online, the rest of it is not.
     fn new() -> Machine {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::at(folder.path());
-        let device = root.sys.join("bus/pci/devices/0000:00:04.0");
-        fs::create_dir_all(&device).unwrap();
-        fs::write(device.join("vendor"), "0x1af4\n").unwrap();
-        fs::write(device.join("device"), "0x1110\n").unwrap();
         let mut bytes = vec![0u8; BYTES];
         bytes[..8].copy_from_slice(b"TLCSAMP1");
         bytes[24..28].copy_from_slice(&(AT as u32).to_le_bytes());
@@ -54,8 +46,7 @@ impl Machine {
         for (at, word) in words {
             bytes[AT + at..AT + at + 8].copy_from_slice(&u64::to_le_bytes(word));
         }
-        fs::write(device.join("resource2"), bytes).unwrap();
-        let writer = DeviceMemory::map(&device.join("resource2")).unwrap();
+        let (folder, root, writer) = lab_device::fake(&bytes);
         let node = |id: u16| Node {
             id: NodeId(id),
             tier: TierId(id as u8),

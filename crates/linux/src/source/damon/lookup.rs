@@ -193,9 +193,9 @@ fn walk(memory: &mut impl Memory, pages_per_s: u64, job: &Job, tell: &SyncSender
 
 #[cfg(test)]
 mod tests {
-    use thermocline_core::topology::Node;
-    use thermocline_core::units::{NodeId, TierId};
+    use thermocline_core::units::NodeId;
 
+    use super::super::testing::{self, topology};
     use super::*;
     use crate::pagemap::{Entry, PagemapError};
     use crate::sys::pagemap_scan;
@@ -231,30 +231,13 @@ mod tests {
 
     /// Frames below 1000 are on node 0, all others on node 2, which is slower.
     fn machine() -> (PfnMap, Topology) {
-        let node = |id: u16, tier| Node {
-            id: NodeId(id),
-            tier: TierId(tier),
-            cpus: Vec::new(),
-            capacity_pages: 1 << 20,
-            read_latency_ns: None,
-            read_bandwidth_mbps: None,
-            distances: vec![10, 20],
-        };
         let range = |node, start, end| PfnRange { node: NodeId(node), start: Pfn(start), end: Pfn(end) };
         let frames = PfnMap::new(vec![range(0, 0, 1000), range(2, 1000, 1 << 30)]);
-        (frames, Topology::new(vec![node(0, 0), node(2, 1)]).unwrap())
+        (frames, topology())
     }
 
     fn snapshot(pid: u32, regions: &[(u64, u64, u16)]) -> RegionSnapshot {
-        let region = |&(start, end, access_rate_bp): &(u64, u64, u16)| Region {
-            space: RegionSpace::Virtual(Pid(pid)),
-            start,
-            end,
-            access_rate_bp,
-            age: Nanos(0),
-            check: Nanos::from_ms(5),
-        };
-        RegionSnapshot { time: Nanos::from_ms(7), regions: regions.iter().map(region).collect() }
+        testing::snapshot(RegionSpace::Virtual(Pid(pid)), 7, regions)
     }
 
     /// All pages that are found until the thread has nothing to do.

@@ -18,6 +18,8 @@ mod lookup;
 mod processes;
 mod snapshots;
 pub mod stream;
+#[cfg(test)]
+mod testing;
 mod walk;
 
 use std::collections::BTreeMap;

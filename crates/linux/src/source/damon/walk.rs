@@ -124,9 +124,9 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_core::topology::Node;
-    use thermocline_core::units::{Pid, TierId, VirtPage};
+    use thermocline_core::units::{Pid, VirtPage};
 
+    use super::super::testing::{self, topology};
     use super::*;
 
     /// Every frame is that of process 1 with the same number, from 1 << 20 on in huge pages; odd frames below 64 are nobody's.
@@ -141,29 +141,8 @@ mod tests {
         }
     }
 
-    fn topology() -> Topology {
-        let node = |id: u16, tier| Node {
-            id: NodeId(id),
-            tier: TierId(tier),
-            cpus: Vec::new(),
-            capacity_pages: 1 << 20,
-            read_latency_ns: None,
-            read_bandwidth_mbps: None,
-            distances: vec![10, 20],
-        };
-        Topology::new(vec![node(0, 0), node(2, 1)]).unwrap()
-    }
-
     fn snapshot(node: u16, time_ms: u64, regions: &[(u64, u64, u16)]) -> RegionSnapshot {
-        let region = |&(start, end, access_rate_bp): &(u64, u64, u16)| Region {
-            space: RegionSpace::Physical(NodeId(node)),
-            start,
-            end,
-            access_rate_bp,
-            age: Nanos(0),
-            check: Nanos::from_ms(5),
-        };
-        RegionSnapshot { time: Nanos::from_ms(time_ms), regions: regions.iter().map(region).collect() }
+        testing::snapshot(RegionSpace::Physical(NodeId(node)), time_ms, regions)
     }
 
     fn walk(walks: &mut Walks, at_ms: u64) -> Vec<u64> {

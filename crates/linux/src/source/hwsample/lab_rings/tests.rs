@@ -24,19 +24,12 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::at(folder.path());
-        let device = root.sys.join("bus/pci/devices/0000:00:04.0");
-        fs::create_dir_all(&device).unwrap();
-        fs::write(device.join("vendor"), "0x1af4\n").unwrap();
-        fs::write(device.join("device"), "0x1110\n").unwrap();
         let mut bytes = vec![0u8; BYTES];
         bytes[..8].copy_from_slice(b"TLCSAMP1");
         for (at, number) in [(8, 2u32), (12, SLOTS as u32), (16, 32), (20, RING_BYTES as u32)] {
             bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
         }
-        fs::write(device.join("resource2"), bytes).unwrap();
-        let writer = DeviceMemory::map(&device.join("resource2")).unwrap();
+        let (folder, root, writer) = lab_device::fake(&bytes);
         Machine { _folder: folder, root, writer }
     }
 
