@@ -19,15 +19,17 @@ struct Kernel {
     state: Arc<Mutex<State>>,
 }
 
-/// (seq, age in ms, pages)
-type Generation = (u64, u64, u64);
+/// (seq, age in ms when the machine was made, pages)
+type Generation = (u64, i64, u64);
 
-#[derive(Default)]
 struct State {
     /// By cgroup number: path and generations, oldest first.
     lists: Vec<(u64, &'static str, Vec<Generation>)>,
+    made: Instant,
     demoted: u64,
     enabled: bool,
+    /// What aging takes of a CPU.
+    aging: Duration,
     /// A share of what is asked for was accessed meanwhile, in percent.
     accessed_percent: u64,
     commands: Vec<String>,
@@ -42,7 +44,8 @@ impl Door for Kernel {
         let name = path.file_name().unwrap().to_str().unwrap();
         Ok(match name {
             "lru_gen" => {
-                let line = |(seq, age, pages): &Generation| format!("{seq} {age} {pages} 0\n");
+                let since_ms = state.made.elapsed().as_millis() as i64;
+                let line = |(seq, age, pages): &Generation| format!("{seq} {} {pages} 0\n", age + since_ms);
                 let one = |(id, path, list): &(u64, &str, Vec<_>)| {
                     format!("memcg {id} {path}\n node 0\n{}", list.iter().map(line).collect::<String>())
                 };
@@ -68,10 +71,13 @@ impl Door for Kernel {
         }
         let words: Vec<&str> = value.split(' ').collect();
         let number = |i: usize| words[i].parse::<u64>().unwrap();
-        let kept = state.accessed_percent;
+        let (kept, aging) = (state.accessed_percent, state.aging);
+        let since_ms = state.made.elapsed().as_millis() as i64;
         let list = &mut state.lists.iter_mut().find(|l| l.0 == number(1)).unwrap().2;
         if words[0] == "+" {
-            list.push((number(3) + 1, 0, 0));
+            let cpu = thread_cpu_time();
+            while thread_cpu_time().since(cpu).0 < aging.as_nanos() as u64 {}
+            list.push((number(3) + 1, -since_ms, 0));
             return Ok(());
         }
         let (mut left, mut gone) = (number(5), 0);
@@ -90,15 +96,24 @@ impl Door for Kernel {
     }
 }
 
-const SECOND: u64 = 1000;
+const SECOND: i64 = 1000;
 
 /// Two cgroups; `/b` has the colder pages.
 fn machine() -> (tempfile::TempDir, Kernel) {
     let dir = tempfile::tempdir().unwrap();
     let a = vec![(4, 60 * SECOND, 2000), (5, 30 * SECOND, 100), (6, 12 * SECOND, 0), (7, 3 * SECOND, 900)];
     let b = vec![(1, 90 * SECOND, 300), (2, 80 * SECOND, 0), (3, 15 * SECOND, 50)];
-    let state =
-        State { lists: vec![(1, "/a", a), (9, "/b/x", b)], enabled: true, mems: "0-2", ..State::default() };
+    let state = State {
+        lists: vec![(1, "/a", a), (9, "/b/x", b)],
+        made: Instant::now(),
+        demoted: 0,
+        enabled: true,
+        aging: Duration::ZERO,
+        accessed_percent: 0,
+        commands: Vec::new(),
+        fails: None,
+        mems: "0-2",
+    };
     let proc = dir.path().join("proc/self");
     fs::create_dir_all(&proc).unwrap();
     fs::write(proc.join("mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
@@ -163,6 +178,32 @@ fn subtree(path: &str, scope: u16, floor: bool) -> Subtree {
 }
 
 #[test]
+fn pages_that_were_looked_at_long_ago_are_looked_at_twice_the_idle_time_apart() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let mut worker = worker(&kernel, Reach { only: vec![subtree("/a", 1, false)], ..Reach::default() });
+    let idle = Nanos::from_ms(150);
+    let begun = Instant::now();
+    worker.carry_out(&Demand { idle, ..demand(100, 0) }, || false, &mut stats).unwrap();
+    assert!(begun.elapsed() >= Duration::from_millis(150));
+    assert_eq!(commands(&kernel), ["+ 1 0 7", "+ 1 0 8", "- 1 0 7 200 100"], "7 is the last that is older");
+    // Not so long ago, once is enough.
+    std::thread::sleep(Duration::from_millis(160));
+    kernel.state.lock().unwrap().commands.clear();
+    worker.carry_out(&Demand { idle, ..demand(100, 0) }, || false, &mut stats).unwrap();
+    assert_eq!(commands(&kernel)[..2], ["+ 1 0 9", "- 1 0 8 200 100"]);
+}
+
+#[test]
+fn what_aging_takes_keeps_nothing_from_going() {
+    let (_dir, kernel) = machine();
+    kernel.state.lock().unwrap().aging = Duration::from_millis(150);
+    let mut stats = DemoterStats::default();
+    let done = worker(&kernel, Reach::default()).carry_out(&demand(100, 10), || false, &mut stats);
+    assert_eq!((done.unwrap().pages, stats.agings), (100, 1));
+}
+
+#[test]
 fn what_is_not_idle_for_long_enough_stays() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
@@ -178,7 +219,7 @@ fn cgroups_out_of_reach_are_left_alone() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
     let reach = Reach { only: vec![subtree("/b", 1, false)], ..Reach::default() };
-    assert_eq!(worker(&kernel, reach).carry_out(&demand(9000, 1), || false, &mut stats).unwrap().pages, 300);
+    assert_eq!(worker(&kernel, reach).carry_out(&demand(9000, 10), || false, &mut stats).unwrap().pages, 300);
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
 }
 

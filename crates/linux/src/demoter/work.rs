@@ -18,9 +18,18 @@ use crate::scope::cpuset::Cpusets;
 use crate::source::thread_cpu_time;
 use crate::vmstat::Vmstat;
 
-/// How long a demand is worked on; what is left is asked for again.
+/// How long a demand is worked on once pages have been aged; what is left is asked for again.
 const SPAN: Duration = Duration::from_secs(1);
-/// CPU time that is spent on a demand, but for its last command: what is spent has to be paid for by rest, and a long rest would let memory fill up.
+/// Longest idle time that is waited for; a longer one passes between two demands.
+const WAIT_MAX: Nanos = Nanos::from_s(1);
+/// Pages that were aged so many idle times ago, or more, are aged twice: of what is idle for long enough, the more has been accessed since
+/// the longer ago that was.
+const LONG_AGO: u64 = 2;
+/// The kernel tells the age of a generation in ticks, of 10 ms at most, so that it may seem younger by one.
+const TICK: Duration = Duration::from_millis(10);
+/// Time between two looks, while waiting, whether to stop.
+const NAP: Duration = Duration::from_millis(20);
+/// CPU time that is spent on aging for a demand, and again on evicting, but for the last command of each: what is spent has to be paid for by rest, and a long rest would let memory fill up.
 const CPU_SPAN: Nanos = Nanos::from_ms(100);
 /// Base pages of a command from which on what came of it can be told although a CPU may not have added up yet what it has counted.
 const COUNTED_PAGES: u64 = 512;
@@ -73,11 +82,12 @@ impl Worker {
         stopped: impl Fn() -> bool,
         stats: &mut DemoterStats,
     ) -> io::Result<Taken> {
-        let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
-        let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
         let mut allowances = Allowances::of(demand);
         let allowed = self.allowed(demand.node, &allowances, stats)?;
-        self.age(demand, &allowed, &over, stats)?;
+        self.age(demand, &allowed, &stopped, stats)?;
+        // What aging took does not count: with much memory that is more than all else, and nothing would ever come of it.
+        let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
+        let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
         let start = self.settled(demand.node)?;
         let mut seen = start;
         let mut by_scope = BTreeMap::new();
@@ -122,26 +132,49 @@ impl Worker {
         Ok(Taken { pages: demoted, by_scope })
     }
 
-    /// Makes a new generation where the youngest is older than the idle time: what is accessed leaves the old ones by that.
+    /// Makes a new generation where the youngest is older than the idle time: what is accessed leaves the old ones by that. A page is known to be idle
+    /// by two agings between which it was not accessed, so where the last one is long ago there are two, the idle time apart.
     fn age(
         &mut self,
         demand: &Demand,
         allowed: &BTreeSet<u64>,
-        over: &impl Fn() -> bool,
+        stopped: &impl Fn() -> bool,
         stats: &mut DemoterStats,
     ) -> io::Result<()> {
-        for lru in self.lists(demand.node, allowed)? {
-            let Some(youngest) = lru.youngest().filter(|g| g.age >= demand.idle) else { continue };
-            if over() {
+        let long_ago = Nanos(demand.idle.0.saturating_mul(LONG_AGO));
+        if demand.idle <= WAIT_MAX && self.age_older_than(long_ago, demand.node, allowed, stopped, stats)? > 0
+        {
+            let until = Instant::now() + Duration::from_nanos(demand.idle.0) + TICK;
+            while Instant::now() < until && !stopped() {
+                std::thread::sleep(NAP.min(until.saturating_duration_since(Instant::now())));
+            }
+        }
+        self.age_older_than(demand.idle, demand.node, allowed, stopped, stats)?;
+        Ok(())
+    }
+
+    /// Makes a new generation where the youngest is at least so old; in how many cgroups.
+    fn age_older_than(
+        &mut self,
+        age: Nanos,
+        node: NodeId,
+        allowed: &BTreeSet<u64>,
+        stopped: &impl Fn() -> bool,
+        stats: &mut DemoterStats,
+    ) -> io::Result<u64> {
+        let (before, cpu) = (stats.agings, thread_cpu_time());
+        for lru in self.lists(node, allowed)? {
+            let Some(youngest) = lru.youngest().filter(|g| g.age >= age) else { continue };
+            if stopped() || thread_cpu_time().since(cpu) >= CPU_SPAN {
                 break;
             }
-            match self.commands.lru_gen(&format!("+ {} {} {}", lru.memcg, demand.node.0, youngest.seq)) {
+            match self.commands.lru_gen(&format!("+ {} {} {}", lru.memcg, node.0, youngest.seq)) {
                 Ok(()) => stats.agings += 1,
                 Err(e) if is_passing(&e) => stats.refused += 1,
                 Err(e) => return Err(e),
             }
         }
-        Ok(())
+        Ok(stats.agings - before)
     }
 
     /// The cgroup whose pages have been idle for longest, and the generation up to which they may go. Of several that are idle for about as long
