@@ -15,6 +15,8 @@ mod damon;
 mod demotion;
 #[path = "daemon/limits.rs"]
 mod limits;
+#[path = "daemon/pace.rs"]
+mod pace;
 #[path = "daemon/physical.rs"]
 mod physical;
 #[path = "daemon/regions.rs"]

@@ -64,9 +64,9 @@ fn both_kernels_with_tiers_are_usable_as_they_boot() {
             report.changes.iter().map(|c| (c.name, c.from.as_str(), c.to.as_str())).collect();
         let expect = [
             ("numa_balancing_promote_rate_limit_MBps", "65536", "0"),
-            ("scan_size_mb", "256", "32"),
+            ("scan_size_mb", "256", "2"),
             ("scan_period_min_ms", "1000", "5000"),
-            ("scan_period_max_ms", "60000", "10000"),
+            ("scan_period_max_ms", "60000", "5000"),
             ("numa_balancing", "1", "2"),
         ];
         assert_eq!(changes, expect);

@@ -13,7 +13,7 @@ use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
 use thermocline_linux::demoter::Demoter;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
-use thermocline_linux::pace::Pace;
+use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -194,11 +194,16 @@ impl Kernel<'_> {
     /// Paces the scans. Where that fails they keep their pace: pages are found sooner or later, but found.
     fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology, machine: &LiveMachine) {
         let Some(pace) = &mut self.pace else { return };
-        match pace.look(at, nodes, topology, || machine.step_interval(), self.actuator) {
+        match pace.look(at, nodes, topology, || machine.steps(), self.actuator) {
             Ok(None) => {}
-            Ok(Some(mb)) => {
+            Ok(Some(Paced::Step(mb))) => {
                 eprintln!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
             }
+            Ok(Some(Paced::Renewing(interval))) => eprintln!(
+                "numa_balancing: 3 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
+                interval.ms()
+            ),
+            Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing: 2 again"),
             Err(error) => {
                 eprintln!("scans are paced no more, scan_size_mb stays as it is: {error}");
                 self.pace = None;

@@ -6,18 +6,18 @@ use crate::section;
 section! {
     /// `[kernel]`: what is set in the kernel while thermocline manages or observes, and put back afterwards. Unset keys are left alone.
     Kernel {
-        /// kernel.numa_balancing while running: 2 makes the kernel scan lower tiers.
+        /// kernel.numa_balancing while running: 2 makes the kernel scan lower tiers. For some seconds at a time it is then 3, where tasks are scanned more seldom than scan_period_min_ms asks for, so that they take that up.
         numa_balancing: Option<u32> = Some(2), "bitmask", OrUnset(0..=3), "Linux 6.12 include/linux/sched/sysctl.h";
         /// kernel.numa_balancing_promote_rate_limit_MBps while running: 0 stops the kernel's own promotion while hint faults go on.
         numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", OrUnset(0..=1_000_000), "ours";
-        /// Memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb). Small steps keep the faults of a scan from slowing the program so much that waits no longer tell hot pages from cold ones.
-        scan_size_mb: Option<u32> = Some(32), "MB", OrUnset(1..=65536), "ours, measured in the lab; Linux 6.12: 256";
-        /// Largest step: a scan marks as much as it takes to pass over what lower tiers hold in ten seconds, up to this. A second between scans is assumed, or more where the kernel is seen to scan less often. Unset: scan_size_mb whatever there is.
+        /// Least memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb). Small steps keep the faults of a scan from slowing the program so much that waits no longer tell hot pages from cold ones.
+        scan_size_mb: Option<u32> = Some(2), "MB", OrUnset(1..=65536), "ours, measured in the lab; Linux 6.12: 256";
+        /// Largest step: a scan marks a 256th of what lower tiers hold, or a 1250th of the machine's memory, or as much as it takes to pass over that in ten seconds given how often the kernel is seen to scan, up to this. Unset: scan_size_mb whatever there is.
         scan_size_max_mb: Option<u32> = Some(256), "MB", OrUnset(1..=65536), "Linux 6.12: scan_size_mb";
         /// Shortest time to scan a whole task (debugfs sched/numa_balancing/scan_period_min_ms).
         scan_period_min_ms: Option<u32> = Some(5000), "ms", OrUnset(100..=600_000), "ours, measured in the lab; Linux 6.12: 1000";
-        /// Longest time to scan a whole task (debugfs sched/numa_balancing/scan_period_max_ms). The kernel lengthens its period where its own promotion finds nothing to do, which is always so here.
-        scan_period_max_ms: Option<u32> = Some(10000), "ms", OrUnset(100..=3_600_000), "ours, measured in the lab; Linux 6.12: 60000";
+        /// Longest time to scan a whole task (debugfs sched/numa_balancing/scan_period_max_ms): what a task takes up that reckons its period anew.
+        scan_period_max_ms: Option<u32> = Some(5000), "ms", OrUnset(100..=3_600_000), "ours, measured in the lab; Linux 6.12: 60000";
         /// Age at which a task is first scanned (debugfs sched/numa_balancing/scan_delay_ms).
         scan_delay_ms: Option<u32> = None, "ms", OrUnset(0..=600_000), "Linux 6.12: 1000";
         /// Let the kernel make room by demoting cold pages (/sys/kernel/mm/numa/demotion_enabled).
@@ -25,7 +25,20 @@ section! {
     }
 }
 
+/// Steps of a pass over what lower tiers hold; with more, each would mark less than what it costs to take one is worth.
+const STEPS_MAX: f64 = 256.0;
+/// Steps of a pass over a program as large as the machine: of 5 s, one in each of the kernel's ticks of 4 ms.
+const TICKS: f64 = 1250.0;
+
 impl Kernel {
+    /// How many MB a scan is to mark, within the bounds of the step, on a machine of `machine_mb` whose lower tiers hold `lower_mb`, if no program has it wait for
+    /// longer than its period tells. `None` where the step is left alone.
+    pub fn step_mb(&self, lower_mb: f64, machine_mb: f64) -> Option<u32> {
+        let least = self.scan_size_mb?;
+        let step_mb = (lower_mb / STEPS_MAX).max(machine_mb / TICKS).ceil() as u32;
+        Some(step_mb.clamp(least, self.scan_size_max_mb.unwrap_or(least).max(least)))
+    }
+
     /// Nothing is set, everything is left alone.
     pub const fn untouched() -> Kernel {
         Kernel {

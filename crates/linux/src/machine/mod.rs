@@ -18,18 +18,20 @@ use thermocline_core::config::Config;
 use thermocline_core::demotion::{Demand, Demoted};
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Move, Outcome};
 use thermocline_core::topology::{NodeState, Topology};
-use thermocline_core::units::{Nanos, NodeId};
+use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB};
 
 use crate::actuator::Actuator;
 use crate::demoter::{Demoter, DemoterStats};
 use crate::kernel_moves::KernelMoves;
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
 use crate::node_state::NodeStateReader;
+use crate::process;
 use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Holdings, ScopeError};
 use crate::source::chmu::{self, ChmuSource};
 use crate::source::damon::{self, DamonSource};
+use crate::source::hintfault::stamps::Steps;
 use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
@@ -410,9 +412,12 @@ impl LiveMachine {
         self.mover.as_ref().and_then(Mover::failure)
     }
 
-    /// How far apart the kernel's steps are in scanning the process with the most faults, where known.
-    pub fn step_interval(&self) -> Option<Nanos> {
-        self.sources.hintfault.as_ref()?.step_interval()
+    /// How the kernel scans the process of which most memory was scanned, where known; with all memory that it has, for its steps pass over the
+    /// top tier too.
+    pub fn steps(&self) -> Option<Steps> {
+        let steps = self.sources.hintfault.as_ref()?.steps()?;
+        let stat = process::stat(&self.root, steps.pid).ok().flatten();
+        Some(Steps { mib: stat.map_or(steps.mib, |stat| stat.rss_pages / PAGES_PER_MIB), ..steps })
     }
 
     /// The sources in words.

@@ -15,7 +15,7 @@ use thermocline_core::demotion::{Reach, reach};
 use thermocline_core::engine::Engine;
 use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
 use thermocline_core::published::threshold::free_space_enough;
-use thermocline_core::units::{Nanos, ScopeId};
+use thermocline_core::units::{Nanos, PAGES_PER_MIB, ScopeId};
 
 use super::demoter::Demoter;
 use super::{Manager, Notes};
@@ -147,7 +147,15 @@ impl Manager for Thermocline {
         let wanted = &self.config.kernel;
         let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
         set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);
-        set(&mut kernel.scan_size_mb, wanted.scan_size_mb);
+        // What lower tiers can hold stands for what they do, so that the step does not change in a run.
+        let topology = self.engine.topology();
+        let mb = |pages: u64| pages as f64 / PAGES_PER_MIB as f64;
+        let (mut lower, mut all) = (0, 0);
+        for node in &topology.nodes {
+            all += node.capacity_pages;
+            lower += if topology.is_lower(node.id) { node.capacity_pages } else { 0 };
+        }
+        set(&mut kernel.scan_size_mb, wanted.step_mb(mb(lower), mb(all)));
         set(&mut kernel.scan_period_min_ms, wanted.scan_period_min_ms);
         set(&mut kernel.scan_period_max_ms, wanted.scan_period_max_ms);
         set(&mut kernel.scan_delay_ms, wanted.scan_delay_ms);

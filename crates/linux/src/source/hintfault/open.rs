@@ -14,7 +14,7 @@ use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 use super::decode::{RawFault, RawStamp, Record, decode};
 use super::load::{Loaded, OpenError, Scope, load, set_listed};
-use super::stamps::{StampOptions, StampStats, Stamps};
+use super::stamps::{StampOptions, StampStats, Stamps, Steps};
 use crate::source::{self, AccessSource};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
 
@@ -230,9 +230,9 @@ impl HintFaultSource {
         self.stamps.moved(page.pid, page.vpn);
     }
 
-    /// How far apart the kernel's steps are in scanning the process with the most faults, where known.
-    pub fn step_interval(&self) -> Option<Nanos> {
-        self.stamps.step_interval()
+    /// How the kernel scans the process of which most memory was scanned, where known.
+    pub fn steps(&self) -> Option<Steps> {
+        self.stamps.steps()
     }
 
     /// Whether the next access to a page will be a hint fault, as far as scans were seen.

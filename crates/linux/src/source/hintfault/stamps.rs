@@ -8,19 +8,19 @@
 //! Known to be wrong for one fault a page: pages mapped, or moved down by the kernel, after scans of their range have been
 //! seen. Their first latency is too long, so they seem colder than they are until they fault again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use thermocline_core::access::FaultLatency;
-use thermocline_core::units::{Nanos, Pid};
+use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pid};
 
 use super::chunk::{CHUNK_PAGES, CHUNK_SHIFT, Chunk, ChunkScan};
 use super::decode::{RawFault, RawScan};
 
-/// Scanned ranges that begin this far apart belong to two steps.
-const STEP_APART: Nanos = Nanos::from_ms(50);
-/// A longer time between two steps is no slow scan but a process that slept (`scan_period_max_ms` is 60000 by default).
-const STEP_INTERVAL_MAX: Nanos = Nanos::from_s(60);
+/// A range that begins so long after the last one has ended belongs to another step: in a step they follow each other at once.
+const STEP_APART: Nanos = Nanos::from_ms(2);
+/// Steps of which the median tells how far apart they are: a process that slept for once was not scanned seldom.
+const STEPS: usize = 7;
 /// Scans of one process that can be under way at once.
 const OPEN_SCANS_MAX: usize = 4;
 /// Faults during a scan whose order relative to it is settled when it ends; later ones count as answered.
@@ -83,9 +83,29 @@ struct Process {
     pending: Vec<Pending>,
     /// What the last scan took per page, in nanoseconds: where an open scan is likely to be by now.
     ns_per_page: u64,
-    last_scan: Nanos,
-    /// Time between two steps of scanning, of late; 0 before the second.
-    step_interval: Nanos,
+    /// First page of the last range.
+    last_start: u64,
+    /// When the last range had been marked.
+    last_end: Nanos,
+    /// When the last step began.
+    last_step: Nanos,
+    /// Times between the last steps.
+    intervals: VecDeque<Nanos>,
+    /// Passes over all of it that have ended.
+    passes: u32,
+}
+
+/// How the kernel scans a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// The process.
+    pub pid: Pid,
+    /// Time between two steps: the median of the last seven.
+    pub interval: Nanos,
+    /// Its memory, as far as it was scanned, MiB.
+    pub mib: u64,
+    /// Passes over all of it that have ended.
+    pub passes: u32,
 }
 
 #[derive(Debug)]
@@ -210,15 +230,15 @@ impl Stamps {
             self.close(&lost, end);
         }
         let process = self.process(scan.pid);
-        let since = scan.time.since(process.last_scan);
-        if process.last_scan > Nanos(0) && since >= STEP_APART {
-            let since = since.min(STEP_INTERVAL_MAX);
-            process.step_interval = match process.step_interval {
-                Nanos(0) => since,
-                Nanos(before) => Nanos(before / 2 + since.0 / 2),
-            };
+        if scan.time.since(process.last_end) >= STEP_APART {
+            if process.last_step > Nanos(0) {
+                process.intervals.truncate(STEPS - 1);
+                process.intervals.push_front(scan.time.since(process.last_step));
+            }
+            process.last_step = scan.time;
         }
-        process.last_scan = scan.time;
+        process.passes += u32::from(scan.start < process.last_start);
+        process.last_start = scan.start;
         if process.open.len() < OPEN_SCANS_MAX {
             let faults = process.faults;
             process.open.push(OpenScan { scan, faults, ticks: Vec::new() });
@@ -247,6 +267,7 @@ impl Stamps {
             self.close(&open, scan.time);
         }
         let process = self.process(scan.pid);
+        process.last_end = scan.time;
         if scan.updated > 0 {
             process.ns_per_page = scan.time.since(open.scan.time).0 / open.pages().max(1);
         }
@@ -304,11 +325,15 @@ impl Stamps {
         }
     }
 
-    /// How far apart the kernel's steps are in scanning the process of which most memory was scanned, of late; `None` before its
-    /// second step. A process that sleeps is not scanned, so what goes by until its next step does not count.
-    pub fn step_interval(&self) -> Option<Nanos> {
-        let (_, process) = self.processes.iter().max_by_key(|(pid, p)| (p.chunks.len(), **pid))?;
-        (process.step_interval > Nanos(0)).then_some(process.step_interval)
+    /// How the kernel scans the process of which most memory was scanned; `None` before its third step. A process that sleeps is not
+    /// scanned, so what goes by until its next step does not count.
+    pub fn steps(&self) -> Option<Steps> {
+        let (pid, process) = self.processes.iter().max_by_key(|(pid, p)| (p.chunks.len(), **pid))?;
+        let mut intervals: Vec<Nanos> = process.intervals.iter().copied().collect();
+        intervals.sort_unstable();
+        let interval = *intervals.get(intervals.len() / 2).filter(|_| intervals.len() > 1)?;
+        let mib = (process.chunks.len() * CHUNK_PAGES) as u64 / PAGES_PER_MIB;
+        Some(Steps { pid: Pid(*pid), interval, mib, passes: process.passes })
     }
 
     /// The counters, as of now.
@@ -357,7 +382,7 @@ impl Stamps {
     fn process(&mut self, pid: Pid) -> &mut Process {
         if !self.processes.contains_key(&pid.0) && self.processes.len() >= self.options.processes_max.max(1) {
             let oldest =
-                self.processes.iter().min_by_key(|(pid, p)| (p.last_scan, **pid)).map(|(pid, _)| Pid(*pid));
+                self.processes.iter().min_by_key(|(pid, p)| (p.last_step, **pid)).map(|(pid, _)| Pid(*pid));
             if let Some(oldest) = oldest {
                 self.forget(oldest);
                 self.stats.processes_evicted += 1;

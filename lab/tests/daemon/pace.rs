@@ -1,0 +1,34 @@
+//! A program that the kernel would scan once a second of its time is scanned at the pace that is configured.
+
+use thermocline_lab::{Line, ThpMode};
+
+use super::{Run, number, soak};
+
+/// Some 100 MiB of it on CXL: 50 steps of 2 MB, a second apart, and others that pass over DRAM. Passes of five seconds take their place.
+const FOOTPRINT_MIB: u64 = 560;
+
+fn scans_keep_the_pace(line: Line) {
+    let run = Run::new(line, [384, 128, 512], ThpMode::Never, 300).env("MIB", FOOTPRINT_MIB);
+    let Some(outcome) = run.run(include_str!("pace.sh")) else { return };
+    println!("{}", run.text("daemon-errors"));
+    // Nothing to be seen where the shell has no vfork: then the kernel keeps the pace by itself.
+    assert_eq!(number(&outcome, "alone_passes"), 0, "the program is scanned often without us");
+    assert!(number(&outcome, "paced_passes") >= 2, "renewed, and still seldom scanned");
+    assert_eq!((number(&outcome, "mode"), number(&outcome, "mode_after")), (2, 0));
+    assert_eq!(number(&outcome, "size_after"), 256);
+    assert_eq!((number(&outcome, "daemon_status"), number(&outcome, "loader_status")), (0, 0));
+}
+
+#[test]
+fn scans_keep_the_pace_on_6_12() {
+    scans_keep_the_pace(Line::Stable);
+}
+
+#[test]
+fn scans_keep_the_pace_on_the_newest() {
+    if soak() {
+        scans_keep_the_pace(Line::Newest);
+    } else {
+        println!("skipped: one kernel is enough for everyday; make soak does both");
+    }
+}
