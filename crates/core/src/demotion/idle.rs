@@ -6,12 +6,11 @@
 //! * Where pages that we promoted are accessed on a lower tier soon after, what went down was not cold: the time doubles, whichever it is.
 
 use crate::config;
+use crate::demotion::COLDER;
 use crate::units::Nanos;
 
 /// Pages that came back within a look, below which nothing is concluded.
 const PAGES_MIN: u64 = 64;
-/// How many times as long as the gap of those that wait a page must not have been accessed.
-const COLDER: u64 = 4;
 
 /// The idle time and what came back since it was last judged.
 #[derive(Debug)]

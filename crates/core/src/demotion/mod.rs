@@ -5,7 +5,7 @@
 //! they must not have been accessed, and the machine answers with how many it found and demoted.
 //!
 //! * A demand is made for a node whose free memory is below its *goal*, and asks for what is missing to the goal and the hysteresis, and for the
-//!   pages that wait to come up, as many as the goal keeps free at most. It never asks for more than the rate limit lets through, nor for more
+//!   pages that wait to come up, up to a sixteenth of the node. It never asks for more than the rate limit lets through, nor for more
 //!   than lower tiers have room for.
 //! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
 //! * It pays for itself: after a demand the next one waits until the CPU time that the machine has spent on it is no more than the share
@@ -94,6 +94,8 @@ pub struct Demoted {
 struct Pending {
     id: u64,
     pages: u64,
+    idle: Nanos,
+    waited: bool,
     since: Nanos,
     allowances: Vec<Allowance>,
 }
@@ -111,6 +113,12 @@ struct Node {
 /// How a demand ended, in base pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
+    /// For how long what it asked for must not have been accessed.
+    pub idle: Nanos,
+    /// Pages waited to come up for it.
+    pub waited: bool,
+    /// Asked for.
+    pub asked: u64,
     /// Asked for and not found.
     pub short: u64,
     /// Demoted beyond what was asked for.
@@ -146,6 +154,10 @@ pub struct Demotion {
     next_id: u64,
 }
 
+/// Colder by far: accessed so many times more seldom. Ours.
+pub(crate) const COLDER: u64 = 4;
+/// Most that a demand asks for, for pages that wait to come up, as a part of the node. Looking for cold pages costs about as much for many as for few.
+const FOR_THEM: u64 = 16;
 /// Shortest time to the next demand after one that was not met; or an eighth of the idle time.
 const REST_MIN: Nanos = Nanos::from_ms(500);
 
@@ -193,7 +205,7 @@ impl Demotion {
                 continue;
             }
             let wanted = wanted.iter().find(|w| w.node == state.node);
-            let for_them = wanted.map_or(0, |w| w.pages.min(part(state, self.goal_bp)));
+            let for_them = wanted.map_or(0, |w| w.pages.min(state.managed_pages / FOR_THEM));
             let targets = topology.demotion_targets(state.node);
             let below: u64 = targets.iter().filter_map(|t| room.get(t)).sum();
             let pages =
@@ -203,18 +215,18 @@ impl Demotion {
             }
             let allowances = giving.above_floors(pages);
             let braked = giving.by_brakes(pages);
-            node.pending =
-                Some(Pending { id: self.next_id, pages, since: now, allowances: allowances.clone() });
+            let idle = self.idle.wanted(wanted.map(|w| w.gap));
+            node.pending = Some(Pending {
+                id: self.next_id,
+                pages,
+                idle,
+                waited: wanted.is_some(),
+                since: now,
+                allowances: allowances.clone(),
+            });
             self.rate.charge(now, pages);
             take(&mut room, &targets, pages);
-            demands.push(Demand {
-                id: self.next_id,
-                node: state.node,
-                pages,
-                idle: self.idle.wanted(wanted.map(|w| w.gap)),
-                allowances,
-                braked,
-            });
+            demands.push(Demand { id: self.next_id, node: state.node, pages, idle, allowances, braked });
             self.next_id += 1;
         }
         demands
@@ -233,6 +245,9 @@ impl Demotion {
         self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));
         self.idle.demoted(done.pages);
         Some(Settled {
+            idle: pending.idle,
+            waited: pending.waited,
+            asked: pending.pages,
             short,
             over: done.pages.saturating_sub(pending.pages),
             allowances: pending.allowances,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::demotion::{Demand, Demoted, Wanted};
+use crate::demotion::{Demand, Demoted, Settled, Wanted};
 use crate::engine::Engine;
-use crate::rule::gap_of_score;
+use crate::rule::{Supply, gap_of_score};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
 
@@ -16,6 +16,9 @@ impl Engine {
         let lost = self.demotion.lose(now);
         self.counters.demotion_lost += lost.pages;
         self.admission.settle_allowances(&lost.allowances);
+        for state in nodes.iter().filter(|state| self.topology.is_top(state.node)) {
+            self.rule.on_spare(state.node, state.free_pages.saturating_sub(self.demotion.enough(state)));
+        }
         let (wanted, giving) = (self.wanted(), self.admission.giving(now));
         let demands = self.demotion.tick(&self.topology, now, nodes, &wanted, giving);
         for demand in &demands {
@@ -52,6 +55,8 @@ impl Engine {
                 self.counters.demotion_over += settled.over;
                 self.admission.settle_allowances(&settled.allowances);
                 self.admission.demoted(done);
+                let Settled { idle, waited, asked, short, .. } = settled;
+                self.rule.on_supply(&Supply { node: done.node, idle, waited, asked, short });
             }
             None => self.counters.evidence_invalid += 1,
         }

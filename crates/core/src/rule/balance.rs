@@ -12,7 +12,7 @@
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::moves::{Direction, Move, Outcome};
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate, told};
+use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, Supply, score_of_rate, told};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pid};
 
@@ -81,6 +81,14 @@ impl Rule for Balance {
 
     fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
         self.inner.on_region_pages(pages, ctx, out);
+    }
+
+    fn on_spare(&mut self, node: NodeId, pages: u64) {
+        self.inner.on_spare(node, pages);
+    }
+
+    fn on_supply(&mut self, supply: &Supply) {
+        self.inner.on_supply(supply);
     }
 
     fn on_exit(&mut self, pid: Pid) {

@@ -211,6 +211,21 @@ pub struct Gauge {
     pub value: u64,
 }
 
+/// What the top tier had to give, as a demand for cold pages found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supply {
+    /// The node.
+    pub node: NodeId,
+    /// For how long a page must not have been accessed.
+    pub idle: Nanos,
+    /// Pages that the rule has proposed waited for the room.
+    pub waited: bool,
+    /// Base pages that were asked for.
+    pub asked: u64,
+    /// Base pages that were not found.
+    pub short: u64,
+}
+
 /// Decides which pages are worth moving. Every method has an empty default.
 pub trait Rule: std::fmt::Debug + Send {
     /// The rule's name in the configuration.
@@ -268,6 +283,16 @@ pub trait Rule: std::fmt::Debug + Send {
     /// A move that the rule's candidate led to has ended.
     fn on_outcome(&mut self, done: &Move, outcome: Outcome, out: &mut Candidates) {
         let _ = (done, outcome, out);
+    }
+
+    /// So many base pages of a top-tier node are free beyond what demotion keeps free. Where nothing is demoted it is not told: what fills a node then stays.
+    fn on_spare(&mut self, node: NodeId, pages: u64) {
+        let _ = (node, pages);
+    }
+
+    /// Cold pages of the top tier were asked for.
+    fn on_supply(&mut self, supply: &Supply) {
+        let _ = supply;
     }
 
     /// A process is gone, or not managed any more.

@@ -16,9 +16,12 @@
 //!    until a sixteenth of it is left: the cut is then where as many pages as there is room for would pass all confirmations by chance, and
 //!    those that are accessed more often pass sooner. Smooth popularity, without a line between hot and cold, is served that way. Else nothing
 //!    is proposed.
-//! 7. Where there is room for all that the lower tiers hold, there is nothing to choose: with `fill`, a page is proposed as soon as it is accessed.
+//! 7. Where cold pages go down, nothing has to be left free for what may stand out later. So with `fill`, whatever is free beyond what demotion keeps free is filled with the pages that wait
+//!    least, as many as there is room for, after a single fault. And where a demand for cold pages was met although nothing waited for the room (three quarters of it at least), with
+//!    `exchange` pages go up that are accessed four times as often as what went down.
+//! 8. Where there is room for all that the lower tiers hold, there is nothing to choose: with `fill`, a page is proposed as soon as it is accessed.
 //!
-//! Accesses of other sources are judged as by the rule `frequency`, and by 7; regions as by `regions`: a region says nothing of one page alone, so that it neither
+//! Accesses of other sources are judged as by the rule `frequency`, and by 8; regions as by `regions`: a region says nothing of one page alone, so that it neither
 //! confirms a page nor counts against it. Source: ours. It needs no threshold in ms and no model of the
 //! waits: faults slow a program down, so that early and late lie closer together than the access rates do.
 
@@ -30,9 +33,10 @@ use std::collections::BTreeMap;
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::config;
+use crate::demotion::COLDER;
 use crate::moves::{Move, Outcome};
 use crate::rule::{
-    Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, score_of_rate,
+    Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, Supply, score_of_rate,
 };
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
@@ -50,6 +54,8 @@ const BEST_PERCENT: u32 = 25;
 /// Where the top tier is full, a page is proposed that is hot with this probability: it goes up only for one that is colder by far.
 const CERTAIN_ENOUGH: f64 = 0.5;
 
+/// A demand for cold pages is met where no more than this part of it was not found.
+const ENOUGH: u64 = 4;
 /// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold whatever there is room for.
 const FILL_PERCENT_MAX: u32 = 90;
 
@@ -99,6 +105,12 @@ struct Target {
     full: bool,
     /// What a page of no known heat waits on average.
     mean: Nanos,
+    /// A page that is accessed so often is worth what the target gives although nobody waits for it; 0 where it gives nothing by itself.
+    worth: Nanos,
+    /// Base pages that are free beyond what demotion keeps free.
+    spare: u64,
+    /// As many pages as are spare have waits of this bin and below.
+    spare_cut: Option<Bin>,
 }
 
 /// See the module's description.
@@ -114,6 +126,8 @@ pub struct Adaptive {
     top: Vec<NodeId>,
     /// The top tier has room for all that the others hold.
     fits: bool,
+    /// Base pages that the others hold.
+    held: u64,
 }
 
 impl Adaptive {
@@ -127,15 +141,17 @@ impl Adaptive {
             targets: BTreeMap::new(),
             top: Vec::new(),
             fits: false,
+            held: 0,
         }
     }
 
-    /// Whether, as the states of `nodes` say, the top tier has room for all that the others hold.
-    fn fits(&self, nodes: &[NodeState]) -> bool {
+    /// Takes note of what lower tiers hold, and whether the top tier has room for all of it.
+    fn weigh(&mut self, nodes: &[NodeState]) {
         let (top, lower): (Vec<&NodeState>, Vec<&NodeState>) =
             nodes.iter().partition(|state| self.top.contains(&state.node));
-        let held: u64 = lower.iter().map(|s| s.managed_pages.saturating_sub(s.free_pages)).sum();
-        !top.is_empty() && !lower.is_empty() && held <= top.iter().map(|state| room(state)).sum()
+        self.held = lower.iter().map(|s| s.managed_pages.saturating_sub(s.free_pages)).sum();
+        let known = !top.is_empty() && !lower.is_empty();
+        self.fits = self.config.fill && known && self.held <= top.iter().map(|state| room(state)).sum();
     }
 
     /// Judges a page by what other sources than hint faults know.
@@ -219,18 +235,25 @@ impl Rule for Adaptive {
         record.frequency = if below { record.frequency.saturating_add(1).min(ctx.frequency_max) } else { 0 };
         // A layout that cannot count so far is full at its maximum.
         let needed = target.enough.map_or(confirmed, |enough| enough.min(confirmed)).min(ctx.frequency_max);
-        record.ready = record.frequency >= needed && target.purpose != Purpose::Counting;
+        let hot = record.frequency >= needed && target.purpose != Purpose::Counting;
+        // One wait alone says little: taken together with a prior one of average length, it says how hot the page may be.
+        let likely = Nanos(wait.0 / 2).plus(Nanos(target.mean.0 / 2));
+        let exchanged = self.config.exchange && likely <= target.worth;
+        record.ready = worth_moving
+            && (hot || exchanged || (self.config.fill && target.takes_spare(bin, access.pages())));
         if record.ready {
             let reason = match target.purpose {
+                _ if exchanged && !hot => Reason::Exchange,
+                _ if !hot => Reason::FreeRoom,
                 Purpose::Fill => Reason::FreeRoom,
                 Purpose::Exchange => Reason::Exchange,
                 Purpose::Hot | Purpose::Counting => Reason::HighRate,
             };
-            // One wait alone says little: taken together with a prior one of average length, it says how hot the page may be.
-            let sure =
-                record.frequency >= confirmed.min(ctx.frequency_max) && target.purpose != Purpose::Exchange;
-            let wait = if sure { wait } else { Nanos(wait.0 / 2).plus(Nanos(target.mean.0 / 2)) };
-            out.push(Candidate::promotion(access, score_of_rate(wait), reason, self.life));
+            let sure = hot
+                && record.frequency >= confirmed.min(ctx.frequency_max)
+                && target.purpose != Purpose::Exchange;
+            let gap = if sure { wait } else { likely };
+            out.push(Candidate::promotion(access, score_of_rate(gap), reason, self.life));
         }
     }
 
@@ -240,6 +263,19 @@ impl Rule for Adaptive {
 
     fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
         self.regions.on_region_pages(pages, ctx, out);
+    }
+
+    fn on_spare(&mut self, node: NodeId, pages: u64) {
+        if let Some(target) = self.targets.get_mut(&node) {
+            target.spare = pages;
+        }
+    }
+
+    fn on_supply(&mut self, supply: &Supply) {
+        if let Some(target) = self.targets.get_mut(&supply.node) {
+            let idle_by_itself = !supply.waited && supply.short <= supply.asked / ENOUGH;
+            target.worth = if idle_by_itself { Nanos(supply.idle.0 / COLDER) } else { Nanos(0) };
+        }
     }
 
     fn on_exit(&mut self, pid: Pid) {
@@ -256,13 +292,13 @@ impl Rule for Adaptive {
         // Of a node whose state is not told nothing is known, and least of all that it is full.
         let mut top = nodes.iter().filter(|state| self.top.contains(&state.node)).peekable();
         let full = top.peek().is_some() && top.all(|state| room(state) == 0);
-        self.fits = self.config.fill && self.fits(nodes);
+        self.weigh(nodes);
         for target in self.targets.values_mut() {
             target.full = full;
             let since = now.since(target.looked);
             if since >= LOOK_IDLE || (since >= LOOK_EVERY && target.sample.changed()) {
                 target.looked = now;
-                target.look(now, &self.config);
+                target.look(now, self.held, &self.config);
             }
         }
     }
@@ -298,6 +334,9 @@ impl Target {
             room: 0,
             full: false,
             mean: Nanos(0),
+            worth: Nanos(0),
+            spare: 0,
+            spare_cut: None,
         }
     }
 
@@ -309,10 +348,22 @@ impl Target {
         }
     }
 
+    /// Whether a page with such a wait is among the best for which there is spare memory; if so, that is taken.
+    fn takes_spare(&mut self, bin: Bin, pages: u64) -> bool {
+        let takes = self.spare >= pages && self.spare_cut.is_some_and(|cut| bin <= cut);
+        if takes {
+            self.spare -= pages;
+        }
+        takes
+    }
+
     /// Looks at the sample and sets the cut.
-    fn look(&mut self, now: Nanos, config: &config::rule::Adaptive) {
+    fn look(&mut self, now: Nanos, held: u64, config: &config::rule::Adaptive) {
         let waits = self.sample.waits(now);
         self.pages = waits.pages();
+        // Of what lower tiers hold, not of what was seen so far: the first to fault are not all there are.
+        let spare_percent = (self.spare * 100 / self.sample.population(now).max(held).max(1)).min(100) as u32;
+        self.spare_cut = (spare_percent > 0).then(|| waits.quantile(spare_percent));
         // Of exponential waits the median is ln 2 of the mean.
         self.mean = Nanos((sample::wait(waits.quantile(50)).0 as f64 / std::f64::consts::LN_2) as u64);
         self.state = match waits.cut() {

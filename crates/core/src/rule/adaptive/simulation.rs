@@ -64,6 +64,8 @@ struct Pages {
     part: usize,
     capacity: usize,
     order: u8,
+    /// Cold pages go down here: free memory is spare.
+    demotes: bool,
 }
 
 impl Pages {
@@ -84,6 +86,7 @@ impl Pages {
             part: 0,
             capacity,
             order: 0,
+            demotes: false,
         }
     }
 
@@ -114,7 +117,18 @@ impl Pages {
                 let managed_pages = self.capacity as u64;
                 let watermarks = Watermarks::default();
                 let node = NodeState { node: NodeId(0), free_pages, managed_pages, watermarks };
-                rule.on_tick(Nanos(next_ns as u64), &[node], &mut Candidates::new(0));
+                let mut nodes = vec![node];
+                if self.demotes {
+                    rule.on_spare(NodeId(0), free_pages);
+                    let below = N as u64 - self.promoted() as u64;
+                    nodes.push(NodeState {
+                        node: NodeId(2),
+                        free_pages: 0,
+                        managed_pages: below,
+                        watermarks,
+                    });
+                }
+                rule.on_tick(Nanos(next_ns as u64), &nodes, &mut Candidates::new(0));
                 self.now_ns += self.uniform() * self.speed.stall_ns;
             } else if next_ns >= self.next_scan_ns {
                 self.scan();
@@ -280,6 +294,51 @@ fn takes_the_best_of_a_zipf_distribution_first() {
         }
         assert!(pages.share_of_best() >= 0.85, "{label}");
     }
+}
+
+#[test]
+fn where_cold_pages_go_down_the_best_fill_what_is_free_after_a_single_fault() {
+    let speed = Speed { parts: 30, ..smooth(0.01, 3.0) };
+    let run = |demotes, fill| {
+        let mut pages = Pages::new(seed(), hot_and_cold(), speed, N / 3);
+        pages.demotes = demotes;
+        pages.run(&mut rule_that_fills(fill), 1.5 * speed.pass_s);
+        (pages.promoted(), pages.recall_and_precision(HOT).0)
+    };
+    let (promoted, recall) = run(true, true);
+    println!("{promoted} of {} pages filled, recall {recall:.2}", N / 3);
+    assert!(promoted > N / 4 && recall >= 0.8);
+    assert!(run(false, true).0 < N / 10, "what fills a node stays");
+    assert!(run(true, false).0 < N / 10, "told to leave room alone");
+}
+
+/// Whether a page that waited for 100 ms beside others that wait for a second is proposed after such a demand.
+fn proposed_after(supply: Supply) -> bool {
+    let (mut machine, mut rule) = (Machine::new(), rule());
+    for page in 0..1000 {
+        machine.access(&mut rule, &fault(2, page, 1000 + page, 1000));
+    }
+    let full = NodeState { node: NodeId(0), managed_pages: 1 << 20, ..NodeState::default() };
+    rule.on_tick(Nanos::from_s(3), &[full], &mut Candidates::new(0));
+    rule.on_supply(&supply);
+    let before = machine.proposed().len();
+    machine.access(&mut rule, &fault(2, 5000, 3000, 1500));
+    machine.proposed().len() > before
+}
+
+#[test]
+fn what_the_target_gives_though_nothing_waits_is_worth_pages_that_are_accessed_four_times_as_often() {
+    let supply = |idle_s, waited, short| Supply {
+        node: NodeId(0),
+        idle: Nanos::from_s(idle_s),
+        waited,
+        asked: 1000,
+        short,
+    };
+    assert!(proposed_after(supply(10, false, 250)));
+    assert!(!proposed_after(supply(10, false, 251)), "it has not so much");
+    assert!(!proposed_after(supply(4, false, 0)), "a second and more, against four");
+    assert!(!proposed_after(supply(10, true, 0)), "those that wait are for that");
 }
 
 #[test]

@@ -21,9 +21,9 @@ use crate::config;
 use crate::config::rule::Windows;
 use crate::moves::{Move, Outcome};
 use crate::published::window::{self, Window};
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule};
+use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, Supply};
 use crate::topology::NodeState;
-use crate::units::{Nanos, Pid, VirtPage};
+use crate::units::{Nanos, NodeId, Pid, VirtPage};
 use streams::{Direction, Streams};
 
 /// Base pages in a block that one page-table page maps: speculation ends there, as in S2.
@@ -203,6 +203,14 @@ impl Rule for Speculative {
 
     fn on_region_pages(&mut self, pages: &[RegionPage], ctx: &Context<'_>, out: &mut Candidates) {
         self.inner.on_region_pages(pages, ctx, out);
+    }
+
+    fn on_spare(&mut self, node: NodeId, pages: u64) {
+        self.inner.on_spare(node, pages);
+    }
+
+    fn on_supply(&mut self, supply: &Supply) {
+        self.inner.on_supply(supply);
     }
 
     fn on_exit(&mut self, pid: Pid) {
