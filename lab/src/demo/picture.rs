@@ -158,10 +158,12 @@ fn shares(area: &Area<'_>, recording: &Recording, verdict: &Verdict) -> anyhow::
     chart
         .draw_series(DashedLineSeries::new([(0.0, best), (end, best)], 2, 4, INK.stroke_width(1)))
         .map_err(|error| anyhow!("{error}"))?;
-    let below = text(13).pos(Pos::new(HPos::Left, VPos::Top));
+    // Above the line, where the curve does not come, if there is room.
+    let (at, place) = if best < 94.0 { (best + 1.0, VPos::Bottom) } else { (best - 2.0, VPos::Top) };
     let label = format!("best static placement: {best:.0} %");
+    let style = text(13).pos(Pos::new(HPos::Left, place));
     chart
-        .draw_series([Text::new(label, (start + end / 120.0, best - 2.0), below)])
+        .draw_series([Text::new(label, (start + end / 120.0, at), style)])
         .map_err(|error| anyhow!("{error}"))?;
     chart.draw_series(LineSeries::new(points, DRAM.stroke_width(3))).map_err(|error| anyhow!("{error}"))?;
     Ok(())
