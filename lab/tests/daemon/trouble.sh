@@ -28,10 +28,12 @@ start() {
     group=/sys/fs/cgroup$(sed s/0::// /proc/$!/cgroup)
     until [ "$(cat $group/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done
 }
-$THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
+# Not in the shared folder: while memory is taken away, bytes that were written to such a file got lost.
+out=/dev/shm/daemon
+$THERMOCLINE run --config config.toml --json >$out 2>daemon-errors &
 daemon=$!
 alive() { kill -0 $daemon 2>/dev/null || fail "$1: the daemon ended: $(tail -n 3 daemon-errors)"; }
-promoted() { tail -n 2 daemon | sed -n 's/.*"pgpromote_candidate":[0-9]*,"pgpromote_success":\([0-9]*\),.*/\1/p' | tail -n 1; }
+promoted() { tail -n 2 $out | sed -n 's/.*"pgpromote_candidate":[0-9]*,"pgpromote_success":\([0-9]*\),.*/\1/p' | tail -n 1; }
 # Back to the slow node, so that there is always something to promote; then until something was.
 promotes() {
     before=$(promoted)
@@ -41,7 +43,7 @@ promotes() {
         sleep 0.2
         tries=$((tries + 1))
         alive "$1"
-        [ $tries -lt 300 ] || fail "$1: nothing is promoted: $(tail -n 1 daemon | sed 's|.*"counters":||; s|"[a-z_-]*":0,||g' | head -c 3000)"
+        [ $tries -lt 300 ] || fail "$1: nothing is promoted: $(tail -n 1 $out | sed 's|.*"counters":||; s|"[a-z_-]*":0,||g' | head -c 3000)"
     done
     read -r seconds _ </proc/uptime
     echo "at $seconds s: it promotes $1"
@@ -55,7 +57,7 @@ kill -STOP $daemon
 sleep "$STOPPED_S"
 kill -CONT $daemon
 promotes "after it stood still"
-echo dropped=$(tail -n 1 daemon | sed -n 's/.*"source":{[^}]*"dropped":\([0-9]*\).*/\1/p')
+echo dropped=$(tail -n 1 $out | sed -n 's/.*"source":{[^}]*"dropped":\([0-9]*\).*/\1/p')
 
 start victim 64
 victim=$!
@@ -98,7 +100,7 @@ promotes "after memory of the slow node came back"
 kill -TERM $daemon
 wait $daemon
 echo daemon_status=$?
-tail -n 1 daemon >last
+tail -n 1 $out >last
 unchanged "after all that"
 kill -TERM $keeper
 wait $keeper || fail "hotcold lost data: $(cat errors-keeper)"
