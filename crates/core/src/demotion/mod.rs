@@ -291,6 +291,12 @@ impl Demotion {
         self.goal(state).saturating_add(part(state, self.hysteresis_bp))
     }
 
+    /// Pages that are free for whatever is worth it: down to a hysteresis below the goal, so that then it is asked for what is cold.
+    pub fn spare(&self, state: &NodeState) -> u64 {
+        let left = self.goal(state).saturating_sub(part(state, self.hysteresis_bp));
+        state.free_pages.saturating_sub(left)
+    }
+
     /// Base pages that may be demoted in any second.
     pub fn limit_pages(&self) -> u64 {
         self.limit_pages

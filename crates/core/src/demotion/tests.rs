@@ -63,6 +63,19 @@ fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
 }
 
 #[test]
+fn what_is_spare_is_filled_until_a_demand_is_made() {
+    let mut d = demotion(65_536);
+    let topology = topology(MANAGED);
+    let states = |free| [state(0, free, MANAGED), state(1, MANAGED, MANAGED), state(2, MANAGED, MANAGED)];
+    for free in [0, 1000, ENOUGH, MANAGED / 2] {
+        let left = free - d.spare(&states(free)[0]);
+        assert!(!d.tick(&topology, Nanos(0), &states(left), &[], Giving::default()).is_empty(), "{free}");
+        d = demotion(65_536);
+    }
+    assert!(d.tick(&topology, Nanos(0), &states(ENOUGH), &[], Giving::default()).is_empty());
+}
+
+#[test]
 fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);

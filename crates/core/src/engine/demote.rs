@@ -17,7 +17,7 @@ impl Engine {
         self.counters.demotion_lost += lost.pages;
         self.admission.settle_allowances(&lost.allowances);
         for state in nodes.iter().filter(|state| self.topology.is_top(state.node)) {
-            self.rule.on_spare(state.node, state.free_pages.saturating_sub(self.demotion.enough(state)));
+            self.rule.on_spare(state.node, self.demotion.spare(state));
         }
         let (wanted, giving) = (self.wanted(), self.admission.giving(now));
         let demands = self.demotion.tick(&self.topology, now, nodes, &wanted, giving);

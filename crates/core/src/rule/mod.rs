@@ -285,7 +285,7 @@ pub trait Rule: std::fmt::Debug + Send {
         let _ = (done, outcome, out);
     }
 
-    /// So many base pages of a top-tier node are free beyond what demotion keeps free. Where nothing is demoted it is not told: what fills a node then stays.
+    /// So many base pages of a top-tier node are free for whatever is worth it. Where nothing is demoted it is not told: what fills a node then stays.
     fn on_spare(&mut self, node: NodeId, pages: u64) {
         let _ = (node, pages);
     }
