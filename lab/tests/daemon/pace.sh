@@ -35,6 +35,6 @@ kill $daemon
 wait $daemon
 echo daemon_status=$?
 echo mode_after=$(cat /proc/sys/kernel/numa_balancing) size_after=$(cat $balance/scan_size_mb) | tr ' ' '\n'
-kill $(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+kill $pid
 wait $loader
 echo loader_status=$(cat hotcold-status)

@@ -205,7 +205,9 @@ impl Kernel<'_> {
             ),
             Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing: 2 again"),
             Err(error) => {
-                eprintln!("scans are paced no more, scan_size_mb stays as it is: {error}");
+                eprintln!(
+                    "scans are paced no more, scan_size_mb and numa_balancing stay as they are: {error}"
+                );
                 self.pace = None;
             }
         }

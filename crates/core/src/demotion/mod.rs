@@ -110,18 +110,27 @@ struct Node {
     rest_until: Nanos,
 }
 
-/// How a demand ended, in base pages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
-    /// For how long what it asked for must not have been accessed.
+/// What a top-tier node had to give, as a demand found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Supply {
+    /// The node.
+    pub node: NodeId,
+    /// For how long a page must not have been accessed.
     pub idle: Nanos,
     /// Pages waited to come up for it.
     pub waited: bool,
-    /// Asked for.
+    /// Base pages that were asked for.
     pub asked: u64,
-    /// Asked for and not found.
+    /// Base pages that were not found.
     pub short: u64,
-    /// Demoted beyond what was asked for.
+}
+
+/// How a demand ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// What was found of what it asked for.
+    pub supply: Supply,
+    /// Base pages that were demoted beyond what was asked for.
     pub over: u64,
     /// What it might take of scopes with a floor.
     pub allowances: Vec<Allowance>,
@@ -244,12 +253,10 @@ impl Demotion {
         let earned_by = done.cpu.0.saturating_mul(100) / (self.cpu_percent * cpus);
         self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));
         self.idle.demoted(done.pages);
+        let Pending { idle, waited, pages: asked, .. } = pending;
         Some(Settled {
-            idle: pending.idle,
-            waited: pending.waited,
-            asked: pending.pages,
-            short,
-            over: done.pages.saturating_sub(pending.pages),
+            supply: Supply { node: done.node, idle, waited, asked, short },
+            over: done.pages.saturating_sub(asked),
             allowances: pending.allowances,
         })
     }

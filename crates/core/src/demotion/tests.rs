@@ -84,8 +84,9 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, ENOUGH), (1, ENOUGH)]);
     assert!(d.tick(&topology, TICK, &states, &[], Giving::default()).is_empty());
     let settled = d.done(&topology, TICK, &first[0].done(10, Nanos(0))).unwrap();
-    let of_all = Settled { idle: first[0].idle, asked: ENOUGH, ..Settled::default() };
-    assert_eq!(settled, Settled { short: ENOUGH - 10, ..of_all });
+    let supply =
+        Supply { node: NodeId(0), idle: first[0].idle, waited: false, asked: ENOUGH, short: ENOUGH - 10 };
+    assert_eq!(settled, Settled { supply, over: 0, allowances: Vec::new() });
     assert_eq!(d.done(&topology, TICK, &first[0].done(10, Nanos(0))), None, "told twice");
     assert_eq!(
         d.done(&topology, TICK, &Demoted { id: first[0].id, ..first[1].done(10, Nanos(0)) }),
@@ -172,7 +173,7 @@ proptest! {
             for demand in demands.iter().take(1 + usize::from(again % 2 == 0)) {
                 let pages = demand.pages * percent / 100;
                 let settled = d.done(&topology, now, &demand.done(pages, Nanos(0))).unwrap();
-                settled_pages += pages + settled.short - settled.over;
+                settled_pages += pages + settled.supply.short - settled.over;
             }
             d.came_back(again);
             let lost = d.lose(now).pages;

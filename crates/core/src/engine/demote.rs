@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::demotion::{Demand, Demoted, Settled, Wanted};
+use crate::demotion::{Demand, Demoted, Wanted};
 use crate::engine::Engine;
-use crate::rule::{Supply, gap_of_score};
+use crate::rule::gap_of_score;
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
 
@@ -51,12 +51,11 @@ impl Engine {
         match self.demotion.done(&self.topology, self.clock(), done) {
             Some(settled) => {
                 self.counters.demotion_done += done.pages;
-                self.counters.demotion_short += settled.short;
+                self.counters.demotion_short += settled.supply.short;
                 self.counters.demotion_over += settled.over;
                 self.admission.settle_allowances(&settled.allowances);
                 self.admission.demoted(done);
-                let Settled { idle, waited, asked, short, .. } = settled;
-                self.rule.on_supply(&Supply { node: done.node, idle, waited, asked, short });
+                self.rule.on_supply(&settled.supply);
             }
             None => self.counters.evidence_invalid += 1,
         }

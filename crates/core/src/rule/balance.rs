@@ -11,8 +11,9 @@
 //! it one time in four, so that minimum residency and the limit on ping-pong have to hold such pages.
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
+use crate::demotion::Supply;
 use crate::moves::{Direction, Move, Outcome};
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, Supply, score_of_rate, told};
+use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate, told};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pid};
 

@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use crate::access::{Access, Mappings, RegionPage, RegionSnapshot, Source};
 use crate::config::{Config, RuleName};
+use crate::demotion::Supply;
 use crate::moves::{Direction, Move, Outcome};
 use crate::record::RecordTable;
 use crate::topology::{NodeState, Topology};
@@ -209,21 +210,6 @@ pub struct Gauge {
     pub node: Option<NodeId>,
     /// Its value now.
     pub value: u64,
-}
-
-/// What the top tier had to give, as a demand for cold pages found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Supply {
-    /// The node.
-    pub node: NodeId,
-    /// For how long a page must not have been accessed.
-    pub idle: Nanos,
-    /// Pages that the rule has proposed waited for the room.
-    pub waited: bool,
-    /// Base pages that were asked for.
-    pub asked: u64,
-    /// Base pages that were not found.
-    pub short: u64,
 }
 
 /// Decides which pages are worth moving. Every method has an empty default.

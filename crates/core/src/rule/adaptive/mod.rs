@@ -33,10 +33,10 @@ use std::collections::BTreeMap;
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::config;
-use crate::demotion::COLDER;
+use crate::demotion::{COLDER, Supply};
 use crate::moves::{Move, Outcome};
 use crate::rule::{
-    Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, Supply, score_of_rate,
+    Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, score_of_rate,
 };
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};

@@ -91,7 +91,7 @@ struct Process {
     last_step: Nanos,
     /// Times between the last steps.
     intervals: VecDeque<Nanos>,
-    /// Passes over all of it that have ended.
+    /// Passes that have ended since it was first seen, the first of which may have begun before.
     passes: u32,
 }
 
@@ -104,7 +104,7 @@ pub struct Steps {
     pub interval: Nanos,
     /// Its memory, as far as it was scanned, MiB.
     pub mib: u64,
-    /// Passes over all of it that have ended.
+    /// Passes that have ended since it was first seen, the first of which may have begun before.
     pub passes: u32,
 }
 
