@@ -28,90 +28,20 @@
 mod sample;
 #[cfg(test)]
 mod simulation;
+mod target;
 
 use std::collections::BTreeMap;
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::config;
-use crate::demotion::{COLDER, Supply};
+use crate::demotion::Supply;
 use crate::moves::{Move, Outcome};
 use crate::rule::{
     Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, score_of_rate,
 };
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
-use sample::{Bin, Cut, Sample};
-
-/// Time between two looks at the sample while pages fault: some within the second or so in which a marked program's
-/// faults come, because waits shrink as soon as the hot pages have gone.
-const LOOK_EVERY: Nanos = Nanos::from_ms(100);
-/// Time between two looks while no page faults.
-const LOOK_IDLE: Nanos = Nanos::from_s(1);
-/// Correlation, squared, of waits where hot and cold pages are two kinds. Where it is less, popularity falls off smoothly.
-const CLEAR: f64 = 0.1;
-/// Share of the pages below the cut while nothing is known, in percent.
-const BEST_PERCENT: u32 = 25;
-/// Where the top tier is full, a page is proposed that is hot with this probability: it goes up only for one that is colder by far.
-const CERTAIN_ENOUGH: f64 = 0.5;
-
-/// A demand for cold pages is met where no more than this part of it was not found.
-const ENOUGH: u64 = 4;
-/// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold whatever there is room for.
-const FILL_PERCENT_MAX: u32 = 90;
-
-/// What the waits of one target's pages say.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    /// Too few pages so far.
-    Unknown,
-    /// Pages are alike, as far as can be seen.
-    Alike,
-    /// Some pages are early again and again.
-    StandOut(Cut),
-}
-
-/// Why pages below the cut are proposed, if they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// Faults are counted, so that there is something to go by once hot pages are seen to stand out.
-    Counting,
-    /// They are hot.
-    Hot,
-    /// There is room to fill.
-    Fill,
-    /// They are among the better ones, and the target may hold what is colder by far.
-    Exchange,
-}
-
-/// The pages that compete for the DRAM of one node.
-#[derive(Clone, Debug)]
-struct Target {
-    sample: Sample,
-    looked: Nanos,
-    pages: u32,
-    state: State,
-    /// Waits of this bin and below count for a page.
-    cut: Option<Bin>,
-    /// The cut when pages last stood out.
-    last_cut: Option<Bin>,
-    purpose: Purpose,
-    /// Faults in a row below the cut that are enough where a page can only go up in exchange for another one.
-    enough: Option<u8>,
-    /// When pages were last seen to stand out, or the first fault.
-    stood_out: Nanos,
-    /// Base pages that may be filled.
-    room: u64,
-    /// Nor is there room on any other node of the top tier.
-    full: bool,
-    /// What a page of no known heat waits on average.
-    mean: Nanos,
-    /// A page that is accessed so often is worth what the target gives although nobody waits for it; 0 where it gives nothing by itself.
-    worth: Nanos,
-    /// Base pages that are free beyond what demotion keeps free.
-    spare: u64,
-    /// As many pages as are spare have waits of this bin and below.
-    spare_cut: Option<Bin>,
-}
+use target::{Fault, Target, room};
 
 /// See the module's description.
 #[derive(Clone, Debug)]
@@ -181,12 +111,6 @@ fn top_tier(ctx: &Context<'_>) -> Vec<NodeId> {
     ctx.topology.nodes.iter().map(|n| n.id).filter(|id| ctx.topology.is_top(*id)).collect()
 }
 
-/// Base pages of a node that may be filled: those free above the high watermark and a sixteenth of the node.
-fn room(state: &NodeState) -> u64 {
-    let spare = state.watermarks.high_pages.saturating_add(state.managed_pages / 16);
-    state.free_pages.saturating_sub(spare)
-}
-
 /// What a page is known by in the sample: its frame, or else its address.
 fn key(pfn: Option<Pfn>, page: Option<VirtPage>) -> Option<u64> {
     match (pfn, page) {
@@ -222,7 +146,7 @@ impl Rule for Adaptive {
         let wait = Nanos(latency.time.0.saturating_mul(access.pages()));
         let bin = sample::bin(wait);
         if let Some(key) = key(access.pfn, access.page) {
-            target.sample.fault(key, bin, access.time);
+            target.faulted(key, bin, access.time);
         }
         let worth_moving = latency.time.ms() < self.config.cut_max_ms;
         if self.fits && worth_moving {
@@ -230,29 +154,15 @@ impl Rule for Adaptive {
             out.push(Candidate::promotion(access, score_of_rate(wait), Reason::FreeRoom, self.life));
             return;
         }
-        let Some(cut) = target.cut else { return };
-        let below = bin <= cut && worth_moving;
-        record.frequency = if below { record.frequency.saturating_add(1).min(ctx.frequency_max) } else { 0 };
+        let Some(below) = target.below_cut(bin) else { return };
+        let times = if below && worth_moving { record.frequency.saturating_add(1) } else { 0 };
         // A layout that cannot count so far is full at its maximum.
-        let needed = target.enough.map_or(confirmed, |enough| enough.min(confirmed)).min(ctx.frequency_max);
-        let hot = record.frequency >= needed && target.purpose != Purpose::Counting;
-        // One wait alone says little: taken together with a prior one of average length, it says how hot the page may be.
-        let likely = Nanos(wait.0 / 2).plus(Nanos(target.mean.0 / 2));
-        let exchanged = self.config.exchange && likely <= target.worth;
-        record.ready = worth_moving
-            && (hot || exchanged || (self.config.fill && target.takes_spare(bin, access.pages())));
-        if record.ready {
-            let reason = match target.purpose {
-                _ if exchanged && !hot => Reason::Exchange,
-                _ if !hot => Reason::FreeRoom,
-                Purpose::Fill => Reason::FreeRoom,
-                Purpose::Exchange => Reason::Exchange,
-                Purpose::Hot | Purpose::Counting => Reason::HighRate,
-            };
-            let sure = hot
-                && record.frequency >= confirmed.min(ctx.frequency_max)
-                && target.purpose != Purpose::Exchange;
-            let gap = if sure { wait } else { likely };
+        record.frequency = times.min(ctx.frequency_max);
+        let confirmed = confirmed.min(ctx.frequency_max);
+        let fault = Fault { wait, bin, pages: access.pages(), times: record.frequency, confirmed };
+        let proposal = if worth_moving { target.judge(&fault, &self.config) } else { None };
+        record.ready = proposal.is_some();
+        if let Some((reason, gap)) = proposal {
             out.push(Candidate::promotion(access, score_of_rate(gap), reason, self.life));
         }
     }
@@ -267,14 +177,13 @@ impl Rule for Adaptive {
 
     fn on_spare(&mut self, node: NodeId, pages: u64) {
         if let Some(target) = self.targets.get_mut(&node) {
-            target.spare = pages;
+            target.set_spare(pages);
         }
     }
 
     fn on_supply(&mut self, supply: &Supply) {
         if let Some(target) = self.targets.get_mut(&supply.node) {
-            let idle_by_itself = !supply.waited && supply.short <= supply.asked / ENOUGH;
-            target.worth = if idle_by_itself { Nanos(supply.idle.0 / COLDER) } else { Nanos(0) };
+            target.set_worth(supply);
         }
     }
 
@@ -294,12 +203,8 @@ impl Rule for Adaptive {
         let full = top.peek().is_some() && top.all(|state| room(state) == 0);
         self.weigh(nodes);
         for target in self.targets.values_mut() {
-            target.full = full;
-            let since = now.since(target.looked);
-            if since >= LOOK_IDLE || (since >= LOOK_EVERY && target.sample.changed()) {
-                target.looked = now;
-                target.look(now, self.held, &self.config);
-            }
+            target.set_full(full);
+            target.tick(now, self.held, &self.config);
         }
     }
 
@@ -308,7 +213,7 @@ impl Rule for Adaptive {
             && let Some(key) = key(done.pfn, Some(done.page))
         {
             for target in self.targets.values_mut() {
-                target.sample.moved(key);
+                target.moved(key);
             }
         }
     }
@@ -316,123 +221,5 @@ impl Rule for Adaptive {
     fn gauges(&self) -> Vec<Gauge> {
         let targets = self.targets.iter().flat_map(|(node, target)| target.gauges(*node));
         targets.chain(self.regions.gauges()).collect()
-    }
-}
-
-impl Target {
-    fn new(now: Nanos) -> Target {
-        Target {
-            sample: Sample::new(),
-            looked: now,
-            pages: 0,
-            state: State::Unknown,
-            cut: None,
-            last_cut: None,
-            purpose: Purpose::Counting,
-            enough: None,
-            stood_out: now,
-            room: 0,
-            full: false,
-            mean: Nanos(0),
-            worth: Nanos(0),
-            spare: 0,
-            spare_cut: None,
-        }
-    }
-
-    /// Takes note of the node's free memory, and stops filling where it runs out.
-    fn set_room(&mut self, state: &NodeState) {
-        self.room = room(state);
-        if self.purpose == Purpose::Fill && self.room == 0 {
-            self.purpose = Purpose::Counting;
-        }
-    }
-
-    /// Whether a page with such a wait is among the best for which there is spare memory; if so, that is taken.
-    fn takes_spare(&mut self, bin: Bin, pages: u64) -> bool {
-        let takes = self.spare >= pages && self.spare_cut.is_some_and(|cut| bin <= cut);
-        if takes {
-            self.spare -= pages;
-        }
-        takes
-    }
-
-    /// Looks at the sample and sets the cut.
-    fn look(&mut self, now: Nanos, held: u64, config: &config::rule::Adaptive) {
-        let waits = self.sample.waits(now);
-        self.pages = waits.pages();
-        // Of what lower tiers hold, not of what was seen so far: the first to fault are not all there are.
-        let spare_percent = (self.spare * 100 / self.sample.population(now).max(held).max(1)).min(100) as u32;
-        self.spare_cut = (spare_percent > 0).then(|| waits.quantile(spare_percent));
-        // Of exponential waits the median is ln 2 of the mean.
-        self.mean = Nanos((sample::wait(waits.quantile(50)).0 as f64 / std::f64::consts::LN_2) as u64);
-        self.state = match waits.cut() {
-            _ if self.pages < config.pages_min => State::Unknown,
-            Some(cut) => State::StandOut(cut),
-            None => State::Alike,
-        };
-        if let State::StandOut(cut) = self.state
-            && cut.agreement >= CLEAR
-        {
-            self.stood_out = now;
-        }
-        let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
-        let fill = config.fill && settled && self.room > 0 && waits.can_tell();
-        self.enough = match self.state {
-            _ if !config.exchange || !self.full => None,
-            State::StandOut(cut) if cut.agreement >= CLEAR => {
-                (1..=config.confirmations).find(|times| cut.certainty(*times) >= CERTAIN_ENOUGH)
-            }
-            State::StandOut(_) | State::Alike => Some(1),
-            State::Unknown => None,
-        };
-        match (self.state, self.last_cut) {
-            (State::StandOut(_) | State::Alike, _) if fill => {
-                // So that by chance alone as many pages pass as there is room for.
-                let share = self.room as f64 / self.sample.population(now).max(1) as f64;
-                let percent = 100.0 * share.powf(1.0 / f64::from(config.confirmations));
-                self.purpose = Purpose::Fill;
-                self.cut = Some(waits.quantile((percent as u32).clamp(BEST_PERCENT, FILL_PERCENT_MAX)));
-            }
-            (State::StandOut(cut), _) => {
-                self.purpose = Purpose::Hot;
-                // What is less hot than what stands out clearly goes up only for what is colder by far.
-                let widened = config.exchange && self.full && cut.agreement < CLEAR;
-                let best = if widened { waits.quantile(BEST_PERCENT) } else { 0 };
-                self.cut = Some(cut.bin.max(best));
-                self.last_cut = self.cut;
-            }
-            (State::Unknown, Some(_)) => {}
-            (State::Unknown, None) => {
-                self.purpose = Purpose::Counting;
-                self.cut = None;
-            }
-            (State::Alike, Some(last)) if !settled => self.cut = Some(last.min(waits.quantile(10))),
-            (State::Alike, _) => {
-                self.last_cut = None;
-                self.purpose =
-                    if config.exchange && self.full { Purpose::Exchange } else { Purpose::Counting };
-                self.cut = Some(waits.quantile(BEST_PERCENT));
-            }
-        }
-    }
-
-    fn gauges(&self, node: NodeId) -> Vec<Gauge> {
-        let gauge = |name, value| Gauge { name, node: Some(node), value };
-        let agreement = match self.state {
-            State::StandOut(cut) => (cut.agreement * 100.0) as u64,
-            State::Unknown | State::Alike => 0,
-        };
-        // The cut includes its bin: it ends where the next one begins.
-        let cut_us = match (self.purpose, self.cut) {
-            (Purpose::Counting, _) | (_, None) => 0,
-            (_, Some(bin)) => sample::wait(bin + 1).0 / 1000,
-        };
-        vec![
-            gauge("cut_us", cut_us),
-            gauge("agreement_percent", agreement),
-            gauge("filling", u64::from(self.purpose == Purpose::Fill)),
-            gauge("pages_sampled", self.pages.into()),
-        ]
     }
 }
