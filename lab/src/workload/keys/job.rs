@@ -44,19 +44,18 @@ pub(super) struct Shared {
 }
 
 impl Job {
-    /// Gives each of the target's connections a thread and a part of the keys.
+    /// Gives each of the target's connections a thread; `work` is told its number.
     pub(super) fn start(
         target: &Target,
         stop: Arc<AtomicBool>,
         seconds: Option<u64>,
-        work: impl Fn(&Shared, &Target, Range<u32>) + Clone + Send + 'static,
+        work: impl Fn(&Shared, &Target, u32) + Clone + Send + 'static,
     ) -> Job {
         let shared = Arc::new(Shared { stop, ..Shared::default() });
         let workers = (0..target.connections)
             .map(|n| {
                 let (shared, target, work) = (shared.clone(), target.clone(), work.clone());
-                let keys = part(&target, n);
-                thread::spawn(move || work(&shared, &target, keys))
+                thread::spawn(move || work(&shared, &target, n))
             })
             .collect();
         Job { shared, workers, limit: seconds.map(Duration::from_secs), started: Instant::now() }
@@ -106,13 +105,14 @@ impl Shared {
         self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed)
     }
 
-    /// Does `act` on each batch of `keys` in turn; on a failure the batch is tried again.
+    /// Does `act` on each batch of the keys of connection `number` in turn; on a failure the batch is tried again.
     pub(super) fn each_batch(
         &self,
         target: &Target,
-        keys: Range<u32>,
+        number: u32,
         act: impl Fn(&mut dyn Session, &Range<u32>) -> anyhow::Result<u64>,
     ) {
+        let keys = part(target, number);
         let mut session = None;
         let mut next = keys.start;
         while next < keys.end && !self.stopped() {

@@ -8,8 +8,8 @@ mod redis;
 mod tests;
 
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::zipf::Zipf;
 pub use distribution::Distribution;
+use distribution::part;
 use job::Job;
 
 /// How long a command may take before it counts as an error. Emulation is slow, a stuck server is slower.
@@ -113,8 +114,8 @@ impl Summary {
 /// # Errors
 /// When output fails; failures of the server are in the [`Summary`].
 pub fn load(target: &Target, stop: Arc<AtomicBool>, out: &mut impl Write) -> anyhow::Result<Summary> {
-    let job = Job::start(target, stop, None, |shared, target, keys| {
-        shared.each_batch(target, keys, |session, keys| {
+    let job = Job::start(target, stop, None, |shared, target, number| {
+        shared.each_batch(target, number, |session, keys| {
             let pairs: Vec<_> = keys.clone().map(|key| (name(key), value(key, target.value_bytes))).collect();
             session.set(&pairs).map(|()| 0)
         });
@@ -127,8 +128,8 @@ pub fn load(target: &Target, stop: Arc<AtomicBool>, out: &mut impl Write) -> any
 /// # Errors
 /// When output fails; failures of the server are in the [`Summary`].
 pub fn verify(target: &Target, stop: Arc<AtomicBool>, out: &mut impl Write) -> anyhow::Result<Summary> {
-    let job = Job::start(target, stop, None, |shared, target, keys| {
-        shared.each_batch(target, keys, |session, keys| read(session, target, keys.clone()));
+    let job = Job::start(target, stop, None, |shared, target, number| {
+        shared.each_batch(target, number, |session, keys| read(session, target, keys.clone()));
     });
     job.watch(Duration::from_secs(1), out)
 }
@@ -143,22 +144,54 @@ pub fn run(
     stop: Arc<AtomicBool>,
     out: &mut impl Write,
 ) -> anyhow::Result<Summary> {
-    let zipf = Zipf::new(target.keys, reading.zipf)?;
-    ensure!(!reading.every.is_zero(), "--report-every must be more than 0");
-    let key_of_rank: Arc<[u32]> = reading.distribution.ranked(target, reading.seed).into();
-    let (draws, ops) = (reading.draws, reading.ops.unwrap_or(u64::MAX));
-    let job = Job::start(target, stop, reading.seconds, move |shared, target, keys| {
-        let mut rng = Pcg64Mcg::seed_from_u64(draws ^ u64::from(keys.start + 1) << 32);
-        let mut session = None;
-        while !shared.stopped() && shared.ops.load(Ordering::Relaxed) < ops {
-            let batch: Vec<u32> =
-                (0..target.pipeline).map(|_| key_of_rank[zipf.sample(&mut rng) as usize - 1]).collect();
-            shared.attempt(target, &mut session, batch.len(), |session| {
-                read(session, target, batch.iter().copied())
-            });
-        }
-    });
-    job.watch(reading.every, out)
+    Clients::new(target).run(reading, stop, out)
+}
+
+/// A connection, while it is open.
+type Slot = Mutex<Option<Box<dyn Session>>>;
+
+/// Clients whose connections stay open from one reading to the next: what a server keeps for a connection is among the hottest that it has.
+pub struct Clients {
+    target: Target,
+    sessions: Arc<[Slot]>,
+}
+
+impl Clients {
+    /// With no connection open yet.
+    pub fn new(target: &Target) -> Clients {
+        let sessions = (0..target.connections).map(|_| Mutex::default()).collect();
+        Clients { target: target.clone(), sessions }
+    }
+
+    /// Reads as [`run`] does.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(
+        &mut self,
+        reading: &Reading,
+        stop: Arc<AtomicBool>,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Summary> {
+        let zipf = Zipf::new(self.target.keys, reading.zipf)?;
+        ensure!(!reading.every.is_zero(), "--report-every must be more than 0");
+        let key_of_rank: Arc<[u32]> = reading.distribution.ranked(&self.target, reading.seed).into();
+        let (draws, ops) = (reading.draws, reading.ops.unwrap_or(u64::MAX));
+        let sessions = self.sessions.clone();
+        let job = Job::start(&self.target, stop, reading.seconds, move |shared, target, number| {
+            let first_key = part(target, number).start;
+            let mut rng = Pcg64Mcg::seed_from_u64(draws ^ u64::from(first_key + 1) << 32);
+            let mut session = sessions[number as usize].lock().unwrap_or_else(PoisonError::into_inner);
+            while !shared.stopped() && shared.ops.load(Ordering::Relaxed) < ops {
+                let batch: Vec<u32> =
+                    (0..target.pipeline).map(|_| key_of_rank[zipf.sample(&mut rng) as usize - 1]).collect();
+                shared.attempt(target, &mut session, batch.len(), |session| {
+                    read(session, target, batch.iter().copied())
+                });
+            }
+        });
+        job.watch(reading.every, out)
+    }
 }
 
 fn connect(target: &Target) -> anyhow::Result<Box<dyn Session>> {

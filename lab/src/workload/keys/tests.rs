@@ -112,6 +112,49 @@ fn redis_is_loaded_read_and_verified() {
 }
 
 #[test]
+fn clients_keep_their_connections_from_one_reading_to_the_next() {
+    let Some(running) = Running::start(Server::Memcached) else { return };
+    let address = ("127.0.0.1".to_owned(), running.1);
+    let target = Target {
+        server: Server::Memcached,
+        address,
+        keys: 100,
+        value_bytes: 10,
+        connections: 3,
+        pipeline: 7,
+    };
+    let go = || Arc::new(AtomicBool::new(false));
+    load(&target, go(), &mut Vec::new()).unwrap().check().unwrap();
+    let connections = || -> u64 {
+        let mut stream = TcpStream::connect((target.address.0.as_str(), target.address.1)).unwrap();
+        stream.write_all(b"stats\r\nquit\r\n").unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        let line = answer.lines().find_map(|line| line.strip_prefix("STAT total_connections "));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let mut clients = Clients::new(&target);
+    let mut read = || {
+        let reading = Reading {
+            zipf: 0.99,
+            distribution: Distribution::Zipfian,
+            seconds: None,
+            ops: Some(50),
+            every: Duration::from_secs(1),
+            seed: 5,
+            draws: 5,
+        };
+        clients.run(&reading, go(), &mut Vec::new()).unwrap().check().unwrap();
+    };
+    let before = connections();
+    read();
+    let opened = connections();
+    read();
+    // Each look is a connection too.
+    assert_eq!((opened - before, connections() - opened), (3 + 1, 1));
+}
+
+#[test]
 fn memcached_is_loaded_read_and_verified() {
     loads_reads_verifies_and_notices_what_is_wrong(Server::Memcached, |target, name| {
         let mut stream = TcpStream::connect((target.address.0.as_str(), target.address.1)).unwrap();
