@@ -6,6 +6,7 @@ use anyhow::ensure;
 use serde::Serialize;
 use thermocline_core::units::PAGES_PER_MIB;
 
+use super::behind::{self, Behind};
 use super::columns;
 use super::manager::Manager;
 use super::row::Row;
@@ -42,6 +43,8 @@ pub(crate) struct Summary {
     label: Manager,
     repeats: usize,
     sd: BTreeMap<&'static str, Option<f64>>,
+    /// None for the best one.
+    behind: Option<Behind>,
     runs: Vec<Row>,
 }
 
@@ -108,9 +111,14 @@ pub(crate) fn summaries(rows: Vec<Row>) -> Vec<Summary> {
             None => groups.push(vec![row]),
         }
     }
+    let shares = |runs: &Vec<Row>| {
+        (runs[0].label.to_string(), runs.iter().map(|row| row.oracle_share).collect::<Vec<_>>())
+    };
+    let behind = behind::behind(&groups.iter().map(shares).collect::<Vec<_>>());
     groups
         .into_iter()
-        .map(|runs| {
+        .zip(behind)
+        .map(|(runs, behind)| {
             let statistics = FIGURES.iter().filter_map(|figure| {
                 let values: Vec<f64> = runs.iter().map(figure.of).collect::<Option<_>>()?;
                 Some((figure.name, mean_and_sd(&values)))
@@ -128,6 +136,7 @@ pub(crate) fn summaries(rows: Vec<Row>) -> Vec<Summary> {
                 label: runs[0].label.clone(),
                 repeats: runs.len(),
                 sd,
+                behind,
                 runs,
             }
         })
@@ -140,6 +149,12 @@ fn mean_and_sd(values: &[f64]) -> (f64, Option<f64>) {
     let mean = values.iter().sum::<f64>() / count.max(1.0);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (mean, (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()))
+}
+
+/// How far each manager is behind the best.
+pub(crate) fn ranking(summaries: &[Summary]) -> String {
+    let of = |summary: &Summary| (summary.label.to_string(), summary.behind.clone());
+    behind::text(&summaries.iter().map(of).collect::<Vec<_>>())
 }
 
 /// The table, means with standard deviations.

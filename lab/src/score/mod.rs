@@ -1,6 +1,7 @@
 //! `lab score` and `lab compare`: a program under a manager, judged by the plugin.
 
 pub(crate) mod ballast;
+mod behind;
 mod compare;
 pub(crate) mod counted;
 mod database;
@@ -164,7 +165,7 @@ pub(crate) fn compare(options: &CompareOptions, interrupt: &Arc<AtomicBool>) -> 
     if !rows.is_empty() {
         let heading = compare::heading(&rows);
         let summaries = compare::summaries(rows);
-        print!("{heading}{}{}", compare::table(&summaries), CAVEAT);
+        print!("{heading}{}{}{}", compare::table(&summaries), compare::ranking(&summaries), CAVEAT);
         if let Some(path) = &options.json {
             write_json(path, &summaries)?;
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
-use thermocline_lab::workload::keys::{self, Reading, Server, Target};
+use thermocline_lab::workload::keys::{self, Clients, Reading, Server, Target};
 use thermocline_lab::workload::residency::data_range;
 
 use super::counted::Counted;
@@ -34,8 +34,8 @@ pub(crate) enum Program {
     Server {
         /// The server.
         started: Started,
-        /// What is in it.
-        target: Target,
+        /// Who reads it.
+        clients: Clients,
         /// How it is read.
         reading: Reading,
     },
@@ -95,7 +95,7 @@ impl Program {
             seed: plan.seed,
             draws: plan.seed,
         };
-        Ok(Program::Server { started, target, reading })
+        Ok(Program::Server { started, clients: Clients::new(&target), reading })
     }
 
     fn hotcold(plan: &Plan, report: &Path) -> anyhow::Result<Program> {
@@ -145,10 +145,10 @@ impl Program {
     /// Has it do at least so many operations; returns how many it did. Rounds draw differently.
     pub(crate) fn run(&mut self, ops: u64, round: u64) -> anyhow::Result<u64> {
         match self {
-            Program::Server { target, reading, .. } => {
+            Program::Server { clients, reading, .. } => {
                 let draws = reading.seed ^ round << 48;
                 let reading = Reading { ops: Some(ops), draws, ..reading.clone() };
-                let summary = keys::run(target, &reading, never(), &mut std::io::sink())?;
+                let summary = clients.run(&reading, never(), &mut std::io::sink())?;
                 summary.check().context("the server under load")?;
                 Ok(summary.ops)
             }
