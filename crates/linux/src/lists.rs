@@ -35,6 +35,11 @@ pub fn format_list(numbers: &[u32]) -> String {
     parts.join(",")
 }
 
+/// `node 2` or `nodes 1-2`; the numbers are ascending and unique.
+pub(crate) fn nodes_text(nodes: &[u32]) -> String {
+    format!("{} {}", if nodes.len() == 1 { "node" } else { "nodes" }, format_list(nodes))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

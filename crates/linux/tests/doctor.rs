@@ -145,6 +145,29 @@ fn a_single_node_has_nothing_to_tier() {
 }
 
 #[test]
+fn a_cpuset_that_leaves_out_nodes_is_told_before_nothing_moves_there() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    assert!(!has(&report(&machine), "topology.closed"));
+    let list = |nodes: &str| {
+        let status = std::fs::read_to_string(machine.root.proc.join("self/status")).unwrap();
+        let other: String = status
+            .lines()
+            .filter(|l| !l.starts_with("Mems_allowed_list:"))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        machine.write("proc/self/status", format!("{other}Mems_allowed_list:\t{nodes}\n"));
+        report(&machine)
+    };
+    let without_cxl = list("0-1");
+    let closed = finding(&without_cxl, "topology.closed");
+    assert_eq!(closed.severity, Severity::Problem);
+    assert!(closed.cause.contains("leaves out node 2"), "{}", closed.cause);
+    let without_dram = list("2");
+    assert_eq!(without_dram.verdict, Verdict::Unusable);
+    assert!(finding(&without_dram, "topology.closed").cause.contains("run would refuse"));
+}
+
+#[test]
 fn a_tier_map_that_does_not_fit_is_a_blocker() {
     let machine = Machine::captured("lab-6.12-tiers");
     let mut config = config(&machine);

@@ -6,7 +6,8 @@ use thermocline_core::units::NodeId;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Severity};
-use crate::lists::format_list;
+use crate::lists::nodes_text;
+use crate::mover::closed;
 use crate::topology::{DiscoverError, Discovered, TierOrigin};
 use crate::zoneinfo::{Zone, free_space_promotion};
 
@@ -63,17 +64,31 @@ pub(super) fn free_space(found: &Discovered, zones: &[Zone], mode: Option<u32>) 
         .collect()
 }
 
+/// Nodes that the cpuset of this process leaves out; `run` is started from where the doctor is asked.
+pub(super) fn closed(look: &mut Look<'_>, found: &Discovered) -> Option<Finding> {
+    let closed = closed::closed(look.root, &found.topology);
+    let closed = look.keep(closed)?;
+    if closed.nodes.is_empty() {
+        return None;
+    }
+    let nodes = nodes_text(&closed.nodes);
+    let (severity, so) = match closed.top {
+        true => (Severity::Blocker, "that is the whole top tier, so that run would refuse to start"),
+        false => (Severity::Problem, "what should move there stays where it is, as if there were no room"),
+    };
+    let cause = format!("this process runs in a cpuset that leaves out {nodes}: {so}");
+    Some(
+        Finding::new("topology.closed", severity, cause)
+            .fix("run thermocline in a cgroup whose cpuset.mems has all nodes"),
+    )
+}
+
 /// How many tiers have memory.
 pub(super) fn tiers_with_memory(topology: &Topology) -> usize {
     let mut tiers: Vec<_> = topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
     tiers.sort_unstable();
     tiers.dedup();
     tiers.len()
-}
-
-/// `node 2` or `nodes 1-2`.
-pub(super) fn nodes_text(nodes: &[u32]) -> String {
-    format!("{} {}", if nodes.len() == 1 { "node" } else { "nodes" }, format_list(nodes))
 }
 
 fn single_node(kernel: &KernelInfo, nothing_unused: bool) -> Finding {

@@ -110,6 +110,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     findings.extend(
         topology.iter().flat_map(|found| memory::free_space(found, &zones, mode.or(kernel.numa_balancing))),
     );
+    findings.extend(topology.iter().filter_map(|found| memory::closed(&mut look, found)));
     findings.extend(scopes::scopes(&look, config, &kernel, topology.as_ref()));
     findings.extend(pressure::pressure(&mut look, config));
     findings.extend(look.failures.into_iter().map(|why| Finding::new("unreadable", Severity::Note, why)));

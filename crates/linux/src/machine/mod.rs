@@ -23,6 +23,8 @@ use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB};
 use crate::actuator::Actuator;
 use crate::demoter::{Demoter, DemoterStats};
 use crate::kernel_moves::KernelMoves;
+use crate::lists::nodes_text;
+use crate::mover::closed::closed;
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
 use crate::node_state::NodeStateReader;
 use crate::process;
@@ -77,6 +79,12 @@ pub enum MachineError {
     /// Pages cannot be moved.
     #[error("pages cannot be moved: {0}")]
     Mover(#[from] MoverError),
+    /// This process may not allocate in the top tier, so that nothing could be promoted.
+    #[error(
+        "pages cannot be promoted: the cpuset that thermocline runs in leaves out {}; run it in a cgroup whose cpuset.mems has them",
+        nodes_text(.0)
+    )]
+    Closed(Vec<u32>),
     /// A file of the kernel cannot be read.
     #[error(transparent)]
     File(#[from] KernelFileError),
@@ -154,6 +162,10 @@ impl LiveMachine {
         let mover = match moving {
             Moving::Off => None,
             Moving::Live => {
+                let closed = closed(root, &watcher.discovered().topology)?;
+                if closed.top {
+                    return Err(MachineError::Closed(closed.nodes));
+                }
                 let mut states = NodeStateReader::new(root);
                 let settings = MoverConfig {
                     shared_pages: config.admission.shared_pages,

@@ -4,6 +4,7 @@
 //! does a memory policy bind it elsewhere (`policy`) → has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
 //! certain and which are inferred.
 
+pub(crate) mod closed;
 mod kernel;
 mod memory;
 mod plan;
