@@ -28,11 +28,11 @@ section! {
         hysteresis_bp: u32 = 50, "1/10000 of the node", 0..=500, "ours";
         /// Memory demoted per second, at most, all nodes together.
         rate_limit_mbps: u64 = 256, "MB/s", 1..=65536, "ours: as much as admission.rate_limit_mbps brings up";
-        /// CPU time that demotion takes, at most, of the time of all CPUs: after a demand, the next one waits until it is paid for.
-        cpu_percent: u8 = 1, "% of all CPUs", 1..=100, "ours";
+        /// CPU time that demotion takes, at most: after a demand, the next one waits until it is paid for.
+        cpu_percent: u8 = 50, "% of one CPU", 1..=100, "ours, measured in the lab";
         /// A page goes down only when it has not been accessed for this long, if nobody waits to come up.
         idle_ms: u64 = 10_000, "ms", 100..=600_000, "ours, measured in simulation";
-        /// Where hot pages wait to come up, what has not been accessed for four times as long as the hottest quarter of them takes from one access to the next goes down for them, at least this long.
+        /// Where hot pages wait to come up, what has not been accessed for four times as long as the hottest of them take from one access to the next goes down for them, at least this long.
         idle_min_ms: u64 = 100, "ms", 10..=600_000, "ours";
         /// When pages that were promoted are soon accessed on a lower tier again, the idle time doubles, up to this.
         idle_max_ms: u64 = 120_000, "ms", 100..=3_600_000, "ours";

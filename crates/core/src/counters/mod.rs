@@ -175,7 +175,7 @@ counters! {
     demotion_lost: u64, "pages";
     /// Base pages that we promoted after an earlier move of ours within `admission.ping_pong_window_ms`: what went down in between was not cold.
     promoted_again: u64, "pages";
-    /// Base pages that we promoted and that were accessed on a lower tier within `admission.ping_pong_window_ms`, estimated from one page in 16.
+    /// Base pages that we promoted and that were accessed on a lower tier within `admission.ping_pong_window_ms`, after a wait of a quarter of the idle time or less, estimated from one page in 16.
     came_back: u64, "pages";
 
     /// Recent moves that had to be forgotten early because `admission.moved_capacity` was reached: residency and ping-pong do not hold for their pages.

@@ -56,6 +56,16 @@ impl Idle {
         self.now()
     }
 
+    /// The idle time halved so many times, down to the least.
+    pub(super) fn hurried(&self, halvings: u32) -> Nanos {
+        Nanos(self.now().0 >> halvings).max(self.least)
+    }
+
+    /// The shortest idle time there is.
+    pub(super) fn least(&self) -> Nanos {
+        self.least
+    }
+
     pub(super) fn demoted(&mut self, pages: u64) {
         self.demoted = self.demoted.saturating_add(pages);
     }
@@ -126,6 +136,12 @@ mod tests {
         let (mut idle, mut now) = (idle(), Nanos(0));
         assert_eq!(judged(&mut idle, &mut now, 10, 63), 1000);
         assert_eq!(judged(&mut idle, &mut now, 10, 64), 2000);
+    }
+
+    #[test]
+    fn a_hurry_shortens_it_down_to_the_least() {
+        let idle = idle();
+        assert_eq!([0, 1, 2, 3, 16].map(|halvings| idle.hurried(halvings).ms()), [1000, 500, 250, 200, 200]);
     }
 
     #[test]

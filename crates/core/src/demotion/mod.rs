@@ -9,14 +9,19 @@
 //!   than lower tiers have room for.
 //! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
 //! * It pays for itself: after a demand the next one waits until the CPU time that the machine has spent on it is no more than the share
-//!   that demotion may take of all CPUs' time. Pages that are slow to demote do not eat what fast memory is to gain.
+//!   that demotion may take of one CPU's time. Pages that are slow to demote do not eat what fast memory is to gain.
 //! * Scopes with a floor give what they have above it: a demand names how much it may take of each, and of one that it does not name, nothing.
 //! * Braked scopes give no more in a second than their brake leaves them; a stopped one, nothing.
 //! * How cold: colder by far than what waits to come up (see `idle`). Where promoted pages are accessed on lower tiers soon after, what went
 //!   down was not cold enough, and the idle time doubles.
+//! * Where less than half of what promotions leave is free, programs' new pages are about to go to lower tiers, and those are accessed at once. Then the coldest there are go
+//!   down until that much is free again: each such demand that finds too little is followed by one for pages idle for half as long.
+//! * For whom: the hottest quarter of what waits. Where the node has too little that is so cold, the next demand is for half as many, which are hotter, so
+//!   that something colder by far is found for them, if for anybody; where all was found, for twice as many.
 
 mod giving;
 mod idle;
+mod node;
 mod reach;
 
 pub use giving::Giving;
@@ -33,6 +38,7 @@ use crate::published::threshold::rate_limit_pages;
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, ScopeId};
 use idle::Idle;
+use node::{Node, Pending};
 
 /// Base pages that one command to the kernel may take beyond what it is asked for, and those that the kernel has not counted yet: a batch of
 /// reclaim is 64 pages (Linux 6.12 mm/vmscan.c, MIN_LRU_BATCH), the last of which may be a huge page's, and a CPU counts up to 125 pages for
@@ -89,25 +95,15 @@ pub struct Demoted {
     pub by_scope: Vec<(ScopeId, u64)>,
 }
 
-/// A demand that is under way.
-#[derive(Clone, Debug)]
-struct Pending {
-    id: u64,
-    pages: u64,
-    idle: Nanos,
-    waited: bool,
-    since: Nanos,
-    allowances: Vec<Allowance>,
-}
-
-/// What is kept of a top-tier node.
-#[derive(Clone, Debug, Default)]
-struct Node {
-    /// Demotion goes on until the goal and the hysteresis are met.
-    active: bool,
-    pending: Option<Pending>,
-    /// No demand before this.
-    rest_until: Nanos,
+/// For whose sake pages go down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sake {
+    /// For pages that wait to come up.
+    Waiting,
+    /// For promotions and allocations to come: the goal.
+    Goal,
+    /// For allocations alone: less than half of what promotions leave is free.
+    Allocations,
 }
 
 /// What a top-tier node had to give, as a demand found it.
@@ -117,12 +113,19 @@ pub struct Supply {
     pub node: NodeId,
     /// For how long a page must not have been accessed.
     pub idle: Nanos,
-    /// Pages waited to come up for it.
-    pub waited: bool,
+    /// For whose sake.
+    pub sake: Sake,
     /// Base pages that were asked for.
     pub asked: u64,
     /// Base pages that were not found.
     pub short: u64,
+}
+
+impl Supply {
+    /// Whether nearly all that was asked for was found.
+    pub fn is_met(&self) -> bool {
+        self.short <= self.asked / ENOUGH
+    }
 }
 
 /// How a demand ended.
@@ -156,7 +159,7 @@ pub struct Demotion {
     rate: Rate,
     limit_pages: u64,
     cpu_percent: u64,
-    /// Until then what was spent exceeds the share of the CPUs' time.
+    /// Until then what was spent exceeds the share of a CPU's time.
     paid_until: Nanos,
     idle: Idle,
     nodes: BTreeMap<NodeId, Node>,
@@ -167,9 +170,8 @@ pub struct Demotion {
 pub(crate) const COLDER: u64 = 4;
 /// Most that a demand asks for, for pages that wait to come up, as a part of the node. Looking for cold pages costs about as much for many as for few.
 const FOR_THEM: u64 = 16;
-/// Shortest time to the next demand after one that was not met; or an eighth of the idle time.
-const REST_MIN: Nanos = Nanos::from_ms(500);
-
+/// A demand is met where no more than one in so many of its pages was not found.
+const ENOUGH: u64 = 4;
 impl Demotion {
     /// With nothing demoted yet.
     pub fn new(config: &Config) -> Demotion {
@@ -209,11 +211,19 @@ impl Demotion {
         let mut demands = Vec::new();
         for state in states.iter().filter(|s| topology.is_top(s.node)) {
             let missing = self.missing(state);
+            let floor = self.floor(state);
+            // Up to the floor and no further: promotions shall gain nothing by it.
+            let low = state.free_pages < u64::midpoint(state.watermarks.high_pages, floor);
             let node = self.nodes.entry(state.node).or_default();
-            if node.pending.is_some() || now < node.rest_until || missing == 0 {
-                continue;
-            }
             let wanted = wanted.iter().find(|w| w.node == state.node);
+            let Some(sake) = node.sake(now, low, wanted.is_some()).filter(|_| missing > 0) else {
+                continue;
+            };
+            let wanted = wanted.filter(|_| sake == Sake::Waiting);
+            let missing = match sake {
+                Sake::Allocations => floor - state.free_pages,
+                Sake::Goal | Sake::Waiting => missing,
+            };
             let for_them = wanted.map_or(0, |w| w.pages.min(state.managed_pages / FOR_THEM));
             let targets = topology.demotion_targets(state.node);
             let below: u64 = targets.iter().filter_map(|t| room.get(t)).sum();
@@ -224,12 +234,12 @@ impl Demotion {
             }
             let allowances = giving.above_floors(pages);
             let braked = giving.by_brakes(pages);
-            let idle = self.idle.wanted(wanted.map(|w| w.gap));
+            let idle = node.idle(&mut self.idle, sake, wanted.map(|w| w.gap));
             node.pending = Some(Pending {
                 id: self.next_id,
                 pages,
                 idle,
-                waited: wanted.is_some(),
+                sake,
                 since: now,
                 allowances: allowances.clone(),
             });
@@ -242,23 +252,17 @@ impl Demotion {
     }
 
     /// A demand has ended at `now`; nothing where it is not under way.
-    pub fn done(&mut self, topology: &Topology, now: Nanos, done: &Demoted) -> Option<Settled> {
+    pub fn done(&mut self, now: Nanos, done: &Demoted) -> Option<Settled> {
         let node = self.nodes.get_mut(&done.node)?;
         let pending = node.pending.take_if(|pending| pending.id == done.id)?;
         let short = pending.pages.saturating_sub(done.pages);
-        if short > 0 {
-            node.rest_until = now.plus(REST_MIN.max(Nanos(self.idle.now().0 / 8)));
-        }
-        let cpus = topology.nodes.iter().map(|n| n.cpus.len() as u64).sum::<u64>().max(1);
-        let earned_by = done.cpu.0.saturating_mul(100) / (self.cpu_percent * cpus);
+        let Pending { idle, sake, pages: asked, .. } = pending;
+        let supply = Supply { node: done.node, idle, sake, asked, short };
+        node.settle(now, &supply, &self.idle);
+        let earned_by = done.cpu.0.saturating_mul(100) / self.cpu_percent;
         self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));
         self.idle.demoted(done.pages);
-        let Pending { idle, waited, pages: asked, .. } = pending;
-        Some(Settled {
-            supply: Supply { node: done.node, idle, waited, asked, short },
-            over: done.pages.saturating_sub(asked),
-            allowances: pending.allowances,
-        })
+        Some(Settled { supply, over: done.pages.saturating_sub(asked), allowances: pending.allowances })
     }
 
     /// Gives up demands whose end never came.
@@ -276,6 +280,16 @@ impl Demotion {
     /// So many base pages that were promoted within the ping-pong window have been accessed on a lower tier since.
     pub fn came_back(&mut self, pages: u64) {
         self.idle.came_back(pages);
+    }
+
+    /// The next demand from this node is for one in so many of those that wait for its room, the hottest.
+    pub fn one_in(&self, node: NodeId) -> u64 {
+        self.nodes.get(&node).map_or_else(|| Node::default().one_in(), Node::one_in)
+    }
+
+    /// Whether a page that comes back after such a wait was no better to send down than those that came up for it.
+    pub fn is_early(&self, wait: Nanos) -> bool {
+        wait <= Nanos(self.idle().0 / COLDER)
     }
 
     /// Base pages of demands that are under way.

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::node::REST_MIN;
 use super::*;
 use crate::topology::{Node as TopologyNode, Watermarks};
 use crate::units::TierId;
@@ -35,9 +36,14 @@ fn demotion(rate_limit_mbps: u64) -> Demotion {
 }
 
 const MANAGED: u64 = 1 << 20;
+/// What promotions leave: 1000 and 16 MiB.
+const FLOOR: u64 = HIGH + 4096;
+/// Halfway between that and the high watermark.
+const LOW: u64 = HIGH + 2048;
 /// 1000 + 16 MiB + 2 % of 4 GiB; and 0.5 % more.
 const GOAL: u64 = HIGH + 4096 + 20_971;
 const ENOUGH: u64 = GOAL + 5242;
+const MISSING: u64 = ENOUGH - FLOOR;
 
 #[test]
 fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
@@ -52,7 +58,7 @@ fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
             Giving::default(),
         );
         let Some(demand) = demands.first() else { return 0 };
-        d.done(&topology, Nanos::from_s(now), &demand.done(demand.pages, Nanos(0))).unwrap();
+        d.done(Nanos::from_s(now), &demand.done(demand.pages, Nanos(0))).unwrap();
         demand.pages
     };
     assert_eq!(asked(GOAL, 0), 0);
@@ -79,61 +85,115 @@ fn what_is_spare_is_filled_until_a_demand_is_made() {
 fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
-    let states = [state(0, 0, MANAGED), state(1, 0, MANAGED), state(2, MANAGED, MANAGED)];
+    let states = [state(0, FLOOR, MANAGED), state(1, FLOOR, MANAGED), state(2, MANAGED, MANAGED)];
     let first = d.tick(&topology, Nanos(0), &states, &[], Giving::default());
-    assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, ENOUGH), (1, ENOUGH)]);
+    assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, MISSING), (1, MISSING)]);
     assert!(d.tick(&topology, TICK, &states, &[], Giving::default()).is_empty());
-    let settled = d.done(&topology, TICK, &first[0].done(10, Nanos(0))).unwrap();
-    let supply =
-        Supply { node: NodeId(0), idle: first[0].idle, waited: false, asked: ENOUGH, short: ENOUGH - 10 };
+    let settled = d.done(TICK, &first[0].done(10, Nanos(0))).unwrap();
+    let supply = Supply {
+        node: NodeId(0),
+        idle: first[0].idle,
+        sake: Sake::Goal,
+        asked: MISSING,
+        short: MISSING - 10,
+    };
     assert_eq!(settled, Settled { supply, over: 0, allowances: Vec::new() });
-    assert_eq!(d.done(&topology, TICK, &first[0].done(10, Nanos(0))), None, "told twice");
+    assert_eq!(d.done(TICK, &first[0].done(10, Nanos(0))), None, "told twice");
     assert_eq!(
-        d.done(&topology, TICK, &Demoted { id: first[0].id, ..first[1].done(10, Nanos(0)) }),
+        d.done(TICK, &Demoted { id: first[0].id, ..first[1].done(10, Nanos(0)) }),
         None,
         "of another demand"
     );
     assert!(d.tick(&topology, Nanos::from_ms(1349), &states, &[], Giving::default()).is_empty());
     assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states, &[], Giving::default()).len(), 1);
-    assert_eq!(d.lose(Nanos::from_s(60)).pages, ENOUGH, "the other one's end never came");
-    assert_eq!(d.pending_pages(), ENOUGH);
+    assert_eq!(d.lose(Nanos::from_s(60)).pages, MISSING, "the other one's end never came");
+    assert_eq!(d.pending_pages(), MISSING);
+}
+
+#[test]
+fn a_demand_that_is_not_met_is_made_for_fewer_hotter_pages_and_one_that_is_met_for_more() {
+    let (mut d, topology) = (demotion(65_536), topology(MANAGED));
+    let states = [state(0, FLOOR, MANAGED), state(2, MANAGED, MANAGED)];
+    let waiting = [Wanted { node: NodeId(0), pages: 100, gap: Nanos::from_ms(500) }];
+    let mut now = Nanos(0);
+    let mut one_in_after = |wanted: &[Wanted], percent| {
+        now = now.plus(Nanos::from_s(60));
+        let demand = d.tick(&topology, now, &states, wanted, Giving::default()).remove(0);
+        d.done(now, &demand.done(demand.pages * percent / 100, Nanos(0))).unwrap();
+        d.one_in(NodeId(0))
+    };
+    assert_eq!(one_in_after(&waiting, 100), 4, "the hottest quarter at most");
+    assert_eq!([74, 74, 0].map(|percent| one_in_after(&waiting, percent)), [8, 16, 32]);
+    assert_eq!(one_in_after(&[], 0), 32, "nobody waited");
+    assert_eq!([0; 4].map(|percent| one_in_after(&waiting, percent)), [64, 128, 256, 256]);
+    assert_eq!([76, 100, 100].map(|percent| one_in_after(&waiting, percent)), [128, 64, 32]);
+    assert_eq!(d.one_in(NodeId(1)), 4, "each node for itself");
+}
+
+#[test]
+fn where_allocations_are_about_to_go_below_the_coldest_go_down_however_short_they_are_idle() {
+    let (mut d, topology) = (demotion(65_536), topology(MANAGED));
+    let low = [state(0, LOW - 1, MANAGED), state(2, MANAGED, MANAGED)];
+    let waiting = [Wanted { node: NodeId(0), pages: 100_000, gap: Nanos::from_s(2) }];
+    let mut now = Nanos(0);
+    let mut asked = |d: &mut Demotion, states: &[NodeState], percent| {
+        let demand = d.tick(&topology, now, states, &waiting, Giving::default()).first()?.clone();
+        let settled = d.done(now, &demand.done(demand.pages * percent / 100, Nanos(0))).unwrap();
+        now = now.plus(REST_MIN);
+        Some((settled.supply.sake, demand.pages, demand.idle.ms()))
+    };
+    let expected = |idle_ms| Some((Sake::Allocations, FLOOR - LOW + 1, idle_ms));
+    // From what nobody waits for, halved while too little is found, down to the least.
+    for idle_ms in [10_000, 5000, 2500, 1250, 625, 312, 156, 100, 100] {
+        assert_eq!(asked(&mut d, &low, 0), expected(idle_ms));
+    }
+    for _ in 0..3 {
+        asked(&mut d, &low, 100);
+    }
+    assert_eq!(asked(&mut d, &low, 100), expected(625), "doubled where it is found");
+    // Above that those that wait have their turn, with their own idle time.
+    let not_so_low = [state(0, LOW, MANAGED), low[1]];
+    let (sake, pages, idle_ms) = asked(&mut d, &not_so_low, 0).unwrap();
+    assert_eq!((sake, idle_ms), (Sake::Waiting, 8000));
+    assert!(pages > MISSING);
+    // That one was not met and rests; what allocations need does not wait for it.
+    assert_eq!(asked(&mut d, &not_so_low, 0), None);
+    assert!(matches!(asked(&mut d, &low, 0), Some((Sake::Allocations, ..))));
 }
 
 #[test]
 fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
-    let full = [state(0, 0, MANAGED), state(2, HIGH + 4096, MANAGED), state(3, 0, MANAGED)];
+    let full = [state(0, FLOOR, MANAGED), state(2, FLOOR, MANAGED), state(3, 0, MANAGED)];
     assert!(d.tick(&topology, Nanos(0), &full, &[], Giving::default()).is_empty());
     let some = [
-        state(0, 0, MANAGED),
-        state(1, 0, MANAGED),
-        state(2, HIGH + 4096 + 30_000, MANAGED),
-        state(3, HIGH + 4096 + 5_000, MANAGED),
+        state(0, FLOOR, MANAGED),
+        state(1, FLOOR, MANAGED),
+        state(2, FLOOR + 25_000, MANAGED),
+        state(3, FLOOR + 5_000, MANAGED),
     ];
     let pages: Vec<u64> =
         d.tick(&topology, Nanos(0), &some, &[], Giving::default()).iter().map(|x| x.pages).collect();
-    assert_eq!(pages, [ENOUGH, 35_000 - ENOUGH]);
+    assert_eq!(pages, [MISSING, 30_000 - MISSING]);
 }
 
 proptest! {
-    /// What machines tell to have spent is never more than the share of the CPUs' time, but for the demands that have just ended.
+    /// What machines tell to have spent is never more than the share of one CPU's time, but for the demands that have just ended.
     #[test]
-    fn demotion_pays_for_itself(percent in 1u8..=100, cpus in 1u32..300, costs in prop::collection::vec(0u64..3_000, 1..100)) {
+    fn demotion_pays_for_itself(percent in 1u8..=100, costs in prop::collection::vec(0u64..3_000, 1..100)) {
         let mut config = Config::default();
         config.demotion.cpu_percent = percent;
         let mut d = Demotion::new(&config);
-        let mut nodes = topology(MANAGED).nodes;
-        nodes[0].cpus = (0..cpus).collect();
-        let topology = Topology::new(nodes).unwrap();
+        let topology = topology(MANAGED);
         let states = [state(0, 0, MANAGED), state(1, 0, MANAGED), state(2, MANAGED, MANAGED)];
-        let share = f64::from(percent) / 100.0 * f64::from(cpus);
+        let share = f64::from(percent) / 100.0;
         let (mut now, mut spent_ms) = (Nanos(0), 0);
         for ms in costs {
             let before = spent_ms;
             for demand in d.tick(&topology, now, &states, &[], Giving::default()) {
                 prop_assert!(before as f64 <= now.ms() as f64 * share + 1.0, "{before} ms of CPU in {} ms", now.ms());
-                d.done(&topology, now, &demand.done(1, Nanos::from_ms(ms)));
+                d.done(now, &demand.done(1, Nanos::from_ms(ms)));
                 spent_ms += ms;
             }
             now = now.plus(Nanos::from_ms(500));
@@ -141,7 +201,7 @@ proptest! {
     }
 
     /// Never more than goal and hysteresis are missing and wait to come up, of these no more than a sixteenth of the node, never beyond the rate limit in any
-    /// second, never more than lower tiers can take, never less idle than what waits allows; and every page that was asked for is accounted for.
+    /// second, never more than lower tiers can take, never less idle than what waits allows, or than the least where allocations need room; and every page that was asked for is accounted for.
     #[test]
     fn demands_keep_the_laws(
         rate_mbps in 1u64..400,
@@ -159,8 +219,13 @@ proptest! {
             for demand in &demands {
                 prop_assert!(topology.is_top(demand.node) && demand.pages > 0);
                 let free = states[usize::from(demand.node.0)].free_pages;
-                let (for_them, least_ms) =
-                    if demand.node == wanted.node { (waiting.min(MANAGED / 16), (4 * gap_ms).clamp(100, 120_000)) } else { (0, 10_000) };
+                let waited_for = demand.node == wanted.node;
+                let for_them = if waited_for { waiting.min(MANAGED / 16) } else { 0 };
+                let least_ms = match waited_for {
+                    _ if free < LOW => 100,
+                    true => (4 * gap_ms).clamp(100, 120_000),
+                    false => 10_000,
+                };
                 prop_assert!(free + demand.pages <= ENOUGH + for_them);
                 prop_assert!(demand.idle >= Nanos::from_ms(least_ms) && demand.idle <= Nanos::from_ms(120_000));
                 asked.push((now, demand.pages));
@@ -172,7 +237,7 @@ proptest! {
             prop_assert!(second <= d.limit_pages());
             for demand in demands.iter().take(1 + usize::from(again % 2 == 0)) {
                 let pages = demand.pages * percent / 100;
-                let settled = d.done(&topology, now, &demand.done(pages, Nanos(0))).unwrap();
+                let settled = d.done(now, &demand.done(pages, Nanos(0))).unwrap();
                 settled_pages += pages + settled.supply.short - settled.over;
             }
             d.came_back(again);

@@ -23,7 +23,7 @@ mod tests;
 pub use explain::{Explanation, PageState};
 pub use gauges::Status;
 
-use crate::access::{Access, Evidence, Mappings, NoMappings, RegionPage, RegionSnapshot, Source};
+use crate::access::{Access, Detail, Evidence, Mappings, NoMappings, RegionPage, RegionSnapshot, Source};
 use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::{Admission, Braking, ORDER_MAX, RefusalReason, Standing};
 use crate::config::{Config, ConfigError};
@@ -268,9 +268,15 @@ impl Engine {
         }
     }
 
-    /// Counts what we promoted and what is accessed on a lower tier again: what went down was not cold.
+    /// Counts what we promoted and what is accessed on a lower tier again, after a wait as short as those for which it went down: it was not cold. A page of
+    /// middling heat comes back too, and was still worth less than what took its place.
     fn count_back(&mut self, batch: &[Access]) {
-        for access in batch.iter().filter(|a| a.detail.source() == Source::HintFault) {
+        for access in batch {
+            let Detail::HintFault { latency: Some(latency) } = access.detail else { continue };
+            let wait = Nanos(latency.time.0.saturating_mul(access.pages()));
+            if !self.demotion.is_early(wait) {
+                continue;
+            }
             let Some(page) = access.page.filter(|page| is_sampled(*page)) else { continue };
             if !self.topology.is_top(access.node) && self.admission.came_back(page, access.time) {
                 let pages = access.pages() * BACK_SAMPLED;

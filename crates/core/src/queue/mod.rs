@@ -268,16 +268,17 @@ impl Queue {
         out
     }
 
-    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest quarter, how many they are and the score of the last of them. They go first, and what is colder does not keep them waiting.
-    pub fn without_room(&self) -> impl Iterator<Item = (LaneKey, u64, u16)> + '_ {
+    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest, one in `of`, how many they are and the score of the last of
+    /// them. They go first, and what is colder does not keep them waiting.
+    pub fn without_room(&self, of: impl Fn(LaneKey) -> u64) -> impl Iterator<Item = (LaneKey, u64, u16)> {
         let for_room =
             |lane: &&Lane| matches!(lane.held, Some(RefusalReason::NodeFull | RefusalReason::BelowGoal));
-        self.lanes.iter().filter(move |(_, lane)| for_room(lane)).filter_map(|(key, lane)| {
-            let quarter = (lane.len as u64).div_ceil(4);
+        self.lanes.iter().filter(move |(_, lane)| for_room(lane)).filter_map(move |(key, lane)| {
+            let hottest = (lane.len as u64).div_ceil(of(*key));
             let mut best = 0;
             for list in lane.lists.values().rev() {
                 best += u64::from(list.len);
-                if best >= quarter {
+                if best >= hottest {
                     return Some((*key, best, self.slab.get(list.tail)?.weighed.score));
                 }
             }

@@ -11,7 +11,8 @@
 //! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at most at the best tenth of the waits.
 //! 5. Where the top tier is full, a page goes up only for another one that [demotion](crate::demotion) finds to be colder by far, so that a wrong guess costs little and
 //!    waiting costs more. With `exchange`, a page is then proposed as soon as it is more likely hot than not, given how often pages stay below the cut; and
-//!    while nothing stands out clearly, the best quarter is, after a single fault. What was not confirmed is ranked by its wait and the average wait together.
+//!    while nothing stands out clearly, or what stood out has gone up, the best quarter is, after a single fault. What was not confirmed is ranked by what
+//!    its wait says given how much pages differ (`prior`).
 //! 6. Where there is room, `settle_s` (10) after pages last stood out clearly (correlation at least 0.3), if `fill` is set, the best of the others fill the target
 //!    until a sixteenth of it is left: the cut is then where as many pages as there is room for would pass all confirmations by chance, and
 //!    those that are accessed more often pass sooner. Smooth popularity, without a line between hot and cold, is served that way. Else nothing
@@ -25,6 +26,7 @@
 //! confirms a page nor counts against it. Source: ours. It needs no threshold in ms and no model of the
 //! waits: faults slow a program down, so that early and late lie closer together than the access rates do.
 
+mod prior;
 mod sample;
 #[cfg(test)]
 mod simulation;

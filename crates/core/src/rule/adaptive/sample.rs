@@ -204,6 +204,12 @@ impl Waits {
         reached.unwrap_or(BINS - 1) as Bin
     }
 
+    /// Share of the pages that have not moved that waited so long or less last.
+    pub(super) fn share_below(&self, bin: Bin) -> f64 {
+        let below: u32 = self.last[..=usize::from(bin)].iter().sum();
+        f64::from(below) / f64::from(self.pages().max(1))
+    }
+
     /// The cut between hot and cold pages; `None` where pages are alike as far as can be seen.
     pub(super) fn cut(&self) -> Option<Cut> {
         let pages: u32 = self.later.iter().sum();
@@ -334,6 +340,19 @@ mod tests {
     #[test]
     fn a_few_pages_prove_nothing() {
         assert_eq!(twice(15, |page| if page % 4 == 0 { (100, 100) } else { (900, 900) }).cut(), None);
+    }
+
+    #[test]
+    fn what_has_moved_is_not_among_those_that_are_left() {
+        let mut sample = Sample::new();
+        for page in 0..100 {
+            sample.fault(page, if page < 10 { 3 } else { 20 }, Nanos::from_s(1));
+        }
+        let left_below = |sample: &Sample| sample.waits(Nanos::from_s(1)).share_below(3);
+        assert!((left_below(&sample) - 0.1).abs() < 0.03, "{}", left_below(&sample));
+        (0..10).for_each(|page| sample.moved(page));
+        assert_eq!(left_below(&sample), 0.0);
+        assert_eq!(left_below(&Sample::new()), 0.0);
     }
 
     #[test]

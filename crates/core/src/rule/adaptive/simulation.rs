@@ -13,6 +13,7 @@ use rand_pcg::rand_core::Rng;
 
 use super::*;
 use crate::access::{FaultLatency, NoMappings};
+use crate::demotion::Sake;
 use crate::rule::testing::{Machine, fault, sample, topology};
 use crate::topology::Watermarks;
 
@@ -328,17 +329,18 @@ fn proposed_after(supply: Supply) -> bool {
 
 #[test]
 fn what_the_target_gives_though_nothing_waits_is_worth_pages_that_are_accessed_four_times_as_often() {
-    let supply = |idle_s, waited, short| Supply {
+    let supply = |idle_s, sake, short| Supply {
         node: NodeId(0),
         idle: Nanos::from_s(idle_s),
-        waited,
+        sake,
         asked: 1000,
         short,
     };
-    assert!(proposed_after(supply(10, false, 250)));
-    assert!(!proposed_after(supply(10, false, 251)), "it has not so much");
-    assert!(!proposed_after(supply(4, false, 0)), "a second and more, against four");
-    assert!(!proposed_after(supply(10, true, 0)), "those that wait are for that");
+    assert!(proposed_after(supply(10, Sake::Goal, 250)));
+    assert!(!proposed_after(supply(10, Sake::Goal, 251)), "it has not so much");
+    assert!(!proposed_after(supply(4, Sake::Goal, 0)), "a second and more, against four");
+    assert!(!proposed_after(supply(10, Sake::Waiting, 0)), "those that wait are for that");
+    assert!(!proposed_after(supply(10, Sake::Allocations, 0)), "so are allocations");
 }
 
 #[test]
@@ -480,9 +482,9 @@ fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
         proposed.iter().map(|c| (c.page.unwrap().vpn, c.reason)).collect::<Vec<_>>(),
         [(2000, Reason::Exchange)]
     );
-    // Its own 100 ms, and an average of half a second over ln 2, in bins of a quarter of an octave.
+    // Halfway between its own 100 ms and a median of half a second, in bins of a quarter of an octave: where waits are spread evenly, pages are alike.
     let gap_ms = crate::rule::gap_of_score(proposed[0].score).ms();
-    assert!((350..=450).contains(&gap_ms), "{gap_ms}");
+    assert!((250..=310).contains(&gap_ms), "{gap_ms}");
     assert_eq!(proposed_after_one_fault(&[0, 0], false), []);
     assert_eq!(
         proposed_after_one_fault(&[1 << 20, 0], true),
@@ -491,6 +493,37 @@ fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
     );
     assert_eq!(proposed_after_one_fault(&[0, 1 << 20], true), [], "so can it with room on another node");
     assert_eq!(proposed_after_one_fault(&[], true), [], "nobody says that it is full");
+}
+
+/// What is proposed of pages that wait 200 and 900 ms, each seen once, where one page in five always waits 10 ms and the others anything up to a second, the target is
+/// full, and those that stand out have gone up or have not.
+fn proposed_of_the_rest(gone: bool) -> Vec<(u64, Reason)> {
+    let (mut machine, mut rule) = (Machine::new(), rule());
+    for round in 0..2 {
+        for page in 0..3000 {
+            let other = (page * 7919 + round * page * page) % 1000 + 1;
+            let wait_ms = if page % 5 == 0 { 10 } else { other };
+            machine.access(&mut rule, &fault(2, page, 20_000 * (round + 1), wait_ms));
+        }
+    }
+    for page in (0..3000).step_by(5).filter(|_| gone) {
+        let page = fault(2, page, 0, 0);
+        let done = Move { page: page.page.unwrap(), pfn: page.pfn, order: 0, from: NodeId(2) };
+        rule.on_outcome(&done, Outcome::Moved, &mut Candidates::new(0));
+    }
+    let full = NodeState { node: NodeId(0), managed_pages: 1 << 20, ..NodeState::default() };
+    rule.on_tick(Nanos::from_s(42), &[full], &mut Candidates::new(0));
+    let before = machine.proposed().len();
+    for (page, wait_ms) in [(4000, 200), (4001, 900)] {
+        machine.access(&mut rule, &fault(2, page, 42_000, wait_ms));
+    }
+    machine.proposed()[before..].iter().map(|c| (c.page.unwrap().vpn, c.reason)).collect()
+}
+
+#[test]
+fn when_what_stood_out_has_gone_up_the_best_of_the_rest_are_proposed_in_exchange() {
+    assert_eq!(proposed_of_the_rest(false), [], "hot pages are known by more than that");
+    assert_eq!(proposed_of_the_rest(true), [(4000, Reason::Exchange)]);
 }
 
 #[test]

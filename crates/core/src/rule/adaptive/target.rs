@@ -1,11 +1,12 @@
 //! The pages that compete for the DRAM of one node: where their waits are cut, and what a wait is worth.
 
 use crate::config;
-use crate::demotion::{COLDER, Supply};
+use crate::demotion::{COLDER, Sake, Supply};
 use crate::rule::{Gauge, Reason};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
 
+use super::prior::Prior;
 use super::sample::{self, Bin, Cut, Sample};
 
 /// Time between two looks at the sample while pages fault: some within the second or so in which a marked program's
@@ -19,8 +20,8 @@ const CLEAR: f64 = 0.1;
 const BEST_PERCENT: u32 = 25;
 /// Where the top tier is full, a page is proposed that is hot with this probability: it goes up only for one that is colder by far.
 const CERTAIN_ENOUGH: f64 = 0.5;
-/// A demand for cold pages is met where no more than this part of it was not found.
-const ENOUGH: u64 = 4;
+/// Where no more than this share of the pages that are left is below the cut, what stood out has gone up.
+const REMAINS_MIN: f64 = 0.02;
 /// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold whatever there is room for.
 const FILL_PERCENT_MAX: u32 = 90;
 
@@ -68,8 +69,8 @@ pub struct Target {
     room: u64,
     /// Nor is there room on any other node of the top tier.
     full: bool,
-    /// What a page of no known heat waits on average.
-    mean: Nanos,
+    /// What one wait says.
+    prior: Prior,
     /// A page that is accessed so often is worth what the target gives although nobody waits for it; 0 where it gives nothing by itself.
     worth: Nanos,
     /// Base pages that are free beyond what demotion keeps free.
@@ -113,7 +114,7 @@ impl Target {
             stood_out: now,
             room: 0,
             full: false,
-            mean: Nanos(0),
+            prior: Prior::new(Nanos(0), Nanos(0)),
             worth: Nanos(0),
             spare: 0,
             spare_cut: None,
@@ -150,8 +151,11 @@ impl Target {
 
     /// Takes note of what the node gave when it was asked for cold pages.
     pub fn set_worth(&mut self, supply: &Supply) {
-        let idle_by_itself = !supply.waited && supply.short <= supply.asked / ENOUGH;
-        self.worth = if idle_by_itself { Nanos(supply.idle.0 / COLDER) } else { Nanos(0) };
+        match supply.sake {
+            Sake::Goal if supply.is_met() => self.worth = Nanos(supply.idle.0 / COLDER),
+            Sake::Goal | Sake::Waiting => self.worth = Nanos(0),
+            Sake::Allocations => {}
+        }
     }
 
     /// Whether a wait is below the cut; `None` where there is none yet.
@@ -164,8 +168,7 @@ impl Target {
         let &Fault { wait, bin, pages, times, confirmed } = fault;
         let needed = self.enough.map_or(confirmed, |enough| enough.min(confirmed));
         let hot = times >= needed && self.purpose != Purpose::Counting;
-        // One wait alone says little: taken together with a prior one of average length, it says how hot the page may be.
-        let likely = Nanos(wait.0 / 2).plus(Nanos(self.mean.0 / 2));
+        let likely = self.prior.gap(wait);
         if hot {
             let reason = match self.purpose {
                 Purpose::Fill => Reason::FreeRoom,
@@ -206,8 +209,7 @@ impl Target {
         // Of what lower tiers hold, not of what was seen so far: the first to fault are not all there are.
         let spare_percent = (self.spare * 100 / self.sample.population(now).max(held).max(1)).min(100) as u32;
         self.spare_cut = (spare_percent > 0).then(|| waits.quantile(spare_percent));
-        // Of exponential waits the median is ln 2 of the mean.
-        self.mean = Nanos((sample::wait(waits.quantile(50)).0 as f64 / std::f64::consts::LN_2) as u64);
+        self.prior = Prior::new(sample::wait(waits.quantile(10)), sample::wait(waits.quantile(50)));
         self.state = match waits.cut() {
             _ if self.pages < config.pages_min => State::Unknown,
             Some(cut) => State::StandOut(cut),
@@ -220,9 +222,12 @@ impl Target {
         }
         let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
         let fill = config.fill && settled && self.room > 0 && waits.can_tell();
+        let exchange = config.exchange && self.full;
+        // What stood out has gone up, and is known to have been hot by pages that are remembered: those that are left are to be told apart by themselves.
+        let gone = |cut: Cut| exchange && waits.share_below(cut.bin) < REMAINS_MIN;
         self.enough = match self.state {
-            _ if !config.exchange || !self.full => None,
-            State::StandOut(cut) if cut.agreement >= CLEAR => {
+            _ if !exchange => None,
+            State::StandOut(cut) if cut.agreement >= CLEAR && !gone(cut) => {
                 (1..=config.confirmations).find(|times| cut.certainty(*times) >= CERTAIN_ENOUGH)
             }
             State::StandOut(_) | State::Alike => Some(1),
@@ -236,10 +241,15 @@ impl Target {
                 self.purpose = Purpose::Fill;
                 self.cut = Some(waits.quantile((percent as u32).clamp(BEST_PERCENT, FILL_PERCENT_MAX)));
             }
+            (State::StandOut(cut), _) if gone(cut) => {
+                self.purpose = Purpose::Exchange;
+                self.cut = Some(waits.quantile(BEST_PERCENT));
+                self.last_cut = Some(cut.bin);
+            }
             (State::StandOut(cut), _) => {
                 self.purpose = Purpose::Hot;
                 // What is less hot than what stands out clearly goes up only for what is colder by far.
-                let widened = config.exchange && self.full && cut.agreement < CLEAR;
+                let widened = exchange && cut.agreement < CLEAR;
                 let best = if widened { waits.quantile(BEST_PERCENT) } else { 0 };
                 self.cut = Some(cut.bin.max(best));
                 self.last_cut = self.cut;
@@ -252,8 +262,7 @@ impl Target {
             (State::Alike, Some(last)) if !settled => self.cut = Some(last.min(waits.quantile(10))),
             (State::Alike, _) => {
                 self.last_cut = None;
-                self.purpose =
-                    if config.exchange && self.full { Purpose::Exchange } else { Purpose::Counting };
+                self.purpose = if exchange { Purpose::Exchange } else { Purpose::Counting };
                 self.cut = Some(waits.quantile(BEST_PERCENT));
             }
         }

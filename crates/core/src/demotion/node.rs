@@ -1,0 +1,98 @@
+//! What is kept of a top-tier node: the demand that is under way, and what the last ones found.
+
+use crate::admission::Allowance;
+use crate::demotion::idle::Idle;
+use crate::demotion::{Sake, Supply};
+use crate::units::Nanos;
+
+/// A demand is for one in so many of those that wait, at most: the hottest quarter.
+const ONE_IN_MIN: u64 = 4;
+/// And at least: of a queue of a few thousand pages, those that are ahead of all others. Ours.
+const ONE_IN_MAX: u64 = 256;
+/// Shortest time to the next demand after one that was not met; or an eighth of the idle time.
+pub(super) const REST_MIN: Nanos = Nanos::from_ms(500);
+
+/// A demand that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) id: u64,
+    pub(super) pages: u64,
+    pub(super) idle: Nanos,
+    pub(super) sake: Sake,
+    pub(super) since: Nanos,
+    pub(super) allowances: Vec<Allowance>,
+}
+
+/// What is kept of a top-tier node.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// Demotion goes on until the goal and the hysteresis are met.
+    pub(super) active: bool,
+    pub(super) pending: Option<Pending>,
+    /// No demand before this, but for allocations.
+    rest_until: Nanos,
+    /// No demand for allocations before this.
+    allocations_rest_until: Nanos,
+    /// Demands for allocations halve the idle time so many times.
+    haste: u32,
+    /// A demand is for one in so many of those that wait, the hottest.
+    one_in: u64,
+}
+
+impl Default for Node {
+    fn default() -> Node {
+        Node {
+            active: false,
+            pending: None,
+            rest_until: Nanos(0),
+            allocations_rest_until: Nanos(0),
+            haste: 0,
+            one_in: ONE_IN_MIN,
+        }
+    }
+}
+
+impl Node {
+    /// For whose sake there may be a demand now; `low` says whether new pages are about to go to lower tiers, `waited_for` whether pages wait.
+    pub(super) fn sake(&self, now: Nanos, low: bool, waited_for: bool) -> Option<Sake> {
+        if self.pending.is_some() {
+            None
+        } else if low && now >= self.allocations_rest_until {
+            Some(Sake::Allocations)
+        } else if now >= self.rest_until {
+            Some(if waited_for { Sake::Waiting } else { Sake::Goal })
+        } else {
+            None
+        }
+    }
+
+    /// For how long what goes down must be idle; `gap` is the time between accesses of those that wait, if it is for them.
+    pub(super) fn idle(&self, idle: &mut Idle, sake: Sake, gap: Option<Nanos>) -> Nanos {
+        match sake {
+            Sake::Allocations => idle.hurried(self.haste),
+            Sake::Goal | Sake::Waiting => idle.wanted(gap),
+        }
+    }
+
+    /// A demand has ended.
+    pub(super) fn settle(&mut self, now: Nanos, supply: &Supply, idle: &Idle) {
+        let met = supply.is_met();
+        match supply.sake {
+            Sake::Allocations if met => self.haste = self.haste.saturating_sub(1),
+            Sake::Allocations => self.haste += u32::from(supply.idle > idle.least()),
+            Sake::Waiting if met => self.one_in = (self.one_in / 2).max(ONE_IN_MIN),
+            Sake::Waiting => self.one_in = (self.one_in * 2).min(ONE_IN_MAX),
+            Sake::Goal => {}
+        }
+        match supply.sake {
+            _ if supply.short == 0 => {}
+            Sake::Allocations => self.allocations_rest_until = now.plus(REST_MIN),
+            Sake::Goal | Sake::Waiting => self.rest_until = now.plus(REST_MIN.max(Nanos(idle.now().0 / 8))),
+        }
+    }
+
+    /// One in so many of those that wait is what the next demand is for.
+    pub(super) fn one_in(&self) -> u64 {
+        self.one_in
+    }
+}
