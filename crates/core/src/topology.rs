@@ -172,7 +172,8 @@ impl Topology {
     }
 }
 
-/// The watermarks of a node, summed over its zones, in base pages (Linux mm/page_alloc.c).
+/// The watermarks of a node, summed over its zones, in base pages, without what the kernel adds for a while when pages of different kinds have got
+/// mixed (Linux mm/page_alloc.c, boost_watermark).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Watermarks {
     /// Direct reclaim below it.

@@ -8,8 +8,8 @@ use crate::root::{KernelFileError, Root, read_optional};
 use crate::zoneinfo::{self, Zone};
 
 /// Reads between two full readings of zoneinfo. zoneinfo also lists every CPU's page sets, which takes
-/// milliseconds on large machines; watermarks change when an operator or the boost of a fragmented zone changes
-/// them, and are worth that once a second at ten ticks a second.
+/// milliseconds on large machines; watermarks change when an operator changes them, and are worth that once a
+/// second at ten ticks a second.
 const READS_PER_ZONEINFO: u32 = 10;
 
 /// Reads the nodes' state.

@@ -12,7 +12,10 @@ pub struct Zone {
     pub name: String,
     /// Free pages.
     pub free: u64,
-    /// Direct reclaim below it; a temporary boost is included, as the kernel prints it.
+    /// What the kernel adds to every watermark for a while, after pages of one kind had to be taken from a block of another: kswapd shall reclaim so
+    /// much, and takes the boost back as soon as an allocation wakes it. Nothing is to be kept free for that.
+    pub boost: u64,
+    /// Direct reclaim below it. This and the other marks are without the boost, which the kernel prints in all of them.
     pub min: u64,
     /// kswapd wakes below it.
     pub low: u64,
@@ -55,12 +58,15 @@ pub fn parse(text: &str) -> Vec<Zone> {
         }
         let Some(zone) = zones.last_mut() else { continue };
         let number = |word: Option<&str>| word.and_then(|w| w.parse::<u64>().ok());
+        let boost = zone.boost;
+        let unboosted = |word| number(word).map(|mark| mark.saturating_sub(boost));
         match first {
             "pages" if words.next() == Some("free") => zone.free = number(words.next()).unwrap_or(0),
-            "min" => zone.min = number(words.next()).unwrap_or(0),
-            "low" => zone.low = number(words.next()).unwrap_or(0),
-            "high" => zone.high = number(words.next()).unwrap_or(0),
-            "promo" => zone.promo = number(words.next()),
+            "boost" => zone.boost = number(words.next()).unwrap_or(0),
+            "min" => zone.min = unboosted(words.next()).unwrap_or(0),
+            "low" => zone.low = unboosted(words.next()).unwrap_or(0),
+            "high" => zone.high = unboosted(words.next()).unwrap_or(0),
+            "promo" => zone.promo = unboosted(words.next()),
             "spanned" => zone.spanned = number(words.next()).unwrap_or(0),
             "present" => zone.present = number(words.next()).unwrap_or(0),
             "managed" => zone.managed = number(words.next()).unwrap_or(0),
@@ -122,8 +128,8 @@ pub fn free_space_promotion(zones: &[Zone], node: NodeId) -> bool {
     let present: u64 = of_node().fold(0, |sum, z| sum.saturating_add(z.present));
     let enough = (1024 * PAGES_PER_MIB).max(present / 16);
     of_node().filter(|z| z.present > 0).any(|z| {
-        let mark = z.promo_or_derived().saturating_add(enough).saturating_add(z.lowmem_reserve);
-        z.free > mark
+        let mark = z.promo_or_derived().saturating_add(z.boost);
+        z.free > mark.saturating_add(enough).saturating_add(z.lowmem_reserve)
     })
 }
 
@@ -159,10 +165,11 @@ Node 0, zone      DMA
   start_pfn:           1
 Node 0, zone   Normal
   pages free     1000
-        min      10
-        low      20
-        high     30
-        promo    40
+        boost    512
+        min      522
+        low      532
+        high     542
+        promo    552
         spanned  8000
         present  8000
         managed  7900
@@ -231,6 +238,7 @@ Node 2, zone   Normal
         assert!(open(zone(2 * gib + 41, 32 * gib)));
         let reserved = Zone { lowmem_reserve: 10, ..zone(gib + 41, 3 * gib) };
         assert!(!open(reserved));
+        assert!(!open(Zone { boost: 1, ..zone(gib + 41, 3 * gib) }), "the kernel's own comparison has it");
     }
 
     proptest! {

@@ -1,8 +1,9 @@
-//! What one wait says of a page, given the waits of the others.
+//! What a wait says of a page, given the waits of the others.
 //!
 //! A page that is accessed at random, `rate` times a second, waits for an exponential time. Where the rates of pages are spread like a gamma distribution
-//! of some *shape* and *scale*, a page that has waited for `w` has a rate of `(shape + 1) / (scale + w)` on average (its conjugate posterior), so that
-//! `(scale + w) / (shape + 1)` is taken for its time from access to access. The smaller the shape, the more pages differ, and the more one wait says.
+//! of some *shape* and *scale*, a page that has waited `k` times for `w` has a rate of `(shape + k) / (scale + k w)` on average (its conjugate posterior), so that
+//! `(scale + k w) / (shape + k)` is taken for its time from access to access. The smaller the shape, the more pages differ, and the more one wait says.
+//! Of earlier waits it is only remembered that they were short too; they are taken to have been like the last.
 //!
 //! How much they differ is seen in how far short waits are from common ones: of this distribution a share of `p` waits for
 //! `scale * ((1 - p)^(-1 / shape) - 1)` or less (Lomax).
@@ -28,9 +29,10 @@ impl Prior {
         Prior { shape, scale_ns: median.0 as f64 / in_scales(0.5, shape) }
     }
 
-    /// The likely time from one access to the next of a page that has waited for `wait`.
-    pub(super) fn gap(&self, wait: Nanos) -> Nanos {
-        Nanos(((self.scale_ns + wait.0 as f64) / (self.shape + 1.0)) as u64)
+    /// The likely time from one access to the next of a page that has waited for `wait`, and about as long at its last `times` faults.
+    pub(super) fn gap(&self, wait: Nanos, times: u8) -> Nanos {
+        let times = f64::from(times.max(1));
+        Nanos(((self.scale_ns + times * wait.0 as f64) / (self.shape + times)) as u64)
     }
 }
 
@@ -96,7 +98,7 @@ mod tests {
             let best = &pages[..pages.len() / 10];
             let right: f64 = best.iter().map(|(_, rate)| rate).sum();
             let likely: f64 =
-                best.iter().map(|(wait, _)| 1e9 / prior.gap(Nanos(*wait as u64)).0 as f64).sum();
+                best.iter().map(|(wait, _)| 1e9 / prior.gap(Nanos(*wait as u64), 1).0 as f64).sum();
             assert!((0.5..2.0).contains(&(likely / right)), "{name}: {likely} for {right}");
         }
     }
@@ -105,7 +107,7 @@ mod tests {
     fn the_more_pages_differ_the_more_one_wait_says() {
         let gaps_ms = |tenth_ms| {
             let prior = Prior::new(Nanos::from_ms(tenth_ms), Nanos::from_ms(900));
-            [10, 900, 9000].map(|ms| prior.gap(Nanos::from_ms(ms)).ms())
+            [10, 900, 9000].map(|ms| prior.gap(Nanos::from_ms(ms), 1).ms())
         };
         assert_eq!(gaps_ms(100), [454, 899, 4950], "a shape of 1, near enough");
         let differ = gaps_ms(1);
@@ -113,11 +115,19 @@ mod tests {
     }
 
     #[test]
+    fn the_more_often_a_page_was_early_the_more_its_waits_are_believed() {
+        let prior = Prior::new(Nanos::from_ms(100), Nanos::from_ms(900));
+        let gaps = [0, 1, 3, 7, 255].map(|times| prior.gap(Nanos::from_ms(100), times).ms());
+        assert!(gaps[0] == gaps[1] && gaps[1] > gaps[2] && gaps[2] > gaps[3], "{gaps:?}");
+        assert!(gaps[4].abs_diff(100) < 5, "{gaps:?}");
+    }
+
+    #[test]
     fn any_quantiles_make_a_prior() {
         for (tenth, median) in [(0, 0), (0, 1), (1, 1), (5, 1), (1, u64::MAX), (u64::MAX, u64::MAX)] {
             let prior = Prior::new(Nanos(tenth), Nanos(median));
             assert!((0.25..=1.0).contains(&prior.shape), "{prior:?}");
-            assert!(prior.gap(Nanos(1000)) > Nanos(0), "{prior:?}");
+            assert!(prior.gap(Nanos(1000), 1) > Nanos(0), "{prior:?}");
         }
     }
 }

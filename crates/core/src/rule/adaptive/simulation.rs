@@ -414,9 +414,8 @@ fn a_folios_wait_is_shared_by_its_pages() {
     assert!(recall >= 0.9 && precision >= 0.85, "{recall} {precision}");
 }
 
-/// What is proposed of pages that wait 100 and 600 ms, each seen once, after a thousand others that waited 1 to 1000 ms, with so many pages free on
-/// both nodes of the top tier, as far as they are told.
-fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<crate::rule::Candidate> {
+/// A machine whose pages are alike: a thousand of them waited 1 to 1000 ms, with so many pages free on both nodes of the top tier, as far as they are told.
+fn alike(free_pages: &[u64], exchange: bool) -> (Machine, Adaptive) {
     let mut machine = Machine::new();
     let mut config = config::Rule::default();
     config.adaptive.exchange = exchange;
@@ -432,6 +431,12 @@ fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<crate::ru
     };
     let nodes: Vec<NodeState> = (0..).zip(free_pages).map(state).collect();
     rule.on_tick(Nanos::from_s(3), &nodes, &mut Candidates::new(0));
+    (machine, rule)
+}
+
+/// What is proposed there of pages that wait 100 and 600 ms, each seen once.
+fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<Candidate> {
+    let (mut machine, mut rule) = alike(free_pages, exchange);
     for (page, wait_ms) in [(2000, 100), (2001, 600)] {
         machine.access(&mut rule, &fault(2, page, 3000, wait_ms));
     }
@@ -493,6 +498,18 @@ fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
     );
     assert_eq!(proposed_after_one_fault(&[0, 1 << 20], true), [], "so can it with room on another node");
     assert_eq!(proposed_after_one_fault(&[], true), [], "nobody says that it is full");
+}
+
+#[test]
+fn in_exchange_a_page_that_is_early_again_goes_before_one_that_was_early_once() {
+    let (mut machine, mut rule) = alike(&[0, 0], true);
+    for time_ms in [3000, 4000, 5000] {
+        machine.access(&mut rule, &fault(2, 2000, time_ms, 100));
+    }
+    machine.access(&mut rule, &fault(2, 2001, 5000, 10));
+    let scores: Vec<u16> = machine.proposed().iter().map(|c| c.score).collect();
+    assert!(scores[0] < scores[3], "one wait each, 100 ms and 10: {scores:?}");
+    assert!(scores[2] > scores[3], "three of 100 ms, against one of 10: {scores:?}");
 }
 
 /// What is proposed of pages that wait 200 and 900 ms, each seen once, where one page in five always waits 10 ms and the others anything up to a second, the target is

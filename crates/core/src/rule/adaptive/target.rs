@@ -168,7 +168,7 @@ impl Target {
         let &Fault { wait, bin, pages, times, confirmed } = fault;
         let needed = self.enough.map_or(confirmed, |enough| enough.min(confirmed));
         let hot = times >= needed && self.purpose != Purpose::Counting;
-        let likely = self.prior.gap(wait);
+        let likely = self.prior.gap(wait, times);
         if hot {
             let reason = match self.purpose {
                 Purpose::Fill => Reason::FreeRoom,
