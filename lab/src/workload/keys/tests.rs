@@ -147,11 +147,12 @@ fn clients_keep_their_connections_from_one_reading_to_the_next() {
         clients.run(&reading, go(), &mut Vec::new()).unwrap().check().unwrap();
     };
     let before = connections();
-    read();
-    let opened = connections();
-    read();
-    // Each look is a connection too.
-    assert_eq!((opened - before, connections() - opened), (3 + 1, 1));
+    // Which clients get to read anything before the others have done it all is for chance to say.
+    let readings = 10;
+    (0..readings).for_each(|_| read());
+    // The look afterwards is a connection too.
+    let opened = connections() - before - 1;
+    assert!((1..=u64::from(target.connections)).contains(&opened), "{opened} in {readings} readings");
 }
 
 #[test]
