@@ -53,19 +53,21 @@ test: lab-programs ## every test: units, properties, a short fuzzing, and the la
 	$(MAKE) -s -C lab/plugin test
 	$(MAKE) fuzz
 
+# $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS): what was found before is tried first.
+define fuzz-target
+	@mkdir -p fuzz/corpus/$(1)
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run $(1) fuzz/corpus/$(1) $(wildcard fuzz/seeds/$(1)) -- \
+		-max_total_time=$(FUZZ_SECONDS) -max_len=$(2) -rss_limit_mb=$(3) $(4)
+endef
+
 fuzz:
 	@scripts/need fuzz
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run engine -- \
-		-max_total_time=$(FUZZ_SECONDS) -len_control=0 -max_len=2048 -rss_limit_mb=1024
-	@mkdir -p fuzz/corpus/samples
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run samples fuzz/corpus/samples fuzz/seeds/samples -- \
-		-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=512
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run rings -- \
-		-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -rss_limit_mb=512
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run regions -- \
-		-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -rss_limit_mb=512
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run hotlist -- \
-		-max_total_time=$(FUZZ_SECONDS) -max_len=2048 -rss_limit_mb=512
+	$(call fuzz-target,engine,2048,1024,-len_control=0)
+	$(call fuzz-target,faults,4096,512)
+	$(call fuzz-target,samples,4096,512)
+	$(call fuzz-target,rings,2048,512)
+	$(call fuzz-target,regions,4096,512)
+	$(call fuzz-target,hotlist,2048,512)
 
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs

@@ -1,8 +1,10 @@
-//! `lab compare` as its users run it: what must differ between managers differs, and every figure is one that can be.
+//! `lab score` and `lab compare` as their users run them: what must differ between managers differs, and every figure is one that can be.
 
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
+#[path = "score/managers.rs"]
+mod managers;
 #[path = "score/remote.rs"]
 mod remote;
 #[path = "score/spill.rs"]
@@ -14,13 +16,9 @@ use std::process::Command;
 use serde_json::Value;
 use thermocline_lab::{Cache, Kernel, Line};
 
+/// Memory of hotcold, and how many accesses it makes a second at most: promotion needs some seconds, however quick this machine is.
 const MIB: u64 = 136;
-const OPS: u64 = 10_000_000;
-/// Accesses until then, and how many a second at most: promotion needs some seconds, however quick this machine is.
-const WARMUP_OPS: u64 = 80_000_000;
 const RATE: u64 = 4_000_000;
-/// Share of the accesses that go to the fifth of the pages that is hot, see `hotcold --help`.
-const HOT_ACCESSES: f64 = 0.9;
 
 /// Why no guest can run here.
 fn unavailable() -> Option<String> {
@@ -50,50 +48,6 @@ fn lab(arguments: &[&str]) -> (i32, String) {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     println!("{text}");
     (output.status.code().unwrap(), text.into_owned())
-}
-
-/// The program starts on CXL with DRAM free for a third of it. Where nobody moves pages it stays there; where ours does, DRAM comes to
-/// serve the hot fifth.
-#[test]
-fn a_manager_that_promotes_is_told_from_one_that_does_not() {
-    if let Some(why) = unavailable() {
-        return println!("skipped: {why}");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rows.json");
-    let [mib, rate, warmup_ops, ops] = [MIB, RATE, WARMUP_OPS, OPS].map(|number| number.to_string());
-    let words = ["compare", "hotcold", "--managers", "none,thermocline", "--repeats", "1", "--start", "slow"];
-    let load = ["--mib", &mib, "--rate", &rate, "--warmup-ops", &warmup_ops, "--ops", &ops];
-    let more = ["--timeout", "400", "--json", file.to_str().unwrap()];
-    let (status, text) = lab(&[&words[..], &load, &more].concat());
-    assert_eq!(status, 0);
-    assert!(text.contains("guest seconds for each modelled one"));
-
-    let summaries: Vec<Value> = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
-    let figure = |index: usize, name: &str| summaries[index][name].as_f64().unwrap();
-    assert_eq!((&summaries[0]["manager"], &summaries[1]["manager"]), (&"none".into(), &"thermocline".into()));
-    assert_eq!((figure(0, "promoted"), figure(0, "demoted"), figure(0, "daemon_cpu")), (0.0, 0.0, 0.0));
-    assert!(figure(0, "dram_share") < 0.05, "nobody moves pages, and yet DRAM serves them");
-    // How far promotion gets in the time that this machine takes to warm up is another matter.
-    assert!(figure(1, "dram_share") > figure(0, "dram_share") + 0.1, "promotion is not seen");
-    assert!(figure(1, "slowdown") < figure(0, "slowdown"), "fewer misses to CXL must cost less");
-    assert!(figure(1, "promoted") > 500.0 && figure(1, "daemon_cpu") > 0.0);
-
-    for summary in &summaries {
-        let row = &summary["runs"][0];
-        let of = |name: &str| row[name].as_f64().unwrap();
-        assert!((0.0..=1.0).contains(&of("dram_share")) && (0.0..=1.0).contains(&of("oracle_share")));
-        assert!(of("best_share") >= of("dram_share") && of("best_share") > HOT_ACCESSES - 0.1, "{row}");
-        // All on CXL costs 350 ns instead of 100 ns a miss, and the instructions cost something too.
-        assert!((1.0..3.5).contains(&of("slowdown")) && of("best_slowdown") <= of("slowdown"), "{row}");
-        // Two processors that wait for each miss hardly queue for 30 GB/s.
-        assert!(of("queueing_share") < 0.02 && of("modelled_s") > 0.0, "{row}");
-        // An access is one load or store far from the last: nearly all miss. The program tells its count ten times a second.
-        assert!(of("misses") >= 0.8 * of("ops") && of("ops") >= OPS as f64, "{row}");
-        assert!(of("instructions") > of("misses") && of("pattern_error") <= 0.01, "{row}");
-        let share = of("capacity_pages") / of("footprint_pages");
-        assert!((0.25..0.45).contains(&share), "DRAM for {share} of the program instead of a third");
-    }
 }
 
 /// The daemon is given what the plugin keeps because its configuration names it, and promotes by nothing else.

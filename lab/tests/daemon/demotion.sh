@@ -21,6 +21,7 @@ fill() {
 }
 cat >config.toml <<END
 [demotion]
+way = "$WAY"
 idle_ms = 2000
 [kernel]
 scan_period_min_ms = 1000
@@ -77,7 +78,7 @@ echo by_itself=$(($(by_itself) - itself))
 
 # Killed while it demotes: until the next start the kernel demotes, then as before.
 fill late $(($(free_mib 0) - FREE_MIB)) 0-2
-printf '[demotion]\nidle_ms = 1000\nrate_limit_mbps = 1\nfree_goal_bp = 500\n' >slow.toml
+printf '[demotion]\nway = "%s"\nidle_ms = 1000\nrate_limit_mbps = 1\nfree_goal_bp = 500\n' "$WAY" >slow.toml
 $THERMOCLINE run --config slow.toml --json >killed 2>killed-errors &
 daemon=$!
 tries=0

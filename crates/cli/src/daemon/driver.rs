@@ -6,12 +6,11 @@ use anyhow::Context;
 use serde_json::json;
 use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
-use thermocline_core::demotion::Reach;
 use thermocline_core::engine::Engine;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
-use thermocline_linux::demoter::Demoter;
+use thermocline_linux::demoter::{Demoter, Offer};
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::pagemap::Pagemap;
@@ -44,7 +43,7 @@ pub(super) struct Kernel<'a> {
     /// The door for what is written.
     pub(super) actuator: &'a mut Actuator,
     /// Whose memory is demoted; none where nothing is.
-    pub(super) reach: Option<Reach>,
+    pub(super) demotion: Option<Offer>,
     /// DAMON's regions, where they are read.
     pub(super) damon: Option<DamonSource>,
 }
@@ -180,13 +179,13 @@ pub(super) fn drive(
 impl Kernel<'_> {
     /// Starts what demotes, where the door for commands reaches the kernel.
     fn start_demoter(&mut self, topology: &Topology, machine: &mut LiveMachine) -> anyhow::Result<()> {
-        let (Some(reach), Some(commands)) = (self.reach.take(), self.actuator.commands()) else {
+        let (Some(offer), Some(commands)) = (self.demotion.take(), self.actuator.commands()) else {
             return Ok(());
         };
         let with_memory = topology.nodes.iter().filter(|n| n.capacity_pages > 0);
         let lower = with_memory.map(|n| n.id).filter(|id| topology.is_lower(*id)).collect();
         let demoter =
-            Demoter::start(self.root, reach, lower, commands).context("cannot start the demoter")?;
+            Demoter::start(self.root, offer, lower, commands).context("cannot start the demoter")?;
         machine.set_demoter(demoter);
         Ok(())
     }

@@ -18,10 +18,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
-use thermocline_core::demotion::Reach;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
-use thermocline_linux::demoter::{self, NotDemoting};
+use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -134,7 +133,7 @@ fn engine(
     let changes = if mode == Mode::DryRun { changes } else { plan(root, &settings)? };
     announce(mode, discovered);
     match &demotion {
-        Some(Ok(_)) => eprintln!("cold pages of the top tier go down where it runs out of free memory"),
+        Some(Ok(offer)) => eprintln!("cold pages of the top tier go down where it runs out of free memory{}", by(offer.way)),
         Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
         None => {}
     }
@@ -151,8 +150,8 @@ fn engine(
             None => None,
         };
         let pace = Pace::new(&config.kernel, &changes).filter(|_| mode != Mode::DryRun);
-        let reach = demotion.and_then(Result::ok);
-        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, reach, damon };
+        let demotion = demotion.and_then(Result::ok);
+        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, damon };
         driver::drive(kernel, config, discovered.topology.clone(), mode, as_json, session)
     });
     put_back(&mut actuator, mode);
@@ -219,7 +218,7 @@ fn demotion(
     root: &Root,
     config: &Config,
     found: &Discovered,
-) -> anyhow::Result<Option<Result<Reach, NotDemoting>>> {
+) -> anyhow::Result<Option<Result<Offer, NotDemoting>>> {
     if config.manager.name == ManagerName::Observe {
         return Ok(None);
     }
@@ -228,6 +227,14 @@ fn demotion(
         anyhow::bail!("demotion.mode is \"on\", but nothing could be demoted: {why}");
     }
     Ok(Some(demotion))
+}
+
+/// What is to be known of how pages go down.
+fn by(way: Way) -> &'static str {
+    match way {
+        Way::Generations => "",
+        Way::Node => ", whatever the kernel finds coldest on a node, also where that was accessed lately",
+    }
 }
 
 fn announce(mode: Mode, discovered: &Discovered) {

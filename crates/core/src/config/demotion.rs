@@ -17,11 +17,25 @@ pub enum DemotionMode {
     Off,
 }
 
+/// How the kernel is asked for cold pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DemotionWay {
+    /// By generations, or else by the node.
+    Auto,
+    /// By the generations of the multi-generational LRU, which know cgroups and idle times.
+    Generations,
+    /// By the kernel's reclaim of a whole node, which knows neither.
+    Node,
+}
+
 section! {
     /// `[demotion]`: cold pages of the top tier go down before anybody has to wait for room.
     Demotion {
         /// Demote: "auto" where that keeps to the scopes, "on" also beside excluded scopes, "off" never.
         mode: DemotionMode = DemotionMode::Auto, "", Any("\"auto\", \"on\" or \"off\""), "ours";
+        /// How the kernel is asked: by "generations" (MGLRU), which keep to scopes and idle times, or by the "node" (Linux 6.18 and later), which takes whatever is coldest, whosesoever; "auto" is by the node only where there are no generations and no scope is named.
+        way: DemotionWay = DemotionWay::Auto, "", Any("\"auto\", \"generations\" or \"node\""), "ours";
         /// Memory of each top-tier node that is kept free for promotions and allocations, above its high watermark and admission.free_goal_mib. At most 500: rule adaptive leaves a sixteenth of a node free where nothing stands out, and what it fills must not be what demotion frees.
         free_goal_bp: u32 = 200, "1/10000 of the node", 1..=500, "TPP (ASPLOS 2023): vm.demote_scale_factor = 200";
         /// Demotion goes on until so much more than the goal is free, so that it does not start anew for every page.

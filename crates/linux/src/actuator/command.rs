@@ -3,11 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use thermocline_core::units::NodeId;
+
 use crate::actuator::door::{Door, Live};
 use crate::root::Root;
 
 /// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to those that work beside it.
 pub struct Commands {
+    root: Root,
     lru_gen: PathBuf,
     kdamonds: PathBuf,
     door: Box<dyn Door>,
@@ -21,7 +24,7 @@ impl Commands {
 
     /// Commands through another door.
     pub fn with_door(root: &Root, door: Box<dyn Door>) -> Commands {
-        Commands { lru_gen: lru_gen(root), kdamonds: kdamonds(root), door }
+        Commands { root: root.clone(), lru_gen: lru_gen(root), kdamonds: kdamonds(root), door }
     }
 
     /// Has generations of pages aged or evicted.
@@ -30,6 +33,14 @@ impl Commands {
     /// As the kernel answers.
     pub fn lru_gen(&mut self, command: &str) -> io::Result<()> {
         self.door.write(&self.lru_gen, command)
+    }
+
+    /// Has memory of a node reclaimed, which on the top tier is to demote while the kernel may.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    pub fn reclaim_node(&mut self, node: NodeId, command: &str) -> io::Result<()> {
+        self.door.write(&node_reclaim(&self.root, node), command)
     }
 
     /// Has a kdamond bring the files of what its schemes did up to date; waits until it has.
@@ -59,6 +70,11 @@ impl std::fmt::Debug for Commands {
 /// The file of generations (Linux mm/vmscan.c, lru_gen_seq_write).
 pub(crate) fn lru_gen(root: &Root) -> PathBuf {
     root.debugfs().join("lru_gen")
+}
+
+/// The file by which a node is reclaimed from (Linux Documentation/ABI/stable/sysfs-devices-node).
+pub(crate) fn node_reclaim(root: &Root, node: NodeId) -> PathBuf {
+    root.sys.join(format!("devices/system/node/node{}/reclaim", node.0))
 }
 
 /// The folder of DAMON's threads (Linux mm/damon/sysfs.c).

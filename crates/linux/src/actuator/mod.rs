@@ -21,7 +21,7 @@ use door::{Door, DryRun, Live};
 use log::{Entry, LogError, RestoreLog};
 
 pub use command::Commands;
-pub(crate) use command::{kdamonds, lru_gen};
+pub(crate) use command::{kdamonds, lru_gen, node_reclaim};
 pub use lock::{Lock, LockError};
 pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};

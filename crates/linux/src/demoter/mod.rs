@@ -2,16 +2,19 @@
 //!
 //! The kernel's multi-generational LRU knows by cgroup and node which pages have not been accessed for how long. On command it looks at the
 //! accessed bits again (aging) and reclaims its oldest generations (eviction), which on a node of the top tier means demotion while
-//! `demotion_enabled` is set. The book's chapter "Demotion" says what is guaranteed.
+//! `demotion_enabled` is set. Where that is not to be had, newer kernels reclaim from a node as a whole. The book's chapter "Demotion" says what each guarantees.
 
+mod by_generations;
+mod by_node;
+mod counted;
+mod demand;
 pub mod generations;
 mod offer;
 mod own_cgroup;
 mod step;
-mod work;
 
 pub(crate) use offer::same_tiers;
-pub use offer::{NotDemoting, offer, settings};
+pub use offer::{NotDemoting, Offer, Way, offer, settings};
 
 #[cfg(test)]
 mod tests;
@@ -23,13 +26,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use thermocline_core::demotion::{Demand, Demoted, Reach};
+use thermocline_core::demotion::{Demand, Demoted};
 use thermocline_core::units::{Nanos, NodeId};
 
 use crate::actuator::Commands;
 use crate::root::Root;
 use crate::source::thread_cpu_time;
-use work::{Taken, Worker};
+use by_generations::ByGenerations;
+use by_node::ByNode;
+use demand::Taken;
 
 /// Demands that may wait; the engine has one a node under way.
 const CAPACITY: usize = 64;
@@ -47,9 +52,9 @@ pub struct DemoterStats {
     pub cpu_time: Nanos,
     /// Times that a cgroup's pages were aged on a node.
     pub agings: u64,
-    /// Commands to evict.
+    /// Commands to evict, or to reclaim from a node.
     pub evictions: u64,
-    /// Commands that the kernel refused, because the generation or its cgroup had gone.
+    /// Commands that the kernel refused, because the generation or its cgroup had gone, or that found less than they asked for.
     pub refused: u64,
     /// Demands that ended because somebody has switched the kernel's demotion off.
     pub demotion_off: u64,
@@ -89,11 +94,16 @@ impl Demoter {
     /// It could not be created.
     pub fn start(
         root: &Root,
-        reach: Reach,
+        offer: Offer,
         lower: Vec<NodeId>,
         commands: Commands,
     ) -> std::io::Result<Demoter> {
-        let worker = Worker::new(root, reach, lower, commands);
+        let worker = match offer.way {
+            Way::Generations => {
+                Worker::ByGenerations(ByGenerations::new(root, offer.reach, lower, commands))
+            }
+            Way::Node => Worker::ByNode(ByNode::new(root, commands)),
+        };
         let (queue, demands) = sync_channel(CAPACITY);
         let (outcomes, done) = sync_channel(CAPACITY);
         let common = Arc::new(Common::default());
@@ -161,6 +171,12 @@ impl Drop for Demoter {
     }
 }
 
+/// What carries demands out.
+enum Worker {
+    ByGenerations(ByGenerations),
+    ByNode(ByNode),
+}
+
 /// The thread: works until the queue's other end is dropped.
 fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<Demoted>, common: &Common) {
     for demand in demands {
@@ -190,7 +206,11 @@ fn carry_out(
     stats: &mut DemoterStats,
     common: &Common,
 ) -> Taken {
-    match worker.carry_out(demand, stopped, stats) {
+    let carried_out = match worker {
+        Worker::ByGenerations(worker) => worker.carry_out(demand, stopped, stats),
+        Worker::ByNode(worker) => worker.carry_out(demand, stopped, stats),
+    };
+    match carried_out {
         Ok(taken) => taken,
         Err(error) => {
             *lock(&common.failure) = Some(error.to_string());

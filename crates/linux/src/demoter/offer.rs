@@ -3,14 +3,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use thermocline_core::config::{Config, Kernel};
+use serde::Serialize;
+use thermocline_core::config::{Config, DemotionWay, Kernel};
 use thermocline_core::demotion::{Reach, Unreachable, reach};
 use thermocline_core::units::{NodeId, TierId};
 
 use super::{demotion_enabled, own_cgroup};
-use crate::actuator::lru_gen;
+use crate::actuator::{lru_gen, node_reclaim};
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::topology::Discovered;
+
+/// How the kernel is asked for cold pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// By cgroup and by how long pages have been idle.
+    Generations,
+    /// By the node alone.
+    Node,
+}
+
+/// Whose memory is demoted, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Whose.
+    pub reach: Reach,
+    /// How.
+    pub way: Way,
+}
 
 /// Why nothing is demoted.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +44,11 @@ pub enum NotDemoting {
     /// The kernel offers it, and somebody has switched it off.
     #[error("reclaim by generations (MGLRU) is switched off: echo y > {}", .0.display())]
     GenerationsOff(PathBuf),
+    /// The way that is configured would take memory that is out of scope.
+    #[error(
+        "the kernel's reclaim of a node knows no scopes; remove them, or set demotion.way = \"generations\" where the kernel has them"
+    )]
+    Scopes,
     /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node, swap out and drop.
     #[error(
         "the kernel demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see `thermocline \
@@ -32,22 +57,39 @@ pub enum NotDemoting {
     OtherTiers,
 }
 
-/// Whose memory is demoted on the machine that was found.
+/// Whose memory is demoted on the machine that was found, and how.
 ///
 /// # Errors
 /// Why nobody's.
-pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Reach, NotDemoting> {
+pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Offer, NotDemoting> {
     let (scope, ids) = own_cgroup::by_cgroup(root, &config.scope);
     let mut reach = reach(&Config { scope, ..config.clone() })?;
     for subtree in &mut reach.only {
         let place = usize::from(subtree.scope.0).saturating_sub(1);
         subtree.scope = ids.get(place).copied().unwrap_or(subtree.scope);
     }
-    available(root)?;
+    let way = way(root, config.demotion.way, &reach, found)?;
+    let demotion = demotion_enabled(root);
+    if !demotion.exists() {
+        let remedy = "boot a kernel of 5.15 or later with CONFIG_MIGRATION";
+        return Err(KernelFileError::not_supported("demotion", &demotion, remedy).into());
+    }
     if !same_tiers(found) {
         return Err(NotDemoting::OtherTiers);
     }
-    Ok(reach)
+    Ok(Offer { reach, way })
+}
+
+/// The way that is asked for; left to us, the one that keeps to scopes and idle times, where there is one.
+fn way(root: &Root, asked: DemotionWay, reach: &Reach, found: &Discovered) -> Result<Way, NotDemoting> {
+    let by_generations = || generations(root).map(|()| Way::Generations);
+    let by_node = || whole_nodes(root, reach, found).map(|()| Way::Node);
+    match asked {
+        DemotionWay::Generations => by_generations(),
+        DemotionWay::Node => by_node(),
+        // Why there are no generations is what can be mended.
+        DemotionWay::Auto => by_generations().or_else(|why| by_node().map_err(|_| why)),
+    }
 }
 
 /// Whether the nodes with memory are in the kernel's tiers as they are in ours, and in more than one.
@@ -72,11 +114,11 @@ pub fn settings(config: &Config, demotes: bool) -> Kernel {
     kernel
 }
 
-/// Whether this kernel can be asked.
+/// Whether this kernel can be asked for what is idle.
 ///
 /// # Errors
 /// What it does not offer, and what would bring it.
-fn available(root: &Root) -> Result<(), NotDemoting> {
+fn generations(root: &Root) -> Result<(), NotDemoting> {
     let switch = root.sys.join("kernel/mm/lru_gen/enabled");
     let what = "reclaim by generations (MGLRU)";
     let Some(text) = read_optional(&switch)? else {
@@ -92,12 +134,26 @@ fn available(root: &Root) -> Result<(), NotDemoting> {
         let remedy = "mount debugfs: mount -t debugfs none /sys/kernel/debug";
         return Err(KernelFileError::not_supported(what, &file, remedy).into());
     }
-    let demotion = demotion_enabled(root);
-    if !demotion.exists() {
-        let remedy = "boot a kernel of 5.15 or later with CONFIG_MIGRATION";
-        return Err(KernelFileError::not_supported("demotion", &demotion, remedy).into());
-    }
     Ok(())
+}
+
+/// Whether it can be asked for what is coldest on a node, and everybody's memory may go.
+///
+/// # Errors
+/// What it does not offer, and what would bring it.
+fn whole_nodes(root: &Root, reach: &Reach, found: &Discovered) -> Result<(), NotDemoting> {
+    if *reach != Reach::default() {
+        return Err(NotDemoting::Scopes);
+    }
+    let top = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0 && found.topology.is_top(n.id));
+    let files = top.map(|node| node_reclaim(root, node.id));
+    match files.into_iter().find(|file| !file.exists()) {
+        None => Ok(()),
+        Some(file) => {
+            let remedy = "boot a kernel of 6.18 or later";
+            Err(KernelFileError::not_supported("reclaim of one node", &file, remedy).into())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -160,10 +216,41 @@ mod tests {
         assert!(why().contains("CONFIG_MIGRATION"), "{}", why());
         fs::create_dir_all(root.sys.join("kernel/mm/numa")).unwrap();
         fs::write(root.sys.join("kernel/mm/numa/demotion_enabled"), "false\n").unwrap();
-        assert_eq!(offer(&root, &Config::default(), &tiers).unwrap(), Reach::default());
+        let everybody = |way| Offer { reach: Reach::default(), way };
+        assert_eq!(offer(&root, &Config::default(), &tiers).unwrap(), everybody(Way::Generations));
         let excluded = Scope { cgroup: Some("/a".to_owned()), exclude: true, ..Scope::default() };
         let config = Config { scope: vec![excluded], ..Config::default() };
         assert!(matches!(offer(&root, &config, &tiers), Err(NotDemoting::Config(Unreachable::Excluded(0)))));
+    }
+
+    #[test]
+    fn whole_nodes_are_reclaimed_from_where_there_are_no_generations_and_no_scopes_or_where_that_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let tiers = found(&[0, 1], &[&[0], &[1]]);
+        let asked = |way, scope| {
+            let mut config = Config { scope, ..Config::default() };
+            config.demotion.way = way;
+            offer(&root, &config, &tiers).map(|offer| offer.way).map_err(|why| why.to_string())
+        };
+        fs::create_dir_all(root.sys.join("kernel/mm/numa")).unwrap();
+        fs::write(root.sys.join("kernel/mm/numa/demotion_enabled"), "false\n").unwrap();
+        assert!(asked(DemotionWay::Auto, Vec::new()).unwrap_err().contains("CONFIG_LRU_GEN"));
+        assert!(asked(DemotionWay::Node, Vec::new()).unwrap_err().contains("node0/reclaim"));
+        fs::create_dir_all(root.sys.join("devices/system/node/node0")).unwrap();
+        fs::write(root.sys.join("devices/system/node/node0/reclaim"), "").unwrap();
+        assert_eq!(asked(DemotionWay::Auto, Vec::new()), Ok(Way::Node));
+        assert_eq!(asked(DemotionWay::Node, Vec::new()), Ok(Way::Node));
+        assert!(asked(DemotionWay::Generations, Vec::new()).unwrap_err().contains("CONFIG_LRU_GEN"));
+        let scope = vec![Scope { cgroup: Some("/a".to_owned()), ..Scope::default() }];
+        assert!(asked(DemotionWay::Auto, scope.clone()).unwrap_err().contains("CONFIG_LRU_GEN"));
+        assert!(asked(DemotionWay::Node, scope).unwrap_err().contains("knows no scopes"));
+        fs::create_dir_all(root.sys.join("kernel/mm/lru_gen")).unwrap();
+        fs::write(root.sys.join("kernel/mm/lru_gen/enabled"), "0x0007\n").unwrap();
+        fs::create_dir_all(root.debugfs()).unwrap();
+        fs::write(root.debugfs().join("lru_gen"), "").unwrap();
+        assert_eq!(asked(DemotionWay::Auto, Vec::new()), Ok(Way::Generations));
+        assert_eq!(asked(DemotionWay::Node, Vec::new()), Ok(Way::Node));
     }
 
     #[test]

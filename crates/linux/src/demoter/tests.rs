@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use thermocline_core::admission::Allowance;
-use thermocline_core::demotion::{OVER_PAGES, Subtree};
-use thermocline_core::units::{Nanos, NodeId, ScopeId};
+use thermocline_core::demotion::{OVER_PAGES, Reach, Subtree};
+use thermocline_core::units::{Nanos, NodeId, PAGE_SIZE, ScopeId};
 
 use super::*;
 use crate::actuator::door::Door;
@@ -63,12 +63,15 @@ impl Door for Kernel {
     }
 
     fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
-        assert_eq!(path, self.root.debugfs().join("lru_gen"));
         let mut state = self.state.lock().unwrap();
         state.commands.push(value.to_owned());
         if let Some(errno) = state.fails {
             return Err(io::Error::from_raw_os_error(errno));
         }
+        if path == self.root.sys.join("devices/system/node/node0/reclaim") {
+            return state.reclaim(value);
+        }
+        assert_eq!(path, self.root.debugfs().join("lru_gen"));
         let words: Vec<&str> = value.split(' ').collect();
         let number = |i: usize| words[i].parse::<u64>().unwrap();
         let (kept, aging) = (state.accessed_percent, state.aging);
@@ -93,6 +96,21 @@ impl Door for Kernel {
 
     fn reaches_kernel(&self) -> bool {
         true
+    }
+}
+
+impl State {
+    /// The oldest pages of any cgroup go, of whatever age; with EAGAIN where there are not so many.
+    fn reclaim(&mut self, command: &str) -> io::Result<()> {
+        let bytes = command.strip_suffix(" swappiness=200").unwrap();
+        let mut left = bytes.parse::<u64>().unwrap() / PAGE_SIZE;
+        for generation in self.lists.iter_mut().flat_map(|list| &mut list.2) {
+            let taken = generation.2.min(left);
+            generation.2 -= taken;
+            left -= taken;
+            self.demoted += taken;
+        }
+        if left > 0 { Err(io::Error::from_raw_os_error(libc::EAGAIN)) } else { Ok(()) }
     }
 }
 
@@ -121,8 +139,8 @@ fn machine() -> (tempfile::TempDir, Kernel) {
     (dir, kernel)
 }
 
-fn worker(kernel: &Kernel, reach: Reach) -> Worker {
-    Worker::new(
+fn worker(kernel: &Kernel, reach: Reach) -> ByGenerations {
+    ByGenerations::new(
         &kernel.root,
         reach,
         vec![NodeId(2)],
@@ -332,7 +350,8 @@ fn a_generation_that_has_gone_is_passed_over_and_a_broken_kernel_is_told() {
 fn the_thread_answers_every_demand_also_when_it_has_failed() {
     let (_dir, kernel) = machine();
     let door = Commands::with_door(&kernel.root, Box::new(kernel.clone()));
-    let mut demoter = Demoter::start(&kernel.root, Reach::default(), vec![NodeId(2)], door).unwrap();
+    let offer = Offer { reach: Reach::default(), way: Way::Generations };
+    let mut demoter = Demoter::start(&kernel.root, offer, vec![NodeId(2)], door).unwrap();
     assert_eq!(demoter.submit(demand(100, 10)), None);
     kernel.state.lock().unwrap().fails = Some(libc::EIO);
     let mut outcomes = Vec::new();
@@ -343,4 +362,37 @@ fn the_thread_answers_every_demand_also_when_it_has_failed() {
     let (rest, ended) = demoter.shutdown(Duration::from_secs(10));
     assert!(ended);
     assert_eq!(outcomes.len() + rest.len(), 2);
+}
+
+fn by_node(kernel: &Kernel) -> ByNode {
+    ByNode::new(&kernel.root, Commands::with_door(&kernel.root, Box::new(kernel.clone())))
+}
+
+#[test]
+fn a_node_is_reclaimed_from_in_steps_until_enough_has_gone_or_nothing_more_is_found() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let done = by_node(&kernel).carry_out(&demand(1000, 10), || false, &mut stats).unwrap();
+    assert_eq!((done.pages, stats.demoted_pages, stats.refused), (1000, 1000, 0));
+    let pages = |command: &String| command.split_once(' ').unwrap().0.parse::<u64>().unwrap() / PAGE_SIZE;
+    assert_eq!(commands(&kernel).iter().map(pages).collect::<Vec<_>>(), [128, 256, 512, 104]);
+    // 2350 pages are left.
+    let done = by_node(&kernel).carry_out(&demand(9000, 10), || false, &mut stats).unwrap();
+    assert_eq!((done.pages, stats.refused), (2350, 1));
+    let done = by_node(&kernel).carry_out(&demand(9000, 10), || false, &mut stats).unwrap();
+    assert_eq!((done.pages, stats.refused), (0, 2), "once, and no more");
+}
+
+#[test]
+fn a_node_is_not_reclaimed_from_once_demotion_is_switched_off_or_where_the_kernel_fails() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    kernel.state.lock().unwrap().enabled = false;
+    assert_eq!(by_node(&kernel).carry_out(&demand(9, 1), || false, &mut stats).unwrap().pages, 0);
+    assert_eq!((stats.demotion_off, stats.evictions), (1, 0));
+    kernel.state.lock().unwrap().enabled = true;
+    assert_eq!(by_node(&kernel).carry_out(&demand(9, 1), || true, &mut stats).unwrap().pages, 0, "stopped");
+    kernel.state.lock().unwrap().fails = Some(libc::EIO);
+    let failed = by_node(&kernel).carry_out(&demand(9, 1), || false, &mut stats).unwrap_err();
+    assert_eq!(failed.raw_os_error(), Some(libc::EIO));
 }

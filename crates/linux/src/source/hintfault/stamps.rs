@@ -226,7 +226,7 @@ impl Stamps {
         if let Some(lost) = self.take_open(scan.pid, scan.tid) {
             self.stats.scans_unfinished += 1;
             let process = self.process(scan.pid);
-            let end = lost.scan.time.plus(Nanos(lost.pages() * process.ns_per_page));
+            let end = lost.scan.time.plus(Nanos(lost.pages().saturating_mul(process.ns_per_page)));
             self.close(&lost, end);
         }
         let process = self.process(scan.pid);

@@ -1,4 +1,4 @@
-//! Carries out a demand: ages what has not been aged for long, evicts what is idle, counts what went down.
+//! By the generations of the multi-generational LRU: ages what has not been aged for long, evicts what is idle, counts what went down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,16 +10,15 @@ use thermocline_core::demotion::{Demand, OVER_PAGES, Reach, Subtree};
 use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::DemoterStats;
+use super::counted::Counted;
+use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken, is_passing};
 use super::generations::{self, Lru};
 use super::step::Step;
 use crate::actuator::{Commands, lru_gen, same_value};
 use crate::root::Root;
 use crate::scope::cpuset::Cpusets;
 use crate::source::thread_cpu_time;
-use crate::vmstat::Vmstat;
 
-/// How long a demand is worked on once pages have been aged; what is left is asked for again.
-const SPAN: Duration = Duration::from_secs(1);
 /// Longest idle time that is waited for; a longer one passes between two demands.
 const WAIT_MAX: Nanos = Nanos::from_s(1);
 /// Pages that were aged so many idle times ago, or more, are aged twice: of what is idle for long enough, the more has been accessed since
@@ -29,20 +28,14 @@ const LONG_AGO: u64 = 2;
 const TICK: Duration = Duration::from_millis(10);
 /// Time between two looks, while waiting, whether to stop.
 const NAP: Duration = Duration::from_millis(20);
-/// CPU time that is spent on aging for a demand, and again on evicting, but for the last command of each: what is spent has to be paid for by rest, and a long rest would let memory fill up.
-const CPU_SPAN: Nanos = Nanos::from_ms(100);
 /// Base pages of a command from which on what came of it can be told although a CPU may not have added up yet what it has counted.
 const COUNTED_PAGES: u64 = 512;
 /// Idle times that differ by no more than this factor are about the same: generations are made an idle time apart and four are kept. Ours.
 const ABOUT_AS_LONG: u64 = 2;
-/// Anonymous pages first: they are demoted like all others.
-const SWAPPINESS: u32 = 200;
-/// The kernel's counters of what was demoted for a command: 6.12 takes it for direct reclaim, newer kernels know better.
-const COUNTERS: [&str; 2] = ["pgdemote_direct", "pgdemote_proactive"];
 
 /// What the thread works with.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct ByGenerations {
     commands: Commands,
     reach: Reach,
     /// The nodes that the kernel may demote to.
@@ -51,14 +44,12 @@ pub(super) struct Worker {
     step: Step,
     lru_gen: PathBuf,
     demotion_enabled: PathBuf,
-    nodes: PathBuf,
-    vmstat: PathBuf,
-    stat_refresh: PathBuf,
+    counted: Counted,
 }
 
-impl Worker {
-    pub(super) fn new(root: &Root, reach: Reach, lower: Vec<NodeId>, commands: Commands) -> Worker {
-        Worker {
+impl ByGenerations {
+    pub(super) fn new(root: &Root, reach: Reach, lower: Vec<NodeId>, commands: Commands) -> ByGenerations {
+        ByGenerations {
             commands,
             reach,
             lower,
@@ -66,9 +57,7 @@ impl Worker {
             step: Step::default(),
             lru_gen: lru_gen(root),
             demotion_enabled: super::demotion_enabled(root),
-            nodes: root.sys.join("devices/system/node"),
-            vmstat: root.proc.join("vmstat"),
-            stat_refresh: root.proc.join("sys/vm/stat_refresh"),
+            counted: Counted::new(root),
         }
     }
 
@@ -88,7 +77,7 @@ impl Worker {
         // What aging took does not count: with much memory that is more than all else, and nothing would ever come of it.
         let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
         let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
-        let start = self.settled(demand.node)?;
+        let start = self.counted.settled(&self.commands, demand.node)?;
         let mut seen = start;
         let mut by_scope = BTreeMap::new();
         // Of these hardly more comes: what was left there has been accessed since.
@@ -115,8 +104,11 @@ impl Worker {
             }
             stats.evictions += 1;
             self.step.took(thread_cpu_time().since(before));
-            let counted =
-                if pages < COUNTED_PAGES { self.settled(demand.node)? } else { self.demoted(demand.node)? };
+            let counted = if pages < COUNTED_PAGES {
+                self.counted.settled(&self.commands, demand.node)?
+            } else {
+                self.counted.so_far(&self.commands, demand.node)?
+            };
             let now = counted.max(seen);
             if (now - seen) * 2 < pages {
                 barren.push((memcg, seq));
@@ -127,7 +119,7 @@ impl Worker {
             }
             seen = now;
         }
-        let demoted = self.settled(demand.node)?.saturating_sub(start);
+        let demoted = self.counted.settled(&self.commands, demand.node)?.saturating_sub(start);
         stats.demoted_pages += demoted;
         Ok(Taken { pages: demoted, by_scope })
     }
@@ -238,28 +230,6 @@ impl Worker {
         lists.retain(|lru| lru.node == node && lru.pages() > 0 && allowed.contains(&lru.memcg));
         Ok(lists)
     }
-
-    /// Base pages that have been demoted from a node by command so far; of all nodes where the kernel counts them together.
-    fn demoted(&self, node: NodeId) -> io::Result<u64> {
-        let of_node = self.commands.read(&self.nodes.join(format!("node{}/vmstat", node.0)))?;
-        let count = |text: &str| {
-            let vmstat = Vmstat::parse(text);
-            let found: Vec<u64> = COUNTERS.iter().filter_map(|name| vmstat.get(name)).collect();
-            (!found.is_empty()).then(|| found.iter().sum())
-        };
-        match count(&of_node) {
-            Some(sum) => Ok(sum),
-            None => Ok(count(&self.commands.read(&self.vmstat)?).unwrap_or(0)),
-        }
-    }
-
-    /// The same, after every CPU has added up what it has counted for itself: up to 125 pages each, which otherwise may take a second or two
-    /// (Linux mm/vmstat.c, calculate_normal_threshold).
-    fn settled(&self, node: NodeId) -> io::Result<u64> {
-        // Where it cannot be asked for, a few pages are counted late, or taken for the kernel's own doing.
-        let _ = self.commands.read(&self.stat_refresh);
-        self.demoted(node)
-    }
 }
 
 /// Where pages are evicted from.
@@ -301,17 +271,4 @@ impl Allowances {
             }
         }
     }
-}
-
-/// What a demand took.
-#[derive(Debug, Default)]
-pub(super) struct Taken {
-    /// Base pages that went down.
-    pub(super) pages: u64,
-    /// What of it is known to have come from which scope.
-    pub(super) by_scope: BTreeMap<ScopeId, u64>,
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ERANGE | libc::EINTR | libc::EAGAIN))
 }
