@@ -4,7 +4,7 @@
 mod fixture;
 
 use fixture::Machine;
-use thermocline_core::config::{Config, DemotionMode, Enabled, ManagerName, SamplerName, Scope};
+use thermocline_core::config::{Config, DemotionMode, DemotionWay, Enabled, ManagerName, SamplerName, Scope};
 use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Lock, log};
 use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
@@ -601,6 +601,22 @@ fn managers_are_told_with_what_keeps_them_from_working() {
     chosen.manager.name = ManagerName::Numab2;
     chosen.scope = vec![Scope { pids: vec![1], ..Scope::default() }];
     assert!(finding(&report_with(&newest, &chosen), "manager.refused").cause.contains("knows no scopes"));
+}
+
+#[test]
+fn what_goes_down_by_the_node_for_want_of_generations_is_told() {
+    let machine = Machine::captured("lab-newest-tiers");
+    assert!(has(&report(&machine), "demotion.none"));
+    machine.write("sys/kernel/mm/numa/demotion_enabled", "false\n");
+    for node in [0, 1] {
+        machine.write(&format!("sys/devices/system/node/node{node}/reclaim"), "");
+    }
+    let mut config = config(&machine);
+    let found = report_with(&machine, &config);
+    assert!(!has(&found, "demotion.none"), "{found}");
+    assert!(finding(&found, "demotion.by_node").cause.contains("mount debugfs"));
+    config.demotion.way = DemotionWay::Node;
+    assert!(!has(&report_with(&machine, &config), "demotion.by_node"), "it was asked for");
 }
 
 #[test]

@@ -17,13 +17,13 @@ mod text;
 
 use std::path::Path;
 
-use thermocline_core::config::{Config, ManagerName};
+use thermocline_core::config::{Config, DemotionWay, ManagerName};
 use thermocline_core::demotion::Unreachable;
 use thermocline_core::units::NodeId;
 
 use crate::actuator::{Plan, plan};
 use crate::damon::offer_source;
-use crate::demoter::{self, NotDemoting};
+use crate::demoter::{self, NotDemoting, Way};
 use crate::manager;
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
@@ -61,7 +61,10 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         Ok(kernels_plan(root, config, topology.as_ref()))
     } else {
         let demotion = topology.as_ref().map(|found| demoter::offer(root, config, found));
-        findings.extend(demotion.iter().flat_map(|d| d.as_ref().err()).filter_map(no_demotion));
+        findings.extend(demotion.iter().filter_map(|offered| match offered {
+            Ok(offer) => demotion_by_node(offer.way, config.demotion.way),
+            Err(why) => no_demotion(why),
+        }));
         plan(root, &demoter::settings(config, matches!(demotion, Some(Ok(_)))))
     };
     let no_settings = plan.as_ref().err().map(ToString::to_string);
@@ -151,6 +154,14 @@ fn no_demotion(why: &NotDemoting) -> Option<Finding> {
     }
     let cause = format!("nothing will be demoted, so that promotion ends where the top tier is full: {why}");
     Some(Finding::new("demotion.none", Severity::Note, cause))
+}
+
+/// A note where demotion heeds no idle time, unless that was asked for.
+fn demotion_by_node(way: Way, asked: DemotionWay) -> Option<Finding> {
+    let cause = "there are no generations to ask, so that the kernel demotes whatever is coldest on a node, idle for \
+                 demotion.idle_ms or not; switch MGLRU on (/sys/kernel/mm/lru_gen/enabled) and mount debugfs";
+    let unasked = way == Way::Node && asked == DemotionWay::Auto;
+    unasked.then(|| Finding::new("demotion.by_node", Severity::Note, cause.to_owned()))
 }
 
 fn probe_btf(root: &Root) -> Result<Vec<AttachPoint>, String> {

@@ -44,7 +44,7 @@ fn in_scales(share: f64, shape: f64) -> f64 {
 /// The shape with which the median is so many times the lowest tenth.
 fn shape(ratio: f64) -> f64 {
     let (mut least, mut most) = (*SHAPES.start(), *SHAPES.end());
-    // The more alike pages are, the smaller it is.
+    // The larger the shape, the more alike pages are, and the smaller their ratio.
     for _ in 0..STEPS {
         let middle = (least * most).sqrt();
         if in_scales(0.5, middle) / in_scales(0.1, middle) > ratio { least = middle } else { most = middle }
