@@ -611,6 +611,7 @@ fn what_goes_down_by_the_node_for_want_of_generations_is_told() {
     for node in [0, 1] {
         machine.write(&format!("sys/devices/system/node/node{node}/reclaim"), "");
     }
+    machine.write("proc/sys/vm/min_unmapped_ratio", "1\n");
     let mut config = config(&machine);
     let found = report_with(&machine, &config);
     assert!(!has(&found, "demotion.none"), "{found}");

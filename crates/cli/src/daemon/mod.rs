@@ -123,7 +123,7 @@ fn engine(
     session: &Session,
 ) -> anyhow::Result<Ended> {
     let demotion = demotion(root, config, discovered)?;
-    let settings = demoter::settings(config, matches!(demotion, Some(Ok(_))));
+    let settings = demoter::settings(config, demotion.as_ref().and_then(|offered| offered.as_ref().ok()));
     let changes = plan(root, &settings)?;
     let mut actuator = match mode {
         Mode::DryRun => Actuator::dry_run(root),
@@ -133,7 +133,9 @@ fn engine(
     let changes = if mode == Mode::DryRun { changes } else { plan(root, &settings)? };
     announce(mode, discovered);
     match &demotion {
-        Some(Ok(offer)) => eprintln!("cold pages of the top tier go down where it runs out of free memory{}", by(offer.way)),
+        Some(Ok(offer)) => {
+            eprintln!("cold pages of the top tier go down where it runs out of free memory{}", by(offer.way));
+        }
         Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
         None => {}
     }

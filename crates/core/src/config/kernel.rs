@@ -22,6 +22,8 @@ section! {
         scan_delay_ms: Option<u32> = None, "ms", OrUnset(0..=600_000), "Linux 6.12: 1000";
         /// Let the kernel make room by demoting cold pages (/sys/kernel/mm/numa/demotion_enabled).
         demotion_enabled: Option<bool> = None, "", Any("true, false, or unset"), "Linux 6.12: false";
+        /// vm.min_unmapped_ratio while running: a node with less page cache than that is not reclaimed from, neither on request nor by zone_reclaim_mode. Unset: 0 where demotion.way is by the node, and left alone elsewhere.
+        min_unmapped_ratio: Option<u32> = None, "% of a node", OrUnset(0..=100), "Linux 6.12: 1";
     }
 }
 
@@ -50,6 +52,7 @@ impl Kernel {
             scan_period_max_ms: None,
             scan_delay_ms: None,
             demotion_enabled: None,
+            min_unmapped_ratio: None,
         }
     }
 }

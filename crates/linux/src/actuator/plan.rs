@@ -86,6 +86,8 @@ struct Knob {
 enum Place {
     /// Below proc/sys/kernel.
     Sysctl,
+    /// Below proc/sys/vm.
+    Vm,
     /// Below debugfs sched/numa_balancing; until Linux 5.13 a sysctl with the prefix `numa_balancing_`.
     SchedDebug,
     /// Below sys/kernel/mm/numa.
@@ -94,7 +96,7 @@ enum Place {
 
 /// In order of writing. The promote rate limit is there before the mode that would promote without it, and the
 /// mode is last: scans begin with their size and period already set.
-const KNOBS: [Knob; 7] = [
+const KNOBS: [Knob; 8] = [
     Knob {
         name: "numa_balancing_promote_rate_limit_MBps",
         place: Place::Sysctl,
@@ -133,6 +135,12 @@ const KNOBS: [Knob; 7] = [
         place: Place::MmNuma,
         why: |_| "so that reclaim in the top tier demotes cold pages instead of swapping or dropping them",
         value: |k| k.demotion_enabled.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "min_unmapped_ratio",
+        place: Place::Vm,
+        why: |_| "so that nodes with hardly any page cache are reclaimed from too",
+        value: |k| k.min_unmapped_ratio.map(|v| v.to_string()),
     },
     Knob {
         name: "numa_balancing",
@@ -180,6 +188,10 @@ fn find(root: &Root, knob: &Knob) -> Result<(PathBuf, String), KernelFileError> 
         Place::Sysctl => (
             vec![sysctl.join(knob.name)],
             "boot a kernel of 6.1 or later with CONFIG_NUMA_BALANCING, or unset the key in [kernel]",
+        ),
+        Place::Vm => (
+            vec![root.proc.join("sys/vm").join(knob.name)],
+            "boot a kernel with CONFIG_NUMA, or unset the key in [kernel]",
         ),
         Place::MmNuma => (
             vec![root.sys.join("kernel/mm/numa").join(knob.name)],

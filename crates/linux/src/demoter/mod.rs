@@ -99,9 +99,7 @@ impl Demoter {
         commands: Commands,
     ) -> std::io::Result<Demoter> {
         let worker = match offer.way {
-            Way::Generations => {
-                Worker::ByGenerations(ByGenerations::new(root, offer.reach, lower, commands))
-            }
+            Way::Generations => Worker::ByGenerations(ByGenerations::new(root, offer.reach, lower, commands)),
             Way::Node => Worker::ByNode(ByNode::new(root, commands)),
         };
         let (queue, demands) = sync_channel(CAPACITY);

@@ -105,11 +105,14 @@ pub(crate) fn same_tiers(found: &Discovered) -> bool {
     ours.len() > 1 && ours.into_values().eq(theirs)
 }
 
-/// The settings of `config`, and the one that demotion needs.
-pub fn settings(config: &Config, demotes: bool) -> Kernel {
+/// The settings of `config`, and those that demotion needs.
+pub fn settings(config: &Config, offer: Option<&Offer>) -> Kernel {
     let mut kernel = config.kernel.clone();
-    if demotes {
+    if let Some(offer) = offer {
         kernel.demotion_enabled = Some(true);
+        if offer.way == Way::Node {
+            kernel.min_unmapped_ratio.get_or_insert(0);
+        }
     }
     kernel
 }
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_nodes_are_reclaimed_from_where_there_are_no_generations_and_no_scopes_or_where_that_is_asked_for() {
+    fn whole_nodes_are_the_second_choice_and_only_where_no_scope_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         let tiers = found(&[0, 1], &[&[0], &[1]]);
@@ -256,7 +259,12 @@ mod tests {
     #[test]
     fn demotion_is_enabled_only_for_it() {
         let config = Config::default();
-        assert_eq!(settings(&config, true).demotion_enabled, Some(true));
-        assert_eq!(settings(&config, false), config.kernel);
+        let set = |way| {
+            let kernel = settings(&config, Some(&Offer { reach: Reach::default(), way }));
+            (kernel.demotion_enabled, kernel.min_unmapped_ratio)
+        };
+        assert_eq!(set(Way::Generations), (Some(true), None));
+        assert_eq!(set(Way::Node), (Some(true), Some(0)), "a node of anonymous memory alone");
+        assert_eq!(settings(&config, None), config.kernel);
     }
 }

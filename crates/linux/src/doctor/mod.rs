@@ -65,7 +65,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
             Ok(offer) => demotion_by_node(offer.way, config.demotion.way),
             Err(why) => no_demotion(why),
         }));
-        plan(root, &demoter::settings(config, matches!(demotion, Some(Ok(_)))))
+        plan(root, &demoter::settings(config, demotion.as_ref().and_then(|offered| offered.as_ref().ok())))
     };
     let no_settings = plan.as_ref().err().map(ToString::to_string);
     let Plan { mut changes, skipped } = plan.unwrap_or_default();
