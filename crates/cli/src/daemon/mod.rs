@@ -134,7 +134,7 @@ fn engine(
     announce(mode, discovered);
     match &demotion {
         Some(Ok(offer)) => {
-            eprintln!("cold pages of the top tier go down where it runs out of free memory{}", by(offer.way));
+            eprintln!("cold pages of the top tier go down where it runs out of free memory{}", caveat(offer.way));
         }
         Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
         None => {}
@@ -232,7 +232,7 @@ fn demotion(
 }
 
 /// What is to be known of how pages go down.
-fn by(way: Way) -> &'static str {
+fn caveat(way: Way) -> &'static str {
     match way {
         Way::Generations => "",
         Way::Node => ", whatever the kernel finds coldest on a node, also where that was accessed lately",
