@@ -349,11 +349,12 @@ const PRECISION_MIN: f64 = 0.6;
 
 fn hot_pages_are_promoted(line: Line) {
     const FOOTPRINT_MIB: u64 = 408;
-    let run = Run::new(line, [640, 128, 1024], ThpMode::Never, 200)
+    let run = Run::new(line, [640, 128, 1024], ThpMode::Never, 260)
         .env("MIB", FOOTPRINT_MIB)
         .env("FREE_MIB", FOOTPRINT_MIB / 3 - 3)
         .env("OFF_SECONDS", 8)
-        .env("ON_SECONDS", 60);
+        .env("ON_SECONDS", 60)
+        .env("MORE_SECONDS", if soak() { 0 } else { 60 });
     let Some(outcome) = run.run(include_str!("daemon/promotion.sh")) else { return };
     let number = |name| number(&outcome, name);
     let (off, on, last) = (run.verdict("judged-off"), run.verdict("judged-on"), run.json("last"));
