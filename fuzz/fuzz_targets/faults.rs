@@ -17,11 +17,8 @@ const CHUNKS_MAX: u64 = (HISTORY_BYTES / 512) as u64;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((&how, bytes)) = bytes.split_first() else { return };
-    let options = StampOptions {
-        processes_max: PROCESSES_MAX,
-        history_bytes: HISTORY_BYTES,
-        restamp: how & 1 != 0,
-    };
+    let options =
+        StampOptions { processes_max: PROCESSES_MAX, history_bytes: HISTORY_BYTES, restamp: how & 1 != 0 };
     let mut told = Told { stamps: Stamps::new(options), faults: 0, now: 0 };
     if how & 2 == 0 {
         bytes.chunks(RECORD_BYTES).for_each(|record| told.take(record));

@@ -134,7 +134,10 @@ fn engine(
     announce(mode, discovered);
     match &demotion {
         Some(Ok(offer)) => {
-            eprintln!("cold pages of the top tier go down where it runs out of free memory{}", caveat(offer.way));
+            eprintln!(
+                "cold pages of the top tier go down where it runs out of free memory{}",
+                caveat(offer.way)
+            );
         }
         Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
         None => {}
