@@ -11,7 +11,7 @@ use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::DemoterStats;
 use super::counted::Counted;
-use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken, is_passing};
+use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken};
 use super::generations::{self, Lru};
 use super::step::Step;
 use crate::actuator::{Commands, lru_gen, same_value};
@@ -271,4 +271,9 @@ impl Allowances {
             }
         }
     }
+}
+
+/// The generation or its cgroup has gone, or a signal came.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ERANGE | libc::EINTR | libc::EAGAIN))
 }

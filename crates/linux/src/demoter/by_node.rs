@@ -10,7 +10,7 @@ use thermocline_core::units::PAGE_SIZE;
 
 use super::DemoterStats;
 use super::counted::Counted;
-use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken, is_passing};
+use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken};
 use super::step::Step;
 use crate::actuator::{Commands, same_value};
 use crate::root::Root;
@@ -77,4 +77,9 @@ impl ByNode {
         stats.demoted_pages += pages;
         Ok(Taken { pages, ..Taken::default() })
     }
+}
+
+/// Less was found, a signal came, or somebody else asks for the same. That a command is not understood does not pass.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::EBUSY))
 }

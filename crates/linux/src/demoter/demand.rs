@@ -1,7 +1,6 @@
 //! What both ways of carrying out a demand have in common.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::time::Duration;
 
 use thermocline_core::units::{Nanos, ScopeId};
@@ -20,12 +19,4 @@ pub(super) struct Taken {
     pub(super) pages: u64,
     /// What of it is known to have come from which scope.
     pub(super) by_scope: BTreeMap<ScopeId, u64>,
-}
-
-/// Whether a command failed of what passes: a generation or a cgroup that has gone, a signal, somebody else at the same.
-pub(super) fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EINVAL | libc::ERANGE | libc::EINTR | libc::EAGAIN | libc::EBUSY)
-    )
 }

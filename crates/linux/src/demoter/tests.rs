@@ -392,7 +392,9 @@ fn a_node_is_not_reclaimed_from_once_demotion_is_switched_off_or_where_the_kerne
     assert_eq!((stats.demotion_off, stats.evictions), (1, 0));
     kernel.state.lock().unwrap().enabled = true;
     assert_eq!(by_node(&kernel).carry_out(&demand(9, 1), || true, &mut stats).unwrap().pages, 0, "stopped");
-    kernel.state.lock().unwrap().fails = Some(libc::EIO);
-    let failed = by_node(&kernel).carry_out(&demand(9, 1), || false, &mut stats).unwrap_err();
-    assert_eq!(failed.raw_os_error(), Some(libc::EIO));
+    for errno in [libc::EIO, libc::EINVAL] {
+        kernel.state.lock().unwrap().fails = Some(errno);
+        let failed = by_node(&kernel).carry_out(&demand(9, 1), || false, &mut stats).unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(errno), "a command that is not understood is told");
+    }
 }
