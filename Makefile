@@ -19,11 +19,10 @@ build: ## the thermocline command, in target/release
 	@scripts/need build bpf
 	cargo build --release -p thermocline
 
-# What runs inside a guest is built optimised: emulation is slow enough.
+# What runs inside a guest is built optimised: emulation is slow enough. All at once, so that tests find all of it built.
 lab-programs:
 	@scripts/need build bpf lab
-	cargo build --release -p thermocline -p thermocline-lab --bins
-	cargo build --release -p thermocline-linux --features bpf --examples
+	cargo build --release --workspace --bins --examples
 	$(MAKE) -s -C lab/plugin
 	$(LAB) fetch
 
@@ -49,7 +48,7 @@ lab-spill: lab-programs ## S3's experiment: cold ballast fills DRAM, Redis spill
 
 test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on two kernels
 	@scripts/need fuzz
-	cargo test --release --workspace --features thermocline/bpf --no-fail-fast
+	cargo test --release --workspace --no-fail-fast
 	$(MAKE) -s -C lab/plugin test
 	$(MAKE) fuzz
 

@@ -5,6 +5,8 @@
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 #[path = "daemon/brake.rs"]
 mod brake;
 #[path = "daemon/chmu.rs"]
@@ -28,7 +30,6 @@ mod trouble;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use rand_pcg::Pcg32;
@@ -51,6 +52,15 @@ fn thermocline() -> PathBuf {
 
 fn soak() -> bool {
     std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1")
+}
+
+/// Runs a test on one more kernel only where there is time for it.
+fn where_time_is_no_matter(test: impl FnOnce()) {
+    if soak() {
+        test();
+    } else {
+        println!("skipped: one kernel is enough for everyday; make soak does both");
+    }
 }
 
 /// A script in a guest, with a folder that both sides may write.
@@ -149,7 +159,7 @@ const CPUS: u64 = 2;
 /// Counts of the source and of the kernel must be the same, lost ones included.
 fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
     let run = Run::new(line, [1024, 128, 512], ThpMode::Never, 280)
-        .env("HINTFAULT", hintfault().to_str().unwrap())
+        .env("HINTFAULT", common::example("hintfault").to_str().unwrap())
         .env("SECONDS_EACH", if soak() { 60 } else { 15 })
         .env("NARROW", if rings.contains(&"narrow") { "1" } else { "" });
     let Some(_) = run.run(include_str!("daemon/flood.sh")) else { return };
@@ -182,23 +192,6 @@ fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
             _ => assert!(dropped > 0.05, "the ring hardly overflowed, so nothing was shown: {dropped}"),
         }
     }
-}
-
-/// An example of the crate that the source is of, built as this test was.
-fn hintfault() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_lab")).parent().unwrap();
-    let profile = match folder.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        other => other,
-    };
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "thermocline-linux", "--features", "bpf", "--example", "hintfault"])
-        .args(["--profile", profile, "--target-dir"])
-        .arg(folder.parent().unwrap())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    folder.join("examples/hintfault")
 }
 
 #[test]
@@ -252,11 +245,7 @@ fn kills_lose_nothing_on_6_12() {
 
 #[test]
 fn kills_lose_nothing_on_the_newest() {
-    if soak() {
-        kills_lose_nothing(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| kills_lose_nothing(Line::Newest));
 }
 
 /// Huge pages move whole, with what is in them.

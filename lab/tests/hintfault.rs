@@ -2,30 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::LazyLock;
+mod common;
+
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 use thermocline_lab::{Guest, Line, Machine};
-
-/// The watcher, an example of the crate that it is about, built as this test was.
-static WATCHER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let profile_folder = Path::new(env!("CARGO_BIN_EXE_lab")).parent().unwrap();
-    let profile = match profile_folder.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        other => other,
-    };
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "thermocline-linux", "--features", "bpf", "--example", "hintfault"])
-        .args(["--profile", profile, "--target-dir"])
-        .arg(profile_folder.parent().unwrap())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    profile_folder.join("examples/hintfault")
-});
 
 /// Watches one program on the slow node, first with the kernel's stamps, then with five scopes at once; then one with huge pages. The
 /// kernel's own promotion is off.
@@ -115,7 +98,7 @@ fn the_kernel_agrees(line: Line) {
         .timeout(Some(Duration::from_secs(200)))
         .share(folder)
         .env("HOTCOLD", env!("CARGO_BIN_EXE_hotcold"))
-        .env("WATCHER", WATCHER.to_str().unwrap());
+        .env("WATCHER", common::example("hintfault").to_str().unwrap());
     let outcome = match guest.run(SCRIPT) {
         Err(error) if error.is_unavailable() && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() => {
             return println!("skipped: {error}");

@@ -2,33 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::LazyLock;
+mod common;
+
 use std::time::Duration;
 
 use thermocline_lab::{Guest, Line, Machine};
 
-/// The checks, an example of the crate that they are about, built as this test was and with BPF.
-static CHECKS: LazyLock<PathBuf> = LazyLock::new(|| {
-    let profile_folder = Path::new(env!("CARGO_BIN_EXE_lab")).parent().unwrap();
-    let profile = match profile_folder.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        other => other,
-    };
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "-p", "thermocline-linux", "--features", "bpf", "--example", "live_lab"])
-        .args(["--profile", profile, "--target-dir"])
-        .arg(profile_folder.parent().unwrap())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    profile_folder.join("examples/live_lab")
-});
-
 fn every_check_holds(line: Line, machine: Machine, shape: &str, checks: usize) {
     let guest = Guest::builder().kernel(line).machine(machine).timeout(Some(Duration::from_secs(150)));
-    let outcome = match guest.exec(&[CHECKS.to_str().unwrap(), "check", shape]) {
+    let outcome = match guest.exec(&[common::example("live_lab").to_str().unwrap(), "check", shape]) {
         Err(error) if error.is_unavailable() && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() => {
             eprintln!("skipped: {error}");
             return;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -9,49 +11,25 @@ use std::time::Duration;
 
 use thermocline_lab::{Guest, Line, Machine};
 
-/// Runs a command of the build and fails with what it said.
-fn build(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// The checks, an example of the crate that they are about, built as this test was.
-fn mover_lab() -> PathBuf {
-    let profile_folder = Path::new(env!("CARGO_BIN_EXE_lab")).parent().unwrap();
-    let target = profile_folder.parent().unwrap();
-    let profile = match profile_folder.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        other => other,
-    };
-    let arguments = ["build", "--quiet", "-p", "thermocline-linux", "--example", "mover_lab"];
-    build(
-        Command::new(env!("CARGO"))
-            .args(arguments)
-            .args(["--profile", profile])
-            .arg("--target-dir")
-            .arg(target),
-    );
-    profile_folder.join("examples/mover_lab")
-}
-
 /// The process whose pages are moved.
 fn pages() -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/pages.c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages");
     let flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-o"];
-    build(Command::new("cc").args(flags).arg(&program).arg(source));
+    let output = Command::new("cc").args(flags).arg(&program).arg(source).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }
 
-/// Both, built once for all tests.
-static BUILT: LazyLock<(PathBuf, PathBuf)> = LazyLock::new(|| (mover_lab(), pages()));
+/// Built once for all tests.
+static PAGES: LazyLock<PathBuf> = LazyLock::new(pages);
 
 fn every_check_holds(line: Line) {
     // The second node is small, so that filling it takes little time.
     let machine = Machine::of_sizes(&[1 << 30, 256 << 20, 1 << 30]);
     let guest = Guest::builder().kernel(line).machine(machine).timeout(Some(Duration::from_secs(120)));
-    let (checks, pages) = &*BUILT;
-    let outcome = match guest.exec(&[checks.to_str().unwrap(), pages.to_str().unwrap()]) {
+    let checks = common::example("mover_lab");
+    let outcome = match guest.exec(&[checks.to_str().unwrap(), PAGES.to_str().unwrap()]) {
         Err(error) if error.is_unavailable() && std::env::var_os("THERMOCLINE_LAB_REQUIRED").is_none() => {
             eprintln!("skipped: {error}");
             return;

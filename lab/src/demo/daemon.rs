@@ -23,15 +23,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` for one process or for all, with a configuration file or with the default configuration. All that it prints is
-    /// also written to `log`, if one is named.
+    /// Starts `command`, which is the daemon's program, for one process or for all, with a configuration file or with the default
+    /// configuration. All that it prints is also written to `log`, if one is named.
     pub(crate) fn start(
-        program: &Path,
+        mut command: Command,
         pid: Option<u32>,
         config: Option<&Path>,
         log: Option<&Path>,
     ) -> anyhow::Result<Daemon> {
-        let mut command = Command::new(program);
         command.args(["run", "--json"]);
         if let Some(pid) = pid {
             command.args(["--pid", &pid.to_string()]);
@@ -43,7 +42,7 @@ impl Daemon {
             .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())))
             .transpose()?;
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| {
-            format!("cannot start {}: run `cargo build --release -p thermocline`", program.display())
+            format!("cannot start {command:?}: run `cargo build --release -p thermocline`")
         })?;
         let out = child.stdout.take().context("the daemon's output is not piped")?;
         let last = Arc::new(Mutex::new(Value::Null));

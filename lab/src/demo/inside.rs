@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -78,7 +79,7 @@ impl Demo {
         let promotions = vmstat("pgpromote_success")?;
 
         let started_at_s = watch.start.elapsed().as_secs_f64();
-        let daemon = Daemon::start(&self.daemon, Some(self.pid), None, None)?;
+        let daemon = Daemon::start(Command::new(&self.daemon), Some(self.pid), None, None)?;
         watch.part(self.plan.with_s.saturating_sub(self.plan.window_s), Some(&daemon))?;
         watch.plugin.reset()?;
         watch.part(self.plan.window_s, Some(&daemon))?;

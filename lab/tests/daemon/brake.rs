@@ -2,7 +2,7 @@
 
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, with_settings};
+use super::{Run, number, where_time_is_no_matter, with_settings};
 
 /// hotcold, of which three fifths are hot: at 1 MB/s two minutes of moves.
 const FOOTPRINT_MIB: u64 = 200;
@@ -38,9 +38,5 @@ fn pressure_brakes_and_lets_go_on_6_12() {
 
 #[test]
 fn pressure_brakes_and_lets_go_on_the_newest() {
-    if super::soak() {
-        pressure_brakes_and_lets_go(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| pressure_brakes_and_lets_go(Line::Newest));
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};
 
-use super::{MIB, Run, count, number, soak};
+use super::{MIB, Run, count, number, soak, where_time_is_no_matter};
 
 /// hotcold, of which a fifth is hot: 3276 pages with some 110 accesses a second each, where the host is not too busy, and 13108 with three. It fits into DRAM: which pages
 /// come up is for the list to say.
@@ -89,9 +89,5 @@ fn hot_pages_come_by_the_devices_list_on_6_12() {
 
 #[test]
 fn hot_pages_come_by_the_devices_list_on_the_newest() {
-    if soak() {
-        hot_pages_come_by_the_devices_list(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| hot_pages_come_by_the_devices_list(Line::Newest));
 }

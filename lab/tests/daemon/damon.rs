@@ -2,7 +2,7 @@
 
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, soak, with_damon_settings, with_settings};
+use super::{Run, number, soak, where_time_is_no_matter, with_damon_settings, with_settings};
 
 /// hotcold, of which a fifth is hot. It fits into DRAM: where pages stay is DAMON's choice alone.
 const FOOTPRINT_MIB: u64 = 96;
@@ -52,7 +52,7 @@ fn hot_pages_come_by_damon(line: Line) {
 
 #[test]
 fn hot_pages_come_by_damon_on_6_12() {
-    hot_pages_come_by_damon(Line::Stable);
+    where_time_is_no_matter(|| hot_pages_come_by_damon(Line::Stable));
 }
 
 #[test]
@@ -104,11 +104,7 @@ fn filters_are_by_cgroup_on_6_12() {
 
 #[test]
 fn filters_are_by_cgroup_on_the_newest() {
-    if soak() {
-        filters_are_by_cgroup(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| filters_are_by_cgroup(Line::Newest));
 }
 
 fn managers_take_over(line: Line) {
@@ -126,9 +122,5 @@ fn managers_take_over_from_each_other_on_6_12() {
 
 #[test]
 fn managers_take_over_from_each_other_on_the_newest() {
-    if super::soak() {
-        managers_take_over(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| managers_take_over(Line::Newest));
 }

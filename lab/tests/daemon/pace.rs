@@ -2,7 +2,7 @@
 
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, soak};
+use super::{Run, number, where_time_is_no_matter};
 
 /// Some 100 MiB of it on CXL: 50 steps of 2 MB, a second apart, and others that pass over DRAM. Passes of five seconds take their place.
 const FOOTPRINT_MIB: u64 = 560;
@@ -29,9 +29,5 @@ fn scans_keep_the_pace_on_6_12() {
 
 #[test]
 fn scans_keep_the_pace_on_the_newest() {
-    if soak() {
-        scans_keep_the_pace(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| scans_keep_the_pace(Line::Newest));
 }

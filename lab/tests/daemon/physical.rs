@@ -7,7 +7,7 @@ use serde_json::Value;
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};
 
-use super::{MIB, Run, count, number, soak};
+use super::{MIB, Run, count, number, where_time_is_no_matter};
 
 /// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the samples to say.
 const FOOTPRINT_MIB: u64 = 96;
@@ -117,9 +117,5 @@ fn frames_without_a_process_find_their_pages_on_6_12() {
 
 #[test]
 fn frames_without_a_process_find_their_pages_on_the_newest() {
-    if soak() {
-        frames_without_a_process_find_their_pages(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| frames_without_a_process_find_their_pages(Line::Newest));
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, soak, with_damon_settings};
+use super::{Run, number, soak, where_time_is_no_matter, with_damon_settings};
 
 /// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the regions to say.
 const FOOTPRINT_MIB: u64 = 96;
@@ -52,7 +52,7 @@ fn hot_pages_come_by_regions(line: Line) {
 
 #[test]
 fn hot_pages_come_by_regions_on_6_12() {
-    hot_pages_come_by_regions(Line::Stable);
+    where_time_is_no_matter(|| hot_pages_come_by_regions(Line::Stable));
 }
 
 #[test]
@@ -113,9 +113,5 @@ fn hot_pages_come_by_addresses_on_6_12() {
 
 #[test]
 fn hot_pages_come_by_addresses_on_the_newest() {
-    if soak() {
-        hot_pages_come_by_addresses(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| hot_pages_come_by_addresses(Line::Newest));
 }

@@ -3,7 +3,7 @@
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};
 
-use super::{MIB, Run, count, number, soak};
+use super::{MIB, Run, count, number, where_time_is_no_matter};
 
 /// hotcold, of which a fifth is hot: 6553 pages with some 45 accesses a second each, where the host is not too busy, and 26215 with one in four seconds. It takes 26 s to bring the
 /// hot ones up.
@@ -48,9 +48,5 @@ fn sources_are_weighed_together_on_6_12() {
 
 #[test]
 fn sources_are_weighed_together_on_the_newest() {
-    if soak() {
-        sources_are_weighed_together(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| sources_are_weighed_together(Line::Newest));
 }

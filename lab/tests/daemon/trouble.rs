@@ -3,7 +3,7 @@
 use serde_json::Value;
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, soak, with_settings};
+use super::{Run, number, where_time_is_no_matter, with_settings};
 
 /// How long it stands still, s, and how long it is starved.
 const STOPPED_S: u64 = 30;
@@ -49,9 +49,5 @@ fn trouble_loses_nothing_on_6_12() {
 
 #[test]
 fn trouble_loses_nothing_on_the_newest() {
-    if soak() {
-        trouble_loses_nothing(Line::Newest);
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
+    where_time_is_no_matter(|| trouble_loses_nothing(Line::Newest));
 }
