@@ -6,9 +6,11 @@
 //! for long, one in up to a minute.
 //!
 //! * *Renewal.* A task reckons its time between steps anew when, after a pass, a page of the top tier faults (task_numa_placement). Scans mark such pages only
-//!   where `numa_balancing` has bit 1. So that bit is set for some steps where they come much more seldom than configured.
+//!   where `numa_balancing` has bit 1. So that bit is set for some steps where they come much more seldom than configured (see `renewal`).
 //! * *Size.* Small steps tell hot pages from cold ones best, and idle mappings, which take a step each, hold a pass up the less the shorter the time between steps
 //!   is. Programs that are seldom scanned all the same need larger steps, or the second look at a page would come hours after the first.
+
+mod renewal;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +20,7 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::actuator::{Actuator, ActuatorError, Plan, Written};
 use crate::source::hintfault::stamps::Steps;
+use renewal::Renewal;
 
 /// Time in which the lower tiers' used memory is to be marked once.
 const PASS: Nanos = Nanos::from_s(10);
@@ -25,25 +28,8 @@ const PASS: Nanos = Nanos::from_s(10);
 const INTERVAL: Nanos = Nanos::from_s(1);
 /// Time between two looks.
 const LOOK_EVERY: Nanos = Nanos::from_s(2);
-/// `numa_balancing`: scans mark lower tiers.
-const TIERING: u32 = 2;
-/// `numa_balancing`: scans mark the top tier too.
-const TIERING_AND_NORMAL: u32 = 3;
-/// Where steps are so many times as far apart as configured, tasks are to reckon anew: a program that runs for half of the time, and for whose pages steps take time, is within that.
-const SELDOM: u64 = 4;
-/// Steps of a renewal: one of them has to come by a page of the top tier that faults.
-const RENEWAL_STEPS: u64 = 5;
-/// Shortest renewal, so that what was marked can fault.
-const RENEWAL_MIN: Nanos = Nanos::from_s(2);
-/// Longest renewal.
-const RENEWAL_MAX: Nanos = Nanos::from_s(60);
-/// Time to the second renewal; it doubles with each, for a program that hardly runs is scanned seldom whatever it has reckoned.
-const AGAIN: Nanos = Nanos::from_s(30);
-/// Longest time to the next renewal.
-const AGAIN_MAX: Nanos = Nanos::from_s(3600);
-
-/// Memory that the kernel lets one task scan in a second, at most, MB (MAX_SCAN_WINDOW).
-const MB_PER_S_MAX: u32 = 2560;
+/// Time between two looks during a renewal: it ends as soon as it has done its work.
+const LOOK_RENEWING: Nanos = Nanos::from_ms(200);
 
 /// What was changed at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,32 +53,13 @@ pub struct Pace {
     renewal: Option<Renewal>,
 }
 
-/// When tasks reckon anew.
-#[derive(Debug)]
-struct Renewal {
-    mode: PathBuf,
-    /// Scans are to take this long for a pass.
-    period: Nanos,
-    ends: Option<Nanos>,
-    next: Nanos,
-    again: Nanos,
-}
-
 impl Pace {
     /// None where `plan` does not set the step, or it is not to be changed while running.
     pub fn new(kernel: &Kernel, plan: &Plan) -> Option<Pace> {
         let (least_mb, most_mb) = (kernel.scan_size_mb?, kernel.scan_size_max_mb?);
         let config = kernel.clone();
         let ours = |name| plan.changes.iter().find(|change| change.name == name).map(|change| &change.path);
-        // A mode that is not ours to change is somebody's wish.
-        let mode = ours("numa_balancing").filter(|_| kernel.numa_balancing == Some(TIERING));
-        let renewal = mode.zip(kernel.scan_period_min_ms).map(|(mode, period_ms)| Renewal {
-            mode: mode.clone(),
-            period: Nanos::from_ms(period_ms.into()),
-            ends: None,
-            next: Nanos(0),
-            again: AGAIN,
-        });
+        let renewal = Renewal::new(kernel, plan);
         let size = ours("scan_size_mb")?.clone();
         (most_mb > least_mb).then_some(Pace {
             config,
@@ -104,7 +71,7 @@ impl Pace {
         })
     }
 
-    /// Looks, every two seconds, how much memory lower tiers hold and how often the kernel scans; sets the step where it is off by a quarter, and begins or ends
+    /// Looks, every two seconds and more often during a renewal, how much memory lower tiers hold and how often the kernel scans; sets the step where it is off by a quarter, and begins or ends
     /// a renewal. `steps` tells how often the kernel scans, where known.
     ///
     /// # Errors
@@ -117,26 +84,33 @@ impl Pace {
         steps: impl FnOnce() -> Option<Steps>,
         actuator: &mut Actuator,
     ) -> Result<Option<Paced>, ActuatorError> {
-        if self.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY) {
+        let renewing = self.renewal.as_ref().is_some_and(Renewal::is_under_way);
+        let every = if renewing { LOOK_RENEWING } else { LOOK_EVERY };
+        if self.looked.is_some_and(|looked| now.since(looked) < every) {
             return Ok(None);
         }
         self.looked = Some(now);
         let (steps, used_mb) = (steps(), used_mb(nodes, topology));
         let finest_mb = self.config.step_mb(used_mb, machine_mb(nodes)).unwrap_or(self.most_mb);
-        if let Some(renewal) = &mut self.renewal {
-            if renewal.ends.is_some() {
-                return Ok(renewal.end(now, actuator)?.then_some(Paced::Renewed));
-            }
-            if let Some(seldom) = steps.filter(|steps| renewal.is_due(now, steps, finest_mb)) {
-                // First, because tasks divide their period by the number of steps.
-                adjust(&self.size, finest_mb, actuator)?;
-                self.set_mb = finest_mb;
-                let begun = renewal.begin(now, seldom.interval, actuator)?;
-                return Ok(begun.then_some(Paced::Renewing(seldom.interval)));
-            }
-        }
         let interval = steps.map_or(INTERVAL, |steps| steps.interval);
         let of_pass_mb = (used_mb * interval.0 as f64 / PASS.0 as f64).ceil() as u32;
+        if let Some(renewal) = &mut self.renewal {
+            if renewing {
+                let ended = renewal.go_on(now, steps.as_ref(), finest_mb, actuator)?;
+                if !renewal.is_wide() && self.set_mb != finest_mb {
+                    adjust(&self.size, finest_mb, actuator)?;
+                    self.set_mb = finest_mb;
+                }
+                return Ok(ended.then_some(Paced::Renewed));
+            }
+            if steps.is_some_and(|steps| renewal.is_due(now, &steps, finest_mb)) {
+                let wide_mb = Renewal::wide_mb(of_pass_mb.min(self.most_mb), finest_mb);
+                adjust(&self.size, wide_mb, actuator)?;
+                self.set_mb = wide_mb;
+                let begun = renewal.begin(now, interval, (wide_mb, finest_mb), actuator)?;
+                return Ok(begun.then_some(Paced::Renewing(interval)));
+            }
+        }
         let wanted_mb = of_pass_mb.clamp(finest_mb, self.most_mb);
         if wanted_mb.abs_diff(self.set_mb) * 4 < self.set_mb {
             return Ok(None);
@@ -146,37 +120,6 @@ impl Pace {
         }
         self.set_mb = wanted_mb;
         Ok(Some(Paced::Step(wanted_mb)))
-    }
-}
-
-impl Renewal {
-    /// Whether steps come much more seldom than they would by the period, with steps of `step_mb`. Before a pass has ended nothing is reckoned.
-    fn is_due(&mut self, now: Nanos, steps: &Steps, step_mb: u32) -> bool {
-        let in_a_pass = steps.mib.div_ceil(step_mb.into()).max(1);
-        let least = Nanos::from_ms((1000 / (MB_PER_S_MAX / step_mb).max(1)).into());
-        let seldom = steps.interval.0 >= SELDOM * (self.period.0 / in_a_pass).max(least.0);
-        if !seldom {
-            self.again = AGAIN;
-        }
-        seldom && steps.passes > 0 && now >= self.next
-    }
-
-    /// Whether it has begun: an operator who has set another mode has the say.
-    fn begin(&mut self, now: Nanos, interval: Nanos, actuator: &mut Actuator) -> Result<bool, ActuatorError> {
-        let length = Nanos(interval.0.saturating_mul(RENEWAL_STEPS)).clamp(RENEWAL_MIN, RENEWAL_MAX);
-        self.ends = Some(now.plus(length));
-        adjust(&self.mode, TIERING_AND_NORMAL, actuator)
-    }
-
-    /// Whether it has ended, which it does in its time.
-    fn end(&mut self, now: Nanos, actuator: &mut Actuator) -> Result<bool, ActuatorError> {
-        if self.ends.is_some_and(|ends| now < ends) {
-            return Ok(false);
-        }
-        self.ends = None;
-        self.next = now.plus(self.again);
-        self.again = Nanos(self.again.0 * 2).min(AGAIN_MAX);
-        adjust(&self.mode, TIERING, actuator)
     }
 }
 
@@ -272,10 +215,12 @@ mod tests {
             self.pace.look(now, &nodes(mib), &self.topology, || steps, &mut self.actuator).unwrap()
         }
 
-        fn values(&self) -> (String, String) {
-            let of = |path: PathBuf| fs::read_to_string(path).unwrap().trim().to_owned();
-            let size = self.root.debugfs().join("sched/numa_balancing/scan_size_mb");
-            (of(size), of(self.root.proc.join("sys/kernel/numa_balancing")))
+        /// Step, period and mode.
+        fn values(&self) -> [u32; 3] {
+            let of = |path: PathBuf| fs::read_to_string(path).unwrap().trim().parse().unwrap();
+            let folder = self.root.debugfs().join("sched/numa_balancing");
+            let mode = self.root.proc.join("sys/kernel/numa_balancing");
+            [of(folder.join("scan_size_mb")), of(folder.join("scan_period_min_ms")), of(mode)]
         }
     }
 
@@ -308,24 +253,46 @@ mod tests {
     #[test]
     fn tasks_that_are_seldom_scanned_reckon_anew_after_a_pass_and_again_if_that_did_not_help() {
         let mut machine = Machine::new();
-        let values = |size: &str, mode: &str| (size.to_owned(), mode.to_owned());
         // 1000 MiB in steps of 8 MB, 125 of them in five seconds: 40 ms.
         let steps = |interval_ms, passes| every(interval_ms).map(|steps| Steps { passes, ..steps });
         assert_eq!(machine.look(2, 1000, steps(1000, 0)), Some(Paced::Step(100)), "no pass has ended");
         assert_eq!(machine.look(4, 1000, steps(1000, 1)), Some(Paced::Renewing(Nanos::from_s(1))));
-        assert_eq!(machine.values(), values("8", "3"));
+        let [wide_mb, shortened_ms, mode] = machine.values();
+        assert_eq!((wide_mb, mode), (64, 3), "so that a third of the program is looked at");
+        assert_eq!(shortened_ms, 5000 * 8 / 64, "as often as with steps of 8 MB");
         assert_eq!(machine.look(8, 1000, steps(1000, 1)), None, "five steps");
         assert_eq!(machine.look(10, 1000, steps(1000, 1)), Some(Paced::Renewed));
-        assert_eq!(machine.values(), values("8", "2"));
+        assert_eq!(machine.values(), [8, 5000, 2]);
         assert_eq!(machine.look(12, 1000, steps(1000, 1)), Some(Paced::Step(100)), "of no help");
         assert_eq!(machine.look(39, 1000, steps(1000, 3)), None);
         assert_eq!(machine.look(41, 1000, steps(1000, 3)), Some(Paced::Renewing(Nanos::from_s(1))));
-        assert_eq!(machine.look(50, 1000, steps(40, 3)), Some(Paced::Renewed));
-        assert_eq!(machine.look(52, 1000, steps(79, 3)), None, "as often as configured");
+        assert_eq!(machine.look(42, 1000, steps(40, 3)), None, "other tasks have a pass to reckon");
+        assert_eq!(machine.values(), [8, 5000, 3]);
+        assert_eq!(machine.look(46, 1000, steps(40, 3)), None);
+        assert_eq!(machine.look(48, 1000, steps(40, 4)), Some(Paced::Renewed));
+        assert_eq!(machine.values(), [8, 5000, 2]);
+        assert_eq!(machine.look(50, 1000, steps(79, 4)), None, "as often as configured");
         assert_eq!(machine.look(200, 1000, steps(40, 9)), None);
-        let mode = machine.root.proc.join("sys/kernel/numa_balancing");
         drop(machine.actuator);
-        assert_eq!(fs::read_to_string(mode).unwrap().trim(), "1");
+        let root = machine.root;
+        let mode = fs::read_to_string(root.proc.join("sys/kernel/numa_balancing")).unwrap();
+        assert_eq!(mode.trim(), "1");
+    }
+
+    /// What a task reckons in the wide stage is what it would with the finest step.
+    #[test]
+    fn a_wider_step_has_a_shorter_period() {
+        for mib in [300, 1000, 3000] {
+            let mut machine = Machine::new();
+            let steps = every(1500).map(|steps| Steps { passes: 1, mib, ..steps });
+            assert!(matches!(machine.look(2, mib, steps), Some(Paced::Renewing(_))));
+            let [wide_mb, period_ms, _] = machine.values();
+            let finest_mb = machine.pace.config.step_mb(mib as f64, 400.0 + mib as f64).unwrap();
+            let reckoned =
+                |period_ms: u32, step_mb: u32| f64::from(period_ms) / mib as f64 * f64::from(step_mb);
+            let (wide, fine) = (reckoned(period_ms, wide_mb), reckoned(5000, finest_mb));
+            assert!((wide / fine - 1.0).abs() < 0.01, "{mib} MiB: {wide} ms and {fine} ms between two steps");
+        }
     }
 
     #[test]
@@ -336,7 +303,7 @@ mod tests {
         let steps = every(1000).map(|steps| Steps { passes: 1, ..steps });
         assert_eq!(machine.look(4, 1000, steps), None);
         assert_eq!(machine.look(40, 1000, steps), None);
-        assert_eq!(machine.values().1, "0");
+        assert_eq!(machine.values()[2], 0);
     }
 
     #[test]

@@ -1,0 +1,164 @@
+//! Renewal: tasks are made to reckon their time between steps anew.
+//!
+//! A task does so at its next fault on a page of the top tier, once a pass has ended, with the step and the period that are set at that moment. Steps that are seldom
+//! and small come by few such pages: of a program whose first third lies in DRAM, by none for minutes. So a renewal has two stages:
+//!
+//! 1. *Wide*: few steps that cover much of the program, until steps come often, or for the time of five. A task divides its period by the number of
+//!    steps, so that the period is shortened as the step is widened, and what tasks reckon is what they would with the finest step.
+//! 2. *Fine*: the finest step and the whole period for one pass, in which the other tasks of the program reckon too.
+
+use std::path::PathBuf;
+
+use thermocline_core::config::Kernel;
+use thermocline_core::units::Nanos;
+
+use super::adjust;
+use crate::actuator::{Actuator, ActuatorError, Plan};
+use crate::source::hintfault::stamps::Steps;
+
+/// `numa_balancing`: scans mark lower tiers.
+const TIERING: u32 = 2;
+/// `numa_balancing`: scans mark the top tier too.
+const TIERING_AND_NORMAL: u32 = 3;
+/// Where steps are so many times as far apart as configured, tasks are to reckon anew: a program that runs for half of the time, and for whose pages steps take time, is within that.
+const SELDOM: u64 = 4;
+/// Steps for which tasks have time to come by a page of the top tier.
+const WIDE_STEPS: u64 = 5;
+/// Widest step, MB: with more, the kernel's limit of [`MB_PER_S_MAX`] would be what tasks reckon.
+const WIDE_MB_MAX: u32 = 64;
+/// Shortest stage, so that what was marked can fault.
+const STAGE_MIN: Nanos = Nanos::from_s(2);
+/// Longest stage.
+const STAGE_MAX: Nanos = Nanos::from_s(60);
+/// Time to the second renewal; it doubles with each, for a program that hardly runs is scanned seldom whatever it has reckoned.
+const AGAIN: Nanos = Nanos::from_s(30);
+/// Longest time to the next renewal.
+const AGAIN_MAX: Nanos = Nanos::from_s(3600);
+/// Memory that the kernel lets one task scan in a second, at most, MB (Linux 6.12 kernel/sched/fair.c, MAX_SCAN_WINDOW).
+const MB_PER_S_MAX: u32 = 2560;
+
+/// When tasks reckon anew, and what is set for that.
+#[derive(Debug)]
+pub(super) struct Renewal {
+    mode: PathBuf,
+    /// `scan_period_min_ms` and `scan_period_max_ms` where they are ours, with their values.
+    periods_ms: Vec<(PathBuf, u32)>,
+    /// Scans are to take this long for a pass.
+    period: Nanos,
+    stage: Option<Stage>,
+    next: Nanos,
+    again: Nanos,
+}
+
+/// How far a renewal is.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Wide { ends: Nanos },
+    Fine { ends: Nanos },
+}
+
+impl Renewal {
+    /// None where the mode or the period is not ours to change.
+    pub(super) fn new(kernel: &Kernel, plan: &Plan) -> Option<Renewal> {
+        let ours = |name| plan.changes.iter().find(|change| change.name == name).map(|change| &change.path);
+        // A mode that is not ours to change is somebody's wish.
+        let mode = ours("numa_balancing").filter(|_| kernel.numa_balancing == Some(TIERING))?;
+        let period_ms = kernel.scan_period_min_ms?;
+        let periods =
+            [("scan_period_min_ms", Some(period_ms)), ("scan_period_max_ms", kernel.scan_period_max_ms)];
+        let periods_ms =
+            periods.into_iter().filter_map(|(name, ms)| Some((ours(name)?.clone(), ms?))).collect();
+        Some(Renewal {
+            mode: mode.clone(),
+            periods_ms,
+            period: Nanos::from_ms(period_ms.into()),
+            stage: None,
+            next: Nanos(0),
+            again: AGAIN,
+        })
+    }
+
+    /// Whether one is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.stage.is_some()
+    }
+
+    /// Whether one is to begin. Before a pass has ended nothing is reckoned.
+    pub(super) fn is_due(&mut self, now: Nanos, steps: &Steps, finest_mb: u32) -> bool {
+        let seldom = self.is_seldom(steps, finest_mb);
+        if !seldom {
+            self.again = AGAIN;
+        }
+        seldom && steps.passes > 0 && now >= self.next
+    }
+
+    /// Whether steps come much more seldom than they would by the period, with the finest step.
+    fn is_seldom(&self, steps: &Steps, finest_mb: u32) -> bool {
+        let in_a_pass = steps.mib.div_ceil(finest_mb.into()).max(1);
+        let least = Nanos::from_ms((1000 / (MB_PER_S_MAX / finest_mb).max(1)).into());
+        steps.interval.0 >= SELDOM * (self.period.0 / in_a_pass).max(least.0)
+    }
+
+    /// The step of the wide stage, if a pass in time takes one of `of_pass_mb`.
+    pub(super) fn wide_mb(of_pass_mb: u32, finest_mb: u32) -> u32 {
+        of_pass_mb.min(WIDE_MB_MAX).max(finest_mb)
+    }
+
+    /// Begins one; `interval` is the time between two steps, and the step has been set to `wide_mb`. Whether it has begun: an operator who has set another mode has
+    /// the say.
+    pub(super) fn begin(
+        &mut self,
+        now: Nanos,
+        interval: Nanos,
+        (wide_mb, finest_mb): (u32, u32),
+        actuator: &mut Actuator,
+    ) -> Result<bool, ActuatorError> {
+        let length = Nanos(interval.0.saturating_mul(WIDE_STEPS)).clamp(STAGE_MIN, STAGE_MAX);
+        self.stage = Some(Stage::Wide { ends: now.plus(length) });
+        for (path, ms) in &self.periods_ms {
+            let shortened = u64::from(*ms) * u64::from(finest_mb) / u64::from(wide_mb.max(1));
+            adjust(path, u32::try_from(shortened).unwrap_or(*ms).max(1), actuator)?;
+        }
+        adjust(&self.mode, TIERING_AND_NORMAL, actuator)
+    }
+
+    /// Goes on with one that is under way. Whether it has ended.
+    pub(super) fn go_on(
+        &mut self,
+        now: Nanos,
+        steps: Option<&Steps>,
+        finest_mb: u32,
+        actuator: &mut Actuator,
+    ) -> Result<bool, ActuatorError> {
+        let often = steps.is_some_and(|steps| !self.is_seldom(steps, finest_mb));
+        match self.stage {
+            Some(Stage::Wide { .. }) if often => {
+                self.whole_periods(actuator)?;
+                self.stage = Some(Stage::Fine { ends: now.plus(self.period.clamp(STAGE_MIN, STAGE_MAX)) });
+                Ok(false)
+            }
+            Some(Stage::Wide { ends } | Stage::Fine { ends }) if now < ends => Ok(false),
+            stage => {
+                if matches!(stage, Some(Stage::Wide { .. })) {
+                    self.whole_periods(actuator)?;
+                }
+                self.stage = None;
+                self.next = now.plus(self.again);
+                self.again = Nanos(self.again.0 * 2).min(AGAIN_MAX);
+                adjust(&self.mode, TIERING, actuator)
+            }
+        }
+    }
+
+    /// Whether steps are to be wide now.
+    pub(super) fn is_wide(&self) -> bool {
+        matches!(self.stage, Some(Stage::Wide { .. }))
+    }
+
+    fn whole_periods(&self, actuator: &mut Actuator) -> Result<(), ActuatorError> {
+        for (path, ms) in &self.periods_ms {
+            adjust(path, *ms, actuator)?;
+        }
+        Ok(())
+    }
+}
