@@ -16,7 +16,7 @@ use super::plan::{Plan, Start, Workload};
 use crate::within::{ByNode, PROC, Started, address, pages, pages_within, widen};
 
 /// The program that gives a program memory of the slow node alone.
-pub(crate) const ON_SLOW_NODE: &str = "on-slow-node";
+const ON_SLOW_NODE: &str = "on-slow-node";
 /// The program that gives a program a cgroup of its own, as a service has: what is demoted is chosen by cgroup.
 pub(crate) const IN_OWN_CGROUP: &str = "in-own-cgroup";
 

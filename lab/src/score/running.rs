@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::manager::Manager;
 use super::plan::LOG;
-use super::program::{ON_SLOW_NODE, Whose};
+use super::program::Whose;
 use crate::demo::daemon::{Daemon, counter};
-use crate::within::PROC;
+use crate::within::{PROC, slow_node};
 
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
@@ -110,8 +110,8 @@ impl Running {
                 let (config, log) = (config.transpose()?, folder.join(LOG));
                 // DRAM is narrowed to the emulator's pace and the daemon is not: its code and tables would take a tenth of the DRAM,
                 // where on a machine of the size that stands for they take a ten-thousandth.
-                let mut command = Command::new(ON_SLOW_NODE);
-                command.arg(daemon);
+                let mut command = Command::new("numactl");
+                command.arg(format!("--preferred={}", slow_node()?.0)).arg(daemon);
                 Ok(Running::Daemon(Daemon::start(command, pid, config.as_deref(), Some(&log))?))
             }
         }
