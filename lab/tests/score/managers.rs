@@ -9,13 +9,13 @@ const MANAGERS: [&str; 4] = ["none", "numab2", "damon", "thermocline"];
 /// Part of the oracle's share of misses that the default configuration has DRAM serve.
 const OF_ORACLE_MIN: f64 = 0.85;
 
-/// A program under every manager, a summary for each in their order.
-fn compared(program: &str, repeats: &str) -> Vec<Value> {
+/// A program under every manager, a summary for each in their order; `more` are options of `lab compare`.
+fn compared(program: &str, more: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("summaries.json");
     let managers = MANAGERS.join(",");
-    let words = ["compare", program, "--managers", &managers, "--repeats", repeats];
-    let (status, text) = lab(&[&words[..], &["--json", file.to_str().unwrap()]].concat());
+    let words = ["compare", program, "--managers", &managers, "--json", file.to_str().unwrap()];
+    let (status, text) = lab(&[&words[..], more].concat());
     assert_eq!(status, 0);
     assert!(text.contains("guest seconds for each modelled one"));
     let summaries: Vec<Value> = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -43,7 +43,7 @@ fn redis_is_served_by_dram_where_somebody_manages_and_who_moved_what_is_told() {
     if let Some(why) = unavailable() {
         return println!("skipped: {why}");
     }
-    let summaries = compared("redis", "1");
+    let summaries = compared("redis", &["--repeats", "1", "--warmup-ops", "1000000", "--ops", "100000"]);
     let rows: Vec<&Value> = summaries.iter().map(|summary| &summary["runs"][0]).collect();
     rows.iter().for_each(|row| judge(row));
     let [none, numab2, damon, ours] = rows[..] else { panic!("a run of each: {rows:?}") };
@@ -78,7 +78,7 @@ fn every_program_under_every_manager() {
         return println!("skipped: {why}");
     }
     for program in ["redis", "memcached", "postgresql", "mariadb"] {
-        let summaries = compared(program, "3");
+        let summaries = compared(program, &["--repeats", "3"]);
         summaries.iter().flat_map(|summary| summary["runs"].as_array().unwrap()).for_each(judge);
         let ours = &summaries[3];
         assert!(ours["oracle_share"].as_f64().unwrap() >= OF_ORACLE_MIN, "{program}: {ours}");
