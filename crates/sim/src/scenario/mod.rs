@@ -67,11 +67,13 @@ fn half_an_hour() -> Span {
 pub const ORIGINS: [&str; 4] = ["published", "kernel", "fitted", "assumed"];
 
 /// The presets: name and TOML.
-pub const PRESETS: [(&str, &str); 19] = [
+pub const PRESETS: [(&str, &str); 21] = [
     ("chunks-192g", include_str!("presets/chunks-192g.toml")),
     ("chunks-small", include_str!("presets/chunks-small.toml")),
     ("hotcold", include_str!("presets/hotcold.toml")),
     ("redis", include_str!("presets/redis.toml")),
+    ("lab-redis", include_str!("presets/lab-redis.toml")),
+    ("lab-hotcold", include_str!("presets/lab-hotcold.toml")),
     ("redis-ycsb-zipfian", include_str!("presets/redis-ycsb-zipfian.toml")),
     ("redis-ycsb-latest", include_str!("presets/redis-ycsb-latest.toml")),
     ("redis-memtier", include_str!("presets/redis-memtier.toml")),
