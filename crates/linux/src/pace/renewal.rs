@@ -5,7 +5,8 @@
 //!
 //! 1. *Wide*: few steps that cover much of the program, until steps come often, or for the time of five. A task divides its period by the number of
 //!    steps, so that the period is shortened as the step is widened, and what tasks reckon is what they would with the finest step.
-//! 2. *Fine*: the finest step and the whole period for one pass, in which the other tasks of the program reckon too.
+//! 2. *Fine*: the finest step and the whole period for one pass. In it the other tasks of the program reckon too, and how often steps come is seen: a task pays for a wide
+//!    step by waiting 32 times as long, whatever it has reckoned.
 
 use std::path::PathBuf;
 
@@ -132,16 +133,16 @@ impl Renewal {
     ) -> Result<bool, ActuatorError> {
         let often = steps.is_some_and(|steps| !self.is_seldom(steps, finest_mb));
         match self.stage {
-            Some(Stage::Wide { .. }) if often => {
-                self.whole_periods(actuator)?;
+            Some(Stage::Wide { ends }) if often || now >= ends => {
+                for (path, ms) in &self.periods_ms {
+                    adjust(path, *ms, actuator)?;
+                }
                 self.stage = Some(Stage::Fine { ends: now.plus(self.period.clamp(STAGE_MIN, STAGE_MAX)) });
                 Ok(false)
             }
-            Some(Stage::Wide { ends } | Stage::Fine { ends }) if now < ends => Ok(false),
-            stage => {
-                if matches!(stage, Some(Stage::Wide { .. })) {
-                    self.whole_periods(actuator)?;
-                }
+            Some(Stage::Wide { .. }) => Ok(false),
+            Some(Stage::Fine { ends }) if now < ends => Ok(false),
+            Some(Stage::Fine { .. }) | None => {
                 self.stage = None;
                 self.next = now.plus(self.again);
                 self.again = Nanos(self.again.0 * 2).min(AGAIN_MAX);
@@ -153,12 +154,5 @@ impl Renewal {
     /// Whether steps are to be wide now.
     pub(super) fn is_wide(&self) -> bool {
         matches!(self.stage, Some(Stage::Wide { .. }))
-    }
-
-    fn whole_periods(&self, actuator: &mut Actuator) -> Result<(), ActuatorError> {
-        for (path, ms) in &self.periods_ms {
-            adjust(path, *ms, actuator)?;
-        }
-        Ok(())
     }
 }
