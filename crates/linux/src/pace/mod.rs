@@ -96,10 +96,12 @@ impl Pace {
         let of_pass_mb = (used_mb * interval.0 as f64 / PASS.0 as f64).ceil() as u32;
         if let Some(renewal) = &mut self.renewal {
             if renewing {
+                let was_wide = renewal.is_wide();
                 let ended = renewal.go_on(now, steps.as_ref(), finest_mb, actuator)?;
-                if !renewal.is_wide() && self.set_mb != finest_mb {
+                if was_wide && !renewal.is_wide() {
                     adjust(&self.size, finest_mb, actuator)?;
                     self.set_mb = finest_mb;
+                    renewal.whole_periods(actuator)?;
                 }
                 return Ok(ended.then_some(Paced::Renewed));
             }

@@ -134,9 +134,6 @@ impl Renewal {
         let often = steps.is_some_and(|steps| !self.is_seldom(steps, finest_mb));
         match self.stage {
             Some(Stage::Wide { ends }) if often || now >= ends => {
-                for (path, ms) in &self.periods_ms {
-                    adjust(path, *ms, actuator)?;
-                }
                 self.stage = Some(Stage::Fine { ends: now.plus(self.period.clamp(STAGE_MIN, STAGE_MAX)) });
                 Ok(false)
             }
@@ -154,5 +151,14 @@ impl Renewal {
     /// Whether steps are to be wide now.
     pub(super) fn is_wide(&self) -> bool {
         matches!(self.stage, Some(Stage::Wide { .. }))
+    }
+
+    /// Sets the whole periods, when the finest step has been set: what reckons in between is scanned too often for a pass, and reckons anew after it. The other way round
+    /// it would be scanned too seldom, and for long.
+    pub(super) fn whole_periods(&self, actuator: &mut Actuator) -> Result<(), ActuatorError> {
+        for (path, ms) in &self.periods_ms {
+            adjust(path, *ms, actuator)?;
+        }
+        Ok(())
     }
 }
