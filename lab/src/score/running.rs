@@ -108,7 +108,7 @@ impl Running {
                     Ok(path)
                 });
                 let (config, log) = (config.transpose()?, folder.join(LOG));
-                // DRAM is narrowed to the emulator's pace and the daemon is not: its code and tables would take a tenth of the DRAM,
+                // DRAM is narrowed to the emulator's pace and the daemon is not: its code and tables would take up to a tenth of the DRAM,
                 // where on a machine of the size that stands for they take a ten-thousandth.
                 let mut command = Command::new("numactl");
                 command.arg(format!("--preferred={}", slow_node()?.0)).arg(daemon);

@@ -205,7 +205,7 @@ impl Kernel<'_> {
             Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing: 2 again"),
             Err(error) => {
                 eprintln!(
-                    "scans are paced no more, scan_size_mb and numa_balancing stay as they are: {error}"
+                    "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing stay as they are until thermocline ends: {error}"
                 );
                 self.pace = None;
             }

@@ -5,7 +5,7 @@ use thermocline_sim::mode::ModeName;
 use thermocline_sim::run::{Arm, run};
 use thermocline_sim::scenario::Setup;
 
-/// From the worst to the best in the lab, on both programs.
+/// From the worst to the best in the lab; on hotcold the first two are alike there.
 const RANKS: [&str; 4] = ["none", "damon", "numab2", "thermocline:adaptive"];
 
 /// DRAM's share of the accesses after the warm-up, of what the best static placement would have had: two runs are the same until
