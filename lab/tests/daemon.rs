@@ -391,8 +391,10 @@ fn hot_pages_are_promoted(line: Line) {
     assert_eq!(number("daemon_status"), 0);
     let hot_min = if soak() { HOT_MIN } else { HOT_MIN_BUSY };
     assert!(on.hot_in_dram >= hot_min && hot_share >= PRECISION_MIN);
-    assert!(moved.promoted.pages <= ours, "hotcold's pages came up without us");
-    assert!(number("kernel_promoted") * 100 < ours);
+    // What the kernel promotes so that its tasks reckon their scan periods anew.
+    let kernel = number("kernel_promoted");
+    assert!(moved.promoted.pages <= ours + kernel, "hotcold's pages came up without us");
+    assert!(kernel * 4 < ours);
     // On a machine that does other things as well the figure says nothing: what the guest waits for its CPU counts as used.
     if soak() {
         assert!((daemon + bpf) / workload <= 0.05);

@@ -33,7 +33,7 @@ faults=$(vmstat numa_hint_faults)
 mark off-from; sleep "$OFF_SECONDS"; mark off-to
 echo off_hint_faults=$(($(vmstat numa_hint_faults) - faults))
 $HOTCOLD judge --report report --dram 0-1 --before snapshot --save snapshot >judged-off
-sysctl -qw kernel.numa_balancing=0
+sysctl -qw kernel.numa_balancing=0 kernel.numa_balancing_promote_rate_limit_MBps=65536
 
 kernel=$(vmstat pgpromote_success)
 ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' /proc/$pid/stat; }

@@ -199,13 +199,13 @@ impl Kernel<'_> {
                 eprintln!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
             }
             Ok(Some(Paced::Renewing(interval))) => eprintln!(
-                "numa_balancing: 3 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
+                "numa_balancing_promote_rate_limit_MBps: 1 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
                 interval.ms()
             ),
-            Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing: 2 again"),
+            Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing_promote_rate_limit_MBps: 0 again"),
             Err(error) => {
                 eprintln!(
-                    "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing stay as they are until thermocline ends: {error}"
+                    "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends: {error}"
                 );
                 self.pace = None;
             }

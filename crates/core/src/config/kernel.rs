@@ -6,9 +6,9 @@ use crate::section;
 section! {
     /// `[kernel]`: what is set in the kernel while thermocline manages or observes, and put back afterwards. Unset keys are left alone.
     Kernel {
-        /// kernel.numa_balancing while running: 2 makes the kernel scan lower tiers. For some seconds at a time it is then 3, where tasks are scanned more seldom than scan_period_min_ms asks for, so that they take that up.
+        /// kernel.numa_balancing while running: 2 makes the kernel scan lower tiers.
         numa_balancing: Option<u32> = Some(2), "bitmask", OrUnset(0..=3), "Linux 6.12 include/linux/sched/sysctl.h";
-        /// kernel.numa_balancing_promote_rate_limit_MBps while running: 0 stops the kernel's own promotion while hint faults go on.
+        /// kernel.numa_balancing_promote_rate_limit_MBps while running: 0 stops the kernel's own promotion while hint faults go on, but for some seconds at a time in which it is 1, where tasks are scanned more seldom than scan_period_min_ms asks for, so that they take that up.
         numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", OrUnset(0..=1_000_000), "ours";
         /// Least memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb). Small steps keep the faults of a scan from slowing the program so much that waits no longer tell hot pages from cold ones.
         scan_size_mb: Option<u32> = Some(2), "MB", OrUnset(1..=65536), "ours, measured in the lab; Linux 6.12: 256";

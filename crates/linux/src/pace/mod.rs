@@ -5,8 +5,8 @@
 //! thread, and with it a program that was started by vfork(2) or posix_spawn(3), has one step a `scan_delay_ms`; what has run under `numa_balancing` 1
 //! for long, one in up to a minute.
 //!
-//! * *Renewal.* A task reckons its time between steps anew when, after a pass, a page of the top tier faults (task_numa_placement). Scans mark such pages only
-//!   where `numa_balancing` has bit 1. So that bit is set for some steps where they come much more seldom than configured (see `renewal`).
+//! * *Renewal.* A task reckons its time between steps anew when, after a pass, it faults on a page that is in the top tier, or comes there by the fault
+//!   (task_numa_fault, task_numa_placement). So the kernel is let promote a little for some steps where they come much more seldom than configured (see `renewal`).
 //! * *Size.* Small steps tell hot pages from cold ones best, and idle mappings, which take a step each, hold a pass up the less the shorter the time between steps
 //!   is. Programs that are seldom scanned all the same need larger steps, or the second look at a page would come hours after the first.
 
@@ -38,7 +38,7 @@ pub enum Paced {
     Step(u32),
     /// Tasks reckon their time between steps anew: steps were so far apart.
     Renewing(Nanos),
-    /// Scans mark lower tiers alone again.
+    /// The kernel promotes nothing again.
     Renewed,
 }
 
@@ -177,6 +177,8 @@ mod tests {
         vec![state(0, 400), state(1, mib / 3), state(2, mib - mib / 3)]
     }
 
+    const RATE_LIMIT: &str = "sys/kernel/numa_balancing_promote_rate_limit_MBps";
+
     /// A kernel of files that is paced.
     struct Machine {
         root: Root,
@@ -198,8 +200,8 @@ mod tests {
                 fs::write(folder.join(name), value).unwrap();
             }
             fs::write(root.proc.join("sys/kernel/numa_balancing"), "1").unwrap();
+            fs::write(root.proc.join(RATE_LIMIT), "65536").unwrap();
             let kernel = Kernel {
-                numa_balancing_promote_rate_limit_mbps: None,
                 scan_size_mb: Some(8),
                 scan_period_max_ms: None,
                 ..Kernel::default()
@@ -217,12 +219,12 @@ mod tests {
             self.pace.look(now, &nodes(mib), &self.topology, || steps, &mut self.actuator).unwrap()
         }
 
-        /// Step, period and mode.
+        /// Step, period and rate limit.
         fn values(&self) -> [u32; 3] {
             let of = |path: PathBuf| fs::read_to_string(path).unwrap().trim().parse().unwrap();
             let folder = self.root.debugfs().join("sched/numa_balancing");
-            let mode = self.root.proc.join("sys/kernel/numa_balancing");
-            [of(folder.join("scan_size_mb")), of(folder.join("scan_period_min_ms")), of(mode)]
+            let limit = self.root.proc.join(RATE_LIMIT);
+            [of(folder.join("scan_size_mb")), of(folder.join("scan_period_min_ms")), of(limit)]
         }
     }
 
@@ -259,30 +261,30 @@ mod tests {
         let steps = |interval_ms, passes| every(interval_ms).map(|steps| Steps { passes, ..steps });
         assert_eq!(machine.look(2, 1000, steps(1000, 0)), Some(Paced::Step(100)), "no pass has ended");
         assert_eq!(machine.look(4, 1000, steps(1000, 1)), Some(Paced::Renewing(Nanos::from_s(1))));
-        let [wide_mb, shortened_ms, mode] = machine.values();
-        assert_eq!((wide_mb, mode), (64, 3), "so that a third of the program is looked at");
+        let [wide_mb, shortened_ms, limit] = machine.values();
+        assert_eq!((wide_mb, limit), (64, 1), "so that a third of the program is looked at");
         assert_eq!(shortened_ms, 5000 * 8 / 64, "as often as with steps of 8 MB");
         assert_eq!(machine.look(8, 1000, steps(1000, 1)), None, "five steps");
         assert_eq!(machine.values()[0], 64);
         assert_eq!(machine.look(9, 1000, steps(1000, 1)), None, "and a pass, or what would be one");
-        assert_eq!(machine.values(), [8, 5000, 3]);
+        assert_eq!(machine.values(), [8, 5000, 1]);
         assert_eq!(machine.look(13, 1000, steps(1000, 1)), None);
         assert_eq!(machine.look(15, 1000, steps(1000, 1)), Some(Paced::Renewed));
-        assert_eq!(machine.values(), [8, 5000, 2]);
+        assert_eq!(machine.values(), [8, 5000, 0]);
         assert_eq!(machine.look(17, 1000, steps(1000, 1)), Some(Paced::Step(100)), "of no help");
         assert_eq!(machine.look(44, 1000, steps(1000, 3)), None);
         assert_eq!(machine.look(46, 1000, steps(1000, 3)), Some(Paced::Renewing(Nanos::from_s(1))));
         assert_eq!(machine.look(47, 1000, steps(40, 3)), None, "often: other tasks have a pass to reckon");
-        assert_eq!(machine.values(), [8, 5000, 3]);
+        assert_eq!(machine.values(), [8, 5000, 1]);
         assert_eq!(machine.look(51, 1000, steps(40, 3)), None);
         assert_eq!(machine.look(53, 1000, steps(40, 4)), Some(Paced::Renewed));
-        assert_eq!(machine.values(), [8, 5000, 2]);
+        assert_eq!(machine.values(), [8, 5000, 0]);
         assert_eq!(machine.look(55, 1000, steps(79, 4)), None, "as often as configured");
         assert_eq!(machine.look(200, 1000, steps(40, 9)), None);
         drop(machine.actuator);
         let root = machine.root;
-        let mode = fs::read_to_string(root.proc.join("sys/kernel/numa_balancing")).unwrap();
-        assert_eq!(mode.trim(), "1");
+        let limit = fs::read_to_string(root.proc.join(RATE_LIMIT)).unwrap();
+        assert_eq!(limit.trim(), "65536");
     }
 
     /// What a task reckons in the wide stage is what it would with the finest step.
@@ -302,14 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_that_somebody_else_has_set_stays() {
+    fn a_rate_limit_that_somebody_else_has_set_stays() {
         let mut machine = Machine::new();
-        let mode = machine.root.proc.join("sys/kernel/numa_balancing");
-        fs::write(&mode, "0").unwrap();
+        fs::write(machine.root.proc.join(RATE_LIMIT), "77").unwrap();
         let steps = every(1000).map(|steps| Steps { passes: 1, ..steps });
         assert_eq!(machine.look(4, 1000, steps), None);
         assert_eq!(machine.look(40, 1000, steps), None);
-        assert_eq!(machine.values()[2], 0);
+        assert_eq!(machine.values()[2], 77);
     }
 
     #[test]

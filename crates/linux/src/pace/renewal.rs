@@ -1,12 +1,15 @@
 //! Renewal: tasks are made to reckon their time between steps anew.
 //!
-//! A task does so at its next fault on a page of the top tier, once a pass has ended, with the step and the period that are set at that moment. Steps that are seldom
-//! and small come by few such pages: of a program whose first third lies in DRAM, by none for minutes. So a renewal has two stages:
+//! A task does so at its next fault on a page that is in the top tier then, once a pass has ended, with the step and the period that are set at that moment. Scans do not
+//! mark the top tier, but a page that the kernel promotes at the fault is there, and counts. So the kernel is let promote the least that can be set, in two stages:
 //!
-//! 1. *Wide*: few steps that cover much of the program, until steps come often, or for the time of five. A task divides its period by the number of
-//!    steps, so that the period is shortened as the step is widened, and what tasks reckon is what they would with the finest step.
+//! 1. *Wide*: few steps that cover much of the program, so that they come by hot pages wherever these are, until steps come often, or for the time of five. A task divides
+//!    its period by the number of steps, so that the period is shortened as the step is widened, and what tasks reckon is what they would with the finest step.
 //! 2. *Fine*: the finest step and the whole period for one pass. In it the other tasks of the program reckon too, and how often steps come is seen: a task pays for a wide
 //!    step by waiting 32 times as long, whatever it has reckoned.
+//!
+//! `numa_balancing` 3 would have tasks reckon as well, because scans mark the top tier then. But it also has the kernel move pages between nodes of the top tier, and wake
+//! kswapd where the one is full: what is hot there goes down.
 
 use std::path::PathBuf;
 
@@ -17,13 +20,13 @@ use super::adjust;
 use crate::actuator::{Actuator, ActuatorError, Plan};
 use crate::source::hintfault::stamps::Steps;
 
-/// `numa_balancing`: scans mark lower tiers.
-const TIERING: u32 = 2;
-/// `numa_balancing`: scans mark the top tier too.
-const TIERING_AND_NORMAL: u32 = 3;
+/// `numa_balancing_promote_rate_limit_MBps`: the kernel promotes nothing.
+const NOTHING: u32 = 0;
+/// The same: it promotes the least that can be set, 256 pages a second, each of which has one task reckon. Ours.
+const LITTLE: u32 = 1;
 /// Where steps are so many times as far apart as configured, tasks are to reckon anew: a program that runs for half of the time, and for whose pages steps take time, is within that.
 const SELDOM: u64 = 4;
-/// Steps for which tasks have time to come by a page of the top tier.
+/// Steps for which tasks have time to come by a page that the kernel promotes.
 const WIDE_STEPS: u64 = 5;
 /// Widest step, MB: with more, the kernel's limit of [`MB_PER_S_MAX`] would be what tasks reckon.
 const WIDE_MB_MAX: u32 = 64;
@@ -33,15 +36,15 @@ const STAGE_MIN: Nanos = Nanos::from_s(2);
 const STAGE_MAX: Nanos = Nanos::from_s(60);
 /// Time to the second renewal; it doubles with each, for a program that hardly runs is scanned seldom whatever it has reckoned.
 const AGAIN: Nanos = Nanos::from_s(30);
-/// Longest time to the next renewal.
-const AGAIN_MAX: Nanos = Nanos::from_s(3600);
+/// Longest time to the next renewal: where none of a program's hot pages is on a lower tier, it is of no help until one is.
+const AGAIN_MAX: Nanos = Nanos::from_s(600);
 /// Memory that the kernel lets one task scan in a second, at most, MB (Linux 6.12 kernel/sched/fair.c, MAX_SCAN_WINDOW).
 const MB_PER_S_MAX: u32 = 2560;
 
 /// When tasks reckon anew, and what is set for that.
 #[derive(Debug)]
 pub(super) struct Renewal {
-    mode: PathBuf,
+    rate_limit: PathBuf,
     /// `scan_period_min_ms` and `scan_period_max_ms` where they are ours, with their values.
     periods_ms: Vec<(PathBuf, u32)>,
     /// Scans are to take this long for a pass.
@@ -59,18 +62,19 @@ enum Stage {
 }
 
 impl Renewal {
-    /// None where the mode or the period is not ours to change.
+    /// None where the rate limit or the period is not ours to change.
     pub(super) fn new(kernel: &Kernel, plan: &Plan) -> Option<Renewal> {
         let ours = |name| plan.changes.iter().find(|change| change.name == name).map(|change| &change.path);
-        // A mode that is not ours to change is somebody's wish.
-        let mode = ours("numa_balancing").filter(|_| kernel.numa_balancing == Some(TIERING))?;
+        // Where the kernel promotes anyway, tasks reckon without us.
+        let nothing = kernel.numa_balancing_promote_rate_limit_mbps == Some(NOTHING);
+        let rate_limit = ours("numa_balancing_promote_rate_limit_MBps").filter(|_| nothing)?;
         let period_ms = kernel.scan_period_min_ms?;
         let periods =
             [("scan_period_min_ms", Some(period_ms)), ("scan_period_max_ms", kernel.scan_period_max_ms)];
         let periods_ms =
             periods.into_iter().filter_map(|(name, ms)| Some((ours(name)?.clone(), ms?))).collect();
         Some(Renewal {
-            mode: mode.clone(),
+            rate_limit: rate_limit.clone(),
             periods_ms,
             period: Nanos::from_ms(period_ms.into()),
             stage: None,
@@ -105,7 +109,7 @@ impl Renewal {
         of_pass_mb.min(WIDE_MB_MAX).max(finest_mb)
     }
 
-    /// Begins one; `interval` is the time between two steps, and the step has been set to `wide_mb`. Whether it has begun: an operator who has set another mode has
+    /// Begins one; `interval` is the time between two steps, and the step has been set to `wide_mb`. Whether it has begun: an operator who has set another limit has
     /// the say.
     pub(super) fn begin(
         &mut self,
@@ -120,7 +124,7 @@ impl Renewal {
             let shortened = u64::from(*ms) * u64::from(finest_mb) / u64::from(wide_mb.max(1));
             adjust(path, u32::try_from(shortened).unwrap_or(*ms).max(1), actuator)?;
         }
-        adjust(&self.mode, TIERING_AND_NORMAL, actuator)
+        adjust(&self.rate_limit, LITTLE, actuator)
     }
 
     /// Goes on with one that is under way. Whether it has ended.
@@ -143,7 +147,7 @@ impl Renewal {
                 self.stage = None;
                 self.next = now.plus(self.again);
                 self.again = Nanos(self.again.0 * 2).min(AGAIN_MAX);
-                adjust(&self.mode, TIERING, actuator)
+                adjust(&self.rate_limit, NOTHING, actuator)
             }
         }
     }
