@@ -201,11 +201,7 @@ mod tests {
             }
             fs::write(root.proc.join("sys/kernel/numa_balancing"), "1").unwrap();
             fs::write(root.proc.join(RATE_LIMIT), "65536").unwrap();
-            let kernel = Kernel {
-                scan_size_mb: Some(8),
-                scan_period_max_ms: None,
-                ..Kernel::default()
-            };
+            let kernel = Kernel { scan_size_mb: Some(8), scan_period_max_ms: None, ..Kernel::default() };
             let plan = plan(&root, &kernel).unwrap();
             let pace = Pace::new(&kernel, &plan).unwrap();
             let lock = Lock::acquire(&root, &root.run.join("thermocline")).unwrap();
