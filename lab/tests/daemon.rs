@@ -342,8 +342,8 @@ fn hot_pages_are_promoted(line: Line) {
         .env("MIB", FOOTPRINT_MIB)
         .env("FREE_MIB", FOOTPRINT_MIB / 3 - 3)
         .env("OFF_SECONDS", 8)
-        .env("ON_SECONDS", 60)
-        .env("MORE_SECONDS", if soak() { 0 } else { 60 });
+        .env("ON_SECONDS", if soak() { 60 } else { 40 })
+        .env("MORE_SECONDS", if soak() { 0 } else { 80 });
     let Some(outcome) = run.run(include_str!("daemon/promotion.sh")) else { return };
     let number = |name| number(&outcome, name);
     let (off, on, last) = (run.verdict("judged-off"), run.verdict("judged-on"), run.json("last"));

@@ -156,9 +156,10 @@ impl Verdict {
     fn judge(&self, recording: &Recording) -> Vec<Bar> {
         let (before, after) = (self.dram_share_before, self.dram_share_after);
         let of_best = after / self.dram_share_best.max(f64::MIN_POSITIVE);
-        // Whose pages the kernel demoted by itself, it does not say.
+        // Whose pages the kernel moved by itself, it does not say.
         let least = self.dram_pages_counted.saturating_sub(self.kernel_demoted_pages);
-        let nearest = self.dram_pages_after.clamp(least, self.dram_pages_counted);
+        let most = self.dram_pages_counted + self.kernel_promoted_pages;
+        let nearest = self.dram_pages_after.clamp(least, most);
         let apart = nearest.abs_diff(self.dram_pages_after) as f64 / self.dram_pages_after.max(1) as f64;
         let balance = self.candidates.balance();
         let verified = &recording.verified;
@@ -190,9 +191,10 @@ impl Verdict {
             Bar {
                 name: "our residency against numa_maps",
                 seen: format!(
-                    "{} pages of DRAM by our count, up to {} fewer by the kernel's own demotion, {} there: {:.2} % apart",
+                    "{} pages of DRAM by our count, up to {} fewer and {} more by the kernel's own moves, {} there: {:.2} % apart",
                     self.dram_pages_counted,
                     self.kernel_demoted_pages,
+                    self.kernel_promoted_pages,
                     self.dram_pages_after,
                     100.0 * apart
                 ),
