@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod soak;
 
 #[path = "daemon/brake.rs"]
 mod brake;
@@ -35,6 +36,7 @@ use std::time::Duration;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde_json::Value;
+use soak::{soak, where_time_is_no_matter};
 use tempfile::TempDir;
 use thermocline_lab::workload::judge::Verdict;
 use thermocline_lab::workload::read_json;
@@ -48,19 +50,6 @@ fn thermocline() -> PathBuf {
         Path::new(env!("CARGO_BIN_EXE_lab")).ancestors().nth(2).unwrap().join("release/thermocline");
     assert!(program.exists(), "{} is absent: build it with make test", program.display());
     program
-}
-
-fn soak() -> bool {
-    std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1")
-}
-
-/// Runs a test on one more kernel only where there is time for it.
-fn where_time_is_no_matter(test: impl FnOnce()) {
-    if soak() {
-        test();
-    } else {
-        println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
 }
 
 /// A script in a guest, with a folder that both sides may write.
@@ -394,7 +383,7 @@ fn hot_pages_are_promoted(line: Line) {
     // What the kernel promotes so that its tasks reckon their scan periods anew.
     let kernel = number("kernel_promoted");
     assert!(moved.promoted.pages <= ours + kernel, "hotcold's pages came up without us");
-    assert!(kernel * 4 < ours);
+    assert!(kernel * 4 < ours, "the kernel promotes more than a renewal needs");
     // On a machine that does other things as well the figure says nothing: what the guest waits for its CPU counts as used.
     if soak() {
         assert!((daemon + bpf) / workload <= 0.05);

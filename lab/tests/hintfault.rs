@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod soak;
 
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use soak::where_time_is_no_matter;
 use thermocline_lab::{Guest, Line, Machine};
 
 /// Watches one program on the slow node, first with the kernel's stamps, then with five scopes at once; then one with huge pages. The
@@ -161,8 +163,5 @@ fn the_kernel_agrees_on_6_12() {
 
 #[test]
 fn the_kernel_agrees_on_the_newest() {
-    if std::env::var_os("THERMOCLINE_SOAK").is_none_or(|value| value != "1") {
-        return println!("skipped: one kernel is enough for everyday; make soak does both");
-    }
-    the_kernel_agrees(Line::Newest);
+    where_time_is_no_matter(|| the_kernel_agrees(Line::Newest));
 }

@@ -1,5 +1,5 @@
 # hotcold is started by vfork, as services are, and does not find room for all of it in DRAM: the kernel scans it once a second of its time.
-# Passes are counted without the daemon, and beside it: for as long as two take, or for most of the time that the kernel would take for one.
+# Passes are counted without the daemon, and beside it: for as long as two take, but no longer than the kernel alone would take for little more than one.
 cd "$LAB_SHARE"
 balance=/sys/kernel/debug/sched/numa_balancing
 fail() { echo "$1" >&2; cat daemon-errors >&2; exit 1; }

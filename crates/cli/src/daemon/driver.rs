@@ -11,7 +11,7 @@ use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
 use thermocline_linux::demoter::{Demoter, Offer};
-use thermocline_linux::machine::{LiveMachine, Moving, now};
+use thermocline_linux::machine::{LiveMachine, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
@@ -59,8 +59,7 @@ pub(super) fn drive(
 ) -> anyhow::Result<Ended> {
     let root = kernel.root;
     let mut engine = Engine::new(config, topology.clone())?;
-    let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
-    let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
+    let mut machine = LiveMachine::open(root, config, mode.moving(), kernel.damon.take())?;
     eprintln!("evidence: {}", machine.sources());
     kernel.start_demoter(&topology, &mut machine)?;
     if mode != Mode::DryRun {
@@ -205,7 +204,7 @@ impl Kernel<'_> {
             Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing_promote_rate_limit_MBps: 0 again"),
             Err(error) => {
                 eprintln!(
-                    "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends: {error}"
+                    "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends; start it again to have them paced: {error}"
                 );
                 self.pace = None;
             }

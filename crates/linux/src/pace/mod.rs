@@ -19,6 +19,7 @@ use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::actuator::{Actuator, ActuatorError, Plan, Written};
+use crate::machine::Moving;
 use crate::source::hintfault::stamps::Steps;
 use renewal::Renewal;
 
@@ -54,12 +55,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// None where `plan` does not set the step, or it is not to be changed while running.
-    pub fn new(kernel: &Kernel, plan: &Plan) -> Option<Pace> {
+    /// None where `plan` does not set the step, or it is not to be changed while running. Where nothing is to move there are no renewals, in which the kernel promotes.
+    pub fn new(kernel: &Kernel, plan: &Plan, moving: Moving) -> Option<Pace> {
         let (least_mb, most_mb) = (kernel.scan_size_mb?, kernel.scan_size_max_mb?);
         let config = kernel.clone();
         let ours = |name| plan.changes.iter().find(|change| change.name == name).map(|change| &change.path);
-        let renewal = Renewal::new(kernel, plan);
+        let renewal = Renewal::new(kernel, plan).filter(|_| moving == Moving::Live);
         let size = ours("scan_size_mb")?.clone();
         (most_mb > least_mb).then_some(Pace {
             config,
@@ -190,6 +191,10 @@ mod tests {
 
     impl Machine {
         fn new() -> Machine {
+            Machine::whose_pages(Moving::Live)
+        }
+
+        fn whose_pages(moving: Moving) -> Machine {
             let dir = tempfile::tempdir().unwrap();
             let root = Root::at(dir.path());
             fs::create_dir_all(root.proc.join("sys/kernel/random")).unwrap();
@@ -203,7 +208,7 @@ mod tests {
             fs::write(root.proc.join(RATE_LIMIT), "65536").unwrap();
             let kernel = Kernel { scan_size_mb: Some(8), scan_period_max_ms: None, ..Kernel::default() };
             let plan = plan(&root, &kernel).unwrap();
-            let pace = Pace::new(&kernel, &plan).unwrap();
+            let pace = Pace::new(&kernel, &plan, moving).unwrap();
             let lock = Lock::acquire(&root, &root.run.join("thermocline")).unwrap();
             let (mut actuator, _) = Actuator::live(&root, lock).unwrap();
             actuator.apply(&plan).unwrap();
@@ -310,11 +315,20 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_is_to_move_the_kernel_promotes_nothing_either() {
+        let mut machine = Machine::whose_pages(Moving::Off);
+        let steps = every(1000).map(|steps| Steps { passes: 1, ..steps });
+        assert_eq!(machine.look(4, 1000, steps), Some(Paced::Step(100)), "larger steps are all there is");
+        assert_eq!(machine.look(40, 1000, steps), None);
+        assert_eq!(machine.values(), [100, 5000, 0]);
+    }
+
+    #[test]
     fn a_step_that_is_fixed_or_left_alone_is_not_paced() {
         let fixed = Kernel { scan_size_max_mb: None, ..Kernel::default() };
         let alone = Kernel { scan_size_mb: None, ..Kernel::default() };
         for kernel in [fixed, alone, Kernel::default()] {
-            assert!(Pace::new(&kernel, &Plan::default()).is_none());
+            assert!(Pace::new(&kernel, &Plan::default(), Moving::Live).is_none());
         }
     }
 }
