@@ -11,7 +11,7 @@ use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
 use thermocline_linux::demoter::{Demoter, Offer};
-use thermocline_linux::machine::{LiveMachine, now};
+use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
@@ -59,7 +59,8 @@ pub(super) fn drive(
 ) -> anyhow::Result<Ended> {
     let root = kernel.root;
     let mut engine = Engine::new(config, topology.clone())?;
-    let mut machine = LiveMachine::open(root, config, mode.moving(), kernel.damon.take())?;
+    let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
+    let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
     eprintln!("evidence: {}", machine.sources());
     kernel.start_demoter(&topology, &mut machine)?;
     if mode != Mode::DryRun {

@@ -21,7 +21,6 @@ use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
-use thermocline_linux::machine::Moving;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -50,11 +49,6 @@ impl Mode {
             Mode::DryRun => "run --dry-run",
             Mode::Observe => "observe",
         }
-    }
-
-    /// Whether pages move.
-    fn moving(self) -> Moving {
-        if self == Mode::Run { Moving::Live } else { Moving::Off }
     }
 }
 
@@ -160,7 +154,11 @@ fn engine(
             Some((setup, watch)) => Some(read_damon(root, config, setup, watch, &mut actuator)?),
             None => None,
         };
-        let pace = Pace::new(&config.kernel, &changes, mode.moving()).filter(|_| mode != Mode::DryRun);
+        let pace = match mode {
+            Mode::Run => Pace::new(&config.kernel, &changes),
+            Mode::Observe => Pace::new(&config.kernel, &changes).map(Pace::without_renewals),
+            Mode::DryRun => None,
+        };
         let demotion = demotion.and_then(Result::ok);
         let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, damon };
         driver::drive(kernel, config, discovered.topology.clone(), mode, as_json, session)

@@ -19,7 +19,6 @@ use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::actuator::{Actuator, ActuatorError, Plan, Written};
-use crate::machine::Moving;
 use crate::source::hintfault::stamps::Steps;
 use renewal::Renewal;
 
@@ -55,12 +54,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// None where `plan` does not set the step, or it is not to be changed while running. Where nothing is to move there are no renewals, in which the kernel promotes.
-    pub fn new(kernel: &Kernel, plan: &Plan, moving: Moving) -> Option<Pace> {
+    /// None where `plan` does not set the step, or it is not to be changed while running.
+    pub fn new(kernel: &Kernel, plan: &Plan) -> Option<Pace> {
         let (least_mb, most_mb) = (kernel.scan_size_mb?, kernel.scan_size_max_mb?);
         let config = kernel.clone();
         let ours = |name| plan.changes.iter().find(|change| change.name == name).map(|change| &change.path);
-        let renewal = Renewal::new(kernel, plan).filter(|_| moving == Moving::Live);
+        let renewal = Renewal::new(kernel, plan);
         let size = ours("scan_size_mb")?.clone();
         (most_mb > least_mb).then_some(Pace {
             config,
@@ -70,6 +69,11 @@ impl Pace {
             looked: None,
             renewal,
         })
+    }
+
+    /// For whom nothing is to move: in a renewal the kernel promotes.
+    pub fn without_renewals(self) -> Pace {
+        Pace { renewal: None, ..self }
     }
 
     /// Looks, every two seconds and more often during a renewal, how much memory lower tiers hold and how often the kernel scans; sets the step where it is off by a quarter, and begins or ends
@@ -191,10 +195,6 @@ mod tests {
 
     impl Machine {
         fn new() -> Machine {
-            Machine::whose_pages(Moving::Live)
-        }
-
-        fn whose_pages(moving: Moving) -> Machine {
             let dir = tempfile::tempdir().unwrap();
             let root = Root::at(dir.path());
             fs::create_dir_all(root.proc.join("sys/kernel/random")).unwrap();
@@ -208,7 +208,7 @@ mod tests {
             fs::write(root.proc.join(RATE_LIMIT), "65536").unwrap();
             let kernel = Kernel { scan_size_mb: Some(8), scan_period_max_ms: None, ..Kernel::default() };
             let plan = plan(&root, &kernel).unwrap();
-            let pace = Pace::new(&kernel, &plan, moving).unwrap();
+            let pace = Pace::new(&kernel, &plan).unwrap();
             let lock = Lock::acquire(&root, &root.run.join("thermocline")).unwrap();
             let (mut actuator, _) = Actuator::live(&root, lock).unwrap();
             actuator.apply(&plan).unwrap();
@@ -316,7 +316,8 @@ mod tests {
 
     #[test]
     fn where_nothing_is_to_move_the_kernel_promotes_nothing_either() {
-        let mut machine = Machine::whose_pages(Moving::Off);
+        let mut machine = Machine::new();
+        machine.pace = machine.pace.without_renewals();
         let steps = every(1000).map(|steps| Steps { passes: 1, ..steps });
         assert_eq!(machine.look(4, 1000, steps), Some(Paced::Step(100)), "larger steps are all there is");
         assert_eq!(machine.look(40, 1000, steps), None);
@@ -328,7 +329,7 @@ mod tests {
         let fixed = Kernel { scan_size_max_mb: None, ..Kernel::default() };
         let alone = Kernel { scan_size_mb: None, ..Kernel::default() };
         for kernel in [fixed, alone, Kernel::default()] {
-            assert!(Pace::new(&kernel, &Plan::default(), Moving::Live).is_none());
+            assert!(Pace::new(&kernel, &Plan::default()).is_none());
         }
     }
 }
