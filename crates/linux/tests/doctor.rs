@@ -612,6 +612,7 @@ fn what_goes_down_by_the_node_for_want_of_generations_is_told() {
         machine.write(&format!("sys/devices/system/node/node{node}/reclaim"), "");
     }
     machine.write("proc/sys/vm/min_unmapped_ratio", "1\n");
+    machine.write("proc/sys/vm/min_slab_ratio", "5\n");
     let mut config = config(&machine);
     let found = report_with(&machine, &config);
     assert!(!has(&found, "demotion.none"), "{found}");

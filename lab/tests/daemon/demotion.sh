@@ -28,9 +28,19 @@ scan_period_min_ms = 1000
 scan_period_max_ms = 2000
 END
 
+# The programs are on node 0 in a file system of memory alone: more is mapped there than there is page cache, so that nothing can be had by dropping.
+mkdir programs /sys/fs/cgroup/programs
+mount -t tmpfs none programs
+echo 0 >/sys/fs/cgroup/programs/cpuset.mems
+sh -c 'echo $$ >/sys/fs/cgroup/programs/cgroup.procs; for program; do strip -o programs/${program##*/} $program; done' sh $HOTCOLD $THERMOCLINE
+HOTCOLD=$LAB_SHARE/programs/hotcold THERMOCLINE=$LAB_SHARE/programs/thermocline
+
 on-slow-node --widen-when 'test -e report' $HOTCOLD --mib "$MIB" --no-thp --report report >log 2>errors &
 loader=$!
-until [ -e report ]; do sleep 0.2; done
+until [ -e report ]; do
+    kill -0 $loader || fail "hotcold did not start"
+    sleep 0.2
+done
 pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
 group=/sys/fs/cgroup$(sed s/0::// /proc/$pid/cgroup)
 until [ "$(cat $group/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done

@@ -3,7 +3,7 @@ balance=/sys/kernel/debug/sched/numa_balancing
 settings() {
     for file in /proc/sys/kernel/numa_balancing /proc/sys/kernel/numa_balancing_promote_rate_limit_MBps \
         $balance/scan_size_mb $balance/scan_period_min_ms $balance/scan_period_max_ms $balance/scan_delay_ms \
-        /sys/kernel/mm/numa/demotion_enabled /proc/sys/vm/min_unmapped_ratio; do
+        /sys/kernel/mm/numa/demotion_enabled /proc/sys/vm/min_unmapped_ratio /proc/sys/vm/min_slab_ratio; do
         echo "$file $(cat $file)"
     done
 }
@@ -16,6 +16,7 @@ unusual_settings() {
     # A program that the kernel has come to scan once a minute only would keep us waiting for as long.
     echo 243 >$balance/scan_period_max_ms
     echo 3 >/proc/sys/vm/min_unmapped_ratio
+    echo 7 >/proc/sys/vm/min_slab_ratio
 }
 fail() { echo "failed: $*"; exit 1; }
 unchanged() { [ "$(settings)" = "$original" ] || fail "$1: $(settings)"; }

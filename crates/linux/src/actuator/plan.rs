@@ -96,7 +96,7 @@ enum Place {
 
 /// In order of writing. The promote rate limit is there before the mode that would promote without it, and the
 /// mode is last: scans begin with their size and period already set.
-const KNOBS: [Knob; 8] = [
+const KNOBS: [Knob; 9] = [
     Knob {
         name: "numa_balancing_promote_rate_limit_MBps",
         place: Place::Sysctl,
@@ -141,6 +141,12 @@ const KNOBS: [Knob; 8] = [
         place: Place::Vm,
         why: |_| "so that nodes with hardly any page cache are reclaimed from too",
         value: |k| k.min_unmapped_ratio.map(|v| v.to_string()),
+    },
+    Knob {
+        name: "min_slab_ratio",
+        place: Place::Vm,
+        why: |_| "so that nodes are reclaimed from too whose page cache is all mapped",
+        value: |k| k.min_slab_ratio.map(|v| v.to_string()),
     },
     Knob {
         name: "numa_balancing",

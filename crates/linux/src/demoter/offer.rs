@@ -112,6 +112,7 @@ pub fn settings(config: &Config, offer: Option<&Offer>) -> Kernel {
         kernel.demotion_enabled = Some(true);
         if offer.way == Way::Node {
             kernel.min_unmapped_ratio.get_or_insert(0);
+            kernel.min_slab_ratio.get_or_insert(0);
         }
     }
     kernel
@@ -261,10 +262,10 @@ mod tests {
         let config = Config::default();
         let set = |way| {
             let kernel = settings(&config, Some(&Offer { reach: Reach::default(), way }));
-            (kernel.demotion_enabled, kernel.min_unmapped_ratio)
+            (kernel.demotion_enabled, kernel.min_unmapped_ratio, kernel.min_slab_ratio)
         };
-        assert_eq!(set(Way::Generations), (Some(true), None));
-        assert_eq!(set(Way::Node), (Some(true), Some(0)), "a node of anonymous memory alone");
+        assert_eq!(set(Way::Generations), (Some(true), None, None));
+        assert_eq!(set(Way::Node), (Some(true), Some(0), Some(0)), "a node without page cache to spare");
         assert_eq!(settings(&config, None), config.kernel);
     }
 }
