@@ -149,7 +149,7 @@ const CPUS: u64 = 2;
 fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
     let run = Run::new(line, [1024, 128, 512], ThpMode::Never, 280)
         .env("HINTFAULT", common::example("hintfault").to_str().unwrap())
-        .env("SECONDS_EACH", if soak() { 60 } else { 15 })
+        .env("SECONDS_EACH", if soak() { 60 } else { 6 })
         .env("NARROW", if rings.contains(&"narrow") { "1" } else { "" });
     let Some(_) = run.run(include_str!("daemon/flood.sh")) else { return };
     for &ring in rings {
@@ -331,8 +331,8 @@ fn hot_pages_are_promoted(line: Line) {
         .env("MIB", FOOTPRINT_MIB)
         .env("FREE_MIB", FOOTPRINT_MIB / 3 - 3)
         .env("OFF_SECONDS", 8)
-        .env("ON_SECONDS", if soak() { 60 } else { 40 })
-        .env("MORE_SECONDS", if soak() { 0 } else { 80 });
+        .env("ON_SECONDS", if soak() { 60 } else { 20 })
+        .env("MORE_SECONDS", if soak() { 0 } else { 100 });
     let Some(outcome) = run.run(include_str!("daemon/promotion.sh")) else { return };
     let number = |name| number(&outcome, name);
     let (off, on, last) = (run.verdict("judged-off"), run.verdict("judged-on"), run.json("last"));

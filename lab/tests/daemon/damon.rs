@@ -15,7 +15,7 @@ const AHEAD_MIN: f64 = 0.3;
 fn hot_pages_come_by_damon(line: Line) {
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 400)
         .env("MIB", FOOTPRINT_MIB)
-        .env("SECONDS_ON", if soak() { 60 } else { 30 });
+        .env("SECONDS_ON", if soak() { 60 } else { 20 });
     let Some(outcome) = run.run(&with_damon_settings(include_str!("damon.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let (judged, last) = (run.verdict("judged"), run.json("last"));

@@ -17,7 +17,7 @@ fn cold_memory_makes_room(line: Line, way: &str) {
         .env("WAY", way)
         .env("MIB", FOOTPRINT_MIB)
         .env("FREE_MIB", FREE_MIB)
-        .env("SECONDS_ON", if soak() { 90 } else { 30 });
+        .env("SECONDS_ON", if soak() { 90 } else { 15 });
     let Some(outcome) = run.run(&with_settings(include_str!("demotion.sh"))) else { return };
     let number = |name| number(&outcome, name);
     let (judged, last) = (run.verdict("judged"), run.json("last"));

@@ -19,9 +19,9 @@ if [ -n "$NARROW" ]; then
     $HINTFAULT --seconds "$SECONDS_EACH" --ring-kib 64 >narrow-lines &
     reader=$!
     until grep -q attached narrow-lines; do sleep 0.2; done
-    sleep 2
+    sleep 1
     kill -STOP $reader
-    sleep 5
+    sleep $((SECONDS_EACH / 3))
     kill -CONT $reader
     wait $reader
     tail -n 1 narrow-lines >narrow

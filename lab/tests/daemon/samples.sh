@@ -33,7 +33,7 @@ $HOTCOLD judge --report report --dram 0-1 --save snapshot >judged-first
 $THERMOCLINE doctor --config wide.toml --json >doctor
 kernel=$(vmstat pgpromote_success)
 faults=$(vmstat pgfault)
-timeout 90 $THERMOCLINE run --config wide.toml --json --for 20s >daemon 2>daemon-errors
+timeout 90 $THERMOCLINE run --config wide.toml --json --for 15s >daemon 2>daemon-errors
 echo daemon_status=$?
 echo page_faults=$(($(vmstat pgfault) - faults))
 echo kernel_promoted=$(($(vmstat pgpromote_success) - kernel))
