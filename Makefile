@@ -5,7 +5,7 @@ TOOLS := $(or $(THERMOCLINE_TOOLS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thermo
 KERNEL ?= 6.12
 WORKLOAD ?= redis
 REPEATS ?= 3
-FUZZ_SECONDS ?= 10
+FUZZ_SECONDS ?= 5
 SOAK_FUZZ_SECONDS ?= 600
 LAB := target/release/lab
 
