@@ -22,9 +22,9 @@ section! {
         scan_delay_ms: Option<u32> = None, "ms", OrUnset(0..=600_000), "Linux 6.12: 1000";
         /// Let the kernel make room by demoting cold pages (/sys/kernel/mm/numa/demotion_enabled).
         demotion_enabled: Option<bool> = None, "", Any("true, false, or unset"), "Linux 6.12: false";
-        /// vm.min_unmapped_ratio while running: a node with less page cache than that is not reclaimed from, neither on request nor by zone_reclaim_mode. Unset: 0 where demotion.way is by the node, and left alone elsewhere.
+        /// vm.min_unmapped_ratio while running: a node with no more page cache than that which nobody has mapped is not reclaimed from, neither on request nor by zone_reclaim_mode, unless min_slab_ratio lets it. Unset: 0 where demotion.way is by the node, and left alone elsewhere.
         min_unmapped_ratio: Option<u32> = None, "% of a node", OrUnset(0..=100), "Linux 6.12: 1";
-        /// vm.min_slab_ratio while running: a node that has not enough page cache for that is reclaimed from all the same where more than this of it is slab that can be reclaimed. Unset: 0 where demotion.way is by the node, and left alone elsewhere.
+        /// vm.min_slab_ratio while running: a node that min_unmapped_ratio would spare is reclaimed from all the same where more than this of it is slab that can be reclaimed. Unset: 0 where demotion.way is by the node, and left alone elsewhere.
         min_slab_ratio: Option<u32> = None, "% of a node", OrUnset(0..=100), "Linux 6.12: 5";
     }
 }
