@@ -17,9 +17,9 @@ use crate::regular::expect_regular;
 const OTHERS_WRITE: u32 = 0o022;
 /// In such a folder nobody replaces what is another's.
 const STICKY: u32 = 0o1000;
-/// What a folder of ours may let others do at most: a group may pass through it.
-const FOLDER_MODE_MOST: u32 = 0o710;
 const FOLDER_MODE: Mode = Mode::RWXU;
+/// A group may pass through it.
+const FOLDER_MODE_PASSED: Mode = Mode::RWXU.union(Mode::XGRP);
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Opened so, nothing is waited for, followed or inherited.
 const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
@@ -29,11 +29,13 @@ const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NO
 pub struct Folder {
     path: PathBuf,
     fd: OwnedFd,
+    /// It was made just now.
+    new: bool,
 }
 
 impl Folder {
-    /// The folder at `path`, made with mode 0700 where it is absent, as are those above it with 0755. One of ours that others may read or list is closed to
-    /// them.
+    /// The folder at `path`, made with mode 0700 where it is absent, as are those above it with 0755. The mode of one that
+    /// is there stays: it may be `/run` or somebody's home, which others pass through.
     ///
     /// # Errors
     /// It is not ours alone, or cannot be made.
@@ -57,6 +59,7 @@ impl Folder {
         let open = |fd: std::os::fd::BorrowedFd<'_>, name: &Path, how| {
             fs::openat(fd, name, how | OFlags::DIRECTORY | SAFELY, Mode::empty())
         };
+        let mut new = false;
         let mut fd = open(fs::CWD, &at, OFlags::PATH).map_err(|e| NotOurs::io("open", &at, e))?;
         for (place, name) in names.iter().enumerate() {
             let Component::Normal(name) = name else {
@@ -71,9 +74,11 @@ impl Folder {
                 Err(Errno::NOENT) => {
                     let mode = if last { FOLDER_MODE } else { Mode::from_raw_mode(0o755) };
                     match fs::mkdirat(&fd, name, mode) {
-                        Ok(()) | Err(Errno::EXIST) => open(fd.as_fd(), name, how),
+                        Ok(()) => new = last,
+                        Err(Errno::EXIST) => {}
                         Err(e) => return Err(NotOurs::io("make the folder", &at, e)),
                     }
+                    open(fd.as_fd(), name, how)
                 }
                 opened => opened,
             }
@@ -86,12 +91,12 @@ impl Folder {
                 e => NotOurs::io("open the folder", &at, e),
             })?;
         }
-        let folder = Folder { path, fd };
-        folder.expect_ours(make)?;
+        let folder = Folder { path, fd, new };
+        folder.expect_ours()?;
         Ok(Some(folder))
     }
 
-    fn expect_ours(&self, tighten: bool) -> Result<(), NotOurs> {
+    fn expect_ours(&self) -> Result<(), NotOurs> {
         let found = stat(&self.fd, &self.path)?;
         let shown = self.path.display();
         if found.st_uid != geteuid().as_raw() {
@@ -108,25 +113,21 @@ impl Folder {
             let remedy = format!("look at what is in it, then `rm -r {shown}`, or `chmod 700 {shown}`");
             return Err(NotOurs::shared(&self.path, why, remedy));
         }
-        if tighten && mode & !FOLDER_MODE_MOST != 0 {
-            self.set_mode(mode & FOLDER_MODE_MOST)?;
-        }
         Ok(())
     }
 
-    fn set_mode(&self, mode: u32) -> Result<(), NotOurs> {
-        fs::fchmod(&self.fd, Mode::from_raw_mode(mode))
-            .map_err(|e| NotOurs::io("set the mode of", &self.path, e))
-    }
-
-    /// Lets a group pass through the folder, to what it may use in it; it can neither list nor change it.
+    /// Lets a group pass through the folder that was made just now, to what it may use in it; it can neither list nor
+    /// change it. One that was there stays as it is.
     ///
     /// # Errors
     /// The folder cannot be given to the group.
     pub fn let_pass(&self, group: u32) -> Result<(), NotOurs> {
+        if !self.new {
+            return Ok(());
+        }
         fs::fchown(&self.fd, None, Some(Gid::from_raw(group)))
             .map_err(|e| NotOurs::io("give to the group", &self.path, e))?;
-        self.set_mode(FOLDER_MODE_MOST)
+        fs::fchmod(&self.fd, FOLDER_MODE_PASSED).map_err(|e| NotOurs::io("set the mode of", &self.path, e))
     }
 
     /// Where it is.

@@ -1,0 +1,45 @@
+//! Where memory is, looked up by a thread of its own: a process that hangs may hold it up, and then nobody else.
+
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// How long an answer is waited for.
+const WAIT: Duration = Duration::from_secs(2);
+/// Clients that may wait for it.
+const WAITING_MAX: usize = 32;
+
+/// Asks the thread.
+#[derive(Clone, Debug)]
+pub(super) struct Residency {
+    ask: SyncSender<SyncSender<Value>>,
+}
+
+impl Residency {
+    /// Starts the thread, which calls `look` whenever somebody asks.
+    pub(super) fn start(mut look: impl FnMut() -> Value + Send + 'static) -> std::io::Result<Residency> {
+        let (ask, asked) = sync_channel::<SyncSender<Value>>(WAITING_MAX);
+        std::thread::Builder::new().name("residency".to_owned()).spawn(move || {
+            while let Ok(first) = asked.recv() {
+                let found = look();
+                // Who asked meanwhile gets the same answer; who has gone away needs none.
+                for answer in std::iter::once(first).chain(asked.try_iter()) {
+                    let _ = answer.try_send(found.clone());
+                }
+            }
+        })?;
+        Ok(Residency { ask })
+    }
+
+    /// Where memory is; an `error` where that is not known in time.
+    pub(super) fn now(&self) -> Value {
+        let (answer, answers) = sync_channel(1);
+        match self.ask.try_send(answer) {
+            Err(TrySendError::Disconnected(_)) => json!({ "error": "the look at processes has failed" }),
+            _ => answers.recv_timeout(WAIT).unwrap_or_else(
+                |_| json!({ "error": "a process keeps its memory from being looked at; it is not known where memory is" }),
+            ),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The listening side.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::Value;
+use thermocline_linux::private::Folder;
+
+use super::handlers::Handlers;
+use super::residency::Residency;
+use super::{Question, REQUEST_BYTES_MAX, Request, failure};
+
+/// How long a request may take to arrive, and an answer to be taken.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Questions that may wait for the loop.
+const QUESTIONS_MAX: usize = 16;
+/// How long is waited after no connection could be accepted, as where descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The listening side; removes the socket when dropped.
+#[derive(Debug)]
+pub struct Server {
+    folder: Folder,
+    name: String,
+    snapshot: Arc<Mutex<Value>>,
+    questions: Receiver<Question>,
+}
+
+/// What a client is answered from.
+#[derive(Clone, Debug)]
+struct Answers {
+    snapshot: Arc<Mutex<Value>>,
+    residency: Residency,
+    ask: SyncSender<Question>,
+}
+
+impl Server {
+    /// Listens on `path`, open to its owner and, where given, to `group`. `residency` tells where memory is; it is called on
+    /// a thread of its own whenever somebody asks for the status.
+    ///
+    /// # Errors
+    /// When the folder is not ours alone, something other than a socket of ours has that name, or the socket cannot be made.
+    pub fn listen(
+        path: &Path,
+        group: Option<&str>,
+        residency: impl FnMut() -> Value + Send + 'static,
+    ) -> anyhow::Result<Server> {
+        let shown = path.display();
+        let gid = group.map(gid_of).transpose()?;
+        let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        let (Some(above), Some(name)) = (path.parent(), name) else {
+            anyhow::bail!(
+                "daemon.socket: {shown} names no file; give a path as /run/thermocline/thermocline.sock"
+            );
+        };
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        let folder = Folder::make(above).context("daemon.socket")?;
+        folder.remove_socket(&name).context("daemon.socket")?;
+        let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {shown}"))?;
+        let mode = if gid.is_some() { 0o660 } else { 0o600 };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+            .with_context(|| format!("cannot set the permissions of {shown}"))?;
+        if let Some(gid) = gid {
+            std::os::unix::fs::chown(path, None, Some(gid))
+                .with_context(|| format!("cannot give {shown} to the group {gid}"))?;
+            folder.let_pass(gid).context("daemon.socket_group")?;
+        }
+        let snapshot = Arc::new(Mutex::new(Value::Null));
+        let (ask, questions) = sync_channel(QUESTIONS_MAX);
+        let residency = Residency::start(residency).context("cannot start the residency thread")?;
+        let answers = Answers { snapshot: Arc::clone(&snapshot), residency, ask };
+        std::thread::Builder::new()
+            .name("socket".to_owned())
+            .spawn(move || accept(&listener, &answers))
+            .context("cannot start the socket thread")?;
+        Ok(Server { folder, name, snapshot, questions })
+    }
+
+    /// Replaces the snapshot that `status` is answered from.
+    pub fn publish(&self, snapshot: &impl Serialize) {
+        let snapshot =
+            serde_json::to_value(snapshot).unwrap_or_else(|e| failure(&format!("no snapshot: {e}")));
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+
+    /// Questions that came since the last call.
+    pub fn questions(&self) -> impl Iterator<Item = Question> + '_ {
+        self.questions.try_iter()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.folder.remove_socket(&self.name);
+    }
+}
+
+/// Hands each client to a thread of its own, as long as there is a place for it.
+fn accept(listener: &UnixListener, answers: &Answers) {
+    let handlers = Handlers::default();
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            std::thread::sleep(ACCEPT_PAUSE);
+            continue;
+        };
+        let owner = is_owner(&stream);
+        let Some(place) = handlers.take(owner) else {
+            turn_away(&stream);
+            continue;
+        };
+        let answers = answers.clone();
+        // Where no thread can be had the client is hung up on.
+        let _ = std::thread::Builder::new().name("client".to_owned()).spawn(move || {
+            let _place = place;
+            // A client that hangs up or sends nonsense ends its own connection only.
+            let _ = serve(&stream, owner, &answers);
+        });
+    }
+}
+
+/// Tells a client that there is no place for it, without waiting for it to listen.
+fn turn_away(mut stream: &UnixStream) {
+    let answer = failure("too many clients are served at once; try again");
+    let _ = stream.set_nonblocking(true).and_then(|()| writeln!(stream, "{answer}"));
+}
+
+fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Result<()> {
+    stream.set_write_timeout(Some(TRANSFER_TIMEOUT))?;
+    let answer = match serde_json::from_slice(&request(stream)?) {
+        Ok(Request::Status) => {
+            let mut status = answers.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(members) = status.as_object_mut() {
+                members.insert("residency".to_owned(), answers.residency.now());
+            }
+            status
+        }
+        Ok(Request::Switch { .. }) if !owner => {
+            failure("only root and the daemon's own user may switch managers: run it as one of them")
+        }
+        // Frames and how hot they are tell what other users' programs do, which is why the kernel hides pagemap too.
+        Ok(Request::Explain { .. }) if !owner => {
+            failure("only root and the daemon's own user may have pages explained: run it as one of them")
+        }
+        Ok(request @ (Request::Explain { .. } | Request::Switch { .. })) => put(request, &answers.ask),
+        Err(e) => failure(&format!("not a request: {e}")),
+    };
+    writeln!(stream, "{answer}")
+}
+
+/// The line that a client sends, however slowly it comes within the time for it.
+fn request(mut stream: &UnixStream) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + TRANSFER_TIMEOUT;
+    let mut line = Vec::new();
+    let mut bytes = [0; REQUEST_BYTES_MAX];
+    while !line.contains(&b'\n') && line.len() < REQUEST_BYTES_MAX {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let room = REQUEST_BYTES_MAX - line.len();
+        match stream.read(&mut bytes[..room])? {
+            0 => break,
+            read => line.extend_from_slice(&bytes[..read]),
+        }
+    }
+    Ok(line)
+}
+
+/// Whether the daemon's own user or root asks: to a group the socket may be open as well.
+fn is_owner(stream: &UnixStream) -> bool {
+    let owners = [rustix::process::geteuid(), rustix::process::Uid::ROOT];
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| owners.contains(&peer.uid))
+}
+
+/// Puts a question to the loop.
+fn put(request: Request, ask: &SyncSender<Question>) -> Value {
+    let timeout = request.timeout();
+    let (answer, answers) = sync_channel(1);
+    match ask.try_send(Question { request, answer }) {
+        Ok(()) => answers
+            .recv_timeout(timeout)
+            .unwrap_or_else(|_| failure("the daemon did not answer in time; try again")),
+        Err(TrySendError::Full(_)) => failure("too many questions wait; try again"),
+        Err(TrySendError::Disconnected(_)) => failure("the daemon is stopping"),
+    }
+}
+
+fn gid_of(name: &str) -> anyhow::Result<u32> {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let gid = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    gid.with_context(|| {
+        format!("daemon.socket_group: no group `{name}` in /etc/group; create it or unset the key")
+    })
+}

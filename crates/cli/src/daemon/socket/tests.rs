@@ -1,0 +1,140 @@
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::*;
+
+fn path_in(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("s/t.sock")
+}
+
+#[test]
+fn status_and_explain_are_answered_and_nonsense_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let server = Server::listen(&path, None, || json!([7])).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    server.publish(&json!({ "mode": "run" }));
+    let status = ask(&path, &Request::Status).unwrap();
+    assert_eq!((&status["mode"], &status["residency"][0]), (&"run".into(), &7.into()));
+
+    let client = std::thread::spawn({
+        let path = path.clone();
+        move || ask(&path, &Request::Explain { pid: 7, address: 4096 }).unwrap()
+    });
+    let question = loop {
+        if let Some(q) = server.questions().next() {
+            break q;
+        }
+        std::thread::yield_now();
+    };
+    assert!(matches!(question.request, Request::Explain { pid: 7, address: 4096 }));
+    question.answer.send(json!({ "why": "cold" })).unwrap();
+    assert_eq!(client.join().unwrap()["why"], "cold");
+
+    let stream = UnixStream::connect(&path).unwrap();
+    (&stream).write_all(b"\xff\x00{nonsense\n").unwrap();
+    let mut line = String::new();
+    let _ = BufReader::new(&stream).read_line(&mut line);
+    assert_eq!(ask(&path, &Request::Status).unwrap()["mode"], "run");
+
+    drop(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_absent_daemon_is_named_with_the_remedy() {
+    let error = ask(Path::new("/nonexistent/t.sock"), &Request::Status).unwrap_err();
+    assert!(format!("{error:#}").contains("thermocline run"));
+}
+
+/// How long `work` takes.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let made = work();
+    (made, start.elapsed())
+}
+
+#[test]
+fn slow_and_idle_clients_hold_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let server = Server::listen(&path, None, || json!(null)).unwrap();
+    server.publish(&json!({ "mode": "run" }));
+    // One sends a byte now and then, another never reads, others say nothing at all.
+    let slow: Vec<UnixStream> = (0..10).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    (&slow[0]).write_all(b"{").unwrap();
+    let (status, took) = timed(|| ask(&path, &Request::Status));
+    assert_eq!(status.unwrap()["mode"], "run");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    // A byte does not buy more time: the connection ends, and its place is free.
+    std::thread::sleep(Duration::from_millis(1200));
+    let _ = (&slow[0]).write_all(b"\"");
+    let (_, took) = timed(|| {
+        let mut line = String::new();
+        BufReader::new(&slow[0]).read_line(&mut line)
+    });
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn a_crowd_of_idle_clients_is_turned_away_and_served_again_when_it_has_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let server = Server::listen(&path, None, || json!(null)).unwrap();
+    server.publish(&json!({ "mode": "run" }));
+    let crowd: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let (answer, took) = timed(|| ask(&path, &Request::Status));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    if let Err(error) = answer {
+        assert!(format!("{error:#}").contains("too many clients"), "{error:#}");
+    }
+    // Idle clients lose their places without going away.
+    let end = Instant::now() + Duration::from_secs(20);
+    while ask(&path, &Request::Status).is_err() {
+        assert!(Instant::now() < end, "the crowd holds the daemon for good");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(crowd);
+}
+
+#[test]
+fn a_process_that_cannot_be_looked_at_costs_its_figures_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let server = Server::listen(&path, None, || {
+        loop {
+            std::thread::park();
+        }
+    })
+    .unwrap();
+    server.publish(&json!({ "mode": "run" }));
+    for _ in 0..2 {
+        let (status, took) = timed(|| ask(&path, &Request::Status).unwrap());
+        assert_eq!(status["mode"], "run");
+        assert!(status["residency"]["error"].as_str().unwrap().contains("process"));
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+}
+
+#[test]
+fn what_is_no_socket_of_ours_is_never_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("precious.txt");
+    std::fs::write(&precious, "precious").unwrap();
+    let error = Server::listen(&precious, None, || json!(null)).unwrap_err();
+    assert!(format!("{error:#}").contains("no socket of ours"), "{error:#}");
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+    let group = Server::listen(&path_in(&dir), Some("no-such-group"), || json!(null)).unwrap_err();
+    assert!(format!("{group:#}").contains("create it or unset the key"), "{group:#}");
+    assert!(!path_in(&dir).exists(), "nothing is made before everything is known to be right");
+    // What an earlier daemon left makes way.
+    let path = path_in(&dir);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    Server::listen(&path, None, || json!(null)).unwrap();
+}
