@@ -1,8 +1,13 @@
 //! The `thermocline` command.
 
+// What the command says goes through `output`, which never panics.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod config_file;
 mod daemon;
+mod escape;
+mod output;
 mod progress;
 mod verb;
 
@@ -18,6 +23,7 @@ use thermocline_sim::spec::SpecError;
 
 use crate::args::{Cli, Verb};
 use crate::daemon::Mode;
+use crate::output::{print, tell};
 
 /// Exit status of a configuration that cannot be used, and of a wrong command line.
 const EXIT_USAGE: u8 = 2;
@@ -28,7 +34,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = format!("{error:#}");
             // What points into a file begins with the word already.
-            eprintln!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
+            tell!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
             ExitCode::from(if is_usage(&error) { EXIT_USAGE } else { 1 })
         }
     }
@@ -46,10 +52,10 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.verb {
         Verb::Config { check: Some(path), .. } => {
             config_file::load(&path)?;
-            println!("{} is a valid configuration", path.display());
+            print(format_args!("{} is a valid configuration\n", path.display()))?;
         }
-        Verb::Config { markdown: true, .. } => print!("{}", verb::config::markdown()),
-        Verb::Config { .. } => print!("{}", verb::config::annotated()),
+        Verb::Config { markdown: true, .. } => print(verb::config::markdown())?,
+        Verb::Config { .. } => print(verb::config::annotated())?,
         Verb::Compare(compare) => verb::compare::compare(&compare)?,
         Verb::Reproduce(reproduce) => verb::reproduce::reproduce(&reproduce)?,
         Verb::Sweep(sweep) => return verb::sweep::sweep(&sweep),
@@ -60,12 +66,12 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Run { watch, manager, dry_run } => {
             daemon::run(&watch, if dry_run { Mode::DryRun } else { Mode::Run }, manager)?;
         }
-        Verb::Status { json, socket } => print!("{}", verb::status::status(&socket_path(socket), json)?),
+        Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
         Verb::Explain { pid, address, json, socket } => {
-            print!("{}", verb::explain::explain(&socket_path(socket), pid, address, json)?);
+            print(verb::explain::explain(&socket_path(socket), pid, address, json)?)?;
         }
         Verb::Switch { manager, socket } => {
-            print!("{}", verb::switch::switch(&socket_path(socket), manager)?);
+            print(verb::switch::switch(&socket_path(socket), manager)?)?;
         }
         Verb::Restore { state_dir, dry_run } => {
             let state_dir = state_dir.unwrap_or_else(|| Daemon::default().state_dir.into());

@@ -1,10 +1,12 @@
 //! Long work on a terminal: how far it is, and Ctrl-C, which ends it with what is done so far.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context;
+
+use crate::output::{draw, tell};
 
 /// Counts runs, and tells of them on standard error if that is a terminal.
 #[derive(Debug)]
@@ -46,8 +48,7 @@ impl Progress {
     fn show(&self, done: u64) {
         if self.shown {
             let bar = (30 * done / self.all.max(1)) as usize;
-            eprint!("\r[{:<30}] {done} of {} runs", "#".repeat(bar.min(30)), self.all);
-            let _ = std::io::stderr().flush();
+            draw(format_args!("\r[{:<30}] {done} of {} runs", "#".repeat(bar.min(30)), self.all));
         }
     }
 }
@@ -55,10 +56,10 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            eprint!("\r{:60}\r", "");
+            draw(format_args!("\r{:60}\r", ""));
         }
         if self.stopped() {
-            eprintln!("stopped; what follows is what was done so far");
+            tell!("stopped; what follows is what was done so far");
         }
     }
 }

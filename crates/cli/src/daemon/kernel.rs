@@ -23,6 +23,7 @@ use super::session::{Ended, Session};
 use super::snapshot::Fixed;
 use super::socket::{Question, Request};
 use super::{Mode, announce, announce_changes, live, put_back};
+use crate::output::{print_line, tell, tell_text};
 
 /// Time between two looks which cgroups there are.
 const CGROUPS_EVERY: Nanos = Nanos::from_s(1);
@@ -47,9 +48,9 @@ pub(super) fn run(
     let manager = offer(root, config, name, found)?
         .with_context(|| format!("{} is no manager of the kernel's", name.text()))?;
     announce(mode, found);
-    eprintln!("manager {}: the kernel decides which pages move", name.text());
+    tell!("manager {}: the kernel decides which pages move", name.text());
     if let KernelManager::Damon(setup) = &manager {
-        setup.told().iter().for_each(|line| eprintln!("{line}"));
+        setup.told().iter().for_each(|line| tell!("{line}"));
     }
     announce_changes(mode, manager.plan());
     let Some(mut actuator) = actuator else { return Ok(Ended::Over) };
@@ -166,7 +167,7 @@ fn drive(
         }
         if let Some(follower) = watched.follower.as_mut().filter(|_| now() >= cgroups_due) {
             if let Some(told) = follower.look(&watched.root, actuator) {
-                eprintln!("{told}");
+                tell!("{told}");
             }
             cgroups_due = now().plus(CGROUPS_EVERY);
         }
@@ -176,10 +177,7 @@ fn drive(
         let snapshot = watched.look(fixed)?;
         if let Some(damon) = snapshot.damon.as_ref().filter(|damon| damon.running < running) {
             if damon.running < damon.started {
-                eprintln!(
-                    "of {} kdamonds {} run: somebody has ended the others",
-                    damon.started, damon.running
-                );
+                tell!("of {} kdamonds {} run: somebody has ended the others", damon.started, damon.running);
             }
             running = damon.running;
         }
@@ -191,16 +189,15 @@ fn drive(
     if as_json {
         print(&last, true);
     } else {
-        eprint!("{}", summary(&last));
+        tell_text(format_args!("{}", summary(&last)));
     }
     Ok(ended)
 }
 
 fn print(snapshot: &KernelSnapshot, as_json: bool) {
-    use std::io::Write;
     let line = if as_json { serde_json::to_string(snapshot).unwrap_or_default() } else { text(snapshot) };
     // A reader that has gone away does not stop the daemon.
-    let _ = writeln!(std::io::stdout(), "{line}");
+    print_line(&line);
 }
 
 fn text(now: &KernelSnapshot) -> String {

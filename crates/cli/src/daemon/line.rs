@@ -1,13 +1,12 @@
 //! A readable line a second, and the summary at the end.
 
-use std::io::Write;
-
 use serde_json::json;
 use thermocline_core::units::Nanos;
 use thermocline_linux::kernel_moves::KernelMoves;
 
 use super::Mode;
 use super::snapshot::Snapshot;
+use crate::output::{print_line, tell_text};
 use crate::verb::status;
 
 /// MiB of a number of base pages.
@@ -37,16 +36,16 @@ impl Lines {
             text(self.last.as_ref(), now, self.mode)
         };
         // A reader that has gone away does not stop the daemon.
-        let _ = writeln!(std::io::stdout(), "{line}");
+        print_line(&line);
         self.last = Some(now.clone());
     }
 
     /// Prints what came of it all.
     pub fn summary(&self, end: &Snapshot) {
         if self.json {
-            let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(end).unwrap_or_default());
+            print_line(&serde_json::to_string(end).unwrap_or_default());
         } else {
-            let _ = write!(std::io::stderr(), "{}", summary(end, self.mode));
+            tell_text(format_args!("{}", summary(end, self.mode)));
         }
     }
 }

@@ -28,6 +28,7 @@ use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
 use crate::config_file;
+use crate::output::tell;
 use session::{Ended, Session};
 
 /// What the daemon is for.
@@ -71,13 +72,13 @@ pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::R
         match (ended, session.still_waiting(), before.take()) {
             (Ok(Ended::Over), ..) => return Ok(()),
             (Ok(Ended::Switch(next, answer)), ..) => {
-                eprintln!("manager {} takes over from {}", next.text(), manager.text());
+                tell!("manager {} takes over from {}", next.text(), manager.text());
                 session.tell(answer, None);
                 (before, manager) = (Some(manager), next);
             }
             (Err(error), Some((answer, None)), Some(former)) => {
                 let why = format!("manager {} cannot work: {error:#}", manager.text());
-                eprintln!("{why}\nback to manager {}", former.text());
+                tell!("{why}\nback to manager {}", former.text());
                 session.tell(answer, Some(why));
                 manager = former;
             }
@@ -134,12 +135,9 @@ fn engine(
     announce(mode, discovered);
     match &demotion {
         Some(Ok(offer)) => {
-            eprintln!(
-                "cold pages of the top tier go down where it runs out of free memory{}",
-                caveat(offer.way)
-            );
+            tell!("cold pages of the top tier go down where it runs out of free memory{}", caveat(offer.way));
         }
-        Some(Err(why)) => eprintln!("nothing is demoted: {why}"),
+        Some(Err(why)) => tell!("nothing is demoted: {why}"),
         None => {}
     }
     let regions = config.source.damon.enabled.then(|| offer_source(root, config, discovered)).transpose();
@@ -184,7 +182,7 @@ fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
     let lock = Lock::acquire(root, Path::new(&config.daemon.state_dir))?;
     let (actuator, left) = Actuator::live(root, lock)?;
     if !left.is_empty() {
-        eprintln!("an earlier daemon was killed; its settings:\n{left}");
+        tell!("an earlier daemon was killed; its settings:\n{left}");
     }
     Ok(actuator)
 }
@@ -193,7 +191,7 @@ fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
 fn put_back(actuator: &mut Actuator, mode: Mode) {
     let restored = actuator.restore();
     if mode != Mode::DryRun && !restored.is_empty() {
-        eprintln!("settings put back:\n{restored}");
+        tell!("settings put back:\n{restored}");
     }
 }
 
@@ -253,18 +251,18 @@ fn announce(mode: Mode, discovered: &Discovered) {
         .iter()
         .map(|n| format!("node {} tier {} {} MiB", n.id.0, n.tier.0, n.capacity_pages >> 8))
         .collect();
-    eprintln!("thermocline {}: {}", mode.name(), nodes.join(", "));
+    tell!("thermocline {}: {}", mode.name(), nodes.join(", "));
     if mode == Mode::Observe {
-        eprintln!("no page will be moved");
+        tell!("no page will be moved");
     }
 }
 
 fn announce_changes(mode: Mode, changes: &Plan) {
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
     if changes.is_empty() {
-        eprintln!("kernel settings are as needed: nothing to change");
+        tell!("kernel settings are as needed: nothing to change");
     } else {
-        eprintln!("{verb}:\n{changes}");
+        tell!("{verb}:\n{changes}");
     }
 }
 

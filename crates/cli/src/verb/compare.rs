@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 
-use anyhow::Context;
 use serde::Serialize;
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::report::Report;
@@ -13,6 +11,7 @@ use thermocline_sim::scenario::Setup;
 use thermocline_sim::stats::{Summary, holm, pair_test, seeds_to_tell, summary};
 
 use crate::args::Compare;
+use crate::output::print;
 use crate::progress::Progress;
 
 /// A difference that is less probable than this, if there is none, is marked.
@@ -80,7 +79,7 @@ pub fn compare(args: &Compare) -> anyhow::Result<()> {
     } else {
         text(&scenarios)
     };
-    std::io::stdout().write_all(out.as_bytes()).context("cannot print")
+    print(out)
 }
 
 /// A line for each manager whose runs are all done.

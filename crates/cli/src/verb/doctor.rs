@@ -9,6 +9,7 @@ use thermocline_linux::doctor::{Severity, examine};
 use thermocline_linux::root::Root;
 
 use crate::config_file;
+use crate::output::{print, print_painted};
 
 /// Examines the machine and prints the report; the verdict is the exit status.
 ///
@@ -18,13 +19,12 @@ pub fn doctor(config: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {
     let config = config.map_or_else(|| Ok(Config::default()), config_file::load)?;
     let report = examine(&Root::default(), &config);
     if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        println!(
-            "{}",
-            report.text(|severity, words| if colour { paint(severity, words) } else { words.to_owned() })
-        );
+        let plain = report.text(|_, words| words.to_owned()) + "\n";
+        let painted = if colour { report.text(paint) + "\n" } else { plain.clone() };
+        print_painted(&plain, &painted)?;
     }
     Ok(ExitCode::from(report.verdict.exit_status()))
 }

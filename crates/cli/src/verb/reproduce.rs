@@ -1,14 +1,13 @@
 //! `thermocline reproduce`: published tables beside the simulator's.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::Context;
 use thermocline_sim::reproduce::{Row, Table, reproduce as run, svg, tables};
 use thermocline_sim::spec::{SpecError, require};
 
 use crate::args::Reproduce;
+use crate::output::print;
 use crate::progress::Progress;
 
 /// Runs the tables and prints them.
@@ -49,7 +48,7 @@ pub fn reproduce(args: &Reproduce) -> anyhow::Result<()> {
     }
     let out =
         if args.json { format!("{}\n", serde_json::to_string_pretty(&rows)?) } else { text(&chosen, &rows) };
-    std::io::stdout().write_all(out.as_bytes()).context("cannot print")
+    print(out)
 }
 
 fn text(tables: &[&Table], rows: &[Row]) -> String {

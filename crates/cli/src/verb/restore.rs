@@ -7,6 +7,8 @@ use thermocline_linux::actuator::log;
 use thermocline_linux::actuator::restore as put_back;
 use thermocline_linux::root::Root;
 
+use crate::output::print;
+
 /// Puts settings back, or says which.
 ///
 /// # Errors
@@ -15,18 +17,18 @@ pub fn restore(state_dir: &Path, dry_run: bool) -> anyhow::Result<ExitCode> {
     if dry_run {
         let left = log::read(state_dir)?;
         for entry in &left.entries {
-            println!("{}: {} -> {}", entry.path.display(), entry.ours, entry.old);
+            print(format_args!("{}: {} -> {}\n", entry.path.display(), entry.ours, entry.old))?;
         }
         if left.entries.is_empty() {
-            println!("nothing to put back");
+            print("nothing to put back\n")?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let report = put_back(&Root::default(), state_dir)?;
     if report.is_empty() {
-        println!("nothing to put back");
+        print("nothing to put back\n")?;
     } else {
-        println!("{report}");
+        print(format_args!("{report}\n"))?;
     }
     Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

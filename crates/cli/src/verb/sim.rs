@@ -1,7 +1,6 @@
 //! `thermocline sim`: one scenario under one manager.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context;
@@ -16,6 +15,7 @@ use thermocline_sim::spec::{self, SPEC_BYTES_MAX, SpecError};
 use thermocline_sim::stats::summary;
 
 use crate::args::{Mode, Sim};
+use crate::output::{print, tell};
 
 /// Runs the scenario and prints its report.
 ///
@@ -32,7 +32,7 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
         let reports = reports(args, &setup)?;
         if args.json { format!("{}\n", serde_json::to_string_pretty(&reports)?) } else { text(&reports) }
     };
-    std::io::stdout().write_all(out.as_bytes()).context("cannot print")
+    print(out)
 }
 
 /// The scenario of that name, or in that file, with the changes, and on the machine of that name, or in that file, where one
@@ -114,13 +114,13 @@ fn fit(args: &Sim) -> anyhow::Result<String> {
     let text = toml::to_string(&base.scenario).context("cannot write the scenario down")?;
     let machine = base.machine.spec.clone();
     let load = |changes: &[String]| Setup::parse_on(name, &text, Some(machine.clone()), changes);
-    eprintln!("fitting {} on {}", base.scenario.name, machine.name);
+    tell!("fitting {} on {}", base.scenario.name, machine.name);
     let mut look = |spec: &FitSpec, point: &Point, better: bool| {
         let figures: Vec<String> =
             spec.target.iter().zip(&point.figures).map(|(t, f)| format!("{} {f:.1}", t.figure)).collect();
         let sign = if better { '*' } else { ' ' };
         let parameters = fit_changes(spec, &point.parameters).join(" ");
-        eprintln!("{sign} {:8.3}  {parameters}  {}", point.badness, figures.join("  "));
+        tell!("{sign} {:8.3}  {parameters}  {}", point.badness, figures.join("  "));
     };
     let best = thermocline_sim::fit::fit(&load, 2, &mut look)?;
     let changes = base.scenario.fit.map_or(Vec::new(), |spec| fit_changes(&spec, &best.parameters));

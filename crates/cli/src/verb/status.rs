@@ -8,6 +8,7 @@ use thermocline_core::demotion::OVER_PAGES;
 
 use crate::daemon::socket::{self, Request};
 use crate::daemon::{by_damon, by_kernel};
+use crate::escape;
 
 /// Asks the daemon behind `socket` and renders its answer.
 ///
@@ -26,9 +27,13 @@ pub fn status(socket: &Path, json: bool) -> anyhow::Result<String> {
 
 /// A row a process: its name, its number and its MiB on each node.
 fn residency(found: &Value) -> String {
+    if let Some(error) = found["error"].as_str() {
+        return format!("memory of processes: {error}\n");
+    }
     let mut out = String::new();
     for process in found["processes"].as_array().into_iter().flatten() {
-        let name = format!("{} ({})", process["comm"].as_str().unwrap_or("?"), process["pid"]);
+        let comm = escape::name(process["comm"].as_str().unwrap_or("?"));
+        let name = format!("{comm} ({})", process["pid"]);
         let _ = write!(out, "memory of {name:<24}");
         let mut nodes: Vec<(u64, u64)> = process["kib_by_node"]
             .as_object()

@@ -13,6 +13,7 @@ use thermocline_sim::spec::SpecError;
 use thermocline_sim::sweep::{Grid, Row, Source, Sweep as Runs};
 
 use crate::args::Sweep;
+use crate::output::print;
 use crate::progress::Progress;
 use folder::Folder;
 
@@ -54,11 +55,11 @@ pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
     let (journal, rows) = rows.into_inner().unwrap_or_else(|e| e.into_inner());
     let of = mine.len();
     if rows.len() < of {
-        println!(
-            "{} of {of} runs of shard {} are done and kept; the same command goes on",
+        print(format_args!(
+            "{} of {of} runs of shard {} are done and kept; the same command goes on\n",
             rows.len(),
             args.shard
-        );
+        ))?;
         return Ok(ExitCode::from(EXIT_STOPPED));
     }
     let part = folder.part(args.shard);
@@ -66,7 +67,8 @@ pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
         folder.write(&part, &rows)?;
     }
     journal.remove()?;
-    println!("{}: {of} runs of shard {}, {already} of them done before", part.display(), args.shard);
+    let (part, shard) = (part.display(), &args.shard);
+    print(format_args!("{part}: {of} runs of shard {shard}, {already} of them done before\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -101,6 +103,5 @@ fn merge(path: &Path) -> anyhow::Result<()> {
     }
     let merged = path.join("sweep.parquet");
     folder.write(&merged, &rows)?;
-    println!("{}: {} runs", merged.display(), rows.len());
-    Ok(())
+    print(format_args!("{}: {} runs\n", merged.display(), rows.len()))
 }

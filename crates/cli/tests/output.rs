@@ -1,0 +1,66 @@
+//! No verb panics where what it says cannot be said.
+
+use std::fs::OpenOptions;
+use std::process::{Command, Output, Stdio};
+
+/// Verbs that say something on a machine that nobody changes.
+fn verbs(dir: &std::path::Path) -> Vec<Vec<String>> {
+    let state = format!("--state-dir={}", dir.join("state").display());
+    [
+        vec!["config"],
+        vec!["config", "--markdown"],
+        vec!["sim", "--list"],
+        vec!["sim", "chunks-small", "--set", "limit=\"1s\""],
+        vec!["reproduce", "--list"],
+        vec!["doctor"],
+        vec!["doctor", "--json"],
+        vec!["restore", &state],
+        vec!["restore", "--dry-run", &state],
+        vec!["status", "--socket", "/nonexistent/socket"],
+        vec!["--help"],
+        vec!["nonsense"],
+    ]
+    .into_iter()
+    .map(|words| words.into_iter().map(str::to_owned).collect())
+    .collect()
+}
+
+fn run(words: &[String], stdout: Stdio, stderr: Stdio) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thermocline"));
+    command.args(words).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    command.spawn().unwrap().wait_with_output().unwrap()
+}
+
+/// The writing end of a pipe that nobody reads.
+fn broken() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+#[test]
+fn a_closed_pipe_is_a_quiet_end_and_a_full_disk_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    for words in verbs(dir.path()) {
+        let ordinary = run(&words, Stdio::piped(), Stdio::piped());
+        let says_something = !ordinary.stdout.is_empty();
+        let piped = run(&words, broken(), Stdio::piped());
+        assert_eq!(piped.status.code(), ordinary.status.code(), "{words:?} into a closed pipe");
+        assert_eq!(piped.stderr, ordinary.stderr, "{words:?} is not quiet about a closed pipe");
+        let filled = run(&words, full(), Stdio::piped());
+        let told = String::from_utf8_lossy(&filled.stderr);
+        assert!(!told.contains("panicked"), "{words:?}: {told}");
+        if says_something && !words.contains(&"--help".to_owned()) {
+            assert!(!filled.status.success() && told.contains("cannot print"), "{words:?}: {told}");
+        }
+        // A panic ends a program with 101.
+        for (stdout, stderr) in [(full(), full()), (broken(), broken())] {
+            let code = run(&words, stdout, stderr).status.code();
+            assert!(code.is_some_and(|code| code != 101), "{words:?}: {code:?}");
+        }
+    }
+}
