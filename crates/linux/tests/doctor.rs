@@ -3,11 +3,14 @@
 
 mod fixture;
 
+use std::path::Path;
+
 use fixture::Machine;
 use thermocline_core::config::{Config, DemotionMode, DemotionWay, Enabled, ManagerName, SamplerName, Scope};
 use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Lock, log};
 use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
+use thermocline_linux::private::Folder;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::hintfault::layout::AttachPoint;
 
@@ -403,6 +406,13 @@ fn a_running_thermocline_and_what_a_killed_one_left_are_told() {
     let machine = Machine::captured("lab-6.12-tiers");
     let state_dir = machine.path("run/thermocline");
     let lock = Lock::acquire(&machine.root, &state_dir).unwrap();
+    // The kernel's own list of locks, and this process.
+    let me = std::process::id().to_string();
+    for (link, target) in [("locks", "locks"), ("self/exe", "self/exe"), (&me, &me)] {
+        let (link, target) = (machine.path("proc").join(link), Path::new("/proc").join(target));
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
     let beside = report(&machine);
     let pid = format!("(pid {})", std::process::id());
     assert!(finding(&beside, "others.thermocline").cause.contains(&pid));
@@ -414,7 +424,8 @@ fn a_running_thermocline_and_what_a_killed_one_left_are_told() {
         old: "1".to_owned(),
         ours: "2".to_owned(),
     };
-    log::RestoreLog::begin(&state_dir, &[entry]).unwrap();
+    let folder = std::sync::Arc::new(Folder::make(&state_dir).unwrap());
+    log::RestoreLog::begin(&folder, &[entry]).unwrap();
     let after = report(&machine);
     let left = finding(&after, "others.not_restored");
     assert_eq!(left.remedies[0].command.as_deref(), Some("thermocline restore"));

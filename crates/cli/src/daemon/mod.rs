@@ -191,7 +191,7 @@ fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
 
 /// Puts every setting back, and tells.
 fn put_back(actuator: &mut Actuator, mode: Mode) {
-    let restored = actuator.restore();
+    let restored = actuator.end();
     if mode != Mode::DryRun && !restored.is_empty() {
         eprintln!("settings put back:\n{restored}");
     }
