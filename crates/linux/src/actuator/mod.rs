@@ -13,6 +13,7 @@ mod plan;
 mod restore;
 mod settings;
 mod value;
+mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,14 +22,16 @@ use crate::root::{KernelFileError, Root};
 
 use door::{Door, DryRun, Live};
 use log::{Entry, LogError, RestoreLog};
+use watch::Watch;
 
 pub use command::Commands;
-pub(crate) use command::{kdamonds, lru_gen, node_reclaim};
+pub(crate) use command::{damon_stat, kdamonds, lru_gen, node_reclaim};
 pub use holder::{Held, Holder};
 pub use lock::{Lock, LockError, OTHER_PIDS, has_own_pids};
 pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
 pub use value::{chosen, same_value};
+pub use watch::SettingsStats;
 
 /// What a write came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +118,7 @@ pub struct Actuator {
     entries: Vec<Entry>,
     log: Option<RestoreLog>,
     lock: Option<Lock>,
+    watch: Watch,
 }
 
 impl Actuator {
@@ -144,6 +148,7 @@ impl Actuator {
             entries: left.entries,
             log: None,
             lock: Some(lock),
+            watch: Watch::default(),
         };
         let not_followed = actuator.entries.iter().any(|entry| !settings::may_set(root, &entry.path));
         let aside = (not_followed || !left.damaged.is_empty()).then(|| actuator.keep_log_aside());
@@ -170,6 +175,7 @@ impl Actuator {
             entries: Vec::new(),
             log: None,
             lock: None,
+            watch: Watch::default(),
         }
     }
 
@@ -282,6 +288,7 @@ impl Actuator {
     /// # Errors
     /// The step that failed and what became of the others.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), ActuatorError> {
+        self.keep(plan);
         self.all_or_nothing(|actuator| {
             plan.changes.iter().try_for_each(|change| actuator.set(&change.path, &change.to).map(drop))
         })

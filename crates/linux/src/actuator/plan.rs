@@ -31,6 +31,9 @@ pub struct Change {
 pub struct Plan {
     /// The changes; settings that have their value already are not among them.
     pub changes: Vec<Change>,
+    /// Settings that have their value already, and that value: it is to stay while running.
+    #[serde(skip)]
+    pub kept: Vec<(PathBuf, String)>,
     /// Settings that are left as they are because this kernel keeps them out of reach. Thermocline works without
     /// them, at the kernel's own pace.
     pub skipped: Vec<Skipped>,
@@ -177,6 +180,7 @@ pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
             Err(why) => return Err(why),
         };
         if same_value(&from, &to) {
+            plan.kept.push((path, to));
             continue;
         }
         let from = chosen(&from).to_owned();

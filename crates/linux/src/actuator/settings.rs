@@ -2,21 +2,31 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::actuator::{kdamonds, plan};
+use crate::actuator::{damon_stat, kdamonds, plan};
 use crate::root::Root;
 
 /// Kdamonds that are looked for at most: one for each node, or one for each process that is watched.
 const KDAMONDS_MAX: usize = 4096;
 const NR_KDAMONDS: &str = "nr_kdamonds";
 
-/// Whether a file is one of the settings that are recorded, written and put back: those of `[kernel]`, the number of kdamonds, and whether each is on.
+/// Whether a file is one of the settings that are recorded, written and put back: those of `[kernel]`, the switch of damon_stat, the number of kdamonds, and whether each is on.
 pub(super) fn may_set(root: &Root, path: &Path) -> bool {
     match below_kdamonds(root, path).as_deref() {
         Some([name]) => *name == NR_KDAMONDS,
         Some([number, name]) => is_number(number) && *name == "state",
         Some(_) => false,
-        None => plan::all_places(root).any(|place| place == path),
+        None => path == damon_stat(root) || plan::all_places(root).any(|place| place == path),
     }
+}
+
+/// Whether a file says that a kdamond is on.
+pub(super) fn is_state(root: &Root, path: &Path) -> bool {
+    below_kdamonds(root, path).is_some_and(|names| names.len() > 1)
+}
+
+/// Whether a setting may be set again where somebody else has changed it: to make kdamonds ends those that the other has made.
+pub(super) fn may_set_again(root: &Root, path: &Path) -> bool {
+    below_kdamonds(root, path).is_none()
 }
 
 /// Whether a file is one of those that kdamonds are told by, and that go with them.
@@ -68,6 +78,7 @@ mod tests {
             "/proc/sys/vm/min_slab_ratio",
             "/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms",
             "/sys/kernel/mm/numa/demotion_enabled",
+            "/sys/module/damon_stat/parameters/enabled",
             &format!("{damon}/nr_kdamonds"),
             &format!("{damon}/12/state"),
         ] {
@@ -82,6 +93,7 @@ mod tests {
             "/sys/kernel/uevent_helper",
             "/sys/kernel/debug/sched/verbose",
             "/sys/power/state",
+            "/sys/module/damon_reclaim/parameters/enabled",
             &format!("{damon}/../../../../../power/state"),
             &format!("{damon}/0/../state"),
             &format!("{damon}/x/state"),

@@ -3,7 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use thermocline_core::config::Kernel;
+use thermocline_core::config::{Kernel, WhenChanged};
+use thermocline_core::units::Nanos;
 
 use super::door::Recording;
 use super::*;
@@ -67,7 +68,7 @@ impl Machine {
             why: "",
             undo: String::new(),
         });
-        Plan { changes: changes.collect(), skipped: Vec::new() }
+        Plan { changes: changes.collect(), ..Plan::default() }
     }
 }
 
@@ -364,6 +365,79 @@ fn a_daemon_that_has_put_all_back_for_good_holds_nothing_up() {
     assert!(matches!(hung.set(&m.path("a"), "2"), Err(ActuatorError::Log(LogError::NoFolder))));
     drop(hung);
     assert_eq!(log::read(&m.state_dir()).unwrap().entries.len(), 1);
+}
+
+fn at(seconds: u64) -> Nanos {
+    Nanos::from_s(seconds)
+}
+
+#[test]
+fn a_setting_that_somebody_else_changes_is_told_once_and_left() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.keep(&Plan { kept: vec![(m.path("b"), "N".to_owned())], ..Plan::default() });
+    let look = |actuator: &mut Actuator, s| actuator.look_after(at(s), WhenChanged::StandAside);
+    assert!(look(&mut actuator, 1).is_empty());
+    m.kernel.put(&m.path("a"), "0");
+    m.kernel.put(&m.path("b"), "Y");
+    let told = look(&mut actuator, 2);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().any(|t| t.contains("numa_balancing is 0: somebody else has set it")), "{told:?}");
+    assert!(told[0].contains("set-again"), "what would change that: {told:?}");
+    assert!((3..100).all(|s| look(&mut actuator, s).is_empty()), "told once");
+    let stats = SettingsStats { changed_by_others: 2, set_again: 0, left: 2 };
+    assert_eq!(actuator.settings_stats(), stats);
+    assert_eq!(fates(&actuator.restore()), [&Fate::NotOurs { found: "0".to_owned() }]);
+    assert_eq!((m.value("a").as_str(), m.value("b").as_str()), ("0", "Y"));
+}
+
+#[test]
+fn a_setting_is_set_again_some_times_a_minute_and_the_others_value_is_put_back() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("d"), "0").unwrap_err();
+    m.kernel.put(&m.path("d"), "65536");
+    actuator.set(&m.path("d"), "0").unwrap();
+    actuator.set(&m.path("a"), "2").unwrap();
+    let look = |actuator: &mut Actuator, s| actuator.look_after(at(s), WhenChanged::SetAgain);
+    for s in 1..=3 {
+        m.kernel.put(&m.path("a"), "0");
+        assert!(look(&mut actuator, s)[0].contains("set to 2 again, and 0 is put back at the end"));
+        assert_eq!(m.value("a"), "2");
+    }
+    // Wherever a crash comes, what the other has set is put back, and nothing is told of it twice.
+    actuator.crash();
+    let (mut actuator, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::PutBack, &Fate::PutBack]);
+    assert_eq!((m.value("a").as_str(), m.value("d").as_str()), ("0", "65536"));
+
+    actuator.set(&m.path("a"), "2").unwrap();
+    for s in 4..=6 {
+        m.kernel.put(&m.path("a"), "1");
+        assert_eq!(look(&mut actuator, s).len(), 1);
+    }
+    m.kernel.put(&m.path("a"), "1");
+    assert!(look(&mut actuator, 7)[0].contains("left so from here on"));
+    assert!((8..200).all(|s| look(&mut actuator, s).is_empty()));
+    assert_eq!(actuator.settings_stats(), SettingsStats { changed_by_others: 4, set_again: 3, left: 1 });
+    assert_eq!(m.value("a"), "1");
+    assert_eq!(fates(&actuator.restore()), [&Fate::WasBack]);
+}
+
+#[test]
+fn kdamonds_of_another_are_not_ended_to_have_ours_again_and_our_own_changes_are_no_others() {
+    let m = Machine::new();
+    let number = kdamonds(&m.root).join("nr_kdamonds");
+    m.kernel.put(&number, "0");
+    let (mut actuator, _) = m.start();
+    actuator.set(&number, "2").unwrap();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.adjust(&m.path("a"), "3").unwrap();
+    m.kernel.put(&number, "1");
+    let told = actuator.look_after(at(1), WhenChanged::SetAgain);
+    assert!(told.len() == 1 && told[0].contains("left so"), "{told:?}");
+    assert_eq!(m.kernel.get(&number).unwrap(), "1");
 }
 
 /// A folder with the settings of Linux 6.12.
