@@ -124,7 +124,7 @@ pub(crate) fn kernel_version(release: &str) -> Option<(u32, u32)> {
 /// # Errors
 /// The file is there and cannot be read.
 pub fn read_optional(path: &Path) -> Result<Option<String>, KernelFileError> {
-    match std::fs::read(path) {
+    match crate::regular::read(path) {
         Ok(bytes) => Ok(Some(lossy(bytes))),
         Err(e) if is_absent(&e) => Ok(None),
         Err(e) => Err(KernelFileError::io("read", path, e)),

@@ -8,6 +8,7 @@ use thermocline_core::config::{Config, DemotionMode, DemotionWay, Enabled, Manag
 use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Lock, log};
 use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
+use thermocline_linux::private::Folder;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::hintfault::layout::AttachPoint;
 
@@ -403,6 +404,16 @@ fn a_running_thermocline_and_what_a_killed_one_left_are_told() {
     let machine = Machine::captured("lab-6.12-tiers");
     let state_dir = machine.path("run/thermocline");
     let lock = Lock::acquire(&machine.root, &state_dir).unwrap();
+    // The kernel's own list of locks, and this process.
+    let me = std::process::id().to_string();
+    let program = std::env::current_exe().unwrap();
+    for (link, target) in
+        [("locks", "/proc/locks"), ("self/exe", program.to_str().unwrap()), (&me, &format!("/proc/{me}"))]
+    {
+        let link = machine.path("proc").join(link);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
     let beside = report(&machine);
     let pid = format!("(pid {})", std::process::id());
     assert!(finding(&beside, "others.thermocline").cause.contains(&pid));
@@ -414,7 +425,8 @@ fn a_running_thermocline_and_what_a_killed_one_left_are_told() {
         old: "1".to_owned(),
         ours: "2".to_owned(),
     };
-    log::RestoreLog::begin(&state_dir, &[entry]).unwrap();
+    let folder = std::sync::Arc::new(Folder::make(&state_dir).unwrap());
+    log::RestoreLog::begin(&folder, &[entry]).unwrap();
     let after = report(&machine);
     let left = finding(&after, "others.not_restored");
     assert_eq!(left.remedies[0].command.as_deref(), Some("thermocline restore"));
@@ -661,4 +673,52 @@ fn floors_and_caps_are_told_with_what_cannot_be_kept_of_them() {
     assert_eq!(problem(&config, "scope.floors_too_large"), Severity::Problem);
     machine.remove("sys/fs/cgroup/a/memory.numa_stat");
     assert_eq!(problem(&config, "scope.top_tier_unknown"), Severity::Problem);
+}
+
+#[test]
+fn numa_balancing_that_was_switched_off_on_purpose_is_told_with_the_files_that_do_so() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let no_choice = |report: &Report| report.findings.iter().all(|f| f.id != "choices.numa_balancing");
+    assert!(no_choice(&report(&machine)));
+    machine.write("proc/sys/kernel/numa_balancing", "0\n");
+    // A machine that booted with one node begins with 0.
+    machine.write("sys/devices/system/node/has_cpu", "0\n");
+    assert!(no_choice(&report(&machine)));
+    machine.write("sys/devices/system/node/has_cpu", "0-1\n");
+    assert!(finding(&report(&machine), "choices.numa_balancing").cause.contains("excluded ones too"));
+    machine.write("sys/devices/system/node/has_cpu", "0\n");
+    machine.write("etc/sysctl.d/90-latency.conf", "kernel.numa_balancing = 0\n");
+    machine.write("etc/tuned/active_profile", "ours\n");
+    machine.write("etc/tuned/ours/tuned.conf", "[main]\ninclude=network-latency\n");
+    machine.write("usr/lib/tuned/network-latency/tuned.conf", "[sysctl]\nkernel.numa_balancing=0\n");
+    let cause = finding(&report(&machine), "choices.numa_balancing").cause.clone();
+    assert!(
+        cause.contains("90-latency.conf sets 0") && cause.contains("network-latency/tuned.conf sets 0"),
+        "{cause}"
+    );
+    let mut config = config(&machine);
+    config.kernel.numa_balancing = None;
+    assert!(no_choice(&report_with(&machine, &config)));
+}
+
+#[test]
+fn guests_that_hold_most_of_the_memory_are_told() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let guest = |rss: u64| {
+        let stat = format!("800 (qemu-system-x86) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 1000 {rss} 0\n");
+        machine.write("proc/800/stat", stat);
+        report(&machine)
+    };
+    assert!(guest(1000).findings.iter().all(|f| f.id != "choices.guests"));
+    let cause = finding(&guest(1 << 32), "choices.guests").cause.clone();
+    assert!(cause.contains("never tried"), "{cause}");
+}
+
+#[test]
+fn a_pid_namespace_of_its_own_is_a_blocker_as_it_is_for_run() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("proc/self/ns/pid", "");
+    let report = report(&machine);
+    assert!(finding(&report, "pid_namespace").cause.contains("--pid=host"));
+    assert_eq!(report.verdict, Verdict::Unusable);
 }

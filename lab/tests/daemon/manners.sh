@@ -45,6 +45,28 @@ echo "second daemon: exit status $status: $(tail -n 1 second-errors)"
 [ $status != 0 ] && kill -0 $daemon || fail "the second daemon was not refused"
 $THERMOCLINE restore >second 2>second-errors && fail "restore takes a running daemon's settings away"
 echo "restore while running: $(tail -n 1 second-errors)"
+grep -q "kill $daemon" second-errors || fail "the holder is not named: $(cat second-errors)"
+[ "$(stat -c %a /run/thermocline.lock /run/thermocline/lock /run/thermocline/restore.log | sort -u)" = 600 ] || fail "others may open the locks"
+# A daemon in a container with a /run of its own, and one that sees other numbers of processes.
+unshare -m sh -c 'mount -t tmpfs none /run && exec timeout 20 $THERMOCLINE run --for 2s' >second 2>second-errors && fail "a second daemon runs in another mount namespace"
+grep -q "kill $daemon" second-errors || fail "another mount namespace: $(cat second-errors)"
+unshare -mpf --mount-proc timeout 20 $THERMOCLINE run --for 2s >second 2>second-errors && fail "a daemon runs in a pid namespace of its own"
+grep -q -e --pid=host second-errors || fail "a pid namespace of its own: $(cat second-errors)"
+# Somebody else sets a setting: that is told and counted.
+limit=/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
+was=$(cat $limit)
+echo 7 >$limit
+tries=0
+until grep -q "$limit is 7: somebody else has set it" daemon-errors; do
+    sleep 0.2
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || fail "a changed setting is not told: $(cat daemon-errors)"
+done
+[ "$(cat $limit)" = 7 ] || fail "it is set again though nobody asked for that"
+sleep 2
+timeout 20 $THERMOCLINE status >status-changed 2>&1
+grep 'changed by others: 1 times' status-changed || fail "a changed setting is not counted: $(cat status-changed)"
+echo $was >$limit
 moved=
 for try in $(seq 60); do
     sleep 1

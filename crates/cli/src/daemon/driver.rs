@@ -100,6 +100,11 @@ pub(super) fn drive(
             tell!("the machine's nodes or tiers have changed");
             engine.set_topology(topology);
         }
+        kernel
+            .actuator
+            .look_after(at, config.kernel.when_changed)
+            .iter()
+            .for_each(|told| eprintln!("{told}"));
         if let Some(told) = machine.follow_processes(kernel.actuator) {
             tell!("{told}");
         }
@@ -156,7 +161,8 @@ pub(super) fn drive(
                 );
             }
             report_due = report_due.plus(report).max(at);
-            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start));
+            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start))
+                .with_settings(kernel.actuator.settings_stats());
             lines.print(&snapshot);
             session.publish(&snapshot);
         }
@@ -167,7 +173,8 @@ pub(super) fn drive(
 
     machine.end_demoter(CLOSE_BOUND);
     poll(&mut machine, &mut engine, heat.as_mut());
-    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start));
+    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
+        .with_settings(kernel.actuator.settings_stats());
     for outcome in machine.close(CLOSE_BOUND) {
         engine.observe(Evidence::Outcome(&outcome));
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use thermocline_core::config::Config;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
-use thermocline_linux::actuator::Actuator;
+use thermocline_linux::actuator::{Actuator, SettingsStats};
 use thermocline_linux::damon::{Action, DamonStats, Follower, Stats};
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{cpu_time, now};
@@ -52,7 +52,7 @@ pub(super) fn run(
     if let KernelManager::Damon(setup) = &manager {
         setup.told().iter().for_each(|line| tell!("{line}"));
     }
-    announce_changes(mode, manager.plan());
+    announce_changes(root, mode, manager.plan());
     let Some(mut actuator) = actuator else { return Ok(Ended::Over) };
 
     let watched = Watched::new(root).and_then(|mut watched| {
@@ -88,6 +88,8 @@ pub struct KernelSnapshot {
     pub cpu_time_ns: Nanos,
     /// The nodes with memory.
     pub nodes: Vec<NodeState>,
+    /// Settings that others have changed.
+    pub settings: SettingsStats,
     /// What the kernel has moved by itself since the start; what DAMON has moved is not in it.
     pub kernel_moves: KernelMoves,
     /// What DAMON's schemes did, where DAMON manages.
@@ -113,7 +115,7 @@ impl Watched {
         Ok(Watched { root: root.clone(), start: now(), vmstat, nodes, damon: None, follower: None })
     }
 
-    fn look(&mut self, fixed: &Fixed) -> anyhow::Result<KernelSnapshot> {
+    fn look(&mut self, fixed: &Fixed, actuator: &Actuator) -> anyhow::Result<KernelSnapshot> {
         let damon = self.damon.as_mut().map(|stats| stats.read().clone());
         let kernel_moves = KernelMoves::since(&Vmstat::read(&self.root)?, &self.vmstat, 0);
         let by_damon = |action| damon.as_ref().map_or(0, |stats| stats.moved(action));
@@ -123,6 +125,7 @@ impl Watched {
             uptime_ns: now().since(self.start),
             cpu_time_ns: cpu_time(),
             nodes: self.nodes.read()?.to_vec(),
+            settings: actuator.settings_stats(),
             kernel_moves,
             moved: Moved {
                 promoted: by(kernel_moves.pgpromote_success, by_damon(Action::MigrateHot)),
@@ -171,10 +174,11 @@ fn drive(
             }
             cgroups_due = now().plus(CGROUPS_EVERY);
         }
+        actuator.look_after(now(), config.kernel.when_changed).iter().for_each(|told| eprintln!("{told}"));
         if now() < due {
             continue;
         }
-        let snapshot = watched.look(fixed)?;
+        let snapshot = watched.look(fixed, actuator)?;
         if let Some(damon) = snapshot.damon.as_ref().filter(|damon| damon.running < running) {
             if damon.running < damon.started {
                 tell!("of {} kdamonds {} run: somebody has ended the others", damon.started, damon.running);
@@ -185,7 +189,7 @@ fn drive(
         session.publish(&snapshot);
         due = due.plus(every).max(now());
     }
-    let last = watched.look(fixed)?;
+    let last = watched.look(fixed, actuator)?;
     if as_json {
         print(&last, true);
     } else {

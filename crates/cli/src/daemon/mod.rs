@@ -21,6 +21,7 @@ use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
+use thermocline_linux::doctor::overridden;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -144,7 +145,7 @@ fn engine(
     let regions = regions.context("DAMON cannot be read (source.damon)")?;
     let mut all = changes.clone();
     all.changes.extend(regions.iter().flat_map(|(setup, _)| setup.plan.changes.clone()));
-    announce_changes(mode, &all);
+    announce_changes(root, mode, &all);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
@@ -189,7 +190,7 @@ fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
 
 /// Puts every setting back, and tells.
 fn put_back(actuator: &mut Actuator, mode: Mode) {
-    let restored = actuator.restore();
+    let restored = actuator.end();
     if mode != Mode::DryRun && !restored.is_empty() {
         tell!("settings put back:\n{restored}");
     }
@@ -257,7 +258,11 @@ fn announce(mode: Mode, discovered: &Discovered) {
     }
 }
 
-fn announce_changes(mode: Mode, changes: &Plan) {
+fn announce_changes(root: &Root, mode: Mode, changes: &Plan) {
+    let balancing = changes.changes.iter().find(|change| change.name == "numa_balancing");
+    if let Some(told) = overridden(root, balancing.and_then(|change| change.to.parse().ok())) {
+        eprintln!("{told}");
+    }
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
     if changes.is_empty() {
         tell!("kernel settings are as needed: nothing to change");

@@ -8,6 +8,7 @@ use thermocline_core::engine::Engine;
 use thermocline_core::rule::Gauge;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, ScopeId};
+use thermocline_linux::actuator::SettingsStats;
 use thermocline_linux::demoter::DemoterStats;
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
@@ -117,6 +118,8 @@ pub struct Snapshot {
     pub scopes: Vec<Named<Standing>>,
     /// How the scopes are braked.
     pub brakes: Vec<Named<Braking>>,
+    /// Settings that others have changed.
+    pub settings: SettingsStats,
     /// What the kernel has moved by itself since the start.
     pub kernel_moves: KernelMoves,
     /// Who has moved what since the start.
@@ -149,10 +152,16 @@ impl Snapshot {
                 .map(|standing| fixed.name(standing.scope, standing))
                 .collect(),
             brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
+            settings: SettingsStats::default(),
             kernel_moves: machine.kernel_moves(),
             moved: Moved::default(),
         }
         .with_moved()
+    }
+
+    /// The same with how the settings stand.
+    pub fn with_settings(self, settings: SettingsStats) -> Snapshot {
+        Snapshot { settings, ..self }
     }
 
     fn with_moved(mut self) -> Snapshot {

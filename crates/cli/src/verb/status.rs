@@ -312,6 +312,14 @@ fn text(s: &Value) -> String {
             "free-space promotion active on node {node}: the kernel promotes at the first fault"
         );
     }
+    let settings = &s["settings"];
+    if settings["changed_by_others"].as_u64().is_some_and(|times| times > 0) {
+        let _ = writeln!(
+            out,
+            "kernel settings changed by others: {} times, {} times set again, {} left so",
+            settings["changed_by_others"], settings["set_again"], settings["left"]
+        );
+    }
     out.push_str(&residency(&s["residency"]));
     out.push_str(&scopes(&s["scopes"]));
     out.push_str(&brakes(&s["brakes"], false));

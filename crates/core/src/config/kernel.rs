@@ -1,7 +1,19 @@
 //! Sections of the live machine: what is set in the kernel, the hint-fault source, the daemon's files.
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::schema::{AbsolutePath, Any, OrUnset, PowerOfTwo};
 use crate::section;
+
+/// What is done where somebody else changes a setting of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenChanged {
+    /// It is left so.
+    StandAside,
+    /// It is set again, some times a minute at most.
+    SetAgain,
+}
 
 section! {
     /// `[kernel]`: what is set in the kernel while thermocline manages or observes, and put back afterwards. Unset keys are left alone.
@@ -26,6 +38,8 @@ section! {
         min_unmapped_ratio: Option<u32> = None, "% of a node", OrUnset(0..=100), "Linux 6.12: 1";
         /// vm.min_slab_ratio while running: a node that min_unmapped_ratio would spare is reclaimed from all the same where more than this of it is slab that can be reclaimed. Unset: 0 where demotion.way is by the node, and left alone elsewhere.
         min_slab_ratio: Option<u32> = None, "% of a node", OrUnset(0..=100), "Linux 6.12: 5";
+        /// What is done where somebody else (an operator, sysctl --system, tuned) changes one of the kernel settings while thermocline runs, under any manager: "stand-aside" tells it and leaves the setting so, also at the end; "set-again" tells it and sets the setting again, at most three times a minute, and puts back the other's value at the end.
+        when_changed: WhenChanged = WhenChanged::StandAside, "", Any("\"stand-aside\" or \"set-again\""), "ours: whoever sets a value later has the say";
     }
 }
 
@@ -56,6 +70,7 @@ impl Kernel {
             demotion_enabled: None,
             min_unmapped_ratio: None,
             min_slab_ratio: None,
+            when_changed: WhenChanged::StandAside,
         }
     }
 }

@@ -20,7 +20,7 @@ pub use damon_source::{DamonAddresses, DamonSource};
 pub use demotion::{Demotion, DemotionMode, DemotionWay};
 pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
 pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};
-pub use kernel::{Daemon, HintFault, Kernel};
+pub use kernel::{Daemon, HintFault, Kernel, WhenChanged};
 pub use manager::{Damon, Manager, ManagerName, Numab2};
 pub use reverse::Reverse;
 pub use rule::{Rule, RuleName};

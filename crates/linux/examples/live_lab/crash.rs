@@ -70,7 +70,10 @@ pub(crate) fn a_second_daemon_is_refused() {
     wait_until_set(&mut child);
     for state_dir in ["/run/live-lab", "/run/another-folder"] {
         match Lock::acquire(&root, state_dir.as_ref()) {
-            Err(LockError::Held { pid, .. }) => assert_eq!(pid, Some(child.id())),
+            Err(LockError::Held { held }) => {
+                let holder = held.holder.unwrap();
+                assert_eq!((holder.pid, holder.is_thermocline), (child.id(), true));
+            }
             other => panic!("{state_dir}: {other:?}"),
         }
     }

@@ -77,6 +77,11 @@ pub(crate) fn node_reclaim(root: &Root, node: NodeId) -> PathBuf {
     root.sys.join(format!("devices/system/node/node{}/reclaim", node.0))
 }
 
+/// The switch of DAMON's module that watches all memory (Linux mm/damon/stat.c).
+pub(crate) fn damon_stat(root: &Root) -> PathBuf {
+    root.sys.join("module/damon_stat/parameters/enabled")
+}
+
 /// The folder of DAMON's threads (Linux mm/damon/sysfs.c).
 pub(crate) fn kdamonds(root: &Root) -> PathBuf {
     root.sys.join("kernel/mm/damon/admin/kdamonds")

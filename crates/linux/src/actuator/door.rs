@@ -1,12 +1,13 @@
 //! The three forms of the one door: live, dry-run and recording.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::regular;
 
 /// How kernel files are read and written. [`Actuator`](super::Actuator) is the only user.
 pub trait Door: Send {
@@ -47,14 +48,14 @@ pub struct Live;
 
 impl Door for Live {
     fn read(&self, path: &Path) -> io::Result<String> {
-        let bytes = unless_busy(|| fs::read(path))?;
+        let bytes = unless_busy(|| regular::read(path))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
         // A kernel file is never created and is never a symbolic link.
-        let flags = libc::O_NOFOLLOW;
-        let mut file = OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(path)?;
+        let options = OpenOptions::new().write(true).truncate(true).clone();
+        let mut file = regular::open_with(&options, libc::O_NOFOLLOW, path)?;
         unless_busy(|| file.write_all(format!("{value}\n").as_bytes()))
     }
 
@@ -172,6 +173,8 @@ impl Door for Recording {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

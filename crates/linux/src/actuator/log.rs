@@ -3,18 +3,26 @@
 //! One record a line: eight hexadecimal digits of CRC-32, a space, JSON. A record is on the disk before the
 //! value that it tells of is written, so a last line without its end means that nothing was written for it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::private::{Folder, NotOurs};
 
 /// Name of the log in the state folder.
 pub const FILE_NAME: &str = "restore.log";
 
 /// Records in a log at most; a daemon that sets more without ever restoring is broken.
 const RECORDS_MAX: usize = 65_536;
+
+/// Name of the log while it is written anew.
+const NEXT_NAME: &str = "restore.log.new";
+
+/// Damaged logs that are kept, at most.
+const ASIDE_MAX: u32 = 100;
 
 /// Bytes that are read of a log at most.
 const BYTES_MAX: u64 = 64 << 20;
@@ -54,12 +62,14 @@ pub enum LogError {
         /// The answer.
         cause: io::Error,
     },
-    /// Others can write the log, or own it: it must not tell root what to write where.
+    /// It is not ours alone: it must not tell root what to write where.
+    #[error("{0}; no kernel setting is changed without a record of it")]
+    NotOurs(#[from] NotOurs),
+    /// A damaged log could not be kept.
     #[error(
-        "{} may be written by others than its user; check what it says, then remove it or `chmod 600` it",
-        .0.display()
+        "a damaged restore log cannot be kept aside, and stays where it is: {0}; make room, then start again"
     )]
-    Untrusted(PathBuf),
+    Aside(NotOurs),
     /// There is no folder to keep a log in.
     #[error("no state folder for the restore log; no kernel setting is changed without a record of it")]
     NoFolder,
@@ -71,63 +81,76 @@ pub enum LogError {
 /// The log, open for appending.
 #[derive(Debug)]
 pub struct RestoreLog {
-    path: PathBuf,
+    folder: Arc<Folder>,
     file: Option<File>,
     records: usize,
+    /// Bytes of the whole records.
+    bytes: u64,
+    /// There may be a piece of a record behind them.
+    torn: bool,
 }
 
 impl RestoreLog {
-    /// The log of `state_dir`, cut down to `entries`. Without entries the file is removed, and made again with
+    /// The log of `folder`, cut down to `entries`. Without entries the file is removed, and made again with
     /// the first record.
     ///
     /// # Errors
     /// A file operation failed; the old log is then still there.
-    pub fn begin(state_dir: &Path, entries: &[Entry]) -> Result<RestoreLog, LogError> {
-        let path = state_dir.join(FILE_NAME);
-        let mut log = RestoreLog { path: path.clone(), file: None, records: 0 };
-        let io = |action, cause| LogError::Io { action, path: path.clone(), cause };
+    pub fn begin(folder: &Arc<Folder>, entries: &[Entry]) -> Result<RestoreLog, LogError> {
+        let mut log =
+            RestoreLog { folder: Arc::clone(folder), file: None, records: 0, bytes: 0, torn: false };
         if entries.is_empty() {
-            match fs::remove_file(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io("remove", e)),
-                _ => return Ok(log),
-            }
+            folder.remove(FILE_NAME)?;
+            return Ok(log);
         }
-        let next = state_dir.join(format!("{FILE_NAME}.new"));
-        let _ = fs::remove_file(&next);
-        log.file = Some(create(&next).map_err(|e| io("create", e))?);
+        folder.remove(NEXT_NAME)?;
+        log.file = Some(folder.create(NEXT_NAME)?);
         for entry in entries {
             log.append(entry)?;
         }
-        fs::rename(&next, &path).map_err(|e| io("replace", e))?;
-        sync_folder(state_dir).map_err(|e| io("sync the folder of", e))?;
+        folder.rename(NEXT_NAME, FILE_NAME)?;
+        folder.sync()?;
         Ok(log)
     }
 
     /// Appends a record and waits until it is on the disk.
     ///
     /// # Errors
-    /// The record may not be there; nothing may be changed for it.
+    /// The record is not there, or may be there in pieces, which the next one takes the place of; nothing may be changed for it.
     pub fn append(&mut self, entry: &Entry) -> Result<(), LogError> {
+        let path = self.folder.path().join(FILE_NAME);
         if self.records >= RECORDS_MAX {
-            return Err(LogError::Full(self.path.clone()));
+            return Err(LogError::Full(path));
         }
-        let path = self.path.clone();
         let io = |action, cause| LogError::Io { action, path: path.clone(), cause };
         let file = match &mut self.file {
             Some(file) => file,
             None => {
-                let file = create(&self.path).map_err(|e| io("create", e))?;
-                let folder = self.path.parent().unwrap_or(Path::new("/"));
-                sync_folder(folder).map_err(|e| io("sync the folder of", e))?;
+                let file = self.folder.create(FILE_NAME)?;
+                self.folder.sync()?;
                 self.file.insert(file)
             }
         };
         let line = line(entry).map_err(|e| io("write", e.into()))?;
-        file.write_all(line.as_bytes()).map_err(|e| io("write", e))?;
-        file.sync_data().map_err(|e| io("sync", e))?;
-        self.records += 1;
+        if self.torn {
+            file.set_len(self.bytes).map_err(|e| io("cut", e))?;
+        }
+        self.torn = true;
+        let written = write(file, line.as_bytes());
+        if written.is_err() {
+            // Where even that fails, it is tried again before the next record.
+            self.torn = file.set_len(self.bytes).is_err();
+        }
+        written.map_err(|e| io("write", e))?;
+        (self.records, self.bytes, self.torn) = (self.records + 1, self.bytes + line.len() as u64, false);
         Ok(())
     }
+}
+
+/// Writes to the end of a file, on the disk.
+fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_data()
 }
 
 /// Reads the log of `state_dir`; an absent one is empty.
@@ -135,20 +158,50 @@ impl RestoreLog {
 /// # Errors
 /// It cannot be read, or others could have written it.
 pub fn read(state_dir: &Path) -> Result<Contents, LogError> {
-    let path = state_dir.join(FILE_NAME);
-    let io = |action, cause| LogError::Io { action, path: path.clone(), cause };
-    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
-        Err(e) => return Err(io("open", e)),
-    };
-    let meta = file.metadata().map_err(|e| io("look at", e))?;
-    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-        return Err(LogError::Untrusted(path));
-    }
+    Folder::open(state_dir)?.map_or_else(|| Ok(Contents::default()), |folder| read_in(&folder))
+}
+
+/// As [`read`], of a folder that is known to be ours.
+pub(super) fn read_in(folder: &Folder) -> Result<Contents, LogError> {
+    Ok(parse(&bytes(folder)?))
+}
+
+fn bytes(folder: &Folder) -> Result<Vec<u8>, LogError> {
     let mut bytes = Vec::new();
-    file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(|e| io("read", e))?;
-    Ok(parse(&bytes))
+    if let Some(file) = folder.read(FILE_NAME)? {
+        let path = folder.path().join(FILE_NAME);
+        let read = file.take(BYTES_MAX).read_to_end(&mut bytes);
+        read.map_err(|cause| LogError::Io { action: "read", path, cause })?;
+    }
+    Ok(bytes)
+}
+
+/// Keeps a copy of a log that cannot be followed in all; where it is.
+///
+/// # Errors
+/// There is no room for it.
+pub(super) fn keep_aside(folder: &Folder) -> Result<PathBuf, LogError> {
+    let log = bytes(folder)?;
+    for number in 1..=ASIDE_MAX {
+        let name = format!("{FILE_NAME}.damaged-{number}");
+        let path = folder.path().join(&name);
+        let mut file = match folder.create(&name) {
+            Err(NotOurs::Io { cause, .. }) if is_taken(&cause) => continue,
+            made => made.map_err(LogError::Aside)?,
+        };
+        if let Err(cause) = write(&mut file, &log) {
+            // A piece of it would be taken for the whole.
+            let _ = folder.remove(&name);
+            return Err(LogError::Aside(NotOurs::Io { action: "write", path, cause }));
+        }
+        return Ok(path);
+    }
+    let (path, cause) = (folder.path().to_owned(), io::Error::other("there are too many damaged logs in it"));
+    Err(LogError::Aside(NotOurs::Io { action: "add to", path, cause }))
+}
+
+fn is_taken(cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::AlreadyExists
 }
 
 /// What a log's bytes tell; any bytes are answered.
@@ -185,15 +238,6 @@ fn line(entry: &Entry) -> Result<String, serde_json::Error> {
     Ok(format!("{:08x} {json}\n", crc32(json.as_bytes())))
 }
 
-fn create(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW;
-    OpenOptions::new().append(true).create_new(true).mode(0o600).custom_flags(flags).open(path)
-}
-
-fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
 /// CRC-32 as of IEEE 802.3, bit by bit: the log is a few lines long.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, &byte: &u8| {
@@ -204,6 +248,8 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -225,16 +271,17 @@ mod tests {
     #[test]
     fn what_was_appended_is_read_back_and_a_new_beginning_keeps_what_it_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = RestoreLog::begin(dir.path(), &[]).unwrap();
+        let folder = Arc::new(Folder::make(dir.path()).unwrap());
+        let mut log = RestoreLog::begin(&folder, &[]).unwrap();
         assert_eq!(read(dir.path()).unwrap(), Contents::default());
         for n in 0..3 {
             log.append(&entry(n)).unwrap();
         }
         assert_eq!(read(dir.path()).unwrap().entries, [entry(0), entry(1), entry(2)]);
-        let mut log = RestoreLog::begin(dir.path(), &[entry(1)]).unwrap();
+        let mut log = RestoreLog::begin(&folder, &[entry(1)]).unwrap();
         log.append(&entry(7)).unwrap();
         assert_eq!(read(dir.path()).unwrap().entries, [entry(1), entry(7)]);
-        RestoreLog::begin(dir.path(), &[]).unwrap();
+        RestoreLog::begin(&folder, &[]).unwrap();
         assert!(!dir.path().join(FILE_NAME).exists());
     }
 
@@ -261,13 +308,81 @@ mod tests {
 
     #[test]
     fn a_log_that_others_can_write_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let dir = tempfile::tempdir().unwrap();
-        RestoreLog::begin(dir.path(), &[entry(0)]).unwrap();
+        let folder = Arc::new(Folder::make(dir.path()).unwrap());
+        RestoreLog::begin(&folder, &[entry(0)]).unwrap();
         let path = dir.path().join(FILE_NAME);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
-        assert!(matches!(read(dir.path()), Err(LogError::Untrusted(_))));
+        assert!(matches!(read(dir.path()), Err(LogError::NotOurs(_))));
+    }
+
+    #[test]
+    fn a_log_in_a_folder_that_others_can_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::make(dir.path()).unwrap());
+        RestoreLog::begin(&folder, &[entry(0)]).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(read(dir.path()), Err(LogError::NotOurs(_))));
+    }
+
+    #[test]
+    fn a_damaged_log_is_kept_beside_others_that_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::make(dir.path()).unwrap();
+        fs::write(dir.path().join(FILE_NAME), "damaged\n").unwrap();
+        let kept = [keep_aside(&folder).unwrap(), keep_aside(&folder).unwrap()];
+        assert_ne!(kept[0], kept[1]);
+        assert!(kept.iter().all(|path| fs::read(path).unwrap() == b"damaged\n"));
+    }
+
+    /// Set where this very test runs on a disk of some pages.
+    const SMALL_DISK: &str = "THERMOCLINE_TEST_SMALL_DISK";
+
+    #[test]
+    fn a_record_that_a_full_disk_has_cut_off_takes_no_other_with_it() {
+        let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else {
+            return on_a_small_disk(
+                "actuator::log::tests::a_record_that_a_full_disk_has_cut_off_takes_no_other_with_it",
+            );
+        };
+        let folder = Arc::new(Folder::make(&disk.join("state")).unwrap());
+        let mut log = RestoreLog::begin(&folder, &[entry(0)]).unwrap();
+        // All but some bytes of the log's page is taken, and every other page.
+        let long = |bytes: usize| Entry { old: "x".repeat(bytes), ..entry(1) };
+        log.append(&long(4096 - 2 * line(&entry(1)).unwrap().len() - 20)).unwrap();
+        let ballast = fs::write(disk.join("ballast"), vec![1; 1 << 20]);
+        assert_eq!(ballast.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        let whole = fs::metadata(folder.path().join(FILE_NAME)).unwrap().len();
+        let failed = log.append(&long(400)).unwrap_err().to_string();
+        assert!(failed.contains("No space left"), "{failed}");
+        assert_eq!(fs::metadata(folder.path().join(FILE_NAME)).unwrap().len(), whole);
+        fs::remove_file(disk.join("ballast")).unwrap();
+        log.append(&entry(2)).unwrap();
+        let contents = read(folder.path()).unwrap();
+        assert_eq!((contents.damaged.len(), contents.entries.len()), (0, 3));
+        assert_eq!(contents.entries[2], entry(2));
+    }
+
+    /// Runs a test again, in a mount namespace of its own with a disk of its own; root alone may.
+    fn on_a_small_disk(test: &str) {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let disk = tempfile::tempdir().unwrap();
+        let mounted = "mount -t tmpfs -o size=32k,mode=700 none \"$1\" && shift && exec \"$@\"";
+        let child = std::process::Command::new("unshare")
+            .args(["-m", "sh", "-c", mounted, "sh"])
+            .arg(disk.path())
+            .arg(std::env::current_exe().unwrap())
+            .args([test, "--exact"])
+            .env(SMALL_DISK, disk.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && said.contains("1 passed"), "{child:?}");
     }
 
     proptest! {

@@ -6,26 +6,32 @@
 
 mod command;
 pub mod door;
+mod holder;
 mod lock;
 pub mod log;
 mod plan;
 mod restore;
+mod settings;
 mod value;
+mod watch;
 
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::root::{KernelFileError, Root};
 
 use door::{Door, DryRun, Live};
 use log::{Entry, LogError, RestoreLog};
+use watch::Watch;
 
 pub use command::Commands;
-pub(crate) use command::{kdamonds, lru_gen, node_reclaim};
-pub use lock::{Lock, LockError};
+pub(crate) use command::{damon_stat, kdamonds, lru_gen, node_reclaim};
+pub use holder::{Held, Holder};
+pub use lock::{Lock, LockError, OTHER_PIDS, has_own_pids};
 pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
 pub use value::{chosen, same_value};
+pub use watch::SettingsStats;
 
 /// What a write came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +54,14 @@ pub enum ActuatorError {
     /// The restore log cannot be used.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A damaged log could not be kept aside; what could be read in it was put back.
+    #[error("{cause}; what could be read in it:\n{put_back}")]
+    Damaged {
+        /// Why it could not.
+        cause: LogError,
+        /// What became of what could be read.
+        put_back: RestoreReport,
+    },
     /// The kernel refused the value.
     #[error("cannot write {value} to {}: {cause}{}", path.display(), remedy(cause))]
     Write {
@@ -68,8 +82,8 @@ pub enum ActuatorError {
         /// What reads back.
         found: String,
     },
-    /// The path is no kernel setting, or not where it was said to be.
-    #[error("{} is no kernel setting of ours: only files below /proc/sys and /sys are written", .0.display())]
+    /// The path is none of our settings, or not where it was said to be.
+    #[error("{} is none of the kernel settings that thermocline writes", .0.display())]
     Outside(PathBuf),
     /// A later step of a plan failed; what was changed before it was put back.
     #[error("{cause}; {}", if put_back.is_complete() {
@@ -104,6 +118,7 @@ pub struct Actuator {
     entries: Vec<Entry>,
     log: Option<RestoreLog>,
     lock: Option<Lock>,
+    watch: Watch,
 }
 
 impl Actuator {
@@ -125,7 +140,7 @@ impl Actuator {
         lock: Lock,
         door: Box<dyn Door>,
     ) -> Result<(Actuator, RestoreReport), ActuatorError> {
-        let left = log::read(lock.state_dir())?;
+        let left = log::read_in(lock.folder())?;
         let mut actuator = Actuator {
             root: root.clone(),
             door,
@@ -133,10 +148,21 @@ impl Actuator {
             entries: left.entries,
             log: None,
             lock: Some(lock),
+            watch: Watch::default(),
         };
+        let not_followed = actuator.entries.iter().any(|entry| !settings::may_set(root, &entry.path));
+        let aside = (not_followed || !left.damaged.is_empty()).then(|| actuator.keep_log_aside());
         let mut report = actuator.put_back(0);
-        actuator.begin_log()?;
         report.damaged_lines = left.damaged;
+        match aside.transpose() {
+            Ok(kept) => report.kept_aside = kept,
+            Err(cause) => {
+                // What is not put back yet stays in the log as it is.
+                actuator.entries.clear();
+                return Err(ActuatorError::Damaged { cause, put_back: report });
+            }
+        }
+        actuator.begin_log()?;
         Ok((actuator, report))
     }
 
@@ -149,6 +175,7 @@ impl Actuator {
             entries: Vec::new(),
             log: None,
             lock: None,
+            watch: Watch::default(),
         }
     }
 
@@ -163,7 +190,7 @@ impl Actuator {
     /// The value is not written, or was not taken; in the second case the record stays, so that
     /// [`restore`](Actuator::restore) puts the old value back.
     pub fn set(&mut self, path: &Path, value: &str) -> Result<Written, ActuatorError> {
-        if !is_setting(&self.root, path) {
+        if !settings::may_set(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
         }
         let old = self.read(path)?;
@@ -229,7 +256,7 @@ impl Actuator {
     pub fn fill(&mut self, made_by: &Path, path: &Path, value: &str) -> Result<(), ActuatorError> {
         let ours = self.entries.iter().any(|entry| entry.path == made_by);
         let below = made_by.parent().is_some_and(|folder| path.starts_with(folder));
-        if !ours || !below || !is_setting(&self.root, path) {
+        if !ours || !below || !settings::may_fill(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
         }
         self.door.write(path, value).map_err(|cause| ActuatorError::Write {
@@ -245,6 +272,9 @@ impl Actuator {
     /// # Errors
     /// The file cannot be read, or the value not be recorded.
     pub fn foresee(&mut self, path: &Path, value: &str) -> Result<(), ActuatorError> {
+        if !settings::may_set(&self.root, path) {
+            return Err(ActuatorError::Outside(path.to_owned()));
+        }
         let old = chosen(&self.read(path)?).to_owned();
         let entry =
             Entry { boot_id: self.boot_id.clone(), path: path.to_owned(), old, ours: value.to_owned() };
@@ -258,6 +288,7 @@ impl Actuator {
     /// # Errors
     /// The step that failed and what became of the others.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), ActuatorError> {
+        self.keep(plan);
         self.all_or_nothing(|actuator| {
             plan.changes.iter().try_for_each(|change| actuator.set(&change.path, &change.to).map(drop))
         })
@@ -276,6 +307,16 @@ impl Actuator {
             let put_back = self.restore_from(before);
             ActuatorError::Plan { cause: Box::new(cause), put_back }
         })
+    }
+
+    /// Puts every value back for good. Where all are back the lock is given up: whatever keeps the process from ending has no say over the kernel's
+    /// settings any more, and nothing can be set by it.
+    pub fn end(&mut self) -> RestoreReport {
+        let report = self.restore();
+        if self.entries.is_empty() && report.log_failure.is_none() {
+            (self.lock, self.log) = (None, None);
+        }
+        report
     }
 
     /// Puts every value back that is still ours, the latest first. What could not be put back stays recorded.
@@ -297,11 +338,15 @@ impl Actuator {
         report
     }
 
+    fn keep_log_aside(&self) -> Result<PathBuf, LogError> {
+        self.lock.as_ref().map_or(Err(LogError::NoFolder), |lock| log::keep_aside(lock.folder()))
+    }
+
     /// Cuts the log down to what is still to be put back.
     fn begin_log(&mut self) -> Result<(), LogError> {
         self.log = None;
         if let Some(lock) = &self.lock {
-            self.log = Some(RestoreLog::begin(lock.state_dir(), &self.entries)?);
+            self.log = Some(RestoreLog::begin(lock.folder(), &self.entries)?);
         }
         Ok(())
     }
@@ -355,12 +400,6 @@ impl std::fmt::Debug for Actuator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Actuator").field("entries", &self.entries).finish_non_exhaustive()
     }
-}
-
-/// Whether a path lies where kernel settings are; a log that says otherwise is not followed.
-fn is_setting(root: &Root, path: &Path) -> bool {
-    let below = path.starts_with(root.proc.join("sys")) || path.starts_with(&root.sys);
-    below && !path.components().any(|c| c == Component::ParentDir)
 }
 
 #[cfg(test)]

@@ -31,6 +31,9 @@ pub struct Change {
 pub struct Plan {
     /// The changes; settings that have their value already are not among them.
     pub changes: Vec<Change>,
+    /// Settings that have their value already, and that value: it is to stay while running.
+    #[serde(skip)]
+    pub kept: Vec<(PathBuf, String)>,
     /// Settings that are left as they are because this kernel keeps them out of reach. Thermocline works without
     /// them, at the kernel's own pace.
     pub skipped: Vec<Skipped>,
@@ -177,6 +180,7 @@ pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
             Err(why) => return Err(why),
         };
         if same_value(&from, &to) {
+            plan.kept.push((path, to));
             continue;
         }
         let from = chosen(&from).to_owned();
@@ -186,39 +190,45 @@ pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
     Ok(plan)
 }
 
+/// The knob's files, by kernel version.
+fn places(root: &Root, knob: &Knob) -> Vec<PathBuf> {
+    let sysctl = root.proc.join("sys/kernel");
+    match knob.place {
+        Place::Sysctl => vec![sysctl.join(knob.name)],
+        Place::Vm => vec![root.proc.join("sys/vm").join(knob.name)],
+        Place::MmNuma => vec![root.sys.join("kernel/mm/numa").join(knob.name)],
+        Place::SchedDebug => vec![
+            root.debugfs().join("sched/numa_balancing").join(knob.name),
+            sysctl.join(format!("numa_balancing_{}", knob.name)),
+        ],
+    }
+}
+
+/// The files of all knobs.
+pub(super) fn all_places(root: &Root) -> impl Iterator<Item = PathBuf> + '_ {
+    KNOBS.iter().flat_map(|knob| places(root, knob))
+}
+
 /// The knob's file on this kernel and its value.
 fn find(root: &Root, knob: &Knob) -> Result<(PathBuf, String), KernelFileError> {
-    let sysctl = root.proc.join("sys/kernel");
-    let debug = root.debugfs();
-    let (paths, remedy) = match knob.place {
-        Place::Sysctl => (
-            vec![sysctl.join(knob.name)],
-            "boot a kernel of 6.1 or later with CONFIG_NUMA_BALANCING, or unset the key in [kernel]",
-        ),
-        Place::Vm => (
-            vec![root.proc.join("sys/vm").join(knob.name)],
-            "boot a kernel with CONFIG_NUMA, or unset the key in [kernel]",
-        ),
-        Place::MmNuma => (
-            vec![root.sys.join("kernel/mm/numa").join(knob.name)],
-            "boot a kernel of 5.15 or later with CONFIG_MIGRATION, or unset the key in [kernel]",
-        ),
-        Place::SchedDebug => (
-            vec![
-                debug.join("sched/numa_balancing").join(knob.name),
-                sysctl.join(format!("numa_balancing_{}", knob.name)),
-            ],
-            if list_optional(&debug)?.is_none_or(|names| names.is_empty()) {
-                "debugfs is not mounted: mount -t debugfs none /sys/kernel/debug"
-            } else {
-                "boot a kernel with CONFIG_NUMA_BALANCING and CONFIG_SCHED_DEBUG, or unset the key in [kernel]"
-            },
-        ),
-    };
+    let paths = places(root, knob);
     for path in &paths {
         if let Some(text) = read_optional(path)? {
             return Ok((path.clone(), text));
         }
     }
+    let remedy = match knob.place {
+        Place::Sysctl => {
+            "boot a kernel of 6.1 or later with CONFIG_NUMA_BALANCING, or unset the key in [kernel]"
+        }
+        Place::Vm => "boot a kernel with CONFIG_NUMA, or unset the key in [kernel]",
+        Place::MmNuma => "boot a kernel of 5.15 or later with CONFIG_MIGRATION, or unset the key in [kernel]",
+        Place::SchedDebug if list_optional(&root.debugfs())?.is_none_or(|names| names.is_empty()) => {
+            "debugfs is not mounted: mount -t debugfs none /sys/kernel/debug"
+        }
+        Place::SchedDebug => {
+            "boot a kernel with CONFIG_NUMA_BALANCING and CONFIG_SCHED_DEBUG, or unset the key in [kernel]"
+        }
+    };
     Err(KernelFileError::not_supported(knob.name, &paths[0], remedy))
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::actuator::door::Door;
 use crate::actuator::log::Entry;
-use crate::actuator::{Actuator, ActuatorError, Lock, LockError, is_setting, same_value};
+use crate::actuator::{Actuator, ActuatorError, Lock, LockError, same_value, settings};
 use crate::root::Root;
 
 /// What became of one recorded value.
@@ -28,7 +28,7 @@ pub enum Fate {
     OtherBoot,
     /// The file is gone: a module was unloaded or a file system unmounted.
     Absent,
-    /// It is no kernel setting; the record is not followed.
+    /// It is no setting that we ever write; the record is not followed.
     NotASetting,
     /// The kernel refused; the record stays.
     Failed {
@@ -57,6 +57,8 @@ pub struct RestoreReport {
     pub values: Vec<Restored>,
     /// Lines of the log that could not be trusted, by number from 1. What they recorded is unknown.
     pub damaged_lines: Vec<usize>,
+    /// Where a log is kept that had such lines, or records that are not followed.
+    pub kept_aside: Option<PathBuf>,
     /// Why the log could not be cut down to what is left; the next start then looks at these values again.
     pub log_failure: Option<String>,
 }
@@ -80,6 +82,7 @@ impl fmt::Display for RestoreReport {
         for line in &self.damaged_lines {
             lines.push(format!("line {line} of the restore log is damaged; what it recorded is unknown"));
         }
+        lines.extend(self.kept_aside.iter().map(|path| format!("that log is kept as {}", path.display())));
         lines.extend(self.log_failure.clone());
         f.write_str(&lines.join("\n"))
     }
@@ -98,7 +101,10 @@ impl fmt::Display for Restored {
             ),
             Fate::OtherBoot => write!(f, "{path}: was changed before the last boot, nothing to put back"),
             Fate::Absent => write!(f, "{path}: is gone; it was {old} before us"),
-            Fate::NotASetting => write!(f, "{path}: recorded as changed, but no kernel setting; left alone"),
+            Fate::NotASetting => write!(
+                f,
+                "{path}: recorded as changed, but no setting that thermocline ever writes; left alone"
+            ),
             Fate::Failed { cause } => {
                 write!(f, "{path}: cannot put {old} back: {cause}; to try again: thermocline restore")
             }
@@ -152,7 +158,7 @@ fn fate(root: &Root, door: &mut dyn Door, boot_id: &str, entry: &Entry) -> Fate 
     if entry.boot_id != boot_id {
         return Fate::OtherBoot;
     }
-    if !is_setting(root, &entry.path) {
+    if !settings::may_set(root, &entry.path) {
         return Fate::NotASetting;
     }
     let failed = |cause: io::Error| match cause.kind() {
@@ -169,7 +175,14 @@ fn fate(root: &Root, door: &mut dyn Door, boot_id: &str, entry: &Entry) -> Fate 
     if !same_value(&found, &entry.ours) {
         return Fate::NotOurs { found: super::chosen(&found).to_owned() };
     }
-    match door.write(&entry.path, &entry.old) {
+    // The kernel makes and ends no kdamonds while one of them runs, and a record that one does may be lost.
+    let ended = settings::kdamonds_made_by(root, &entry.path, &entry.ours).try_for_each(|state| {
+        match door.read(&state) {
+            Ok(text) if same_value(&text, "on") => door.write(&state, "off"),
+            _ => Ok(()),
+        }
+    });
+    match ended.and_then(|()| door.write(&entry.path, &entry.old)) {
         Ok(()) => Fate::PutBack,
         Err(cause) => failed(cause),
     }

@@ -1,11 +1,14 @@
 //! The actuator against a folder, against a recorded kernel, and across crashes.
 
 use std::fs;
+use std::sync::Arc;
 
-use thermocline_core::config::Kernel;
+use thermocline_core::config::{Kernel, WhenChanged};
+use thermocline_core::units::Nanos;
 
 use super::door::Recording;
 use super::*;
+use crate::private::Folder;
 
 /// A kernel of values in memory and a state folder on disk.
 struct Machine {
@@ -33,6 +36,13 @@ impl Machine {
     }
 
     fn path(&self, name: &str) -> PathBuf {
+        let name = match name {
+            "a" => "kernel/numa_balancing",
+            "b" => "vm/min_slab_ratio",
+            "c" => "vm/min_unmapped_ratio",
+            "d" => "kernel/numa_balancing_promote_rate_limit_MBps",
+            other => other,
+        };
         self.root.proc.join("sys").join(name)
     }
 
@@ -58,7 +68,7 @@ impl Machine {
             why: "",
             undo: String::new(),
         });
-        Plan { changes: changes.collect(), skipped: Vec::new() }
+        Plan { changes: changes.collect(), ..Plan::default() }
     }
 }
 
@@ -184,6 +194,10 @@ fn a_crash_loses_no_value_wherever_it_cuts_the_log() {
     }
 }
 
+fn folder(path: &Path) -> Arc<Folder> {
+    Arc::new(Folder::make(path).unwrap())
+}
+
 /// The same record for another machine's folder; a cut line stays cut.
 fn relocate(line: &str, from: &Path, to: &Path) -> String {
     let contents = log::parse(line.as_bytes());
@@ -191,7 +205,7 @@ fn relocate(line: &str, from: &Path, to: &Path) -> String {
     let mut entry = entry.clone();
     entry.path = to.join(entry.path.strip_prefix(from).unwrap());
     let dir = tempfile::tempdir().unwrap();
-    log::RestoreLog::begin(dir.path(), &[entry]).unwrap();
+    log::RestoreLog::begin(&folder(dir.path()), &[entry]).unwrap();
     fs::read_to_string(dir.path().join(log::FILE_NAME)).unwrap()
 }
 
@@ -271,20 +285,159 @@ fn a_log_that_cannot_be_cut_down_keeps_no_value_from_being_put_back() {
 }
 
 #[test]
-fn only_kernel_settings_are_written_whatever_the_log_says() {
+fn only_settings_on_the_list_are_written_and_a_log_that_names_others_is_kept() {
     let m = Machine::new();
     let (mut actuator, _) = m.start();
-    for path in [PathBuf::from("/etc/passwd"), m.path("../../etc/passwd"), m.root.proc.join("1/oom_adj")] {
-        assert!(matches!(actuator.set(&path, "1"), Err(ActuatorError::Outside(_))), "{}", path.display());
+    let elsewhere = ["/etc/passwd", "/proc/sys/kernel/core_pattern"].map(PathBuf::from);
+    let pattern = m.path("kernel/core_pattern");
+    let others = [m.path("../../etc/passwd"), m.root.proc.join("1/oom_adj"), pattern.clone()];
+    for path in elsewhere.iter().chain(&others) {
+        m.kernel.put(path, "core");
+        assert!(matches!(actuator.set(path, "1"), Err(ActuatorError::Outside(_))), "{}", path.display());
+        assert!(matches!(actuator.foresee(path, "1"), Err(ActuatorError::Outside(_))));
     }
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.crash();
+    let mut entries = log::read(&m.state_dir()).unwrap().entries;
+    entries.push(log::Entry {
+        path: pattern.clone(),
+        old: "|/tmp/evil".into(),
+        ours: "core".into(),
+        ..entries[0].clone()
+    });
+    log::RestoreLog::begin(&folder(&m.state_dir()), &entries).unwrap();
+    let planted = fs::read(m.state_dir().join(log::FILE_NAME)).unwrap();
+    let (_actuator, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::NotASetting, &Fate::PutBack]);
+    assert_eq!(m.kernel.get(&pattern).unwrap(), "core");
+    let kept = report.kept_aside.clone().unwrap();
+    assert_eq!(fs::read(&kept).unwrap(), planted);
+    assert!(report.to_string().contains(&kept.display().to_string()), "{report}");
+}
+
+#[test]
+fn a_damaged_log_is_followed_where_it_can_be_and_kept() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.crash();
+    let log = m.state_dir().join(log::FILE_NAME);
+    let damaged = [b"half of a reco\n".to_vec(), fs::read(&log).unwrap()].concat();
+    fs::write(&log, &damaged).unwrap();
+    let (actuator, report) = m.start();
+    assert_eq!((fates(&report), report.damaged_lines.clone()), (vec![&Fate::PutBack], vec![1]));
     drop(actuator);
-    let path = PathBuf::from("/etc/passwd");
-    m.kernel.put(&path, "ours");
-    let entry = Entry { boot_id: "first-boot".to_owned(), path, old: "root".into(), ours: "ours".into() };
-    log::RestoreLog::begin(&m.state_dir(), &[entry]).unwrap();
-    let (_, report) = m.start();
-    assert_eq!(fates(&report), [&Fate::NotASetting]);
-    assert!(m.kernel.writes().is_empty());
+    assert!(!log.exists());
+    assert_eq!(fs::read(report.kept_aside.unwrap()).unwrap(), damaged);
+    assert!(m.start().1.is_empty());
+}
+
+#[test]
+fn kdamonds_that_no_record_tells_of_are_switched_off_before_their_number_is_put_back() {
+    let m = Machine::new();
+    let folder = kdamonds(&m.root);
+    let (number, state) = (folder.join("nr_kdamonds"), folder.join("1/state"));
+    m.kernel.put(&number, "0");
+    let (mut actuator, _) = m.start();
+    actuator.set(&number, "2").unwrap();
+    m.kernel.put(&folder.join("0/state"), "off");
+    m.kernel.put(&state, "on");
+    actuator.crash();
+    let before = m.kernel.writes().len();
+    let (_actuator, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::PutBack]);
+    assert_eq!(m.kernel.writes()[before..], [(state, "off".to_owned()), (number, "0".to_owned())]);
+}
+
+#[test]
+fn a_daemon_that_has_put_all_back_for_good_holds_nothing_up() {
+    let m = Machine::new();
+    let (mut hung, _) = m.start();
+    hung.set(&m.path("a"), "2").unwrap();
+    m.kernel.refuse(&m.path("a"), libc::EIO);
+    assert!(!hung.end().is_complete());
+    assert!(matches!(Lock::acquire(&m.root, &m.state_dir()), Err(LockError::Held { .. })));
+    m.kernel.accept(&m.path("a"));
+    assert!(hung.end().is_complete());
+    let (mut next, report) = m.start();
+    assert!(report.is_empty());
+    next.set(&m.path("b"), "1").unwrap();
+    assert!(matches!(hung.set(&m.path("a"), "2"), Err(ActuatorError::Log(LogError::NoFolder))));
+    drop(hung);
+    assert_eq!(log::read(&m.state_dir()).unwrap().entries.len(), 1);
+}
+
+fn at(seconds: u64) -> Nanos {
+    Nanos::from_s(seconds)
+}
+
+#[test]
+fn a_setting_that_somebody_else_changes_is_told_once_and_left() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.keep(&Plan { kept: vec![(m.path("b"), "N".to_owned())], ..Plan::default() });
+    let look = |actuator: &mut Actuator, s| actuator.look_after(at(s), WhenChanged::StandAside);
+    assert!(look(&mut actuator, 1).is_empty());
+    m.kernel.put(&m.path("a"), "0");
+    m.kernel.put(&m.path("b"), "Y");
+    let told = look(&mut actuator, 2);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().any(|t| t.contains("numa_balancing is 0: somebody else has set it")), "{told:?}");
+    assert!(told[0].contains("set-again"), "what would change that: {told:?}");
+    assert!((3..100).all(|s| look(&mut actuator, s).is_empty()), "told once");
+    let stats = SettingsStats { changed_by_others: 2, set_again: 0, left: 2 };
+    assert_eq!(actuator.settings_stats(), stats);
+    assert_eq!(fates(&actuator.restore()), [&Fate::NotOurs { found: "0".to_owned() }]);
+    assert_eq!((m.value("a").as_str(), m.value("b").as_str()), ("0", "Y"));
+}
+
+#[test]
+fn a_setting_is_set_again_some_times_a_minute_and_the_others_value_is_put_back() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("d"), "0").unwrap_err();
+    m.kernel.put(&m.path("d"), "65536");
+    actuator.set(&m.path("d"), "0").unwrap();
+    actuator.set(&m.path("a"), "2").unwrap();
+    let look = |actuator: &mut Actuator, s| actuator.look_after(at(s), WhenChanged::SetAgain);
+    for s in 1..=3 {
+        m.kernel.put(&m.path("a"), "0");
+        assert!(look(&mut actuator, s)[0].contains("set to 2 again, and 0 is put back at the end"));
+        assert_eq!(m.value("a"), "2");
+    }
+    // Wherever a crash comes, what the other has set is put back, and nothing is told of it twice.
+    actuator.crash();
+    let (mut actuator, report) = m.start();
+    assert_eq!(fates(&report), [&Fate::PutBack, &Fate::PutBack]);
+    assert_eq!((m.value("a").as_str(), m.value("d").as_str()), ("0", "65536"));
+
+    actuator.set(&m.path("a"), "2").unwrap();
+    for s in 4..=6 {
+        m.kernel.put(&m.path("a"), "1");
+        assert_eq!(look(&mut actuator, s).len(), 1);
+    }
+    m.kernel.put(&m.path("a"), "1");
+    assert!(look(&mut actuator, 7)[0].contains("left so from here on"));
+    assert!((8..200).all(|s| look(&mut actuator, s).is_empty()));
+    assert_eq!(actuator.settings_stats(), SettingsStats { changed_by_others: 4, set_again: 3, left: 1 });
+    assert_eq!(m.value("a"), "1");
+    assert_eq!(fates(&actuator.restore()), [&Fate::WasBack]);
+}
+
+#[test]
+fn kdamonds_of_another_are_not_ended_to_have_ours_again_and_our_own_changes_are_no_others() {
+    let m = Machine::new();
+    let number = kdamonds(&m.root).join("nr_kdamonds");
+    m.kernel.put(&number, "0");
+    let (mut actuator, _) = m.start();
+    actuator.set(&number, "2").unwrap();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.adjust(&m.path("a"), "3").unwrap();
+    m.kernel.put(&number, "1");
+    let told = actuator.look_after(at(1), WhenChanged::SetAgain);
+    assert!(told.len() == 1 && told[0].contains("left so"), "{told:?}");
+    assert_eq!(m.kernel.get(&number).unwrap(), "1");
 }
 
 /// A folder with the settings of Linux 6.12.

@@ -101,6 +101,7 @@ impl Setup {
     /// The step that failed and what became of those before it.
     pub fn start(&self, root: &Root, actuator: &mut Actuator) -> Result<(), ActuatorError> {
         let number = nr_kdamonds(root);
+        actuator.keep(&self.plan);
         actuator.all_or_nothing(|actuator| {
             for change in &self.plan.changes {
                 actuator.set(&change.path, &change.to)?;

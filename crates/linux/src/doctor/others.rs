@@ -4,7 +4,7 @@ use std::path::Path;
 
 use thermocline_core::units::Pid;
 
-use crate::actuator::{Lock, kdamonds, log};
+use crate::actuator::{Held, Holder, Lock, kdamonds, log};
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Other, Severity};
@@ -146,12 +146,20 @@ impl Others {
     }
 
     fn thermocline(&mut self, look: &mut Look<'_>, state_dir: &Path) {
-        if let Some(pid) = Lock::holder(look.root, state_dir) {
-            let text = pid.map_or("pid unknown".to_owned(), |pid| format!("pid {pid}"));
-            self.add("thermocline", pid.map(Pid), true, "manages this machine now");
-            let cause = format!("thermocline runs on this machine ({text}); a second one would be refused");
-            self.findings.push(Finding::new("others.thermocline", Severity::Note, cause));
-            return;
+        match Lock::held(look.root, state_dir) {
+            Some(Held { holder: Some(Holder { pid, is_thermocline: true, .. }), .. }) => {
+                self.add("thermocline", Some(Pid(pid)), true, "manages this machine now");
+                let cause =
+                    format!("thermocline runs on this machine (pid {pid}); a second one would be refused");
+                self.findings.push(Finding::new("others.thermocline", Severity::Note, cause));
+                return;
+            }
+            Some(held) => {
+                let cause = format!("{held}: `run` and `restore` would be refused; {}", held.remedy());
+                self.findings.push(Finding::new("others.lock", Severity::Problem, cause));
+                return;
+            }
+            None => {}
         }
         match log::read(state_dir) {
             Ok(left) if !left.entries.is_empty() || !left.damaged.is_empty() => {

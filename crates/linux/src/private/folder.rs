@@ -52,6 +52,18 @@ impl Folder {
         Folder::reach(path, false)
     }
 
+    /// A folder that many use and only root or we may change, as /run is, reached by any way that the kernel shows. What is opened in it is ours alone all the
+    /// same.
+    ///
+    /// # Errors
+    /// Others could replace what is in it, or it cannot be opened.
+    pub(crate) fn shared(path: &Path) -> Result<Folder, NotOurs> {
+        let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = fs::open(path, how, Mode::empty()).map_err(|e| NotOurs::io("open the folder", path, e))?;
+        expect_safe_above(path, &stat(&fd, path)?)?;
+        Ok(Folder { path: path.to_owned(), fd })
+    }
+
     fn reach(path: &Path, make: bool) -> Result<Option<Folder>, NotOurs> {
         let path = std::path::absolute(path).map_err(|e| NotOurs::io("find", path, e))?;
         let names: Vec<_> = path.components().skip(1).collect();

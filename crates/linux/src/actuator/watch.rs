@@ -1,0 +1,157 @@
+//! Settings that somebody else changes while we run: noticed, told once, and set again or left, as configured.
+//!
+//! To set a value again is no fight: after some times within a minute it is left. What the other has set then takes the place of what was there before us, and is what
+//! is put back at the end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use thermocline_core::config::WhenChanged;
+use thermocline_core::units::Nanos;
+
+use super::log::Entry;
+use super::{Actuator, ActuatorError, Plan, chosen, same_value, settings};
+
+/// Time between two looks.
+const LOOK_EVERY: Nanos = Nanos::from_s(1);
+/// Times that a setting is set again within [`WINDOW`], at most.
+const SETS_MAX: usize = 3;
+const WINDOW: Nanos = Nanos::from_s(60);
+
+/// Settings that others have changed, counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SettingsStats {
+    /// Times that a setting was found changed. A setting that is left counts once until it has our value again.
+    pub changed_by_others: u64,
+    /// Of these, times that it was set again.
+    pub set_again: u64,
+    /// Settings that are left as somebody else has set them, now.
+    pub left: u64,
+}
+
+/// What is known of settings beside what is to be put back.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Settings that had the wanted value before us.
+    kept: BTreeMap<PathBuf, String>,
+    courses: BTreeMap<PathBuf, Course>,
+    looked: Option<Nanos>,
+    stats: SettingsStats,
+}
+
+/// How it went with a setting that somebody else has changed.
+#[derive(Debug, Default)]
+struct Course {
+    left: bool,
+    /// When it was set again.
+    sets: VecDeque<Nanos>,
+}
+
+impl Course {
+    fn may_set_again(&mut self, now: Nanos) -> bool {
+        while self.sets.front().is_some_and(|at| now.since(*at) >= WINDOW) {
+            self.sets.pop_front();
+        }
+        self.sets.len() < SETS_MAX
+    }
+}
+
+impl Actuator {
+    /// Watches the settings of a plan that have their values without us as well.
+    pub fn keep(&mut self, plan: &Plan) {
+        self.watch.kept.extend(plan.kept.iter().cloned());
+    }
+
+    /// Looks, once a second, whether settings still have our values; what has changed is told, and set again where `when` says so.
+    pub fn look_after(&mut self, now: Nanos, when: WhenChanged) -> Vec<String> {
+        let early = self.watch.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY);
+        if early || !self.door.reaches_kernel() {
+            return Vec::new();
+        }
+        self.watch.looked = Some(now);
+        let watched = self.watched();
+        watched.into_iter().filter_map(|(path, ours)| self.look_at(&path, &ours, now, when)).collect()
+    }
+
+    /// How often others have changed settings of ours.
+    pub fn settings_stats(&self) -> SettingsStats {
+        let left = self.watch.courses.values().filter(|course| course.left).count() as u64;
+        SettingsStats { left, ..self.watch.stats }
+    }
+
+    /// Each setting with the value that it is to have now. Whether a kdamond is on changes by itself.
+    fn watched(&self) -> BTreeMap<PathBuf, String> {
+        let mut watched = self.watch.kept.clone();
+        let lasting = self.entries.iter().filter(|entry| !settings::is_state(&self.root, &entry.path));
+        watched.extend(lasting.map(|entry| (entry.path.clone(), entry.ours.clone())));
+        watched
+    }
+
+    fn look_at(&mut self, path: &Path, ours: &str, now: Nanos, when: WhenChanged) -> Option<String> {
+        // A file that is gone, with its module, is told at the end.
+        let text = self.door.read(path).ok()?;
+        if same_value(&text, ours) {
+            if let Some(course) = self.watch.courses.get_mut(path) {
+                course.left = false;
+            }
+            return None;
+        }
+        let course = self.watch.courses.entry(path.to_owned()).or_default();
+        if course.left {
+            return None;
+        }
+        self.watch.stats.changed_by_others += 1;
+        let may = settings::may_set_again(&self.root, path) && course.may_set_again(now);
+        course.left = true;
+        let found = chosen(&text).to_owned();
+        let what = match (when, may) {
+            (WhenChanged::StandAside, _) => {
+                "it is left so, also at the end; kernel.when_changed = \"set-again\" has such settings set again"
+                    .to_owned()
+            }
+            (WhenChanged::SetAgain, false) => {
+                "it is left so from here on, also at the end: two would fight over it".to_owned()
+            }
+            (WhenChanged::SetAgain, true) => match self.set_again(path, ours, &found, now) {
+                Ok(()) => format!("set to {ours} again, and {found} is put back at the end"),
+                Err(why) => format!("it is left so, because it cannot be set again: {why}"),
+            },
+        };
+        Some(format!(
+            "{} is {found}: somebody else has set it since it was {ours} (the kernel does not say who; `sysctl --system` and tuned do so); {what}",
+            path.display()
+        ))
+    }
+
+    fn set_again(&mut self, path: &Path, ours: &str, found: &str, now: Nanos) -> Result<(), ActuatorError> {
+        // The record is exchanged before the value is written, and is right before and after.
+        let before = self.entries.clone();
+        let place = self.entries.iter().position(|entry| entry.path == path).unwrap_or(0);
+        self.entries.retain(|entry| entry.path != path);
+        self.entries.insert(
+            place,
+            Entry {
+                boot_id: self.boot_id.clone(),
+                path: path.to_owned(),
+                old: found.to_owned(),
+                ours: ours.to_owned(),
+            },
+        );
+        if let Err(error) = self.begin_log() {
+            self.entries = before;
+            return Err(error.into());
+        }
+        self.door.write(path, ours).map_err(|cause| ActuatorError::Write {
+            path: path.to_owned(),
+            value: ours.to_owned(),
+            cause,
+        })?;
+        self.watch.stats.set_again += 1;
+        if let Some(course) = self.watch.courses.get_mut(path) {
+            course.left = false;
+            course.sets.push_back(now);
+        }
+        Ok(())
+    }
+}
