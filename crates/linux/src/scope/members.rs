@@ -130,9 +130,14 @@ impl Members {
         self.update(pid, Some(now))
     }
 
-    /// A process is gone: who has the number next is new.
+    /// A process is gone: who has the number is unexamined until the next look, which begins with it.
     pub fn exit(&mut self, pid: Pid) {
-        self.known.remove(&pid);
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.membership = Membership::Unexamined;
+            if self.due.len() < DUE_MAX {
+                self.due.insert(pid);
+            }
+        }
     }
 
     /// Looks at the machine's processes and tells what is different.
