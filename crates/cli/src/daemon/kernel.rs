@@ -50,6 +50,7 @@ pub(super) fn run(
     eprintln!("manager {}: the kernel decides which pages move", name.text());
     if let KernelManager::Damon(setup) = &manager {
         setup.told().iter().for_each(|line| eprintln!("{line}"));
+        setup.caveats().for_each(|line| eprintln!("{line}"));
     }
     announce_changes(mode, manager.plan());
     let Some(mut actuator) = actuator else { return Ok(Ended::Over) };

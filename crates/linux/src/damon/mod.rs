@@ -94,8 +94,14 @@ impl Setup {
             format!("kdamond {}: {} from node {} to node {}", s.kdamond, s.action.text(), s.from.0, s.to.0)
         };
         let whose = self.follower.iter().map(|follower| follower.whose().to_string());
-        let caveats = self.follower.iter().map(|_| FOLLOWED_LATE).chain([NO_POLICIES]).map(str::to_owned);
-        self.schemes.iter().map(line).chain(whose).chain(caveats).collect()
+        self.schemes.iter().map(line).chain(whose).collect()
+    }
+
+    /// What the schemes do not keep to, in words, a line each.
+    pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
+        let late = self.follower.as_ref().map(|_| FOLLOWED_LATE);
+        let policies = (!self.schemes.is_empty()).then_some(NO_POLICIES);
+        late.into_iter().chain(policies)
     }
 
     /// What keeps filters in step with cgroups that come and go, where scopes name any.
