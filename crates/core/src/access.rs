@@ -227,6 +227,17 @@ pub struct Pressure {
     pub full_us: u64,
 }
 
+/// Whether a process's memory may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// It belongs to this scope.
+    Managed(ScopeId),
+    /// It has been looked at and is to be left alone: a scope excludes it, or none of those that are configured names it.
+    Excluded,
+    /// It has not been looked at, or not since something changed that scopes go by. It is left alone until it has been.
+    Unexamined,
+}
+
 /// Everything that a machine can tell the engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'a> {
@@ -257,14 +268,19 @@ pub enum Evidence<'a> {
         /// Frame after the last.
         end: Pfn,
     },
-    /// A process belongs to a scope from now on. One that leaves another scope for it has exited first.
+    /// What is to be done with a process's memory from now on.
     Process {
         /// The process.
         pid: Pid,
-        /// Its scope.
-        scope: ScopeId,
+        /// Whether its memory may move.
+        membership: Membership,
     },
-    /// A process is gone; its number may be reused.
+    /// A process has replaced its address space: what is known of its pages is void, and it is in the scope that it was in.
+    Exec {
+        /// The process.
+        pid: Pid,
+    },
+    /// A process is gone with all its threads; its number may be reused, and whoever has it then is unexamined.
     Exit {
         /// The process.
         pid: Pid,

@@ -34,7 +34,7 @@ pub enum What {
     },
     /// A candidate with a higher score took its place in the full queue.
     Evicted,
-    /// Its process exited while it waited.
+    /// Its process exited, called exec or changed its scope while it waited.
     Exited,
     /// It was asked to move.
     Issued {

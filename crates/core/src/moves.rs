@@ -88,8 +88,10 @@ pub enum Outcome {
     Shared,
     /// The kernel refuses: EPERM, EACCES, or the process's cpuset does not allow the target.
     NoPermission,
-    /// The mapping, or its process, is bound to nodes that the target is not among (MPOL_BIND).
+    /// The mapping, or its process, has a memory policy that is respected.
     Mempolicy,
+    /// The process is in another scope than when the move was decided, or to be left alone.
+    Excluded,
     /// The target node has no room above its high watermark and goal.
     NodeFull,
     /// Not tried: the batch was cut short by an earlier failure.

@@ -4,10 +4,18 @@
 //! Reading it walks the page tables of the process: cheap for megabytes, about a second for hundreds of
 //! gigabytes.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use thermocline_core::config::MemoryPolicies;
 use thermocline_core::units::{NodeId, Pid};
 
 use crate::lists::parse_list;
 use crate::root::{KernelFileError, Root, read_optional};
+
+/// Threads of a process whose policies are asked for at most.
+const THREADS_MAX: usize = 1024;
 
 /// A memory policy as the kernel prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +35,19 @@ impl Policy {
         self.mode == "default" || self.balancing
     }
 
-    /// Whether pages under this policy must not lie on `node`. The other modes say where pages shall come from first, but let the
-    /// kernel take any node that has room.
-    pub fn forbids(&self, node: NodeId) -> bool {
-        self.mode == "bind" && !self.nodes.contains(&node)
+    /// Whether it says nothing of where pages belong: they come from where the program runs.
+    pub fn is_default(&self) -> bool {
+        matches!(self.mode.as_str(), "default" | "local")
+    }
+
+    /// Whether pages under this policy are not to be moved to `node`. One that lets the kernel balance pages between its nodes
+    /// (MPOL_F_NUMA_BALANCING) asks for that.
+    pub fn forbids(&self, node: NodeId, respected: MemoryPolicies) -> bool {
+        let among = self.nodes.contains(&node);
+        match respected {
+            MemoryPolicies::All => !self.is_default() && !(self.balancing && among),
+            MemoryPolicies::Bind => self.mode == "bind" && !among,
+        }
     }
 }
 
@@ -63,6 +80,26 @@ impl Mapping {
 pub fn read(root: &Root, pid: Pid) -> Result<Option<Vec<Mapping>>, KernelFileError> {
     let text = read_optional(&root.proc.join(pid.0.to_string()).join("numa_maps"))?;
     Ok(text.map(|text| text.lines().filter_map(parse_line).collect()))
+}
+
+/// The policy of a thread that is another than the default, if it has one; as far as its first mapping tells, which has one of its own
+/// hardly ever. The kernel walks nothing but that mapping.
+fn policy_of_thread(file: &Path) -> Option<Policy> {
+    let mut line = [0; 64];
+    // As short a read as that has the kernel tell of one mapping. A thread that has ended has no policy.
+    let read = File::open(file).and_then(|mut file| file.read(&mut line)).ok()?;
+    let text = str::from_utf8(&line[..read]).ok()?;
+    let policy = policy(text.split_once(' ')?.1.lines().next()?).0;
+    (!policy.is_default()).then_some(policy)
+}
+
+/// The policy of some thread of a process, but the first one, that is another than the default: its pages cannot be told from those of the
+/// other threads. Of processes with very many threads the first [`THREADS_MAX`] are asked.
+pub fn policy_of_threads(root: &Root, pid: Pid) -> Option<Policy> {
+    let folder = root.proc.join(pid.0.to_string()).join("task");
+    let threads = std::fs::read_dir(folder).ok()?.flatten();
+    let others = threads.filter(|thread| thread.file_name().to_str() != Some(&pid.0.to_string()));
+    others.take(THREADS_MAX).find_map(|thread| policy_of_thread(&thread.path().join("numa_maps")))
 }
 
 /// The mapping that a line tells of; None where it is no such line.
@@ -148,19 +185,24 @@ mod tests {
     }
 
     #[test]
-    fn only_binding_forbids_a_node() {
-        for (text, forbidden) in [
-            ("default", false),
-            ("bind:2", true),
-            ("bind=static|balancing:1-2", true),
-            ("bind:0,2", false),
-            ("bind=relative:0-2", false),
-            ("prefer:2", false),
-            ("prefer (many):1-2", false),
-            ("interleave:1-2", false),
+    fn every_policy_is_respected_or_only_what_it_forbids() {
+        for (text, all, bind) in [
+            ("default", false, false),
+            ("local", false, false),
+            ("bind:2", true, true),
+            ("bind=static|balancing:1-2", true, true),
+            ("bind=balancing:0,2", false, false),
+            ("bind:0,2", true, false),
+            ("bind=relative:0-2", true, false),
+            ("prefer:2", true, false),
+            ("prefer (many):1-2", true, false),
+            ("interleave:0-2", true, false),
+            ("weighted interleave:0,2", true, false),
         ] {
             let mapping = parse_line(&format!("1000 {text} anon=1 N2=1 kernelpagesize_kB=4")).unwrap();
-            assert_eq!(mapping.policy.forbids(NodeId(0)), forbidden, "{text}");
+            let forbids = |respected| mapping.policy.forbids(NodeId(0), respected);
+            let found = (forbids(MemoryPolicies::All), forbids(MemoryPolicies::Bind));
+            assert_eq!(found, (all, bind), "{text}");
         }
     }
 

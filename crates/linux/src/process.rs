@@ -22,10 +22,19 @@ pub struct Stat {
     pub state: char,
     /// Whether it is a thread of the kernel, without memory of its own.
     pub kernel_thread: bool,
+    /// Threads that it has, ended ones that nobody has waited for among them.
+    pub threads: u64,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
     /// Resident base pages.
     pub rss_pages: u64,
+}
+
+impl Stat {
+    /// Whether it has ended. A process of which only the first thread has ended lives on, though `/proc/PID` shows that thread's state.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
 }
 
 /// The numbers of all processes, ascending.
@@ -68,6 +77,7 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
         comm: comm.to_owned(),
         state: fields.first()?.chars().next()?,
         kernel_thread: number(9)? & PF_KTHREAD != 0,
+        threads: number(20)?,
         start_time: number(22)?,
         rss_pages: number(24)?,
     })
@@ -127,6 +137,7 @@ mod tests {
                 comm: "redis (a) b".to_owned(),
                 state: 'S',
                 kernel_thread: false,
+                threads: 5,
                 start_time: 1234,
                 rss_pages: 15000,
             }

@@ -48,6 +48,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, TC_TGIDS_MAX);
 	__type(key, __u32);
 	__type(value, __u8);
@@ -55,6 +56,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, TC_TGIDS_MAX);
 	__type(key, __u32);
 	__type(value, __u8);

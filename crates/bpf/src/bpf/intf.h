@@ -26,7 +26,7 @@
 #define TC_PFN_UNKNOWN 0xffffffffffffffff
 
 /* Limits of the scope maps. */
-#define TC_TGIDS_MAX 4096
+#define TC_TGIDS_MAX 65536
 #define TC_CGROUPS_MAX 16
 /* Processes whose lost faults are counted apart, least recently used first out. */
 #define TC_LOSSES_MAX 1024

@@ -51,6 +51,7 @@ pub(super) fn run(
     tell!("manager {}: the kernel decides which pages move", name.text());
     if let KernelManager::Damon(setup) = &manager {
         setup.told().iter().for_each(|line| tell!("{line}"));
+        setup.caveats().for_each(|line| tell!("{line}"));
     }
     announce_changes(root, mode, manager.plan());
     let Some(mut actuator) = actuator else { return Ok(Ended::Over) };

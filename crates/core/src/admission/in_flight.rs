@@ -25,7 +25,7 @@ pub struct Flight {
     pub target: NodeId,
     /// Which way.
     pub direction: Direction,
-    /// The process is gone: what failed is not tried again.
+    /// The process is gone, or another by what it runs or by its scope: what failed is not tried again.
     pub exited: bool,
     /// The candidates, in order of the batch's moves.
     pub candidates: Vec<Waiting>,

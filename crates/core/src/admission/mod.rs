@@ -28,7 +28,7 @@ pub use recent::LeftAlone;
 pub use room::Reserve;
 pub use target::{Route, Targets};
 
-use crate::access::{Holding, Pressure};
+use crate::access::{Holding, Membership, Pressure};
 use crate::config::{self, Config};
 use crate::demotion::{Demoted, Giving};
 use crate::moves::{Batch, BatchId, Direction, Move};
@@ -314,15 +314,24 @@ impl Admission {
         }
     }
 
-    /// Puts a process into a scope; false where one of them cannot be.
-    pub fn assign(&mut self, pid: Pid, scope: ScopeId) -> bool {
-        self.scopes.assign(pid, scope)
+    /// Notes what a process is; none where the process or the scope cannot be, else whether it was something else before.
+    pub fn assign(&mut self, pid: Pid, membership: Membership) -> Option<bool> {
+        self.scopes.assign(pid, membership)
     }
 
-    /// A process is gone.
+    /// A process is gone: whoever has its number next is another one.
     pub fn exit(&mut self, pid: Pid) {
         self.scopes.exit(pid);
         self.recent.exit(pid);
+    }
+
+    /// The pages of a process are others now.
+    pub fn exec(&mut self, pid: Pid) {
+        self.recent.exit(pid);
+    }
+
+    /// What fails of a process's pages that are in flight is not tried again.
+    pub fn revoke(&mut self, pid: Pid) {
         self.in_flight.exit(pid);
     }
 

@@ -63,6 +63,8 @@ reasons! {
     DirectionOff = "direction_off", Refused;
     /// The process is in an excluded scope, or scopes are configured and none names it.
     Excluded = "excluded", Refused;
+    /// Scopes are configured, and the process has not been looked at yet, or not since its last exec; that takes a second or two.
+    Unexamined = "unexamined", Refused;
     /// The scope holds as much of the top tier as its `top_tier_cap_mib` allows, with what is on its way there.
     ScopeCap = "scope_cap", Refused;
     /// The scope would be left with less of the top tier than its `top_tier_floor_mib`.
@@ -81,7 +83,7 @@ reasons! {
     Pinned = "pinned", Refused;
     /// The kernel does not let us move the page there (permission or cpuset); left alone for `admission.quarantine_ms`.
     NoPermission = "no_permission", Refused;
-    /// The page's mapping, or its process, is bound to nodes that the target is not among (MPOL_BIND); left alone for `admission.quarantine_ms`.
+    /// The page's mapping, or its process, has a memory policy that says where its pages belong (see `admission.memory_policies`); left alone for `admission.quarantine_ms`.
     Mempolicy = "mempolicy", Refused;
     /// Several processes map the page and shared pages may not be moved; left alone for `admission.quarantine_ms`.
     Shared = "shared", Refused;

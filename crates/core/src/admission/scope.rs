@@ -3,6 +3,7 @@
 //! A scope's share of the rate limit binds only while candidates of another scope wait: nobody pays for a share that
 //! nobody else wants.
 
+use crate::access::Membership;
 use crate::admission::RefusalReason;
 use crate::admission::movable::PID_LIMIT;
 use crate::admission::rate::Rate;
@@ -15,8 +16,10 @@ use crate::units::{Nanos, Pid, ScopeId};
 pub(super) struct Scopes {
     /// By scope number; [`ScopeId::DEFAULT`] first.
     scopes: Vec<Scope>,
-    /// Processes of other scopes than the default.
-    members: FixedMap<Pid, ScopeId>,
+    /// What every process is that was told of; the others are `stranger`.
+    known: FixedMap<Pid, Membership>,
+    /// What a process is that nothing was told of.
+    stranger: Membership,
 }
 
 #[derive(Debug)]
@@ -26,39 +29,52 @@ struct Scope {
 }
 
 impl Scopes {
-    /// Without a scope that includes, everything that is not excluded is managed.
+    /// Without a scope that includes, everything is managed that has been looked at and is not excluded; without any scope, everything.
     pub(super) fn new(scopes: &[config::Scope], limit_pages: u64) -> Scopes {
         let rest = Scope { managed: scopes.iter().all(|s| s.exclude), share: Rate::new(limit_pages) };
         let named = scopes.iter().map(|s| {
             let share_pages = limit_pages * u64::from(s.rate_share_percent) / 100;
             Scope { managed: !s.exclude, share: Rate::new(share_pages) }
         });
-        Scopes { scopes: std::iter::once(rest).chain(named).collect(), members: FixedMap::default() }
+        let stranger = match scopes {
+            [] => Membership::Managed(ScopeId::DEFAULT),
+            _ => Membership::Unexamined,
+        };
+        Scopes { scopes: std::iter::once(rest).chain(named).collect(), known: FixedMap::default(), stranger }
     }
 
-    /// Notes a process's scope; false where the process or the scope cannot be.
-    pub(super) fn assign(&mut self, pid: Pid, scope: ScopeId) -> bool {
-        if pid.0 >= PID_LIMIT || usize::from(scope.0) >= self.scopes.len() {
-            return false;
+    /// Notes what a process is; none where the process or the scope cannot be, else whether it was something else before.
+    pub(super) fn assign(&mut self, pid: Pid, membership: Membership) -> Option<bool> {
+        let scope_exists = match membership {
+            Membership::Managed(scope) => usize::from(scope.0) < self.scopes.len(),
+            Membership::Excluded | Membership::Unexamined => true,
+        };
+        if pid.0 >= PID_LIMIT || !scope_exists {
+            return None;
         }
-        if scope == ScopeId::DEFAULT {
-            self.members.remove(&pid);
+        let before = self.membership(pid);
+        if membership == self.stranger {
+            self.known.remove(&pid);
         } else {
-            self.members.insert(pid, scope);
+            self.known.insert(pid, membership);
         }
-        true
+        Some(before != membership)
     }
 
     pub(super) fn exit(&mut self, pid: Pid) {
-        self.members.remove(&pid);
+        self.known.remove(&pid);
+    }
+
+    fn membership(&self, pid: Pid) -> Membership {
+        self.known.get(&pid).copied().unwrap_or(self.stranger)
     }
 
     /// The scope of a process whose memory may move.
     pub(super) fn check(&self, pid: Pid) -> Result<ScopeId, RefusalReason> {
-        let scope = self.members.get(&pid).copied().unwrap_or(ScopeId::DEFAULT);
-        match self.scopes.get(usize::from(scope.0)) {
-            Some(s) if s.managed => Ok(scope),
-            _ => Err(RefusalReason::Excluded),
+        match self.membership(pid) {
+            Membership::Managed(scope) if self.is_managed(scope) => Ok(scope),
+            Membership::Managed(_) | Membership::Excluded => Err(RefusalReason::Excluded),
+            Membership::Unexamined => Err(RefusalReason::Unexamined),
         }
     }
 

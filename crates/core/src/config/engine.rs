@@ -29,6 +29,16 @@ pub enum SharedPages {
     Leave,
 }
 
+/// Which memory policies keep pages where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryPolicies {
+    /// Every one but the default and "local": what is bound, interleaved or preferred stays where its policy has put it.
+    All,
+    /// Those that bind to nodes which the target is not among (MPOL_BIND).
+    Bind,
+}
+
 section! {
     /// `[engine]`: what is remembered of a page and how often decisions are made.
     Engine {
@@ -90,6 +100,8 @@ section! {
         balance: bool = true, "", Any("true or false"), "ours";
         /// Pages that several processes map: "move" or "leave".
         shared_pages: SharedPages = SharedPages::Move, "", Any("\"move\" or \"leave\""), "ours";
+        /// Memory policies (numactl, set_mempolicy, mbind) that keep pages where they are, whatever the source of evidence: "all", or "bind" for those alone that forbid the target.
+        memory_policies: MemoryPolicies = MemoryPolicies::All, "", Any("\"all\" or \"bind\""), "ours; the kernel's own promotion scans no memory under a policy that does not ask for it";
     }
 }
 

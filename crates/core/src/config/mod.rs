@@ -18,7 +18,7 @@ pub use brake::Brake;
 pub use chmu_source::{ChmuSource, HotListMode};
 pub use damon_source::{DamonAddresses, DamonSource};
 pub use demotion::{Demotion, DemotionMode, DemotionWay};
-pub use engine::{Admission, Engine, Journal, Queue, RecordLayout, SharedPages};
+pub use engine::{Admission, Engine, Journal, MemoryPolicies, Queue, RecordLayout, SharedPages};
 pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};
 pub use kernel::{Daemon, HintFault, Kernel, WhenChanged};
 pub use manager::{Damon, Manager, ManagerName, Numab2};

@@ -54,6 +54,7 @@ label!(Outcome {
     Shared = "shared",
     NoPermission = "no_permission",
     Mempolicy = "mempolicy",
+    Excluded = "excluded",
     NodeFull = "node_full",
     NotTried = "not_tried",
     DryRun = "dry_run",

@@ -129,7 +129,7 @@ counters! {
     expired: By<RefusalReason> ["reason"], "candidates";
     /// Candidates that gave their place in the full queue to one with a higher rank, or of a source that had less than its share.
     queue_evicted: u64, "candidates";
-    /// Candidates whose process exited.
+    /// Candidates whose process exited, called exec or changed its scope.
     exited: u64, "candidates";
     /// Candidates that came back from a batch to be tried again (and then wait, or are refused).
     returned: u64, "candidates";

@@ -141,10 +141,20 @@ impl Engine {
             // Records of new frames are made when they are first accessed.
             Evidence::MemoryOnline { .. } => {}
             Evidence::MemoryOffline { start, end } => self.offline(start, end),
-            Evidence::Process { pid, scope } => {
-                self.counters.evidence_invalid += u64::from(!self.admission.assign(pid, scope));
+            Evidence::Process { pid, membership } => match self.admission.assign(pid, membership) {
+                // Candidates wait with the scope that they came with.
+                Some(true) => self.drop_waiting(pid),
+                Some(false) => {}
+                None => self.counters.evidence_invalid += 1,
+            },
+            Evidence::Exec { pid } => {
+                self.admission.exec(pid);
+                self.drop_waiting(pid);
             }
-            Evidence::Exit { pid } => self.exit(pid),
+            Evidence::Exit { pid } => {
+                self.admission.exit(pid);
+                self.drop_waiting(pid);
+            }
             Evidence::Outcome(outcome) => self.settle(outcome),
             Evidence::Demoted(done) => self.settle_demand(done),
             Evidence::Holding(holding) => {
@@ -327,8 +337,9 @@ impl Engine {
         }
     }
 
-    fn exit(&mut self, pid: Pid) {
-        self.admission.exit(pid);
+    /// What waits of a process, and what fails of its pages from now on, is let go.
+    fn drop_waiting(&mut self, pid: Pid) {
+        self.admission.revoke(pid);
         self.rule.on_exit(pid);
         for waiting in self.queue.remove_process(pid) {
             self.counters.exited += 1;

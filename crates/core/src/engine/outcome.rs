@@ -70,6 +70,7 @@ impl Engine {
             Outcome::Shared => self.leave_alone(waiting, RefusalReason::Shared),
             Outcome::NoPermission => self.leave_alone(waiting, RefusalReason::NoPermission),
             Outcome::Mempolicy => self.leave_alone(waiting, RefusalReason::Mempolicy),
+            Outcome::Excluded => self.counters.pgmigrate_fail += 1 << waiting.candidate.order,
         }
         let c = &waiting.candidate;
         let done = Move { page: waiting.page, pfn: c.pfn, order: c.order, from: c.from };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::access::{Detail, NoMappings};
+use crate::access::{Detail, Membership, NoMappings};
 use crate::admission::RefusalReason as R;
 use crate::config::RecordLayout;
 use crate::moves::{BatchOutcome, Outcome};
@@ -215,8 +215,8 @@ fn a_scope_keeps_to_its_share_only_while_another_waits() {
         c.admission.rate_limit_mbps = 1;
         c.scope = vec![scope("a", 25), scope("b", 100)];
     });
-    e.observe(Evidence::Process { pid: Pid(1), scope: ScopeId(1) });
-    e.observe(Evidence::Process { pid: Pid(2), scope: ScopeId(2) });
+    e.observe(Evidence::Process { pid: Pid(1), membership: Membership::Managed(ScopeId(1)) });
+    e.observe(Evidence::Process { pid: Pid(2), membership: Membership::Managed(ScopeId(2)) });
     let mut all: Vec<Access> = (0..200).map(|i| access(i, 0, 50)).collect();
     all.extend((0..100).map(|i| Access {
         page: Some(VirtPage { pid: Pid(2), vpn: i }),
@@ -232,9 +232,42 @@ fn a_scope_keeps_to_its_share_only_while_another_waits() {
     assert_eq!(e.counters.held.get(R::ShareExceeded), 1);
     let second = tick(&mut e, 100, &[]);
     assert_eq!((of(&second, 1), of(&second, 2)), (92, 0));
-    // Nobody names pid 3, and scopes are configured.
+    // Nobody has looked at pid 3, and scopes are configured.
     see(&mut e, &[Access { page: Some(VirtPage { pid: Pid(3), vpn: 1 }), ..access(1, 0, 10) }]);
-    assert_eq!(e.counters.refused.get(R::Excluded), 1);
+    assert_eq!(e.counters.refused.get(R::Unexamined), 1);
+}
+
+#[test]
+fn with_exclusions_alone_nobody_moves_who_has_not_been_looked_at() {
+    let not_these = crate::config::Scope { exclude: true, ..crate::config::Scope::default() };
+    let mut e = engine(|c| c.scope = vec![not_these]);
+    let told = |e: &mut Engine, membership| e.observe(Evidence::Process { pid: Pid(1), membership });
+    see(&mut e, &[access(1, 0, 10)]);
+    assert_eq!((e.counters.refused.get(R::Unexamined), e.queue.len()), (1, 0));
+    told(&mut e, Membership::Excluded);
+    see(&mut e, &[access(1, 0, 10)]);
+    assert_eq!((e.counters.refused.get(R::Excluded), e.queue.len()), (1, 0));
+    told(&mut e, Membership::Managed(ScopeId::DEFAULT));
+    see(&mut e, &[access(1, 0, 10)]);
+    assert_eq!(e.queue.len(), 1);
+    // What waits when a process is excluded does not move any more.
+    told(&mut e, Membership::Excluded);
+    assert_eq!((e.counters.exited, e.queue.len()), (1, 0));
+    assert!(tick(&mut e, 0, &[]).is_empty());
+}
+
+#[test]
+fn an_exec_forgets_pages_and_an_exit_the_process_too() {
+    let mut e = engine(|c| c.scope = vec![crate::config::Scope::default()]);
+    e.observe(Evidence::Process { pid: Pid(1), membership: Membership::Managed(ScopeId(1)) });
+    see(&mut e, &[access(1, 0, 10)]);
+    e.observe(Evidence::Exec { pid: Pid(1) });
+    assert_eq!((e.counters.exited, e.queue.len()), (1, 0));
+    see(&mut e, &[access(2, 0, 10)]);
+    assert_eq!(tick(&mut e, 0, &[]).len(), 1, "it is in its scope as before");
+    e.observe(Evidence::Exit { pid: Pid(1) });
+    see(&mut e, &[access(3, 0, 10)]);
+    assert_eq!(e.counters.refused.get(R::Unexamined), 1, "whoever has the number now");
 }
 
 #[test]
@@ -283,7 +316,7 @@ fn nonsense_is_counted_and_ignored() {
     see(&mut e, &[unknown, access(2, 200, 10), access(3, 0, 10), Access { page: None, ..access(4, 0, 10) }]);
     assert_eq!((e.counters.evidence_invalid, e.queue.len()), (2, 1));
     assert_eq!(e.counters.refused.get(R::NotMovable), 1);
-    e.observe(Evidence::Process { pid: Pid(u32::MAX), scope: ScopeId(7) });
+    e.observe(Evidence::Process { pid: Pid(u32::MAX), membership: Membership::Managed(ScopeId(7)) });
     e.observe(Evidence::MemoryOffline { start: Pfn(9), end: Pfn(1) });
     assert_eq!(e.counters.evidence_invalid, 4);
 }

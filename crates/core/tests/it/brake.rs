@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use thermocline_core::access::{Access, Detail, Evidence, NoMappings, Pressure};
+use thermocline_core::access::{Access, Detail, Evidence, Membership, NoMappings, Pressure};
 use thermocline_core::admission::{Braking, Cause};
 use thermocline_core::config::{Config, Scope};
 use thermocline_core::demotion::Demand;
@@ -111,7 +111,8 @@ impl Machine {
             free_pages: NODE_PAGES,
         };
         for program in &machine.programs {
-            machine.engine.observe(Evidence::Process { pid: program.pid(), scope: program.scope });
+            let membership = Membership::Managed(program.scope);
+            machine.engine.observe(Evidence::Process { pid: program.pid(), membership });
         }
         machine
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
-use thermocline_core::access::{Access, Detail, Evidence, Holding, NoMappings};
+use thermocline_core::access::{Access, Detail, Evidence, Holding, Membership, NoMappings};
 use thermocline_core::admission::{Allowance, RefusalReason};
 use thermocline_core::config::{Config, Scope};
 use thermocline_core::counters::Label;
@@ -161,7 +161,8 @@ impl Machine {
     }
 
     fn join(&mut self, scope: u16) {
-        self.engine.observe(Evidence::Process { pid: pid_of(scope), scope: ScopeId(scope) });
+        let membership = Membership::Managed(ScopeId(scope));
+        self.engine.observe(Evidence::Process { pid: pid_of(scope), membership });
     }
 
     fn happen(&mut self, step: &Step) {

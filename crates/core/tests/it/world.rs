@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use thermocline_core::access::{
-    Access, Detail, Evidence, FaultLatency, NoMappings, Region, RegionPage, RegionSnapshot, RegionSpace,
+    Access, Detail, Evidence, FaultLatency, Membership, NoMappings, Region, RegionPage, RegionSnapshot,
+    RegionSpace,
 };
 use thermocline_core::config::{Config, RecordLayout, RuleName, Scope};
 use thermocline_core::counters::Label;
@@ -94,6 +95,8 @@ pub struct World {
     free_pages: BTreeMap<NodeId, u64>,
     in_flight: VecDeque<Batch>,
     last: Option<BatchOutcome>,
+    /// What each process is, where scopes are configured.
+    told: Option<BTreeMap<Pid, Membership>>,
 }
 
 impl World {
@@ -105,8 +108,11 @@ impl World {
             None => Engine::with_rule(&config, topology(), Box::new(Wild)),
         };
         let mut engine = engine.expect("the setup is valid");
+        let mut told = setup.scopes.then(BTreeMap::new);
         for (pid, scope) in [(0, 1), (1, 2), (2, 1)].into_iter().filter(|_| setup.scopes) {
-            engine.observe(Evidence::Process { pid: Pid(pid), scope: ScopeId(scope) });
+            let membership = Membership::Managed(ScopeId(scope));
+            engine.observe(Evidence::Process { pid: Pid(pid), membership });
+            told.iter_mut().for_each(|told| drop(told.insert(Pid(pid), membership)));
         }
         World {
             laws: Laws::new(&config, engine.topology().clone()),
@@ -115,6 +121,7 @@ impl World {
             free_pages: (0..4).map(|n| (NodeId(n), 5000)).collect(),
             in_flight: VecDeque::new(),
             last: None,
+            told,
         }
     }
 
@@ -196,12 +203,24 @@ impl World {
                 let pid = Pid(u32::from(pid % 4));
                 self.laws.exit(pid);
                 self.observe(Evidence::Exit { pid });
+                self.told.iter_mut().for_each(|told| drop(told.remove(&pid)));
             }
             Step::Process { pid, scope } => {
-                self.observe(Evidence::Process {
-                    pid: Pid(u32::from(pid % 4)),
-                    scope: ScopeId(u16::from(scope % 5)),
-                });
+                let membership = match scope % 8 {
+                    5 => Membership::Excluded,
+                    6 => Membership::Unexamined,
+                    n => Membership::Managed(ScopeId(u16::from(n))),
+                };
+                let pid = Pid(u32::from(pid % 4));
+                if scope % 8 == 7 {
+                    self.laws.exit(pid);
+                    self.observe(Evidence::Exec { pid });
+                    return;
+                }
+                self.observe(Evidence::Process { pid, membership });
+                if membership != Membership::Managed(ScopeId(4)) {
+                    self.told.iter_mut().for_each(|told| drop(told.insert(pid, membership)));
+                }
             }
             Step::Offline { start, end } => {
                 let frame = |n: u8| Pfn(u64::from(n) * 256);
@@ -243,6 +262,12 @@ impl World {
         let nodes: Vec<NodeState> = self.free_pages.iter().map(state).collect();
         let batches = self.engine.tick(told, &nodes);
         self.laws.after_tick(&self.engine, told, &self.free_pages, &batches);
+        for (batch, told) in batches.iter().flat_map(|batch| self.told.iter().map(move |told| (batch, told)))
+        {
+            let managed = [1, 2].map(|scope| Membership::Managed(ScopeId(scope)));
+            let whose = told.get(&batch.pid);
+            assert!(whose.is_some_and(|whose| managed.contains(whose)), "a batch of {whose:?}");
+        }
         self.in_flight.extend(batches);
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thermocline_core::config::SharedPages;
+use thermocline_core::config::{MemoryPolicies, SharedPages};
 use thermocline_core::moves::{Batch, BatchId, Direction, Move, Outcome};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{NodeId, Pid, VirtPage};
@@ -60,7 +60,12 @@ impl Machine {
     /// A mover with the default goal.
     pub(crate) fn mover(&self, shared_pages: SharedPages) -> Checked<Mover> {
         let reader = NodeStateReader::new(&self.root);
-        let config = MoverConfig { shared_pages, root: self.root.clone(), ..MoverConfig::default() };
+        let config = MoverConfig {
+            shared_pages,
+            memory_policies: MemoryPolicies::Bind,
+            root: self.root.clone(),
+            ..MoverConfig::default()
+        };
         Ok(Mover::start(config, node_states(reader))?)
     }
 

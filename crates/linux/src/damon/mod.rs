@@ -32,6 +32,13 @@ pub use offer::{NotDamon, Spaces, offer, offer_source};
 pub use pool::{Pool, PoolError};
 pub use stats::{DamonStats, SchemeStats, Stats};
 
+/// What DAMON cannot do for cgroups that come.
+const FOLLOWED_LATE: &str = "a cgroup that is made later is told to DAMON about a second after: until then its pages may move where only \
+    others are excluded; manager thermocline moves nobody's before it has looked";
+/// What DAMON does not know of pages.
+const NO_POLICIES: &str = "DAMON does not know memory policies: what is bound or interleaved (numactl, mbind) moves as well; put such \
+    programs into a cgroup and exclude it, or choose manager thermocline";
+
 /// What a scheme does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,6 +95,13 @@ impl Setup {
         };
         let whose = self.follower.iter().map(|follower| follower.whose().to_string());
         self.schemes.iter().map(line).chain(whose).collect()
+    }
+
+    /// What the schemes do not keep to, in words, a line each.
+    pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
+        let late = self.follower.as_ref().map(|_| FOLLOWED_LATE);
+        let policies = (!self.schemes.is_empty()).then_some(NO_POLICIES);
+        late.into_iter().chain(policies)
     }
 
     /// What keeps filters in step with cgroups that come and go, where scopes name any.

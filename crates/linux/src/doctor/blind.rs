@@ -67,15 +67,16 @@ pub(super) fn finding(blind: &Blind, capacity_kib: u64) -> Option<Finding> {
         .map(|p| format!("{} (pid {}, {}, {} MiB)", p.comm, p.pid.0, p.reason, p.sum.lower_tier_kib / 1024))
         .collect();
     let cause = format!(
-        "{} MiB below the top tier give no hint faults, for their memory policy or for being hugetlb, and will not be \
-         promoted: {}",
+        "{} MiB below the top tier give no hint faults, for their memory policy or for being hugetlb, and stay where they are, as a \
+         policy asks for: {}",
         lower_tier_kib / 1024,
         names.join("; ")
     );
     Some(
         Finding::new("memory.blind", severity, cause)
-            .fix("place such programs by cgroup (cpuset.mems) instead of numactl --membind, --preferred or --interleave")
-            .run("or keep a policy, over all nodes that the program may use, and let the kernel scan it", "numactl --balancing --membind=NODES COMMAND"),
+            .fix("nothing, where a policy is meant, such as to interleave tiers for bandwidth; to keep a program to some nodes and have its pages \
+                 placed among them, confine its cgroup (cpuset.mems) instead")
+            .run("or have the policy ask for it", "numactl --balancing --membind=NODES COMMAND"),
     )
 }
 

@@ -1,22 +1,41 @@
 //! Whose memory is managed: keeps the filter in the kernel and the engine's scopes in step with the processes.
 
-use thermocline_core::access::Evidence;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use thermocline_core::access::{Evidence, Membership};
 use thermocline_core::config;
 use thermocline_core::units::Pid;
 
 use super::MachineError;
 use crate::root::Root;
-use crate::scope::{Member, Members, Scopes};
-use crate::source::hintfault::{HintFaultSource, Scope};
+use crate::scope::{CgroupScope, Change, Known, Member, Members, Scopes};
+use crate::source::hintfault::Scope;
 
-/// The members of all scopes, and the processes that the kernel's filter could not take.
+/// The kernel's filter of hint faults, as far as it follows processes and cgroups. An error leaves to the engine to refuse what the filter lets through.
+pub(super) trait Filter {
+    /// Lists a process, or takes it off the list; false where that failed.
+    fn include(&self, pid: Pid, listed: bool) -> bool;
+    /// Leaves a process out, or takes that back; false where that failed.
+    fn exclude(&self, pid: Pid, excluded: bool) -> bool;
+    /// Has the cgroup of this place among the configured ones be the one in `folder`, or none; false where that failed.
+    fn set_cgroup(&self, place: usize, excluded: bool, folder: Option<PathBuf>) -> bool;
+}
+
+/// The members of all scopes, and what the kernel's filter was told of them.
 #[derive(Debug)]
 pub(super) struct Managed {
+    root: Root,
+    scopes: Scopes,
     /// None where nobody has to be looked for: the whole machine is managed, and every access says whose it is.
     members: Option<Members>,
     /// The filter lists members one by one.
     listed: bool,
     own: Pid,
+    /// The numbers of the cgroups that the filter was told of, last; none of one that was not there.
+    cgroups: Vec<Option<u64>>,
+    /// Processes that the filter leaves out.
+    left_out: BTreeSet<Pid>,
     /// Processes that did not fit into the kernel's list: their faults are not seen.
     pub(super) unlisted: u64,
 }
@@ -25,15 +44,24 @@ impl Managed {
     /// The filter for the kernel, and what keeps it in step.
     pub(super) fn new(root: &Root, scopes: &[config::Scope]) -> Result<(Scope, Managed), MachineError> {
         let prepared = Scopes::new(scopes)?;
-        let all = scopes.iter().all(|s| s.exclude);
+        let all = prepared.only_exclude();
         let mut filter = Scope { all, listed: !all, exclusions: true, ..Scope::whole_machine() };
-        for cgroup in prepared.cgroups(root)? {
-            let list =
-                if cgroup.scope.is_some() { &mut filter.cgroups } else { &mut filter.excluded_cgroups };
-            list.push(cgroup.folder);
+        let cgroups = prepared.cgroups(root)?;
+        for CgroupScope { folder, excluded, .. } in &cgroups {
+            let list = if *excluded { &mut filter.excluded_cgroups } else { &mut filter.cgroups };
+            list.push(folder.clone());
         }
-        let members = (!scopes.is_empty()).then(|| Members::new(root, prepared));
-        Ok((filter, Managed { members, listed: !all, own: Pid(std::process::id()), unlisted: 0 }))
+        let managed = Managed {
+            root: root.clone(),
+            members: prepared.are_any().then(|| Members::new(root, prepared.clone())),
+            scopes: prepared,
+            listed: !all,
+            own: Pid(std::process::id()),
+            cgroups: vec![None; cgroups.len()],
+            left_out: BTreeSet::new(),
+            unlisted: 0,
+        };
+        Ok((filter, managed))
     }
 
     /// Everybody is looked for from now on, whatever the scopes.
@@ -54,38 +82,106 @@ impl Managed {
         self.members.iter().flat_map(Members::iter)
     }
 
-    /// Looks who came and went, and tells the kernel and the engine.
+    /// Looks who came and went, and which cgroups, and tells the kernel and the engine.
     pub(super) fn look(
         &mut self,
-        source: Option<&HintFaultSource>,
+        filter: Option<&impl Filter>,
         mut observe: impl FnMut(Evidence<'_>),
     ) -> Result<(), MachineError> {
         let Some(members) = &mut self.members else { return Ok(()) };
-        let change = members.look()?;
-        for gone in &change.removed {
-            if let Some(source) = source.filter(|_| self.listed) {
-                // A process that exited took itself off the list.
-                let _ = source.include(gone.pid, false);
-            }
-            observe(Evidence::Exit { pid: gone.pid });
+        let changes = members.look()?;
+        if let Some(filter) = filter {
+            self.follow_cgroups(filter)?;
         }
-        for new in &change.added {
-            let failed = source.is_some_and(|source| self.listed && source.include(new.pid, true).is_err());
-            self.unlisted += u64::from(failed);
-            observe(Evidence::Process { pid: new.pid, scope: new.scope });
+        for change in changes {
+            if let Some(filter) = filter {
+                self.tell_filter(filter, &change);
+            }
+            if change.is_end() {
+                observe(Evidence::Exit { pid: change.pid });
+            }
+            if let Some(Known { membership, .. }) = change.now {
+                observe(Evidence::Process { pid: change.pid, membership });
+            }
         }
         Ok(())
     }
 
+    /// Keeps the filter at the cgroups that have the configured paths now: a service that is started anew has another cgroup by the same name.
+    fn follow_cgroups(&mut self, filter: &impl Filter) -> Result<(), MachineError> {
+        let mut places = [0, 0];
+        for (known, found) in self.cgroups.iter_mut().zip(self.scopes.cgroups(&self.root)?) {
+            let place = &mut places[usize::from(found.excluded)];
+            let folder = found.id.map(|_| found.folder);
+            if *known != found.id && filter.set_cgroup(*place, found.excluded, folder) {
+                *known = found.id;
+            }
+            *place += 1;
+        }
+        Ok(())
+    }
+
+    fn tell_filter(&mut self, filter: &impl Filter, change: &Change) {
+        let membership = change.now.map_or(Membership::Unexamined, |now| now.membership);
+        let managed = matches!(membership, Membership::Managed(_));
+        if self.listed {
+            if managed {
+                self.unlisted += u64::from(!filter.include(change.pid, true));
+            } else if change.before.is_some() {
+                filter.include(change.pid, false);
+            }
+        } else if membership == Membership::Excluded {
+            if filter.exclude(change.pid, true) {
+                self.left_out.insert(change.pid);
+            }
+        } else if self.left_out.remove(&change.pid) {
+            filter.exclude(change.pid, false);
+        }
+    }
+
+    /// A process has called exec: its pages are others, and where scopes go by the command it is nobody's until it has been looked at.
+    pub(super) fn exec(&mut self, pid: Pid, mut observe: impl FnMut(Evidence<'_>)) {
+        observe(Evidence::Exec { pid });
+        if let Some(Known { membership, .. }) = self.members.as_mut().and_then(|m| m.exec(pid)?.now) {
+            observe(Evidence::Process { pid, membership });
+        }
+    }
+
+    /// A process is gone.
+    pub(super) fn exit(&mut self, pid: Pid, mut observe: impl FnMut(Evidence<'_>)) {
+        if let Some(members) = &mut self.members {
+            members.exit(pid);
+        }
+        observe(Evidence::Exit { pid });
+    }
+
     /// Whether a process's memory is managed, as far as is known by now: for sources that see the whole machine.
     pub(super) fn in_scope(&self, pid: Pid) -> bool {
-        pid != self.own && self.members.as_ref().is_none_or(|members| members.scope_of(pid).is_some())
+        let managed = |members: &Members| matches!(members.membership(pid), Membership::Managed(_));
+        pid != self.own && self.members.as_ref().is_none_or(managed)
     }
 
     /// Our own memory never moves.
-    pub(super) fn leave_out_ourselves(source: &HintFaultSource) {
+    pub(super) fn leave_out_ourselves(filter: &impl Filter) {
         // The list is empty as yet, so that there is room; without the entry the engine would refuse nothing but
         // our own pages, which are few.
-        let _ = source.exclude(Pid(std::process::id()), true);
+        let _ = filter.exclude(Pid(std::process::id()), true);
     }
 }
+
+impl Filter for crate::source::hintfault::HintFaultSource {
+    fn include(&self, pid: Pid, listed: bool) -> bool {
+        self.include(pid, listed).is_ok()
+    }
+
+    fn exclude(&self, pid: Pid, excluded: bool) -> bool {
+        self.exclude(pid, excluded).is_ok()
+    }
+
+    fn set_cgroup(&self, place: usize, excluded: bool, folder: Option<PathBuf>) -> bool {
+        self.set_cgroup(place, excluded, folder.as_deref()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

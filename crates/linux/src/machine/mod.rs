@@ -30,7 +30,7 @@ use crate::node_state::NodeStateReader;
 use crate::process;
 use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
-use crate::scope::{Holdings, ScopeError};
+use crate::scope::{Holdings, ScopeError, Scopes};
 use crate::source::chmu::{self, ChmuSource};
 use crate::source::damon::{self, DamonSource};
 use crate::source::hintfault::stamps::Steps;
@@ -42,7 +42,7 @@ use feeler::Feeler;
 use mappings::{Maps, View};
 use members::Managed;
 use owners::Owners;
-use sources::Sources;
+use sources::{Ended, Sources};
 
 pub use clock::{cpu_time, now};
 pub use sources::Overhead;
@@ -169,6 +169,8 @@ impl LiveMachine {
                 let mut states = NodeStateReader::new(root);
                 let settings = MoverConfig {
                     shared_pages: config.admission.shared_pages,
+                    memory_policies: config.admission.memory_policies,
+                    scopes: Scopes::new(&config.scope)?,
                     reserve: Reserve::new(&config.admission),
                     capacity: config.admission.batches_in_flight as usize,
                     root: root.clone(),
@@ -233,8 +235,11 @@ impl LiveMachine {
                 observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
                 self.accesses.clear();
             }
-            for pid in ended.drain(..) {
-                observe(Evidence::Exit { pid });
+            for ended in ended.drain(..) {
+                match ended {
+                    Ended::Exec(pid) => self.managed.exec(pid, &mut observe),
+                    Ended::Exit(pid) => self.managed.exit(pid, &mut observe),
+                }
             }
             if !more || now().since(start) >= POLL_MAX {
                 break;

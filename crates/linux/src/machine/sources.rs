@@ -22,6 +22,15 @@ use crate::source::hwsample::{self, OpenError, Sampler};
 use crate::source::{AccessSource, Event, lab_device, thread_cpu_time};
 use crate::topology::{PfnMap, cpu_nodes};
 
+/// What a process has done to its address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Replaced it.
+    Exec(Pid),
+    /// Left it.
+    Exit(Pid),
+}
+
 /// The open sources, one of them at least.
 #[derive(Debug)]
 pub(super) struct Sources {
@@ -114,7 +123,7 @@ impl Sources {
         max: usize,
         now: Nanos,
         accesses: &mut Vec<Access>,
-        ended: &mut Vec<Pid>,
+        ended: &mut Vec<Ended>,
     ) -> bool {
         let Some(source) = &mut self.hintfault else { return false };
         let start = thread_cpu_time();
@@ -132,7 +141,7 @@ impl Sources {
         now: Nanos,
         managed: &Managed,
         accesses: &mut Vec<Access>,
-        ended: &mut Vec<Pid>,
+        ended: &mut Vec<Ended>,
     ) -> bool {
         let Some(source) = &mut self.hwsample else { return false };
         let ended = self.hintfault.is_none().then_some(ended);
@@ -174,12 +183,12 @@ fn collect(
     now: Nanos,
     in_scope: impl Fn(Pid) -> bool,
     accesses: &mut Vec<Access>,
-    mut ended: Option<&mut Vec<Pid>>,
+    mut ended: Option<&mut Vec<Ended>>,
 ) -> usize {
     source.poll(max, now, in_scope, |event| match event {
         Event::Access(access) => accesses.push(access),
-        // An exec replaces the address space: to the engine that is a process gone and a new one come.
-        Event::Exit(pid) | Event::Exec(pid) => ended.iter_mut().for_each(|list| list.push(pid)),
+        Event::Exec(pid) => ended.iter_mut().for_each(|list| list.push(Ended::Exec(pid))),
+        Event::Exit(pid) => ended.iter_mut().for_each(|list| list.push(Ended::Exit(pid))),
     })
 }
 

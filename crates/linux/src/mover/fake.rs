@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use rustix::io::Errno;
-use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
+use thermocline_core::access::Membership;
+use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId};
 
 use super::kernel::Kernel;
 use crate::numa_maps::Policy;
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub(super) pages: BTreeMap<u64, FakePage>,
     /// Pagemap entries that are not present pages.
     pub(super) special: BTreeMap<u64, u64>,
+    /// Whether its memory may move.
+    pub(super) membership: Membership,
     /// What the kernel says of memory policies.
     pub(super) policies: Vec<(u64, Policy)>,
     /// How often it was asked for them.
@@ -75,6 +78,7 @@ impl Fake {
             start: Some(100),
             pages: BTreeMap::new(),
             special: BTreeMap::new(),
+            membership: Membership::Managed(ScopeId::DEFAULT),
             policies: Vec::new(),
             policy_looks: 0,
             free: u64::MAX,
@@ -173,6 +177,10 @@ impl State {
 impl Kernel for Fake {
     fn start_time(&self, _pid: Pid) -> Result<Option<u64>, KernelFileError> {
         Ok(self.state().start)
+    }
+
+    fn membership(&self, _pid: Pid) -> Result<Membership, KernelFileError> {
+        Ok(self.state().membership)
     }
 
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {

@@ -2,12 +2,14 @@
 
 use rustix::thread::{CapabilitySet, capabilities};
 use rustix::time::{ClockId, clock_gettime};
-use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
+use thermocline_core::access::Membership;
+use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId};
 
 use crate::numa_maps;
 use crate::pagemap::{Entry, FrameFlags, Frames, Pagemap, PagemapError};
 use crate::process;
 use crate::root::{KernelFileError, Root};
+use crate::scope::{Scopes, examine};
 use crate::sys::{self, MovePagesError, MoveWhat};
 
 /// The kernel as the mover sees it.
@@ -18,6 +20,12 @@ pub trait Kernel: Send {
     /// # Errors
     /// A failure other than the process's absence.
     fn start_time(&self, pid: Pid) -> Result<Option<u64>, KernelFileError>;
+
+    /// Whether the process's memory may move, as it is now: it may have changed since that was decided.
+    ///
+    /// # Errors
+    /// A file of the process cannot be read.
+    fn membership(&self, pid: Pid) -> Result<Membership, KernelFileError>;
 
     /// Pagemap entries: `entries[i]` for `vpns[i]`; pages beyond the end read as not mapped. `vpns` ascend.
     ///
@@ -65,6 +73,7 @@ pub trait Kernel: Send {
 #[derive(Debug)]
 pub struct LiveKernel {
     root: Root,
+    scopes: Scopes,
     frames: Frames,
 }
 
@@ -72,15 +81,23 @@ pub struct LiveKernel {
 const GAP_PAGES: u64 = 64;
 
 impl LiveKernel {
-    /// Reads processes and frames below `root`.
-    pub fn new(root: &Root) -> LiveKernel {
-        LiveKernel { root: root.clone(), frames: Frames::open(&root.proc) }
+    /// Reads processes and frames below `root`, and whether `scopes` let them move.
+    pub fn new(root: &Root, scopes: Scopes) -> LiveKernel {
+        LiveKernel { root: root.clone(), scopes, frames: Frames::open(&root.proc) }
     }
 }
 
 impl Kernel for LiveKernel {
     fn start_time(&self, pid: Pid) -> Result<Option<u64>, KernelFileError> {
         Ok(process::stat(&self.root, pid)?.map(|stat| stat.start_time))
+    }
+
+    fn membership(&self, pid: Pid) -> Result<Membership, KernelFileError> {
+        if !self.scopes.are_any() {
+            return Ok(Membership::Managed(ScopeId::DEFAULT));
+        }
+        let known = examine(&self.root, &self.scopes, Pid(std::process::id()), pid)?;
+        Ok(known.map_or(Membership::Unexamined, |known| known.membership))
     }
 
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {
@@ -107,6 +124,10 @@ impl Kernel for LiveKernel {
     fn policies(&self, pid: Pid) -> Result<Vec<(u64, numa_maps::Policy)>, KernelFileError> {
         let mappings = numa_maps::read(&self.root, pid)?.unwrap_or_default();
         let mut policies: Vec<_> = mappings.into_iter().map(|m| (m.address, m.policy)).collect();
+        if let Some(of_thread) = numa_maps::policy_of_threads(&self.root, pid) {
+            let ours = policies.iter_mut().filter(|(_, policy)| policy.is_default());
+            ours.for_each(|(_, policy)| policy.clone_from(&of_thread));
+        }
         policies.dedup_by(|later, before| later.1 == before.1);
         Ok(policies)
     }
@@ -151,7 +172,7 @@ mod tests {
 
     #[test]
     fn knows_this_process_and_no_other_of_that_number() {
-        let kernel = LiveKernel::new(&Root::default());
+        let kernel = LiveKernel::new(&Root::default(), Scopes::default());
         let me = Pid(std::process::id());
         let start = kernel.start_time(me).unwrap();
         assert!(start.is_some_and(|s| s > 0));
@@ -165,7 +186,7 @@ mod tests {
         std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
         let bytes: Vec<u8> = (0..300u64).flat_map(|i| (1 << 63 | (i + 1000)).to_ne_bytes()).collect();
         std::fs::write(root.path().join("proc/7/pagemap"), bytes).unwrap();
-        let kernel = LiveKernel::new(&Root::at(root.path()));
+        let kernel = LiveKernel::new(&Root::at(root.path()), Scopes::default());
         let vpns = [0, 1, 60, 200, 299, 300, 5000, u64::MAX];
         let mut entries = [Entry(1); 8];
         kernel.entries(Pid(7), &vpns, &mut entries).unwrap();

@@ -1,7 +1,7 @@
 //! The mover: a thread that moves batches of pages with move_pages(2), so that nothing else ever waits for it.
 //!
-//! A batch goes through: is it still the same process? → what is mapped at each page now (`plan`) → on which node →
-//! does a memory policy bind it elsewhere (`policy`) → has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
+//! A batch goes through: is it still the same process, and may its memory move? → what is mapped at each page now (`plan`) → on which node →
+//! does a memory policy keep it there (`policy`) → has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
 //! certain and which are inferred.
 
 pub(crate) mod closed;
@@ -26,13 +26,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use thermocline_core::admission::Reserve;
-use thermocline_core::config::{self, SharedPages};
+use thermocline_core::config::{self, MemoryPolicies, SharedPages};
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{NodeId, Pid};
 
 use crate::node_state::NodeStateReader;
 use crate::root::Root;
+use crate::scope::Scopes;
 use crate::sys::MovePagesError;
 use work::Worker;
 
@@ -44,6 +45,10 @@ pub use stats::{Count, MoverStats, OutcomeCounts};
 pub struct MoverConfig {
     /// Pages that several processes map.
     pub shared_pages: SharedPages,
+    /// Memory policies that keep pages where they are.
+    pub memory_policies: MemoryPolicies,
+    /// Whose pages may move: looked at right before each batch.
+    pub scopes: Scopes,
     /// What to leave free on a target.
     pub reserve: Reserve,
     /// Batches that may be accepted and not yet collected by [`Mover::outcomes`].
@@ -59,6 +64,8 @@ impl Default for MoverConfig {
     fn default() -> MoverConfig {
         MoverConfig {
             shared_pages: SharedPages::Move,
+            memory_policies: MemoryPolicies::All,
+            scopes: Scopes::default(),
             reserve: Reserve::new(&config::Admission::default()),
             capacity: 64,
             pinned_after: 3,
@@ -134,7 +141,7 @@ impl Mover {
         config: MoverConfig,
         node_state: impl FnMut(NodeId) -> Option<NodeState> + Send + 'static,
     ) -> Result<Mover, MoverError> {
-        let kernel = LiveKernel::new(&config.root);
+        let kernel = LiveKernel::new(&config.root, config.scopes.clone());
         Mover::start_on(kernel, config, node_state)
     }
 

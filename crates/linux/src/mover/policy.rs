@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_core::config::MemoryPolicies;
 use thermocline_core::units::{Nanos, NodeId, Pid};
 
 use super::kernel::Kernel;
@@ -12,7 +13,7 @@ use crate::root::KernelFileError;
 /// Processes remembered at most.
 const PROCESSES_MAX: usize = 1024;
 /// A look is good for at least this long.
-const GOOD_FOR_MIN: Nanos = Nanos::from_s(5);
+const GOOD_FOR_MIN: Nanos = Nanos::from_s(1);
 /// And for so many times as long as it took: looks take at most half a percent of the time.
 const GOOD_FOR_LOOKS: u64 = 200;
 
@@ -26,12 +27,17 @@ struct Known {
 }
 
 /// The policies of the processes whose pages were moved lately.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Policies {
+    respected: MemoryPolicies,
     known: BTreeMap<Pid, Known>,
 }
 
 impl Policies {
+    pub(super) fn new(respected: MemoryPolicies) -> Policies {
+        Policies { respected, known: BTreeMap::new() }
+    }
+
     /// Takes a look at a process, unless the last one is still good.
     ///
     /// # Errors
@@ -51,11 +57,11 @@ impl Policies {
         Ok(())
     }
 
-    /// Whether the page at `address` must not lie on `node`, as far as the last look tells.
+    /// Whether the page at `address` is not to be moved to `node`, as far as the last look tells.
     pub(super) fn forbid(&self, pid: Pid, address: u64, node: NodeId) -> bool {
         let Some(Known { policies, .. }) = self.known.get(&pid) else { return false };
         let behind = policies.partition_point(|(start, _)| *start <= address);
-        behind.checked_sub(1).is_some_and(|at| policies[at].1.forbids(node))
+        behind.checked_sub(1).is_some_and(|at| policies[at].1.forbids(node, self.respected))
     }
 
     /// Forgets a process that has ended, or whose number another has now.

@@ -101,6 +101,8 @@ fn weight(outcome: Outcome) -> u8 {
         Outcome::NoPermission => 7,
         Outcome::Mempolicy => 8,
         Outcome::NodeFull => 9,
+        // It is the whole batch's.
+        Outcome::Excluded => 10,
     }
 }
 

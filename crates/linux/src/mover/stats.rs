@@ -36,6 +36,8 @@ pub struct OutcomeCounts {
     pub no_permission: Count,
     /// See [`Outcome::Mempolicy`].
     pub mempolicy: Count,
+    /// See [`Outcome::Excluded`].
+    pub excluded: Count,
     /// See [`Outcome::NodeFull`].
     pub node_full: Count,
     /// See [`Outcome::NotTried`].
@@ -56,6 +58,7 @@ impl OutcomeCounts {
             Outcome::Shared => &mut self.shared,
             Outcome::NoPermission => &mut self.no_permission,
             Outcome::Mempolicy => &mut self.mempolicy,
+            Outcome::Excluded => &mut self.excluded,
             Outcome::NodeFull => &mut self.node_full,
             Outcome::NotTried | Outcome::DryRun => &mut self.not_tried,
         };

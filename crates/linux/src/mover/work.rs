@@ -1,5 +1,6 @@
 //! One batch, from the check of its process to the outcome of each move.
 
+use thermocline_core::access::Membership;
 use thermocline_core::admission::Reserve;
 use thermocline_core::config::SharedPages;
 use thermocline_core::moves::{Batch, Outcome};
@@ -58,7 +59,7 @@ impl<K: Kernel> Worker<K> {
             pinned_after: config.pinned_after,
             identities: Identities::default(),
             stubborn: Stubborn::new(),
-            policies: Policies::default(),
+            policies: Policies::new(config.memory_policies),
         }
     }
 
@@ -106,7 +107,11 @@ impl<K: Kernel> Worker<K> {
     fn check_process(&mut self, task: &mut Task<'_>) -> Result<(), Outcome> {
         let pid = task.batch.pid;
         match self.kernel.start_time(pid) {
-            Ok(Some(start)) if self.identities.same(pid, start) => Ok(()),
+            Ok(Some(start)) if self.identities.same(pid, start) => match self.kernel.membership(pid) {
+                Ok(Membership::Managed(_)) => Ok(()),
+                Ok(Membership::Excluded | Membership::Unexamined) => Err(Outcome::Excluded),
+                Err(_) => Err(task.unknown()),
+            },
             Ok(Some(_)) => {
                 task.stats.reused_pids += 1;
                 self.policies.forget(pid);
@@ -144,7 +149,7 @@ impl<K: Kernel> Worker<K> {
         Ok(kept)
     }
 
-    /// Keeps the items that no memory policy binds to other nodes: move_pages would move them all the same.
+    /// Keeps the items that no memory policy keeps where they are: move_pages would move them all the same.
     fn allowed_there(&mut self, task: &mut Task<'_>, items: Vec<Item>) -> Result<Vec<Item>, Outcome> {
         if items.is_empty() {
             return Ok(items);

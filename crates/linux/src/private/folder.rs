@@ -61,7 +61,7 @@ impl Folder {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = fs::open(path, how, Mode::empty()).map_err(|e| NotOurs::io("open the folder", path, e))?;
         expect_safe_above(path, &stat(&fd, path)?)?;
-        Ok(Folder { path: path.to_owned(), fd })
+        Ok(Folder { path: path.to_owned(), fd, new: false })
     }
 
     fn reach(path: &Path, make: bool) -> Result<Option<Folder>, NotOurs> {

@@ -204,6 +204,7 @@ impl ReverseMap {
             | Outcome::Shared
             | Outcome::NoPermission
             | Outcome::Mempolicy
+            | Outcome::Excluded
             | Outcome::NodeFull
             | Outcome::NotTried
             | Outcome::DryRun => {}

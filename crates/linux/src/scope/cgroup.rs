@@ -70,21 +70,11 @@ pub fn below(mount: &Path, path: &str) -> Result<Vec<String>, KernelFileError> {
     Ok(found)
 }
 
-/// How far below the root a normal path is: 0 for the root, as the kernel counts (struct cgroup, level).
-pub fn level(path: &str) -> u32 {
-    path.split('/').filter(|part| !part.is_empty()).count().try_into().unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
-
-    #[test]
-    fn levels_are_counted_as_the_kernel_does() {
-        assert_eq!((level("/"), level("/a/b")), (0, 2));
-    }
 
     #[test]
     fn the_mount_is_found_beside_version_one() {

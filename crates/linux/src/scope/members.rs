@@ -1,19 +1,26 @@
 //! Which processes are in which scope now, looked at about once a second.
+//!
+//! What has not been looked at is nobody's: a process that has just come, one that has called exec where scopes go by the command, one whose
+//! files cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use thermocline_core::access::Membership;
 use thermocline_core::units::{Pid, ScopeId};
 
 use crate::process;
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Scopes, Traits, cgroup};
 
-/// Processes known before that a look examines again, in turn: an exec, a move between cgroups or a reused
-/// number shows after at most (processes / 256) looks, and a look costs some milliseconds at most.
+/// Processes known before that a look examines again, in turn: a move between cgroups or another name
+/// shows after at most (processes / 256) looks, and a look costs some milliseconds at most.
 const RECHECKS: usize = 256;
 
 /// Processes not known before that a look examines; the rest waits for the next one.
 const NEW_MAX: usize = 4096;
+
+/// Processes that are to be examined out of their turn at most; of more, each waits for its turn.
+const DUE_MAX: usize = 65_536;
 
 /// A process in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +33,31 @@ pub struct Member {
     pub scope: ScopeId,
 }
 
-/// What a look found to be different. A process that changed its scope is in both lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MembershipChange {
-    /// Processes that left: gone, excluded, or another process by that number.
-    pub removed: Vec<Member>,
-    /// Processes that came.
-    pub added: Vec<Member>,
+/// What is known of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+    /// Whether its memory may move.
+    pub membership: Membership,
+}
+
+/// A process of which something else is known than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its number.
+    pub pid: Pid,
+    /// What was known of the process with this number; nothing where there was none.
+    pub before: Option<Known>,
+    /// What is known; nothing where it is gone, or cannot be looked at.
+    pub now: Option<Known>,
+}
+
+impl Change {
+    /// Whether another process has the number, or none.
+    pub fn is_end(&self) -> bool {
+        self.before.is_some_and(|before| self.now.is_none_or(|now| now.start_time != before.start_time))
+    }
 }
 
 /// Keeps track of the members of all scopes.
@@ -43,18 +68,14 @@ pub struct Members {
     own: Pid,
     /// Every process, whether in a scope or not.
     known: BTreeMap<Pid, Known>,
+    /// Those that the next look examines first: they have called exec.
+    due: BTreeSet<Pid>,
     /// Where the next round of rechecks begins.
     next: Pid,
     /// Processes that were left for a later look, ever.
     deferred: u64,
     /// Processes whose files could not be read, ever.
     unreadable: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
-    start_time: u64,
-    scope: Option<ScopeId>,
 }
 
 impl Members {
@@ -65,20 +86,24 @@ impl Members {
             scopes,
             own: Pid(std::process::id()),
             known: BTreeMap::new(),
+            due: BTreeSet::new(),
             next: Pid(0),
             deferred: 0,
             unreadable: 0,
         }
     }
 
-    /// The scope of a process; None where it is in none, or not known yet.
-    pub fn scope_of(&self, pid: Pid) -> Option<ScopeId> {
-        self.known.get(&pid)?.scope
+    /// Whether a process's memory may move, as far as is known.
+    pub fn membership(&self, pid: Pid) -> Membership {
+        self.known.get(&pid).map_or(Membership::Unexamined, |known| known.membership)
     }
 
     /// All members, ascending by number.
     pub fn iter(&self) -> impl Iterator<Item = Member> + '_ {
-        self.known.iter().filter_map(|(&pid, known)| member(pid, *known))
+        self.known.iter().filter_map(|(&pid, known)| match known.membership {
+            Membership::Managed(scope) => Some(Member { pid, start_time: known.start_time, scope }),
+            Membership::Excluded | Membership::Unexamined => None,
+        })
     }
 
     /// Processes that were left for a later look because too many were new at once, since the beginning.
@@ -92,34 +117,62 @@ impl Members {
         self.unreadable
     }
 
-    /// Looks at the machine's processes and tells the difference.
+    /// A process has called exec: where scopes go by the command it is unexamined until the next look, which begins with it.
+    pub fn exec(&mut self, pid: Pid) -> Option<Change> {
+        if !self.scopes.needs_command() {
+            return None;
+        }
+        if self.due.len() < DUE_MAX {
+            self.due.insert(pid);
+        }
+        let before = self.known.get(&pid).copied()?;
+        let now = Known { membership: Membership::Unexamined, ..before };
+        self.update(pid, Some(now))
+    }
+
+    /// A process is gone: who has the number is unexamined until the next look, which begins with it.
+    pub fn exit(&mut self, pid: Pid) {
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.membership = Membership::Unexamined;
+            if self.due.len() < DUE_MAX {
+                self.due.insert(pid);
+            }
+        }
+    }
+
+    /// Looks at the machine's processes and tells what is different.
     ///
     /// # Errors
     /// procfs cannot be listed; what was known stays.
-    pub fn look(&mut self) -> Result<MembershipChange, KernelFileError> {
+    pub fn look(&mut self) -> Result<Vec<Change>, KernelFileError> {
         let pids = process::list(&self.root)?;
-        let mut change = MembershipChange::default();
+        let mut changes = Vec::new();
         let gone: Vec<Pid> =
             self.known.keys().filter(|pid| pids.binary_search(pid).is_err()).copied().collect();
         for pid in gone {
-            self.update(pid, None, &mut change);
+            changes.extend(self.update(pid, None));
         }
-        let mut due: Vec<Pid> = self.known.range(self.next..).map(|(&pid, _)| pid).take(RECHECKS).collect();
-        if due.len() < RECHECKS {
-            due.extend(self.known.range(..self.next).map(|(&pid, _)| pid).take(RECHECKS - due.len()));
+        let mut turn: Vec<Pid> = std::mem::take(&mut self.due).into_iter().collect();
+        let mut rechecks: Vec<Pid> =
+            self.known.range(self.next..).map(|(&pid, _)| pid).take(RECHECKS).collect();
+        if rechecks.len() < RECHECKS {
+            let rest = RECHECKS - rechecks.len();
+            rechecks.extend(self.known.range(..self.next).map(|(&pid, _)| pid).take(rest));
         }
-        self.next = due.last().map_or(Pid(0), |last| Pid(last.0.saturating_add(1)));
+        self.next = rechecks.last().map_or(Pid(0), |last| Pid(last.0.saturating_add(1)));
+        turn.extend(rechecks);
         let new: Vec<Pid> = pids.iter().filter(|&pid| !self.known.contains_key(pid)).copied().collect();
         self.deferred += new.len().saturating_sub(NEW_MAX) as u64;
-        for pid in due.into_iter().chain(new.into_iter().take(NEW_MAX)) {
+        turn.extend(new.into_iter().take(NEW_MAX));
+        for pid in turn {
             let now = self.examine(pid);
-            self.update(pid, now, &mut change);
+            changes.extend(self.update(pid, now));
         }
-        Ok(change)
+        Ok(changes)
     }
 
     fn examine(&mut self, pid: Pid) -> Option<Known> {
-        match self.try_examine(pid) {
+        match examine(&self.root, &self.scopes, self.own, pid) {
             Ok(known) => known,
             Err(_) => {
                 self.unreadable += 1;
@@ -128,44 +181,49 @@ impl Members {
         }
     }
 
-    fn try_examine(&self, pid: Pid) -> Result<Option<Known>, KernelFileError> {
-        let Some(stat) = process::stat(&self.root, pid)? else { return Ok(None) };
-        let mut known = Known { start_time: stat.start_time, scope: None };
-        if pid == self.own || stat.kernel_thread || matches!(stat.state, 'Z' | 'X') {
-            return Ok(Some(known));
-        }
-        let command_line = match self.scopes.needs_command() {
-            true => process::command_line(&self.root, pid)?.unwrap_or_default(),
-            false => String::new(),
-        };
-        let cgroup = match self.scopes.needs_cgroup() {
-            true => process::cgroup(&self.root, pid)?.map(|path| cgroup::normal(&path)),
-            false => None,
-        };
-        known.scope = self.scopes.scope_of(Traits {
-            pid,
-            comm: &stat.comm,
-            command_line: &command_line,
-            cgroup: cgroup.as_deref(),
-        });
-        Ok(Some(known))
-    }
-
-    fn update(&mut self, pid: Pid, now: Option<Known>, change: &mut MembershipChange) {
+    fn update(&mut self, pid: Pid, now: Option<Known>) -> Option<Change> {
         let before = match now {
             Some(now) => self.known.insert(pid, now),
             None => self.known.remove(&pid),
         };
-        if before == now {
-            return;
-        }
-        change.removed.extend(before.and_then(|known| member(pid, known)));
-        change.added.extend(now.and_then(|known| member(pid, known)));
+        (before != now).then_some(Change { pid, before, now })
     }
 }
 
-fn member(pid: Pid, known: Known) -> Option<Member> {
-    known.scope.map(|scope| Member { pid, start_time: known.start_time, scope })
+/// What is to be known of a process; nothing where it is gone. `own` is this process, which is left alone.
+///
+/// # Errors
+/// A file of the process cannot be read or understood.
+pub(crate) fn examine(
+    root: &Root,
+    scopes: &Scopes,
+    own: Pid,
+    pid: Pid,
+) -> Result<Option<Known>, KernelFileError> {
+    let Some(stat) = process::stat(root, pid)? else { return Ok(None) };
+    let known = |membership| Ok(Some(Known { start_time: stat.start_time, membership }));
+    if pid == own || stat.kernel_thread || stat.has_ended() {
+        return known(Membership::Excluded);
+    }
+    // Its first thread has ended, and what it runs can be seen no more: nobody's, rather than by half of what scopes go by.
+    let is_headless = matches!(stat.state, 'Z' | 'X');
+    if is_headless && scopes.needs_command() {
+        return known(Membership::Unexamined);
+    }
+    let command_line = match scopes.needs_command() {
+        true => process::command_line(root, pid)?.unwrap_or_default(),
+        false => String::new(),
+    };
+    let cgroup = match scopes.needs_cgroup() {
+        true => process::cgroup(root, pid)?.map(|path| cgroup::normal(&path)),
+        false => None,
+    };
+    known(scopes.membership(Traits {
+        pid,
+        comm: &stat.comm,
+        command_line: &command_line,
+        cgroup: cgroup.as_deref(),
+    }))
 }
 
 #[cfg(test)]
@@ -212,8 +270,18 @@ mod tests {
         }
     }
 
-    fn pids(members: &[Member]) -> Vec<u32> {
-        members.iter().map(|m| m.pid.0).collect()
+    /// Who came into scopes.
+    fn added(changes: &[Change]) -> Vec<u32> {
+        let managed =
+            |known: Option<Known>| known.is_some_and(|k| matches!(k.membership, Membership::Managed(_)));
+        changes.iter().filter(|c| managed(c.now)).map(|c| c.pid.0).collect()
+    }
+
+    /// Who left them, or is another.
+    fn removed(changes: &[Change]) -> Vec<u32> {
+        let managed =
+            |known: Option<Known>| known.is_some_and(|k| matches!(k.membership, Membership::Managed(_)));
+        changes.iter().filter(|c| managed(c.before)).map(|c| c.pid.0).collect()
     }
 
     #[test]
@@ -224,11 +292,10 @@ mod tests {
         m.process(std::process::id(), "thermocline", 9, "/");
         fs::create_dir(m.root.proc.join("irq")).unwrap();
         let mut members = m.members(&[]);
-        let change = members.look().unwrap();
-        assert_eq!(pids(&change.added), [10]);
-        assert_eq!(members.scope_of(Pid(10)), Some(ScopeId::DEFAULT));
-        assert_eq!(members.scope_of(Pid(2)), None);
-        assert_eq!(members.look().unwrap(), MembershipChange::default());
+        assert_eq!(added(&members.look().unwrap()), [10]);
+        assert_eq!(members.membership(Pid(10)), Membership::Managed(ScopeId::DEFAULT));
+        assert_eq!(members.membership(Pid(2)), Membership::Excluded);
+        assert_eq!(members.look().unwrap(), []);
     }
 
     #[test]
@@ -239,10 +306,12 @@ mod tests {
         members.look().unwrap();
         m.process(10, "b", 6, "/");
         let change = members.look().unwrap();
-        assert_eq!((change.removed[0].start_time, change.added[0].start_time), (5, 6));
+        let started = |known: Option<Known>| known.unwrap().start_time;
+        assert_eq!((started(change[0].before), started(change[0].now)), (5, 6));
+        assert!(change[0].is_end());
         m.end(10);
         let change = members.look().unwrap();
-        assert_eq!((pids(&change.removed), pids(&change.added)), (vec![10], vec![]));
+        assert_eq!((removed(&change), added(&change)), (vec![10], vec![]));
         assert_eq!(members.iter().count(), 0);
     }
 
@@ -255,12 +324,53 @@ mod tests {
             config::Scope { command: Some("bin/redis.* --flag$".into()), ..config::Scope::default() },
             config::Scope { cgroup: Some("/box".into()), ..config::Scope::default() },
         ]);
-        assert_eq!(pids(&members.look().unwrap().added), [11]);
+        assert_eq!(added(&members.look().unwrap()), [11]);
         m.process(10, "redis-server", 5, "/");
         m.process(11, "sleep", 6, "/elsewhere");
         let change = members.look().unwrap();
-        assert_eq!((pids(&change.removed), pids(&change.added)), (vec![11], vec![10]));
-        assert_eq!(members.scope_of(Pid(10)), Some(ScopeId(1)));
+        assert_eq!((removed(&change), added(&change)), (vec![11], vec![10]));
+        assert_eq!(members.membership(Pid(10)), Membership::Managed(ScopeId(1)));
+        assert_eq!(members.membership(Pid(11)), Membership::Excluded);
+    }
+
+    #[test]
+    fn who_calls_exec_is_nobodys_until_it_is_looked_at_and_its_turn_comes_first() {
+        let m = Machine::new();
+        for pid in 10..10 + 3 * RECHECKS as u32 {
+            m.process(pid, "sh", 5, "/box");
+        }
+        let not_hotcold =
+            config::Scope { command: Some("hotcold".into()), exclude: true, ..Default::default() };
+        let mut members = m.members(std::slice::from_ref(&not_hotcold));
+        members.look().unwrap();
+        let last = Pid(10 + 3 * RECHECKS as u32 - 1);
+        assert_eq!(members.membership(last), Membership::Managed(ScopeId::DEFAULT));
+        m.process(last.0, "hotcold", 5, "/box");
+        assert!(!members.exec(last).unwrap().is_end());
+        assert_eq!(members.membership(last), Membership::Unexamined);
+        members.look().unwrap();
+        assert_eq!(members.membership(last), Membership::Excluded);
+        // Where nothing goes by the command, nothing changes.
+        let mut members = m.members(&[config::Scope { cgroup: Some("/box".into()), ..Default::default() }]);
+        members.look().unwrap();
+        assert_eq!(members.exec(last), None);
+        assert_eq!(members.membership(last), Membership::Managed(ScopeId(1)));
+    }
+
+    #[test]
+    fn a_process_outlives_its_first_thread() {
+        let m = Machine::new();
+        m.process(10, "server", 5, "/box");
+        let mut members = m.members(&[config::Scope { cgroup: Some("/box".into()), ..Default::default() }]);
+        members.look().unwrap();
+        let stat = m.root.proc.join("10/stat");
+        let text = fs::read_to_string(&stat).unwrap();
+        fs::write(&stat, text.replace(") S ", ") Z ").replace(" 20 0 1 0 5 ", " 20 0 3 0 5 ")).unwrap();
+        assert_eq!(members.look().unwrap(), []);
+        assert_eq!(members.membership(Pid(10)), Membership::Managed(ScopeId(1)));
+        fs::write(&stat, text.replace(") S ", ") Z ")).unwrap();
+        members.look().unwrap();
+        assert_eq!(members.membership(Pid(10)), Membership::Excluded);
     }
 
     #[test]
@@ -278,7 +388,7 @@ mod tests {
         }
         let mut found = 0;
         for _ in 0..3 {
-            found += members.look().unwrap().added.len();
+            found += added(&members.look().unwrap()).len();
         }
         assert_eq!(found, count as usize);
     }
@@ -291,7 +401,7 @@ mod tests {
         }
         m.process(1000 + NEW_MAX as u32 + 4, "late", 5, "/");
         let mut members = m.members(&[]);
-        assert!(members.look().unwrap().added.is_empty());
+        assert!(added(&members.look().unwrap()).is_empty());
         assert_eq!(members.deferred(), 5);
     }
 
@@ -301,7 +411,7 @@ mod tests {
         m.process(10, "a", 5, "/");
         fs::write(m.root.proc.join("10/stat"), "nonsense").unwrap();
         let mut members = m.members(&[]);
-        assert!(members.look().unwrap().added.is_empty());
+        assert!(added(&members.look().unwrap()).is_empty());
         assert_eq!(members.unreadable(), 1);
     }
 
@@ -313,6 +423,6 @@ mod tests {
         members.look().unwrap();
         let took = begin.elapsed();
         println!("a look at {} members took {took:?}", members.iter().count());
-        assert!(members.scope_of(Pid(std::process::id())).is_none());
+        assert_eq!(members.membership(Pid(std::process::id())), Membership::Excluded);
     }
 }

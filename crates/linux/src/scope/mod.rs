@@ -11,13 +11,15 @@ mod pressure;
 use std::path::PathBuf;
 
 use regex::Regex;
+use thermocline_core::access::Membership;
 use thermocline_core::config;
 use thermocline_core::units::{Pid, ScopeId};
 
 use crate::root::{KernelFileError, Root};
 
 pub use holdings::Holdings;
-pub use members::{Member, Members, MembershipChange};
+pub(crate) use members::examine;
+pub use members::{Change, Known, Member, Members};
 pub use pressure::Pressures;
 
 /// A scope that cannot be used.
@@ -94,12 +96,10 @@ struct Rule {
 pub struct CgroupScope {
     /// Its folder in the file system.
     pub folder: PathBuf,
-    /// The kernel's number of the cgroup.
-    pub id: u64,
-    /// How far below the hierarchy's root it is; 0 is the root.
-    pub level: u32,
-    /// The scope; None where it is excluded.
-    pub scope: Option<ScopeId>,
+    /// The kernel's number of the cgroup that is there now; none where there is none. One that is made anew has another number.
+    pub id: Option<u64>,
+    /// Whether the scope leaves it out.
+    pub excluded: bool,
 }
 
 impl Scopes {
@@ -131,18 +131,29 @@ impl Scopes {
         Ok(Scopes { rules })
     }
 
-    /// The scope of a process. An exclusion wins; then the first scope that names the process; where no scope
+    /// Whether a process's memory may move. An exclusion wins; then the first scope that names the process; where no scope
     /// takes anything in, the rest of the machine is the default scope. A scope that gives several criteria takes
     /// in what meets all of them; of its pids any.
-    pub fn scope_of(&self, process: Traits<'_>) -> Option<ScopeId> {
+    pub fn membership(&self, process: Traits<'_>) -> Membership {
         let (exclusions, scopes): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(|r| r.exclude);
         if exclusions.iter().any(|r| r.names(process)) {
-            return None;
+            return Membership::Excluded;
         }
         if scopes.is_empty() {
-            return Some(ScopeId::DEFAULT);
+            return Membership::Managed(ScopeId::DEFAULT);
         }
-        scopes.iter().find(|r| r.names(process)).map(|r| r.id)
+        let named = scopes.iter().find(|r| r.names(process));
+        named.map_or(Membership::Excluded, |r| Membership::Managed(r.id))
+    }
+
+    /// Whether any is configured.
+    pub fn are_any(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Whether all of them are exclusions, so that the rest of the machine is managed.
+    pub fn only_exclude(&self) -> bool {
+        self.rules.iter().all(|r| r.exclude)
     }
 
     /// Whether any scope looks at the command.
@@ -155,8 +166,8 @@ impl Scopes {
         self.rules.iter().any(|r| r.cgroup.is_some())
     }
 
-    /// The cgroups that scopes name by path alone, with the kernel's numbers of now; a cgroup that does not exist
-    /// yet is left out. Scopes with other criteria beside the path are decided by process.
+    /// The cgroups that scopes name by path alone, those that are not there among them. Scopes with other criteria beside the path are decided by
+    /// process.
     ///
     /// # Errors
     /// The hierarchy cannot be read.
@@ -168,16 +179,13 @@ impl Scopes {
             let index = self.rules.iter().position(|r| r.cgroup.is_some()).unwrap_or(0);
             return Err(ScopeError::NoCgroups { index });
         };
-        let mut found = Vec::new();
-        for rule in self.rules.iter().filter(|r| r.pids.is_empty() && r.command.is_none()) {
-            let Some(path) = &rule.cgroup else { continue };
-            if let Some(id) = cgroup::id(&mount, path)? {
-                let scope = (!rule.exclude).then_some(rule.id);
-                let folder = cgroup::folder(&mount, path);
-                found.push(CgroupScope { folder, id, level: cgroup::level(path), scope });
-            }
-        }
-        Ok(found)
+        let alone = self.rules.iter().filter(|r| r.pids.is_empty() && r.command.is_none());
+        let paths = alone.filter_map(|rule| Some((rule.exclude, rule.cgroup.as_ref()?)));
+        let found = paths.map(|(excluded, path)| {
+            let id = cgroup::id(&mount, path)?;
+            Ok(CgroupScope { folder: cgroup::folder(&mount, path), id, excluded })
+        });
+        found.collect()
     }
 }
 
@@ -205,10 +213,14 @@ mod tests {
         Traits { pid: Pid(pid), comm, command_line: comm, cgroup: Some(cgroup) }
     }
 
+    fn managed(scope: u16) -> Membership {
+        Membership::Managed(ScopeId(scope))
+    }
+
     #[test]
     fn without_scopes_the_whole_machine_is_managed() {
         let scopes = Scopes::new(&[]).unwrap();
-        assert_eq!(scopes.scope_of(process(1, "init", "/")), Some(ScopeId::DEFAULT));
+        assert_eq!(scopes.membership(process(1, "init", "/")), Membership::Managed(ScopeId::DEFAULT));
         assert!(!scopes.needs_command() && !scopes.needs_cgroup());
     }
 
@@ -220,11 +232,11 @@ mod tests {
             config::Scope { pids: vec![7, 8], exclude: true, ..scope("not these") },
         ])
         .unwrap();
-        let of = |p| scopes.scope_of(p);
-        assert_eq!(of(process(1, "redis-server", "/system.slice/redis.service")), Some(ScopeId(1)));
-        assert_eq!(of(process(2, "sshd", "/system.slice/ssh.service")), Some(ScopeId(2)));
-        assert_eq!(of(process(3, "bash", "/user.slice")), None);
-        assert_eq!(of(process(7, "redis-server", "/")), None);
+        let of = |p| scopes.membership(p);
+        assert_eq!(of(process(1, "redis-server", "/system.slice/redis.service")), managed(1));
+        assert_eq!(of(process(2, "sshd", "/system.slice/ssh.service")), managed(2));
+        assert_eq!(of(process(3, "bash", "/user.slice")), Membership::Excluded);
+        assert_eq!(of(process(7, "redis-server", "/")), Membership::Excluded);
     }
 
     #[test]
@@ -232,8 +244,8 @@ mod tests {
         let scopes =
             Scopes::new(&[config::Scope { command: Some("sshd".into()), exclude: true, ..scope("") }])
                 .unwrap();
-        assert_eq!(scopes.scope_of(process(1, "sshd", "/")), None);
-        assert_eq!(scopes.scope_of(process(2, "redis", "/")), Some(ScopeId::DEFAULT));
+        assert_eq!(scopes.membership(process(1, "sshd", "/")), Membership::Excluded);
+        assert_eq!(scopes.membership(process(2, "redis", "/")), Membership::Managed(ScopeId::DEFAULT));
     }
 
     #[test]
@@ -244,9 +256,9 @@ mod tests {
             ..scope("")
         }])
         .unwrap();
-        assert_eq!(scopes.scope_of(process(1, "redis", "/a/b/c")), Some(ScopeId(1)));
-        assert_eq!(scopes.scope_of(process(1, "redis", "/a")), None);
-        assert_eq!(scopes.scope_of(process(1, "other", "/a/b")), None);
+        assert_eq!(scopes.membership(process(1, "redis", "/a/b/c")), managed(1));
+        assert_eq!(scopes.membership(process(1, "redis", "/a")), Membership::Excluded);
+        assert_eq!(scopes.membership(process(1, "other", "/a/b")), Membership::Excluded);
     }
 
     #[test]
@@ -260,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_for_the_kernels_filter_have_number_and_level() {
+    fn cgroups_for_the_kernels_filter_have_the_number_of_now() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         let scopes = Scopes::new(&[
@@ -277,8 +289,10 @@ mod tests {
             std::fs::create_dir_all(root.sys.join("fs/cgroup").join(path)).unwrap();
         }
         let found = scopes.cgroups(&root).unwrap();
-        let shape: Vec<_> = found.iter().map(|c| (c.level, c.scope)).collect();
-        assert_eq!(shape, [(2, Some(ScopeId(1))), (2, None)]);
-        assert_ne!(found[0].id, found[1].id);
+        let shape: Vec<_> = found.iter().map(|c| (c.id.is_some(), c.excluded)).collect();
+        assert_eq!(shape, [(true, false), (false, false), (true, true)]);
+        assert_ne!(found[0].id, found[2].id);
+        std::fs::create_dir(root.sys.join("fs/cgroup/later")).unwrap();
+        assert!(scopes.cgroups(&root).unwrap()[1].id.is_some());
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use thermocline_core::access::{Access, Detail, Evidence, FaultLatency};
+use thermocline_core::access::{Access, Detail, Evidence, FaultLatency, Membership};
 use thermocline_core::config::{Config, Scope};
 use thermocline_core::demotion::{Reach, reach};
 use thermocline_core::engine::Engine;
@@ -92,9 +92,14 @@ impl Thermocline {
             let is_of = |scope: &Scope| {
                 scope.pids.contains(&pid.0) || scope.command.as_deref() == Some(process.name.as_str())
             };
-            if let Some(scope) = self.config.scope.iter().position(is_of) {
-                self.engine.observe(Evidence::Process { pid, scope: ScopeId(scope as u16 + 1) });
-            }
+            let all_others = || self.config.scope.iter().all(|scope| scope.exclude);
+            let membership = match self.config.scope.iter().position(is_of) {
+                Some(place) if self.config.scope[place].exclude => Membership::Excluded,
+                Some(place) => Membership::Managed(ScopeId::of_place(place)),
+                None if all_others() => Membership::Managed(ScopeId::DEFAULT),
+                None => Membership::Excluded,
+            };
+            self.engine.observe(Evidence::Process { pid, membership });
         }
     }
 

@@ -36,6 +36,8 @@ fn schemes_keep_from_excluded_cgroups_as_they_come_and_go() {
     let before = m.values();
     let setup = m.offer().unwrap();
     assert_eq!(setup.told()[3], "all pages but those charged to /a may move");
+    let caveats: Vec<_> = setup.caveats().collect();
+    assert!(caveats[0].contains("made later") && caveats[1].contains("memory policies"), "{caveats:?}");
     let (mut actuator, _) = m.start();
     setup.start(&m.root, &mut actuator).unwrap();
     assert_eq!(m.filters(), ["memcg Y /a", "young N 0"]);

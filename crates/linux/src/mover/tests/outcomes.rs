@@ -5,6 +5,9 @@ use Outcome::{
     Pinned, Shared,
 };
 
+use thermocline_core::access::Membership;
+use thermocline_core::units::ScopeId;
+
 use super::super::fake::{LOCKED, errors};
 use super::*;
 use crate::numa_maps::Policy;
@@ -70,10 +73,10 @@ fn shared_pages_go_or_stay_as_configured() {
 }
 
 #[test]
-fn pages_that_are_bound_to_other_nodes_stay() {
+fn pages_with_a_policy_stay() {
     let policy = |mode: &str, nodes: &[u16]| Policy {
         mode: mode.to_owned(),
-        balancing: true,
+        balancing: mode == "bind",
         nodes: nodes.iter().map(|&n| NodeId(n)).collect(),
     };
     let fake = Fake::new();
@@ -86,8 +89,8 @@ fn pages_that_are_bound_to_other_nodes_stay() {
     ];
     let mut bench = Bench::new(&fake);
     let ends = bench.run((0x100..0x104).map(|vpn| mv(vpn, 0)).collect());
-    assert_eq!(ends, [Moved, Mempolicy, Moved, Moved]);
-    assert_eq!(fake.state().calls, [vec![0x10_0000, 0x10_2000, 0x10_3000]]);
+    assert_eq!(ends, [Moved, Mempolicy, Moved, Mempolicy]);
+    assert_eq!(fake.state().calls, [vec![0x10_0000, 0x10_2000]]);
     assert_eq!(bench.run(vec![mv(0x101, 0)]), [Mempolicy]);
     assert_eq!(fake.state().policy_looks, 1, "a look is good for a while");
     assert_eq!(bench.run(vec![mv(0x100, 0)]), [AlreadyThere]);
@@ -96,6 +99,20 @@ fn pages_that_are_bound_to_other_nodes_stay() {
     fake.state().policies.clear();
     assert_eq!(bench.run(vec![mv(0x101, 0)]), [Gone]);
     assert_eq!(bench.run(vec![mv(0x101, 0)]), [Moved]);
+}
+
+#[test]
+fn a_process_that_has_left_its_scope_stays() {
+    let fake = Fake::new();
+    fake.map(0x100, 2);
+    let mut bench = Bench::new(&fake);
+    for membership in [Membership::Excluded, Membership::Unexamined] {
+        fake.state().membership = membership;
+        assert_eq!(bench.run(vec![mv(0x100, 0)]), [Outcome::Excluded]);
+        assert!(fake.state().calls.is_empty());
+    }
+    fake.state().membership = Membership::Managed(ScopeId(3));
+    assert_eq!(bench.run(vec![mv(0x100, 0)]), [Moved]);
 }
 
 #[test]

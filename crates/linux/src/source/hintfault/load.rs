@@ -33,9 +33,9 @@ pub struct Scope {
     pub listed: bool,
     /// Whether processes may be excluded, now or later ([`super::HintFaultSource::exclude`]).
     pub exclusions: bool,
-    /// cgroup v2 folders, at most 16.
+    /// cgroup v2 folders, at most 16; one that is not there yet may be set later ([`super::HintFaultSource::set_cgroup`]).
     pub cgroups: Vec<PathBuf>,
-    /// cgroup v2 folders to leave out, at most 16.
+    /// The same of those to leave out.
     pub excluded_cgroups: Vec<PathBuf>,
 }
 
@@ -224,18 +224,33 @@ fn configure(
 }
 
 fn fill_cgroups(object: &Object, name: &str, folders: &[PathBuf]) -> Result<(), OpenError> {
-    if folders.is_empty() {
-        return Ok(());
-    }
-    let map = find_map(object, name);
-    for (index, path) in folders.iter().enumerate() {
-        let folder = File::open(path).map_err(|source| OpenError::Cgroup { path: path.clone(), source })?;
-        let fd = folder.as_fd().as_raw_fd();
-        map.update(&(index as u32).to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(|e| {
-            OpenError::Cgroup { path: path.clone(), source: io::Error::other(format!("{e:#}")) }
-        })?;
+    for (place, path) in folders.iter().enumerate() {
+        match set_cgroup(object, name, place, Some(path)) {
+            Err(OpenError::Cgroup { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            other => other?,
+        }
     }
     Ok(())
+}
+
+/// Puts the cgroup in `folder` in a place of a map of cgroups, or none.
+pub(super) fn set_cgroup(
+    object: &Object,
+    name: &str,
+    place: usize,
+    folder: Option<&Path>,
+) -> Result<(), OpenError> {
+    let (map, key) = (find_map(object, name), (place as u32).to_ne_bytes());
+    let Some(path) = folder else {
+        return match map.delete(&key) {
+            Err(e) if e.kind() != libbpf_rs::ErrorKind::NotFound => Err(failed("forgetting a cgroup", e)),
+            _ => Ok(()),
+        };
+    };
+    let failed = |source| OpenError::Cgroup { path: path.to_owned(), source };
+    let fd = File::open(path).map_err(failed)?;
+    let value = fd.as_fd().as_raw_fd().to_ne_bytes();
+    map.update(&key, &value, MapFlags::ANY).map_err(|e| failed(io::Error::other(format!("{e:#}"))))
 }
 
 /// Adds to or takes from a map of processes.

@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,7 +14,7 @@ use thermocline_core::config;
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 use super::decode::{RawFault, RawStamp, Record, decode};
-use super::load::{Loaded, OpenError, Scope, load, set_listed};
+use super::load::{Loaded, OpenError, Scope, load, set_cgroup, set_listed};
 use super::stamps::{StampOptions, StampStats, Stamps, Steps};
 use crate::source::{self, AccessSource};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
@@ -263,7 +264,7 @@ impl HintFaultSource {
     /// Lists a process; takes effect for its next fault. The scope must have been opened with `listed`.
     ///
     /// # Errors
-    /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 4096 processes listed.
+    /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 65536 processes listed.
     pub fn include(&self, pid: Pid, listed: bool) -> Result<(), libbpf_rs::Error> {
         set_listed(&self.loaded.object, "included", pid, listed)
     }
@@ -271,9 +272,17 @@ impl HintFaultSource {
     /// Excludes a process, or takes the exclusion back. The scope must have been opened with `exclusions`.
     ///
     /// # Errors
-    /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 4096 processes excluded.
+    /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 65536 processes excluded.
     pub fn exclude(&self, pid: Pid, excluded: bool) -> Result<(), libbpf_rs::Error> {
         set_listed(&self.loaded.object, "excluded", pid, excluded)
+    }
+
+    /// Has the cgroup of this place in the scope be the one in `folder`, or none. Takes effect for the next fault.
+    ///
+    /// # Errors
+    /// The folder cannot be opened, or what bpf(BPF_MAP_UPDATE_ELEM) and bpf(BPF_MAP_DELETE_ELEM) return.
+    pub fn set_cgroup(&self, place: usize, excluded: bool, folder: Option<&Path>) -> Result<(), OpenError> {
+        set_cgroup(&self.loaded.object, if excluded { "excluded_cgroups" } else { "cgroups" }, place, folder)
     }
 
     /// The counters, as of now.

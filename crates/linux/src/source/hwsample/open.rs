@@ -18,6 +18,7 @@ use super::threads::Threads;
 use super::useful::{Judge, Sighting, Tally, Useless};
 use crate::lists::parse_list;
 use crate::pagemap::Pagemap;
+use crate::process;
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::source::{AccessSource, Event, thread_cpu_time};
 use crate::sys::perf::{self, Aux, Ring};
@@ -184,6 +185,8 @@ impl HwSampleSource {
             }
             Ok(Record::Lost(lost)) => stats.lost += lost,
             Ok(Record::Throttle) => stats.throttled += 1,
+            // What has ended is the first thread.
+            Ok(Record::Exit(pid)) if lives_on(root, pid) => {}
             Ok(Record::Exit(pid)) => each(Event::Exit(pid)),
             Ok(Record::Exec(pid)) => each(Event::Exec(pid)),
             Ok(Record::Aux { offset, bytes, flags }) => {
@@ -364,4 +367,8 @@ fn physical(root: &Root, raw: &RawSample) -> u64 {
     let vpn = raw.address >> PAGE_SHIFT;
     let entry = Pagemap::open(&root.proc, raw.pid).and_then(|map| map.entry(vpn));
     entry.ok().flatten().and_then(|entry| entry.pfn()).map_or(0, |pfn| pfn.0 << PAGE_SHIFT)
+}
+/// Whether threads of a process are left whose first one has ended.
+fn lives_on(root: &Root, pid: Pid) -> bool {
+    process::stat(root, pid).ok().flatten().is_some_and(|stat| stat.threads > 1)
 }
