@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::units::{NodeId, TierId};
+use crate::units::{NodeId, PageSize, TierId};
 
 /// What is known of one node when it appears.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -13,11 +13,11 @@ pub struct Node {
     pub tier: TierId,
     /// CPUs of the node, ascending; empty on a memory-only node.
     pub cpus: Vec<u32>,
-    /// Memory of the node, in base pages; 0 on a CPU-only node.
+    /// Memory of the node, in base pages of [`Topology::page_bytes`]; 0 on a CPU-only node, and on one that is left out.
     pub capacity_pages: u64,
-    /// Idle read latency from the nearest initiator in ns, where the firmware tells (HMAT).
+    /// Idle read latency from the nearest CPUs in ns, where the firmware tells (HMAT).
     pub read_latency_ns: Option<u32>,
-    /// Read bandwidth from the nearest initiator in MB/s, where the firmware tells (HMAT).
+    /// Read bandwidth from the nearest CPUs in MB/s, where the firmware tells (HMAT).
     pub read_bandwidth_mbps: Option<u32>,
     /// SLIT distances to the nodes of [`Topology::nodes`], in their order (10 = local).
     pub distances: Vec<u8>,
@@ -26,9 +26,11 @@ pub struct Node {
 /// All nodes with memory or CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
+    /// The size of a base page.
+    pub page_bytes: PageSize,
     /// Ascending by number.
     pub nodes: Vec<Node>,
-    /// The tier of each node by number: asked for every access, so no search.
+    /// The tier of each node with memory by number: asked for every access, so no search.
     #[serde(skip)]
     tiers: Vec<Option<TierId>>,
     /// The fastest tier that has memory.
@@ -87,11 +89,16 @@ impl Topology {
             }
         }
         let mut tiers = vec![None; nodes.last().map_or(0, |n| usize::from(n.id.0) + 1)];
-        for node in &nodes {
+        for node in nodes.iter().filter(|n| n.capacity_pages > 0) {
             tiers[usize::from(node.id.0)] = Some(node.tier);
         }
         let top = nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).min();
-        Ok(Topology { nodes, tiers, top })
+        Ok(Topology { page_bytes: PageSize::default(), nodes, tiers, top })
+    }
+
+    /// The same with capacities counted in pages of `size`.
+    pub fn with_page_size(self, size: PageSize) -> Topology {
+        Topology { page_bytes: size, ..self }
     }
 
     /// The node with number `id`.
@@ -99,7 +106,7 @@ impl Topology {
         self.index(id).map(|i| &self.nodes[i])
     }
 
-    /// The tier of a node.
+    /// The tier of a node; none where it has no memory, so that no page is moved to it or from it.
     #[inline]
     pub fn tier(&self, id: NodeId) -> Option<TierId> {
         self.tiers.get(usize::from(id.0)).copied().flatten()

@@ -4,12 +4,63 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// log2 of the base page size in bytes.
+/// log2 of the base page size in bytes that the engine reckons with; see [`PageSize`] for other machines.
 pub const PAGE_SHIFT: u32 = 12;
 /// Bytes in a base page.
 pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
 /// Base pages in one MiB.
 pub const PAGES_PER_MIB: u64 = 1 << (20 - PAGE_SHIFT);
+
+/// The size of a machine's base pages, which is what its kernel counts memory in. In JSON it is the number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "u64")]
+pub struct PageSize {
+    shift: u32,
+}
+
+impl PageSize {
+    /// What the engine reckons with.
+    pub const OF_ENGINE: PageSize = PageSize { shift: PAGE_SHIFT };
+    /// What Linux has: 4 KiB everywhere, 16 and 64 KiB on Arm and others.
+    pub const ALL: [PageSize; 3] = [PageSize { shift: 12 }, PageSize { shift: 14 }, PageSize { shift: 16 }];
+
+    /// The size of `bytes`; none where no kernel has such pages.
+    pub fn of_bytes(bytes: u64) -> Option<PageSize> {
+        PageSize::ALL.into_iter().find(|size| size.bytes() == bytes)
+    }
+
+    /// Bytes in a page.
+    pub const fn bytes(self) -> u64 {
+        1 << self.shift
+    }
+
+    /// Whole pages in so many KiB.
+    pub const fn pages_in_kib(self, kib: u64) -> u64 {
+        kib >> (self.shift - 10)
+    }
+
+    /// KiB in so many pages; saturates.
+    pub const fn kib(self, pages: u64) -> u64 {
+        pages.saturating_mul(1 << (self.shift - 10))
+    }
+
+    /// Whole MiB in so many pages.
+    pub const fn mib(self, pages: u64) -> u64 {
+        pages >> (20 - self.shift)
+    }
+}
+
+impl Default for PageSize {
+    fn default() -> PageSize {
+        PageSize::OF_ENGINE
+    }
+}
+
+impl From<PageSize> for u64 {
+    fn from(size: PageSize) -> u64 {
+        size.bytes()
+    }
+}
 
 /// A point in time or a span of it, in nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -108,5 +159,20 @@ impl fmt::Display for NodeId {
 impl fmt::Display for VirtPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pid {} address {:#x}", self.pid.0, self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_as_large_whatever_the_pages_that_it_is_counted_in() {
+        for size in PageSize::ALL {
+            assert_eq!(PageSize::of_bytes(size.bytes()), Some(size));
+            let pages = size.pages_in_kib(64 << 20);
+            assert_eq!((size.kib(pages), size.mib(pages)), (64 << 20, 64 << 10), "64 GiB");
+        }
+        assert_eq!(PageSize::of_bytes(5000), None);
     }
 }

@@ -3,6 +3,7 @@
 pub mod actuator;
 pub mod damon;
 pub mod demoter;
+pub mod descriptors;
 pub mod doctor;
 pub mod kernel_moves;
 pub mod lists;

@@ -1,6 +1,7 @@
 //! Who decides which pages move, and what that needs set in the kernel.
 
 use thermocline_core::config::{Config, Kernel, ManagerName};
+use thermocline_core::units::NodeId;
 
 use crate::actuator::{Plan, plan};
 use crate::damon::{self, NotDamon, Setup};
@@ -23,6 +24,12 @@ pub enum CannotManage {
          `thermocline doctor` for how the kernel can be made to see them"
     )]
     OtherTiers,
+    /// The kernel would move pages to and from a node that is left out.
+    #[error(
+        "manager numab2 cannot leave {0} out, which tiers.exclude names: the kernel moves pages there and from there; \
+         remove it from tiers.exclude, or choose another manager"
+    )]
+    Excluded(NodeId),
     /// DAMON cannot be set to work.
     #[error(transparent)]
     Damon(#[from] NotDamon),
@@ -76,6 +83,9 @@ pub fn offer(
     }
     if !config.scope.is_empty() {
         return Err(CannotManage::Scopes(name));
+    }
+    if let Some(&node) = found.excluded.first() {
+        return Err(CannotManage::Excluded(node));
     }
     if !demoter::same_tiers(found) {
         return Err(CannotManage::OtherTiers);

@@ -1,7 +1,7 @@
 //! `/proc/zoneinfo`: free pages, watermarks and spans of every zone (Linux mm/vmstat.c, zoneinfo_show_print).
 
 use thermocline_core::topology::NodeState;
-use thermocline_core::units::{NodeId, PAGES_PER_MIB};
+use thermocline_core::units::{NodeId, PageSize};
 
 /// One zone of one node. All sizes are base pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,10 +123,10 @@ pub fn node_states(zones: &[Zone]) -> Vec<NodeState> {
 /// Whether the kernel promotes to `node` whatever it is asked to, because the node has memory to spare: any
 /// populated zone with more free than promo watermark + max(1 GiB, 1/16 of the node)
 /// (Linux 6.12 kernel/sched/fair.c, pgdat_free_space_enough).
-pub fn free_space_promotion(zones: &[Zone], node: NodeId) -> bool {
+pub fn free_space_promotion(zones: &[Zone], node: NodeId, size: PageSize) -> bool {
     let of_node = || zones.iter().filter(|z| z.node == node);
     let present: u64 = of_node().fold(0, |sum, z| sum.saturating_add(z.present));
-    let enough = (1024 * PAGES_PER_MIB).max(present / 16);
+    let enough = size.pages_in_kib(1 << 20).max(present / 16);
     of_node().filter(|z| z.present > 0).any(|z| {
         let mark = z.promo_or_derived().saturating_add(z.boost);
         z.free > mark.saturating_add(enough).saturating_add(z.lowmem_reserve)
@@ -228,10 +228,16 @@ Node 2, zone   Normal
 
     #[test]
     fn free_space_promotion_opens_above_one_gib_or_a_sixteenth_of_the_node() {
-        let gib = 1024 * PAGES_PER_MIB;
+        for size in PageSize::ALL {
+            free_space_promotion_opens(size);
+        }
+    }
+
+    fn free_space_promotion_opens(size: PageSize) {
+        let gib = size.pages_in_kib(1 << 20);
         let zone =
             |free, present| Zone { free, present, promo: Some(40), managed: present, ..Zone::default() };
-        let open = |z: Zone| free_space_promotion(&[z], NodeId(0));
+        let open = |z: Zone| free_space_promotion(&[z], NodeId(0), size);
         assert!(!open(zone(gib + 40, 3 * gib)));
         assert!(open(zone(gib + 41, 3 * gib)));
         assert!(!open(zone(2 * gib, 32 * gib)), "a sixteenth of 32 GiB is 2 GiB");
@@ -246,7 +252,7 @@ Node 2, zone   Normal
         fn any_text_is_answered(text in "(Node|pages free|min|protection:|start_pfn:|[ ,()\\n]|[0-9]{0,25}|.){0,60}") {
             let zones = parse(&text);
             let _ = node_states(&zones);
-            let _ = free_space_promotion(&zones, NodeId(0));
+            let _ = free_space_promotion(&zones, NodeId(0), PageSize::default());
         }
     }
 }

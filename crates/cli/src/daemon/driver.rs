@@ -100,11 +100,7 @@ pub(super) fn drive(
             tell!("the machine's nodes or tiers have changed");
             engine.set_topology(topology);
         }
-        kernel
-            .actuator
-            .look_after(at, config.kernel.when_changed)
-            .iter()
-            .for_each(|told| eprintln!("{told}"));
+        kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         if let Some(told) = machine.follow_processes(kernel.actuator) {
             tell!("{told}");
         }

@@ -175,7 +175,7 @@ fn drive(
             }
             cgroups_due = now().plus(CGROUPS_EVERY);
         }
-        actuator.look_after(now(), config.kernel.when_changed).iter().for_each(|told| eprintln!("{told}"));
+        actuator.look_after(now(), config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         if now() < due {
             continue;
         }

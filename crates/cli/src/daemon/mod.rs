@@ -18,9 +18,11 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
+use thermocline_core::units::PageSize;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
+use thermocline_linux::descriptors;
 use thermocline_linux::doctor::overridden;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
@@ -103,6 +105,7 @@ fn manage(
 ) -> anyhow::Result<Ended> {
     let discovered = discover(root, &config.tiers)?;
     refuse_untierable(&discovered)?;
+    descriptors::ensure(descriptors::needed(root, config))?;
     let run = if config.manager.name.is_of_kernel() { kernel::run } else { engine };
     run(root, config, &discovered, mode, as_json, session)
 }
@@ -209,6 +212,13 @@ fn configuration(watch: &Watch) -> anyhow::Result<Config> {
 
 /// Refuses machines on which nothing could ever move, with the cause.
 fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
+    let size = discovered.topology.page_bytes;
+    anyhow::ensure!(
+        size == PageSize::OF_ENGINE,
+        "this kernel has base pages of {} KiB, and thermocline moves pages of {} KiB alone; boot a kernel with such pages",
+        size.kib(1),
+        PageSize::OF_ENGINE.kib(1)
+    );
     let mut tiers: Vec<_> =
         discovered.topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
     tiers.sort();
@@ -261,7 +271,7 @@ fn announce(mode: Mode, discovered: &Discovered) {
 fn announce_changes(root: &Root, mode: Mode, changes: &Plan) {
     let balancing = changes.changes.iter().find(|change| change.name == "numa_balancing");
     if let Some(told) = overridden(root, balancing.and_then(|change| change.to.parse().ok())) {
-        eprintln!("{told}");
+        tell!("{told}");
     }
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
     if changes.is_empty() {

@@ -34,6 +34,8 @@ section! {
     TierMap {
         /// Lists of nodes, fastest tier first, as in `[[0, 1], [2]]`.
         nodes: Vec<Vec<u16>> = Vec::new(), "nodes", Any("a list of lists of node numbers"), "the kernel's memory tiers";
+        /// Nodes that are left out: nothing is moved to them or from them, and their memory is not counted.
+        exclude: Vec<u16> = Vec::new(), "nodes", Any("a list of node numbers"), "ours: none";
     }
 }
 

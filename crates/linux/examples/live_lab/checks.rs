@@ -87,7 +87,7 @@ fn doctor_with_one_tier() {
     assert_eq!(report.verdict, Verdict::Unusable);
     assert!(has(&report, "topology.one_tier"));
     assert_eq!(status(&report, "hintfault"), SourceStatus::Unavailable);
-    let tiers = TierMap { nodes: vec![vec![0, 1], vec![2]] };
+    let tiers = TierMap { nodes: vec![vec![0, 1], vec![2]], ..TierMap::default() };
     let mut config = Config { tiers, ..Config::default() };
     let mapped = doctor(&config);
     assert!(has(&mapped, "topology.not_scanned") && !has(&mapped, "topology.one_tier"));

@@ -13,6 +13,8 @@ mod offer;
 mod own_cgroup;
 mod step;
 
+#[cfg(test)]
+pub(crate) use offer::excluded_below;
 pub(crate) use offer::same_tiers;
 pub use offer::{NotDemoting, Offer, Way, offer, settings};
 

@@ -55,6 +55,9 @@ pub enum NotDemoting {
          doctor` for how the kernel can be made to see them"
     )]
     OtherTiers,
+    /// The kernel would demote to a node that is left out.
+    #[error("the kernel demotes to {0} too, which tiers.exclude leaves out")]
+    Excluded(NodeId),
 }
 
 /// Whose memory is demoted on the machine that was found, and how.
@@ -76,6 +79,9 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Offer, 
     }
     if !same_tiers(found) {
         return Err(NotDemoting::OtherTiers);
+    }
+    if let Some(node) = excluded_below(found) {
+        return Err(NotDemoting::Excluded(node));
     }
     Ok(Offer { reach, way })
 }
@@ -103,6 +109,15 @@ pub(crate) fn same_tiers(found: &Discovered) -> bool {
         found.kernel_tiers.iter().map(|tier| tier.nodes.iter().filter(has_memory).copied().collect());
     let theirs: Vec<BTreeSet<NodeId>> = theirs.filter(|nodes: &BTreeSet<NodeId>| !nodes.is_empty()).collect();
     ours.len() > 1 && ours.into_values().eq(theirs)
+}
+
+/// A node that is left out and below the kernel's top tier: the kernel may demote to it.
+pub(crate) fn excluded_below(found: &Discovered) -> Option<NodeId> {
+    let top = |id: &NodeId| found.kernel_top.contains(id);
+    let slowest_top = found.kernel_tiers.iter().rposition(|tier| tier.nodes.iter().any(top));
+    let below = found.kernel_tiers.iter().skip(slowest_top.map_or(0, |at| at + 1));
+    let mut below = below.flat_map(|tier| &tier.nodes);
+    below.find(|id| found.excluded.contains(id)).copied()
 }
 
 /// The settings of `config`, and those that demotion needs.
@@ -190,6 +205,8 @@ mod tests {
             origin: TierOrigin::Kernel,
             kernel_tiers: kernel.iter().enumerate().map(tier).collect(),
             kernel_top: Vec::new(),
+            excluded: Vec::new(),
+            page_size_known: true,
         }
     }
 

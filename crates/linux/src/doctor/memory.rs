@@ -6,13 +6,11 @@ use thermocline_core::units::NodeId;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Severity};
+use crate::doctor::tiers;
 use crate::lists::nodes_text;
 use crate::mover::closed;
 use crate::topology::{DiscoverError, Discovered, TierOrigin};
 use crate::zoneinfo::{Zone, free_space_promotion};
-
-/// How much slower than the fastest node of its tier a node may be before it looks misplaced.
-const SLOWER_PERCENT: u64 = 130;
 
 /// What follows from the topology, or from there being none.
 pub(super) fn topology(
@@ -32,7 +30,9 @@ pub(super) fn topology(
         findings.push(one_tier(look, kernel, found));
     }
     findings.extend(mapped_against_the_kernel(found));
-    findings.extend(slow_in_its_tier(&found.topology));
+    findings.extend(tiers::contradictions(found));
+    findings.extend(tiers::page_size(found));
+    findings.extend(tiers::excluded(found));
     findings
 }
 
@@ -45,7 +45,7 @@ pub(super) fn free_space(found: &Discovered, zones: &[Zone], mode: Option<u32>) 
         found.topology.nodes.iter().any(|n| n.capacity_pages > 0 && !found.kernel_top.contains(&n.id));
     let open = |node: &&NodeId| {
         let cpus = found.topology.node(**node).is_some_and(|n| !n.cpus.is_empty());
-        cpus && free_space_promotion(zones, **node)
+        cpus && free_space_promotion(zones, **node, found.topology.page_bytes)
     };
     found
         .kernel_top
@@ -129,26 +129,20 @@ fn one_tier(look: &mut Look<'_>, kernel: &KernelInfo, found: &Discovered) -> Fin
              on in its setup (a QEMU guest: -machine hmat=on with -numa hmat-lb for each pair of nodes)",
         );
     }
-    if let Some(map) = suggested_map(&found.topology) {
-        finding = finding.fix(format!(
-            "or say which nodes are slow in the configuration: [tiers] nodes = {map}; that decides where pages are \
-             placed, but the kernel still scans none of these nodes in tiering mode: evidence has to come from \
-             another source, or from kernel.numa_balancing = 3, with which the kernel moves pages too"
-        ));
+    match tiers::suggested_map(&found.topology) {
+        Ok(Some(map)) => finding.fix(format!(
+            "or say which nodes are slow in the configuration: by what the firmware tells of latency and bandwidth, \
+             [tiers] nodes = {map}; that decides where pages are placed, but the kernel still scans none of these \
+             nodes in tiering mode: evidence has to come from another source, or from kernel.numa_balancing = 3, with \
+             which the kernel moves pages too"
+        )),
+        Ok(None) => finding,
+        Err(unknown) => finding.fix(format!(
+            "or say which nodes are slow with [tiers] nodes in the configuration, once that is measured: it cannot be \
+             told here, since the firmware does not tell how fast the memory is of {}",
+            nodes_text(&unknown)
+        )),
     }
-    finding
-}
-
-/// Nodes with CPUs above, nodes of memory alone below; None where that makes no two tiers.
-fn suggested_map(topology: &Topology) -> Option<String> {
-    let with_memory = || topology.nodes.iter().filter(|n| n.capacity_pages > 0);
-    let ids = |cpus: bool| {
-        let ids: Vec<String> =
-            with_memory().filter(|n| n.cpus.is_empty() != cpus).map(|n| n.id.0.to_string()).collect();
-        ids.join(", ")
-    };
-    let (fast, slow) = (ids(true), ids(false));
-    (!fast.is_empty() && !slow.is_empty()).then(|| format!("[[{fast}], [{slow}]]"))
 }
 
 /// Nodes that the tier map puts below the top and that the kernel counts as top tier.
@@ -175,29 +169,6 @@ fn mapped_against_the_kernel(found: &Discovered) -> Option<Finding> {
              all nodes, and moves pages towards the accessing CPU itself",
         ),
     )
-}
-
-/// A node whose latency says that it does not belong to its tier.
-fn slow_in_its_tier(topology: &Topology) -> Vec<Finding> {
-    let misplaced = |node: &&thermocline_core::topology::Node| {
-        let fastest =
-            topology.nodes.iter().filter(|n| n.tier == node.tier).filter_map(|n| n.read_latency_ns).min();
-        match (node.read_latency_ns, fastest) {
-            (Some(own), Some(best)) => u64::from(own) * 100 > u64::from(best) * SLOWER_PERCENT,
-            _ => false,
-        }
-    };
-    let finding = |node: &thermocline_core::topology::Node| {
-        let cause = format!(
-            "{} is in tier {} with faster nodes: the firmware tells {} ns for it",
-            node.id,
-            node.tier.0,
-            node.read_latency_ns.unwrap_or(0)
-        );
-        Finding::new("topology.slow_in_tier", Severity::Note, cause)
-            .fix("give it a tier of its own with [tiers] nodes in the configuration, if that is not meant")
-    };
-    topology.nodes.iter().filter(misplaced).map(finding).collect()
 }
 
 /// Memory that is there and not used as memory: devices in devdax mode, CXL memory without a region, offline blocks.

@@ -15,6 +15,7 @@ mod report;
 mod scopes;
 mod sources;
 mod text;
+mod tiers;
 
 use std::path::Path;
 
@@ -86,6 +87,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let writes: Vec<&Path> = changes.iter().map(|c| c.path.as_path()).collect();
     let permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
     findings.extend(permissions.findings);
+    findings.extend(permissions::descriptors(&mut look, config));
 
     let mode = match config.manager.name {
         ManagerName::Numab2 => Some(2),
@@ -195,6 +197,7 @@ fn lower_nodes(found: Option<&Discovered>) -> Vec<NodeId> {
 }
 
 fn capacity_kib(found: Option<&Discovered>, nodes: &[NodeId]) -> u64 {
+    let size = found.map(|f| f.topology.page_bytes).unwrap_or_default();
     let all = found.iter().flat_map(|f| &f.topology.nodes);
-    all.filter(|n| nodes.contains(&n.id)).fold(0, |sum, n| sum + n.capacity_pages * 4)
+    all.filter(|n| nodes.contains(&n.id)).fold(0, |sum, n| sum + size.kib(n.capacity_pages))
 }

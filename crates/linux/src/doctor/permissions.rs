@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use rustix::fs::{Access, access};
+use thermocline_core::config::Config;
 
+use crate::descriptors;
 use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Permission, Severity};
 
@@ -44,6 +46,14 @@ pub(super) struct Permissions {
     /// It is shown the frame numbers of pages.
     pub(super) sees_frames: bool,
     pub(super) findings: Vec<Finding>,
+}
+
+/// A limit of file descriptors that is too low for what `run` opens.
+pub(super) fn descriptors(look: &mut Look<'_>, config: &Config) -> Option<Finding> {
+    let limits = look.text(&look.root.proc.join("self/limits"))?;
+    let needed = descriptors::needed(look.root, config);
+    let why = descriptors::check(needed, descriptors::hard_limit(&limits)).err()?;
+    Some(Finding::new("permissions.descriptors", Severity::Blocker, format!("`run` refuses to start: {why}")))
 }
 
 /// Looks at this process's capabilities and at the files that `run` would write.

@@ -69,7 +69,7 @@ fn told(config: &Config, holding: &Holding) -> Finding {
 fn floors_too_large(config: &Config, found: &Discovered) -> Option<Finding> {
     let floors_mib = floors(config).fold(0u64, |sum, scope| sum.saturating_add(scope.top_tier_floor_mib));
     let top = found.topology.nodes.iter().filter(|node| found.topology.is_top(node.id));
-    let top_mib = top.map(|node| node.capacity_pages).sum::<u64>() / PAGES_PER_MIB;
+    let top_mib = found.topology.page_bytes.mib(top.map(|node| node.capacity_pages).sum());
     let cause =
         format!("the scopes' floors are {floors_mib} MiB together, and the top tier has {top_mib} MiB");
     let finding = Finding::new("scope.floors_too_large", Severity::Problem, cause);

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use thermocline_core::units::PAGES_PER_MIB;
-
 use crate::doctor::report::{Finding, Report, Severity, SourceStatus, Verdict};
 use crate::lists::format_list;
 use crate::topology::{Discovered, TierOrigin};
@@ -47,6 +45,7 @@ impl Report {
             ["node", "tier", "CPUs", "memory", "free", "latency", "bandwidth", "distances"]
                 .map(str::to_owned),
         ];
+        let size = found.topology.page_bytes;
         for node in &found.topology.nodes {
             let free = self.nodes.iter().find(|s| s.node == node.id).map_or(0, |s| s.free_pages);
             let distances: Vec<String> = node.distances.iter().map(ToString::to_string).collect();
@@ -55,8 +54,8 @@ impl Report {
                 node.id.0.to_string(),
                 node.tier.0.to_string(),
                 if cpus.is_empty() { "none".to_owned() } else { cpus },
-                format!("{} MiB", node.capacity_pages / PAGES_PER_MIB),
-                format!("{} MiB", free / PAGES_PER_MIB),
+                format!("{} MiB", size.mib(node.capacity_pages)),
+                format!("{} MiB", size.mib(free)),
                 node.read_latency_ns.map_or("-".to_owned(), |ns| format!("{ns} ns")),
                 node.read_bandwidth_mbps.map_or("-".to_owned(), |mb| format!("{mb} MB/s")),
                 distances.join(" "),

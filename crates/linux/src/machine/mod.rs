@@ -18,7 +18,7 @@ use thermocline_core::config::Config;
 use thermocline_core::demotion::{Demand, Demoted};
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Move, Outcome};
 use thermocline_core::topology::{NodeState, Topology};
-use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB};
+use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, PageSize};
 
 use crate::actuator::Actuator;
 use crate::demoter::{Demoter, DemoterStats};
@@ -350,7 +350,7 @@ impl LiveMachine {
         let zones = self.nodes.zones();
         let mut nodes: Vec<NodeId> = zones.iter().map(|z| z.node).collect();
         nodes.dedup();
-        nodes.retain(|&node| crate::zoneinfo::free_space_promotion(zones, node));
+        nodes.retain(|&node| crate::zoneinfo::free_space_promotion(zones, node, PageSize::OF_ENGINE));
         nodes
     }
 

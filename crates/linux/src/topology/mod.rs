@@ -5,6 +5,8 @@
 //! one. A tier map in the configuration overrides where pages are *placed*; what the kernel *scans* stays as
 //! [`Discovered::kernel_top`] says.
 
+mod initiators;
+mod page_size;
 mod pfn_map;
 mod watcher;
 
@@ -13,11 +15,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use thermocline_core::config::TierMap;
 use thermocline_core::topology::{Node, Topology, TopologyError};
-use thermocline_core::units::{NodeId, TierId};
+use thermocline_core::units::{NodeId, PageSize, TierId};
 
 use crate::lists::parse_list;
 use crate::root::{KernelFileError, Root, list_optional, read_optional};
 
+pub use page_size::page_size;
 pub use pfn_map::{PfnMap, PfnRange};
 pub use watcher::{Change, Watcher};
 
@@ -61,6 +64,10 @@ pub struct Discovered {
     /// from them. A tier with CPUs and every faster one is top tier (Linux 6.12 mm/memory-tiers.c,
     /// establish_demotion_targets).
     pub kernel_top: Vec<NodeId>,
+    /// Nodes with memory that `tiers.exclude` leaves out.
+    pub excluded: Vec<NodeId>,
+    /// Whether the page size is known; where it is not, 4 KiB is taken for it.
+    pub page_size_known: bool,
 }
 
 /// Why the topology could not be found.
@@ -93,6 +100,19 @@ pub enum DiscoverError {
     /// The tier map leaves out a node with memory.
     #[error("tiers.nodes does not name {0}, which has memory; add it to the tier that it belongs to")]
     MapMissing(NodeId),
+    /// `tiers.exclude` names a node that cannot exist here.
+    #[error(
+        "tiers.exclude names {node}, which this machine does not have; it has nodes {possible}, correct or remove the entry"
+    )]
+    ExcludeUnknown {
+        /// The node.
+        node: NodeId,
+        /// The possible nodes as a list.
+        possible: String,
+    },
+    /// A node is both in a tier and left out.
+    #[error("{0} is in tiers.nodes and in tiers.exclude; remove it from one of them")]
+    MapAndExclude(NodeId),
     /// The tier map has more tiers than can be numbered.
     #[error("tiers.nodes has {0} tiers; 256 is the most")]
     MapTooLong(usize),
@@ -137,11 +157,19 @@ pub fn discover(root: &Root, map: &TierMap) -> Result<Discovered, DiscoverError>
         Some(text) => node_list(&folder.join("possible"), &text)?,
         None => online.clone(),
     };
+    let known_size = page_size(root)?;
+    let size = known_size.unwrap_or_default();
+    let ordinary = ordinary_memory(&folder)?;
     let mut raw = Vec::new();
     for &id in &online {
-        raw.push(raw_node(root, &folder, id, &online)?);
+        let mut node = raw_node(root, &folder, id, &online, size)?;
+        if ordinary.as_ref().is_some_and(|nodes| !nodes.contains(&id)) {
+            node.capacity_pages = 0;
+        }
+        raw.push(node);
     }
     let kernel_tiers = kernel_tiers(root)?;
+    let excluded = exclude(map, &mut raw, &possible)?;
     let kernel_top = kernel_top(&kernel_tiers, &raw);
     let (origin, tiers) = tiers(map, &kernel_tiers, &raw, &possible)?;
     let kept: Vec<bool> = raw.iter().map(|n| n.capacity_pages > 0 || !n.cpus.is_empty()).collect();
@@ -162,7 +190,44 @@ pub fn discover(root: &Root, map: &TierMap) -> Result<Discovered, DiscoverError>
         .collect();
     let topology =
         Topology::new(nodes).map_err(|cause| DiscoverError::Topology { path: folder.clone(), cause })?;
-    Ok(Discovered { topology, origin, kernel_tiers, kernel_top })
+    Ok(Discovered {
+        topology: topology.with_page_size(size),
+        origin,
+        kernel_tiers,
+        kernel_top,
+        excluded,
+        page_size_known: known_size.is_some(),
+    })
+}
+
+/// The nodes whose memory anybody may get; None where the kernel does not list them. Memory of devices alone
+/// (ZONE_DEVICE) and nodes that a driver keeps to itself are not among them.
+fn ordinary_memory(folder: &Path) -> Result<Option<Vec<NodeId>>, KernelFileError> {
+    let path = folder.join("has_memory");
+    read_optional(&path)?.map(|text| node_list(&path, &text)).transpose()
+}
+
+/// Takes the memory of the nodes that are left out from `raw`, and says which of them have some.
+fn exclude(map: &TierMap, raw: &mut [RawNode], possible: &[NodeId]) -> Result<Vec<NodeId>, DiscoverError> {
+    let named: Vec<NodeId> = map.exclude.iter().map(|&n| NodeId(n)).collect();
+    if let Some(&node) = named.iter().find(|n| map.nodes.iter().flatten().any(|&m| m == n.0)) {
+        return Err(DiscoverError::MapAndExclude(node));
+    }
+    if let Some(&node) = named.iter().find(|n| !possible.contains(n)) {
+        return Err(DiscoverError::ExcludeUnknown { node, possible: list(possible) });
+    }
+    let left_out = raw.iter_mut().filter(|n| n.capacity_pages > 0 && named.contains(&n.id));
+    Ok(left_out
+        .map(|node| {
+            node.capacity_pages = 0;
+            node.id
+        })
+        .collect())
+}
+
+fn list(nodes: &[NodeId]) -> String {
+    let numbers: Vec<u32> = nodes.iter().map(|n| u32::from(n.0)).collect();
+    crate::lists::format_list(&numbers)
 }
 
 fn node_list(path: &Path, text: &str) -> Result<Vec<NodeId>, KernelFileError> {
@@ -172,7 +237,13 @@ fn node_list(path: &Path, text: &str) -> Result<Vec<NodeId>, KernelFileError> {
     Ok(numbers.into_iter().filter_map(|n| u16::try_from(n).ok()).map(NodeId).collect())
 }
 
-fn raw_node(root: &Root, folder: &Path, id: NodeId, online: &[NodeId]) -> Result<RawNode, KernelFileError> {
+fn raw_node(
+    root: &Root,
+    folder: &Path,
+    id: NodeId,
+    online: &[NodeId],
+    size: PageSize,
+) -> Result<RawNode, KernelFileError> {
     let node = folder.join(format!("node{}", id.0));
     let cpulist = match read_optional(&node.join("cpulist"))? {
         Some(text) => Some((node.join("cpulist"), text)),
@@ -196,9 +267,9 @@ fn raw_node(root: &Root, folder: &Path, id: NodeId, online: &[NodeId]) -> Result
     Ok(RawNode {
         id,
         cpus,
-        capacity_pages: meminfo.as_deref().and_then(mem_total_pages).unwrap_or(0),
-        read_latency_ns: initiator_value(&node, "read_latency")?,
-        read_bandwidth_mbps: initiator_value(&node, "read_bandwidth")?,
+        capacity_pages: size.pages_in_kib(meminfo.as_deref().and_then(page_size::mem_total_kib).unwrap_or(0)),
+        read_latency_ns: initiators::value(folder, id.0, "read_latency")?,
+        read_bandwidth_mbps: initiators::value(folder, id.0, "read_bandwidth")?,
         distances: row.unwrap_or_else(|| {
             online.iter().map(|&o| if o == id { DISTANCE_LOCAL } else { DISTANCE_REMOTE }).collect()
         }),
@@ -209,27 +280,6 @@ fn raw_node(root: &Root, folder: &Path, id: NodeId, online: &[NodeId]) -> Result
 fn distance_row(text: &str, nodes: usize) -> Option<Vec<u8>> {
     let row: Option<Vec<u8>> = text.split_ascii_whitespace().map(|d| d.parse().ok()).collect();
     row.filter(|row| row.len() == nodes)
-}
-
-/// `MemTotal` of a node's meminfo (`Node 0 MemTotal:  1004 kB`) or the machine's, in base pages.
-fn mem_total_pages(text: &str) -> Option<u64> {
-    let (_, rest) = text.split_once("MemTotal:")?;
-    let kib: u64 = rest.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(kib / 4)
-}
-
-/// A performance figure of the nearest initiator: of CPUs (`access1`) where the kernel tells, else of any
-/// (`access0`) (Linux Documentation/admin-guide/mm/numaperf.rst).
-fn initiator_value(node: &Path, name: &str) -> Result<Option<u32>, KernelFileError> {
-    for access in ["access1", "access0"] {
-        if let Some(text) = read_optional(&node.join(access).join("initiators").join(name))? {
-            // Zero is the kernel's word for "the firmware does not tell".
-            if let Some(value) = text.trim().parse().ok().filter(|&v| v > 0) {
-                return Ok(Some(value));
-            }
-        }
-    }
-    Ok(None)
 }
 
 /// The kernel's tiers with nodes, fastest first.
@@ -288,8 +338,7 @@ fn tiers(
     }
     // A node that is possible and not online may come later.
     if let Some(&node) = named.iter().find(|n| !possible.contains(n)) {
-        let possible: Vec<u32> = possible.iter().map(|n| u32::from(n.0)).collect();
-        return Err(DiscoverError::MapUnknown { node, possible: crate::lists::format_list(&possible) });
+        return Err(DiscoverError::MapUnknown { node, possible: list(possible) });
     }
     let mut tiers = Vec::new();
     for node in raw {

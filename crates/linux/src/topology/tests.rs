@@ -32,6 +32,7 @@ impl Machine {
             let initiators = format!("devices/system/node/node{node}/access0/initiators");
             m.sys(&format!("{initiators}/read_latency"), &format!("{latency}\n"));
             m.sys(&format!("{initiators}/read_bandwidth"), "0\n");
+            m.sys(&format!("{initiators}/node0/uevent"), "");
         }
         m
     }
@@ -50,7 +51,10 @@ impl Machine {
     }
 
     fn discover(&self, map: &[&[u16]]) -> Result<Discovered, DiscoverError> {
-        discover(&self.root, &TierMap { nodes: map.iter().map(|t| t.to_vec()).collect() })
+        discover(
+            &self.root,
+            &TierMap { nodes: map.iter().map(|t| t.to_vec()).collect(), ..TierMap::default() },
+        )
     }
 }
 
@@ -73,6 +77,119 @@ fn kernel_tiers_are_ordered_by_number_not_by_name() {
     assert_eq!(cxl.read_latency_ns, Some(350));
     assert_eq!(cxl.read_bandwidth_mbps, None, "0 means that the firmware does not tell");
     assert_eq!(cxl.distances, [60, 50, 10]);
+}
+
+#[test]
+fn the_view_of_a_device_is_not_taken_for_the_cpus() {
+    let m = Machine::three_nodes();
+    fs::remove_dir_all(m.root.sys.join("devices/system/node/node2/access0")).unwrap();
+    let figures = |access: &str, of: Option<&str>, ns: &str| {
+        let initiators = format!("devices/system/node/node2/{access}/initiators");
+        m.sys(&format!("{initiators}/read_latency"), ns);
+        m.sys(&format!("{initiators}/read_bandwidth"), "419431\n");
+        of.iter().for_each(|node| m.sys(&format!("{initiators}/{node}/uevent"), ""));
+        let node = m.discover(&[]).unwrap().topology.nodes[2].clone();
+        (node.read_latency_ns, node.read_bandwidth_mbps)
+    };
+    assert_eq!(figures("access0", None, "8\n"), (None, None), "nobody says whose view it is");
+    assert_eq!(figures("access0", Some("node2"), "8\n"), (None, None), "the node has no CPUs");
+    assert_eq!(figures("access0", Some("node1"), "9\n"), (Some(9), Some(419_431)), "node 1 has a CPU");
+    assert_eq!(figures("access1", Some("node2"), "7\n"), (Some(9), Some(419_431)), "a class of its own");
+    fs::remove_dir_all(m.root.sys.join("devices/system/node/node2/access1/initiators/node2")).unwrap();
+    assert_eq!(figures("access1", None, "300\n").0, Some(300), "access1 is of CPUs by definition");
+}
+
+#[test]
+fn nodes_without_ordinary_memory_are_not_used() {
+    let m = Machine::three_nodes().tiers(&[(4, "0-1\n"), (22, "2\n")]);
+    assert_eq!(m.discover(&[]).unwrap().topology.nodes.len(), 3);
+    m.sys("devices/system/node/has_memory", "0-1\n");
+    let found = m.discover(&[]).unwrap();
+    let ids: Vec<u16> = found.topology.nodes.iter().map(|n| n.id.0).collect();
+    assert_eq!((ids, found.kernel_top.len()), (vec![0, 1], 2));
+}
+
+#[test]
+fn a_node_that_is_left_out_is_neither_source_nor_target_nor_counted() {
+    let m = Machine::three_nodes().tiers(&[(4, "0-1\n"), (22, "2\n")]);
+    let without = |exclude: &[u16], nodes: &[&[u16]]| {
+        let nodes = nodes.iter().map(|t| t.to_vec()).collect();
+        discover(&m.root, &TierMap { nodes, exclude: exclude.to_vec() })
+    };
+    let found = without(&[1], &[]).unwrap();
+    let topology = &found.topology;
+    assert_eq!(topology.node(NodeId(1)).unwrap().capacity_pages, 0, "it is known by its CPU");
+    assert!(!topology.is_top(NodeId(1)) && !topology.is_lower(NodeId(1)));
+    assert_eq!(topology.promotion_target(NodeId(2), Some(NodeId(1))), Some(NodeId(0)));
+    assert_eq!(topology.promotion_targets(NodeId(2), NodeId(1)), [NodeId(0)]);
+    assert!(topology.demotion_targets(NodeId(1)).is_empty());
+    assert_eq!((found.excluded, found.kernel_top), (vec![NodeId(1)], vec![NodeId(0)]));
+
+    let found = without(&[2], &[&[0, 1]]).unwrap();
+    assert_eq!(found.topology.nodes.len(), 2, "memory alone is left out as if it were not there");
+    assert!(!found.topology.is_lower(NodeId(2)));
+    assert!(found.topology.demotion_targets(NodeId(0)).is_empty());
+    assert_eq!(crate::demoter::excluded_below(&found), Some(NodeId(2)), "the kernel would demote there");
+    assert_eq!(crate::demoter::excluded_below(&without(&[1], &[]).unwrap()), None);
+
+    let refused = |exclude: &[u16], nodes: &[&[u16]]| without(exclude, nodes).unwrap_err().to_string();
+    assert!(refused(&[7], &[]).starts_with("tiers.exclude names node 7, which this machine does not have"));
+    assert!(refused(&[2], &[&[0, 1], &[2]]).starts_with("node 2 is in tiers.nodes and in tiers.exclude"));
+}
+
+#[test]
+fn more_than_seven_nodes_with_gaps_in_their_numbers() {
+    let m = Machine::new();
+    let ids = [0u16, 2, 3, 5, 8, 13, 21, 34, 130];
+    let online: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    m.sys("devices/system/node/online", &online.join(","));
+    m.sys("devices/system/node/possible", "0-255\n");
+    for (at, id) in ids.iter().enumerate() {
+        let node = format!("devices/system/node/node{id}");
+        m.sys(&format!("{node}/cpulist"), if at < 3 { ["0-1", "2-3", "4-5"][at] } else { "" });
+        // Node 2 has CPUs and no memory; node 8 has nothing at all.
+        let kib = if matches!(id, 2 | 8) { 0 } else { 1 << 20 };
+        m.sys(&format!("{node}/meminfo"), &format!("Node {id} MemTotal: {kib} kB\n"));
+        let row: Vec<&str> = (0..ids.len()).map(|to| if to == at { "10" } else { "40" }).collect();
+        m.sys(&format!("{node}/distance"), &row.join(" "));
+    }
+    let m = m.tiers(&[(4, "0,3"), (22, "5,13,21,34,130")]);
+    let topology = m.discover(&[]).unwrap().topology;
+    assert_eq!(topology.nodes.iter().map(|n| n.id.0).collect::<Vec<_>>(), [0, 2, 3, 5, 13, 21, 34, 130]);
+    assert_eq!(topology.promotion_targets(NodeId(130), NodeId(3)), [NodeId(3), NodeId(0)]);
+    assert_eq!(
+        topology.promotion_target(NodeId(130), Some(NodeId(2))),
+        Some(NodeId(0)),
+        "node 2 has no memory"
+    );
+    assert_eq!(topology.demotion_targets(NodeId(0)).len(), 5);
+    assert_eq!(cpu_nodes(&topology)[5], NodeId(3));
+}
+
+#[test]
+fn memory_that_comes_online_is_in_the_capacity() {
+    let m = Machine::three_nodes();
+    let mut watcher = Watcher::new(&m.root, &TierMap::default(), &[]).unwrap();
+    m.sys("devices/system/node/node2/meminfo", "Node 2 MemTotal: 2097152 kB\n");
+    assert!(watcher.look(&[]).unwrap().is_empty(), "a balloon that breathes is no news");
+    assert_eq!(watcher.discovered().topology.nodes[2].capacity_pages, 524_288);
+}
+
+#[test]
+fn capacities_are_counted_in_the_machines_pages() {
+    use thermocline_core::units::PageSize;
+    for size in PageSize::ALL {
+        let m = Machine::three_nodes();
+        let pages = size.pages_in_kib(1 << 20);
+        let zone =
+            |node| format!("Node {node}, zone Normal\n  pages free 1\n present {pages}\n managed {pages}\n");
+        fs::create_dir_all(&m.root.proc).unwrap();
+        fs::write(m.root.proc.join("zoneinfo"), (0..3).map(zone).collect::<String>()).unwrap();
+        let found = m.discover(&[]).unwrap();
+        assert_eq!((found.topology.page_bytes, found.page_size_known), (size, true));
+        assert_eq!(found.topology.nodes[2].capacity_pages, pages);
+    }
+    assert!(!Machine::three_nodes().discover(&[]).unwrap().page_size_known);
 }
 
 #[test]

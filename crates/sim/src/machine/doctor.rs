@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use thermocline_core::units::PAGE_SHIFT;
+use thermocline_core::units::PAGE_SIZE;
 
 use super::{Costs, MachineSpec, NodeSpec};
 use crate::spec::SpecError;
@@ -33,6 +33,9 @@ struct Discovered {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Nodes {
+    /// Reports of before it was told are of machines with pages of 4 KiB.
+    #[serde(default = "engines_page_bytes")]
+    page_bytes: u64,
     nodes: Vec<Node>,
 }
 
@@ -57,6 +60,10 @@ struct Watermarks {
     min_pages: u64,
 }
 
+fn engines_page_bytes() -> u64 {
+    PAGE_SIZE
+}
+
 const LOCAL_NS: f64 = 110.0;
 const NS_PER_DISTANCE: f64 = 4.0;
 
@@ -75,7 +82,8 @@ impl Doctor {
             let remedy = "run `thermocline doctor` for the reason, or name a preset";
             return Err(SpecError::new("doctor", "the report has no topology", remedy));
         };
-        let nodes = &found.topology.nodes;
+        let Nodes { nodes, page_bytes } = &found.topology;
+        let page_bytes = *page_bytes;
         let with_cpus: Vec<usize> = (0..nodes.len()).filter(|i| !nodes[*i].cpus.is_empty()).collect();
         let node = |node: &Node| {
             let from = |i: usize| node.distances.get(i).copied().unwrap_or(10);
@@ -86,7 +94,7 @@ impl Doctor {
                 id: node.id,
                 tier: node.tier,
                 cpus: node.cpus.len() as u32,
-                memory: Bytes(node.capacity_pages << PAGE_SHIFT),
+                memory: Bytes(node.capacity_pages.saturating_mul(page_bytes)),
                 distances: node.distances.clone(),
                 read_ns: (0..nodes.len()).map(|i| factor * latency_ns(from(i))).collect(),
                 write_ns: None,
@@ -106,7 +114,7 @@ impl Doctor {
             name: "this machine".to_owned(),
             hz: self.kernel.hz.unwrap_or(250),
             nr_cpus: 8192,
-            min_free: Bytes(min_pages << PAGE_SHIFT),
+            min_free: Bytes(min_pages.saturating_mul(page_bytes)),
             watermark_scale_factor: 10,
             llc: None,
             cost: Costs::default(),
@@ -139,6 +147,15 @@ mod tests {
         assert_eq!((machine.nodes[0].read_ns[0], machine.nodes[1].read_ns[0]), (110.0, 300.0));
         assert_eq!(machine.nodes[1].bandwidth, Some(20e9));
         assert_eq!(spec.min_free.pages(), 12_000);
+    }
+
+    #[test]
+    fn memory_is_as_large_as_its_pages_say() {
+        let large =
+            REPORT.replace("\"topology\": { \"nodes\"", "\"topology\": { \"page_bytes\": 65536, \"nodes\"");
+        assert_ne!(large, REPORT);
+        let spec = serde_json::from_str::<Doctor>(&large).unwrap().machine().unwrap();
+        assert_eq!((spec.node[0].memory, spec.min_free), (Bytes(1_000_000 << 16), Bytes(12_000 << 16)));
     }
 
     #[test]

@@ -23,5 +23,5 @@ mod sampler;
 mod threads;
 
 pub use error::OpenError;
-pub use open::{HwSampleSource, Stats};
+pub use open::{HwSampleSource, Stats, descriptors};
 pub use sampler::Sampler;

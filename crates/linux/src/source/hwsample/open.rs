@@ -334,6 +334,13 @@ impl AccessSource for HwSampleSource {
     }
 }
 
+/// File descriptors that the sampler takes on the machine at `root`; none where there is no sampler.
+pub fn descriptors(root: &Root, config: &HwSample) -> u64 {
+    let (Ok(pmu), Ok(online)) = (choose(root, config), online_cpus(root)) else { return 0 };
+    let of_cpu = 1 + u64::from(events(&pmu, 1, 1).leader.is_some());
+    pmu.cpus(&online).len() as u64 * of_cpu
+}
+
 fn open_cpu(pmu: &Pmu, config: &HwSample, whose: Whose, number: u32, period: u32) -> Result<Cpu, OpenError> {
     let failed = |action, cause| OpenError::failed(pmu.name(), action, number, cause);
     let ring_bytes = config.ring_kib << 10;
