@@ -10,21 +10,21 @@ use thermocline_core::engine::Engine;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
-use thermocline_linux::demoter::{Demoter, Offer};
+use thermocline_linux::demoter::Offer;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
+use thermocline_linux::topology::Discovered;
 
 use super::Mode;
+use super::demotion::Demotion;
 use super::heat::Heat;
 use super::line::Lines;
 use super::session::{Ended, Session};
 use super::snapshot::{Fixed, Snapshot};
 use super::socket::{Question, Request};
-use crate::escape;
-use crate::output::{tell, tell_text};
 use crate::verb::status;
 
 /// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop.
@@ -54,17 +54,21 @@ pub(super) struct Kernel<'a> {
 pub(super) fn drive(
     mut kernel: Kernel<'_>,
     config: &Config,
-    topology: Topology,
+    found: &Discovered,
     mode: Mode,
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
     let root = kernel.root;
+    let topology = found.topology.clone();
     let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
-    tell!("evidence: {}", machine.sources());
-    kernel.start_demoter(&topology, &mut machine)?;
+    eprintln!("evidence: {}", machine.sources());
+    let mut demotion = Demotion::new(root, config, found);
+    if let Some(offer) = kernel.demotion.take() {
+        demotion.start(offer, &topology, kernel.actuator, &mut machine)?;
+    }
     if mode != Mode::DryRun {
         session.listen(root, config)?;
     }
@@ -97,23 +101,22 @@ pub(super) fn drive(
         }
         ticked = at;
         if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
-            tell!("the machine's nodes or tiers have changed");
+            eprintln!("the machine's nodes or tiers have changed");
             engine.set_topology(topology);
         }
-        kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         if let Some(told) = machine.follow_processes(kernel.actuator) {
-            tell!("{told}");
+            eprintln!("{told}");
         }
         // Reading the nodes costs more than the rest of a tick: where nothing waits to move, once a second is enough.
         if !engine.queue().is_empty() || at.since(nodes_at) >= NODES_EVERY {
             nodes = machine.node_states()?.to_vec();
             nodes_at = at;
             if let Some(why) = machine.tell_holdings(|evidence| engine.observe(evidence)) {
-                tell!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}");
+                eprintln!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}");
             }
         }
         if let Some(why) = machine.tell_pressures(|evidence| engine.observe(evidence)) {
-            tell!("moves are braked by ping-pong alone where memory pressure is not known: {why}");
+            eprintln!("moves are braked by ping-pong alone where memory pressure is not known: {why}");
         }
         kernel.pace(at, &nodes, engine.topology(), &machine);
         machine.set_sample_period(engine.rule().sample_period_uops());
@@ -122,14 +125,14 @@ pub(super) fn drive(
         let (changes, next) = engine.brake_changes(brake_changes);
         brake_changes = next;
         for braking in changes {
-            tell_text(format_args!("{}", status::brakes(&json!([fixed.name(braking.scope, braking)]), true)));
+            eprint!("{}", status::brakes(&json!([fixed.name(braking.scope, braking)]), true));
         }
         // What was demoted since an older look would be demoted again.
         if nodes_at == at && machine.demotes() {
             machine.demote(engine.demote(at, &nodes));
         }
-        if let Some(why) = machine.end_failed_demoter() {
-            tell!("nothing is demoted any more: {why}");
+        if let Some(told) = demotion.look(engine.topology(), kernel.actuator, &mut machine) {
+            eprintln!("{told}");
         }
         for Question { request, answer } in session.questions() {
             match request {
@@ -152,13 +155,12 @@ pub(super) fn drive(
         }
         if at >= report_due {
             if let Some(running) = machine.fewer_kdamonds() {
-                tell!(
+                eprintln!(
                     "{running} kdamonds of ours still run: somebody has ended the others, and their regions are read no more"
                 );
             }
             report_due = report_due.plus(report).max(at);
-            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start))
-                .with_settings(kernel.actuator.settings_stats());
+            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start));
             lines.print(&snapshot);
             session.publish(&snapshot);
         }
@@ -169,47 +171,33 @@ pub(super) fn drive(
 
     machine.end_demoter(CLOSE_BOUND);
     poll(&mut machine, &mut engine, heat.as_mut());
-    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
-        .with_settings(kernel.actuator.settings_stats());
+    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start));
     for outcome in machine.close(CLOSE_BOUND) {
         engine.observe(Evidence::Outcome(&outcome));
     }
     lines.summary(&last.with_engine(&engine));
     if let Some(heat) = heat {
-        tell_text(format_args!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid))));
+        eprint!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid)));
     }
     Ok(ended)
 }
 
 impl Kernel<'_> {
-    /// Starts what demotes, where the door for commands reaches the kernel.
-    fn start_demoter(&mut self, topology: &Topology, machine: &mut LiveMachine) -> anyhow::Result<()> {
-        let (Some(offer), Some(commands)) = (self.demotion.take(), self.actuator.commands()) else {
-            return Ok(());
-        };
-        let with_memory = topology.nodes.iter().filter(|n| n.capacity_pages > 0);
-        let lower = with_memory.map(|n| n.id).filter(|id| topology.is_lower(*id)).collect();
-        let demoter =
-            Demoter::start(self.root, offer, lower, commands).context("cannot start the demoter")?;
-        machine.set_demoter(demoter);
-        Ok(())
-    }
-
     /// Paces the scans. Where that fails they keep their pace: pages are found sooner or later, but found.
     fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology, machine: &LiveMachine) {
         let Some(pace) = &mut self.pace else { return };
         match pace.look(at, nodes, topology, || machine.steps(), self.actuator) {
             Ok(None) => {}
             Ok(Some(Paced::Step(mb))) => {
-                tell!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
+                eprintln!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
             }
-            Ok(Some(Paced::Renewing(interval))) => tell!(
+            Ok(Some(Paced::Renewing(interval))) => eprintln!(
                 "numa_balancing_promote_rate_limit_MBps: 1 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
                 interval.ms()
             ),
-            Ok(Some(Paced::Renewed)) => tell!("numa_balancing_promote_rate_limit_MBps: 0 again"),
+            Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing_promote_rate_limit_MBps: 0 again"),
             Err(error) => {
-                tell!(
+                eprintln!(
                     "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends; start it again to have them paced: {error}"
                 );
                 self.pace = None;
@@ -237,5 +225,5 @@ fn frame(root: &Root, page: VirtPage) -> Option<Pfn> {
 /// The command name of a process, or `?` where it is gone.
 fn command(root: &Root, pid: Pid) -> String {
     std::fs::read_to_string(root.proc.join(pid.0.to_string()).join("comm"))
-        .map_or_else(|_| "?".to_owned(), |text| escape::name(text.trim_end_matches('\n')).into_owned())
+        .map_or_else(|_| "?".to_owned(), |text| text.trim_end().to_owned())
 }

@@ -1,5 +1,6 @@
 //! The daemon: opens the machine, drives the engine, reports, and puts everything back.
 
+mod demotion;
 mod driver;
 mod heat;
 mod kernel;
@@ -17,13 +18,11 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use serde_json::json;
-use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
-use thermocline_core::units::PageSize;
+use thermocline_core::config::{Config, Kernel, ManagerName, Scope};
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
-use thermocline_linux::descriptors;
-use thermocline_linux::doctor::overridden;
+use thermocline_linux::mover::trial::try_own_page;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -31,7 +30,6 @@ use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
 use crate::config_file;
-use crate::output::tell;
 use session::{Ended, Session};
 
 /// What the daemon is for.
@@ -75,13 +73,13 @@ pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::R
         match (ended, session.still_waiting(), before.take()) {
             (Ok(Ended::Over), ..) => return Ok(()),
             (Ok(Ended::Switch(next, answer)), ..) => {
-                tell!("manager {} takes over from {}", next.text(), manager.text());
+                eprintln!("manager {} takes over from {}", next.text(), manager.text());
                 session.tell(answer, None);
                 (before, manager) = (Some(manager), next);
             }
             (Err(error), Some((answer, None)), Some(former)) => {
                 let why = format!("manager {} cannot work: {error:#}", manager.text());
-                tell!("{why}\nback to manager {}", former.text());
+                eprintln!("{why}\nback to manager {}", former.text());
                 session.tell(answer, Some(why));
                 manager = former;
             }
@@ -105,7 +103,6 @@ fn manage(
 ) -> anyhow::Result<Ended> {
     let discovered = discover(root, &config.tiers)?;
     refuse_untierable(&discovered)?;
-    descriptors::ensure(descriptors::needed(root, config))?;
     let run = if config.manager.name.is_of_kernel() { kernel::run } else { engine };
     run(root, config, &discovered, mode, as_json, session)
 }
@@ -127,28 +124,32 @@ fn engine(
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
-    let demotion = demotion(root, config, discovered)?;
-    let settings = demoter::settings(config, demotion.as_ref().and_then(|offered| offered.as_ref().ok()));
-    let changes = plan(root, &settings)?;
+    if mode == Mode::Run {
+        try_own_page(root, &discovered.topology).context("nothing was changed: pages cannot be moved")?;
+    }
+    let mut demotion = demotion::offer(root, config, discovered)?;
+    let mut changes = plan(root, &settings(config, demotion.as_ref()))?;
     let mut actuator = match mode {
         Mode::DryRun => Actuator::dry_run(root),
         Mode::Run | Mode::Observe => live(root, config)?,
     };
-    // What an earlier daemon left may have been put back just now: look again.
-    let changes = if mode == Mode::DryRun { changes } else { plan(root, &settings)? };
+    if mode != Mode::DryRun {
+        // What an earlier daemon left may have been put back just now: look again.
+        demotion = demotion::offer(root, config, discovered)?;
+        changes = plan(root, &settings(config, demotion.as_ref()))?;
+    }
     announce(mode, discovered);
-    match &demotion {
-        Some(Ok(offer)) => {
-            tell!("cold pages of the top tier go down where it runs out of free memory{}", caveat(offer.way));
-        }
-        Some(Err(why)) => tell!("nothing is demoted: {why}"),
-        None => {}
+    if let Some(demotion) = &demotion {
+        demotion::announce(demotion);
     }
     let regions = config.source.damon.enabled.then(|| offer_source(root, config, discovered)).transpose();
     let regions = regions.context("DAMON cannot be read (source.damon)")?;
     let mut all = changes.clone();
     all.changes.extend(regions.iter().flat_map(|(setup, _)| setup.plan.changes.clone()));
-    announce_changes(root, mode, &all);
+    if let Some(Ok(Offer { way: Way::Regions(setup), .. })) = &demotion {
+        all.changes.extend(setup.plan.changes.clone());
+    }
+    announce_changes(mode, &all);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
@@ -163,10 +164,15 @@ fn engine(
         };
         let demotion = demotion.and_then(Result::ok);
         let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, damon };
-        driver::drive(kernel, config, discovered.topology.clone(), mode, as_json, session)
+        driver::drive(kernel, config, discovered, mode, as_json, session)
     });
     put_back(&mut actuator, mode);
     driven
+}
+
+/// The settings of the configuration, and those that demotion needs.
+fn settings(config: &Config, demotion: Option<&Result<Offer, NotDemoting>>) -> Kernel {
+    demoter::settings(config, demotion.and_then(|offered| offered.as_ref().ok()))
 }
 
 /// Makes the kdamonds of the source `damon`, starts those of nodes and listens to them.
@@ -186,16 +192,16 @@ fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
     let lock = Lock::acquire(root, Path::new(&config.daemon.state_dir))?;
     let (actuator, left) = Actuator::live(root, lock)?;
     if !left.is_empty() {
-        tell!("an earlier daemon was killed; its settings:\n{left}");
+        eprintln!("an earlier daemon was killed; its settings:\n{left}");
     }
     Ok(actuator)
 }
 
 /// Puts every setting back, and tells.
 fn put_back(actuator: &mut Actuator, mode: Mode) {
-    let restored = actuator.end();
+    let restored = actuator.restore();
     if mode != Mode::DryRun && !restored.is_empty() {
-        tell!("settings put back:\n{restored}");
+        eprintln!("settings put back:\n{restored}");
     }
 }
 
@@ -212,13 +218,6 @@ fn configuration(watch: &Watch) -> anyhow::Result<Config> {
 
 /// Refuses machines on which nothing could ever move, with the cause.
 fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
-    let size = discovered.topology.page_bytes;
-    anyhow::ensure!(
-        size == PageSize::OF_ENGINE,
-        "this kernel has base pages of {} KiB, and thermocline moves pages of {} KiB alone; boot a kernel with such pages",
-        size.kib(1),
-        PageSize::OF_ENGINE.kib(1)
-    );
     let mut tiers: Vec<_> =
         discovered.topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
     tiers.sort();
@@ -231,30 +230,6 @@ fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whose memory is demoted, or why nobody's; nothing where the verb never demotes.
-fn demotion(
-    root: &Root,
-    config: &Config,
-    found: &Discovered,
-) -> anyhow::Result<Option<Result<Offer, NotDemoting>>> {
-    if config.manager.name == ManagerName::Observe {
-        return Ok(None);
-    }
-    let demotion = demoter::offer(root, config, found);
-    if let (Err(why), DemotionMode::On) = (&demotion, config.demotion.mode) {
-        anyhow::bail!("demotion.mode is \"on\", but nothing could be demoted: {why}");
-    }
-    Ok(Some(demotion))
-}
-
-/// What is to be known of how pages go down.
-fn caveat(way: Way) -> &'static str {
-    match way {
-        Way::Generations => "",
-        Way::Node => ", whatever the kernel finds coldest on a node, also where that was accessed lately",
-    }
-}
-
 fn announce(mode: Mode, discovered: &Discovered) {
     let nodes: Vec<String> = discovered
         .topology
@@ -262,22 +237,18 @@ fn announce(mode: Mode, discovered: &Discovered) {
         .iter()
         .map(|n| format!("node {} tier {} {} MiB", n.id.0, n.tier.0, n.capacity_pages >> 8))
         .collect();
-    tell!("thermocline {}: {}", mode.name(), nodes.join(", "));
+    eprintln!("thermocline {}: {}", mode.name(), nodes.join(", "));
     if mode == Mode::Observe {
-        tell!("no page will be moved");
+        eprintln!("no page will be moved");
     }
 }
 
-fn announce_changes(root: &Root, mode: Mode, changes: &Plan) {
-    let balancing = changes.changes.iter().find(|change| change.name == "numa_balancing");
-    if let Some(told) = overridden(root, balancing.and_then(|change| change.to.parse().ok())) {
-        tell!("{told}");
-    }
+fn announce_changes(mode: Mode, changes: &Plan) {
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
     if changes.is_empty() {
-        tell!("kernel settings are as needed: nothing to change");
+        eprintln!("kernel settings are as needed: nothing to change");
     } else {
-        tell!("{verb}:\n{changes}");
+        eprintln!("{verb}:\n{changes}");
     }
 }
 
