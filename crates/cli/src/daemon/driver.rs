@@ -164,6 +164,9 @@ pub(super) fn drive(
             lines.print(&snapshot);
             session.publish(&snapshot);
         }
+        for told in machine.mover_news() {
+            eprintln!("{told}");
+        }
         if let Some(failure) = machine.mover_failure() {
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
         }

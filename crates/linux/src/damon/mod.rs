@@ -117,18 +117,12 @@ impl Setup {
     #[cfg(test)]
     pub(crate) fn of_one(from: NodeId, to: NodeId) -> Setup {
         let scheme = Scheme { kdamond: 0, number: 0, action: Action::MigrateCold, from, to };
-        Setup {
-            plan: Plan::default(),
-            fills: Vec::new(),
-            schemes: vec![scheme],
-            kdamonds: 1,
-            follower: None,
-        }
+        Setup { plan: Plan::default(), fills: Vec::new(), schemes: vec![scheme], kdamonds: 1, follower: None }
     }
 
-    /// The number of the kdamond that watches a node for its only scheme.
-    pub(crate) fn kdamond_of(&self, node: NodeId) -> Option<usize> {
-        self.schemes.iter().find(|scheme| scheme.from == node).map(|scheme| scheme.kdamond)
+    /// The number of the kdamond that watches a node for its only scheme, and where that moves pages.
+    pub(crate) fn kdamond_of(&self, node: NodeId) -> Option<(usize, NodeId)> {
+        self.schemes.iter().find(|scheme| scheme.from == node).map(|scheme| (scheme.kdamond, scheme.to))
     }
 
     /// Makes the kdamonds and switches them on: all of it, or nothing.

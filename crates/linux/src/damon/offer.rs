@@ -36,7 +36,9 @@ pub enum NotDamon {
     #[error(transparent)]
     Cgroups(#[from] NotCgroups),
     /// Our source has them.
-    #[error("source.damon has DAMON's threads to itself; set source.damon.enabled = false to have cold regions demoted")]
+    #[error(
+        "source.damon has DAMON's threads to itself; set source.damon.enabled = false to have cold regions demoted"
+    )]
     Source,
     /// Others have kdamonds.
     #[error(

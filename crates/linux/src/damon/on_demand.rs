@@ -1,11 +1,11 @@
-//! Kdamonds that demote nothing before they are told how much: one for every node of the top tier, with one scheme, whose quota is closed.
+//! Kdamonds that demote nothing before they are told how much: one for every node of the top tier, which gets its only scheme then.
 
 use std::path::PathBuf;
 
-use thermocline_core::units::PAGE_SIZE;
+use thermocline_core::units::{NodeId, PAGE_SIZE};
 
 use super::setup::{Fills, Watched, Watching, context};
-use super::{Action, Scheme, kdamond_folder, scheme_folder};
+use super::{Action, Scheme, kdamond_folder};
 use crate::root::Root;
 
 /// Time between two looks at a page of each region. Ours: 1,000 regions then take a few percent of a CPU.
@@ -16,26 +16,28 @@ pub(crate) const AGGREGATION_MS: u64 = 250;
 const PAGES_A_REGION: u64 = 512;
 const REGIONS_MIN: u64 = 50;
 const REGIONS_MAX: u64 = 1_000;
-/// Time for which a quota is given. It is given once, and closed before that is over.
-pub(crate) const WINDOW_MS: u64 = 1_000;
-/// A quota by which nothing goes, for it is less than a page. 0 would be none.
-pub(crate) const CLOSED_BYTES: u64 = 1;
+/// Time for which a quota is given: a day, so that a scheme never gets a second one, however late it is taken away.
+const WINDOW_MS: u64 = 86_400_000;
 
-/// Files of a kdamond's only scheme, below its folder.
+/// Files of a kdamond, below its folder.
 pub(crate) mod file {
-    /// Bytes that may be tried in a window.
+    /// Schemes that it has: one while a demand is carried out and until the next.
+    pub(crate) const SCHEMES: &str = "contexts/0/schemes/nr_schemes";
+    /// The only scheme.
+    pub(super) const SCHEME: &str = "contexts/0/schemes/0";
+    /// Bytes that it may try.
     pub(crate) const QUOTA: &str = "contexts/0/schemes/0/quotas/bytes";
     /// Aggregations for which a region has not been accessed, at least.
     pub(crate) const AGE: &str = "contexts/0/schemes/0/access_pattern/age/min";
-    /// Bytes tried since the start.
+    /// Bytes that it has tried.
     pub(crate) const TRIED: &str = "contexts/0/schemes/0/stats/sz_tried";
-    /// Bytes moved since the start.
+    /// Bytes that it has moved.
     pub(crate) const MOVED: &str = "contexts/0/schemes/0/stats/sz_applied";
     /// What is to be done.
     pub(crate) const STATE: &str = "state";
 }
 
-/// What is to be written for these nodes, in order, and the schemes that it makes.
+/// What is to be written for these nodes, in order, and the schemes that kdamonds get when something is demanded.
 pub(super) fn fills(root: &Root, watched: &[Watched]) -> (Vec<(PathBuf, String)>, Vec<Scheme>) {
     let (mut fills, mut schemes) = (Fills::default(), Vec::new());
     for (kdamond, node) in watched.iter().enumerate() {
@@ -50,29 +52,29 @@ pub(super) fn fills(root: &Root, watched: &[Watched]) -> (Vec<(PathBuf, String)>
             regions_max,
             access_goal_bp: None,
         };
-        let folder = kdamond_folder(root, kdamond);
-        context(&mut fills, &folder, watching, Some(&node.ranges), 1);
-        let scheme = scheme_folder(&folder, 0);
-        fills.add(&scheme, &[("action", &Action::MigrateCold.text()), ("target_nid", &to.0)]);
-        let pattern = scheme.join("access_pattern");
-        for (name, min, max) in
-            [("sz", PAGE_SIZE, u64::MAX), ("nr_accesses", 0, 0), ("age", 1, u32::MAX.into())]
-        {
-            fills.add(&pattern.join(name), &[("min", &min), ("max", &max)]);
-        }
-        let quotas = scheme.join("quotas");
-        fills.add(&quotas, &[("ms", &0), ("bytes", &CLOSED_BYTES), ("reset_interval_ms", &WINDOW_MS)]);
-        // Those that have been idle for longest go first.
-        let weights: [(&str, &dyn ToString); 3] =
-            [("sz_permil", &0), ("nr_accesses_permil", &0), ("age_permil", &1000)];
-        fills.add(&quotas.join("weights"), &weights);
-        schemes.push(Scheme {
-            kdamond,
-            number: 0,
-            action: Action::MigrateCold,
-            from: node.node,
-            to,
-        });
+        context(&mut fills, &kdamond_folder(root, kdamond), watching, Some(&node.ranges), 0);
+        schemes.push(Scheme { kdamond, number: 0, action: Action::MigrateCold, from: node.node, to });
     }
     (fills.0, schemes)
+}
+
+/// What makes a kdamond's scheme: so many bytes of what has not been accessed for so many aggregations, those that have been idle for longest first.
+pub(crate) fn scheme(to: NodeId, bytes: u64, age: u64) -> Vec<(String, String)> {
+    let values: [(&str, &dyn ToString); 14] = [
+        ("action", &Action::MigrateCold.text()),
+        ("target_nid", &to.0),
+        ("access_pattern/sz/min", &PAGE_SIZE),
+        ("access_pattern/sz/max", &u64::MAX),
+        ("access_pattern/nr_accesses/min", &0),
+        ("access_pattern/nr_accesses/max", &0),
+        ("access_pattern/age/min", &age),
+        ("access_pattern/age/max", &u32::MAX),
+        ("quotas/ms", &0),
+        ("quotas/bytes", &bytes),
+        ("quotas/reset_interval_ms", &WINDOW_MS),
+        ("quotas/weights/sz_permil", &0),
+        ("quotas/weights/nr_accesses_permil", &0),
+        ("quotas/weights/age_permil", &1000),
+    ];
+    values.iter().map(|(name, value)| (format!("{}/{name}", file::SCHEME), value.to_string())).collect()
 }

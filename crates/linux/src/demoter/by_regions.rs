@@ -12,12 +12,12 @@ use super::DemoterStats;
 use super::demand::{SPAN, Taken};
 use crate::actuator::Commands;
 use crate::damon::Setup;
-use crate::damon::on_demand::{AGGREGATION_MS, CLOSED_BYTES, WINDOW_MS, file};
+use crate::damon::on_demand::{AGGREGATION_MS, file, scheme};
 
 /// Time between two looks at what was done.
 const NAP: Duration = Duration::from_millis(50);
-/// How long the first page may take: the window of the demand before has to end, and then an aggregation.
-const OPENING: Duration = Duration::from_millis(WINDOW_MS + 2 * AGGREGATION_MS);
+/// How long the first page may take: the kdamond takes the scheme up at the end of an aggregation, and applies it after the next.
+const OPENING: Duration = Duration::from_millis(4 * AGGREGATION_MS);
 /// When so long nothing more is tried, there is nothing more to try.
 const QUIET: Duration = Duration::from_millis(2 * AGGREGATION_MS);
 
@@ -26,12 +26,12 @@ const QUIET: Duration = Duration::from_millis(2 * AGGREGATION_MS);
 pub(super) struct ByRegions {
     commands: Commands,
     setup: Setup,
-    /// Bytes that each kdamond had moved when last asked: what went late belongs to the next demand.
+    /// Bytes that the scheme of each kdamond that has one had moved when last asked.
     told: BTreeMap<usize, u64>,
 }
 
-/// Bytes since a kdamond began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Bytes since a scheme was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Done {
     tried: u64,
     moved: u64,
@@ -42,7 +42,8 @@ impl ByRegions {
         ByRegions { commands, setup, told: BTreeMap::new() }
     }
 
-    /// Demotes what the demand asks for, as far as regions are as idle; returns what went down.
+    /// Demotes what the demand asks for, as far as regions are as idle; returns what went down. The kdamond gets a new scheme for it, whose quota is given once:
+    /// however late it is looked at again, no more goes than was asked for.
     ///
     /// # Errors
     /// The kdamond does not do what it is told: somebody has ended it, for instance.
@@ -52,55 +53,57 @@ impl ByRegions {
         stopped: impl Fn() -> bool,
         stats: &mut DemoterStats,
     ) -> io::Result<Taken> {
-        let Some(kdamond) = self.setup.kdamond_of(demand.node) else { return Ok(Taken::default()) };
-        let bytes = demand.pages.saturating_mul(PAGE_SIZE);
-        let start = self.done(kdamond)?;
+        let Some((kdamond, to)) = self.setup.kdamond_of(demand.node) else { return Ok(Taken::default()) };
+        let bytes = demand.pages.max(1).saturating_mul(PAGE_SIZE);
         let age = demand.idle.ms().div_ceil(AGGREGATION_MS).clamp(1, u32::MAX.into());
-        self.commands.tell_kdamond(kdamond, file::AGE, &age.to_string())?;
-        self.quota(kdamond, bytes.max(PAGE_SIZE))?;
+        // What went after the last demand was told, belongs to this one.
+        let late = match self.told.get(&kdamond).copied() {
+            Some(told) => self.done(kdamond)?.moved.saturating_sub(told),
+            None => 0,
+        };
+        self.commands.tell_kdamond(kdamond, file::SCHEMES, "0")?;
+        self.commands.tell_kdamond(kdamond, file::STATE, "commit")?;
+        self.told.remove(&kdamond);
+        self.commands.tell_kdamond(kdamond, file::SCHEMES, "1")?;
+        for (file, value) in scheme(to, bytes, age) {
+            self.commands.tell_kdamond(kdamond, &file, &value)?;
+        }
+        self.commands.tell_kdamond(kdamond, file::STATE, "commit")?;
+        self.told.insert(kdamond, 0);
         stats.evictions += 1;
-        let begun = self.wait(kdamond, OPENING, &stopped, |done| done.tried > start.tried);
-        // What is left of the window's quota stays; another window gives nothing.
-        self.quota(kdamond, CLOSED_BYTES)?;
-        let mut last = begun?;
+        let mut last = self.wait(kdamond, OPENING, &stopped, Done::default())?;
         let end = Instant::now() + SPAN;
-        while last.tried > start.tried && last.tried - start.tried < bytes && Instant::now() < end {
-            let next = self.wait(kdamond, QUIET, &stopped, |done| done.tried > last.tried)?;
+        while last.tried > 0 && last.tried < bytes && Instant::now() < end && !stopped() {
+            let next = self.wait(kdamond, QUIET, &stopped, last)?;
             if next == last {
                 break;
             }
             last = next;
         }
-        let before = self.told.insert(kdamond, last.moved).unwrap_or(start.moved);
-        let pages = last.moved.saturating_sub(before) / PAGE_SIZE;
+        self.told.insert(kdamond, last.moved);
+        let pages = (late + last.moved) / PAGE_SIZE;
         stats.refused += u64::from(pages == 0);
         stats.demoted_pages += pages;
         stats.by_damon_pages += pages;
         Ok(Taken { pages, ..Taken::default() })
     }
 
-    /// Waits until `enough`, at most `bound`; returns what was done by then.
+    /// Waits until more was tried than `before`, at most `bound`; returns what was done by then.
     fn wait(
         &mut self,
         kdamond: usize,
         bound: Duration,
         stopped: &impl Fn() -> bool,
-        enough: impl Fn(Done) -> bool,
+        before: Done,
     ) -> io::Result<Done> {
         let end = Instant::now() + bound;
         loop {
             let done = self.done(kdamond)?;
-            if enough(done) || stopped() || Instant::now() >= end {
+            if done.tried > before.tried || stopped() || Instant::now() >= end {
                 return Ok(done);
             }
             std::thread::sleep(NAP);
         }
-    }
-
-    /// Has the kdamond take up another quota, at the end of an aggregation, for which this waits.
-    fn quota(&mut self, kdamond: usize, bytes: u64) -> io::Result<()> {
-        self.commands.tell_kdamond(kdamond, file::QUOTA, &bytes.to_string())?;
-        self.commands.tell_kdamond(kdamond, file::STATE, "commit")
     }
 
     fn done(&mut self, kdamond: usize) -> io::Result<Done> {
@@ -137,6 +140,7 @@ mod tests {
         cold: u64,
         told_quota: u64,
         quota: u64,
+        /// Of the scheme that there is.
         moved: u64,
         ended: bool,
         told: Vec<String>,
@@ -157,6 +161,9 @@ mod tests {
             if path.ends_with(file::QUOTA) {
                 state.told_quota = value.parse().unwrap();
             }
+            if path.ends_with(file::SCHEMES) {
+                (state.told_quota, state.moved) = (0, 0);
+            }
             match value {
                 "commit" => state.quota = state.told_quota,
                 // Less than a page is nothing.
@@ -164,13 +171,15 @@ mod tests {
                     let moved = state.quota.min(state.cold) / PAGE_SIZE * PAGE_SIZE;
                     state.cold -= moved;
                     state.moved += moved;
-                    state.quota = 0;
+                    state.quota -= moved;
                     return Ok(());
                 }
                 _ => {}
             }
-            let name = path.file_name().unwrap().to_str().unwrap();
-            state.told.push(format!("{name} {value}"));
+            if [file::SCHEMES, file::AGE, file::QUOTA, file::STATE].iter().any(|told| path.ends_with(told)) {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                state.told.push(format!("{name} {value}"));
+            }
             Ok(())
         }
 
@@ -184,38 +193,43 @@ mod tests {
         Demand { id: 1, node: NodeId(0), pages, idle: Nanos::from_ms(1_900), allowances, braked }
     }
 
-    fn demote(kdamond: &Kdamond, pages: u64) -> (io::Result<u64>, DemoterStats) {
+    fn worker(kdamond: &Kdamond) -> ByRegions {
         let commands = Commands::with_door(&Root::at("/absent"), Box::new(kdamond.clone()));
-        let mut worker = ByRegions::new(Setup::of_one(NodeId(0), NodeId(2)), commands);
+        ByRegions::new(Setup::of_one(NodeId(0), NodeId(2)), commands)
+    }
+
+    fn demote(worker: &mut ByRegions, pages: u64) -> io::Result<u64> {
         let mut stats = DemoterStats::default();
-        let taken = worker.carry_out(&demand(pages), || false, &mut stats);
-        (taken.map(|taken| taken.pages), stats)
+        let taken = worker.carry_out(&demand(pages), || false, &mut stats)?;
+        assert_eq!((stats.demoted_pages, stats.by_damon_pages), (taken.pages, taken.pages));
+        assert_eq!(stats.refused, u64::from(taken.pages == 0));
+        Ok(taken.pages)
     }
 
     #[test]
-    fn a_demand_opens_the_quota_once_and_closes_it() {
+    fn a_demand_is_a_scheme_with_one_quota() {
         let kdamond = Kdamond::default();
         kdamond.0.lock().unwrap().cold = 1000 * PAGE_SIZE;
-        let (pages, stats) = demote(&kdamond, 100);
-        assert_eq!((pages.unwrap(), stats.demoted_pages, stats.by_damon_pages), (100, 100, 100));
+        assert_eq!(demote(&mut worker(&kdamond), 100).unwrap(), 100);
         let told = kdamond.0.lock().unwrap().told.join(", ");
-        assert_eq!(told, "min 8, bytes 409600, state commit, bytes 1, state commit");
+        assert_eq!(told, "nr_schemes 0, state commit, nr_schemes 1, min 8, bytes 409600, state commit");
     }
 
     #[test]
-    fn where_little_is_cold_little_goes_and_the_quota_is_closed_all_the_same() {
+    fn where_little_is_cold_little_goes_and_what_goes_late_is_told_with_the_next_demand() {
         let kdamond = Kdamond::default();
+        let mut worker = worker(&kdamond);
         kdamond.0.lock().unwrap().cold = 7 * PAGE_SIZE;
-        assert_eq!(demote(&kdamond, 100).0.unwrap(), 7);
-        let (pages, stats) = demote(&kdamond, 100);
-        assert_eq!((pages.unwrap(), stats.refused), (0, 1));
-        assert_eq!(kdamond.0.lock().unwrap().told_quota, CLOSED_BYTES);
+        assert_eq!(demote(&mut worker, 100).unwrap(), 7);
+        assert_eq!(demote(&mut worker, 100).unwrap(), 0);
+        kdamond.0.lock().unwrap().cold = 500 * PAGE_SIZE;
+        assert_eq!(demote(&mut worker, 10).unwrap(), 110, "100 of them late");
     }
 
     #[test]
     fn a_kdamond_that_somebody_has_ended_is_a_failure() {
         let kdamond = Kdamond::default();
         kdamond.0.lock().unwrap().ended = true;
-        assert!(demote(&kdamond, 100).0.is_err());
+        assert!(demote(&mut worker(&kdamond), 100).is_err());
     }
 }

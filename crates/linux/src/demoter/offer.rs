@@ -259,12 +259,7 @@ fn generations(root: &Root) -> Result<(), NotDemoting> {
 }
 
 /// Whether DAMON can be had to move regions, and everybody's memory may go.
-fn regions(
-    root: &Root,
-    config: &Config,
-    reach: &Reach,
-    found: &Discovered,
-) -> Result<Way, NotDemoting> {
+fn regions(root: &Root, config: &Config, reach: &Reach, found: &Discovered) -> Result<Way, NotDemoting> {
     if *reach != Reach::default() {
         return Err(NotDemoting::Scopes("demotion by DAMON's regions"));
     }
@@ -379,6 +374,13 @@ mod tests {
         let auto = || asked(DemotionWay::Auto, Vec::new());
         let refusal = |way| asked(way, Vec::new()).unwrap_err();
         write(root.sys.join("kernel/mm/numa/demotion_enabled"), "false\n");
+        let zone = |node, start| {
+            format!(
+                "Node {node}, zone Normal\n  pages free 1\n        spanned 32768\n        present 32768\n        managed 32768\n  \
+                 start_pfn: {start}\n"
+            )
+        };
+        write(root.proc.join("zoneinfo"), &(zone(0, 0) + &zone(1, 32768)));
         let why = refusal(DemotionWay::Auto);
         let lacking = ["CONFIG_LRU_GEN", "CONFIG_DAMON", "node0/reclaim"];
         assert!(lacking.iter().all(|what| why.contains(what)), "{why}");
@@ -391,13 +393,6 @@ mod tests {
         assert!(asked(DemotionWay::Node, scope.clone()).unwrap_err().contains("knows no scopes"));
 
         write(root.sys.join("kernel/mm/damon/admin/kdamonds/nr_kdamonds"), "0\n");
-        let zone = |node, start| {
-            format!(
-                "Node {node}, zone Normal\n  pages free 1\n        spanned 32768\n        present 32768\n        managed 32768\n  \
-                 start_pfn: {start}\n"
-            )
-        };
-        write(root.proc.join("zoneinfo"), &(zone(0, 0) + &zone(1, 32768)));
         assert_eq!(auto(), Ok(DemotionWay::Regions));
         assert!(asked(DemotionWay::Regions, scope.clone()).unwrap_err().contains("knows no scopes"));
         let failed = [DemotionWay::Regions];

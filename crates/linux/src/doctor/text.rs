@@ -71,7 +71,8 @@ impl Report {
         out.push("\nKernel".to_owned());
         let hz = k.hz.map_or("unknown".to_owned(), |hz| hz.to_string());
         // Whether a kernel is locked down is told there alone.
-        let unseen = if k.mounts.securityfs.is_some() { "none" } else { "unknown (securityfs is not mounted)" };
+        let unseen =
+            if k.mounts.securityfs.is_some() { "none" } else { "unknown (securityfs is not mounted)" };
         let hugepages = shown(k.transparent_hugepages.clone());
         out.push(format!(
             "  {}, HZ {hz}, lockdown {}, transparent huge pages {hugepages}, swap {} MiB",

@@ -425,6 +425,11 @@ impl LiveMachine {
         self.sources.wait(timeout)
     }
 
+    /// Processes that the mover has set aside since the last call, and why.
+    pub fn mover_news(&self) -> Vec<String> {
+        self.mover.as_ref().map(Mover::news).unwrap_or_default()
+    }
+
     /// Why the mover has failed, if it has.
     pub fn mover_failure(&self) -> Option<String> {
         self.mover.as_ref().and_then(Mover::failure)
