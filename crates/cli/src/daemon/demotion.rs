@@ -30,10 +30,9 @@ pub(super) fn offer(
 /// Says what becomes of cold pages.
 pub(super) fn announce(demotion: &Result<Offer, NotDemoting>) {
     match demotion {
-        Ok(offer) => tell!(
-            "cold pages of the top tier go down where it runs out of free memory{}",
-            caveat(&offer.way)
-        ),
+        Ok(offer) => {
+            tell!("cold pages of the top tier go down where it runs out of free memory{}", caveat(&offer.way))
+        }
         Err(why) => tell!("nothing is demoted: {why}"),
     }
 }

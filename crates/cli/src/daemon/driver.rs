@@ -25,6 +25,8 @@ use super::line::Lines;
 use super::session::{Ended, Session};
 use super::snapshot::{Fixed, Snapshot};
 use super::socket::{Question, Request};
+use crate::escape;
+use crate::output::{tell, tell_text};
 use crate::verb::status;
 
 /// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop.
@@ -64,7 +66,7 @@ pub(super) fn drive(
     let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
-    eprintln!("evidence: {}", machine.sources());
+    tell!("evidence: {}", machine.sources());
     let mut demotion = Demotion::new(root, config, found);
     if let Some(offer) = kernel.demotion.take() {
         demotion.start(offer, &topology, kernel.actuator, &mut machine)?;
@@ -101,22 +103,23 @@ pub(super) fn drive(
         }
         ticked = at;
         if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
-            eprintln!("the machine's nodes or tiers have changed");
+            tell!("the machine's nodes or tiers have changed");
             engine.set_topology(topology);
         }
+        kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         if let Some(told) = machine.follow_processes(kernel.actuator) {
-            eprintln!("{told}");
+            tell!("{told}");
         }
         // Reading the nodes costs more than the rest of a tick: where nothing waits to move, once a second is enough.
         if !engine.queue().is_empty() || at.since(nodes_at) >= NODES_EVERY {
             nodes = machine.node_states()?.to_vec();
             nodes_at = at;
             if let Some(why) = machine.tell_holdings(|evidence| engine.observe(evidence)) {
-                eprintln!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}");
+                tell!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}");
             }
         }
         if let Some(why) = machine.tell_pressures(|evidence| engine.observe(evidence)) {
-            eprintln!("moves are braked by ping-pong alone where memory pressure is not known: {why}");
+            tell!("moves are braked by ping-pong alone where memory pressure is not known: {why}");
         }
         kernel.pace(at, &nodes, engine.topology(), &machine);
         machine.set_sample_period(engine.rule().sample_period_uops());
@@ -125,14 +128,14 @@ pub(super) fn drive(
         let (changes, next) = engine.brake_changes(brake_changes);
         brake_changes = next;
         for braking in changes {
-            eprint!("{}", status::brakes(&json!([fixed.name(braking.scope, braking)]), true));
+            tell_text(format_args!("{}", status::brakes(&json!([fixed.name(braking.scope, braking)]), true)));
         }
         // What was demoted since an older look would be demoted again.
         if nodes_at == at && machine.demotes() {
             machine.demote(engine.demote(at, &nodes));
         }
         if let Some(told) = demotion.look(engine.topology(), kernel.actuator, &mut machine) {
-            eprintln!("{told}");
+            tell!("{told}");
         }
         for Question { request, answer } in session.questions() {
             match request {
@@ -155,17 +158,18 @@ pub(super) fn drive(
         }
         if at >= report_due {
             if let Some(running) = machine.fewer_kdamonds() {
-                eprintln!(
+                tell!(
                     "{running} kdamonds of ours still run: somebody has ended the others, and their regions are read no more"
                 );
             }
             report_due = report_due.plus(report).max(at);
-            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start));
+            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start))
+                .with_settings(kernel.actuator.settings_stats());
             lines.print(&snapshot);
             session.publish(&snapshot);
         }
         for told in machine.mover_news() {
-            eprintln!("{told}");
+            tell!("{told}");
         }
         if let Some(failure) = machine.mover_failure() {
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
@@ -174,13 +178,14 @@ pub(super) fn drive(
 
     machine.end_demoter(CLOSE_BOUND);
     poll(&mut machine, &mut engine, heat.as_mut());
-    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start));
+    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
+        .with_settings(kernel.actuator.settings_stats());
     for outcome in machine.close(CLOSE_BOUND) {
         engine.observe(Evidence::Outcome(&outcome));
     }
     lines.summary(&last.with_engine(&engine));
     if let Some(heat) = heat {
-        eprint!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid)));
+        tell_text(format_args!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid))));
     }
     Ok(ended)
 }
@@ -192,15 +197,15 @@ impl Kernel<'_> {
         match pace.look(at, nodes, topology, || machine.steps(), self.actuator) {
             Ok(None) => {}
             Ok(Some(Paced::Step(mb))) => {
-                eprintln!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
+                tell!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
             }
-            Ok(Some(Paced::Renewing(interval))) => eprintln!(
+            Ok(Some(Paced::Renewing(interval))) => tell!(
                 "numa_balancing_promote_rate_limit_MBps: 1 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
                 interval.ms()
             ),
-            Ok(Some(Paced::Renewed)) => eprintln!("numa_balancing_promote_rate_limit_MBps: 0 again"),
+            Ok(Some(Paced::Renewed)) => tell!("numa_balancing_promote_rate_limit_MBps: 0 again"),
             Err(error) => {
-                eprintln!(
+                tell!(
                     "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends; start it again to have them paced: {error}"
                 );
                 self.pace = None;
@@ -228,5 +233,5 @@ fn frame(root: &Root, page: VirtPage) -> Option<Pfn> {
 /// The command name of a process, or `?` where it is gone.
 fn command(root: &Root, pid: Pid) -> String {
     std::fs::read_to_string(root.proc.join(pid.0.to_string()).join("comm"))
-        .map_or_else(|_| "?".to_owned(), |text| text.trim_end().to_owned())
+        .map_or_else(|_| "?".to_owned(), |text| escape::name(text.trim_end_matches('\n')).into_owned())
 }

@@ -19,9 +19,12 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, Kernel, ManagerName, Scope};
+use thermocline_core::units::PageSize;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
+use thermocline_linux::descriptors;
+use thermocline_linux::doctor::overridden;
 use thermocline_linux::mover::trial::try_own_page;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
@@ -30,6 +33,7 @@ use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
 use crate::config_file;
+use crate::output::tell;
 use session::{Ended, Session};
 
 /// What the daemon is for.
@@ -73,13 +77,13 @@ pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::R
         match (ended, session.still_waiting(), before.take()) {
             (Ok(Ended::Over), ..) => return Ok(()),
             (Ok(Ended::Switch(next, answer)), ..) => {
-                eprintln!("manager {} takes over from {}", next.text(), manager.text());
+                tell!("manager {} takes over from {}", next.text(), manager.text());
                 session.tell(answer, None);
                 (before, manager) = (Some(manager), next);
             }
             (Err(error), Some((answer, None)), Some(former)) => {
                 let why = format!("manager {} cannot work: {error:#}", manager.text());
-                eprintln!("{why}\nback to manager {}", former.text());
+                tell!("{why}\nback to manager {}", former.text());
                 session.tell(answer, Some(why));
                 manager = former;
             }
@@ -103,6 +107,7 @@ fn manage(
 ) -> anyhow::Result<Ended> {
     let discovered = discover(root, &config.tiers)?;
     refuse_untierable(&discovered)?;
+    descriptors::ensure(descriptors::needed(root, config))?;
     let run = if config.manager.name.is_of_kernel() { kernel::run } else { engine };
     run(root, config, &discovered, mode, as_json, session)
 }
@@ -149,7 +154,7 @@ fn engine(
     if let Some(Ok(Offer { way: Way::Regions(setup), .. })) = &demotion {
         all.changes.extend(setup.plan.changes.clone());
     }
-    announce_changes(mode, &all);
+    announce_changes(root, mode, &all);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
@@ -192,16 +197,16 @@ fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
     let lock = Lock::acquire(root, Path::new(&config.daemon.state_dir))?;
     let (actuator, left) = Actuator::live(root, lock)?;
     if !left.is_empty() {
-        eprintln!("an earlier daemon was killed; its settings:\n{left}");
+        tell!("an earlier daemon was killed; its settings:\n{left}");
     }
     Ok(actuator)
 }
 
 /// Puts every setting back, and tells.
 fn put_back(actuator: &mut Actuator, mode: Mode) {
-    let restored = actuator.restore();
+    let restored = actuator.end();
     if mode != Mode::DryRun && !restored.is_empty() {
-        eprintln!("settings put back:\n{restored}");
+        tell!("settings put back:\n{restored}");
     }
 }
 
@@ -218,6 +223,13 @@ fn configuration(watch: &Watch) -> anyhow::Result<Config> {
 
 /// Refuses machines on which nothing could ever move, with the cause.
 fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
+    let size = discovered.topology.page_bytes;
+    anyhow::ensure!(
+        size == PageSize::OF_ENGINE,
+        "this kernel has base pages of {} KiB, and thermocline moves pages of {} KiB alone; boot a kernel with such pages",
+        size.kib(1),
+        PageSize::OF_ENGINE.kib(1)
+    );
     let mut tiers: Vec<_> =
         discovered.topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
     tiers.sort();
@@ -237,18 +249,22 @@ fn announce(mode: Mode, discovered: &Discovered) {
         .iter()
         .map(|n| format!("node {} tier {} {} MiB", n.id.0, n.tier.0, n.capacity_pages >> 8))
         .collect();
-    eprintln!("thermocline {}: {}", mode.name(), nodes.join(", "));
+    tell!("thermocline {}: {}", mode.name(), nodes.join(", "));
     if mode == Mode::Observe {
-        eprintln!("no page will be moved");
+        tell!("no page will be moved");
     }
 }
 
-fn announce_changes(mode: Mode, changes: &Plan) {
+fn announce_changes(root: &Root, mode: Mode, changes: &Plan) {
+    let balancing = changes.changes.iter().find(|change| change.name == "numa_balancing");
+    if let Some(told) = overridden(root, balancing.and_then(|change| change.to.parse().ok())) {
+        tell!("{told}");
+    }
     let verb = if mode == Mode::DryRun { "would change" } else { "changes, put back at the end" };
     if changes.is_empty() {
-        eprintln!("kernel settings are as needed: nothing to change");
+        tell!("kernel settings are as needed: nothing to change");
     } else {
-        eprintln!("{verb}:\n{changes}");
+        tell!("{verb}:\n{changes}");
     }
 }
 

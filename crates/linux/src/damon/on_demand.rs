@@ -25,10 +25,6 @@ pub(crate) mod file {
     pub(crate) const SCHEMES: &str = "contexts/0/schemes/nr_schemes";
     /// The only scheme.
     pub(super) const SCHEME: &str = "contexts/0/schemes/0";
-    /// Bytes that it may try.
-    pub(crate) const QUOTA: &str = "contexts/0/schemes/0/quotas/bytes";
-    /// Aggregations for which a region has not been accessed, at least.
-    pub(crate) const AGE: &str = "contexts/0/schemes/0/access_pattern/age/min";
     /// Bytes that it has tried.
     pub(crate) const TRIED: &str = "contexts/0/schemes/0/stats/sz_tried";
     /// Bytes that it has moved.

@@ -131,6 +131,9 @@ mod tests {
     use crate::actuator::door::Door;
     use crate::root::Root;
 
+    const QUOTA: &str = "contexts/0/schemes/0/quotas/bytes";
+    const AGE: &str = "contexts/0/schemes/0/access_pattern/age/min";
+
     /// A kdamond that knows so many cold bytes and looks at what it was told last when it is asked for figures.
     #[derive(Clone, Default)]
     struct Kdamond(Arc<Mutex<State>>);
@@ -158,7 +161,7 @@ mod tests {
             if state.ended {
                 return Err(io::Error::from_raw_os_error(libc::EINVAL));
             }
-            if path.ends_with(file::QUOTA) {
+            if path.ends_with(QUOTA) {
                 state.told_quota = value.parse().unwrap();
             }
             if path.ends_with(file::SCHEMES) {
@@ -176,7 +179,7 @@ mod tests {
                 }
                 _ => {}
             }
-            if [file::SCHEMES, file::AGE, file::QUOTA, file::STATE].iter().any(|told| path.ends_with(told)) {
+            if [file::SCHEMES, AGE, QUOTA, file::STATE].iter().any(|told| path.ends_with(told)) {
                 let name = path.file_name().unwrap().to_str().unwrap();
                 state.told.push(format!("{name} {value}"));
             }

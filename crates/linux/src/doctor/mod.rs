@@ -3,6 +3,7 @@
 //! The doctor looks and changes nothing. Whatever cannot be read is a finding, not an end.
 
 mod blind;
+mod choices;
 mod kernel;
 mod look;
 mod managers;
@@ -14,6 +15,7 @@ mod report;
 mod scopes;
 mod sources;
 mod text;
+mod tiers;
 
 use std::path::Path;
 
@@ -21,7 +23,7 @@ use thermocline_core::config::{Config, DemotionWay, ManagerName};
 use thermocline_core::demotion::Unreachable;
 use thermocline_core::units::NodeId;
 
-use crate::actuator::{Plan, plan};
+use crate::actuator::{OTHER_PIDS, Plan, has_own_pids, plan};
 use crate::damon::offer_source;
 use crate::demoter::{self, NotDemoting, Offer, Way};
 use crate::manager;
@@ -35,6 +37,7 @@ use crate::zoneinfo;
 use look::Look;
 
 pub use blind::BLIND_PROCESSES_MAX;
+pub use choices::overridden;
 pub use kernel::{KernelInfo, Mounts};
 pub use report::{
     Blind, BlindProcess, BlindSum, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA, Severity,
@@ -43,6 +46,11 @@ pub use report::{
 
 /// Asks a kernel for the attach points of hint faults; an error says why it cannot be asked.
 pub type Probe<'a> = &'a dyn Fn(&Root) -> Result<Vec<AttachPoint>, String>;
+
+/// Nothing is changed in a pid namespace of its own.
+fn own_pids(root: &Root) -> Option<Finding> {
+    has_own_pids(root).then(|| Finding::new("pid_namespace", Severity::Blocker, OTHER_PIDS))
+}
 
 /// Examines the machine at `root` for a run with `config`.
 pub fn examine(root: &Root, config: &Config) -> Report {
@@ -70,7 +78,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         plan(root, &demoter::settings(config, demotion.as_ref().and_then(|offered| offered.as_ref().ok())))
     };
     let no_settings = plan.as_ref().err().map(ToString::to_string);
-    let Plan { mut changes, skipped } = plan.unwrap_or_default();
+    let Plan { mut changes, skipped, .. } = plan.unwrap_or_default();
     if let Some(Ok(Offer { way: Way::Regions(setup), .. })) = &demotion {
         changes.extend(setup.plan.changes.clone());
     }
@@ -84,6 +92,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let writes: Vec<&Path> = changes.iter().map(|c| c.path.as_path()).collect();
     let permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
     findings.extend(permissions.findings);
+    findings.extend(permissions::descriptors(&mut look, config));
 
     // The kernel's managers and an observer move nothing by that call.
     if config.manager.name == ManagerName::Thermocline {
@@ -97,6 +106,10 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         ManagerName::Damon => config.manager.damon.numa_balancing,
         ManagerName::Thermocline | ManagerName::Observe => config.kernel.numa_balancing,
     };
+    findings.extend(choices::numa_balancing(root, mode));
+    let machine_pages = zoneinfo::node_states(&zones).iter().map(|node| node.managed_pages).sum();
+    findings.extend(choices::guests(&mut look, mode, machine_pages));
+    findings.extend(own_pids(root));
     let state_dir = Path::new(&config.daemon.state_dir);
     let ours = others::our_kdamonds(&look, state_dir);
     let others = others::others(&mut look, &kernel, mode, state_dir);
@@ -199,6 +212,7 @@ fn lower_nodes(found: Option<&Discovered>) -> Vec<NodeId> {
 }
 
 fn capacity_kib(found: Option<&Discovered>, nodes: &[NodeId]) -> u64 {
+    let size = found.map(|f| f.topology.page_bytes).unwrap_or_default();
     let all = found.iter().flat_map(|f| &f.topology.nodes);
-    all.filter(|n| nodes.contains(&n.id)).fold(0, |sum, n| sum + n.capacity_pages * 4)
+    all.filter(|n| nodes.contains(&n.id)).fold(0, |sum, n| sum + size.kib(n.capacity_pages))
 }

@@ -62,7 +62,6 @@ impl<K: Kernel> Worker<K> {
             identities: Identities::default(),
             stubborn: Stubborn::new(),
             policies: Policies::new(config.memory_policies),
-            policies: Policies::default(),
             aside: Aside::default(),
         }
     }
