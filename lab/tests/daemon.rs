@@ -18,6 +18,8 @@ mod damon;
 mod demotion;
 #[path = "daemon/limits.rs"]
 mod limits;
+#[path = "daemon/lockdown.rs"]
+mod lockdown;
 #[path = "daemon/pace.rs"]
 mod pace;
 #[path = "daemon/physical.rs"]
@@ -77,6 +79,12 @@ impl Run {
 
     fn env(mut self, name: &str, value: impl ToString) -> Run {
         self.guest = self.guest.env(name, value.to_string());
+        self
+    }
+
+    /// More words for the kernel's command line.
+    fn append(mut self, words: &str) -> Run {
+        self.guest = self.guest.append(words);
         self
     }
 

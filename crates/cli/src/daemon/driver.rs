@@ -10,14 +10,16 @@ use thermocline_core::engine::Engine;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
-use thermocline_linux::demoter::{Demoter, Offer};
+use thermocline_linux::demoter::Offer;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
+use thermocline_linux::topology::Discovered;
 
 use super::Mode;
+use super::demotion::Demotion;
 use super::heat::Heat;
 use super::line::Lines;
 use super::session::{Ended, Session};
@@ -54,17 +56,21 @@ pub(super) struct Kernel<'a> {
 pub(super) fn drive(
     mut kernel: Kernel<'_>,
     config: &Config,
-    topology: Topology,
+    found: &Discovered,
     mode: Mode,
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
     let root = kernel.root;
+    let topology = found.topology.clone();
     let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
     tell!("evidence: {}", machine.sources());
-    kernel.start_demoter(&topology, &mut machine)?;
+    let mut demotion = Demotion::new(root, config, found);
+    if let Some(offer) = kernel.demotion.take() {
+        demotion.start(offer, &topology, kernel.actuator, &mut machine)?;
+    }
     if mode != Mode::DryRun {
         session.listen(root, config)?;
     }
@@ -128,8 +134,8 @@ pub(super) fn drive(
         if nodes_at == at && machine.demotes() {
             machine.demote(engine.demote(at, &nodes));
         }
-        if let Some(why) = machine.end_failed_demoter() {
-            tell!("nothing is demoted any more: {why}");
+        if let Some(told) = demotion.look(engine.topology(), kernel.actuator, &mut machine) {
+            tell!("{told}");
         }
         for Question { request, answer } in session.questions() {
             match request {
@@ -162,6 +168,9 @@ pub(super) fn drive(
             lines.print(&snapshot);
             session.publish(&snapshot);
         }
+        for told in machine.mover_news() {
+            tell!("{told}");
+        }
         if let Some(failure) = machine.mover_failure() {
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
         }
@@ -182,19 +191,6 @@ pub(super) fn drive(
 }
 
 impl Kernel<'_> {
-    /// Starts what demotes, where the door for commands reaches the kernel.
-    fn start_demoter(&mut self, topology: &Topology, machine: &mut LiveMachine) -> anyhow::Result<()> {
-        let (Some(offer), Some(commands)) = (self.demotion.take(), self.actuator.commands()) else {
-            return Ok(());
-        };
-        let with_memory = topology.nodes.iter().filter(|n| n.capacity_pages > 0);
-        let lower = with_memory.map(|n| n.id).filter(|id| topology.is_lower(*id)).collect();
-        let demoter =
-            Demoter::start(self.root, offer, lower, commands).context("cannot start the demoter")?;
-        machine.set_demoter(demoter);
-        Ok(())
-    }
-
     /// Paces the scans. Where that fails they keep their pace: pages are found sooner or later, but found.
     fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology, machine: &LiveMachine) {
         let Some(pace) = &mut self.pace else { return };

@@ -1,5 +1,6 @@
 //! The daemon: opens the machine, drives the engine, reports, and puts everything back.
 
+mod demotion;
 mod driver;
 mod heat;
 mod kernel;
@@ -17,13 +18,14 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use serde_json::json;
-use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
+use thermocline_core::config::{Config, Kernel, ManagerName, Scope};
 use thermocline_core::units::PageSize;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
 use thermocline_linux::descriptors;
 use thermocline_linux::doctor::overridden;
+use thermocline_linux::mover::trial::try_own_page;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -127,27 +129,31 @@ fn engine(
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
-    let demotion = demotion(root, config, discovered)?;
-    let settings = demoter::settings(config, demotion.as_ref().and_then(|offered| offered.as_ref().ok()));
-    let changes = plan(root, &settings)?;
+    if mode == Mode::Run {
+        try_own_page(root, &discovered.topology).context("nothing was changed: pages cannot be moved")?;
+    }
+    let mut demotion = demotion::offer(root, config, discovered)?;
+    let mut changes = plan(root, &settings(config, demotion.as_ref()))?;
     let mut actuator = match mode {
         Mode::DryRun => Actuator::dry_run(root),
         Mode::Run | Mode::Observe => live(root, config)?,
     };
-    // What an earlier daemon left may have been put back just now: look again.
-    let changes = if mode == Mode::DryRun { changes } else { plan(root, &settings)? };
+    if mode != Mode::DryRun {
+        // What an earlier daemon left may have been put back just now: look again.
+        demotion = demotion::offer(root, config, discovered)?;
+        changes = plan(root, &settings(config, demotion.as_ref()))?;
+    }
     announce(mode, discovered);
-    match &demotion {
-        Some(Ok(offer)) => {
-            tell!("cold pages of the top tier go down where it runs out of free memory{}", caveat(offer.way));
-        }
-        Some(Err(why)) => tell!("nothing is demoted: {why}"),
-        None => {}
+    if let Some(demotion) = &demotion {
+        demotion::announce(demotion);
     }
     let regions = config.source.damon.enabled.then(|| offer_source(root, config, discovered)).transpose();
     let regions = regions.context("DAMON cannot be read (source.damon)")?;
     let mut all = changes.clone();
     all.changes.extend(regions.iter().flat_map(|(setup, _)| setup.plan.changes.clone()));
+    if let Some(Ok(Offer { way: Way::Regions(setup), .. })) = &demotion {
+        all.changes.extend(setup.plan.changes.clone());
+    }
     announce_changes(root, mode, &all);
 
     let applied = actuator.apply(&changes).context("nothing was changed");
@@ -163,10 +169,15 @@ fn engine(
         };
         let demotion = demotion.and_then(Result::ok);
         let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, damon };
-        driver::drive(kernel, config, discovered.topology.clone(), mode, as_json, session)
+        driver::drive(kernel, config, discovered, mode, as_json, session)
     });
     put_back(&mut actuator, mode);
     driven
+}
+
+/// The settings of the configuration, and those that demotion needs.
+fn settings(config: &Config, demotion: Option<&Result<Offer, NotDemoting>>) -> Kernel {
+    demoter::settings(config, demotion.and_then(|offered| offered.as_ref().ok()))
 }
 
 /// Makes the kdamonds of the source `damon`, starts those of nodes and listens to them.
@@ -229,30 +240,6 @@ fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
          `thermocline doctor` tells why and what would help"
     );
     Ok(())
-}
-
-/// Whose memory is demoted, or why nobody's; nothing where the verb never demotes.
-fn demotion(
-    root: &Root,
-    config: &Config,
-    found: &Discovered,
-) -> anyhow::Result<Option<Result<Offer, NotDemoting>>> {
-    if config.manager.name == ManagerName::Observe {
-        return Ok(None);
-    }
-    let demotion = demoter::offer(root, config, found);
-    if let (Err(why), DemotionMode::On) = (&demotion, config.demotion.mode) {
-        anyhow::bail!("demotion.mode is \"on\", but nothing could be demoted: {why}");
-    }
-    Ok(Some(demotion))
-}
-
-/// What is to be known of how pages go down.
-fn caveat(way: Way) -> &'static str {
-    match way {
-        Way::Generations => "",
-        Way::Node => ", whatever the kernel finds coldest on a node, also where that was accessed lately",
-    }
 }
 
 fn announce(mode: Mode, discovered: &Discovered) {

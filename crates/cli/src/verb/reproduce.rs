@@ -1,5 +1,6 @@
 //! `thermocline reproduce`: published tables beside the simulator's.
 
+use anyhow::Context;
 use std::fmt::Write as _;
 use std::path::Path;
 

@@ -21,10 +21,12 @@ pub enum DemotionMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DemotionWay {
-    /// By generations, or else by the node.
+    /// By generations, or else by regions, or else by the node.
     Auto,
     /// By the generations of the multi-generational LRU, which know cgroups and idle times.
     Generations,
+    /// By DAMON's regions, which know idle times.
+    Regions,
     /// By the kernel's reclaim of a whole node, which knows neither.
     Node,
 }
@@ -34,8 +36,10 @@ section! {
     Demotion {
         /// Demote: "auto" where that keeps to the scopes, "on" also beside excluded scopes, "off" never.
         mode: DemotionMode = DemotionMode::Auto, "", Any("\"auto\", \"on\" or \"off\""), "ours";
-        /// How the kernel is asked: by "generations" (MGLRU), which keep to scopes and idle times, or by the "node" (Linux 6.18 and later), which takes whatever is coldest, whosesoever; "auto" is by the node only where there are no generations and no scope is named.
-        way: DemotionWay = DemotionWay::Auto, "", Any("\"auto\", \"generations\" or \"node\""), "ours";
+        /// How the kernel is asked: by "generations" (MGLRU, debugfs), which keep to scopes and idle times, by "regions" (DAMON, Linux 6.11 and later), which keep to idle times, or by the "node" (Linux 6.18 and later), which takes whatever is coldest, whosesoever; "auto" is the first of these that the kernel lets be used, the latter two only where no scope is named.
+        way: DemotionWay = DemotionWay::Auto, "", Any("\"auto\", \"generations\", \"regions\" or \"node\""), "ours";
+        /// Have DAMON_STAT, a module of the kernel's that shares DAMON with nobody, stopped meanwhile where cold pages are asked for by regions.
+        stop_damon_stat: bool = false, "", Any("true or false"), "ours";
         /// Memory of each top-tier node that is kept free for promotions and allocations, above its high watermark and admission.free_goal_mib. At most 500: rule adaptive leaves a sixteenth of a node free where nothing stands out, and what it fills must not be what demotion frees.
         free_goal_bp: u32 = 200, "1/10000 of the node", 1..=500, "TPP (ASPLOS 2023): vm.demote_scale_factor = 200";
         /// Demotion goes on until so much more than the goal is free, so that it does not start anew for every page.

@@ -52,6 +52,22 @@ impl Commands {
         self.door.write(&state, "update_schemes_stats")
     }
 
+    /// Tells a kdamond something that goes with it; `file` is below its folder.
+    ///
+    /// # Errors
+    /// As the kernel answers.
+    pub fn tell_kdamond(&mut self, kdamond: usize, file: &str, value: &str) -> io::Result<()> {
+        self.door.write(&self.kdamonds.join(kdamond.to_string()).join(file), value)
+    }
+
+    /// What a kdamond's file says.
+    ///
+    /// # Errors
+    /// As the file system answers.
+    pub fn read_kdamond(&self, kdamond: usize, file: &str) -> io::Result<String> {
+        self.door.read(&self.kdamonds.join(kdamond.to_string()).join(file))
+    }
+
     /// The text of a kernel file, as the door sees it.
     ///
     /// # Errors

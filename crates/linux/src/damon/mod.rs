@@ -5,6 +5,8 @@
 //!
 //! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, or for every process of some size, which watches and does nothing.
 //!
+//! Demotion by regions ([`crate::demoter`]): a kdamond for every node of the top tier, which demotes when it is told to and what it is told to.
+//!
 //! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all kdamonds there at once, by writing their
 //! number, and refuses that while one of them runs. So kdamonds of others cannot be added to without ending them: where there are
 //! any, nothing is done ([`offer`]).
@@ -12,6 +14,7 @@
 mod cgroups;
 mod filters;
 mod offer;
+pub(crate) mod on_demand;
 mod pool;
 mod setup;
 mod stats;
@@ -28,7 +31,8 @@ use crate::root::Root;
 
 pub use cgroups::NotCgroups;
 pub use filters::Follower;
-pub use offer::{NotDamon, Spaces, offer, offer_source};
+pub(crate) use offer::MIGRATE_SINCE;
+pub use offer::{NotDamon, Spaces, offer, offer_demotion, offer_source};
 pub use pool::{Pool, PoolError};
 pub use stats::{DamonStats, SchemeStats, Stats};
 
@@ -107,6 +111,18 @@ impl Setup {
     /// What keeps filters in step with cgroups that come and go, where scopes name any.
     pub fn follower(&self) -> Option<Follower> {
         self.follower.as_ref().map(|follower| follower.of(&self.schemes, self.kdamonds))
+    }
+
+    /// A kdamond with one scheme.
+    #[cfg(test)]
+    pub(crate) fn of_one(from: NodeId, to: NodeId) -> Setup {
+        let scheme = Scheme { kdamond: 0, number: 0, action: Action::MigrateCold, from, to };
+        Setup { plan: Plan::default(), fills: Vec::new(), schemes: vec![scheme], kdamonds: 1, follower: None }
+    }
+
+    /// The number of the kdamond that watches a node for its only scheme, and where that moves pages.
+    pub(crate) fn kdamond_of(&self, node: NodeId) -> Option<(usize, NodeId)> {
+        self.schemes.iter().find(|scheme| scheme.from == node).map(|scheme| (scheme.kdamond, scheme.to))
     }
 
     /// Makes the kdamonds and switches them on: all of it, or nothing.

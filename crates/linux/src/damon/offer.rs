@@ -7,7 +7,7 @@ use thermocline_core::units::NodeId;
 
 use super::cgroups::{Cgroups, NotCgroups, Whose};
 use super::setup::{self, Watched};
-use super::{Follower, Setup, nr_kdamonds};
+use super::{Follower, Setup, nr_kdamonds, on_demand};
 use crate::actuator::{Change, Plan, plan, same_value};
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::topology::{Discovered, PfnMap};
@@ -15,6 +15,8 @@ use crate::zoneinfo;
 
 /// Modules of the kernel that share DAMON with nobody while they run (Linux mm/damon: `damon_start` with `exclusive`).
 const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", STAT];
+/// The first kernel with migrate_hot and migrate_cold.
+pub(crate) const MIGRATE_SINCE: (u32, u32) = (6, 11);
 /// The one among them that only watches.
 const STAT: &str = "damon_stat";
 
@@ -33,6 +35,11 @@ pub enum NotDamon {
     /// Scopes that it cannot keep to.
     #[error(transparent)]
     Cgroups(#[from] NotCgroups),
+    /// Our source has them.
+    #[error(
+        "source.damon has DAMON's threads to itself; set source.damon.enabled = false to have cold regions demoted"
+    )]
+    Source,
     /// Others have kdamonds.
     #[error(
         "{} is {number}: somebody else has set up DAMON there, and the kernel lets nobody add to that without ending it; \
@@ -81,6 +88,29 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     let whose = follower.as_ref().map_or(&Whose::All, Follower::whose);
     let (fills, schemes) = setup::fills(root, damon, &watched, whose);
     Ok(Setup { plan, fills, schemes, kdamonds: watched.len(), follower })
+}
+
+/// What would be set up so that cold regions of the top tier can be had demoted on demand, while nobody else uses DAMON.
+///
+/// # Errors
+/// Why nothing can be.
+pub fn offer_demotion(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, NotDamon> {
+    if root.kernel_version().is_some_and(|version| version < MIGRATE_SINCE) {
+        let (major, minor) = MIGRATE_SINCE;
+        let remedy = format!("boot a kernel of {major}.{minor} or later");
+        return Err(KernelFileError::not_supported("migrate_cold", &nr_kdamonds(root), &remedy).into());
+    }
+    if config.source.damon.enabled {
+        return Err(NotDamon::Source);
+    }
+    let mut watched = with_memory(root, found)?;
+    watched.retain(|w| found.topology.is_top(w.node) && w.down.is_some());
+    let key = "demotion.stop_damon_stat";
+    let stop_stat = StopStat { allowed: config.demotion.stop_damon_stat, key };
+    let why = "so that cold regions can be demoted, a kdamond a node of the top tier";
+    let plan = claim(root, Plan::default(), stop_stat, watched.len(), why)?;
+    let (fills, schemes) = on_demand::fills(root, &watched);
+    Ok(Setup { plan, fills, schemes, kdamonds: watched.len(), follower: None })
 }
 
 /// What a source's kdamonds watch.

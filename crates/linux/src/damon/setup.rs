@@ -30,13 +30,13 @@ pub(super) struct Watched {
 
 /// How a kdamond watches.
 #[derive(Clone, Copy, Debug)]
-struct Watching {
-    sample_ms: u64,
-    aggregation_ms: u64,
-    update_ms: u64,
-    regions_min: u64,
-    regions_max: u64,
-    access_goal_bp: Option<u32>,
+pub(super) struct Watching {
+    pub(super) sample_ms: u64,
+    pub(super) aggregation_ms: u64,
+    pub(super) update_ms: u64,
+    pub(super) regions_min: u64,
+    pub(super) regions_max: u64,
+    pub(super) access_goal_bp: Option<u32>,
 }
 
 impl From<&Damon> for Watching {
@@ -121,7 +121,13 @@ pub(super) fn watch_processes(root: &Root, damon: &DamonSource, kdamonds: usize)
 }
 
 /// A kdamond that watches `frames`, or the addresses of a process.
-fn context(fills: &mut Fills, kdamond: &Path, damon: Watching, frames: Option<&[PfnRange]>, schemes: usize) {
+pub(super) fn context(
+    fills: &mut Fills,
+    kdamond: &Path,
+    damon: Watching,
+    frames: Option<&[PfnRange]>,
+    schemes: usize,
+) {
     fills.add(&kdamond.join("contexts"), &[("nr_contexts", &1)]);
     let context = kdamond.join("contexts/0");
     fills.add(&context, &[("operations", &if frames.is_some() { "paddr" } else { "vaddr" })]);

@@ -2,10 +2,11 @@
 //!
 //! The kernel's multi-generational LRU knows by cgroup and node which pages have not been accessed for how long. On command it looks at the
 //! accessed bits again (aging) and reclaims its oldest generations (eviction), which on a node of the top tier means demotion while
-//! `demotion_enabled` is set. Where that is not to be had, newer kernels reclaim from a node as a whole. The book's chapter "Demotion" says what each guarantees.
+//! `demotion_enabled` is set. Where that is not to be had, DAMON moves regions that it has seen idle, and newer kernels reclaim from a node as a whole. The book's chapter "Demotion" says what each guarantees.
 
 mod by_generations;
 mod by_node;
+mod by_regions;
 mod counted;
 mod demand;
 pub mod generations;
@@ -16,7 +17,7 @@ mod step;
 #[cfg(test)]
 pub(crate) use offer::excluded_below;
 pub(crate) use offer::same_tiers;
-pub use offer::{NotDemoting, Offer, Way, offer, settings};
+pub use offer::{NotDemoting, Offer, Way, offer, offer_but, settings};
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use crate::root::Root;
 use crate::source::thread_cpu_time;
 use by_generations::ByGenerations;
 use by_node::ByNode;
+use by_regions::ByRegions;
 use demand::Taken;
 
 /// Demands that may wait; the engine has one a node under way.
@@ -50,6 +52,8 @@ pub struct DemoterStats {
     pub demands: u64,
     /// Base pages demoted.
     pub demoted_pages: u64,
+    /// Those of them that DAMON has moved, which the kernel does not count as demoted.
+    pub by_damon_pages: u64,
     /// CPU time of the thread, most of it the kernel's.
     pub cpu_time: Nanos,
     /// Times that a cgroup's pages were aged on a node.
@@ -102,6 +106,7 @@ impl Demoter {
     ) -> std::io::Result<Demoter> {
         let worker = match offer.way {
             Way::Generations => Worker::ByGenerations(ByGenerations::new(root, offer.reach, lower, commands)),
+            Way::Regions(setup) => Worker::ByRegions(ByRegions::new(*setup, commands)),
             Way::Node => Worker::ByNode(ByNode::new(root, commands)),
         };
         let (queue, demands) = sync_channel(CAPACITY);
@@ -136,6 +141,11 @@ impl Demoter {
     /// Whether every demand's outcome has been fetched.
     pub fn is_idle(&self) -> bool {
         self.in_flight == 0
+    }
+
+    /// Adds to what another has counted; to be called before the first demand.
+    pub(crate) fn count_on(&mut self, stats: DemoterStats) {
+        *lock(&self.common.stats) = stats;
     }
 
     /// What was done so far.
@@ -174,6 +184,7 @@ impl Drop for Demoter {
 /// What carries demands out.
 enum Worker {
     ByGenerations(ByGenerations),
+    ByRegions(ByRegions),
     ByNode(ByNode),
 }
 
@@ -208,6 +219,7 @@ fn carry_out(
 ) -> Taken {
     let carried_out = match worker {
         Worker::ByGenerations(worker) => worker.carry_out(demand, stopped, stats),
+        Worker::ByRegions(worker) => worker.carry_out(demand, stopped, stats),
         Worker::ByNode(worker) => worker.carry_out(demand, stopped, stats),
     };
     match carried_out {

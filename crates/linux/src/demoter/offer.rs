@@ -1,26 +1,52 @@
 //! Whether a configuration can demote on this kernel, and what it needs set for that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use serde::Serialize;
 use thermocline_core::config::{Config, DemotionWay, Kernel};
 use thermocline_core::demotion::{Reach, Unreachable, reach};
 use thermocline_core::units::{NodeId, TierId};
 
 use super::{demotion_enabled, own_cgroup};
 use crate::actuator::{lru_gen, node_reclaim};
+use crate::damon::{NotDamon, Setup, offer_demotion};
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::topology::Discovered;
 
 /// How the kernel is asked for cold pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// By cgroup and by how long pages have been idle.
     Generations,
+    /// By how long regions have been idle, with the kdamonds that know it.
+    Regions(Box<Setup>),
     /// By the node alone.
     Node,
+}
+
+impl Way {
+    /// How the configuration calls it.
+    pub fn name(&self) -> DemotionWay {
+        match self {
+            Way::Generations => DemotionWay::Generations,
+            Way::Regions(_) => DemotionWay::Regions,
+            Way::Node => DemotionWay::Node,
+        }
+    }
+
+    /// What is to be known of how pages go down; nothing of the way that keeps all promises.
+    pub fn caveat(&self) -> Option<&'static str> {
+        match self {
+            Way::Generations => None,
+            Way::Regions(_) => {
+                Some("by DAMON's regions, which know idle times and neither cpusets nor memory policies")
+            }
+            Way::Node => {
+                Some("whatever the kernel finds coldest on a node, also where that was accessed lately")
+            }
+        }
+    }
 }
 
 /// Whose memory is demoted, and how.
@@ -44,11 +70,28 @@ pub enum NotDemoting {
     /// The kernel offers it, and somebody has switched it off.
     #[error("reclaim by generations (MGLRU) is switched off: echo y > {}", .0.display())]
     GenerationsOff(PathBuf),
-    /// The way that is configured would take memory that is out of scope.
+    /// The kernel has it and does not let it be used.
+    #[error("{} cannot be written: {error}; {}", path.display(), refusal(error))]
+    Closed {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel answers.
+        error: std::io::Error,
+    },
+    /// It was tried and has failed.
+    #[error("demotion by {} has failed before", .0)]
+    Failed(&'static str),
+    /// DAMON cannot be had for it.
+    #[error("cold regions cannot be demoted: {0}")]
+    Damon(#[from] NotDamon),
+    /// No way can be used.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NoWay(Vec<NotDemoting>),
+    /// The way would take memory that is out of scope.
     #[error(
-        "the kernel's reclaim of a node knows no scopes; remove them, or set demotion.way = \"generations\" where the kernel has them"
+        "{} knows no scopes; remove them, or have generations (MGLRU) asked, where the kernel lets them be", .0
     )]
-    Scopes,
+    Scopes(&'static str),
     /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node, swap out and drop.
     #[error(
         "the kernel demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see `thermocline \
@@ -65,13 +108,26 @@ pub enum NotDemoting {
 /// # Errors
 /// Why nobody's.
 pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Offer, NotDemoting> {
+    offer_but(root, config, found, &[])
+}
+
+/// The same, without ways that have failed.
+///
+/// # Errors
+/// Why nobody's memory is demoted.
+pub fn offer_but(
+    root: &Root,
+    config: &Config,
+    found: &Discovered,
+    failed: &[DemotionWay],
+) -> Result<Offer, NotDemoting> {
     let (scope, ids) = own_cgroup::by_cgroup(root, &config.scope);
     let mut reach = reach(&Config { scope, ..config.clone() })?;
     for subtree in &mut reach.only {
         let place = usize::from(subtree.scope.0).saturating_sub(1);
         subtree.scope = ids.get(place).copied().unwrap_or(subtree.scope);
     }
-    let way = way(root, config.demotion.way, &reach, found)?;
+    let way = way(root, config, &reach, found, failed)?;
     let demotion = demotion_enabled(root);
     if !demotion.exists() {
         let remedy = "boot a kernel of 5.15 or later with CONFIG_MIGRATION";
@@ -86,15 +142,61 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Offer, 
     Ok(Offer { reach, way })
 }
 
-/// The way that is asked for; left to us, the one that keeps to scopes and idle times, where there is one.
-fn way(root: &Root, asked: DemotionWay, reach: &Reach, found: &Discovered) -> Result<Way, NotDemoting> {
-    let by_generations = || generations(root).map(|()| Way::Generations);
-    let by_node = || whole_nodes(root, reach, found).map(|()| Way::Node);
-    match asked {
-        DemotionWay::Generations => by_generations(),
-        DemotionWay::Node => by_node(),
-        // Why there are no generations is what can be mended.
-        DemotionWay::Auto => by_generations().or_else(|why| by_node().map_err(|_| why)),
+/// The way that is asked for; left to us, the one that keeps most promises of those that can be used.
+fn way(
+    root: &Root,
+    config: &Config,
+    reach: &Reach,
+    found: &Discovered,
+    failed: &[DemotionWay],
+) -> Result<Way, NotDemoting> {
+    let asked = config.demotion.way;
+    let ways: &[DemotionWay] = match &asked {
+        DemotionWay::Auto => &[DemotionWay::Generations, DemotionWay::Regions, DemotionWay::Node],
+        one => std::slice::from_ref(one),
+    };
+    let mut whys = Vec::new();
+    for &way in ways {
+        let offered = if failed.contains(&way) {
+            Err(NotDemoting::Failed(name(way)))
+        } else {
+            match way {
+                DemotionWay::Regions => regions(root, config, reach, found),
+                DemotionWay::Node => whole_nodes(root, reach, found).map(|()| Way::Node),
+                DemotionWay::Generations | DemotionWay::Auto => generations(root).map(|()| Way::Generations),
+            }
+        };
+        match offered {
+            Ok(way) => return Ok(way),
+            Err(why) => whys.push(why),
+        }
+    }
+    Err(NotDemoting::NoWay(whys))
+}
+
+/// How the configuration calls a way.
+fn name(way: DemotionWay) -> &'static str {
+    match way {
+        DemotionWay::Auto => "auto",
+        DemotionWay::Generations => "generations",
+        DemotionWay::Regions => "regions",
+        DemotionWay::Node => "node",
+    }
+}
+
+/// What helps where a file cannot be opened for writing.
+fn refusal(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => "a kernel that is locked down, as with Secure Boot, keeps debugfs closed",
+        _ => "run as root, outside of containers",
+    }
+}
+
+/// Whether a file of the kernel may be written: that it exists does not say so. Nothing is written.
+fn try_open(path: PathBuf) -> Result<(), NotDemoting> {
+    match std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(NotDemoting::Closed { path, error }),
     }
 }
 
@@ -125,7 +227,7 @@ pub fn settings(config: &Config, offer: Option<&Offer>) -> Kernel {
     let mut kernel = config.kernel.clone();
     if let Some(offer) = offer {
         kernel.demotion_enabled = Some(true);
-        if offer.way == Way::Node {
+        if matches!(offer.way, Way::Node) {
             kernel.min_unmapped_ratio.get_or_insert(0);
             kernel.min_slab_ratio.get_or_insert(0);
         }
@@ -153,7 +255,15 @@ fn generations(root: &Root) -> Result<(), NotDemoting> {
         let remedy = "mount debugfs: mount -t debugfs none /sys/kernel/debug";
         return Err(KernelFileError::not_supported(what, &file, remedy).into());
     }
-    Ok(())
+    try_open(file)
+}
+
+/// Whether DAMON can be had to move regions, and everybody's memory may go.
+fn regions(root: &Root, config: &Config, reach: &Reach, found: &Discovered) -> Result<Way, NotDemoting> {
+    if *reach != Reach::default() {
+        return Err(NotDemoting::Scopes("demotion by DAMON's regions"));
+    }
+    Ok(Way::Regions(Box::new(offer_demotion(root, config, found)?)))
 }
 
 /// Whether it can be asked for what is coldest on a node, and everybody's memory may go.
@@ -162,17 +272,17 @@ fn generations(root: &Root) -> Result<(), NotDemoting> {
 /// What it does not offer, and what would bring it.
 fn whole_nodes(root: &Root, reach: &Reach, found: &Discovered) -> Result<(), NotDemoting> {
     if *reach != Reach::default() {
-        return Err(NotDemoting::Scopes);
+        return Err(NotDemoting::Scopes("the kernel's reclaim of a node"));
     }
     let top = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0 && found.topology.is_top(n.id));
-    let files = top.map(|node| node_reclaim(root, node.id));
-    match files.into_iter().find(|file| !file.exists()) {
-        None => Ok(()),
-        Some(file) => {
+    for file in top.map(|node| node_reclaim(root, node.id)) {
+        if !file.exists() {
             let remedy = "boot a kernel of 6.18 or later";
-            Err(KernelFileError::not_supported("reclaim of one node", &file, remedy).into())
+            return Err(KernelFileError::not_supported("reclaim of one node", &file, remedy).into());
         }
+        try_open(file)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -244,34 +354,73 @@ mod tests {
         assert!(matches!(offer(&root, &config, &tiers), Err(NotDemoting::Config(Unreachable::Excluded(0)))));
     }
 
+    fn write(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     #[test]
-    fn whole_nodes_are_the_second_choice_and_only_where_no_scope_is_named() {
+    fn the_way_that_keeps_most_promises_is_chosen_of_those_that_can_be_used() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         let tiers = found(&[0, 1], &[&[0], &[1]]);
-        let asked = |way, scope| {
+        let without = |way, scope, failed: &[DemotionWay]| {
             let mut config = Config { scope, ..Config::default() };
             config.demotion.way = way;
-            offer(&root, &config, &tiers).map(|offer| offer.way).map_err(|why| why.to_string())
+            let offer = offer_but(&root, &config, &tiers, failed);
+            offer.map(|offer| offer.way.name()).map_err(|why| why.to_string())
         };
-        fs::create_dir_all(root.sys.join("kernel/mm/numa")).unwrap();
-        fs::write(root.sys.join("kernel/mm/numa/demotion_enabled"), "false\n").unwrap();
-        assert!(asked(DemotionWay::Auto, Vec::new()).unwrap_err().contains("CONFIG_LRU_GEN"));
-        assert!(asked(DemotionWay::Node, Vec::new()).unwrap_err().contains("node0/reclaim"));
-        fs::create_dir_all(root.sys.join("devices/system/node/node0")).unwrap();
-        fs::write(root.sys.join("devices/system/node/node0/reclaim"), "").unwrap();
-        assert_eq!(asked(DemotionWay::Auto, Vec::new()), Ok(Way::Node));
-        assert_eq!(asked(DemotionWay::Node, Vec::new()), Ok(Way::Node));
-        assert!(asked(DemotionWay::Generations, Vec::new()).unwrap_err().contains("CONFIG_LRU_GEN"));
+        let asked = |way, scope| without(way, scope, &[]);
+        let auto = || asked(DemotionWay::Auto, Vec::new());
+        let refusal = |way| asked(way, Vec::new()).unwrap_err();
+        write(root.sys.join("kernel/mm/numa/demotion_enabled"), "false\n");
+        let zone = |node, start| {
+            format!(
+                "Node {node}, zone Normal\n  pages free 1\n        spanned 32768\n        present 32768\n        managed 32768\n  \
+                 start_pfn: {start}\n"
+            )
+        };
+        write(root.proc.join("zoneinfo"), &(zone(0, 0) + &zone(1, 32768)));
+        let why = refusal(DemotionWay::Auto);
+        let lacking = ["CONFIG_LRU_GEN", "CONFIG_DAMON", "node0/reclaim"];
+        assert!(lacking.iter().all(|what| why.contains(what)), "{why}");
+
+        write(root.sys.join("devices/system/node/node0/reclaim"), "");
+        assert_eq!(auto(), Ok(DemotionWay::Node));
+        assert!(refusal(DemotionWay::Generations).contains("CONFIG_LRU_GEN"));
         let scope = vec![Scope { cgroup: Some("/a".to_owned()), ..Scope::default() }];
         assert!(asked(DemotionWay::Auto, scope.clone()).unwrap_err().contains("CONFIG_LRU_GEN"));
-        assert!(asked(DemotionWay::Node, scope).unwrap_err().contains("knows no scopes"));
-        fs::create_dir_all(root.sys.join("kernel/mm/lru_gen")).unwrap();
-        fs::write(root.sys.join("kernel/mm/lru_gen/enabled"), "0x0007\n").unwrap();
-        fs::create_dir_all(root.debugfs()).unwrap();
-        fs::write(root.debugfs().join("lru_gen"), "").unwrap();
-        assert_eq!(asked(DemotionWay::Auto, Vec::new()), Ok(Way::Generations));
-        assert_eq!(asked(DemotionWay::Node, Vec::new()), Ok(Way::Node));
+        assert!(asked(DemotionWay::Node, scope.clone()).unwrap_err().contains("knows no scopes"));
+
+        write(root.sys.join("kernel/mm/damon/admin/kdamonds/nr_kdamonds"), "0\n");
+        assert_eq!(auto(), Ok(DemotionWay::Regions));
+        assert!(asked(DemotionWay::Regions, scope.clone()).unwrap_err().contains("knows no scopes"));
+        let failed = [DemotionWay::Regions];
+        assert_eq!(without(DemotionWay::Auto, Vec::new(), &failed), Ok(DemotionWay::Node));
+
+        write(root.sys.join("kernel/mm/lru_gen/enabled"), "0x0007\n");
+        write(root.debugfs().join("lru_gen"), "");
+        assert_eq!(auto(), Ok(DemotionWay::Generations));
+        assert_eq!(asked(DemotionWay::Auto, scope), Ok(DemotionWay::Generations));
+        assert_eq!(asked(DemotionWay::Node, Vec::new()), Ok(DemotionWay::Node));
+        assert_eq!(asked(DemotionWay::Regions, Vec::new()), Ok(DemotionWay::Regions));
+        let failed = [DemotionWay::Generations, DemotionWay::Regions];
+        assert_eq!(without(DemotionWay::Auto, Vec::new(), &failed), Ok(DemotionWay::Node));
+        // A file that is there and cannot be opened for writing, as in a kernel that is locked down.
+        fs::remove_file(root.debugfs().join("lru_gen")).unwrap();
+        fs::create_dir(root.debugfs().join("lru_gen")).unwrap();
+        assert_eq!(auto(), Ok(DemotionWay::Regions));
+        assert!(refusal(DemotionWay::Generations).contains("cannot be written"));
+    }
+
+    #[test]
+    fn lockdown_is_named_where_the_kernel_answers_so() {
+        let closed = |errno| {
+            let error = std::io::Error::from_raw_os_error(errno);
+            NotDemoting::Closed { path: PathBuf::from("/lru_gen"), error }.to_string()
+        };
+        assert!(closed(libc::EPERM).contains("locked down"));
+        assert!(!closed(libc::EACCES).contains("locked down"));
     }
 
     #[test]

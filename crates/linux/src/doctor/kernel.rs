@@ -38,6 +38,8 @@ pub struct Mounts {
     pub debugfs: Option<String>,
     /// tracefs.
     pub tracefs: Option<String>,
+    /// securityfs: whether the kernel is locked down is told there.
+    pub securityfs: Option<String>,
     /// bpffs.
     pub bpffs: Option<String>,
     /// cgroup v2: scopes by cgroup need it.
@@ -116,6 +118,7 @@ fn mounts(table: &str) -> Mounts {
     Mounts {
         debugfs: find("debugfs"),
         tracefs: find("tracefs"),
+        securityfs: find("securityfs"),
         bpffs: find("bpf"),
         cgroup2: find("cgroup2"),
     }

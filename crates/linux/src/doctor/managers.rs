@@ -2,14 +2,12 @@
 
 use thermocline_core::config::{Config, ManagerName};
 
+use crate::damon::MIGRATE_SINCE;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::report::{Finding, Manager, Severity, Source, SourceStatus};
 use crate::manager::{KernelManager, offer};
 use crate::root::Root;
 use crate::topology::Discovered;
-
-/// The first kernel with migrate_hot and migrate_cold.
-const MIGRATE_SINCE: (u32, u32) = (6, 11);
 
 /// All managers, and what keeps the chosen one from working.
 pub(super) fn managers(

@@ -25,8 +25,9 @@ use thermocline_core::units::NodeId;
 
 use crate::actuator::{OTHER_PIDS, Plan, has_own_pids, plan};
 use crate::damon::offer_source;
-use crate::demoter::{self, NotDemoting, Way};
+use crate::demoter::{self, NotDemoting, Offer, Way};
 use crate::manager;
+use crate::mover::trial::{CannotMove, try_own_page};
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
 use crate::source::hintfault::layout::{self, AttachPoint};
@@ -65,18 +66,22 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let mut findings = memory::topology(&mut look, &kernel, &found);
     let topology = found.ok();
 
+    let engines = topology.as_ref().filter(|_| !config.manager.name.is_of_kernel());
+    let demotion = engines.map(|found| demoter::offer(root, config, found));
     let plan = if config.manager.name.is_of_kernel() {
         Ok(kernels_plan(root, config, topology.as_ref()))
     } else {
-        let demotion = topology.as_ref().map(|found| demoter::offer(root, config, found));
         findings.extend(demotion.iter().filter_map(|offered| match offered {
-            Ok(offer) => demotion_by_node(offer.way, config.demotion.way),
+            Ok(offer) => demotion_caveat(&offer.way, config.demotion.way),
             Err(why) => no_demotion(why),
         }));
         plan(root, &demoter::settings(config, demotion.as_ref().and_then(|offered| offered.as_ref().ok())))
     };
     let no_settings = plan.as_ref().err().map(ToString::to_string);
     let Plan { mut changes, skipped, .. } = plan.unwrap_or_default();
+    if let Some(Ok(Offer { way: Way::Regions(setup), .. })) = &demotion {
+        changes.extend(setup.plan.changes.clone());
+    }
     if config.source.damon.enabled && !config.manager.name.is_of_kernel() {
         // Where it cannot be read, the source says why.
         let regions = topology.as_ref().and_then(|found| offer_source(root, config, found).ok());
@@ -88,6 +93,13 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     let permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
     findings.extend(permissions.findings);
     findings.extend(permissions::descriptors(&mut look, config));
+
+    // The kernel's managers and an observer move nothing by that call.
+    if config.manager.name == ManagerName::Thermocline {
+        let refused = topology.as_ref().and_then(|found| try_own_page(root, &found.topology).err());
+        let finding = |why: CannotMove| Finding::new("mover.refused", Severity::Blocker, why.to_string());
+        findings.extend(refused.map(finding));
+    }
 
     let mode = match config.manager.name {
         ManagerName::Numab2 => Some(2),
@@ -169,12 +181,15 @@ fn no_demotion(why: &NotDemoting) -> Option<Finding> {
     Some(Finding::new("demotion.none", Severity::Note, cause))
 }
 
-/// A note where demotion heeds no idle time, unless that was asked for.
-fn demotion_by_node(way: Way, asked: DemotionWay) -> Option<Finding> {
-    let cause = "there are no generations to ask, so that the kernel demotes whatever is coldest on a node, idle for \
-                 demotion.idle_ms or not; switch MGLRU on (/sys/kernel/mm/lru_gen/enabled) and mount debugfs";
-    let unasked = way == Way::Node && asked == DemotionWay::Auto;
-    unasked.then(|| Finding::new("demotion.by_node", Severity::Note, cause.to_owned()))
+/// A note where demotion keeps less than all promises, unless that was asked for.
+fn demotion_caveat(way: &Way, asked: DemotionWay) -> Option<Finding> {
+    let caveat = way.caveat().filter(|_| asked == DemotionWay::Auto)?;
+    let cause = format!(
+        "generations cannot be asked, so that cold pages go down {caveat}; switch MGLRU on \
+         (/sys/kernel/mm/lru_gen/enabled) and mount debugfs, where the kernel is not locked down"
+    );
+    let id = if matches!(way, Way::Node) { "demotion.by_node" } else { "demotion.by_regions" };
+    Some(Finding::new(id, Severity::Note, cause))
 }
 
 fn probe_btf(root: &Root) -> Result<Vec<AttachPoint>, String> {

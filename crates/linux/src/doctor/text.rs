@@ -70,11 +70,14 @@ impl Report {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "not in this kernel".to_owned());
         out.push("\nKernel".to_owned());
         let hz = k.hz.map_or("unknown".to_owned(), |hz| hz.to_string());
+        // Whether a kernel is locked down is told there alone.
+        let unseen =
+            if k.mounts.securityfs.is_some() { "none" } else { "unknown (securityfs is not mounted)" };
         let hugepages = shown(k.transparent_hugepages.clone());
         out.push(format!(
             "  {}, HZ {hz}, lockdown {}, transparent huge pages {hugepages}, swap {} MiB",
             k.release.as_deref().unwrap_or("unknown release"),
-            k.lockdown.as_deref().unwrap_or("none"),
+            k.lockdown.as_deref().unwrap_or(unseen),
             k.swap_mib,
         ));
         out.push(format!(

@@ -210,8 +210,9 @@ impl LiveMachine {
         })
     }
 
-    /// Demotes from now on.
-    pub fn set_demoter(&mut self, demoter: Demoter) {
+    /// Demotes from now on, and goes on counting where another demoter has ended.
+    pub fn set_demoter(&mut self, mut demoter: Demoter) {
+        demoter.count_on(self.demoter_stats.take().unwrap_or_default());
         self.demoter = Some(demoter);
     }
 
@@ -410,7 +411,7 @@ impl LiveMachine {
     pub fn kernel_moves(&mut self) -> KernelMoves {
         let settled = self.demoter.as_ref().is_none_or(Demoter::is_idle);
         if let Some(now) = Vmstat::read(&self.root).ok().filter(|_| settled) {
-            let told = self.demoter_stats().map_or(0, |stats| stats.demoted_pages);
+            let told = self.demoter_stats().map_or(0, |stats| stats.demoted_pages - stats.by_damon_pages);
             self.kernel_moves = KernelMoves::since(&now, &self.vmstat, told);
         }
         self.kernel_moves
@@ -422,6 +423,11 @@ impl LiveMachine {
     /// What poll(2) returns, EINTR excepted.
     pub fn wait(&self, timeout: Duration) -> std::io::Result<bool> {
         self.sources.wait(timeout)
+    }
+
+    /// Processes that the mover has set aside since the last call, and why.
+    pub fn mover_news(&self) -> Vec<String> {
+        self.mover.as_ref().map(Mover::news).unwrap_or_default()
     }
 
     /// Why the mover has failed, if it has.

@@ -4,6 +4,7 @@
 //! does a memory policy keep it there (`policy`) → has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
 //! certain and which are inferred.
 
+mod aside;
 pub(crate) mod closed;
 mod kernel;
 mod memory;
@@ -11,6 +12,7 @@ mod plan;
 mod policy;
 mod settle;
 mod stats;
+pub mod trial;
 mod work;
 
 #[cfg(test)]
@@ -39,6 +41,9 @@ use work::Worker;
 
 pub use kernel::{Kernel, LiveKernel};
 pub use stats::{Count, MoverStats, OutcomeCounts};
+
+/// Sentences that wait to be fetched.
+const NEWS_MAX: usize = 64;
 
 /// How a mover works.
 #[derive(Clone, Debug)]
@@ -113,6 +118,8 @@ struct Common {
     stop: AtomicBool,
     stats: Mutex<MoverStats>,
     failure: Mutex<Option<String>>,
+    /// What there is to say, not yet fetched.
+    news: Mutex<Vec<String>>,
 }
 
 /// The owner's end of the mover.
@@ -223,6 +230,11 @@ impl Mover {
         *lock(&self.common.stats)
     }
 
+    /// Processes that were set aside since the last call, because every move of theirs fails, and why.
+    pub fn news(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.common.news))
+    }
+
     /// Why the thread has failed, if it has; from then on every batch is refused, and the ones already accepted end as
     /// not tried.
     pub fn failure(&self) -> Option<String> {
@@ -285,6 +297,13 @@ fn serve<K: Kernel>(
             stats.outcomes.add(*end, 1u64.checked_shl(m.order.into()).unwrap_or(0));
         }
         *lock(&common.stats) = stats;
+        let news = worker.take_news();
+        if !news.is_empty() {
+            let mut waiting = lock(&common.news);
+            // Where nobody fetches it, it is not kept for ever.
+            waiting.truncate(NEWS_MAX);
+            waiting.extend(news);
+        }
         let outcome = BatchOutcome { id: batch.id, time: worker.now(), outcomes: ends };
         // It fails only when the owner is gone, and then nobody wants to know.
         let _ = outcomes.send(outcome);

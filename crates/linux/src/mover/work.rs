@@ -7,6 +7,7 @@ use thermocline_core::moves::{Batch, Outcome};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, NodeId, VirtPage};
 
+use super::aside::Aside;
 use super::kernel::Kernel;
 use super::memory::{Identities, Stubborn};
 use super::plan::{Item, plan};
@@ -32,6 +33,7 @@ pub(super) struct Worker<K> {
     identities: Identities,
     stubborn: Stubborn,
     policies: Policies,
+    aside: Aside,
 }
 
 /// A batch on its way.
@@ -60,11 +62,17 @@ impl<K: Kernel> Worker<K> {
             identities: Identities::default(),
             stubborn: Stubborn::new(),
             policies: Policies::new(config.memory_policies),
+            aside: Aside::default(),
         }
     }
 
     pub(super) fn shared_pages(&self) -> SharedPages {
         self.shared_pages
+    }
+
+    /// Processes that were set aside since the last call, and why.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        self.aside.take_news()
     }
 
     pub(super) fn now(&self) -> Nanos {
@@ -86,6 +94,9 @@ impl<K: Kernel> Worker<K> {
     /// An error is the outcome of every move that has none yet.
     fn steps(&mut self, task: &mut Task<'_>) -> Result<(), Outcome> {
         self.check_process(task)?;
+        if self.aside.holds(task.batch.pid, task.batch.target, self.kernel.now()) {
+            return Err(Outcome::NoPermission);
+        }
         let plan = plan(&self.kernel, task.batch, self.shared_pages).map_err(|e| match e {
             PagemapError::Gone(_) => Outcome::Gone,
             PagemapError::NotPermitted(_) => Outcome::NoPermission,
@@ -115,11 +126,13 @@ impl<K: Kernel> Worker<K> {
             Ok(Some(_)) => {
                 task.stats.reused_pids += 1;
                 self.policies.forget(pid);
+                self.aside.forget(pid);
                 Err(Outcome::Gone)
             }
             Ok(None) => {
                 self.identities.forget(pid);
                 self.policies.forget(pid);
+                self.aside.forget(pid);
                 Err(Outcome::Gone)
             }
             Err(_) => Err(task.unknown()),
@@ -221,6 +234,9 @@ impl<K: Kernel> Worker<K> {
         task.stats.move_time = task.stats.move_time.plus(self.kernel.now().since(start));
         task.stats.calls += 1;
         task.stats.pages_asked += items.iter().map(|item| item.pages).sum::<u64>();
+        if result == Ok(0) {
+            self.aside.succeeded(pid, target);
+        }
         Answer { result, statuses }
     }
 
@@ -233,7 +249,7 @@ impl<K: Kernel> Worker<K> {
         answer: &Answer,
         places: &[Place],
     ) -> Vec<Item> {
-        let failed = answer.result.err().map(|error| task.failed(error));
+        let failed = answer.result.err().map(|error| self.failed(task, error));
         let mut again = Vec::new();
         for ((item, place), progress) in items.into_iter().zip(places).zip(progress(&answer.statuses)) {
             match (place, progress, failed) {
@@ -283,9 +299,16 @@ impl<K: Kernel> Worker<K> {
         let mut nodes = vec![UNWRITTEN; addresses.len()];
         if !addresses.is_empty() {
             task.stats.queries += 1;
-            self.kernel.query(task.batch.pid, addresses, &mut nodes).map_err(|error| task.failed(error))?;
+            let answer = self.kernel.query(task.batch.pid, addresses, &mut nodes);
+            answer.map_err(|error| self.failed(task, error))?;
         }
         Ok(nodes)
+    }
+
+    /// The outcome of all that a failed call did not do.
+    fn failed(&mut self, task: &mut Task<'_>, error: MovePagesError) -> Outcome {
+        self.aside.failed(task.batch.pid, task.batch.target, error, self.kernel.now());
+        failure(error).unwrap_or_else(|| task.unknown())
     }
 
     /// The kernel says of a page that does not move only that it does not. A lock or writeback passes; a page that fails
@@ -304,11 +327,6 @@ impl<K: Kernel> Worker<K> {
 }
 
 impl Task<'_> {
-    /// The outcome of all that a failed call did not do.
-    fn failed(&mut self, error: MovePagesError) -> Outcome {
-        failure(error).unwrap_or_else(|| self.unknown())
-    }
-
     /// Something failed in a way that no outcome names.
     fn unknown(&mut self) -> Outcome {
         self.stats.other_errors += 1;

@@ -12,4 +12,6 @@ pub mod pagemap_scan;
 pub mod perf;
 
 pub use device_memory::DeviceMemory;
+#[cfg(test)]
+pub(crate) use move_pages::refuse_move_pages;
 pub use move_pages::{MovePagesError, MoveWhat, move_pages, query_pages};

@@ -145,6 +145,32 @@ fn call(
     })
 }
 
+/// Has move_pages answered with an error in this thread from now on, as a container's filter does.
+#[cfg(test)]
+pub(crate) fn refuse_move_pages(errno: Errno) {
+    let code = |code: u32| code as u16;
+    let statement = |opcode, k| libc::sock_filter { code: code(opcode), jt: 0, jf: 0, k };
+    let (ld, jeq, ret) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    let mut filter = [
+        // The number of the call comes first (Linux include/uapi/linux/seccomp.h, seccomp_data).
+        statement(ld, 0),
+        libc::sock_filter { code: code(jeq), jt: 0, jf: 1, k: libc::SYS_move_pages as u32 },
+        statement(ret, libc::SECCOMP_RET_ERRNO | errno.raw_os_error() as u32),
+        statement(ret, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel copies `program` and the instructions that it points to before the call returns; both live until then.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    };
+    assert!(done, "{}", std::io::Error::last_os_error());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,107 @@
+//! Processes for which every move fails the same way, whatever the page: a cpuset without the target, no right to touch them. They are set aside for a while, so that not every
+//! page is tried, and longer each time, so that a change is found all the same.
+
+use std::collections::BTreeMap;
+
+use thermocline_core::units::{Nanos, NodeId, Pid};
+
+use crate::sys::MovePagesError;
+
+/// How long the first time.
+const FIRST: Nanos = Nanos::from_s(1);
+/// How long at most: it is how late a wider cpuset is found.
+const MOST: Nanos = Nanos::from_s(64);
+/// Processes and targets that are remembered.
+const ENTRIES_MAX: usize = 4096;
+
+/// What keeps pages of a process from a node.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    entries: BTreeMap<(Pid, NodeId), Entry>,
+    news: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    until: Nanos,
+    span: Nanos,
+}
+
+impl Aside {
+    /// Whether pages of the process are not even tried.
+    pub(super) fn holds(&self, pid: Pid, target: NodeId, now: Nanos) -> bool {
+        self.entries.get(&(pid, target)).is_some_and(|entry| now < entry.until)
+    }
+
+    /// A call has failed as a whole.
+    pub(super) fn failed(&mut self, pid: Pid, target: NodeId, error: MovePagesError, now: Nanos) {
+        if !matches!(error, MovePagesError::NodeForbidden(..) | MovePagesError::NotPermitted(_)) {
+            return;
+        }
+        if let Some(entry) = self.entries.get_mut(&(pid, target)) {
+            entry.span = Nanos(entry.span.0 * 2).min(MOST);
+            entry.until = now.plus(entry.span);
+            return;
+        }
+        if self.entries.len() >= ENTRIES_MAX {
+            // Those whose time is over for longest go; they are told again where they fail again.
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.until).map(|(of, _)| *of);
+            oldest.and_then(|of| self.entries.remove(&of));
+        }
+        self.entries.insert((pid, target), Entry { until: now.plus(FIRST), span: FIRST });
+        self.news.push(format!("pages of pid {} are set aside: {error}", pid.0));
+    }
+
+    /// The process has ended, or its moves succeed.
+    pub(super) fn forget(&mut self, pid: Pid) {
+        self.entries.retain(|(of, _), _| *of != pid);
+    }
+
+    /// The same for one target.
+    pub(super) fn succeeded(&mut self, pid: Pid, target: NodeId) {
+        self.entries.remove(&(pid, target));
+    }
+
+    /// What there is to say since the last call, once a process and target.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PID: Pid = Pid(7);
+    const NODE: NodeId = NodeId(0);
+
+    #[test]
+    fn a_process_is_set_aside_longer_each_time_and_told_once() {
+        let (mut aside, mut now, mut tries) = (Aside::default(), Nanos(0), 0);
+        let end = Nanos::from_s(600);
+        while now < end {
+            if !aside.holds(PID, NODE, now) {
+                aside.failed(PID, NODE, MovePagesError::NodeForbidden(PID, NODE), now);
+                tries += 1;
+            }
+            now = now.plus(Nanos::from_ms(100));
+        }
+        assert!((12..=18).contains(&tries), "{tries} in ten minutes");
+        let news = aside.take_news();
+        assert!(news.len() == 1 && news[0].contains("cpuset.mems"), "{news:?}");
+        assert!(!aside.holds(PID, NodeId(1), Nanos(0)) && !aside.holds(Pid(8), NODE, Nanos(0)));
+        aside.succeeded(PID, NODE);
+        assert!(!aside.holds(PID, NODE, now));
+    }
+
+    #[test]
+    fn a_full_node_sets_nobody_aside_and_many_processes_do_not_fill_memory() {
+        let mut aside = Aside::default();
+        aside.failed(PID, NODE, MovePagesError::NodeFull(NODE), Nanos(0));
+        assert!(!aside.holds(PID, NODE, Nanos(0)) && aside.take_news().is_empty());
+        for pid in 0..2 * ENTRIES_MAX as u32 {
+            aside.failed(Pid(pid), NODE, MovePagesError::NotPermitted(Pid(pid)), Nanos(u64::from(pid)));
+        }
+        assert_eq!(aside.entries.len(), ENTRIES_MAX);
+    }
+}
