@@ -15,6 +15,8 @@ use crate::root::Root;
 
 /// Name of the lock in the state folder.
 const FILE_NAME: &str = "lock";
+/// Name of a state folder that holds nothing else.
+const FOLDER_NAME: &str = "thermocline";
 /// Name of the machine's lock.
 const MACHINE_NAME: &str = "thermocline.lock";
 /// Looks at a lock whose name was given to another file meanwhile.
@@ -62,6 +64,10 @@ impl Lock {
             return Err(LockError::PidNamespace);
         }
         let folder = Folder::make(state_dir)?;
+        // Others may have to pass through one of another name, as through /run.
+        if state_dir.file_name().is_some_and(|name| name == FOLDER_NAME) {
+            folder.close()?;
+        }
         let mut files = vec![take(root, &folder, FILE_NAME)?];
         if let Some((folder, name)) = machine_folder(root)? {
             match take(root, &folder, name) {

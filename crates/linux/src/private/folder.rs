@@ -29,8 +29,6 @@ const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NO
 pub struct Folder {
     path: PathBuf,
     fd: OwnedFd,
-    /// It was made just now.
-    new: bool,
 }
 
 impl Folder {
@@ -61,7 +59,7 @@ impl Folder {
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = fs::open(path, how, Mode::empty()).map_err(|e| NotOurs::io("open the folder", path, e))?;
         expect_safe_above(path, &stat(&fd, path)?)?;
-        Ok(Folder { path: path.to_owned(), fd, new: false })
+        Ok(Folder { path: path.to_owned(), fd })
     }
 
     fn reach(path: &Path, make: bool) -> Result<Option<Folder>, NotOurs> {
@@ -71,7 +69,6 @@ impl Folder {
         let open = |fd: std::os::fd::BorrowedFd<'_>, name: &Path, how| {
             fs::openat(fd, name, how | OFlags::DIRECTORY | SAFELY, Mode::empty())
         };
-        let mut new = false;
         let mut fd = open(fs::CWD, &at, OFlags::PATH).map_err(|e| NotOurs::io("open", &at, e))?;
         for (place, name) in names.iter().enumerate() {
             let Component::Normal(name) = name else {
@@ -86,8 +83,7 @@ impl Folder {
                 Err(Errno::NOENT) => {
                     let mode = if last { FOLDER_MODE } else { Mode::from_raw_mode(0o755) };
                     match fs::mkdirat(&fd, name, mode) {
-                        Ok(()) => new = last,
-                        Err(Errno::EXIST) => {}
+                        Ok(()) | Err(Errno::EXIST) => {}
                         Err(e) => return Err(NotOurs::io("make the folder", &at, e)),
                     }
                     open(fd.as_fd(), name, how)
@@ -103,7 +99,7 @@ impl Folder {
                 e => NotOurs::io("open the folder", &at, e),
             })?;
         }
-        let folder = Folder { path, fd, new };
+        let folder = Folder { path, fd };
         folder.expect_ours()?;
         Ok(Some(folder))
     }
@@ -128,18 +124,35 @@ impl Folder {
         Ok(())
     }
 
-    /// Lets a group pass through the folder that was made just now, to what it may use in it; it can neither list nor
-    /// change it. One that was there stays as it is.
+    /// Lets a group pass through a folder that is closed to others, to what it may use in it; it can neither list nor
+    /// change it. One that others may read or pass through stays as it is.
     ///
     /// # Errors
     /// The folder cannot be given to the group.
     pub fn let_pass(&self, group: u32) -> Result<(), NotOurs> {
-        if !self.new {
+        if self.mode()? & !FOLDER_MODE_PASSED.as_raw_mode() != 0 {
             return Ok(());
         }
         fs::fchown(&self.fd, None, Some(Gid::from_raw(group)))
             .map_err(|e| NotOurs::io("give to the group", &self.path, e))?;
-        fs::fchmod(&self.fd, FOLDER_MODE_PASSED).map_err(|e| NotOurs::io("set the mode of", &self.path, e))
+        self.set_mode(FOLDER_MODE_PASSED)
+    }
+
+    /// Closes a folder that is for our files alone to others, but for a group that was let pass.
+    ///
+    /// # Errors
+    /// Its mode cannot be set.
+    pub fn close(&self) -> Result<(), NotOurs> {
+        let mode = Mode::from_raw_mode(self.mode()?);
+        if FOLDER_MODE_PASSED.contains(mode) { Ok(()) } else { self.set_mode(mode & FOLDER_MODE_PASSED) }
+    }
+
+    fn mode(&self) -> Result<u32, NotOurs> {
+        Ok(stat(&self.fd, &self.path)?.st_mode & 0o7777)
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<(), NotOurs> {
+        fs::fchmod(&self.fd, mode).map_err(|e| NotOurs::io("set the mode of", &self.path, e))
     }
 
     /// Where it is.

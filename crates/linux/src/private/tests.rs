@@ -38,9 +38,14 @@ fn a_folder_is_made_for_us_alone_and_one_that_is_there_keeps_its_mode() {
     chmod(&path, 0o755);
     Folder::make(&path).unwrap().let_pass(group).unwrap();
     assert_eq!(mode(&path), 0o755, "others pass through a folder that was there, as through /run");
+    Folder::make(&path).unwrap().close().unwrap();
+    assert_eq!(mode(&path), 0o700 | (0o755 & 0o010));
     let made = dir.path().join("c");
+    // The lock has made it before the socket is to be there.
+    Folder::make(&made).unwrap();
     Folder::make(&made).unwrap().let_pass(group).unwrap();
-    assert_eq!(mode(&made), 0o710);
+    Folder::make(&made).unwrap().close().unwrap();
+    assert_eq!(mode(&made), 0o710, "a group that was let pass still is");
 }
 
 #[test]
