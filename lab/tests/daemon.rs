@@ -30,8 +30,6 @@ mod regions;
 mod together;
 #[path = "daemon/trouble.rs"]
 mod trouble;
-#[path = "daemon/whose.rs"]
-mod whose;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
