@@ -9,6 +9,7 @@ use thermocline_core::config::Config;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
 use thermocline_linux::actuator::Actuator;
+use thermocline_linux::aside;
 use thermocline_linux::damon::{Action, DamonStats, Follower, Stats};
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{cpu_time, now};
@@ -169,6 +170,9 @@ fn drive(
                 eprintln!("{told}");
             }
             cgroups_due = now().plus(CGROUPS_EVERY);
+        }
+        for told in aside::news() {
+            eprintln!("{told}");
         }
         if now() < due {
             continue;

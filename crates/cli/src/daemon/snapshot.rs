@@ -117,6 +117,8 @@ pub struct Snapshot {
     pub scopes: Vec<Named<Standing>>,
     /// How the scopes are braked.
     pub brakes: Vec<Named<Braking>>,
+    /// Calls given up because a process kept them waiting; the process is set aside until they return.
+    pub calls_given_up: u64,
     /// What the kernel has moved by itself since the start.
     pub kernel_moves: KernelMoves,
     /// Who has moved what since the start.
@@ -149,6 +151,7 @@ impl Snapshot {
                 .map(|standing| fixed.name(standing.scope, standing))
                 .collect(),
             brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
+            calls_given_up: thermocline_linux::aside::given_up(),
             kernel_moves: machine.kernel_moves(),
             moved: Moved::default(),
         }

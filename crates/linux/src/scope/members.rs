@@ -1,9 +1,11 @@
 //! Which processes are in which scope now, looked at about once a second.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use thermocline_core::units::{Pid, ScopeId};
 
+use crate::aside::Aside;
 use crate::process;
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Scopes, Traits, cgroup};
@@ -14,6 +16,9 @@ const RECHECKS: usize = 256;
 
 /// Processes not known before that a look examines; the rest waits for the next one.
 const NEW_MAX: usize = 4096;
+
+/// How long the reading of a command line may take. The machine's loop waits for it, once for each process that hangs.
+const COMMAND_MAX: Duration = Duration::from_millis(500);
 
 /// A process in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +45,8 @@ pub struct MembershipChange {
 pub struct Members {
     root: Root,
     scopes: Scopes,
+    /// For command lines.
+    aside: Aside,
     own: Pid,
     /// Every process, whether in a scope or not.
     known: BTreeMap<Pid, Known>,
@@ -63,6 +70,7 @@ impl Members {
         Members {
             root: root.clone(),
             scopes,
+            aside: Aside::new(root, "its command line was read", COMMAND_MAX),
             own: Pid(std::process::id()),
             known: BTreeMap::new(),
             next: Pid(0),
@@ -135,7 +143,7 @@ impl Members {
             return Ok(Some(known));
         }
         let command_line = match self.scopes.needs_command() {
-            true => process::command_line(&self.root, pid)?.unwrap_or_default(),
+            true => self.command_line(pid)?,
             false => String::new(),
         };
         let cgroup = match self.scopes.needs_cgroup() {
@@ -149,6 +157,14 @@ impl Members {
             cgroup: cgroup.as_deref(),
         });
         Ok(Some(known))
+    }
+
+    /// The kernel reads it from the process's own memory.
+    fn command_line(&self, pid: Pid) -> Result<String, KernelFileError> {
+        let root = self.root.clone();
+        let read = self.aside.ask(pid, move || process::command_line(&root, pid));
+        let read = read.map_err(|hung| KernelFileError::io("read", &self.root.proc, hung.into()))?;
+        Ok(read?.unwrap_or_default())
     }
 
     fn update(&mut self, pid: Pid, now: Option<Known>, change: &mut MembershipChange) {
@@ -229,6 +245,27 @@ mod tests {
         assert_eq!(members.scope_of(Pid(10)), Some(ScopeId::DEFAULT));
         assert_eq!(members.scope_of(Pid(2)), None);
         assert_eq!(members.look().unwrap(), MembershipChange::default());
+    }
+
+    #[test]
+    fn a_process_whose_command_line_never_comes_keeps_nobody_waiting() {
+        let m = Machine::new();
+        for pid in [10, 11, 12] {
+            m.process(pid, "redis", 5, "/");
+        }
+        // Whoever opens a pipe to read waits until somebody writes.
+        let pipe = m.root.proc.join("11/cmdline");
+        fs::remove_file(&pipe).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let mut members =
+            m.members(&[config::Scope { command: Some("redis".into()), ..config::Scope::default() }]);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let found = [members.look().unwrap(), members.look().unwrap()].map(|look| pids(&look.added));
+            let _ = tell.send(found);
+        });
+        let found = told.recv_timeout(Duration::from_secs(20)).expect("a look waits for a process");
+        assert_eq!(found, [vec![10, 12], vec![]]);
     }
 
     #[test]
