@@ -1,6 +1,7 @@
 //! The live machine: one module a kernel interface, each rooted at a path.
 
 pub mod actuator;
+pub mod aside;
 pub mod damon;
 pub mod demoter;
 pub mod descriptors;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use thermocline_core::units::{NodeId, Pid};
 
+use crate::aside::Aside;
 use crate::numa_maps::{self, Mapping};
 use crate::process;
 use crate::root::{KernelFileError, Root};
@@ -18,6 +19,8 @@ use crate::scope::{Members, Scopes};
 pub const PROCESSES_MAX: usize = 16;
 /// Time after which no further process is looked at.
 const TIME_MAX: Duration = Duration::from_secs(1);
+/// How long one process may keep us: reading hundreds of GiB takes about a second.
+const PROCESS_MAX: Duration = Duration::from_millis(1500);
 /// A look is good for at least this long.
 const GOOD_FOR_MIN: Duration = Duration::from_secs(2);
 /// And for so many times as long as it took: however often one asks, looks take at most a hundredth of the time.
@@ -52,6 +55,8 @@ pub struct Residency {
 pub struct Residencies {
     root: Root,
     members: Members,
+    /// For mappings.
+    aside: Aside,
     /// The last look, when it ended and how long it took.
     last: Option<(Residency, Instant, Duration)>,
 }
@@ -59,7 +64,8 @@ pub struct Residencies {
 impl Residencies {
     /// Of the processes that `scopes` take in.
     pub fn new(root: &Root, scopes: Scopes) -> Residencies {
-        Residencies { root: root.clone(), members: Members::new(root, scopes), last: None }
+        let aside = Aside::new(root, "its mappings were read", PROCESS_MAX);
+        Residencies { root: root.clone(), members: Members::new(root, scopes), aside, last: None }
     }
 
     /// The residency now, or that of the last look where it is too early for another.
@@ -90,7 +96,12 @@ impl Residencies {
                 found.not_looked_at = processes.len() - index;
                 break;
             }
-            match numa_maps::read(&self.root, process.pid) {
+            let (root, pid) = (self.root.clone(), process.pid);
+            let Ok(read) = self.aside.ask(pid, move || numa_maps::read(&root, pid)) else {
+                found.unreadable += 1;
+                continue;
+            };
+            match read {
                 Ok(Some(mappings)) => found.processes.push(Resident {
                     pid: process.pid,
                     comm: process.comm.clone(),
@@ -152,6 +163,21 @@ mod tests {
         assert_eq!((first.pid, first.comm.as_str()), (Pid(119), "p119"));
         assert_eq!(first.kib_by_node, BTreeMap::from([(NodeId(0), 4), (NodeId(2), 199 * 4)]));
         assert_eq!(serde_json::to_value(first).unwrap()["kib_by_node"]["2"], 796);
+    }
+
+    #[test]
+    fn a_process_whose_mappings_never_come_is_left_out() {
+        let (folder, mut residencies) = machine(&[10, 20, 30]);
+        // Whoever opens a pipe to read waits until somebody writes.
+        let pipe = folder.path().join("proc/101/numa_maps");
+        fs::remove_file(&pipe).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(residencies.look().unwrap()));
+        let found = told.recv_timeout(Duration::from_secs(20)).expect("status waits for a process");
+        assert_eq!(found.processes[0].pid, Pid(102));
+        assert!(found.processes.iter().all(|process| process.pid != Pid(101)));
+        assert_eq!(found.unreadable, 1);
     }
 
     #[test]

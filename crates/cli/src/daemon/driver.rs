@@ -10,6 +10,7 @@ use thermocline_core::engine::Engine;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
+use thermocline_linux::aside::{self, Aside};
 use thermocline_linux::demoter::Offer;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
@@ -35,6 +36,8 @@ const CLOSE_BOUND: Duration = Duration::from_secs(10);
 const NODES_EVERY: Nanos = Nanos::from_s(1);
 /// Length of a tick, in ticks, while no candidate waits and no batch is under way: it then has nothing to decide.
 const IDLE_TICKS: u64 = 5;
+/// How long a process may keep whoever wants one of its pages explained.
+const EXPLAIN_MAX: Duration = Duration::from_millis(500);
 /// Rows of the table of processes that `observe` ends with.
 const HEAT_ROWS: usize = 20;
 
@@ -91,6 +94,7 @@ pub(super) fn drive(
         ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
     };
 
+    let explaining = Aside::new(root, "one of its pages was explained", EXPLAIN_MAX);
     let mut ended = Ended::Over;
     while matches!(ended, Ended::Over) && !session.is_over() {
         let at = now();
@@ -121,6 +125,9 @@ pub(super) fn drive(
         if let Some(why) = machine.tell_pressures(|evidence| engine.observe(evidence)) {
             tell!("moves are braked by ping-pong alone where memory pressure is not known: {why}");
         }
+        for told in aside::news() {
+            tell!("{told}");
+        }
         kernel.pace(at, &nodes, engine.topology(), &machine);
         machine.set_sample_period(engine.rule().sample_period_uops());
         let batches = engine.tick(at, &nodes);
@@ -142,7 +149,7 @@ pub(super) fn drive(
                 Request::Status => {}
                 Request::Explain { pid, address } => {
                     let page = VirtPage::of_address(Pid(pid), address);
-                    let explained = engine.explain_at(page, frame(root, page));
+                    let explained = engine.explain_at(page, frame(root, &explaining, page));
                     let mut told = json!(explained);
                     told["scope"] =
                         json!(explained.scope.map(|standing| fixed.name(standing.scope, standing)));
@@ -226,8 +233,10 @@ fn poll(machine: &mut LiveMachine, engine: &mut Engine, mut heat: Option<&mut He
 }
 
 /// The frame that a page has now, where pagemap tells.
-fn frame(root: &Root, page: VirtPage) -> Option<Pfn> {
-    Pagemap::open(&root.proc, page.pid).ok()?.entry(page.vpn).ok()??.pfn()
+fn frame(root: &Root, aside: &Aside, page: VirtPage) -> Option<Pfn> {
+    let proc = root.proc.clone();
+    let read = aside.ask(page.pid, move || Pagemap::open(&proc, page.pid)?.entry(page.vpn));
+    read.ok()?.ok()??.pfn()
 }
 
 /// The command name of a process, or `?` where it is gone.

@@ -9,6 +9,7 @@ use thermocline_core::config::Config;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
 use thermocline_linux::actuator::{Actuator, SettingsStats};
+use thermocline_linux::aside;
 use thermocline_linux::damon::{Action, DamonStats, Follower, Stats};
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::machine::{cpu_time, now};
@@ -176,6 +177,9 @@ fn drive(
             cgroups_due = now().plus(CGROUPS_EVERY);
         }
         actuator.look_after(now(), config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
+        for told in aside::news() {
+            tell!("{told}");
+        }
         if now() < due {
             continue;
         }

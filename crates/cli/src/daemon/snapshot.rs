@@ -120,6 +120,8 @@ pub struct Snapshot {
     pub brakes: Vec<Named<Braking>>,
     /// Settings that others have changed.
     pub settings: SettingsStats,
+    /// Calls given up because a process kept them waiting; the process is set aside until they return.
+    pub calls_given_up: u64,
     /// What the kernel has moved by itself since the start.
     pub kernel_moves: KernelMoves,
     /// Who has moved what since the start.
@@ -153,6 +155,7 @@ impl Snapshot {
                 .collect(),
             brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
             settings: SettingsStats::default(),
+            calls_given_up: thermocline_linux::aside::given_up(),
             kernel_moves: machine.kernel_moves(),
             moved: Moved::default(),
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use thermocline_core::units::{NodeId, Pid};
 
+use crate::aside::Aside;
 use crate::doctor::look::Look;
 use crate::doctor::report::{Blind, BlindProcess, BlindSum, Finding, Severity};
 use crate::numa_maps::{self, Mapping};
@@ -15,6 +16,9 @@ pub const BLIND_PROCESSES_MAX: usize = 20;
 
 /// Time for reading mappings: each reading walks the page tables of a process.
 const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Time for the mappings of one process.
+const PROCESS_MAX: Duration = Duration::from_millis(1500);
 
 /// Share of the lower tiers' memory from which unseen memory is a problem rather than a note.
 const PROBLEM_PERCENT: u64 = 10;
@@ -29,12 +33,18 @@ pub(super) fn blind(look: &mut Look<'_>, lower: &[NodeId]) -> Blind {
     let stats = pids.into_iter().filter_map(|pid| process::stat(look.root, pid).ok().flatten());
     let mut processes: Vec<process::Stat> = stats.filter(|s| !s.kernel_thread && s.rss_pages > 0).collect();
     processes.sort_by_key(|s| std::cmp::Reverse(s.rss_pages));
+    let aside = Aside::new(look.root, "its mappings were read", PROCESS_MAX);
     for (i, process) in processes.iter().enumerate() {
         if begin.elapsed() > TIME_MAX {
             blind.not_looked_at = processes.len() - i;
             break;
         }
-        match numa_maps::read(look.root, process.pid) {
+        let (root, pid) = (look.root.clone(), process.pid);
+        let Ok(read) = aside.ask(pid, move || numa_maps::read(&root, pid)) else {
+            blind.unreadable += 1;
+            continue;
+        };
+        match read {
             Ok(Some(mappings)) => {
                 blind.looked_at += 1;
                 blind.processes.extend(unseen(process.pid, &process.comm, &mappings, lower));

@@ -4,16 +4,20 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use thermocline_core::access::{Mappings, Marked};
 use thermocline_core::units::{Nanos, PAGE_SHIFT, Pid, VirtPage};
 
 use super::now;
+use crate::aside::Aside;
 use crate::root::{Root, read_optional};
 use crate::source::hintfault::HintFaultSource;
 
 /// Processes whose mappings are remembered.
 const PROCESSES_MAX: usize = 64;
+/// How long the machine's loop waits for them, once for each process that hangs.
+const READ_MAX: Duration = Duration::from_millis(500);
 /// How old remembered mappings may be.
 const AGE_MAX: Nanos = Nanos::from_s(1);
 
@@ -24,12 +28,14 @@ type Known = (Nanos, Vec<Range<u64>>);
 #[derive(Debug)]
 pub(super) struct Maps {
     root: Root,
+    aside: Aside,
     known: RefCell<BTreeMap<Pid, Known>>,
 }
 
 impl Maps {
     pub(super) fn new(root: &Root) -> Maps {
-        Maps { root: root.clone(), known: RefCell::default() }
+        let aside = Aside::new(root, "its mappings were read", READ_MAX);
+        Maps { root: root.clone(), aside, known: RefCell::default() }
     }
 
     fn bounds(&self, page: VirtPage) -> Option<Range<u64>> {
@@ -42,7 +48,8 @@ impl Maps {
             }
             let file = self.root.proc.join(page.pid.0.to_string()).join("maps");
             // A process that is gone, or that we may not look into, has no neighbours.
-            let text = read_optional(&file).ok().flatten().unwrap_or_default();
+            let read = self.aside.ask(page.pid, move || read_optional(&file));
+            let text = read.ok().and_then(Result::ok).flatten().unwrap_or_default();
             known.insert(page.pid, (at, parse(&text)));
         }
         let ranges = &known.get(&page.pid)?.1;

@@ -1,10 +1,15 @@
 //! What the mover asks of the kernel, behind a trait so that each of its errors can be played in tests.
 
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::access::Membership;
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId};
 
+use crate::aside::{Aside, Hung};
 use crate::numa_maps;
 use crate::pagemap::{Entry, FrameFlags, Frames, Pagemap, PagemapError};
 use crate::process;
@@ -75,7 +80,12 @@ pub struct LiveKernel {
     root: Root,
     scopes: Scopes,
     frames: Frames,
+    /// For what takes the mmap lock of a process.
+    aside: Aside,
 }
+
+/// How long a call about a process may take. To read the mappings of hundreds of GiB takes about a second.
+const CALL_MAX: Duration = Duration::from_secs(5);
 
 /// Entries between two wanted pages that are read along with them: a read call costs about as much as that many entries.
 const GAP_PAGES: u64 = 64;
@@ -83,7 +93,12 @@ const GAP_PAGES: u64 = 64;
 impl LiveKernel {
     /// Reads processes and frames below `root`, and whether `scopes` let them move.
     pub fn new(root: &Root, scopes: Scopes) -> LiveKernel {
-        LiveKernel { root: root.clone(), scopes, frames: Frames::open(&root.proc) }
+        LiveKernel {
+            root: root.clone(),
+            scopes,
+            frames: Frames::open(&root.proc),
+            aside: Aside::new(root, "its pages were to be moved", CALL_MAX),
+        }
     }
 }
 
@@ -96,33 +111,24 @@ impl Kernel for LiveKernel {
         if !self.scopes.are_any() {
             return Ok(Membership::Managed(ScopeId::DEFAULT));
         }
-        let known = examine(&self.root, &self.scopes, Pid(std::process::id()), pid)?;
+        let known = examine(&self.root, &self.scopes, Pid(std::process::id()), pid, &self.aside)?;
         Ok(known.map_or(Membership::Unexamined, |known| known.membership))
     }
 
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {
-        let map = Pagemap::open(&self.root.proc, pid)?;
+        let (proc, wanted) = (self.root.proc.clone(), vpns[..vpns.len().min(entries.len())].to_vec());
+        let read = self.aside.ask(pid, move || read_entries(&proc, pid, &wanted));
+        let read = read.map_err(|hung| PagemapError::new(&self.root.proc, hung.into()))??;
         entries.fill(Entry::default());
-        let mut buffer = Vec::new();
-        let mut first = 0;
-        while first < vpns.len().min(entries.len()) {
-            let near = vpns[first..].windows(2).take_while(|w| w[1].saturating_sub(w[0]) <= GAP_PAGES);
-            let last = first + near.count();
-            let span = vpns[last].saturating_sub(vpns[first]) as usize + 1;
-            buffer.clear();
-            buffer.resize(span, Entry::default());
-            let got = map.read(vpns[first], &mut buffer)?;
-            for i in first..=last.min(entries.len() - 1) {
-                let at = vpns[i].saturating_sub(vpns[first]) as usize;
-                entries[i] = buffer[..got].get(at).copied().unwrap_or_default();
-            }
-            first = last + 1;
-        }
+        entries[..read.len()].copy_from_slice(&read);
         Ok(())
     }
 
     fn policies(&self, pid: Pid) -> Result<Vec<(u64, numa_maps::Policy)>, KernelFileError> {
-        let mappings = numa_maps::read(&self.root, pid)?.unwrap_or_default();
+        let root = self.root.clone();
+        let read = self.aside.ask(pid, move || numa_maps::read(&root, pid));
+        let read = read.map_err(|hung| KernelFileError::io("read", &self.root.proc, hung.into()))?;
+        let mappings = read?.unwrap_or_default();
         let mut policies: Vec<_> = mappings.into_iter().map(|m| (m.address, m.policy)).collect();
         if let Some(of_thread) = numa_maps::policy_of_threads(&self.root, pid) {
             let ours = policies.iter_mut().filter(|(_, policy)| policy.is_default());
@@ -137,7 +143,10 @@ impl Kernel for LiveKernel {
     }
 
     fn query(&self, pid: Pid, addresses: &[u64], status: &mut [i32]) -> Result<(), MovePagesError> {
-        sys::query_pages(pid, addresses, status)
+        let (addresses, mut told) = (addresses.to_vec(), status.to_vec());
+        let asked = self.aside.ask(pid, move || sys::query_pages(pid, &addresses, &mut told).map(|()| told));
+        status.copy_from_slice(&asked.map_err(hung)??);
+        Ok(())
     }
 
     fn move_pages(
@@ -148,7 +157,14 @@ impl Kernel for LiveKernel {
         what: MoveWhat,
         status: &mut [i32],
     ) -> Result<u64, MovePagesError> {
-        sys::move_pages(pid, addresses, target, what, status)
+        let (addresses, mut told) = (addresses.to_vec(), status.to_vec());
+        let asked = self.aside.ask(pid, move || {
+            let result = sys::move_pages(pid, &addresses, target, what, &mut told);
+            (result, told)
+        });
+        let (result, told) = asked.map_err(hung)?;
+        status.copy_from_slice(&told);
+        result
     }
 
     fn may_move_shared(&self) -> bool {
@@ -158,6 +174,33 @@ impl Kernel for LiveKernel {
     fn now(&self) -> Nanos {
         monotonic()
     }
+}
+
+/// Entries of ascending pages, one for each.
+fn read_entries(proc: &Path, pid: Pid, vpns: &[u64]) -> Result<Vec<Entry>, PagemapError> {
+    let map = Pagemap::open(proc, pid)?;
+    let mut entries = vec![Entry::default(); vpns.len()];
+    let mut buffer = Vec::new();
+    let mut first = 0;
+    while first < vpns.len() {
+        let near = vpns[first..].windows(2).take_while(|w| w[1].saturating_sub(w[0]) <= GAP_PAGES);
+        let last = first + near.count();
+        let span = vpns[last].saturating_sub(vpns[first]) as usize + 1;
+        buffer.clear();
+        buffer.resize(span, Entry::default());
+        let got = map.read(vpns[first], &mut buffer)?;
+        for i in first..=last {
+            let at = vpns[i].saturating_sub(vpns[first]) as usize;
+            entries[i] = buffer[..got].get(at).copied().unwrap_or_default();
+        }
+        first = last + 1;
+    }
+    Ok(entries)
+}
+
+/// The moves of a process that is set aside end as not tried.
+fn hung(Hung(pid): Hung) -> MovePagesError {
+    MovePagesError::Other(pid, Errno::TIMEDOUT)
 }
 
 /// CLOCK_MONOTONIC; it never fails and never runs before 0.
@@ -193,5 +236,32 @@ mod tests {
         let pfns: Vec<u64> = entries.iter().filter_map(|e| e.pfn()).map(|p| p.0).collect();
         assert_eq!(pfns, [1000, 1001, 1060, 1200, 1299]);
         assert!(entries[5..].iter().all(|&e| e == Entry(0)));
+    }
+
+    #[test]
+    fn a_process_that_hangs_ends_its_own_moves_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let proc = folder.path().join("proc");
+        std::fs::create_dir_all(proc.join("7")).unwrap();
+        std::fs::create_dir_all(proc.join("8")).unwrap();
+        // Whoever opens a pipe to read waits until somebody writes.
+        let pipe = proc.join("7/pagemap");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        std::fs::write(proc.join("8/pagemap"), (1u64 << 63 | 9).to_ne_bytes()).unwrap();
+        let mut kernel = LiveKernel::new(&Root::at(folder.path()));
+        kernel.aside = Aside::new(&Root::at(folder.path()), "a test moves it", Duration::from_millis(200));
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let read = [7, 7, 8].map(|pid| {
+                let mut entries = [Entry::default()];
+                kernel.entries(Pid(pid), &[0], &mut entries).map(|()| entries[0].pfn())
+            });
+            let _ = tell.send(read);
+        });
+        let read = told.recv_timeout(Duration::from_secs(20)).expect("the mover waits for a process");
+        let [Err(PagemapError::Io(..)), Err(PagemapError::Io(..)), Ok(pfn)] = read else {
+            panic!("{read:?}")
+        };
+        assert_eq!(pfn, Some(Pfn(9)));
     }
 }

@@ -27,7 +27,9 @@ use crate::topology::{PfnMap, PfnRange};
 use table::{HUGE_PAGES, Table};
 use worker::{Budget, Told};
 
-pub(crate) use scan::{Found, Memory, SLICE_PAGES, slice};
+#[cfg(test)]
+pub(crate) use scan::Memory;
+pub(crate) use scan::{Found, SLICE_PAGES, Slices};
 pub(crate) use table::HUGE_ORDER;
 pub(crate) use worker::Live;
 
@@ -116,11 +118,11 @@ impl ReverseMap {
         topology: &Topology,
         keep_top_tier: bool,
     ) -> Result<ReverseMap, ReverseError> {
-        ReverseMap::start_on(Live::new(&root.proc)?, config, frames, topology, keep_top_tier)
+        ReverseMap::start_on(Live::new(root)?, config, frames, topology, keep_top_tier)
     }
 
     fn start_on(
-        memory: impl Memory + Send + 'static,
+        memory: impl Slices + Send + 'static,
         config: &config::Reverse,
         frames: &PfnMap,
         topology: &Topology,

@@ -40,6 +40,21 @@ pub(crate) trait Memory {
     fn entries(&mut self, pid: Pid, vpn: u64, entries: &mut [Entry]) -> Result<usize, PagemapError>;
 }
 
+/// Who reads slices, whatever it takes.
+pub(crate) trait Slices {
+    /// As [`slice`].
+    ///
+    /// # Errors
+    /// As there, or the process keeps whoever looks waiting.
+    fn slice(&mut self, pid: Pid, within: Range<u64>, pages_max: u64) -> Result<Slice, PagemapError>;
+}
+
+impl<M: Memory> Slices for M {
+    fn slice(&mut self, pid: Pid, within: Range<u64>, pages_max: u64) -> Result<Slice, PagemapError> {
+        slice(self, pid, within, pages_max)
+    }
+}
+
 /// A slice of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Slice {

@@ -1,6 +1,7 @@
 //! The thread that looks frames up: a process may keep whoever reads its pagemap waiting, and nobody else shall wait for that.
 
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,11 @@ use thermocline_core::config;
 use thermocline_core::units::{Nanos, Pid};
 
 use super::ReverseError;
-use super::scan::{Found, Memory, SLICE_PAGES, Slice, slice};
+use super::scan::{Found, Memory, SLICE_PAGES, Slice, Slices, slice};
 use super::table::VPN_END;
+use crate::aside::Aside;
 use crate::pagemap::{Entry, Pagemap, PagemapError};
+use crate::root::Root;
 use crate::source::thread_cpu_time;
 use crate::sys::pagemap_scan::Region;
 
@@ -69,7 +72,7 @@ impl Budget {
 
 /// Works off rounds until nobody asks any more.
 pub(super) fn work(
-    mut memory: impl Memory,
+    mut memory: impl Slices,
     budget: Budget,
     rounds: &Receiver<Vec<Pid>>,
     told: &SyncSender<Told>,
@@ -91,7 +94,7 @@ pub(super) fn work(
 
 /// Looks up all of a process; false where nobody listens any more.
 fn process(
-    memory: &mut impl Memory,
+    memory: &mut impl Slices,
     budget: Budget,
     pid: Pid,
     round: &mut Round,
@@ -100,7 +103,7 @@ fn process(
     let mut from = Some(0);
     while let Some(at) = from {
         let (began, cpu_before) = (Instant::now(), thread_cpu_time());
-        let Slice { next, looked_up, hidden, found } = match slice(memory, pid, at..VPN_END, SLICE_PAGES) {
+        let Slice { next, looked_up, hidden, found } = match memory.slice(pid, at..VPN_END, SLICE_PAGES) {
             Ok(slice) => slice,
             Err(PagemapError::Gone(_)) => Slice::default(),
             Err(PagemapError::NotPermitted(_) | PagemapError::Io(..)) => {
@@ -126,15 +129,27 @@ fn process(
 pub(crate) struct Live {
     proc: PathBuf,
     end: u64,
+    aside: Aside,
+}
+
+/// The same, read by whoever may wait.
+#[derive(Debug)]
+struct There {
+    proc: PathBuf,
+    end: u64,
     open: Option<(Pid, Pagemap)>,
 }
+
+/// How long a slice of a process may take.
+const SLICE_MAX: Duration = Duration::from_secs(2);
 
 impl Live {
     /// Finds out how far user space reaches.
     ///
     /// # Errors
     /// The kernel does not offer PAGEMAP_SCAN, or hides frames from us.
-    pub(crate) fn new(proc: &Path) -> Result<Live, ReverseError> {
+    pub(crate) fn new(root: &Root) -> Result<Live, ReverseError> {
+        let proc = root.proc.as_path();
         let own = Pagemap::open(proc, Pid(std::process::id()))?;
         let mut regions = [Region::default()];
         let errno = |e: &PagemapError| match e {
@@ -149,7 +164,8 @@ impl Live {
                     if entry.present() && entry.pfn().is_none() {
                         return Err(ReverseError::Hidden);
                     }
-                    return Ok(Live { proc: proc.to_owned(), end, open: None });
+                    let aside = Aside::new(root, "its pages were looked up", SLICE_MAX);
+                    return Ok(Live { proc: proc.to_owned(), end, aside });
                 }
                 Err(e) if errno(&e) == Some(libc::EFAULT) => {}
                 Err(e) if errno(&e) == Some(libc::ENOTTY) => return Err(ReverseError::NotOffered),
@@ -160,7 +176,15 @@ impl Live {
     }
 }
 
-impl Memory for Live {
+impl Slices for Live {
+    fn slice(&mut self, pid: Pid, within: Range<u64>, pages_max: u64) -> Result<Slice, PagemapError> {
+        let mut there = There { proc: self.proc.clone(), end: self.end, open: None };
+        let read = self.aside.ask(pid, move || slice(&mut there, pid, within, pages_max));
+        read.map_err(|hung| PagemapError::new(&self.proc, hung.into()))?
+    }
+}
+
+impl Memory for There {
     /// Opens the pagemap anew: after an exec the old one shows the old memory.
     fn present(
         &mut self,

@@ -4,10 +4,12 @@
 //! files cannot be read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use thermocline_core::access::Membership;
 use thermocline_core::units::{Pid, ScopeId};
 
+use crate::aside::Aside;
 use crate::process;
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Scopes, Traits, cgroup};
@@ -21,6 +23,9 @@ const NEW_MAX: usize = 4096;
 
 /// Processes that are to be examined out of their turn at most; of more, each waits for its turn.
 const DUE_MAX: usize = 65_536;
+
+/// How long the reading of a command line may take. The machine's loop waits for it, once for each process that hangs.
+const COMMAND_MAX: Duration = Duration::from_millis(500);
 
 /// A process in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +70,8 @@ impl Change {
 pub struct Members {
     root: Root,
     scopes: Scopes,
+    /// For command lines.
+    aside: Aside,
     own: Pid,
     /// Every process, whether in a scope or not.
     known: BTreeMap<Pid, Known>,
@@ -84,6 +91,7 @@ impl Members {
         Members {
             root: root.clone(),
             scopes,
+            aside: Aside::new(root, "its command line was read", COMMAND_MAX),
             own: Pid(std::process::id()),
             known: BTreeMap::new(),
             due: BTreeSet::new(),
@@ -172,7 +180,7 @@ impl Members {
     }
 
     fn examine(&mut self, pid: Pid) -> Option<Known> {
-        match examine(&self.root, &self.scopes, self.own, pid) {
+        match examine(&self.root, &self.scopes, self.own, pid, &self.aside) {
             Ok(known) => known,
             Err(_) => {
                 self.unreadable += 1;
@@ -190,7 +198,8 @@ impl Members {
     }
 }
 
-/// What is to be known of a process; nothing where it is gone. `own` is this process, which is left alone.
+/// What is to be known of a process; nothing where it is gone. `own` is this process, which is left alone. Its command line,
+/// which the kernel reads from the process's own memory, is read by `aside`.
 ///
 /// # Errors
 /// A file of the process cannot be read or understood.
@@ -199,6 +208,7 @@ pub(crate) fn examine(
     scopes: &Scopes,
     own: Pid,
     pid: Pid,
+    aside: &Aside,
 ) -> Result<Option<Known>, KernelFileError> {
     let Some(stat) = process::stat(root, pid)? else { return Ok(None) };
     let known = |membership| Ok(Some(Known { start_time: stat.start_time, membership }));
@@ -211,7 +221,14 @@ pub(crate) fn examine(
         return known(Membership::Unexamined);
     }
     let command_line = match scopes.needs_command() {
-        true => process::command_line(root, pid)?.unwrap_or_default(),
+        true => {
+            let read = aside.ask(pid, {
+                let root = root.clone();
+                move || process::command_line(&root, pid)
+            });
+            let read = read.map_err(|hung| KernelFileError::io("read", &root.proc, hung.into()))?;
+            read?.unwrap_or_default()
+        }
         false => String::new(),
     };
     let cgroup = match scopes.needs_cgroup() {
@@ -296,6 +313,27 @@ mod tests {
         assert_eq!(members.membership(Pid(10)), Membership::Managed(ScopeId::DEFAULT));
         assert_eq!(members.membership(Pid(2)), Membership::Excluded);
         assert_eq!(members.look().unwrap(), []);
+    }
+
+    #[test]
+    fn a_process_whose_command_line_never_comes_keeps_nobody_waiting() {
+        let m = Machine::new();
+        for pid in [10, 11, 12] {
+            m.process(pid, "redis", 5, "/");
+        }
+        // Whoever opens a pipe to read waits until somebody writes.
+        let pipe = m.root.proc.join("11/cmdline");
+        fs::remove_file(&pipe).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let mut members =
+            m.members(&[config::Scope { command: Some("redis".into()), ..config::Scope::default() }]);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let found = [members.look().unwrap(), members.look().unwrap()].map(|look| added(&look));
+            let _ = tell.send(found);
+        });
+        let found = told.recv_timeout(Duration::from_secs(20)).expect("a look waits for a process");
+        assert_eq!(found, [vec![10, 12], vec![]]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use thermocline_core::access::{Access, Detail, FaultLatency, NoMappings};
@@ -13,6 +14,7 @@ use thermocline_core::topology::{Node, NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, Pfn, ScopeId, TierId, VirtPage};
 
 use super::*;
+use crate::aside::Aside;
 use crate::scope::{Traits, examine};
 
 const NAMES: [&str; 3] = ["sh", "hotcold", "redis"];
@@ -299,7 +301,8 @@ impl World {
     /// Whether the mover would find the process in a scope, as it does right before a batch.
     fn mover_finds_it_in_scope(&self, pid: Pid) -> bool {
         let scopes = Scopes::new(&self.config.scope).unwrap();
-        let known = examine(&self.root(), &scopes, Pid(u32::MAX), pid).unwrap();
+        let aside = Aside::new(&self.root(), "it was examined", Duration::from_secs(10));
+        let known = examine(&self.root(), &scopes, Pid(u32::MAX), pid, &aside).unwrap();
         known.is_some_and(|known| matches!(known.membership, Membership::Managed(_)))
     }
 

@@ -11,7 +11,7 @@ use thermocline_core::access::{Region, RegionPage, RegionSnapshot, RegionSpace};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 
-use crate::reverse::{Found, HUGE_ORDER, Live, Memory, ReverseError, SLICE_PAGES, slice};
+use crate::reverse::{Found, HUGE_ORDER, Live, ReverseError, SLICE_PAGES, Slices};
 use crate::root::Root;
 use crate::topology::PfnMap;
 
@@ -72,10 +72,10 @@ impl Lookup {
     /// # Errors
     /// The kernel does not tell where processes have memory, or hides frames from us.
     pub(super) fn start(root: &Root, pages_per_s: u32) -> Result<Lookup, ReverseError> {
-        Lookup::start_on(Live::new(&root.proc)?, pages_per_s)
+        Lookup::start_on(Live::new(root)?, pages_per_s)
     }
 
-    fn start_on(mut memory: impl Memory + Send + 'static, pages_per_s: u32) -> Result<Lookup, ReverseError> {
+    fn start_on(mut memory: impl Slices + Send + 'static, pages_per_s: u32) -> Result<Lookup, ReverseError> {
         let (jobs, asked) = sync_channel(1);
         let (tell, told) = sync_channel(SLICES);
         let work = move || {
@@ -165,7 +165,7 @@ fn page(pid: Pid, time: Nanos, region: Region, found: &Found, frames: &PfnMap) -
 }
 
 /// Goes through a process's regions; none where nobody listens any more.
-fn walk(memory: &mut impl Memory, pages_per_s: u64, job: &Job, tell: &SyncSender<Told>) -> Option<()> {
+fn walk(memory: &mut impl Slices, pages_per_s: u64, job: &Job, tell: &SyncSender<Told>) -> Option<()> {
     let began = Instant::now();
     let pages_max = (pages_per_s / SLICES_PER_S).clamp(1, SLICE_PAGES);
     let mut cut_short = false;
@@ -178,7 +178,7 @@ fn walk(memory: &mut impl Memory, pages_per_s: u64, job: &Job, tell: &SyncSender
             }
             let start = Instant::now();
             // A process that is gone, or may not be looked at, has no pages.
-            let Ok(slice) = slice(memory, job.pid, at..region.end, pages_max) else { break 'regions };
+            let Ok(slice) = memory.slice(job.pid, at..region.end, pages_max) else { break 'regions };
             from = slice.next;
             let looked_up = slice.looked_up;
             let (pid, time) = (job.pid, job.time);
@@ -198,6 +198,7 @@ mod tests {
     use super::super::testing::{self, topology};
     use super::*;
     use crate::pagemap::{Entry, PagemapError};
+    use crate::reverse::Memory;
     use crate::sys::pagemap_scan;
     use crate::topology::PfnRange;
 
