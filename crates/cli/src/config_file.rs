@@ -1,17 +1,21 @@
 //! Reads a configuration file and says, where it cannot be used, which line is wrong, what was meant and what is
 //! allowed.
 
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use thermocline_core::config::schema::Field;
 use thermocline_core::config::{Config, ConfigError};
+use thermocline_linux::regular;
+use thermocline_linux::scope::{ScopeError, Scopes};
 use toml::de::{DeTable, DeValue};
 
 /// Longest configuration that is read, in bytes.
 pub const SIZE_BYTES_MAX: u64 = 256 << 10;
+
+/// Errors that are shown of one file; each takes a look at the whole text, and the number tells of the others.
+const SHOWN_MAX: usize = 20;
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -56,12 +60,7 @@ pub enum FileError {
 /// [`FileError`]; nothing is used of a file that has any error.
 pub fn load(path: &Path) -> Result<Config, FileError> {
     let read = |e| FileError::Read { path: path.to_owned(), source: e };
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .map_err(read)?
-        .take(SIZE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(read)?;
+    let bytes = regular::read_at_most(path, SIZE_BYTES_MAX).map_err(read)?;
     if bytes.len() as u64 > SIZE_BYTES_MAX {
         return Err(FileError::TooLong { path: path.to_owned() });
     }
@@ -83,14 +82,39 @@ pub fn parse(text: &str, name: &str) -> Result<Config, String> {
         render(text, name, &[(span.clone(), message_of(&e))], &help_for(text, &span, e.message()))
     })?;
     match config.check() {
-        Ok(()) => Ok(config),
+        Ok(()) => match Scopes::new(&config.scope) {
+            Ok(_) => Ok(config),
+            Err(error) => {
+                let key = scope_key(&error);
+                let span = key.and_then(|key| span_of(text, &key)).unwrap_or(0..0);
+                let message: Vec<String> =
+                    error.to_string().lines().map(|line| line.trim().to_owned()).collect();
+                Err(render(text, name, &[(span, message.join(" "))], "correct the scope, or delete it"))
+            }
+        },
         Err(ConfigError(violations)) => {
             let marks: Vec<(Range<usize>, String)> = violations
                 .iter()
+                .take(SHOWN_MAX)
                 .map(|v| (span_of(text, &v.key).unwrap_or(0..0), v.message.clone()))
                 .collect();
-            Err(render(text, name, &marks, "correct the value, or delete the line to use the default"))
+            let shown =
+                render(text, name, &marks, "correct the value, or delete the line to use the default");
+            Err(match violations.len() - marks.len() {
+                0 => shown,
+                more => format!("{shown}\nand {more} more"),
+            })
         }
+    }
+}
+
+/// The dotted key that a scope cannot be used for.
+fn scope_key(error: &ScopeError) -> Option<String> {
+    match error {
+        ScopeError::Empty { index } => Some(format!("scope[{index}]")),
+        ScopeError::Command { index, .. } => Some(format!("scope[{index}].command")),
+        ScopeError::NameTwice { index, .. } => Some(format!("scope[{index}].name")),
+        _ => None,
     }
 }
 
@@ -267,10 +291,32 @@ mod tests {
     }
 
     #[test]
+    fn scopes_that_run_refuses_are_no_configuration() {
+        let named = "[[scope]]\nname = \"a\"\npids = [1]\n";
+        for (text, place, said) in [
+            ("[[scope]]\nname = \"a\"\n".to_owned(), "t.toml:1:1", "scope[0] names no process"),
+            ("[[scope]]\ncommand = \"(\"\n".to_owned(), "t.toml:2:11", "regex parse error"),
+            (named.repeat(2), "t.toml:5:8", "is the name of an earlier scope"),
+        ] {
+            let e = error(&text);
+            assert!(e.contains(place) && e.contains(said), "{e}");
+        }
+    }
+
+    #[test]
+    fn of_thousands_of_errors_some_are_shown_and_the_others_counted() {
+        let e = error(&"[[scope]]\nrate_share_percent = 0\n".repeat(5000));
+        assert_eq!(e.matches("rate_share_percent is 1 to 100").count(), SHOWN_MAX);
+        assert!(e.ends_with("\nand 4980 more"), "{e}");
+    }
+
+    #[test]
     fn what_is_no_file_of_text_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
         assert!(matches!(load(&path), Err(FileError::Read { .. })));
+        let device = load(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(device.contains("it is a device, not a file"), "{device}");
         std::fs::write(&path, b"# fine\n\xff\xfe").unwrap();
         assert!(matches!(load(&path), Err(FileError::NotText { line: 2, .. })));
         std::fs::write(&path, vec![b'#'; 1 << 20]).unwrap();

@@ -26,6 +26,9 @@ fn bad_input_is_one_error_with_place_and_remedy_and_status_2() {
     let unknown =
         file("unknown.toml", "name = \"x\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nthreats = 3\n");
     let large = file("large.toml", &"#".repeat(100 << 20));
+    let device = folder.path().join("device.toml");
+    std::os::unix::fs::symlink("/dev/zero", &device).expect("the folder can be written");
+    let device = device.to_str().expect("a plain path").to_owned();
     let none = file("none.toml", "name = \"x\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nprocess = []\n");
     for (args, said) in [
         (vec!["nothing-of-that-name"], "sim --list"),
@@ -36,7 +39,10 @@ fn bad_input_is_one_error_with_place_and_remedy_and_status_2() {
         (vec!["chunks-small", "--machine=lost.toml"], "lost.toml: cannot be read"),
         (vec![folder.path().to_str().expect("a plain path"), "--machine=cxl-2tier"], "there is no scenario"),
         (vec![unknown.as_str()], "unknown.toml:4: unknown field `threats`"),
-        (vec![large.as_str()], "104857600 bytes are too long"),
+        (vec![large.as_str()], "is too long for a specification"),
+        (vec![device.as_str()], "it is a device, not a file"),
+        (vec!["chunks-small", "--set=process.0.threads=4294967295"], "process[0].threads: is above 4096"),
+        (vec!["chunks-small", "--set=process.0.count=4294967295"], "process[0].count: is above 1024"),
         (vec![none.as_str()], "process: there is none; add a [[process]]"),
         (vec!["chunks-small", "--set=process.0.footprint=\"-3GiB\""], "is negative"),
         (vec!["chunks-small", "--set=process.0.footprint=\"3TiB\""], "the machine has"),
@@ -84,4 +90,23 @@ fn the_list_names_everything() {
     for name in ["chunks-192g", "bergamo-cxl", "numab2", "thermocline:adaptive"] {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }
+}
+
+#[test]
+fn a_run_that_was_not_done_has_no_slowdown() {
+    let args: Vec<&str> = QUICK.into_iter().chain(["--set=limit=\"1ms\""]).collect();
+    let text = String::from_utf8_lossy(&sim(&args).stdout).into_owned();
+    assert!(text.contains("not done within its limit"), "{text}");
+    let line = text.lines().find(|line| line.contains("slowdown")).unwrap_or_default();
+    assert!(line.ends_with("unknown: not done"), "{text}");
+    let compare = |extra: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thermocline"));
+        let out =
+            command.arg("compare").args(&args).args(["--manager=none", "--seeds=2"]).args(extra).output();
+        String::from_utf8_lossy(&out.expect("it starts").stdout).into_owned()
+    };
+    let json: serde_json::Value = serde_json::from_str(&compare(&["--json"])).expect("it is JSON");
+    assert!(json[0]["figures"]["slowdown"].is_null() && json[0]["unfinished"] == 2, "{json}");
+    let text = compare(&[]);
+    assert!(text.contains("  -  "), "{text}");
 }

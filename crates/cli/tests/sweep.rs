@@ -238,3 +238,68 @@ fn a_shard_is_run_by_one_process_at_a_time() {
     assert_eq!(result.status.code(), Some(1), "{error}");
     assert!(error.contains("shard 1/1 is being run by another process"), "{error}");
 }
+
+#[test]
+fn sweeps_whose_processes_have_the_same_number_do_not_meet() {
+    let (folder, grid) = folder_with_grid(5);
+    let out = text(&folder.path().join("out"));
+    std::fs::create_dir(&out).expect("the folder can be written");
+    let before = std::fs::read_dir(&out).expect("it can be listed").count();
+    assert_eq!(before, 0);
+    // What a process of the same number in another container has under way.
+    let mut child = sweep(&[&grid, "--out", &out]);
+    // The shell's number is the command's: it takes the shell's place.
+    let script = format!(
+        "mkdir {out}/sweep.json.$$.new {out}/part-1-of-1.parquet.$$.new; exec {} sweep {grid} --out {out}",
+        child.get_program().to_str().expect("a plain path")
+    );
+    child = Command::new("sh");
+    let ended = child.args(["-c", &script]).output().expect("it starts");
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn damage_of_a_part_is_an_error_that_names_it_and_never_another_figure() {
+    let (folder, grid) = folder_with_grid(5);
+    let out = text(&folder.path().join("out"));
+    done(&[&grid, "--out", &out]);
+    let part = Path::new(&out).join("part-1-of-1.parquet");
+    let whole = std::fs::read(&part).expect("it was written");
+    let right = merged(&out);
+    // A linear congruential generator (D. Knuth's constants), from a fixed seed.
+    let mut state: u64 = 1;
+    for case in 0..400 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let at = (state >> 16) as usize % whole.len();
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (state >> 61);
+        std::fs::write(&part, &damaged).expect("it can be written");
+        let ended = output(&["--merge", &out]);
+        if ended.status.success() {
+            let merged = std::fs::read(Path::new(&out).join("sweep.parquet")).expect("it was merged");
+            assert_eq!(merged, right, "case {case}: byte {at}");
+        } else {
+            let error = String::from_utf8_lossy(&ended.stderr);
+            assert!(error.contains("part-1-of-1.parquet"), "case {case}: byte {at}: {error}");
+            assert!(error.contains("remove it and run its shard again"), "case {case}: byte {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn devices_and_fifos_are_refused_at_once() {
+    let (folder, grid) = folder_with_grid(5);
+    let out = text(&folder.path().join("out"));
+    for (name, args) in [("grid", vec!["/dev/zero", "--out", &out]), ("folder", vec!["--merge", &out])] {
+        if name == "folder" {
+            std::fs::create_dir(&out).expect("the folder can be written");
+            std::os::unix::fs::symlink("/dev/zero", format!("{out}/sweep.json")).expect("it can be made");
+        }
+        let error = String::from_utf8_lossy(&output(&args).stderr).into_owned();
+        assert!(error.contains("it is a device, not a file"), "{name}: {error}");
+    }
+    std::fs::remove_file(format!("{out}/sweep.json")).expect("it is there");
+    std::os::unix::fs::symlink("/dev/zero", format!("{out}/part-1-of-1.journal")).expect("it can be made");
+    let error = String::from_utf8_lossy(&output(&[&grid, "--out", &out]).stderr).into_owned();
+    assert!(error.contains("it is a device, not a file"), "{error}");
+}

@@ -23,11 +23,22 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The bytes of a regular file, and one more than `bytes_max` of one that is longer.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = io::Read::take(open(path)?, bytes_max.saturating_add(1));
+    io::Read::read_to_end(&mut { file }, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Opens a regular file as `options` say, with more flags of open(2).
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn open_with(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
+pub fn open_with(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
     // Whoever opens a FIFO waits for its other end, and a terminal may become ours.
     let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = options.clone().custom_flags(flags).open(path).map_err(|cause| {
@@ -76,5 +87,7 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, "text").unwrap();
         assert_eq!(read(&file).unwrap(), b"text");
+        assert_eq!(read_at_most(&file, 2).unwrap(), b"tex");
+        assert_eq!(read_at_most(&file, 4).unwrap(), b"text");
     }
 }

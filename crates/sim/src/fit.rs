@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::manager::ManagerName;
-use crate::report::Report;
+use crate::report::{Figure, Report};
 use crate::run::{Arm, RunError, mode_for, run_all};
 use crate::scenario::Setup;
 use crate::spec::{SpecError, require};
@@ -88,7 +88,7 @@ pub fn figure(report: &Report, name: &str) -> Option<f64> {
             Some(100.0 * counters.rejected_latency as f64 / counters.numa_hint_faults.max(1) as f64)
         }
         "top_share_percent" => Some(100.0 * report.top_share),
-        _ => report.figures().into_iter().find(|(n, _)| *n == name).map(|(_, v)| v.number()),
+        _ => report.figures().into_iter().find(|(n, _)| *n == name).and_then(|(_, v)| v).map(Figure::number),
     }
 }
 
@@ -184,8 +184,8 @@ fn judge(
             let place = format!("fit.target {}", target.figure);
             SpecError::new(
                 place,
-                "is no figure",
-                "use time_s, slowdown, rejected_percent, top_share_percent or a counter",
+                "is no figure, or one that a run has not which was not done within the scenario's limit",
+                "raise the limit, or use time_s, slowdown, rejected_percent, top_share_percent or a counter",
             )
         })?;
         let mean = values.iter().sum::<f64>() / values.len() as f64;

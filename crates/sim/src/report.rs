@@ -108,14 +108,13 @@ impl Figure {
 
 impl Report {
     /// The figures that every report has, by name: what ends in `_s` is in seconds, in `_share` a part of 1, in `_pages` base pages;
-    /// then the counters, under their own names.
-    pub fn figures(&self) -> Vec<(&'static str, Figure)> {
+    /// then the counters, under their own names. None stands for what a run that was not done cannot tell.
+    pub fn figures(&self) -> Vec<(&'static str, Option<Figure>)> {
         use Figure::{Count, Flag, Real};
         let oracle = &self.oracle;
-        let mut figures = vec![
+        let known = vec![
             ("finished", Flag(self.finished)),
             ("time_s", Real(self.time_s)),
-            ("slowdown", Real(self.slowdown())),
             ("populate_s", Real(self.populate_s)),
             ("overhead_s", Real(self.overhead_s)),
             ("top_share", Real(self.top_share)),
@@ -128,7 +127,10 @@ impl Report {
             ("promoted_pages", Count(self.counters.promoted())),
             ("demoted_pages", Count(self.counters.demoted())),
         ];
-        figures.extend(self.counters.values().into_iter().map(|(name, count)| (name, Count(count))));
+        let counters = self.counters.values().into_iter().map(|(name, count)| (name, Count(count)));
+        let known = known.into_iter().chain(counters).map(|(name, figure)| (name, Some(figure)));
+        let mut figures: Vec<(&'static str, Option<Figure>)> = known.collect();
+        figures.insert(2, ("slowdown", self.slowdown().map(Real)));
         figures
     }
 
@@ -137,8 +139,10 @@ impl Report {
         if self.oracle.static_top_share > 0.0 { self.top_share / self.oracle.static_top_share } else { 1.0 }
     }
 
-    /// Time against that with all memory in the top tier.
-    pub fn slowdown(&self) -> f64 {
-        if self.oracle.all_top_time_s > 0.0 { self.time_s / self.oracle.all_top_time_s } else { 1.0 }
+    /// Time against that with all memory in the top tier; none where the run was not done, since nobody knows how long the rest
+    /// would have taken, or where nothing was to be done.
+    pub fn slowdown(&self) -> Option<f64> {
+        let known = self.finished && self.oracle.all_top_time_s > 0.0;
+        known.then(|| self.time_s / self.oracle.all_top_time_s)
     }
 }

@@ -25,8 +25,8 @@ struct Line {
     seeds: usize,
     /// Runs that the scenario's limit has ended.
     unfinished: usize,
-    /// By the names of [`Report::figures`].
-    figures: BTreeMap<&'static str, Summary>,
+    /// By the names of [`Report::figures`]; none where some run has not got it.
+    figures: BTreeMap<&'static str, Option<Summary>>,
     /// How probable times are that differ from the first manager's as much as these do, if there is no difference.
     p: f64,
     /// The same, corrected for the number of managers.
@@ -90,16 +90,20 @@ fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
         // Half a sample would be compared with a whole one.
         let Some(done) = chunk.iter().map(Option::as_ref).collect::<Option<Vec<&Report>>>() else { continue };
         let times: Vec<f64> = done.iter().map(|r| r.time_s).collect();
-        let mut values: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+        let mut values: BTreeMap<&'static str, Option<Vec<f64>>> = BTreeMap::new();
         for (name, figure) in done.iter().flat_map(|r| r.figures()) {
-            values.entry(name).or_default().push(figure.number());
+            let all = values.entry(name).or_insert_with(|| Some(Vec::new()));
+            match (all.as_mut(), figure) {
+                (Some(all), Some(figure)) => all.push(figure.number()),
+                _ => *all = None,
+            }
         }
         lines.push(Line {
             scenario: done[0].scenario.clone(),
             manager: done[0].manager.clone(),
             seeds: done.len(),
             unfinished: done.iter().filter(|r| !r.finished).count(),
-            figures: values.into_iter().map(|(name, values)| (name, summary(&values))).collect(),
+            figures: values.into_iter().map(|(name, values)| (name, values.map(|v| summary(&v)))).collect(),
             p: first.as_ref().map_or(1.0, |first| pair_test(first, &times)),
             p_holm: 1.0,
         });
@@ -145,7 +149,7 @@ fn text(scenarios: &[Vec<Line>]) -> String {
     if out.is_empty() {
         return "no manager is done with all seeds\n".to_owned();
     }
-    out += "slowdown    time against that with all memory in DRAM\n\
+    out += "slowdown    time against that with all memory in DRAM; - where a run was not done within the limit\n\
             oracle %    accesses served by DRAM, of those that the best static placement would serve\n\
             DRAM %      accesses served by DRAM (the top tier), of all\n\
             faults      hint faults; promoted, demoted: pages, by anybody; direct: demoted by allocating tasks\n\
@@ -160,7 +164,10 @@ fn text(scenarios: &[Vec<Line>]) -> String {
 fn cells(line: &Line, first: bool) -> Vec<String> {
     let mut cells = vec![line.manager.clone()];
     for (_, digits, name, factor) in COLUMNS {
-        let s = line.figures.get(name).copied().unwrap_or_default();
+        let Some(s) = line.figures.get(name).copied().flatten() else {
+            cells.push("-".to_owned());
+            continue;
+        };
         let (mean, sd) = (s.mean * factor, s.sd * factor);
         let mut cell = number(mean, digits, mean);
         let spread = number(sd, digits, mean);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context;
+use thermocline_linux::regular;
 use thermocline_sim::fit::{FitSpec, Point, changes as fit_changes};
 use thermocline_sim::machine::{self, Doctor, MachineSpec};
 use thermocline_sim::manager::ManagerName;
@@ -83,12 +84,13 @@ pub fn read(path: &Path) -> anyhow::Result<String> {
         let remedy = "give the path of a file that is there and can be read";
         SpecError::new(&place, format!("cannot be read: {error}"), remedy)
     };
-    let size = std::fs::metadata(path).map_err(unread)?.len();
-    if size > SPEC_BYTES_MAX as u64 {
-        let message = format!("{size} bytes are too long for a specification");
-        return Err(SpecError::new(place, message, format!("stay below {SPEC_BYTES_MAX} bytes")).into());
+    let bytes = regular::read_at_most(path, SPEC_BYTES_MAX as u64).map_err(unread)?;
+    if bytes.len() > SPEC_BYTES_MAX {
+        let remedy = format!("stay below {SPEC_BYTES_MAX} bytes");
+        return Err(SpecError::new(place, "is too long for a specification", remedy).into());
     }
-    Ok(std::fs::read_to_string(path).map_err(unread)?)
+    let text = String::from_utf8(bytes);
+    Ok(text.map_err(|error| unread(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?)
 }
 
 fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
@@ -161,31 +163,35 @@ fn text(reports: &[Report]) -> String {
             unfinished.seed, unfinished.time_s
         );
     }
-    let mut line = |name: &str, value: &dyn Fn(&Report) -> f64, digits: usize| {
-        let found = summary(&reports.iter().map(value).collect::<Vec<f64>>());
+    let mut line = |name: &str, value: &dyn Fn(&Report) -> Option<f64>, digits: usize| {
+        let Some(values) = reports.iter().map(value).collect::<Option<Vec<f64>>>() else {
+            let _ = writeln!(out, "  {name:<42} {:>18}", "unknown: not done");
+            return;
+        };
+        let found = summary(&values);
         let _ = write!(out, "  {name:<42} {:>18.digits$}", found.mean);
         if reports.len() > 1 {
             let _ = write!(out, "  +- {:.digits$}", found.sd);
         }
         out.push('\n');
     };
-    line("time, s", &|r| r.time_s, 3);
+    line("time, s", &|r| Some(r.time_s), 3);
     line("slowdown against all memory in the top tier", &Report::slowdown, 3);
-    line("overhead of faults, samples and scans, s", &|r| r.overhead_s, 3);
-    line("accesses that the top tier served, %", &|r| r.top_share * 100.0, 2);
-    line("  the best static placement would, %", &|r| r.oracle.static_top_share * 100.0, 2);
-    line("  of that it reached, %", &|r| r.oracle_share() * 100.0, 2);
-    line("  placed anew at each phase, for free, %", &|r| r.oracle.phased_top_share * 100.0, 2);
+    line("overhead of faults, samples and scans, s", &|r| Some(r.overhead_s), 3);
+    line("accesses that the top tier served, %", &|r| Some(r.top_share * 100.0), 2);
+    line("  the best static placement would, %", &|r| Some(r.oracle.static_top_share * 100.0), 2);
+    line("  of that it reached, %", &|r| Some(r.oracle_share() * 100.0), 2);
+    line("  placed anew at each phase, for free, %", &|r| Some(r.oracle.phased_top_share * 100.0), 2);
     for (i, (name, _)) in first.counters.values().iter().enumerate() {
         if reports.iter().any(|r| r.counters.values()[i].1 > 0) {
-            line(name, &|r| r.counters.values()[i].1 as f64, 0);
+            line(name, &|r| Some(r.counters.values()[i].1 as f64), 0);
         }
     }
     for (i, process) in first.processes.iter().enumerate() {
         for (node, figures) in first.nodes.iter().enumerate() {
             let name = format!("{} on node {}, MiB", process.name, figures.node);
             if reports.iter().any(|r| r.processes[i].pages[node] > 0) {
-                line(&name, &|r| r.processes[i].pages[node] as f64 / 256.0, 1);
+                line(&name, &|r| Some(r.processes[i].pages[node] as f64 / 256.0), 1);
             }
         }
     }

@@ -201,6 +201,12 @@ impl MachineSpec {
                 "give 0 to 1e9 ns",
             )?;
         }
+        require(
+            self.llc.is_none_or(|llc| (0.0..=1e9).contains(&llc.hit_ns)),
+            "llc.hit_ns",
+            "is not a cost",
+            "give 0 to 1e9 ns",
+        )?;
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::memory::Page;
 use crate::spec::{SpecError, parse, require};
 use crate::units::Span;
 use crate::workload::ProcessSpec;
-use crate::workload::spec::{PAGES_MAX, THREADS_MAX};
+use crate::workload::spec::{PAGES_MAX, PROCESSES_MAX, THREADS_MAX};
 
 /// What a scenario's TOML says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -184,12 +184,9 @@ impl Setup {
             pages = pages.saturating_add(all);
             threads += u64::from(process.threads) * u64::from(process.count);
             processes += u64::from(process.count);
-            require(
-                process.footprint.pages() <= PAGES_MAX,
-                &format!("{place}.footprint"),
-                "is above 8 TiB",
-                "simulate less",
-            )?;
+            // What follows takes room for each of them.
+            require(threads <= THREADS_MAX, "process", "more than 4096 threads", "simulate fewer")?;
+            require(processes <= PROCESSES_MAX, "process", "more than 1024 processes", "simulate fewer")?;
             let pattern = format!("{place}.pattern");
             process.pattern.build(process.footprint.pages() as Page, process.threads, &pattern)?;
         }
@@ -200,8 +197,6 @@ impl Setup {
             &format!("the footprints are {} MiB, the machine has {} MiB", pages / 256, capacity / 256),
             "make them smaller, or the machine larger",
         )?;
-        require(threads <= THREADS_MAX, "process", "more than 4096 threads", "simulate fewer")?;
-        require(processes <= 1024, "process", "more than 1024 processes", "simulate fewer")?;
         Ok(Setup { scenario, machine, manager })
     }
 
@@ -248,6 +243,11 @@ mod tests {
     fn bad_input_is_one_error_with_place_and_remedy() {
         for (change, place, said) in [
             ("process.0.threads=0", "process[0].threads", "is zero"),
+            ("process.0.threads=4294967295", "process[0].threads", "above 4096"),
+            ("process.0.count=4294967295", "process[0].count", "above 1024"),
+            ("process.0.footprint=\"8PiB\"", "footprint", "number"),
+            ("machine.llc={ size = \"1MiB\", hit_ns = -5.0 }", "llc.hit_ns", "is not a cost"),
+            ("machine.llc={ size = \"1MiB\", hit_ns = nan }", "llc.hit_ns", "is not a cost"),
             ("process.0.footprint=\"-4GiB\"", "footprint", "negative"),
             ("process.0.footprint=\"4TiB\"", "process", "the machine has"),
             ("process.0.footprints=\"4GiB\"", "footprints", "unknown"),

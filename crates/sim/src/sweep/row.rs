@@ -45,7 +45,7 @@ pub(super) fn row(report: &Report, columns: &HashMap<&str, usize>) -> Row {
 /// All figures: those of every report, then by node, then by name of process. Processes of the same name are taken together.
 fn figures(report: &Report) -> Vec<(String, Option<Figure>)> {
     let mut all: Vec<(String, Option<Figure>)> =
-        report.figures().into_iter().map(|(name, figure)| (name.to_owned(), Some(figure))).collect();
+        report.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect();
     for node in &report.nodes {
         let count = |count| Some(Figure::Count(count));
         all.push((format!("node_{}_used_pages", node.node), count(node.used_pages)));

@@ -108,6 +108,8 @@ fn half() -> f64 {
 
 /// Threads of a run at most.
 pub const THREADS_MAX: u64 = 4096;
+/// Processes of a run at most.
+pub const PROCESSES_MAX: u64 = 1024;
 /// Pages of a run at most: 4 TiB and a little.
 pub const PAGES_MAX: u64 = 1 << 31;
 
@@ -123,6 +125,19 @@ impl ProcessSpec {
             "is zero, so that nothing accesses the memory",
             "give 1 or more, or pattern = { kind = \"idle\" }",
         )?;
+        require(
+            u64::from(self.threads) <= THREADS_MAX,
+            &at("threads"),
+            &format!("is above {THREADS_MAX}"),
+            "simulate fewer",
+        )?;
+        require(
+            u64::from(self.count) <= PROCESSES_MAX,
+            &at("count"),
+            &format!("is above {PROCESSES_MAX}"),
+            "simulate fewer",
+        )?;
+        require(self.footprint.pages() <= PAGES_MAX, &at("footprint"), "is above 8 TiB", "simulate less")?;
         require(
             self.footprint.pages() > 0,
             &at("footprint"),

@@ -11,12 +11,16 @@
 //! what a killed process leaves at its end is cut off. So nothing is lost but the runs that were under way.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+use thermocline_linux::regular;
 use thermocline_sim::spec::SpecError;
 use thermocline_sim::sweep::{Plan, Row, Shard, hash};
 
@@ -54,12 +58,9 @@ impl Folder {
         let text = serde_json::to_string(&manifest)? + "\n";
         let file = path.join(MANIFEST);
         if !file.exists() {
-            let new = beside(&file);
-            write_whole(&new, |out| Ok(out.write_all(text.as_bytes())?))?;
+            let new = write_whole(&file, |out| Ok(out.write_all(text.as_bytes())?))?;
             // Unlike a rename this does not replace what another shard has written meanwhile.
-            let linked = std::fs::hard_link(&new, &file);
-            std::fs::remove_file(&new).with_context(|| format!("cannot remove {}", new.display()))?;
-            match linked {
+            match std::fs::hard_link(new.path(), &file) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(error).with_context(|| format!("cannot make {}", file.display()));
                 }
@@ -122,7 +123,10 @@ impl Folder {
             } else if name.ends_with(".parquet") {
                 let remedy = || format!("{} is of no use; remove it and run its shard again", path.display());
                 let file = open(path)?;
-                table::read(file, &self.plan, &self.grid).with_context(remedy)?
+                // What reads Parquet may take damage for a mistake of its caller's.
+                let reading = || table::read(file, &self.plan, &self.grid);
+                let rows = catch_unwind(AssertUnwindSafe(reading));
+                rows.unwrap_or_else(|_| Err(anyhow!("it is damaged"))).with_context(remedy)?
             } else if name.ends_with(".journal") {
                 self.parse_journal(path, &read(path)?)?.0
             } else {
@@ -147,8 +151,9 @@ impl Folder {
     pub fn journal(&self, shard: Shard) -> anyhow::Result<Journal> {
         let path = self.path.join(format!("{}.journal", stem(shard)));
         let cannot = || format!("cannot write {}", path.display());
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).open(&path).with_context(cannot)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true);
+        let mut file = regular::open_with(&options, 0, &path).with_context(cannot)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 return Err(anyhow!(
@@ -203,9 +208,8 @@ impl Folder {
     /// # Errors
     /// It cannot be written.
     pub fn write(&self, path: &Path, rows: &BTreeMap<u64, Row>) -> anyhow::Result<()> {
-        let new = beside(path);
-        write_whole(&new, |file| Ok(table::write(file, &self.plan, &self.grid, rows)?))?;
-        std::fs::rename(&new, path).with_context(|| format!("cannot make {}", path.display()))?;
+        let new = write_whole(path, |file| Ok(table::write(file, &self.plan, &self.grid, rows)?))?;
+        new.persist(path).with_context(|| format!("cannot make {}", path.display()))?;
         sync(&self.path)
     }
 }
@@ -249,21 +253,26 @@ fn stem(shard: Shard) -> String {
     format!("part-{}", shard.to_string().replace('/', "-of-"))
 }
 
-/// A name for a file while it is being written; no other process uses it.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    name.into()
-}
-
-/// Writes a new file and brings it to the disk; removes it where that fails.
-fn write_whole(path: &Path, write: impl FnOnce(&mut File) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
-    let written = write(&mut file).and_then(|()| Ok(file.sync_all()?));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(path);
-        error.context(format!("cannot write {}; make room, then the same command goes on", path.display()))
-    })
+/// Writes a new file beside `path` and brings it to the disk; dropped, it is removed. Its name is drawn at random and the file
+/// is made only where none is there: in containers that share a folder, process numbers are alike.
+fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> anyhow::Result<()>,
+) -> anyhow::Result<NamedTempFile> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default();
+    let mut new = tempfile::Builder::new()
+        .prefix(name)
+        .suffix(".new")
+        // As File::create does it: whoever shares the folder may read the results.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .with_context(|| format!("cannot make a file in {}", folder.display()))?;
+    let written = write(new.as_file_mut()).and_then(|()| Ok(new.as_file().sync_all()?));
+    written.with_context(|| {
+        format!("cannot write {}; make room, then the same command goes on", path.display())
+    })?;
+    Ok(new)
 }
 
 /// Brings a folder's entries to the disk.
@@ -273,11 +282,11 @@ fn sync(folder: &Path) -> anyhow::Result<()> {
 }
 
 fn open(path: &Path) -> anyhow::Result<File> {
-    File::open(path).with_context(|| format!("cannot read {}", path.display()))
+    regular::open(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    match std::fs::read(path) {
+    match regular::read(path) {
         // A journal whose shard has just been done: its part was listed, or will be there the next time.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         read => read.with_context(|| format!("cannot read {}", path.display())),
@@ -287,11 +296,11 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     let path = folder.join(MANIFEST);
     let place = path.display().to_string();
-    let text = std::fs::read_to_string(&path).map_err(|error| {
+    let text = regular::read(&path).map_err(|error| {
         let remedy = "give the --out of a sweep";
         SpecError::new(&place, format!("cannot be read: {error}"), remedy)
     })?;
-    serde_json::from_str(&text).map_err(|error| {
+    serde_json::from_slice(&text).map_err(|error| {
         let remedy = "give another folder, or remove everything in this one";
         SpecError::new(&place, format!("is no plan of a sweep: {error}"), remedy).into()
     })

@@ -17,12 +17,14 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 use thermocline_sim::mode::ModeName;
-use thermocline_sim::sweep::{KEYS, Kind, Plan, Row, Value};
+use thermocline_sim::sweep::{KEYS, Kind, Plan, Row, Value, hash};
 
 /// Rows of a group; readers take a group at a time.
 const GROUP_ROWS: usize = 1 << 16;
 /// The file's own note of the grid that it belongs to.
 const GRID: &str = "thermocline.grid";
+/// The file's own note of the hash of its rows: damage may change a figure and leave the file readable.
+const ROWS: &str = "thermocline.rows";
 
 /// Whether a row has the plan's columns.
 pub fn fits(plan: &Plan, row: &Row) -> bool {
@@ -44,10 +46,11 @@ pub fn write(
     let fields: Vec<_> =
         columns.iter().map(|c| Ok(Arc::new(field(c)?))).collect::<Result<_, ParquetError>>()?;
     let schema = Arc::new(Type::group_type_builder("runs").with_fields(fields).build()?);
-    let note = KeyValue::new(GRID.to_owned(), grid.to_owned());
-    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![note])).build();
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     let rows: Vec<(u64, &Row)> = rows.iter().map(|(run, row)| (*run, row)).collect();
+    let note = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+    let notes = vec![note(GRID, grid.to_owned()), note(ROWS, rows_hash(plan, &rows))];
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(notes)).build();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     for group in rows.chunks(GROUP_ROWS) {
         let mut out = writer.next_row_group()?;
         for (i, column) in columns.iter().enumerate() {
@@ -75,8 +78,9 @@ pub fn write(
 pub fn read(file: File, plan: &Plan, grid: &str) -> anyhow::Result<Vec<(u64, Row)>> {
     let reader = SerializedFileReader::new(file).context("it is not whole")?;
     let notes = reader.metadata().file_metadata().key_value_metadata();
-    let of = notes.and_then(|all| all.iter().find(|n| n.key == GRID)).and_then(|n| n.value.as_deref());
-    ensure!(of == Some(grid), "it is another grid's");
+    let note = |key| notes.and_then(|all| all.iter().find(|n| n.key == key)).and_then(|n| n.value.as_deref());
+    ensure!(note(GRID) == Some(grid), "it is another grid's");
+    let hash = note(ROWS).map(str::to_owned).context("it has no hash of its rows")?;
     let by_hash = plan.by_hash();
     let first = KEYS.len() + plan.parameters.len();
     let mut rows = Vec::new();
@@ -91,11 +95,45 @@ pub fn read(file: File, plan: &Plan, grid: &str) -> anyhow::Result<Vec<(u64, Row
             _ => None,
         };
         let run = run.ok_or_else(|| anyhow!("it has a run that the grid has not"))?;
+        // What the grid says of the run, and the file repeats.
+        let own = fields.iter().take(first).enumerate().all(|(column, field)| {
+            value(field).is_ok_and(|value| value == cell(plan, run, &Row::new(), column))
+        });
+        ensure!(own, DAMAGED);
         let figures: Row = fields.into_iter().skip(first).map(value).collect::<anyhow::Result<_>>()?;
         ensure!(fits(plan, &figures), "it has other columns than the grid");
         rows.push((run, figures));
     }
+    let of: Vec<(u64, &Row)> = rows.iter().map(|(run, row)| (*run, row)).collect();
+    ensure!(rows_hash(plan, &of) == hash, DAMAGED);
     Ok(rows)
+}
+
+/// What is said of a file that is not as it was written.
+const DAMAGED: &str = "it is damaged: its rows are not those that were written";
+
+/// The hash of rows in their order, with all that tells one value from another: kind, length and every bit.
+fn rows_hash(plan: &Plan, rows: &[(u64, &Row)]) -> String {
+    let columns = KEYS.len() + plan.parameters.len() + plan.figures.len();
+    let mut of_rows = String::new();
+    let mut bytes = Vec::new();
+    for (run, row) in rows {
+        bytes.clear();
+        for column in 0..columns {
+            let (kind, value): (u8, Vec<u8>) = match cell(plan, *run, row, column) {
+                None => (0, Vec::new()),
+                Some(Value::Flag(flag)) => (1, vec![u8::from(flag)]),
+                Some(Value::Whole(whole)) => (2, whole.to_le_bytes().to_vec()),
+                Some(Value::Real(real)) => (3, real.to_bits().to_le_bytes().to_vec()),
+                Some(Value::Text(text)) => (4, text.as_bytes().to_vec()),
+            };
+            bytes.push(kind);
+            bytes.extend((value.len() as u64).to_le_bytes());
+            bytes.extend(value);
+        }
+        of_rows += &hash(&bytes);
+    }
+    hash(of_rows.as_bytes())
 }
 
 /// A column of the file.
