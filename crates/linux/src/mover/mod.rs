@@ -11,6 +11,7 @@ mod plan;
 mod policy;
 mod settle;
 mod stats;
+pub(crate) mod trial;
 mod work;
 
 #[cfg(test)]
