@@ -18,7 +18,6 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, DemotionMode, ManagerName, Scope};
-use thermocline_core::units::PageSize;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
