@@ -22,14 +22,7 @@ pub enum Verb {
     /// Look at the machine: tiers, sources, permissions, who else moves pages, and the remedy for each problem.
     ///
     /// Exit status: 0 everything is there, 1 usable with problems, 2 cannot work here.
-    Doctor {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Configuration file (TOML) to examine the machine for.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-    },
+    Doctor(Doctor),
     /// Watch what is hot where, moving nothing. The first step on a new machine.
     Observe(Watch),
     /// Move hot pages up: the daemon, in the foreground.
@@ -124,6 +117,23 @@ pub enum Verb {
         /// The folder; made where it does not exist.
         dir: PathBuf,
     },
+}
+
+/// What `doctor` takes.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Configuration file (TOML) to examine the machine for.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Look at another machine, whose /proc and /sys are below this folder; what they do not tell is unknown.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Write what was read, and nothing else, into this tar file: unpacked, it is a folder for --root.
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
 }
 
 /// What both `observe` and `run` take.

@@ -61,7 +61,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Sweep(sweep) => return verb::sweep::sweep(&sweep),
         Verb::Sim(sim) => verb::sim::sim(&sim)?,
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
-        Verb::Doctor { json, config } => return verb::doctor::doctor(config.as_deref(), json),
+        Verb::Doctor(doctor) => return verb::doctor::doctor(&doctor),
         Verb::Observe(watch) => daemon::run(&watch, Mode::Observe, None)?,
         Verb::Run { watch, manager, dry_run } => {
             daemon::run(&watch, if dry_run { Mode::DryRun } else { Mode::Run }, manager)?;

@@ -124,6 +124,12 @@ impl Topology {
         self.tier(id).is_some_and(|t| self.top.is_some_and(|top| t > top))
     }
 
+    /// How many tiers have memory.
+    pub fn tiers_with_memory(&self) -> usize {
+        let with_memory = self.nodes.iter().filter(|node| node.capacity_pages > 0);
+        with_memory.map(|node| node.tier).collect::<std::collections::BTreeSet<_>>().len()
+    }
+
     /// The fastest tier that has memory.
     pub fn top_tier(&self) -> Option<TierId> {
         self.top

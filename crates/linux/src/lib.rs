@@ -18,6 +18,7 @@ pub mod pace;
 pub mod pagemap;
 pub mod private;
 pub mod process;
+pub mod record;
 pub mod regular;
 pub mod residency;
 pub mod reverse;

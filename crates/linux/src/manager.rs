@@ -1,6 +1,7 @@
 //! Who decides which pages move, and what that needs set in the kernel.
 
 use thermocline_core::config::{Config, Kernel, ManagerName};
+use thermocline_core::topology::Node;
 use thermocline_core::units::NodeId;
 
 use crate::actuator::{Plan, plan};
@@ -30,6 +31,16 @@ pub enum CannotManage {
          remove it from tiers.exclude, or choose another manager"
     )]
     Excluded(NodeId),
+    /// There are no two tiers to move between.
+    #[error(
+        "all memory of this machine is in one tier: there is nothing to promote from, and nothing to demote to"
+    )]
+    OneTier,
+    /// The kernel's top tier is all that there is, by its own reckoning.
+    #[error(
+        "all nodes with memory are top tier to the kernel, which neither scans them in tiering mode nor promotes from them"
+    )]
+    NothingBelow,
     /// DAMON cannot be set to work.
     #[error(transparent)]
     Damon(#[from] NotDamon),
@@ -78,6 +89,9 @@ pub fn offer(
     if !name.is_of_kernel() {
         return Ok(None);
     }
+    if found.topology.tiers_with_memory() < 2 {
+        return Err(CannotManage::OneTier);
+    }
     if name == ManagerName::Damon {
         return Ok(Some(KernelManager::Damon(Box::new(damon::offer(root, config, found)?))));
     }
@@ -89,6 +103,10 @@ pub fn offer(
     }
     if !demoter::same_tiers(found) {
         return Err(CannotManage::OtherTiers);
+    }
+    let below = |n: &Node| n.capacity_pages > 0 && !found.kernel_top.contains(&n.id);
+    if !found.topology.nodes.iter().any(below) {
+        return Err(CannotManage::NothingBelow);
     }
     let numab2 = &config.manager.numab2;
     let kernel = Kernel {

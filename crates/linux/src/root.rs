@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::record::{Entry, note};
+
 /// The folders that the kernel's interfaces are mounted at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
@@ -88,6 +90,18 @@ impl Root {
         }
     }
 
+    /// Whether this is the machine that we run on. What only a running machine can tell, as what this process may do, is not to be asked
+    /// where it is not.
+    pub fn is_live(&self) -> bool {
+        self.proc == Path::new("/proc")
+    }
+
+    /// Where a path of the machine is.
+    pub fn rebase(&self, path: &Path) -> PathBuf {
+        let folder = self.proc.parent().unwrap_or(Path::new("/"));
+        folder.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
     /// `kernel/debug` of sysfs, where debugfs is mounted by convention.
     pub fn debugfs(&self) -> PathBuf {
         self.sys.join("kernel/debug")
@@ -124,11 +138,39 @@ pub(crate) fn kernel_version(release: &str) -> Option<(u32, u32)> {
 /// # Errors
 /// The file is there and cannot be read.
 pub fn read_optional(path: &Path) -> Result<Option<String>, KernelFileError> {
-    match crate::regular::read(path) {
+    match read_bytes(path) {
         Ok(bytes) => Ok(Some(lossy(bytes))),
         Err(e) if is_absent(&e) => Ok(None),
         Err(e) => Err(KernelFileError::io("read", path, e)),
     }
+}
+
+/// The bytes of a file.
+///
+/// # Errors
+/// As [`std::fs::read`].
+pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let bytes = crate::regular::read(path)?;
+    note(path, || Entry::File(bytes.clone()));
+    Ok(bytes)
+}
+
+/// Whether there is something at a path.
+pub(crate) fn exists(path: &Path) -> bool {
+    let Ok(meta) = std::fs::metadata(path) else { return false };
+    note(path, || entry(&meta));
+    true
+}
+
+/// Where a symbolic link leads; None where there is none.
+pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
+    let target = std::fs::read_link(path).ok()?;
+    note(path, || Entry::Link(target.clone()));
+    Some(target)
+}
+
+fn entry(meta: &std::fs::Metadata) -> Entry {
+    if meta.is_dir() { Entry::Folder } else { Entry::File(Vec::new()) }
 }
 
 /// The names in a folder in unspecified order, or None where it is absent.
@@ -141,10 +183,13 @@ pub fn list_optional(path: &Path) -> Result<Option<Vec<String>>, KernelFileError
         Err(e) if is_absent(&e) => return Ok(None),
         Err(e) => return Err(KernelFileError::io("list", path, e)),
     };
+    note(path, || Entry::Folder);
     let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|e| KernelFileError::io("list", path, e))?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
+    for found in entries {
+        let found = found.map_err(|e| KernelFileError::io("list", path, e))?;
+        let place = found.path();
+        note(&place, || std::fs::metadata(&place).map_or(Entry::File(Vec::new()), |meta| entry(&meta)));
+        names.push(found.file_name().to_string_lossy().into_owned());
     }
     Ok(Some(names))
 }

@@ -31,6 +31,8 @@ pub struct Zone {
     pub managed: u64,
     /// First page frame; None where the zone is empty.
     pub start_pfn: Option<u64>,
+    /// kswapd has given up on its node (Linux 6.12 mm/vmstat.c, kswapd_failures).
+    pub unreclaimable: bool,
     /// Pages that an allocation which could be served from the highest zone must leave free here.
     pub lowmem_reserve: u64,
 }
@@ -71,6 +73,7 @@ pub fn parse(text: &str) -> Vec<Zone> {
             "present" => zone.present = number(words.next()).unwrap_or(0),
             "managed" => zone.managed = number(words.next()).unwrap_or(0),
             "start_pfn:" => zone.start_pfn = number(words.next()),
+            "node_unreclaimable:" => zone.unreclaimable = number(words.next()).is_some_and(|n| n != 0),
             "protection:" => zone.lowmem_reserve = last_of_protection(line),
             _ => {}
         }
@@ -118,6 +121,15 @@ pub fn node_states(zones: &[Zone]) -> Vec<NodeState> {
         }
     }
     states
+}
+
+/// Nodes on which kswapd has given up, ascending.
+pub fn given_up(zones: &[Zone]) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> =
+        zones.iter().filter(|z| z.managed > 0 && z.unreclaimable).map(|z| z.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
 }
 
 /// Whether the kernel promotes to `node` whatever it is asked to, because the node has memory to spare: any
@@ -208,6 +220,13 @@ Node 2, zone   Normal
         };
         assert_eq!(states[0], node0);
         assert_eq!(states.len(), 2);
+    }
+
+    #[test]
+    fn knows_where_kswapd_has_given_up() {
+        assert_eq!(given_up(&parse(TWO_NODES)), []);
+        let text = TWO_NODES.replace("node_unreclaimable:  0", "node_unreclaimable:  1");
+        assert_eq!(given_up(&parse(&text)), [NodeId(0)]);
     }
 
     #[test]

@@ -19,13 +19,11 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, Kernel, ManagerName, Scope};
-use thermocline_core::units::PageSize;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
 use thermocline_linux::descriptors;
-use thermocline_linux::doctor::overridden;
-use thermocline_linux::mover::trial::try_own_page;
+use thermocline_linux::doctor::{self, Finding, overridden};
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -106,7 +104,7 @@ fn manage(
     session: &Session,
 ) -> anyhow::Result<Ended> {
     let discovered = discover(root, &config.tiers)?;
-    refuse_untierable(&discovered)?;
+    refuse(&doctor::blockers(root, config))?;
     descriptors::ensure(descriptors::needed(root, config))?;
     let run = if config.manager.name.is_of_kernel() { kernel::run } else { engine };
     run(root, config, &discovered, mode, as_json, session)
@@ -129,9 +127,6 @@ fn engine(
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
-    if mode == Mode::Run {
-        try_own_page(root, &discovered.topology).context("nothing was changed: pages cannot be moved")?;
-    }
     let mut demotion = demotion::offer(root, config, discovered)?;
     let mut changes = plan(root, &settings(config, demotion.as_ref()))?;
     let mut actuator = match mode {
@@ -221,25 +216,14 @@ fn configuration(watch: &Watch) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Refuses machines on which nothing could ever move, with the cause.
-fn refuse_untierable(discovered: &Discovered) -> anyhow::Result<()> {
-    let size = discovered.topology.page_bytes;
-    anyhow::ensure!(
-        size == PageSize::OF_ENGINE,
-        "this kernel has base pages of {} KiB, and thermocline moves pages of {} KiB alone; boot a kernel with such pages",
-        size.kib(1),
-        PageSize::OF_ENGINE.kib(1)
-    );
-    let mut tiers: Vec<_> =
-        discovered.topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
-    tiers.sort();
-    tiers.dedup();
-    anyhow::ensure!(
-        tiers.len() > 1,
-        "all memory of this machine is in one tier, so there is nothing to promote from; \
-         `thermocline doctor` tells why and what would help"
-    );
-    Ok(())
+/// Refuses, before anything is changed, what the doctor calls a blocker, in the doctor's words.
+fn refuse(blockers: &[Finding]) -> anyhow::Result<()> {
+    let Some(first) = blockers.first() else { return Ok(()) };
+    let remedies = first.remedies.iter().map(|remedy| match &remedy.command {
+        Some(command) => format!("\n  {}: {command}", remedy.what),
+        None => format!("\n  {}", remedy.what),
+    });
+    anyhow::bail!("{}{}", first.cause, remedies.collect::<String>())
 }
 
 fn announce(mode: Mode, discovered: &Discovered) {

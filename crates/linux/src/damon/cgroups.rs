@@ -186,7 +186,7 @@ impl Cgroups {
 
 /// Whether the memory controller is on for a cgroup: pages are then charged to it.
 fn is_charged(folder: &Path) -> bool {
-    folder.join("memory.stat").exists()
+    crate::root::exists(&folder.join("memory.stat"))
 }
 
 #[cfg(test)]

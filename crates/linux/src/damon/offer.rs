@@ -9,7 +9,7 @@ use super::cgroups::{Cgroups, NotCgroups, Whose};
 use super::setup::{self, Watched};
 use super::{Follower, Setup, nr_kdamonds, on_demand};
 use crate::actuator::{Change, Plan, plan, same_value};
-use crate::root::{KernelFileError, Root, read_optional};
+use crate::root::{KernelFileError, Root, exists, read_optional};
 use crate::topology::{Discovered, PfnMap};
 use crate::zoneinfo;
 
@@ -77,7 +77,7 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     let cgroups = Cgroups::new(root, &config.scope)?;
     let follower = cgroups.map(|cgroups| Follower::new(root, cgroups, damon.young)).transpose()?;
     // A kernel without NUMA balancing moves no pages by it either.
-    let balancing = root.proc.join("sys/kernel/numa_balancing").exists();
+    let balancing = exists(&root.proc.join("sys/kernel/numa_balancing"));
     let kernel = Kernel { numa_balancing: damon.numa_balancing.filter(|_| balancing), ..Kernel::untouched() };
     let plan = plan(root, &kernel)?;
     let mut watched = with_memory(root, found)?;

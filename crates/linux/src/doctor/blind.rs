@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use thermocline_core::units::{NodeId, Pid};
 
-use crate::aside::Aside;
+use crate::doctor::cpusets;
 use crate::doctor::look::Look;
-use crate::doctor::report::{Blind, BlindProcess, BlindSum, Finding, Severity};
-use crate::numa_maps::{self, Mapping};
+use crate::doctor::report::{Blind, BlindProcess, BlindSum, Confined, Finding, Ground, Severity};
+use crate::doctor::walk::{Walked, Walker};
+use crate::numa_maps::Mapping;
 use crate::process;
+use crate::topology::Discovered;
 
 /// Processes that the report lists; the sums count all.
 pub const BLIND_PROCESSES_MAX: usize = 20;
@@ -17,40 +19,40 @@ pub const BLIND_PROCESSES_MAX: usize = 20;
 /// Time for reading mappings: each reading walks the page tables of a process.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Time for the mappings of one process.
-const PROCESS_MAX: Duration = Duration::from_millis(1500);
-
 /// Share of the lower tiers' memory from which unseen memory is a problem rather than a note.
 const PROBLEM_PERCENT: u64 = 10;
 
 /// Looks at the mappings of all processes, the largest first, until the time is up. `lower` are the nodes below the
-/// kernel's top tier.
-pub(super) fn blind(look: &mut Look<'_>, lower: &[NodeId]) -> Blind {
+/// kernel's top tier. Programs whose cpusets leave out the whole top tier are found by the way.
+pub(super) fn blind(
+    look: &mut Look<'_>,
+    lower: &[NodeId],
+    found: Option<&Discovered>,
+) -> (Blind, Vec<Confined>) {
     let begin = Instant::now();
+    let (mut walker, mut confined) = (Walker::new(look.root), Vec::new());
     let mut blind = Blind { hugetlb_pool_mib: hugetlb_pools(look), ..Blind::default() };
     let pids = process::list(look.root);
     let pids = look.keep(pids).unwrap_or_default();
     let stats = pids.into_iter().filter_map(|pid| process::stat(look.root, pid).ok().flatten());
     let mut processes: Vec<process::Stat> = stats.filter(|s| !s.kernel_thread && s.rss_pages > 0).collect();
     processes.sort_by_key(|s| std::cmp::Reverse(s.rss_pages));
-    let aside = Aside::new(look.root, "its mappings were read", PROCESS_MAX);
     for (i, process) in processes.iter().enumerate() {
         if begin.elapsed() > TIME_MAX {
             blind.not_looked_at = processes.len() - i;
             break;
         }
-        let (root, pid) = (look.root.clone(), process.pid);
-        let Ok(read) = aside.ask(pid, move || numa_maps::read(&root, pid)) else {
-            blind.unreadable += 1;
-            continue;
-        };
-        match read {
-            Ok(Some(mappings)) => {
+        if let Some(found) = found {
+            confined.extend(cpusets::confined(look.root, process.pid, &process.comm, found));
+        }
+        match walker.walk(process.pid) {
+            Walked::Mappings(mappings) => {
                 blind.looked_at += 1;
                 blind.processes.extend(unseen(process.pid, &process.comm, &mappings, lower));
             }
-            Ok(None) => {}
-            Err(_) => blind.unreadable += 1,
+            Walked::Gone => {}
+            Walked::Unreadable => blind.unreadable += 1,
+            Walked::Stuck => blind.stuck.push((process.pid, process.comm.clone())),
         }
     }
     for process in &blind.processes {
@@ -58,7 +60,7 @@ pub(super) fn blind(look: &mut Look<'_>, lower: &[NodeId]) -> Blind {
     }
     blind.processes.sort_by_key(|p| std::cmp::Reverse((p.sum.lower_tier_kib, p.sum.kib)));
     blind.processes.truncate(BLIND_PROCESSES_MAX);
-    blind
+    (blind, confined)
 }
 
 /// A finding where memory below the top tier cannot be seen; `capacity_kib` is that of the lower tiers.
@@ -82,12 +84,12 @@ pub(super) fn finding(blind: &Blind, capacity_kib: u64) -> Option<Finding> {
         lower_tier_kib / 1024,
         names.join("; ")
     );
-    Some(
-        Finding::new("memory.blind", severity, cause)
-            .fix("nothing, where a policy is meant, such as to interleave tiers for bandwidth; to keep a program to some nodes and have its pages \
-                 placed among them, confine its cgroup (cpuset.mems) instead")
-            .run("or have the policy ask for it", "numactl --balancing --membind=NODES COMMAND"),
-    )
+    let bound = blind.processes.iter().any(|p| p.reason == "bind" && p.sum.lower_tier_kib > 0);
+    Some(Finding::new("memory.blind", severity, cause).run(
+        Ground::seen(bound),
+        "if what is bound may be promoted, bind it to all nodes that it may use, and have the policy ask for it",
+        "numactl --balancing --membind=NODES COMMAND",
+    ))
 }
 
 /// What hint faults cannot see of one process, by reason.

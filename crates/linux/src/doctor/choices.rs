@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Severity};
+use crate::doctor::report::{Finding, Ground, Severity};
 use crate::process;
 use crate::root::{Root, list_optional, read_optional};
 
@@ -55,6 +55,7 @@ pub fn overridden(root: &Root, wanted: Option<u32>) -> Option<String> {
 pub(super) fn numa_balancing(root: &Root, wanted: Option<u32>) -> Option<Finding> {
     let cause = overridden(root, wanted)?;
     Some(Finding::new("choices.numa_balancing", Severity::Problem, cause).fix(
+            Ground::OURS,
         "to leave it at 0, unset kernel.numa_balancing in the configuration: hint faults then do not come, and [source.damon] can tell what is hot in their place",
     ))
 }
@@ -81,7 +82,7 @@ pub(super) fn guests(look: &mut Look<'_>, wanted: Option<u32>, machine_pages: u6
             held.len()
         );
         Finding::new("choices.guests", Severity::Note, cause)
-            .fix("try `thermocline observe` first, and exclude guests whose latency counts from moves by a scope")
+            .fix(Ground::OURS, "try `thermocline observe` first, and exclude guests whose latency counts from moves by a scope")
     })
 }
 

@@ -11,11 +11,11 @@ use crate::root::kernel_version;
 pub struct KernelInfo {
     /// As uname -r.
     pub release: Option<String>,
-    /// Its boot command line.
+    /// Those words of its boot command line that have to do with memory and permissions.
     pub command_line: String,
     /// Timer frequency, from the kernel's configuration or derived from its tick counter, where either is shown.
     pub hz: Option<u32>,
-    /// `none`, `integrity` or `confidentiality`.
+    /// `none`, `integrity` or `confidentiality`; None where it cannot be told, because securityfs is not mounted.
     pub lockdown: Option<String>,
     /// kernel.numa_balancing: bit 0 moves pages towards the running CPU, bit 1 is tiering.
     pub numa_balancing: Option<u32>,
@@ -59,17 +59,18 @@ impl KernelInfo {
         let demotion = look.word(&mm.join("numa/demotion_enabled"));
         let hugepages = look.text(&mm.join("transparent_hugepage/enabled"));
         let command_line = look.word(&look.root.proc.join("cmdline")).unwrap_or_default();
+        let table = look.text(&look.root.proc.join("self/mounts")).unwrap_or_default();
         KernelInfo {
             hz: configured_hz(look, release.as_deref()).or_else(|| hz(look)),
             release,
-            command_line,
-            lockdown: lockdown.map(|text| chosen(&text).to_owned()),
+            command_line: boot_words(&command_line),
+            lockdown: lockdown.map(|text| chosen(&text).to_owned()).or_else(|| without_lockdown(&table)),
             numa_balancing: look.number(&sysctl.join("numa_balancing")),
             promote_rate_limit_mbps: look.number(&sysctl.join("numa_balancing_promote_rate_limit_MBps")),
             demotion_enabled: demotion.map(|text| crate::actuator::same_value(&text, "1")),
             transparent_hugepages: hugepages.map(|text| chosen(&text).to_owned()),
             swap_mib: swap_mib(&look.text(&look.root.proc.join("swaps")).unwrap_or_default()),
-            mounts: mounts(&look.text(&look.root.proc.join("self/mounts")).unwrap_or_default()),
+            mounts: mounts(&table),
         }
     }
 
@@ -83,6 +84,40 @@ impl KernelInfo {
     pub fn booted_with(&self, word: &str) -> bool {
         self.command_line.split_ascii_whitespace().any(|w| w == word)
     }
+}
+
+/// A kernel whose securityfs has no such file was built without lockdown.
+fn without_lockdown(mounts: &str) -> Option<String> {
+    let mounted = mounts.lines().any(|line| line.split(' ').nth(2) == Some("securityfs"));
+    mounted.then(|| "none".to_owned())
+}
+
+/// Words of the boot command line, by how they begin, that have to do with memory or with what we may do. The others, which may hold addresses
+/// and secrets, are nobody's business.
+const BOOT_WORDS: [&str; 18] = [
+    "numa",
+    "hmat",
+    "nohmat",
+    "cxl",
+    "efi=",
+    "memmap",
+    "movable",
+    "kernelcore",
+    "hugepages",
+    "default_hugepagesz",
+    "transparent_hugepage",
+    "lockdown",
+    "lsm=",
+    "security=",
+    "cgroup",
+    "psi",
+    "kpti",
+    "systemd.unified",
+];
+
+pub(super) fn boot_words(line: &str) -> String {
+    let told = |word: &&str| BOOT_WORDS.iter().any(|known| word.starts_with(known));
+    line.split_ascii_whitespace().filter(told).collect::<Vec<_>>().join(" ")
 }
 
 fn configured_hz(look: &mut Look<'_>, release: Option<&str>) -> Option<u32> {

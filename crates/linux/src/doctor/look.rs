@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::root::{KernelFileError, Root, list_optional, read_optional};
+use crate::actuator::{lru_gen, node_reclaim};
+use crate::root::{KernelFileError, Root, exists, list_optional, read_optional};
+use crate::topology::Discovered;
 
 /// A look at a machine: absent files are None, unreadable ones are None and remembered.
 #[derive(Debug)]
@@ -16,6 +18,21 @@ pub(super) struct Look<'a> {
 impl<'a> Look<'a> {
     pub(super) fn new(root: &'a Root) -> Look<'a> {
         Look { root, failures: Vec::new() }
+    }
+
+    /// Whether a word stands on the boot command line.
+    pub(super) fn booted(&mut self, word: &str) -> bool {
+        let line = self.text(&self.root.proc.join("cmdline")).unwrap_or_default();
+        line.split_ascii_whitespace().any(|w| w == word)
+    }
+
+    /// Looks for what demotion is offered by, which is tried elsewhere: a copy of the machine has to have it.
+    pub(super) fn demotion(&self, found: Option<&Discovered>) {
+        let nodes = found.into_iter().flat_map(|found| &found.topology.nodes);
+        let files = nodes.map(|node| node_reclaim(self.root, node.id)).chain([lru_gen(self.root)]);
+        files.for_each(|file| {
+            exists(&file);
+        });
     }
 
     /// The text of a file.

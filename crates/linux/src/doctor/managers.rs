@@ -4,8 +4,8 @@ use thermocline_core::config::{Config, ManagerName};
 
 use crate::damon::MIGRATE_SINCE;
 use crate::doctor::kernel::KernelInfo;
-use crate::doctor::report::{Finding, Manager, Severity, Source, SourceStatus};
-use crate::manager::{KernelManager, offer};
+use crate::doctor::report::{Finding, Ground, Manager, Severity, Source};
+use crate::manager::{CannotManage, KernelManager, offer};
 use crate::root::Root;
 use crate::topology::Discovered;
 
@@ -31,8 +31,10 @@ pub(super) fn managers(
     let chosen = list.iter().find(|m| m.chosen && !m.usable && config.manager.name.is_of_kernel());
     let finding = chosen.filter(|_| found.is_some()).map(|m| {
         let cause = format!("manager {} cannot work: {}", m.name, m.detail);
-        Finding::new("manager.refused", Severity::Blocker, cause)
-            .fix("choose another with manager.name or `thermocline run --manager`")
+        Finding::new("manager.refused", Severity::Blocker, cause).fix(
+            Ground::seen(list.iter().any(|m| m.usable && m.name != "observe")),
+            "choose another with manager.name or `thermocline run --manager`",
+        )
     });
     (list, finding)
 }
@@ -58,9 +60,10 @@ fn can(
         Some(KernelManager::Numab2(_)) => {
             Ok("the kernel promotes after hint faults and demotes by reclaim".to_owned())
         }
-        None if !sources.iter().any(|s| s.status == SourceStatus::Usable) => {
+        None if sources.iter().all(|s| s.status.is_refused()) => {
             Err("no source of evidence can be used".to_owned())
         }
+        None if found.topology.tiers_with_memory() < 2 => Err(CannotManage::OneTier.to_string()),
         None if name == ManagerName::Observe => Ok("shows what is hot, moves nothing".to_owned()),
         None => Ok(format!("the engine promotes by rule {} and demotes", config.rule.name.text())),
     }

@@ -1,14 +1,15 @@
 //! Nodes and tiers: whether there is something to move between, and memory that is not in use yet.
 
-use thermocline_core::topology::Topology;
 use thermocline_core::units::NodeId;
 
+use crate::doctor::cxl;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Severity};
+use crate::doctor::report::{Finding, Ground, Severity};
 use crate::doctor::tiers;
 use crate::lists::nodes_text;
 use crate::mover::closed;
+use crate::root::{exists, link_target};
 use crate::topology::{DiscoverError, Discovered, TierOrigin};
 use crate::zoneinfo::{Zone, free_space_promotion};
 
@@ -26,7 +27,7 @@ pub(super) fn topology(
     let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0).count();
     if with_memory < 2 {
         findings.push(single_node(kernel, findings.is_empty()));
-    } else if tiers_with_memory(&found.topology) < 2 {
+    } else if found.topology.tiers_with_memory() < 2 {
         findings.push(one_tier(look, kernel, found));
     }
     findings.extend(mapped_against_the_kernel(found));
@@ -56,10 +57,10 @@ pub(super) fn free_space(found: &Discovered, zones: &[Zone], mode: Option<u32>) 
             let cause = format!(
                 "free-space promotion active on {node}: it has more free memory than its promo watermark + max(1 GiB, \
                  1/16 of it), so that in tiering mode the kernel itself promotes every page there at its first hint \
-                 fault, whatever rate limit, rule or scope says"
+                 fault, whatever rate limit, rule or scope says; it ends when the node fills, and until then such moves \
+                 are counted as the kernel's"
             );
             Finding::new("memory.free_space_promotion", Severity::Note, cause)
-                .fix("nothing to do: it ends when the node fills; until then such moves are counted as the kernel's")
         })
         .collect()
 }
@@ -79,31 +80,24 @@ pub(super) fn closed(look: &mut Look<'_>, found: &Discovered) -> Option<Finding>
     let cause = format!("this process runs in a cpuset that leaves out {nodes}: {so}");
     Some(
         Finding::new("topology.closed", severity, cause)
-            .fix("run thermocline in a cgroup whose cpuset.mems has all nodes"),
+            .fix(Ground::OURS, "run thermocline in a cgroup whose cpuset.mems has all nodes"),
     )
-}
-
-/// How many tiers have memory.
-pub(super) fn tiers_with_memory(topology: &Topology) -> usize {
-    let mut tiers: Vec<_> = topology.nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).collect();
-    tiers.sort_unstable();
-    tiers.dedup();
-    tiers.len()
 }
 
 fn single_node(kernel: &KernelInfo, nothing_unused: bool) -> Finding {
     let cause = "this machine has one node with memory: there is no other kind of memory to move pages to, and nothing \
                  to tier";
-    let mut finding = Finding::new("topology.single_node", Severity::Blocker, cause);
-    if kernel.booted_with("numa=off") {
-        finding = finding.fix("boot without numa=off, which hides all nodes but one");
-    }
-    if nothing_unused {
-        finding = finding
-            .fix("add memory of another kind (CXL, HBM, a far socket) that appears as a node of its own")
-            .run("or see it work on a tiered machine in the lab", "make demo");
-    }
+    let finding = Finding::new("topology.single_node", Severity::Blocker, cause);
     finding
+        .fix(
+            Ground::seen(kernel.booted_with("numa=off")),
+            "boot without numa=off, which hides all nodes but one",
+        )
+        .fix(
+            Ground::seen(nothing_unused),
+            "add memory of another kind (CXL, HBM, a far socket) that appears as a node of its own",
+        )
+        .run(Ground::seen(nothing_unused), "or see it work on a tiered machine in the lab", "make demo")
 }
 
 fn one_tier(look: &mut Look<'_>, kernel: &KernelInfo, found: &Discovered) -> Finding {
@@ -117,27 +111,34 @@ fn one_tier(look: &mut Look<'_>, kernel: &KernelInfo, found: &Discovered) -> Fin
     };
     let mut finding = Finding::new("topology.one_tier", Severity::Blocker, cause);
     if found.origin == TierOrigin::TierMap {
-        return finding
-            .fix("give each kind of memory a list of its own, fastest first, as in nodes = [[0, 1], [2]]");
+        return finding.fix(
+            Ground::OURS,
+            "give each kind of memory a list of its own, fastest first, as in nodes = [[0, 1], [2]]",
+        );
     }
+    let tables = look.root.sys.join("firmware/acpi/tables");
+    let acpi = exists(&tables);
     if kernel.is_older_than(6, 7) {
-        finding = finding
-            .fix("boot Linux 6.7 or later, which derives tiers from the firmware's HMAT and CDAT tables");
-    } else if !look.root.sys.join("firmware/acpi/tables/HMAT").exists() {
         finding = finding.fix(
+            Ground::seen(acpi),
+            "boot Linux 6.7 or later, which derives tiers from the firmware's HMAT and CDAT tables",
+        );
+    } else {
+        finding = finding.fix(
+            Ground::seen(acpi && !exists(&tables.join("HMAT"))),
             "the firmware has no HMAT table, which tells the kernel how fast each memory is: update it or switch HMAT \
              on in its setup (a QEMU guest: -machine hmat=on with -numa hmat-lb for each pair of nodes)",
         );
     }
     match tiers::suggested_map(&found.topology) {
-        Ok(Some(map)) => finding.fix(format!(
+        Ok(Some(map)) => finding.fix(Ground::OURS, format!(
             "or say which nodes are slow in the configuration: by what the firmware tells of latency and bandwidth, \
              [tiers] nodes = {map}; that decides where pages are placed, but the kernel still scans none of these \
              nodes in tiering mode: evidence has to come from another source, or from kernel.numa_balancing = 3, with \
              which the kernel moves pages too"
         )),
         Ok(None) => finding,
-        Err(unknown) => finding.fix(format!(
+        Err(unknown) => finding.fix(Ground::OURS, format!(
             "or say which nodes are slow with [tiers] nodes in the configuration, once that is measured: it cannot be \
              told here, since the firmware does not tell how fast the memory is of {}",
             nodes_text(&unknown)
@@ -165,6 +166,7 @@ fn mapped_against_the_kernel(found: &Discovered) -> Option<Finding> {
     );
     Some(
         Finding::new("topology.not_scanned", Severity::Problem, cause).fix(
+            Ground::OURS,
             "use another source for them, or set kernel.numa_balancing = 3 in the configuration: the kernel then scans \
              all nodes, and moves pages towards the accessing CPU itself",
         ),
@@ -176,7 +178,7 @@ fn unused_memory(look: &mut Look<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for device in look.list(&look.root.sys.join("bus/dax/devices"), "dax") {
         let name = device.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let driver = std::fs::read_link(device.join("driver")).ok();
+        let driver = link_target(&device.join("driver"));
         if driver.as_deref().and_then(|d| d.file_name()).is_some_and(|d| d == "kmem") {
             continue;
         }
@@ -184,22 +186,15 @@ fn unused_memory(look: &mut Look<'_>) -> Vec<Finding> {
         let node = look.word(&device.join("target_node")).unwrap_or_else(|| "unknown".to_owned());
         let cause =
             format!("{name} ({mib} MiB, node {node}) is a dax device and not part of the machine's memory");
+        // A device without a node cannot become one's memory.
+        let has_node = node.parse::<u16>().is_ok() && mib > 0;
         findings.push(Finding::new("memory.devdax", Severity::Note, cause).run(
+            Ground::seen(has_node),
             "make it memory, if nothing uses the device",
             format!("daxctl reconfigure-device --mode=system-ram {name}"),
         ));
     }
-    let cxl = look.root.sys.join("bus/cxl/devices");
-    let memories = look.list(&cxl, "mem");
-    if !memories.is_empty() && look.list(&cxl, "region").is_empty() {
-        let names: Vec<String> =
-            memories.iter().filter_map(|p| Some(p.file_name()?.to_string_lossy().into_owned())).collect();
-        let cause = format!("CXL memory {} belongs to no region and is not in use", names.join(", "));
-        findings.push(
-            Finding::new("memory.cxl_no_region", Severity::Note, cause)
-                .run("make a region of it", format!("cxl create-region -t ram -m {}", names.join(" "))),
-        );
-    }
+    findings.extend(cxl::unused(look));
     findings.extend(offline_blocks(look));
     findings
 }
@@ -216,7 +211,10 @@ fn offline_blocks(look: &mut Look<'_>) -> Option<Finding> {
     let first = blocks.first()?.join("state");
     let count = blocks.len() as u64;
     let cause = format!("{count} memory blocks ({} MiB) are offline", count * mib);
+    let movable =
+        look.text(&first.with_file_name("valid_zones")).is_some_and(|zones| zones.contains("Movable"));
     Some(Finding::new("memory.offline", Severity::Note, cause).run(
+        Ground::seen(movable),
         "bring each online, movable, if it is meant to be used",
         format!("echo online_movable > {}", first.display()),
     ))

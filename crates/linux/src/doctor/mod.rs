@@ -3,11 +3,16 @@
 //! The doctor looks and changes nothing. Whatever cannot be read is a finding, not an end.
 
 mod blind;
+mod bundle;
 mod choices;
+mod cpusets;
+mod cxl;
 mod kernel;
 mod look;
 mod managers;
 mod memory;
+mod moving;
+mod named;
 mod others;
 mod permissions;
 mod pressure;
@@ -16,6 +21,7 @@ mod scopes;
 mod sources;
 mod text;
 mod tiers;
+mod walk;
 
 use std::path::Path;
 
@@ -27,7 +33,6 @@ use crate::actuator::{OTHER_PIDS, Plan, has_own_pids, plan};
 use crate::damon::offer_source;
 use crate::demoter::{self, NotDemoting, Offer, Way};
 use crate::manager;
-use crate::mover::trial::{CannotMove, try_own_page};
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
 use crate::source::hintfault::layout::{self, AttachPoint};
@@ -37,11 +42,12 @@ use crate::zoneinfo;
 use look::Look;
 
 pub use blind::BLIND_PROCESSES_MAX;
+pub use bundle::{bundle, told};
 pub use choices::overridden;
 pub use kernel::{KernelInfo, Mounts};
 pub use report::{
-    Blind, BlindProcess, BlindSum, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA, Severity,
-    Source, SourceStatus, Verdict,
+    Blind, BlindProcess, BlindSum, Confined, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA,
+    Severity, Source, SourceStatus, Verdict,
 };
 
 /// Asks a kernel for the attach points of hint faults; an error says why it cannot be asked.
@@ -59,12 +65,33 @@ pub fn examine(root: &Root, config: &Config) -> Report {
 
 /// As [`examine`], with another way to ask for attach points: for a machine whose files were copied from elsewhere.
 pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
+    look_at(root, config, probe, Depth::Everything)
+}
+
+/// What keeps `run` from working with `config`: the blockers of [`examine`], found without looking at processes.
+pub fn blockers(root: &Root, config: &Config) -> Vec<Finding> {
+    let mut findings = look_at(root, config, &probe_btf, Depth::Blockers).findings;
+    findings.retain(|finding| finding.severity == Severity::Blocker);
+    findings
+}
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// All but processes, which block nothing.
+    Blockers,
+    /// All.
+    Everything,
+}
+
+fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Report {
     let mut look = Look::new(root);
     let kernel = KernelInfo::read(&mut look);
     let zones = zoneinfo::parse(&look.text(&root.proc.join("zoneinfo")).unwrap_or_default());
     let found = discover(root, &config.tiers);
     let mut findings = memory::topology(&mut look, &kernel, &found);
     let topology = found.ok();
+    look.demotion(topology.as_ref());
 
     let engines = topology.as_ref().filter(|_| !config.manager.name.is_of_kernel());
     let demotion = engines.map(|found| demoter::offer(root, config, found));
@@ -90,16 +117,15 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     findings
         .extend(skipped.iter().map(|s| Finding::new("kernel.scan_settings", Severity::Note, s.to_string())));
     let writes: Vec<&Path> = changes.iter().map(|c| c.path.as_path()).collect();
-    let permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
-    findings.extend(permissions.findings);
+    let mut permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
+    findings.append(&mut permissions.findings);
     findings.extend(permissions::descriptors(&mut look, config));
-
-    // The kernel's managers and an observer move nothing by that call.
-    if config.manager.name == ManagerName::Thermocline {
-        let refused = topology.as_ref().and_then(|found| try_own_page(root, &found.topology).err());
-        let finding = |why: CannotMove| Finding::new("mover.refused", Severity::Blocker, why.to_string());
-        findings.extend(refused.map(finding));
-    }
+    let moves =
+        !matches!(config.manager.name, ManagerName::Observe | ManagerName::Numab2 | ManagerName::Damon);
+    let (may_move, no_moves) = moving::permission(&look, topology.as_ref());
+    permissions.list.push(may_move);
+    findings.extend(no_moves.filter(|_| moves));
+    findings.extend(topology.as_ref().and_then(|found| moving::given_up(found, &zones)));
 
     let mode = match config.manager.name {
         ManagerName::Numab2 => Some(2),
@@ -133,8 +159,13 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     findings.extend(refused.filter(|_| !ours));
 
     let lower = lower_nodes(topology.as_ref());
-    let blind = blind::blind(&mut look, &lower);
+    let (blind, confined) = match depth {
+        Depth::Everything => blind::blind(&mut look, &lower, topology.as_ref()),
+        Depth::Blockers => Default::default(),
+    };
     findings.extend(blind::finding(&blind, capacity_kib(topology.as_ref(), &lower)));
+    findings.extend(cpusets::finding(&confined));
+    findings.extend(named::named(&mut look, config));
     findings.extend(
         topology.iter().flat_map(|found| memory::free_space(found, &zones, mode.or(kernel.numa_balancing))),
     );
@@ -161,6 +192,7 @@ pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
         changes,
         others: others.list,
         blind,
+        confined,
         findings,
     }
 }

@@ -7,7 +7,7 @@ use thermocline_core::units::Pid;
 use crate::actuator::{Held, Holder, Lock, kdamonds, log};
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Other, Severity};
+use crate::doctor::report::{Finding, Ground, Other, Severity};
 use crate::process;
 
 /// Programs that move pages between nodes, by process name, and what they do.
@@ -69,10 +69,10 @@ impl Others {
                 "kernel.numa_balancing is {now} and the configuration leaves it so: the kernel moves pages towards the \
                  CPU that uses them, beside thermocline"
             );
-            self.findings.push(
-                Finding::new("others.numa_balancing", Severity::Problem, cause)
-                    .fix("set kernel.numa_balancing = 2 in the configuration, which is its default"),
-            );
+            self.findings.push(Finding::new("others.numa_balancing", Severity::Problem, cause).fix(
+                Ground::OURS,
+                "set kernel.numa_balancing = 2 in the configuration, which is its default",
+            ));
         } else if let Some(mode) = mode.filter(|mode| mode & 1 != 0) {
             let cause = format!(
                 "the configuration sets kernel.numa_balancing to {mode}: the kernel will move pages towards the CPU \
@@ -101,6 +101,7 @@ impl Others {
             if moves {
                 let cause = format!("{module} runs: it {what}");
                 self.findings.push(Finding::new("others.damon", Severity::Problem, cause).run(
+                    Ground::seen(true),
                     "switch it off while thermocline runs",
                     format!("echo N > /sys/module/{module}/parameters/enabled"),
                 ));
@@ -121,6 +122,7 @@ impl Others {
             if moves && !ours {
                 let cause = format!("DAMON acts on memory in {name} ({detail})");
                 self.findings.push(Finding::new("others.damon", Severity::Problem, cause).run(
+                    Ground::seen(true),
                     "switch it off while thermocline runs, if it is not meant to help",
                     format!("echo off > /sys/kernel/mm/damon/admin/kdamonds/{number}/state"),
                 ));
@@ -138,10 +140,11 @@ impl Others {
             self.add(name, Some(pid), true, what);
             let cause =
                 format!("{name} (pid {}) runs: it {what}; two managers fight over the same pages", pid.0);
-            self.findings.push(
-                Finding::new("others.daemon", Severity::Problem, cause)
-                    .run("stop it while thermocline runs", format!("kill {}", pid.0)),
-            );
+            self.findings.push(Finding::new("others.daemon", Severity::Problem, cause).run(
+                Ground::seen(!stat.kernel_thread),
+                "stop it while thermocline runs",
+                format!("kill {}", pid.0),
+            ));
         }
     }
 
@@ -167,10 +170,11 @@ impl Others {
                     "a thermocline that was killed left {} kernel settings as it had set them",
                     left.entries.len()
                 );
-                self.findings.push(
-                    Finding::new("others.not_restored", Severity::Problem, cause)
-                        .run("put them back (the next start does it too)", "thermocline restore"),
-                );
+                self.findings.push(Finding::new("others.not_restored", Severity::Problem, cause).run(
+                    Ground::OURS,
+                    "put them back (the next start does it too)",
+                    "thermocline restore",
+                ));
             }
             Ok(_) => {}
             Err(error) => look.fail(error.to_string()),

@@ -7,7 +7,7 @@ use thermocline_core::config::Config;
 
 use crate::descriptors;
 use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Permission, Severity};
+use crate::doctor::report::{Finding, Ground, Permission, Severity};
 
 /// A capability, its bit in `CapEff` (Linux include/uapi/linux/capability.h) and what needs it.
 struct Need {
@@ -60,28 +60,38 @@ pub(super) fn descriptors(look: &mut Look<'_>, config: &Config) -> Option<Findin
 pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &[&Path]) -> Permissions {
     let status = look.text(&look.root.proc.join("self/status")).unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
-    let has = |bit: u32| effective & (1 << bit) != 0;
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    // A folder without it was not copied by who would run thermocline there.
+    let unknown = effective.is_none() && !look.root.is_live();
+    let has = |bit: u32| unknown || effective.unwrap_or(0) & (1 << bit) != 0;
     // CAP_SYS_ADMIN stands in for the two that were split from it (Linux include/linux/capability.h).
     let held = |bit: u32| has(bit) || (matches!(bit, CAP_BPF | CAP_PERFMON) && has(CAP_SYS_ADMIN));
     let mut list: Vec<Permission> = NEEDS
         .iter()
-        .map(|n| Permission { name: n.name, held: held(n.bit), needed_for: n.needed_for })
+        .map(|n| Permission { name: n.name, held: (!unknown).then(|| held(n.bit)), needed_for: n.needed_for })
         .collect();
+    // Who may write to a copy says nothing of the original.
+    let live = look.root.is_live();
     let refused: Vec<&Path> =
-        writes.iter().copied().filter(|p| access(*p, Access::WRITE_OK).is_err()).collect();
+        writes.iter().copied().filter(|p| live && access(*p, Access::WRITE_OK).is_err()).collect();
     list.push(Permission {
         name: "kernel settings",
-        held: refused.is_empty(),
+        held: live.then_some(refused.is_empty()),
         needed_for: "writing the settings that run changes",
     });
+    let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_ascii_whitespace().nth(1));
+    let root = uid == Some("0");
     let mut findings = Vec::new();
     let missing: Vec<&str> = NEEDS.iter().filter(|n| !held(n.bit)).map(|n| n.name).collect();
     if !missing.is_empty() {
         let cause = format!("this process lacks {}", missing.join(", "));
         findings.push(
             Finding::new("permissions.missing", Severity::Problem, cause)
-                .run("run as root", "sudo thermocline doctor"),
+                .run(Ground::seen(!root), "run as root", "sudo thermocline doctor")
+                .fix(
+                    Ground::seen(root),
+                    "give them to it: root has given them up here, as a container or a unit with CapabilityBoundingSet does",
+                ),
         );
     }
     if !refused.is_empty() {
@@ -89,23 +99,24 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
         let cause = format!("`run` would write to {}, and this process cannot", paths.join(" and "));
         findings.push(
             Finding::new("permissions.read_only", Severity::Problem, cause)
-                .fix("run as root, and outside of containers, which mount /proc/sys read-only"),
+                .fix(Ground::seen(!root), "run as root")
+                .fix(Ground::seen(root), "run outside of containers, which mount /proc/sys read-only"),
         );
     }
     if foreign_user_namespace(look) {
         let cause = "this process is in a user namespace: its capabilities do not count for the machine";
         findings.push(
             Finding::new("permissions.user_namespace", Severity::Problem, cause)
-                .fix("run outside of the container, as root of the machine"),
+                .fix(Ground::OURS, "run outside of the container, as root of the machine"),
         );
     }
     let mode = lockdown.filter(|&mode| mode == "confidentiality");
     if let Some(mode) = mode {
         let cause = format!("the kernel is locked down ({mode}): BPF programs may not read its memory");
-        findings.push(
-            Finding::new("permissions.lockdown", Severity::Problem, cause)
-                .fix("boot with lockdown=integrity or without lockdown"),
-        );
+        findings.push(Finding::new("permissions.lockdown", Severity::Problem, cause).fix(
+            Ground::seen(look.booted("lockdown=confidentiality")),
+            "boot with lockdown=integrity or without lockdown",
+        ));
     }
     let caps: Vec<&str> =
         NEEDS.iter().filter(|n| n.bit >= CAP_PERFMON && !held(n.bit)).map(|n| n.name).collect();

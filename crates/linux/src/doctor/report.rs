@@ -38,6 +38,8 @@ pub struct Report {
     pub others: Vec<Other>,
     /// Memory that hint faults cannot see.
     pub blind: Blind,
+    /// Programs whose cpusets leave out the whole top tier.
+    pub confined: Vec<Confined>,
     /// What needs attention, the worst first.
     pub findings: Vec<Finding>,
 }
@@ -101,6 +103,20 @@ pub struct Remedy {
     pub command: Option<String>,
 }
 
+/// What a remedy rests on. No remedy is written without one, and what cannot work on the machine at hand is not printed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ground(bool);
+
+impl Ground {
+    /// It asks for nothing but us: our configuration, our command, or where we are started.
+    pub(super) const OURS: Ground = Ground(true);
+
+    /// What it needs of the machine was looked for, and is there or not.
+    pub(super) const fn seen(so: bool) -> Ground {
+        Ground(so)
+    }
+}
+
 /// A place where evidence can come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
@@ -120,10 +136,19 @@ pub struct Source {
 pub enum SourceStatus {
     /// It can.
     Usable,
+    /// A folder stands for the machine and does not tell.
+    Unknown,
     /// The machine offers it; it is switched off, or this version of thermocline does not read it.
     NotRead,
     /// The machine, the kernel or this process's permissions do not allow it.
     Unavailable,
+}
+
+impl SourceStatus {
+    /// Whether it is known that it cannot be used as things stand.
+    pub const fn is_refused(self) -> bool {
+        matches!(self, SourceStatus::Unavailable | SourceStatus::NotRead)
+    }
 }
 
 /// Who can decide which pages move.
@@ -144,8 +169,8 @@ pub struct Manager {
 pub struct Permission {
     /// The capability or access.
     pub name: &'static str,
-    /// Whether this process has it.
-    pub held: bool,
+    /// Whether this process has it; None where a folder stands for the machine and does not tell.
+    pub held: Option<bool>,
     /// What it is needed for.
     pub needed_for: &'static str,
 }
@@ -176,8 +201,21 @@ pub struct Blind {
     pub looked_at: usize,
     /// Processes that were left out because the time was up.
     pub not_looked_at: usize,
+    /// Processes that did not answer in time, because their mmap lock is held, and their names.
+    pub stuck: Vec<(Pid, String)>,
     /// Processes whose mappings this process may not read.
     pub unreadable: usize,
+}
+
+/// A program whose cpuset leaves out the whole top tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confined {
+    /// Which process.
+    pub pid: Pid,
+    /// Its name.
+    pub comm: String,
+    /// Its cgroup, where it has one of version 2.
+    pub cgroup: Option<String>,
 }
 
 /// An amount of memory that hint faults cannot see.
@@ -209,15 +247,24 @@ impl Finding {
         Finding { id, severity, cause: cause.into(), remedies: Vec::new() }
     }
 
-    /// Adds a remedy in words.
-    pub(super) fn fix(mut self, what: impl Into<String>) -> Finding {
-        self.remedies.push(Remedy { what: what.into(), command: None });
+    /// Adds a remedy in words, where its ground holds.
+    pub(super) fn fix(mut self, ground: Ground, what: impl Into<String>) -> Finding {
+        if ground.0 {
+            self.remedies.push(Remedy { what: what.into(), command: None });
+        }
         self
     }
 
-    /// Adds a remedy that a command carries out.
-    pub(super) fn run(mut self, what: impl Into<String>, command: impl Into<String>) -> Finding {
-        self.remedies.push(Remedy { what: what.into(), command: Some(command.into()) });
+    /// Adds a remedy that a command carries out, where its ground holds.
+    pub(super) fn run(
+        mut self,
+        ground: Ground,
+        what: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Finding {
+        if ground.0 {
+            self.remedies.push(Remedy { what: what.into(), command: Some(command.into()) });
+        }
         self
     }
 }

@@ -6,7 +6,7 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Severity};
+use crate::doctor::report::{Finding, Ground, Severity};
 use crate::scope::Holdings;
 use crate::topology::Discovered;
 
@@ -73,8 +73,9 @@ fn floors_too_large(config: &Config, found: &Discovered) -> Option<Finding> {
     let cause =
         format!("the scopes' floors are {floors_mib} MiB together, and the top tier has {top_mib} MiB");
     let finding = Finding::new("scope.floors_too_large", Severity::Problem, cause);
-    (floors_mib > top_mib)
-        .then(|| finding.fix("lower scope.top_tier_floor_mib: what is not there cannot be kept"))
+    (floors_mib > top_mib).then(|| {
+        finding.fix(Ground::OURS, "lower scope.top_tier_floor_mib: what is not there cannot be kept")
+    })
 }
 
 /// The kernel's own demotion under memory pressure knows no floors.
@@ -86,10 +87,10 @@ fn floors_and_the_kernel(config: &Config, kernel: &KernelInfo) -> Option<Finding
                  top_tier_floor_mib, which holds for what thermocline asks for";
     match (consent, stays_on) {
         (true, _) => Some(Finding::new("scope.floor_and_kernel", Severity::Note, cause)),
-        (false, true) => Some(
-            Finding::new("scope.floor_and_kernel", Severity::Problem, cause)
-                .fix("set kernel.demotion_enabled = false, or demotion.mode = \"on\" to accept it"),
-        ),
+        (false, true) => Some(Finding::new("scope.floor_and_kernel", Severity::Problem, cause).fix(
+            Ground::OURS,
+            "set kernel.demotion_enabled = false, or demotion.mode = \"on\" to accept it",
+        )),
         (false, false) => None,
     }
 }

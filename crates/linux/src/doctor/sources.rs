@@ -8,9 +8,9 @@ use crate::damon::{NotDamon, Spaces, offer_source};
 use crate::doctor::Probe;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::look::Look;
-use crate::doctor::memory::tiers_with_memory;
-use crate::doctor::report::{Finding, Severity, Source, SourceStatus};
+use crate::doctor::report::{Finding, Ground, Severity, Source, SourceStatus};
 use crate::lists::nodes_text;
+use crate::root::exists;
 use crate::source::chmu::find as find_hot_list;
 use crate::source::damon::event::{self, Format};
 use crate::source::hwsample::pmu::{NoPmu, Pmu, choose};
@@ -43,8 +43,8 @@ pub(super) fn sources(
     let hintfault = hintfault(look, known, probe);
     let hwsample = hwsample(look, known, hintfault.status == SourceStatus::Usable);
     let list = vec![hintfault, hwsample, damon(look, known), chmu(look, known)];
-    let usable = list.iter().any(|s| s.status == SourceStatus::Usable);
-    let tiers = known.topology.is_some_and(|found| tiers_with_memory(&found.topology) > 1);
+    let usable = list.iter().any(|s| !s.status.is_refused());
+    let tiers = known.topology.is_some_and(|found| found.topology.tiers_with_memory() > 1);
     let findings = match (tiers, usable) {
         (false, _) => Vec::new(),
         (true, false) => {
@@ -64,12 +64,12 @@ fn refused(list: &[Source], config: &Config) -> Vec<Finding> {
         (&list[2], config.source.damon.enabled, "source.damon.enabled = false"),
         (&list[3], config.source.chmu.enabled, "source.chmu.enabled = false"),
     ];
-    let lacking =
-        insisted.into_iter().filter(|(s, insisted, _)| *insisted && s.status != SourceStatus::Usable);
+    let lacking = insisted.into_iter().filter(|(s, insisted, _)| *insisted && s.status.is_refused());
     lacking
         .map(|(source, _, instead)| {
             let cause = format!("{} is switched on and cannot be used: {}", source.name, source.detail);
-            Finding::new("sources.refused", Severity::Blocker, cause).fix(format!("set {instead}"))
+            Finding::new("sources.refused", Severity::Blocker, cause)
+                .fix(Ground::OURS, format!("set {instead}"))
         })
         .collect()
 }
@@ -90,7 +90,12 @@ fn hintfault(look: &mut Look<'_>, known: &Known<'_>, probe: Probe<'_>) -> Source
             "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)".to_owned(),
         ));
     }
-    if let Err(why) = &probed {
+    // A copy may have been made without it; before 6.12 the functions are known to be missing.
+    let untold = !look.root.is_live()
+        && !known.kernel.is_older_than(6, 12)
+        && !exists(&look.root.sys.join("kernel/btf/vmlinux"));
+    let untold = untold && probed.is_err();
+    if let (Err(why), false) = (&probed, untold) {
         return unavailable(why.clone());
     }
     if !lacking.is_empty() {
@@ -106,7 +111,17 @@ fn hintfault(look: &mut Look<'_>, known: &Known<'_>, probe: Probe<'_>) -> Source
     if !known.config.source.hintfault.enabled {
         return with_points(unavailable("switched off by source.hintfault.enabled".to_owned()));
     }
-    with_points(reach(known))
+    match reach(known) {
+        seen if untold && seen.status == SourceStatus::Usable => source(
+            "hintfault",
+            SourceStatus::Unknown,
+            format!(
+                "{}, if this kernel has what BPF programs attach to, which sys/kernel/btf/vmlinux would tell",
+                seen.detail
+            ),
+        ),
+        seen => with_points(seen),
+    }
 }
 
 /// Which nodes hint faults come from, in the mode that will be set.

@@ -104,6 +104,7 @@ impl Report {
         for source in &self.sources {
             let (severity, word) = match source.status {
                 SourceStatus::Usable => (Severity::Ok, "usable"),
+                SourceStatus::Unknown => (Severity::Note, "unknown"),
                 SourceStatus::NotRead => (Severity::Note, "not read"),
                 SourceStatus::Unavailable => (Severity::Note, "unavailable"),
             };
@@ -129,8 +130,11 @@ impl Report {
     fn permissions(&self, out: &mut Vec<String>, paint: &impl Fn(Severity, &str) -> String) {
         out.push("\nPermissions".to_owned());
         for permission in &self.permissions {
-            let (severity, word) =
-                if permission.held { (Severity::Ok, "yes") } else { (Severity::Problem, "no ") };
+            let (severity, word) = match permission.held {
+                Some(true) => (Severity::Ok, "yes"),
+                Some(false) => (Severity::Problem, "no "),
+                None => (Severity::Note, "unknown"),
+            };
             out.push(format!(
                 "  {:<15} {}  {}",
                 permission.name,
@@ -169,6 +173,9 @@ impl Report {
             ));
         }
         out.push(looked);
+        for (pid, comm) in &blind.stuck {
+            out.push(format!("  {comm} (pid {}) did not answer: its mmap lock is held", pid.0));
+        }
     }
 
     fn verdict_line(&self, paint: &impl Fn(Severity, &str) -> String) -> String {

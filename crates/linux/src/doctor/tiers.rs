@@ -3,7 +3,7 @@
 use thermocline_core::topology::{Node, Topology};
 use thermocline_core::units::PageSize;
 
-use crate::doctor::report::{Finding, Severity};
+use crate::doctor::report::{Finding, Ground, Severity};
 use crate::topology::Discovered;
 
 /// How much slower than the fastest node of its tier a node may be before it looks misplaced.
@@ -81,7 +81,7 @@ fn contradiction(topology: &Topology, upper: &Node, lower: &Node) -> Option<Find
          promoted to where they are slower",
         upper.id, upper.tier.0, lower.id, lower.tier.0, lower.id
     );
-    Some(Finding::new(id, Severity::Problem, cause).fix(format!(
+    Some(Finding::new(id, Severity::Problem, cause).fix(Ground::OURS, format!(
         "if {0} is memory of a device, as a GPU's is, leave it out with [tiers] exclude = [{1}]; else say which tier \
          it belongs to with [tiers] nodes",
         upper.id, upper.id.0
@@ -114,8 +114,10 @@ fn slow_in_its_tier(topology: &Topology) -> Vec<Finding> {
             node.tier.0,
             node.read_latency_ns.unwrap_or(0)
         );
-        Finding::new("topology.slow_in_tier", Severity::Note, cause)
-            .fix("give it a tier of its own with [tiers] nodes in the configuration, if that is not meant")
+        Finding::new("topology.slow_in_tier", Severity::Note, cause).fix(
+            Ground::OURS,
+            "give it a tier of its own with [tiers] nodes in the configuration, if that is not meant",
+        )
     };
     with_memory(topology).filter(misplaced).map(finding).collect()
 }
@@ -146,7 +148,7 @@ pub(super) fn page_size(found: &Discovered) -> Option<Finding> {
             PageSize::OF_ENGINE.kib(1)
         );
         Finding::new("topology.page_size", Severity::Blocker, cause)
-            .fix("boot a kernel with base pages of 4 KiB, if the distribution has one")
+            .fix(Ground::OURS, "boot a kernel with base pages of 4 KiB, if the distribution has one")
     })
 }
 

@@ -248,7 +248,7 @@ mod tests {
         let pipe = proc.join("7/pagemap");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         std::fs::write(proc.join("8/pagemap"), (1u64 << 63 | 9).to_ne_bytes()).unwrap();
-        let mut kernel = LiveKernel::new(&Root::at(folder.path()));
+        let mut kernel = LiveKernel::new(&Root::at(folder.path()), Scopes::default());
         kernel.aside = Aside::new(&Root::at(folder.path()), "a test moves it", Duration::from_millis(200));
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub use thermocline_core::cgroup::{is_within, normal};
 
-use crate::root::{KernelFileError, Root, read_optional};
+use crate::root::{KernelFileError, Root, exists, read_optional};
 
 /// The folder that cgroup v2 is mounted at; None where it is not mounted. Its place is read from the mount
 /// table: machines with both versions have it below `/sys/fs/cgroup/unified`.
@@ -23,7 +23,7 @@ pub fn mount(root: &Root) -> Result<Option<PathBuf>, KernelFileError> {
     // The table says where from the machine's root; a test's machine has its own.
     Ok(place.map(|place| match place.strip_prefix("/sys/") {
         Some(below) => root.sys.join(below),
-        None => PathBuf::from(place),
+        None => root.rebase(Path::new(&place)),
     }))
 }
 
@@ -40,7 +40,10 @@ pub fn folder(mount: &Path, path: &str) -> PathBuf {
 pub fn id(mount: &Path, path: &str) -> Result<Option<u64>, KernelFileError> {
     let folder = folder(mount, path);
     match std::fs::metadata(&folder) {
-        Ok(meta) => Ok(Some(meta.ino())),
+        Ok(meta) => {
+            exists(&folder);
+            Ok(Some(meta.ino()))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(KernelFileError::io("look at", &folder, e)),
     }

@@ -61,10 +61,24 @@ impl Holdings {
 fn pages(folder: &Path, on: impl Fn(NodeId) -> bool) -> Result<u64, KernelFileError> {
     let path = folder.join("memory.numa_stat");
     let Some(text) = read_optional(&path)? else {
-        if !folder.exists() {
+        if !crate::root::exists(folder) {
             return Ok(0);
         }
-        let remedy = "it needs the cgroup's memory controller (echo +memory > cgroup.subtree_control of the cgroup above) and CONFIG_NUMA";
+        // A controller that version 1 has is not offered by version 2, and cannot be switched on there.
+        let offered = folder
+            .parent()
+            .map(|above| read_optional(&above.join("cgroup.controllers")))
+            .transpose()?
+            .flatten();
+        let remedy = match offered {
+            Some(list) if !list.split_ascii_whitespace().any(|name| name == "memory") => {
+                "the memory controller is not to be had there: it belongs to cgroup version 1 (boot with systemd.unified_cgroup_hierarchy=1), \
+                 or is switched off (cgroup_disable=memory)"
+            }
+            _ => {
+                "it needs the cgroup's memory controller (echo +memory > cgroup.subtree_control of the cgroup above) and CONFIG_NUMA"
+            }
+        };
         return Err(KernelFileError::not_supported("the memory of a cgroup by node", &path, remedy));
     };
     sum(&text, on).ok_or_else(|| KernelFileError::malformed(&path, "no memory by node for anon and file"))

@@ -74,7 +74,7 @@ impl Told {
             Err(error) => return Err(error),
         }
         match &self.folder {
-            Some(folder) if !folder.exists() => Ok(None),
+            Some(folder) if !crate::root::exists(folder) => Ok(None),
             Some(_) => {
                 let remedy = "echo 1 > cgroup.pressure there, and boot without cgroup_disable=pressure";
                 Err(KernelFileError::not_supported("the memory pressure of this cgroup", &self.file, remedy))

@@ -85,7 +85,7 @@ impl Btf {
     /// # Errors
     /// [`BtfError::Absent`] if there is no such file, [`BtfError::Read`] or [`BtfError::Malformed`] if it is of no use.
     pub fn read(path: &Path) -> Result<Btf, BtfError> {
-        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        let bytes = crate::root::read_bytes(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => BtfError::Absent(path.to_owned()),
             _ => BtfError::Read { path: path.to_owned(), source: error },
         })?;

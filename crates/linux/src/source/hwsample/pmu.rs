@@ -81,6 +81,18 @@ pub enum NoPmu {
     /// The machine has none.
     #[error("no IBS, PEBS or SPE here: a virtual machine without a PMU, or a processor without one of them")]
     None,
+    /// An Arm processor without SPE's driver.
+    #[error(
+        "no SPE here: this Arm machine has no driver for it loaded; if the processor has SPE, modprobe arm_spe_pmu, and where that says that \
+         the profiling buffer is inaccessible, boot with kpti=off"
+    )]
+    NoSpeDriver,
+    /// The driver is there and found no SPE.
+    #[error(
+        "no SPE here: its driver is loaded and has found none; the firmware does not offer it, or the kernel keeps its page tables apart \
+         (boot with kpti=off)"
+    )]
+    NoSpe,
     /// The machine does not have the one that is configured.
     #[error("this machine has no {0}; source.hwsample.sampler = \"auto\" takes what there is")]
     NotThis(&'static str),
@@ -156,13 +168,24 @@ pub fn choose(root: &Root, config: &HwSample) -> Result<Pmu, NoPmu> {
                     None => spe(root)?,
                 },
             };
-            hardware.ok_or(NoPmu::None)
+            hardware.map_or_else(|| Err(none(root)), Ok)
         }
         SamplerName::Ibs => found(ibs(root)?, "AMD IBS"),
         SamplerName::Pebs => found(pebs(root, config)?, "Intel PEBS"),
         SamplerName::Spe => found(spe(root)?, "Arm SPE"),
         SamplerName::PageFaults => Ok(Pmu::PageFaults),
         SamplerName::LabRings => Err(NoPmu::LabRings),
+    }
+}
+
+/// Why there is none: Arm's sampler needs a driver, which few distributions load by themselves.
+fn none(root: &Root) -> NoPmu {
+    let arm = read_optional(&root.proc.join("cpuinfo"))
+        .is_ok_and(|text| text.is_some_and(|text| text.contains("CPU implementer")));
+    match (arm, crate::root::exists(&root.sys.join("module/arm_spe_pmu"))) {
+        (false, _) => NoPmu::None,
+        (true, false) => NoPmu::NoSpeDriver,
+        (true, true) => NoPmu::NoSpe,
     }
 }
 
@@ -177,7 +200,7 @@ fn number(root: &Root, name: &str) -> Result<Option<u32>, KernelFileError> {
 }
 
 fn exists(root: &Root, name: &str) -> bool {
-    root.sys.join("bus/event_source/devices").join(name).exists()
+    crate::root::exists(&root.sys.join("bus/event_source/devices").join(name))
 }
 
 fn ibs(root: &Root) -> Result<Option<Pmu>, KernelFileError> {
