@@ -4,7 +4,6 @@ use anyhow::Context;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::Context;
 use thermocline_sim::reproduce::{Row, Table, reproduce as run, svg, tables};
 use thermocline_sim::spec::{SpecError, require};
 
