@@ -169,7 +169,7 @@ fn bad_input_is_one_error_with_place_and_remedy_and_status_2() {
         (vec![unknown.as_str(), "--out", &nowhere], "unknown.toml:3: unknown field `manger`"),
         (vec![empty.as_str(), "--out", &nowhere], "parameters.limit: has no values; give at least one"),
         (vec![huge.as_str(), "--out", &nowhere], "are more than 1000000 runs; shorten"),
-        (vec![long.as_str(), "--out", &nowhere], "104857600 bytes are too long"),
+        (vec![long.as_str(), "--out", &nowhere], "is too long for a specification; stay below 1048576 bytes"),
         (vec![negative.as_str(), "--out", &nowhere], "is negative"),
         (vec![lost.as_str(), "--out", &nowhere], "lost-scenario.toml: cannot be read"),
         (vec!["/nothing/grid.toml", "--out", &nowhere], "cannot be read"),

@@ -112,7 +112,9 @@ impl World {
         for (pid, scope) in [(0, 1), (1, 2), (2, 1)].into_iter().filter(|_| setup.scopes) {
             let membership = Membership::Managed(ScopeId(scope));
             engine.observe(Evidence::Process { pid: Pid(pid), membership });
-            told.iter_mut().for_each(|told| drop(told.insert(Pid(pid), membership)));
+            if let Some(told) = &mut told {
+                told.insert(Pid(pid), membership);
+            }
         }
         World {
             laws: Laws::new(&config, engine.topology().clone()),
@@ -203,7 +205,9 @@ impl World {
                 let pid = Pid(u32::from(pid % 4));
                 self.laws.exit(pid);
                 self.observe(Evidence::Exit { pid });
-                self.told.iter_mut().for_each(|told| drop(told.remove(&pid)));
+                if let Some(told) = &mut self.told {
+                    told.remove(&pid);
+                }
             }
             Step::Process { pid, scope } => {
                 let membership = match scope % 8 {
@@ -219,7 +223,9 @@ impl World {
                 }
                 self.observe(Evidence::Process { pid, membership });
                 if membership != Membership::Managed(ScopeId(4)) {
-                    self.told.iter_mut().for_each(|told| drop(told.insert(pid, membership)));
+                    if let Some(told) = &mut self.told {
+                        told.insert(pid, membership);
+                    }
                 }
             }
             Step::Offline { start, end } => {
