@@ -1,5 +1,8 @@
 //! No verb panics where what it says cannot be said.
 
+// Helpers of tests, which clippy takes for other code.
+#![allow(clippy::unwrap_used)]
+
 use std::fs::OpenOptions;
 use std::process::{Command, Output, Stdio};
 

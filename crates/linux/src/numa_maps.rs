@@ -45,7 +45,7 @@ impl Policy {
     pub fn forbids(&self, node: NodeId, respected: MemoryPolicies) -> bool {
         let among = self.nodes.contains(&node);
         match respected {
-            MemoryPolicies::All => !self.is_default() && !(self.balancing && among),
+            MemoryPolicies::All => !(self.is_default() || self.balancing && among),
             MemoryPolicies::Bind => self.mode == "bind" && !among,
         }
     }

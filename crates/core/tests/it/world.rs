@@ -222,10 +222,10 @@ impl World {
                     return;
                 }
                 self.observe(Evidence::Process { pid, membership });
-                if membership != Membership::Managed(ScopeId(4)) {
-                    if let Some(told) = &mut self.told {
-                        told.insert(pid, membership);
-                    }
+                if membership != Membership::Managed(ScopeId(4))
+                    && let Some(told) = &mut self.told
+                {
+                    told.insert(pid, membership);
                 }
             }
             Step::Offline { start, end } => {

@@ -60,7 +60,7 @@ pub enum ActuatorError {
         /// Why it could not.
         cause: LogError,
         /// What became of what could be read.
-        put_back: RestoreReport,
+        put_back: Box<RestoreReport>,
     },
     /// The kernel refused the value.
     #[error("cannot write {value} to {}: {cause}{}", path.display(), remedy(cause))]
@@ -159,7 +159,7 @@ impl Actuator {
             Err(cause) => {
                 // What is not put back yet stays in the log as it is.
                 actuator.entries.clear();
-                return Err(ActuatorError::Damaged { cause, put_back: report });
+                return Err(ActuatorError::Damaged { cause, put_back: Box::new(report) });
             }
         }
         actuator.begin_log()?;

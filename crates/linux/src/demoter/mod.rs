@@ -105,9 +105,9 @@ impl Demoter {
         commands: Commands,
     ) -> std::io::Result<Demoter> {
         let worker = match offer.way {
-            Way::Generations => Worker::ByGenerations(ByGenerations::new(root, offer.reach, lower, commands)),
-            Way::Regions(setup) => Worker::ByRegions(ByRegions::new(*setup, commands)),
-            Way::Node => Worker::ByNode(ByNode::new(root, commands)),
+            Way::Generations => Worker::Generations(ByGenerations::new(root, offer.reach, lower, commands)),
+            Way::Regions(setup) => Worker::Regions(ByRegions::new(*setup, commands)),
+            Way::Node => Worker::Node(ByNode::new(root, commands)),
         };
         let (queue, demands) = sync_channel(CAPACITY);
         let (outcomes, done) = sync_channel(CAPACITY);
@@ -183,9 +183,9 @@ impl Drop for Demoter {
 
 /// What carries demands out.
 enum Worker {
-    ByGenerations(ByGenerations),
-    ByRegions(ByRegions),
-    ByNode(ByNode),
+    Generations(ByGenerations),
+    Regions(ByRegions),
+    Node(ByNode),
 }
 
 /// The thread: works until the queue's other end is dropped.
@@ -218,9 +218,9 @@ fn carry_out(
     common: &Common,
 ) -> Taken {
     let carried_out = match worker {
-        Worker::ByGenerations(worker) => worker.carry_out(demand, stopped, stats),
-        Worker::ByRegions(worker) => worker.carry_out(demand, stopped, stats),
-        Worker::ByNode(worker) => worker.carry_out(demand, stopped, stats),
+        Worker::Generations(worker) => worker.carry_out(demand, stopped, stats),
+        Worker::Regions(worker) => worker.carry_out(demand, stopped, stats),
+        Worker::Node(worker) => worker.carry_out(demand, stopped, stats),
     };
     match carried_out {
         Ok(taken) => taken,

@@ -127,7 +127,7 @@ fn value(text: &str) -> Option<String> {
         let (key, value) = line.trim().trim_start_matches('-').split_once('=')?;
         (key.trim().replace('/', ".") == SYSCTL).then(|| value.trim().to_owned())
     };
-    text.lines().filter_map(of_line).last()
+    text.lines().rev().find_map(of_line)
 }
 
 #[cfg(test)]
