@@ -14,7 +14,7 @@ use thermocline_linux::root::Root;
 
 use crate::args::Doctor;
 use crate::config_file;
-use crate::output::{print, print_painted};
+use crate::output::{print, print_painted, tell};
 
 /// The report's place in a bundle.
 const REPORT: &str = "doctor.json";
@@ -43,7 +43,7 @@ pub fn doctor(asked: &Doctor) -> anyhow::Result<ExitCode> {
         Some(file) => {
             let (report, read) = bundle(&root, &config);
             write(file, &report, &read).with_context(|| format!("cannot write {}", file.display()))?;
-            eprintln!(
+            tell!(
                 "{} holds this report and what was read for it; no command lines, no addresses, no names of programs but those that the report \
                  names:\n{}",
                 file.display(),
