@@ -26,6 +26,7 @@ use super::line::Lines;
 use super::session::{Ended, Session};
 use super::snapshot::{Fixed, Snapshot};
 use super::socket::{Question, Request};
+use super::trouble::{self, Tally};
 use crate::escape;
 use crate::output::{tell, tell_text};
 use crate::verb::status;
@@ -79,7 +80,7 @@ pub(super) fn drive(
     }
     session.began(config.manager.name);
 
-    let fixed = Fixed::new(mode, config, &topology);
+    let mut fixed = Fixed::new(mode, config, &topology);
     let mut heat = (mode == Mode::Observe).then(Heat::default);
     let mut lines = Lines::new(as_json, mode);
     let tick = Nanos::from_ms(config.engine.tick_ms);
@@ -89,6 +90,7 @@ pub(super) fn drive(
     let mut nodes_at = start;
     let (mut ticked, mut report_due) = (start, start.plus(report));
     let mut brake_changes = 0;
+    let mut watch = trouble::Watch::new(start);
     let tick_due = |ticked: Nanos, engine: &Engine| {
         let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
         ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
@@ -108,6 +110,8 @@ pub(super) fn drive(
         ticked = at;
         if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
             tell!("the machine's nodes or tiers have changed");
+            // `status` and every line tell of the machine as it is.
+            fixed.topology = topology.clone();
             engine.set_topology(topology);
         }
         kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
@@ -172,6 +176,13 @@ pub(super) fn drive(
             report_due = report_due.plus(report).max(at);
             let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start))
                 .with_settings(kernel.actuator.settings_stats());
+            if mode == Mode::Run {
+                let tally = || Tally::new(&snapshot, &fixed.topology, machine.demotes());
+                if let Some(told) = watch.look(at, tally) {
+                    tell!("{told}");
+                }
+            }
+            let snapshot = snapshot.with_trouble(watch.found());
             lines.print(&snapshot);
             session.publish(&snapshot);
         }
@@ -186,7 +197,8 @@ pub(super) fn drive(
     machine.end_demoter(CLOSE_BOUND);
     poll(&mut machine, &mut engine, heat.as_mut());
     let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
-        .with_settings(kernel.actuator.settings_stats());
+        .with_settings(kernel.actuator.settings_stats())
+        .with_trouble(watch.found());
     for outcome in machine.close(CLOSE_BOUND) {
         engine.observe(Evidence::Outcome(&outcome));
     }

@@ -8,6 +8,7 @@ mod line;
 mod session;
 pub mod snapshot;
 pub mod socket;
+mod trouble;
 
 pub use kernel::by_damon;
 pub use line::by_kernel;

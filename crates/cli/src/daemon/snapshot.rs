@@ -90,6 +90,8 @@ pub struct Snapshot {
     pub uptime_ns: Nanos,
     /// CPU time of the daemon, ns, all threads.
     pub cpu_time_ns: Nanos,
+    /// Why the last minute's work came to nothing, where it did.
+    pub trouble: Option<String>,
     /// Counters of the engine.
     pub counters: Counters,
     /// Gauges of the engine and its rule.
@@ -136,6 +138,7 @@ impl Snapshot {
             fixed: fixed.clone(),
             uptime_ns: uptime,
             cpu_time_ns: cpu_time(),
+            trouble: None,
             counters: engine.counters().clone(),
             gauges: engine.gauges(),
             nodes,
@@ -165,6 +168,11 @@ impl Snapshot {
     /// The same with how the settings stand.
     pub fn with_settings(self, settings: SettingsStats) -> Snapshot {
         Snapshot { settings, ..self }
+    }
+
+    /// The same with why the last minute's work came to nothing, where it did.
+    pub fn with_trouble(self, trouble: Option<&str>) -> Snapshot {
+        Snapshot { trouble: trouble.map(str::to_owned), ..self }
     }
 
     fn with_moved(mut self) -> Snapshot {

@@ -291,6 +291,9 @@ fn text(s: &Value) -> String {
         s["manager"].as_str().unwrap_or("?"),
         s["rule"].as_str().map(|rule| format!(", rule {rule}")).unwrap_or_default(),
     );
+    if let Some(why) = s["trouble"].as_str() {
+        let _ = writeln!(out, "it cannot do its job, for a minute nothing has moved: {why}");
+    }
     for node in s["nodes"].as_array().into_iter().flatten() {
         let nodes = s["topology"]["nodes"].as_array();
         let tier = nodes

@@ -220,7 +220,10 @@ fn open_hwsample(
     Sampler::open(root, &config.source.hwsample, judge, now)
 }
 
-/// What a fault, a sample and a moved page cost, in ns of CPU: the table by which S1 compares its sources.
+/// Faults, samples or moved pages below which no cost of one is told: most of it would be of starting, waking up and following scans.
+const COSTED_MIN: u64 = 1000;
+
+/// What a fault, a sample and a moved page cost, in ns of CPU, once there were some: the table by which S1 compares its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overhead {
     /// A hint fault: our BPF programs and reading the record. The fault itself is the kernel's and not in it.
@@ -242,10 +245,11 @@ impl Overhead {
         let (seen, bpf_ns) = faults.map_or((0, 0), |s| (s.seen, s.bpf_run_time_ns));
         let (taken, read_ns) = samples.map_or((0, 0), |(s, _)| (s.samples.taken, s.read_ns.0));
         let interrupts_ns = taken * samples.map_or(0, |(_, interrupt_ns)| *interrupt_ns);
+        let each = |ns: u64, of: u64| (of >= COSTED_MIN).then(|| ns / of);
         Overhead {
-            fault_ns: (bpf_ns + faults_read.0).checked_div(seen),
-            sample_ns: (read_ns + interrupts_ns).checked_div(taken),
-            moved_page_ns: (cpu_time.0 + bpf_ns + interrupts_ns).checked_div(pages_moved),
+            fault_ns: each(bpf_ns + faults_read.0, seen),
+            sample_ns: each(read_ns + interrupts_ns, taken),
+            moved_page_ns: each(cpu_time.0 + bpf_ns + interrupts_ns, pages_moved),
         }
     }
 }
@@ -256,16 +260,21 @@ mod tests {
 
     #[test]
     fn costs_are_by_fault_by_sample_and_by_moved_page() {
-        let faults = hintfault::Stats { seen: 100, bpf_run_time_ns: 40_000, ..hintfault::Stats::default() };
-        let mut samples = hwsample::Stats { read_ns: Nanos(3_000), ..hwsample::Stats::default() };
-        samples.samples.taken = 10;
-        let cost = Overhead::new(Some(&faults), Nanos(10_000), Some(&(samples, 2_000)), Nanos(900_000), 4);
+        let faults =
+            |seen| hintfault::Stats { seen, bpf_run_time_ns: 4_000_000, ..hintfault::Stats::default() };
+        let samples = |taken| {
+            let mut samples = hwsample::Stats { read_ns: Nanos(300_000), ..hwsample::Stats::default() };
+            samples.samples.taken = taken;
+            (samples, 2_000)
+        };
+        let overhead = |seen, taken, moved| {
+            let read = (Nanos(1_000_000), Nanos(90_000_000));
+            Overhead::new(Some(&faults(seen)), read.0, Some(&samples(taken)), read.1, moved)
+        };
+        let cost = overhead(10_000, 1_000, 4_000);
         assert_eq!((cost.fault_ns, cost.sample_ns), (Some(500), Some(2_300)));
-        assert_eq!(cost.moved_page_ns, Some((900_000 + 40_000 + 20_000) / 4));
-        assert_eq!(
-            Overhead::new(None, Nanos(0), None, Nanos(5), 0),
-            Overhead::default(),
-            "nothing to divide by"
-        );
+        assert_eq!(cost.moved_page_ns, Some((90_000_000 + 4_000_000 + 2_000_000) / 4_000));
+        assert_eq!(overhead(40, 3, 1), Overhead::default(), "so few stand for nothing");
+        assert_eq!(Overhead::new(None, Nanos(0), None, Nanos(5), 0), Overhead::default());
     }
 }
