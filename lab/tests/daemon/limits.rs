@@ -26,7 +26,9 @@ fn floors_and_caps_are_kept_on_6_12() {
     assert_eq!(number("daemon_status"), 0);
     let (cap, most) = (CAP_MIB << 10, number("most_capped").max(number("capped_before")));
     assert!(most >= cap / 2, "{most} KiB: the cap was never near");
-    assert!(most <= cap + SLACK_KIB, "{most} KiB of {cap}");
+    // What the kernel promotes by itself while tasks renew their scan periods no cap can hold back.
+    let by_kernel = last["kernel_moves"]["pgpromote_success"].as_u64().unwrap() * 4;
+    assert!(most <= cap + SLACK_KIB + by_kernel, "{most} KiB of {cap}, {by_kernel} by the kernel");
     assert!(last["counters"]["refused"]["scope_cap"].as_u64().unwrap() > 0);
 
     // What the kernel demotes for its own reasons no floor can keep.
