@@ -41,7 +41,7 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
 /// Prints text in colours, unless something from outside is in it that commands terminals: then without.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`fn@print`].
 pub fn print_painted(plain: &str, painted: &str) -> anyhow::Result<()> {
     let safe = escape::text(plain);
     put(if safe == plain { painted } else { &safe })

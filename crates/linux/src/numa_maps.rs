@@ -94,7 +94,7 @@ fn policy_of_thread(file: &Path) -> Option<Policy> {
 }
 
 /// The policy of some thread of a process, but the first one, that is another than the default: its pages cannot be told from those of the
-/// other threads. Of processes with very many threads the first [`THREADS_MAX`] are asked.
+/// other threads. Of processes with very many threads the first `THREADS_MAX` are asked.
 pub fn policy_of_threads(root: &Root, pid: Pid) -> Option<Policy> {
     let folder = root.proc.join(pid.0.to_string()).join("task");
     let threads = std::fs::read_dir(folder).ok()?.flatten();
