@@ -87,6 +87,13 @@ sleep 2
 timeout 20 $THERMOCLINE status >status-changed 2>&1
 grep 'changed by others: 1 times' status-changed || fail "a changed setting is not counted: $(cat status-changed)"
 echo $was >$limit
+# What is as the daemon had it is its own again, and put back at the end.
+tries=0
+until $THERMOCLINE status | grep -q 'changed by others: 1 times, 0 times set again, 0 left so'; do
+    sleep 0.5
+    tries=$((tries + 1))
+    [ $tries -lt 40 ] || fail "a setting that came back is still left: $($THERMOCLINE status | grep others)"
+done
 kill -TERM $daemon
 wait $daemon
 echo "terminated=$?"
