@@ -190,6 +190,9 @@ fn held_pages_stay(machine: &Machine, kind: &str) -> Checked {
     Ok(format!("{} held pages stayed, then moved; {} calls", held.len(), mover.stats().calls))
 }
 
+/// Longer than a process is set aside the first time that the kernel refuses it.
+const ASIDE: Duration = Duration::from_millis(1200);
+
 fn cpuset_forbids(machine: &Machine) -> Checked {
     let mut holder = Holder::start_confined(machine, "private", 64, SLOW)?;
     let moves = moves(machine, &holder)?;
@@ -197,7 +200,11 @@ fn cpuset_forbids(machine: &Machine) -> Checked {
     let ends = run(&mut mover, holder.pid(), FAST, &moves)?;
     all(&ends, Outcome::NoPermission)?;
     truthful(machine, &holder, FAST, &ends)?;
+    let calls = mover.stats().calls;
+    all(&run(&mut mover, holder.pid(), FAST, &moves)?, Outcome::NoPermission)?;
+    ensure!(mover.stats().calls == calls, "a process that is set aside is tried again at once");
     holder.widen()?;
+    std::thread::sleep(ASIDE);
     all(&run(&mut mover, holder.pid(), FAST, &moves)?, Outcome::Moved)?;
     holder.check()?;
     Ok("refused until the cpuset allows the node".to_owned())
