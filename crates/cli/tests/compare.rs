@@ -150,7 +150,7 @@ fn bad_input_is_one_error_with_place_and_remedy_and_status_2() {
         (vec!["reproduce", "--seeds=0"], "'0'"),
         (vec!["compare", "nothing-of-that-name"], "sim --list"),
         (vec!["compare", "hotcold", "lost.toml"], "lost.toml: cannot be read"),
-        (vec!["compare", "hotcold", large], "104857600 bytes are too long"),
+        (vec!["compare", "hotcold", large], "is too long for a specification"),
         (vec!["compare", "hotcold", "--manager=none,nobody"], "use one of none, numab2"),
         (vec!["compare", "hotcold", "--set=process.1.threads=0"], "process[1].threads: is zero"),
         (vec!["compare", "hotcold", "--set=process.1.footprint=-1GiB"], "is negative"),
