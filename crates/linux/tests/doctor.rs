@@ -318,7 +318,12 @@ fn damon_is_read_where_nobody_else_uses_it_or_consent_is_given() {
     assert!(detail(&machine).contains("mount -t tracefs"));
     machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "1\n");
     assert!(detail(&machine).contains("somebody else has set up DAMON"));
-    assert_eq!(report_with(&machine, &config).verdict, Verdict::Unusable);
+    let report = report_with(&machine, &config);
+    assert_eq!(report.verdict, Verdict::Unusable);
+    // What `run` says is this finding, so that it tells of the source that is wanted.
+    let none = report.findings.iter().find(|f| f.id == "sources.none").unwrap();
+    assert!(none.cause.contains("damon: ") && !none.cause.contains("hintfault"), "{none:?}");
+    assert!(none.cause.contains("somebody else has set up DAMON"), "{none:?}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ scan_period_max_ms = 1000
 [demotion]
 mode = "off"
 END
+# Balancing among nodes, as stock kernels start with, would move pages before the daemon has begun.
+sysctl -qw kernel.numa_balancing=2 kernel.numa_balancing_promote_rate_limit_MBps=0
 misses start >/dev/null
 misses sample 10 >/dev/null
 on-slow-node --widen-when "test -e report" $HOTCOLD --mib "$MIB" --access-share 0.98 --rate "$RATE" --no-thp --report report >log 2>>errors &

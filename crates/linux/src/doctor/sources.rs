@@ -48,25 +48,40 @@ pub(super) fn sources(
     let findings = match (tiers, usable) {
         (false, _) => Vec::new(),
         (true, false) => {
-            let cause = format!("no source of evidence can be used; hint faults: {}", list[0].detail);
-            vec![Finding::new("sources.none", Severity::Blocker, cause)]
+            vec![Finding::new("sources.none", Severity::Blocker, none_can_be_used(&list, known.config))]
         }
         (true, true) => refused(&list, known.config),
     };
     (list, findings)
 }
 
+/// Why no source can be used: what each says that the configuration wants, or hint faults where it wants none.
+fn none_can_be_used(list: &[Source], config: &Config) -> String {
+    let mut wanted: Vec<&Source> = insisted(list, config).map(|(source, _)| source).collect();
+    if wanted.is_empty() {
+        wanted.push(&list[0]);
+    }
+    let each: Vec<_> = wanted.iter().map(|s| format!("{}: {}", s.name, s.detail)).collect();
+    format!("no source of evidence can be used; {}", each.join("; "))
+}
+
+/// Sources that the configuration insists on, and what it would say instead.
+fn insisted<'a>(list: &'a [Source], config: &Config) -> impl Iterator<Item = (&'a Source, &'static str)> {
+    let insisted = [
+        (config.source.hintfault.enabled, "source.hintfault.enabled = false"),
+        (config.source.hwsample.enabled == Enabled::Yes, "source.hwsample.enabled = \"auto\""),
+        (config.source.damon.enabled, "source.damon.enabled = false"),
+        (config.source.chmu.enabled, "source.chmu.enabled = false"),
+    ];
+    let wanted = list.iter().zip(insisted).filter(|(_, (insisted, _))| *insisted);
+    wanted.map(|(source, (_, instead))| (source, instead))
+}
+
 /// Sources that the configuration insists on and that cannot be used, where others could: `run` ends at once.
 fn refused(list: &[Source], config: &Config) -> Vec<Finding> {
-    let insisted = [
-        (&list[0], config.source.hintfault.enabled, "source.hintfault.enabled = false"),
-        (&list[1], config.source.hwsample.enabled == Enabled::Yes, "source.hwsample.enabled = \"auto\""),
-        (&list[2], config.source.damon.enabled, "source.damon.enabled = false"),
-        (&list[3], config.source.chmu.enabled, "source.chmu.enabled = false"),
-    ];
-    let lacking = insisted.into_iter().filter(|(s, insisted, _)| *insisted && s.status.is_refused());
-    lacking
-        .map(|(source, _, instead)| {
+    insisted(list, config)
+        .filter(|(source, _)| source.status.is_refused())
+        .map(|(source, instead)| {
             let cause = format!("{} is switched on and cannot be used: {}", source.name, source.detail);
             Finding::new("sources.refused", Severity::Blocker, cause)
                 .fix(Ground::OURS, format!("set {instead}"))
