@@ -6,6 +6,7 @@
 mod args;
 mod config_file;
 mod daemon;
+mod detached;
 mod escape;
 mod output;
 mod progress;
@@ -29,15 +30,14 @@ use crate::output::{print, tell};
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            let text = format!("{error:#}");
-            // What points into a file begins with the word already.
-            tell!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
-            ExitCode::from(if is_usage(&error) { EXIT_USAGE } else { 1 })
-        }
-    }
+    let code = dispatch(Cli::parse()).unwrap_or_else(|error| {
+        let text = format!("{error:#}");
+        // What points into a file begins with the word already.
+        tell!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
+        ExitCode::from(if is_usage(&error) { EXIT_USAGE } else { 1 })
+    });
+    output::settle();
+    code
 }
 
 /// Whether what was asked for, and not the machine, is to blame.

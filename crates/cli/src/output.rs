@@ -1,15 +1,44 @@
 //! What the command says: results on standard output, everything else on standard error.
 //!
 //! Neither ever panics, as the standard macros do: a daemon whose terminal has gone away or whose log has filled the disk
-//! has settings to put back.
+//! has settings to put back. It does not wait either ([`detach`]): a terminal that is held by Ctrl-S, or a reader that has
+//! stopped, holds up neither moves nor the end.
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::detached::Detached;
 use crate::escape;
+
+/// How long the end waits for each stream to take what was said.
+const SETTLE_BOUND: Duration = Duration::from_secs(1);
+
+/// The daemon's standard output and standard error.
+static STREAMS: OnceLock<[Detached; 2]> = OnceLock::new();
+
+/// From here on lines and what is told are written by threads of their own, and nobody waits for them.
+///
+/// # Errors
+/// The threads cannot be started.
+pub fn detach() -> anyhow::Result<()> {
+    let start = || -> io::Result<[Detached; 2]> {
+        Ok([Detached::start("stdout", write_line)?, Detached::start("stderr", write_told)?])
+    };
+    // It is empty, for only the daemon's beginning comes here.
+    let _ = STREAMS.set(start().context("cannot start the threads that write what is said")?);
+    Ok(())
+}
+
+/// Waits a little until all that was said is written.
+pub fn settle() {
+    for stream in STREAMS.get().into_iter().flatten() {
+        stream.settle(SETTLE_BOUND);
+    }
+}
 
 /// Tells a line on standard error.
 macro_rules! tell {
@@ -21,8 +50,16 @@ pub(crate) use tell;
 
 /// Tells text on standard error. Where nobody can be told, nothing else is to be done about it.
 pub fn tell_text(text: Arguments<'_>) {
+    let text = escape::text(&text.to_string()).into_owned();
+    match STREAMS.get() {
+        Some([_, errors]) => errors.put(text),
+        None => write_told(&text),
+    }
+}
+
+fn write_told(text: &str) {
     // In one piece, so that lines of several processes do not mix.
-    let _ = io::stderr().write_all(escape::text(&text.to_string()).as_bytes());
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 /// Draws on a terminal: what commands it is left in, so that nothing from outside may be in the text.
@@ -53,8 +90,16 @@ fn put(text: &str) -> anyhow::Result<()> {
 
 /// Prints a line of many. That it cannot be written is told once and stops nobody.
 pub fn print_line(line: &str) {
+    let text = escape::text(&format!("{line}\n")).into_owned();
+    match STREAMS.get() {
+        Some([lines, _]) => lines.put(text),
+        None => write_line(&text),
+    }
+}
+
+fn write_line(text: &str) {
     static TOLD: Once = Once::new();
-    if let Err(error) = write(&mut io::stdout().lock(), &escape::text(&format!("{line}\n"))) {
+    if let Err(error) = write(&mut io::stdout().lock(), text) {
         TOLD.call_once(|| tell!("lines are lost, standard output cannot be written: {error}"));
     }
 }

@@ -100,5 +100,21 @@ echo "terminated=$?"
 unchanged "after SIGTERM"
 $THERMOCLINE status >gone 2>&1 && fail "status without a daemon"
 $THERMOCLINE explain $pid $moved >gone 2>&1 && fail "explain without a daemon"
+
+# Who reads its lines has stopped, and who reads its errors has ended: it works on, answers, and puts settings back.
+printf '[daemon]\nreport_ms = 100\n' >often.toml
+mkfifo /run/stopped /run/ended
+sleep 300 </run/stopped &
+stopped=$!
+true </run/ended &
+$THERMOCLINE run --json --config often.toml >/run/stopped 2>/run/ended &
+daemon=$!
+sleep 6
+timeout 10 $THERMOCLINE status --json >held || fail "nobody reads, and status is not answered: $(cat held)"
+kill -TERM $daemon
+wait $daemon
+echo "unread=$?"
+unchanged "after SIGTERM with nobody who reads"
+kill $stopped
 kill -TERM $pid
 wait $loader || fail "hotcold lost data"

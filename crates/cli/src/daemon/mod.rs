@@ -32,7 +32,7 @@ use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
 use crate::config_file;
-use crate::output::tell;
+use crate::output::{self, tell};
 use session::{Ended, Session};
 
 /// What the daemon is for.
@@ -64,6 +64,7 @@ impl Mode {
 /// When the machine cannot be used or a kernel setting cannot be made; everything that was changed is put back first.
 pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
     let mut config = configuration(watch)?;
+    output::detach()?;
     let root = Root::default();
     let session = Session::new(watch.duration, on_signals()?, mode == Mode::Run);
     let mut manager = manager.unwrap_or(config.manager.name);

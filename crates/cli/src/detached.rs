@@ -1,0 +1,117 @@
+//! A stream that a thread of its own writes to: who says something never waits.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Texts that wait to be written; what comes while there are so many is dropped. At a line a second that is a quarter of an hour.
+const WAITING_MAX: usize = 1000;
+
+/// What its owner and its thread both look at.
+#[derive(Debug, Default)]
+struct Shared {
+    counts: Mutex<Counts>,
+    written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    waiting: u64,
+    /// Texts that found no place since one was written.
+    dropped: u64,
+}
+
+impl Shared {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream with its thread.
+#[derive(Debug)]
+pub struct Detached {
+    texts: SyncSender<String>,
+    shared: Arc<Shared>,
+}
+
+impl Detached {
+    /// Has a thread of that name call `write` for each text. Where texts were dropped it is told so too.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(name: &str, write: impl FnMut(&str) + Send + 'static) -> std::io::Result<Detached> {
+        let (texts, waiting) = sync_channel(WAITING_MAX);
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&waiting, &theirs, write))?;
+        Ok(Detached { texts, shared })
+    }
+
+    /// Has `text` written, or drops it where too much waits.
+    pub fn put(&self, text: String) {
+        let mut counts = self.shared.counts();
+        match self.texts.try_send(text) {
+            Ok(()) => counts.waiting += 1,
+            Err(_) => counts.dropped += 1,
+        }
+    }
+
+    /// Waits until all is written, for at most `bound`.
+    pub fn settle(&self, bound: Duration) {
+        // Whoever is not done by then is left behind.
+        drop(self.shared.written.wait_timeout_while(self.shared.counts(), bound, |c| c.waiting > 0));
+    }
+}
+
+fn work(texts: &Receiver<String>, shared: &Shared, mut write: impl FnMut(&str)) {
+    for text in texts {
+        write(&text);
+        let mut counts = shared.counts();
+        counts.waiting -= 1;
+        let dropped = if counts.waiting == 0 { std::mem::take(&mut counts.dropped) } else { 0 };
+        drop(counts);
+        shared.written.notify_all();
+        if dropped > 0 {
+            crate::output::tell!("{dropped} texts were not written, because their reader did not keep up");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn who_says_something_never_waits_for_a_reader_that_has_stopped() {
+        let (go, held) = sync_channel::<()>(0);
+        // Held until the test lets go.
+        let stream = Detached::start("t", move |_| {
+            let _ = held.recv();
+        })
+        .unwrap();
+        let begin = Instant::now();
+        for _ in 0..3 * WAITING_MAX {
+            stream.put("a line\n".to_owned());
+        }
+        stream.settle(Duration::from_millis(50));
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert!(stream.shared.counts().dropped as usize >= 2 * WAITING_MAX - 1);
+        drop(go);
+    }
+
+    #[test]
+    fn all_is_written_in_order_before_the_end() {
+        let (told, lines) = sync_channel(100);
+        let stream = Detached::start("t", move |text| {
+            std::thread::sleep(Duration::from_millis(1));
+            let _ = told.send(text.to_owned());
+        })
+        .unwrap();
+        let said: Vec<String> = (0..50).map(|i| format!("{i}\n")).collect();
+        said.iter().for_each(|text| stream.put(text.clone()));
+        stream.settle(Duration::from_secs(60));
+        assert_eq!(lines.try_iter().collect::<Vec<_>>(), said);
+    }
+}
