@@ -160,8 +160,9 @@ fn engine(
             None => None,
         };
         let pace = match mode {
-            Mode::Run => Pace::new(&config.kernel, &changes),
-            Mode::Observe => Pace::new(&config.kernel, &changes).map(Pace::without_renewals),
+            Mode::Run if !leaves_any_alone(config) => Pace::new(&config.kernel, &changes),
+            // In a renewal the kernel promotes, whosesoever the pages are.
+            Mode::Run | Mode::Observe => Pace::new(&config.kernel, &changes).map(Pace::without_renewals),
             Mode::DryRun => None,
         };
         let demotion = demotion.and_then(Result::ok);
@@ -170,6 +171,11 @@ fn engine(
     });
     put_back(&mut actuator, mode);
     driven
+}
+
+/// Whether a scope excludes anybody.
+fn leaves_any_alone(config: &Config) -> bool {
+    config.scope.iter().any(|scope| scope.exclude)
 }
 
 /// The settings of the configuration, and those that demotion needs.

@@ -71,7 +71,7 @@ impl Pace {
         })
     }
 
-    /// For whom nothing is to move: in a renewal the kernel promotes.
+    /// Where the kernel is to promote nothing, not even in a renewal: nothing moves, or somebody is left alone.
     pub fn without_renewals(self) -> Pace {
         Pace { renewal: None, ..self }
     }
