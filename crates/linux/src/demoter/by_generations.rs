@@ -10,12 +10,14 @@ use thermocline_core::demotion::{Demand, OVER_PAGES, Reach, Subtree};
 use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::DemoterStats;
+use super::charged;
 use super::counted::Counted;
 use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken};
 use super::generations::{self, Lru};
 use super::step::Step;
 use crate::actuator::{Commands, lru_gen, same_value};
 use crate::root::Root;
+use crate::scope::cgroup::normal;
 use crate::scope::cpuset::Cpusets;
 use crate::source::thread_cpu_time;
 
@@ -36,6 +38,7 @@ const ABOUT_AS_LONG: u64 = 2;
 /// What the thread works with.
 #[derive(Debug)]
 pub(super) struct ByGenerations {
+    root: Root,
     commands: Commands,
     reach: Reach,
     /// The nodes that the kernel may demote to.
@@ -50,6 +53,7 @@ pub(super) struct ByGenerations {
 impl ByGenerations {
     pub(super) fn new(root: &Root, reach: Reach, lower: Vec<NodeId>, commands: Commands) -> ByGenerations {
         ByGenerations {
+            root: root.clone(),
             commands,
             reach,
             lower,
@@ -195,7 +199,7 @@ impl ByGenerations {
         Ok(coldest.map(|(_, _, place)| place))
     }
 
-    /// The cgroups on the node whose memory may go down: those in reach, above their floor, not stopped, whose cpuset lets them have it on every lower node, of
+    /// The cgroups on the node whose memory may go down: those in reach that hold nothing of one that is not, above their floor, not stopped, whose cpuset lets them have it on every lower node, of
     /// which the kernel chooses one.
     fn allowed(
         &self,
@@ -204,8 +208,10 @@ impl ByGenerations {
         stats: &mut DemoterStats,
     ) -> io::Result<BTreeSet<u64>> {
         let mut allowed = BTreeSet::new();
+        let mixed = charged::above(&self.root, &self.reach.never);
         for lru in generations::parse(&self.commands.read(&self.lru_gen)?) {
-            if lru.node != node || lru.pages() == 0 || !self.reach.covers(&lru.path) {
+            let covered = self.reach.covers(&lru.path) && !mixed.contains(&normal(&lru.path));
+            if lru.node != node || lru.pages() == 0 || !covered {
                 continue;
             }
             let subtree = self.reach.subtree_of(&lru.path);

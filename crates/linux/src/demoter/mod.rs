@@ -7,6 +7,7 @@
 mod by_generations;
 mod by_node;
 mod by_regions;
+mod charged;
 mod counted;
 mod demand;
 pub mod generations;

@@ -8,7 +8,7 @@ use thermocline_core::config::{Config, DemotionWay, Kernel};
 use thermocline_core::demotion::{Reach, Unreachable, reach};
 use thermocline_core::units::{NodeId, TierId};
 
-use super::{demotion_enabled, own_cgroup};
+use super::{charged, demotion_enabled, own_cgroup};
 use crate::actuator::{lru_gen, node_reclaim};
 use crate::damon::{NotDamon, Setup, offer_demotion};
 use crate::root::{KernelFileError, Root, read_optional};
@@ -92,6 +92,12 @@ pub enum NotDemoting {
         "{} knows no scopes; remove them, or have generations (MGLRU) asked, where the kernel lets them be", .0
     )]
     Scopes(&'static str),
+    /// Scopes are cgroups of v2, and reclaim goes by those of v1.
+    #[error(
+        "the memory controller is in cgroup v1, so that reclaim does not know the scopes; boot with \
+         systemd.unified_cgroup_hierarchy=1"
+    )]
+    MemoryElsewhere,
     /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node, swap out and drop.
     #[error(
         "the kernel demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see `thermocline \
@@ -163,7 +169,9 @@ fn way(
             match way {
                 DemotionWay::Regions => regions(root, config, reach, found),
                 DemotionWay::Node => whole_nodes(root, reach, found).map(|()| Way::Node),
-                DemotionWay::Generations | DemotionWay::Auto => generations(root).map(|()| Way::Generations),
+                DemotionWay::Generations | DemotionWay::Auto => {
+                    generations(root, reach).map(|()| Way::Generations)
+                }
             }
         };
         match offered {
@@ -239,7 +247,10 @@ pub fn settings(config: &Config, offer: Option<&Offer>) -> Kernel {
 ///
 /// # Errors
 /// What it does not offer, and what would bring it.
-fn generations(root: &Root) -> Result<(), NotDemoting> {
+fn generations(root: &Root, reach: &Reach) -> Result<(), NotDemoting> {
+    if *reach != Reach::default() && charged::elsewhere(root) {
+        return Err(NotDemoting::MemoryElsewhere);
+    }
     let switch = root.sys.join("kernel/mm/lru_gen/enabled");
     let what = "reclaim by generations (MGLRU)";
     let Some(text) = read_optional(&switch)? else {
@@ -404,6 +415,14 @@ mod tests {
         assert_eq!(asked(DemotionWay::Auto, scope), Ok(DemotionWay::Generations));
         assert_eq!(asked(DemotionWay::Node, Vec::new()), Ok(DemotionWay::Node));
         assert_eq!(asked(DemotionWay::Regions, Vec::new()), Ok(DemotionWay::Regions));
+        // Reclaim goes by paths of version 1 there, which say nothing of scopes.
+        write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+        write(root.sys.join("fs/cgroup/cgroup.controllers"), "cpuset\n");
+        let named = vec![Scope { cgroup: Some("/a".to_owned()), ..Scope::default() }];
+        assert!(asked(DemotionWay::Auto, named.clone()).unwrap_err().contains("cgroup v1"));
+        assert_eq!(auto(), Ok(DemotionWay::Generations));
+        write(root.sys.join("fs/cgroup/cgroup.controllers"), "cpuset memory\n");
+        assert_eq!(asked(DemotionWay::Auto, named), Ok(DemotionWay::Generations));
         let failed = [DemotionWay::Generations, DemotionWay::Regions];
         assert_eq!(without(DemotionWay::Auto, Vec::new(), &failed), Ok(DemotionWay::Node));
         // A file that is there and cannot be opened for writing, as in a kernel that is locked down.

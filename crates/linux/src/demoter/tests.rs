@@ -241,6 +241,22 @@ fn cgroups_out_of_reach_are_left_alone() {
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
 }
 
+/// To reclaim, memory of a cgroup without a memory controller of its own is its parent's.
+#[test]
+fn memory_that_an_excluded_cgroup_has_charged_to_one_above_stays_with_all_of_that() {
+    let (dir, kernel) = machine();
+    fs::create_dir_all(dir.path().join("sys/fs/cgroup/a/x")).unwrap();
+    fs::write(dir.path().join("sys/fs/cgroup/a/memory.current"), "0").unwrap();
+    let mut stats = DemoterStats::default();
+    let reach = Reach { never: vec!["/a/x".to_owned()], ..Reach::default() };
+    let mut worker = worker(&kernel, reach);
+    assert_eq!(worker.carry_out(&demand(9000, 10), || false, &mut stats).unwrap().pages, 300);
+    assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
+    // With one of its own it is told apart.
+    fs::write(dir.path().join("sys/fs/cgroup/a/x/memory.current"), "0").unwrap();
+    assert!(worker.carry_out(&demand(9000, 10), || false, &mut stats).unwrap().pages > 0);
+}
+
 #[test]
 fn a_cpuset_without_the_lower_node_keeps_its_memory_up() {
     let (_dir, kernel) = machine();

@@ -1,0 +1,65 @@
+//! To which cgroup memory is charged: one without a memory controller of its own is to the kernel's reclaim a part of one above it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::root::Root;
+use crate::scope::cgroup;
+
+/// Cgroups that hold memory of one of `cgroups`, without being in any: the nearest above each that has a memory controller. Of one that is not there, or a
+/// hierarchy that is not mounted, nothing is charged anywhere.
+pub(super) fn above(root: &Root, cgroups: &[String]) -> BTreeSet<String> {
+    let Some(mount) = cgroup::mount(root).ok().flatten() else { return BTreeSet::new() };
+    let counted = |path: &str| cgroup::folder(&mount, path).join("memory.current").exists();
+    let charged = |path: &String| {
+        if !cgroup::folder(&mount, path).exists() || counted(path) {
+            return None;
+        }
+        let above = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
+        above.into_iter().find(|path| *path == "/" || counted(path)).map(str::to_owned)
+    };
+    cgroups.iter().filter_map(charged).collect()
+}
+
+/// Whether memory is counted by another hierarchy than that of cgroup v2, so that reclaim knows other paths than scopes do; false where it cannot be told.
+pub(super) fn elsewhere(root: &Root) -> bool {
+    let Some(mount) = cgroup::mount(root).ok().flatten() else { return false };
+    let controllers = fs::read_to_string(mount.join("cgroup.controllers"));
+    controllers.is_ok_and(|text| !text.split_whitespace().any(|name| name == "memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_charged_to_the_nearest_cgroup_that_counts_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let above = |paths: &[&str]| -> Vec<String> {
+            let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
+            super::above(&root, &paths).into_iter().collect()
+        };
+        assert!(above(&["/a"]).is_empty() && !elsewhere(&root), "nothing is mounted");
+        write("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+        write("sys/fs/cgroup/cgroup.controllers", "cpuset memory\n");
+        assert!(!elsewhere(&root));
+        for path in ["a", "a/b", "c/d"] {
+            write(&format!("sys/fs/cgroup/{path}/memory.current"), "0\n");
+        }
+        for path in ["a/b/e/f", "c/g"] {
+            write(&format!("sys/fs/cgroup/{path}/cgroup.procs"), "");
+        }
+        assert!(above(&["/a", "/a/b", "/c/d", "/none"]).is_empty());
+        assert_eq!(above(&["/a/b/e", "/a/b/e/f"]), ["/a/b"]);
+        assert_eq!(above(&["/c", "/c/g"]), ["/"]);
+        write("sys/fs/cgroup/cgroup.controllers", "cpuset\n");
+        assert!(elsewhere(&root));
+    }
+}
