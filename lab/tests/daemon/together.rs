@@ -37,7 +37,10 @@ fn sources_are_weighed_together(line: Line) {
     assert_eq!((count(&last, "/source/dropped"), count(&last, "/counters/dropped")), (0, 0));
 
     let (explained, waiting) = (run.text("explained"), run.text("explained-waiting"));
-    assert!(explained.contains("sources hint-fault+") && explained.contains("device"), "{explained}");
+    assert!(
+        explained.contains("hint-fault: accessed") && explained.contains("device: accessed"),
+        "{explained}"
+    );
     assert!(waiting.contains("accessed once in"), "{waiting}");
 }
 
