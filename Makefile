@@ -71,8 +71,8 @@ fuzz:
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc -q --no-deps --workspace
+	cargo clippy --release --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc -q --release --no-deps --workspace
 	$(TOOLS)/bin/cargo-deny --all-features check --hide-inclusion-graph licenses bans sources
 	$(TOOLS)/bin/mdbook build docs
 
