@@ -10,6 +10,8 @@ mod soak;
 
 #[path = "daemon/brake.rs"]
 mod brake;
+#[path = "daemon/chaos.rs"]
+mod chaos;
 #[path = "daemon/chmu.rs"]
 mod chmu;
 #[path = "daemon/damon.rs"]
@@ -30,6 +32,8 @@ mod regions;
 mod together;
 #[path = "daemon/trouble.rs"]
 mod trouble;
+#[path = "daemon/whose.rs"]
+mod whose;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -315,6 +319,8 @@ fn users_are_told_what_is_done_and_refused() {
     let run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Never, 200);
     let Some(outcome) = run.run(&with_settings(include_str!("daemon/manners.sh"))) else { return };
     assert_eq!(number(&outcome, "terminated"), 0);
+    assert_eq!(number(&outcome, "unread"), 0);
+    assert!(run.json("held")["uptime_ns"].as_u64().unwrap() > 2_000_000_000, "it works on");
     assert!(number(&outcome, "doctor") <= 1, "this machine can be worked on");
     assert_eq!(run.verdict("judged-observe").moved.unwrap().all.pages, 0, "observe moves nothing");
     let status = run.json("status");

@@ -1,0 +1,38 @@
+//! Whose memory moves: that of nobody who is excluded, by whatever a scope goes by, that of a program that was started by exec in a scope, and none that has a policy.
+
+use thermocline_lab::{Line, ThpMode};
+
+use super::{MIB, Run, number, where_time_is_no_matter};
+
+/// The programs are small: whose pages move is the question, and not how fast.
+const FOOTPRINT_MIB: u64 = 24;
+/// Base pages that a program may have fewer on its node than before, for what the kernel and it do by themselves.
+const LOST_MAX: u64 = 16;
+
+fn only_pages_of_scopes_move(line: Line) {
+    let run = Run::new(line, [640, 128, 512], ThpMode::Madvise, 420).env("MIB", FOOTPRINT_MIB);
+    let Some(outcome) = run.run(include_str!("whose.sh")) else { return };
+    let number = |name| number(&outcome, name);
+    println!("refused {}", run.json("last-excluding")["counters"]["refused"]);
+    println!("refused {}", run.json("last-including")["counters"]["refused"]);
+    assert!(number("nobodys_after") * 2 <= number("nobodys_before"), "the daemon moves pages");
+    for lost in ["command_lost", "number_lost", "late_lost", "again_lost", "spread_lost"] {
+        assert!(number(lost) <= LOST_MAX, "{lost}: {} pages that were to stay", number(lost));
+    }
+    let spread = number("spread_before") * 4096 * 2 / MIB;
+    assert!(spread.abs_diff(FOOTPRINT_MIB) < FOOTPRINT_MIB / 3, "its memory is on both tiers: {spread} MiB");
+    assert!(
+        number("boxed_after") * 2 <= number("boxed_before"),
+        "a program in scope is promoted after an exec"
+    );
+}
+
+#[test]
+fn only_pages_of_scopes_move_6_12() {
+    only_pages_of_scopes_move(Line::Stable);
+}
+
+#[test]
+fn only_pages_of_scopes_move_7() {
+    where_time_is_no_matter(|| only_pages_of_scopes_move(Line::Newest));
+}
