@@ -21,10 +21,12 @@ fn hot_in_dram(line: Line, when: &str, enough_percent: u64) -> Option<f64> {
     let outcome = run.run(&with_settings(include_str!("lockdown.sh")))?;
     let (judged, last) = (run.verdict("judged"), run.json("last"));
     println!("{}\ndemoter {}\nkernel {}", run.text("daemon-errors"), last["demoter"], last["kernel_moves"]);
-    println!("counters {}", last["counters"]);
     println!("hot pages in DRAM {:.1} %, {:?}", judged.hot_in_dram * 100.0, judged.moved);
     assert_eq!(number(&outcome, "daemon_status"), 0);
     assert!(number(&outcome, "free_before") <= FREE_MIB + 4, "node 0 is not full");
+    let asked = |name: &str| last["counters"][name].as_u64().unwrap();
+    let (asked, over) = (asked("demotion_asked"), asked("demotion_over"));
+    assert!(over * 10 <= asked, "{over} pages more than the {asked} that were asked for");
     let by_damon = last["demoter"]["by_damon_pages"].as_u64().unwrap();
     assert_eq!(by_damon > 0, when != "never");
     Some(judged.hot_in_dram)

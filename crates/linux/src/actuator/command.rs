@@ -52,6 +52,15 @@ impl Commands {
         self.door.write(&state, "update_schemes_stats")
     }
 
+    /// Has a kdamond bring the files of what its schemes may do up to date; waits until it has.
+    ///
+    /// # Errors
+    /// As the kernel answers; a kdamond that is off cannot.
+    pub fn update_schemes_quotas(&mut self, kdamond: usize) -> io::Result<()> {
+        let state = self.kdamonds.join(kdamond.to_string()).join("state");
+        self.door.write(&state, "update_schemes_effective_quotas")
+    }
+
     /// Tells a kdamond something that goes with it; `file` is below its folder.
     ///
     /// # Errors

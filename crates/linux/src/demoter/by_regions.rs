@@ -12,10 +12,12 @@ use super::DemoterStats;
 use super::demand::{SPAN, Taken};
 use crate::actuator::Commands;
 use crate::damon::Setup;
-use crate::damon::on_demand::{AGGREGATION_MS, file, scheme};
+use crate::damon::on_demand::{AGGREGATION_MS, file, fired, loaded};
 
 /// Time between two looks at what was done.
 const NAP: Duration = Duration::from_millis(50);
+/// How long a quota may take to be known: a window begins when the kdamond looks at a scheme, once an aggregation.
+const LOADING: Duration = Duration::from_millis(8 * AGGREGATION_MS);
 /// How long the first page may take: the kdamond takes the scheme up at the end of an aggregation, and applies it after the next.
 const OPENING: Duration = Duration::from_millis(4 * AGGREGATION_MS);
 /// When so long nothing more is tried, there is nothing more to try.
@@ -26,8 +28,8 @@ const QUIET: Duration = Duration::from_millis(2 * AGGREGATION_MS);
 pub(super) struct ByRegions {
     commands: Commands,
     setup: Setup,
-    /// Bytes that the scheme of each kdamond that has one had moved when last asked.
-    told: BTreeMap<usize, u64>,
+    /// What the scheme of each kdamond that has one had done when last asked.
+    told: BTreeMap<usize, Done>,
 }
 
 /// Bytes since a scheme was made.
@@ -42,8 +44,8 @@ impl ByRegions {
         ByRegions { commands, setup, told: BTreeMap::new() }
     }
 
-    /// Demotes what the demand asks for, as far as regions are as idle; returns what went down. The kdamond gets a new scheme for it, whose quota is given once:
-    /// however late it is looked at again, no more goes than was asked for.
+    /// Demotes what the demand asks for, as far as regions are as idle; returns what went down. The scheme's quota is given once:
+    /// however late it is loaded again, no more goes than was asked for.
     ///
     /// # Errors
     /// The kdamond does not do what it is told: somebody has ended it, for instance.
@@ -57,35 +59,68 @@ impl ByRegions {
         let bytes = demand.pages.max(1).saturating_mul(PAGE_SIZE);
         let age = demand.idle.ms().div_ceil(AGGREGATION_MS).clamp(1, u32::MAX.into());
         // What went after the last demand was told, belongs to this one.
-        let late = match self.told.get(&kdamond).copied() {
-            Some(told) => self.done(kdamond)?.moved.saturating_sub(told),
-            None => 0,
+        let told = match self.told.get(&kdamond) {
+            Some(told) => *told,
+            None => {
+                self.commands.tell_kdamond(kdamond, file::SCHEMES, "1")?;
+                Done::default()
+            }
         };
-        self.commands.tell_kdamond(kdamond, file::SCHEMES, "0")?;
-        self.commands.tell_kdamond(kdamond, file::STATE, "commit")?;
-        self.told.remove(&kdamond);
-        self.commands.tell_kdamond(kdamond, file::SCHEMES, "1")?;
-        for (file, value) in scheme(to, bytes, age) {
-            self.commands.tell_kdamond(kdamond, &file, &value)?;
+        self.told.insert(kdamond, told);
+        self.commit(kdamond, loaded(to, bytes))?;
+        if !self.is_loaded(kdamond, bytes, &stopped)? {
+            stats.refused += 1;
+            return Ok(Taken::default());
         }
-        self.commands.tell_kdamond(kdamond, file::STATE, "commit")?;
-        self.told.insert(kdamond, 0);
+        let begun = self.done(kdamond)?;
+        self.commit(kdamond, fired(age))?;
         stats.evictions += 1;
-        let mut last = self.wait(kdamond, OPENING, &stopped, Done::default())?;
+        let mut last = self.wait(kdamond, OPENING, &stopped, begun)?;
         let end = Instant::now() + SPAN;
-        while last.tried > 0 && last.tried < bytes && Instant::now() < end && !stopped() {
+        while last.tried > begun.tried
+            && last.tried - begun.tried < bytes
+            && Instant::now() < end
+            && !stopped()
+        {
             let next = self.wait(kdamond, QUIET, &stopped, last)?;
             if next == last {
                 break;
             }
             last = next;
         }
-        self.told.insert(kdamond, last.moved);
-        let pages = (late + last.moved) / PAGE_SIZE;
+        self.told.insert(kdamond, last);
+        let pages = last.moved.saturating_sub(told.moved) / PAGE_SIZE;
         stats.refused += u64::from(pages == 0);
         stats.demoted_pages += pages;
         stats.by_damon_pages += pages;
         Ok(Taken { pages, ..Taken::default() })
+    }
+
+    /// Has the kdamond go by these values from here on.
+    fn commit(&mut self, kdamond: usize, values: Vec<(String, String)>) -> io::Result<()> {
+        for (file, value) in values {
+            self.commands.tell_kdamond(kdamond, &file, &value)?;
+        }
+        self.commands.tell_kdamond(kdamond, file::STATE, "commit")
+    }
+
+    /// Waits until the kdamond knows the quota, for at most [`LOADING`]; whether it does. It may have known the same from before, so that it is asked after it has
+    /// looked at the scheme again.
+    fn is_loaded(&mut self, kdamond: usize, bytes: u64, stopped: &impl Fn() -> bool) -> io::Result<bool> {
+        let begun = Instant::now();
+        while begun.elapsed() < LOADING && !stopped() {
+            std::thread::sleep(NAP);
+            if begun.elapsed() < QUIET {
+                continue;
+            }
+            // One that is too busy to answer does so the next time.
+            if self.commands.update_schemes_quotas(kdamond).is_ok()
+                && self.number(kdamond, file::QUOTA)? == bytes
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Waits until more was tried than `before`, at most `bound`; returns what was done by then.
@@ -112,11 +147,12 @@ impl ByRegions {
             Err(e) if e.raw_os_error() != Some(libc::EBUSY) => return Err(e),
             _ => {}
         }
-        let count = |file| {
-            let text = self.commands.read_kdamond(kdamond, file)?;
-            text.trim().parse::<u64>().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
-        };
-        Ok(Done { tried: count(file::TRIED)?, moved: count(file::MOVED)? })
+        Ok(Done { tried: self.number(kdamond, file::TRIED)?, moved: self.number(kdamond, file::MOVED)? })
+    }
+
+    fn number(&self, kdamond: usize, file: &str) -> io::Result<u64> {
+        let text = self.commands.read_kdamond(kdamond, file)?;
+        text.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
     }
 }
 
@@ -131,29 +167,57 @@ mod tests {
     use crate::actuator::door::Door;
     use crate::root::Root;
 
-    const QUOTA: &str = "contexts/0/schemes/0/quotas/bytes";
+    const BYTES: &str = "contexts/0/schemes/0/quotas/bytes";
+    const WINDOW: &str = "contexts/0/schemes/0/quotas/reset_interval_ms";
     const AGE: &str = "contexts/0/schemes/0/access_pattern/age/min";
 
-    /// A kdamond that knows so many cold bytes and looks at what it was told last when it is asked for figures.
+    /// A kdamond that knows so many cold bytes, and looks at its scheme whenever it is asked for figures. As in Linux 6.12.117, its quota is 0, which limits nothing, until
+    /// its second window begins.
     #[derive(Clone, Default)]
     struct Kdamond(Arc<Mutex<State>>);
 
     #[derive(Default)]
     struct State {
         cold: u64,
-        told_quota: u64,
+        files: BTreeMap<String, u64>,
+        /// What was committed of them.
+        known: BTreeMap<String, u64>,
+        begun: bool,
         quota: u64,
-        /// Of the scheme that there is.
+        charged: u64,
         moved: u64,
+        /// It never takes a quota up.
+        deaf: bool,
         ended: bool,
         told: Vec<String>,
+    }
+
+    impl State {
+        fn looks(&mut self) {
+            let known = |name: &str| self.known.get(name).copied().unwrap_or(0);
+            if known(file::SCHEMES) == 0 {
+                return;
+            }
+            if self.begun && known(WINDOW) <= 1 && !self.deaf {
+                (self.quota, self.charged) = (known(BYTES), 0);
+            }
+            self.begun = true;
+            if known(AGE) < u64::from(u32::MAX) {
+                let left = if self.quota == 0 { u64::MAX } else { self.quota - self.charged };
+                // Less than a page is nothing.
+                let moved = left.min(self.cold) / PAGE_SIZE * PAGE_SIZE;
+                self.cold -= moved;
+                self.charged += moved;
+                self.moved += moved;
+            }
+        }
     }
 
     impl Door for Kdamond {
         fn read(&self, path: &Path) -> io::Result<String> {
             let state = self.0.lock().unwrap();
-            assert!(path.ends_with(file::TRIED) || path.ends_with(file::MOVED), "{}", path.display());
-            Ok(format!("{}\n", state.moved))
+            let value = if path.ends_with(file::QUOTA) { state.quota } else { state.moved };
+            Ok(format!("{value}\n"))
         }
 
         fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
@@ -161,27 +225,20 @@ mod tests {
             if state.ended {
                 return Err(io::Error::from_raw_os_error(libc::EINVAL));
             }
-            if path.ends_with(QUOTA) {
-                state.told_quota = value.parse().unwrap();
-            }
-            if path.ends_with(file::SCHEMES) {
-                (state.told_quota, state.moved) = (0, 0);
-            }
-            match value {
-                "commit" => state.quota = state.told_quota,
-                // Less than a page is nothing.
-                "update_schemes_stats" => {
-                    let moved = state.quota.min(state.cold) / PAGE_SIZE * PAGE_SIZE;
-                    state.cold -= moved;
-                    state.moved += moved;
-                    state.quota -= moved;
-                    return Ok(());
+            for name in [file::SCHEMES, AGE, BYTES, WINDOW, file::STATE] {
+                if path.ends_with(name) && !value.starts_with("update") {
+                    let short = name.rsplit('/').next().unwrap();
+                    state.told.push(format!("{short} {value}"));
                 }
-                _ => {}
+                if path.ends_with(name) && name != file::STATE {
+                    state.files.insert(name.to_owned(), value.parse().unwrap());
+                }
             }
-            if [file::SCHEMES, AGE, QUOTA, file::STATE].iter().any(|told| path.ends_with(told)) {
-                let name = path.file_name().unwrap().to_str().unwrap();
-                state.told.push(format!("{name} {value}"));
+            if value == "commit" {
+                state.known = state.files.clone();
+            }
+            if path.ends_with(file::STATE) {
+                state.looks();
             }
             Ok(())
         }
@@ -215,7 +272,23 @@ mod tests {
         kdamond.0.lock().unwrap().cold = 1000 * PAGE_SIZE;
         assert_eq!(demote(&mut worker(&kdamond), 100).unwrap(), 100);
         let told = kdamond.0.lock().unwrap().told.join(", ");
-        assert_eq!(told, "nr_schemes 0, state commit, nr_schemes 1, min 8, bytes 409600, state commit");
+        let loaded = "nr_schemes 1, min 4294967295, bytes 409600, reset_interval_ms 1, state commit";
+        assert_eq!(told, format!("{loaded}, min 8, reset_interval_ms 86400000, state commit"));
+    }
+
+    #[test]
+    fn nothing_goes_before_the_quota_is_known() {
+        let kdamond = Kdamond::default();
+        {
+            let mut state = kdamond.0.lock().unwrap();
+            (state.cold, state.deaf) = (1000 * PAGE_SIZE, true);
+        }
+        let mut worker = worker(&kdamond);
+        assert_eq!(demote(&mut worker, 100).unwrap(), 0);
+        kdamond.0.lock().unwrap().deaf = false;
+        assert_eq!(demote(&mut worker, 100).unwrap(), 100);
+        assert_eq!(demote(&mut worker, 100).unwrap(), 100, "the same again");
+        assert_eq!(kdamond.0.lock().unwrap().cold, 800 * PAGE_SIZE);
     }
 
     #[test]
@@ -226,6 +299,7 @@ mod tests {
         assert_eq!(demote(&mut worker, 100).unwrap(), 7);
         assert_eq!(demote(&mut worker, 100).unwrap(), 0);
         kdamond.0.lock().unwrap().cold = 500 * PAGE_SIZE;
+        kdamond.0.lock().unwrap().looks();
         assert_eq!(demote(&mut worker, 10).unwrap(), 110, "100 of them late");
     }
 
