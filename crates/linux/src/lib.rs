@@ -7,6 +7,7 @@ pub mod demoter;
 pub mod descriptors;
 pub mod doctor;
 pub mod kernel_moves;
+pub mod kswapd;
 pub mod lists;
 #[cfg(feature = "bpf")]
 pub mod machine;

@@ -1,17 +1,22 @@
 //! The part of a score that runs in the guest.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
+use thermocline_core::config::TierMap;
 use thermocline_core::units::{NodeId, PAGE_SIZE, PAGES_PER_MIB};
 use thermocline_lab::truth::{GUEST_PORT, Plugin};
 use thermocline_lab::workload::pattern::Outcome;
 use thermocline_lab::workload::residency::program_ranges;
 use thermocline_lab::workload::{read_json, write_json};
+use thermocline_linux::actuator::Commands;
+use thermocline_linux::actuator::door::Live;
+use thermocline_linux::root::Root;
+use thermocline_linux::topology::discover;
+use thermocline_linux::{kswapd, zoneinfo};
 
 use super::ballast::{Ballast, Lay};
 use super::felt::Latencies;
@@ -27,10 +32,6 @@ use crate::within::{PROC, free_dram, slow_node};
 const PATTERN_PAGES: u32 = 512;
 /// How often the pattern is swept where pages move meanwhile.
 const PATTERN_TRIES: u32 = 3;
-/// What is demoted to bring kswapd back, of anonymous memory where there is any, because page cache is freed on the slow node as well.
-const REVIVAL: &str = "128K swappiness=200";
-/// How often that is tried: each try looks at a few hundred pages, and finds all that the program has just written in use until they were looked at once.
-const REVIVALS_MAX: u32 = 1000;
 /// Base pages of a huge page.
 const PAGES_PER_HUGE: u64 = 512;
 
@@ -60,7 +61,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let pid = program.pid();
     let range = program.range()?;
 
-    revive_kswapd(slow)?;
+    revive_kswapd()?;
     let (pages_before, room_pages) = (program.pages()?, room(slow)?);
     let ballast_before = ballast.as_ref().map(Ballast::pages).transpose()?;
     let counters_before = counters()?;
@@ -104,7 +105,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
 
     let mut counters = since(counters()?, &counters_before);
     let (promoted, demoted) = promoted_and_demoted(&counters);
-    counters.insert("kswapd_gave_up".to_owned(), unreclaimable(&zoneinfo()?, slow) as u64);
+    counters.insert("kswapd_gave_up".to_owned(), gave_up(slow)?);
     let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
     // Those that watched for others ended when ours were made.
     let kdamonds_cpu_s = if plan.manager.has_kdamonds() { kthread_cpu_s("kdamond") } else { 0.0 };
@@ -183,35 +184,21 @@ fn reserve(huge_pages: u64, slow: NodeId) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has the kernel demote a few pages. While the program filled DRAM there was nothing that kswapd could have freed; after sixteen vain attempts it
-/// gives up on a node until somebody else has freed a page there (Linux 6.12 mm/vmscan.c: `MAX_RECLAIM_RETRIES`), and no manager
+/// Has kswapd come back where it has given up. While the program filled DRAM there was nothing that kswapd could have freed, and no manager
 /// could demote through it. Where demotion is on from the boot that does not happen.
-fn revive_kswapd(slow: NodeId) -> anyhow::Result<()> {
-    let gave_up = || anyhow::Ok(unreclaimable(&zoneinfo()?, slow) > 0);
+fn revive_kswapd() -> anyhow::Result<()> {
+    let root = Root::default();
+    let topology = discover(&root, &TierMap::default())?.topology;
     demotion(true)?;
-    for _ in 0..REVIVALS_MAX {
-        if !gave_up()? {
-            break;
-        }
-        // The kernel says EAGAIN where it has freed less than this, which is no matter.
-        let _ = fs::write("/sys/fs/cgroup/memory.reclaim", REVIVAL);
-    }
+    let revived = kswapd::bring_back(&root, &topology, Commands::with_door(&root, Box::new(Live)));
     demotion(false)?;
-    ensure!(!gave_up()?, "kswapd has given up on DRAM and does not come back: run it again");
-    Ok(())
+    revived.map_err(|why| anyhow!("kswapd has given up on DRAM: {why}; run it again"))
 }
 
 /// DRAM nodes on which kswapd has given up.
-fn unreclaimable(zoneinfo: &str, slow: NodeId) -> usize {
-    let (mut node, mut nodes) = (None, BTreeSet::new());
-    for line in zoneinfo.lines() {
-        if let Some(rest) = line.strip_prefix("Node ") {
-            node = rest.split(',').next().and_then(|number| number.parse().ok()).map(NodeId);
-        } else if line.split_whitespace().eq(["node_unreclaimable:", "1"]) {
-            nodes.extend(node.filter(|node| *node != slow));
-        }
-    }
-    nodes.len()
+fn gave_up(slow: NodeId) -> anyhow::Result<u64> {
+    let nodes = zoneinfo::given_up(&zoneinfo::parse(&zoneinfo()?));
+    Ok(nodes.into_iter().filter(|node| *node != slow).count() as u64)
 }
 
 fn zoneinfo() -> anyhow::Result<String> {
@@ -277,15 +264,6 @@ fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn where_kswapd_has_given_up() {
-        let text = "Node 0, zone      DMA\n  node_unreclaimable:  0\nNode 0, zone    DMA32\n  node_unreclaimable:  1\n\
-                    Node 1, zone   Normal\n  node_unreclaimable:  1\n";
-        assert_eq!(unreclaimable(text, NodeId(1)), 1);
-        assert_eq!(unreclaimable(text, NodeId(2)), 2);
-        assert_eq!(unreclaimable("Node 0, zone DMA\n  node_unreclaimable:  0\n", NodeId(1)), 0);
-    }
 
     #[test]
     fn watermarks_of_a_node() {

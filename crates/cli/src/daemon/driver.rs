@@ -12,6 +12,7 @@ use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
 use thermocline_linux::aside::{self, Aside};
 use thermocline_linux::demoter::Offer;
+use thermocline_linux::kswapd::Kswapd;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::pagemap::Pagemap;
@@ -91,6 +92,7 @@ pub(super) fn drive(
     let (mut ticked, mut report_due) = (start, start.plus(report));
     let mut brake_changes = 0;
     let mut watch = trouble::Watch::new(start);
+    let mut kswapd = Kswapd::new(root, config, mode == Mode::Run);
     let tick_due = |ticked: Nanos, engine: &Engine| {
         let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
         ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
@@ -148,6 +150,9 @@ pub(super) fn drive(
         if let Some(told) = demotion.look(engine.topology(), kernel.actuator, &mut machine) {
             tell!("{told}");
         }
+        if let Some(told) = kswapd.look(at, engine.topology(), kernel.actuator) {
+            tell!("{told}");
+        }
         for Question { request, answer } in session.questions() {
             match request {
                 Request::Status => {}
@@ -175,7 +180,8 @@ pub(super) fn drive(
             }
             report_due = report_due.plus(report).max(at);
             let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start))
-                .with_settings(kernel.actuator.settings_stats());
+                .with_settings(kernel.actuator.settings_stats())
+                .with_kswapd(kswapd.stats());
             if mode == Mode::Run {
                 let tally = || Tally::new(&snapshot, &fixed.topology, machine.demotes());
                 if let Some(told) = watch.look(at, tally) {
@@ -198,6 +204,7 @@ pub(super) fn drive(
     poll(&mut machine, &mut engine, heat.as_mut());
     let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
         .with_settings(kernel.actuator.settings_stats())
+        .with_kswapd(kswapd.stats())
         .with_trouble(watch.found());
     for outcome in machine.close(CLOSE_BOUND) {
         engine.observe(Evidence::Outcome(&outcome));

@@ -12,6 +12,7 @@ use thermocline_linux::actuator::{Actuator, SettingsStats};
 use thermocline_linux::aside;
 use thermocline_linux::damon::{Action, DamonStats, Follower, Stats};
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
+use thermocline_linux::kswapd::{Kswapd, KswapdStats};
 use thermocline_linux::machine::{cpu_time, now};
 use thermocline_linux::manager::{KernelManager, offer};
 use thermocline_linux::node_state::NodeStateReader;
@@ -57,7 +58,7 @@ pub(super) fn run(
     announce_changes(root, mode, manager.plan());
     let Some(mut actuator) = actuator else { return Ok(Ended::Over) };
 
-    let watched = Watched::new(root).and_then(|mut watched| {
+    let watched = Watched::new(root, config).and_then(|mut watched| {
         match &manager {
             KernelManager::Numab2(plan) => actuator.apply(plan).context("nothing was changed")?,
             KernelManager::Damon(setup) => {
@@ -92,6 +93,8 @@ pub struct KernelSnapshot {
     pub nodes: Vec<NodeState>,
     /// Settings that others have changed.
     pub settings: SettingsStats,
+    /// Where kswapd has given up, and what came of bringing it back.
+    pub kswapd: KswapdStats,
     /// What the kernel has moved by itself since the start; what DAMON has moved is not in it.
     pub kernel_moves: KernelMoves,
     /// What DAMON's schemes did, where DAMON manages.
@@ -107,14 +110,22 @@ struct Watched {
     vmstat: Vmstat,
     nodes: NodeStateReader,
     damon: Option<Stats>,
+    kswapd: Kswapd,
     /// Keeps the filters of DAMON's schemes in step with the cgroups.
     follower: Option<Follower>,
 }
 
 impl Watched {
-    fn new(root: &Root) -> anyhow::Result<Watched> {
-        let (vmstat, nodes) = (Vmstat::read(root)?, NodeStateReader::new(root));
-        Ok(Watched { root: root.clone(), start: now(), vmstat, nodes, damon: None, follower: None })
+    fn new(root: &Root, config: &Config) -> anyhow::Result<Watched> {
+        Ok(Watched {
+            root: root.clone(),
+            start: now(),
+            vmstat: Vmstat::read(root)?,
+            nodes: NodeStateReader::new(root),
+            damon: None,
+            kswapd: Kswapd::new(root, config, true),
+            follower: None,
+        })
     }
 
     fn look(&mut self, fixed: &Fixed, actuator: &Actuator) -> anyhow::Result<KernelSnapshot> {
@@ -128,6 +139,7 @@ impl Watched {
             cpu_time_ns: cpu_time(),
             nodes: self.nodes.read()?.to_vec(),
             settings: actuator.settings_stats(),
+            kswapd: self.kswapd.stats(),
             kernel_moves,
             moved: Moved {
                 promoted: by(kernel_moves.pgpromote_success, by_damon(Action::MigrateHot)),
@@ -177,6 +189,9 @@ fn drive(
             cgroups_due = now().plus(CGROUPS_EVERY);
         }
         actuator.look_after(now(), config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
+        if let Some(told) = watched.kswapd.look(now(), &fixed.topology, actuator) {
+            tell!("{told}");
+        }
         for told in aside::news() {
             tell!("{told}");
         }

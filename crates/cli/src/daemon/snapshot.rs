@@ -11,6 +11,7 @@ use thermocline_core::units::{Nanos, NodeId, ScopeId};
 use thermocline_linux::actuator::SettingsStats;
 use thermocline_linux::demoter::DemoterStats;
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
+use thermocline_linux::kswapd::KswapdStats;
 use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
 use thermocline_linux::mover::MoverStats;
 use thermocline_linux::reverse;
@@ -122,6 +123,8 @@ pub struct Snapshot {
     pub brakes: Vec<Named<Braking>>,
     /// Settings that others have changed.
     pub settings: SettingsStats,
+    /// Where kswapd has given up, and what came of bringing it back.
+    pub kswapd: KswapdStats,
     /// Calls given up because a process kept them waiting; the process is set aside until they return.
     pub calls_given_up: u64,
     /// What the kernel has moved by itself since the start.
@@ -158,6 +161,7 @@ impl Snapshot {
                 .collect(),
             brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
             settings: SettingsStats::default(),
+            kswapd: KswapdStats::default(),
             calls_given_up: thermocline_linux::aside::given_up(),
             kernel_moves: machine.kernel_moves(),
             moved: Moved::default(),
@@ -168,6 +172,11 @@ impl Snapshot {
     /// The same with how the settings stand.
     pub fn with_settings(self, settings: SettingsStats) -> Snapshot {
         Snapshot { settings, ..self }
+    }
+
+    /// The same with where kswapd has given up.
+    pub fn with_kswapd(self, kswapd: KswapdStats) -> Snapshot {
+        Snapshot { kswapd, ..self }
     }
 
     /// The same with why the last minute's work came to nothing, where it did.

@@ -27,6 +27,8 @@ pub struct Tally {
     lower_mib: u64,
     /// Whether anything makes room in the top tier at that moment.
     demotes: bool,
+    /// Whether kswapd has given up on a node there.
+    given_up: bool,
 }
 
 impl Tally {
@@ -39,6 +41,7 @@ impl Tally {
             faults: (snapshot.source.seen, snapshot.source.filtered),
             lower_mib: topology.page_bytes.mib(used_pages),
             demotes,
+            given_up: !snapshot.kswapd.given_up.is_empty(),
         }
     }
 }
@@ -65,7 +68,7 @@ fn judge(before: &Tally, now: &Tally) -> Option<String> {
         // What was held is counted by look, not by candidate, and only told where nothing else is known.
         let (reason, _) = most(&[(&was.refused, &is.refused), (&was.expired, &is.expired)])
             .or_else(|| most(&[(&was.held, &is.held)]))?;
-        let remedy = refusal_remedy(reason, now.demotes)?;
+        let remedy = refusal_remedy(reason, now)?;
         let name = reason.name();
         return Some(format!(
             "none of {proposed} candidates was moved, nearly all because of {name}: {remedy}"
@@ -111,10 +114,14 @@ fn outcome_remedy(outcome: Outcome) -> Option<&'static str> {
 }
 
 /// What helps where all candidates are refused so; `None` where that was asked for, or passes.
-fn refusal_remedy(reason: RefusalReason, demotes: bool) -> Option<&'static str> {
+fn refusal_remedy(reason: RefusalReason, now: &Tally) -> Option<&'static str> {
     Some(match reason {
+        RefusalReason::NodeFull | RefusalReason::BelowGoal if now.given_up => {
+            "the top tier is full and kswapd has given up on it (node_unreclaimable in /proc/zoneinfo); what was tried stands in \
+             `thermocline status`"
+        }
         // A full top tier of which all is hot is as it should be.
-        RefusalReason::NodeFull | RefusalReason::BelowGoal if demotes => return None,
+        RefusalReason::NodeFull | RefusalReason::BelowGoal if now.demotes => return None,
         RefusalReason::NodeFull | RefusalReason::BelowGoal => {
             "the top tier is full and nothing is demoted; `thermocline doctor` tells what keeps cold pages from going down"
         }
@@ -210,10 +217,16 @@ mod tests {
             now.counters.proposed = 100;
             now.counters.held.add(RefusalReason::NodeFull, 1200);
         });
+        let given_up = minute(|now| {
+            now.counters.proposed = 100;
+            now.counters.refused.add(RefusalReason::BelowGoal, 100);
+            (now.demotes, now.given_up) = (true, true);
+        });
         let cases = [
             (refused(RefusalReason::NodeFull, false), Some("nothing is demoted")),
             (refused(RefusalReason::NodeFull, true), None),
             (held, Some("node_full")),
+            (given_up, Some("kswapd has given up")),
             (refused(RefusalReason::NoPermission, true), Some("cpusets")),
             (refused(RefusalReason::Unexamined, true), Some("/proc")),
             (refused(RefusalReason::ScopeCap, true), None),

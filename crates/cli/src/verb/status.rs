@@ -55,6 +55,27 @@ fn residency(found: &Value) -> String {
     out
 }
 
+/// Where kswapd has given up, and how often it was brought back; nothing where all is well.
+fn kswapd(found: &Value) -> String {
+    let mut out = String::new();
+    let nodes: Vec<String> =
+        found["given_up"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    if !nodes.is_empty() {
+        let why = found["why"].as_str().unwrap_or("it is tried to bring it back");
+        let _ = writeln!(out, "kswapd has given up on node {}: {why}", nodes.join(", "));
+    }
+    match found["brought_back"].as_u64().unwrap_or(0) {
+        0 => {}
+        times => {
+            let _ = writeln!(
+                out,
+                "kswapd had given up on a node of the top tier, and was brought back {times} times"
+            );
+        }
+    }
+    out
+}
+
 /// A row a scope with a floor or a cap: what it holds of the top tier, and what follows.
 pub(crate) fn scopes(found: &Value) -> String {
     found.as_array().into_iter().flatten().map(|scope| scope_row(scope) + "\n").collect()
@@ -323,6 +344,7 @@ fn text(s: &Value) -> String {
             settings["changed_by_others"], settings["set_again"], settings["left"]
         );
     }
+    out.push_str(&kswapd(&s["kswapd"]));
     out.push_str(&residency(&s["residency"]));
     out.push_str(&scopes(&s["scopes"]));
     out.push_str(&brakes(&s["brakes"], false));
@@ -383,6 +405,14 @@ mod tests {
                     cpu_budget_permille of no use top_tier: 40 throttled: 2";
         assert_eq!(words, told);
         assert_eq!(samples(&Value::Null), "");
+    }
+
+    #[test]
+    fn it_is_told_where_kswapd_has_given_up() {
+        assert_eq!(kswapd(&json!({ "given_up": [], "brought_back": 0, "why": null })), "");
+        let found = json!({ "given_up": [0, 1], "brought_back": 2, "why": "demotion is off" });
+        let told = "kswapd has given up on node 0, 1: demotion is off\nkswapd had given up on a node of the top tier, and was brought back 2 times\n";
+        assert_eq!(kswapd(&found), told);
     }
 
     #[test]

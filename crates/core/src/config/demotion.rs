@@ -40,6 +40,8 @@ section! {
         way: DemotionWay = DemotionWay::Auto, "", Any("\"auto\", \"generations\", \"regions\" or \"node\""), "ours";
         /// Have DAMON_STAT, a module of the kernel's that shares DAMON with nobody, stopped meanwhile where cold pages are asked for by regions.
         stop_damon_stat: bool = false, "", Any("true or false"), "ours";
+        /// Bring kswapd back where it has given up on a node of the top tier: by switching demotion off and on, or by reclaiming a little of the cgroup that the daemon is in (128 KiB at a time). The latter is not done where scopes are named and others are in that cgroup.
+        revive_kswapd: bool = true, "", Any("true or false"), "ours";
         /// Memory of each top-tier node that is kept free for promotions and allocations, above its high watermark and admission.free_goal_mib. At most 500: rule adaptive leaves a sixteenth of a node free where nothing stands out, and what it fills must not be what demotion frees.
         free_goal_bp: u32 = 200, "1/10000 of the node", 1..=500, "TPP (ASPLOS 2023): vm.demote_scale_factor = 200";
         /// Demotion goes on until so much more than the goal is free, so that it does not start anew for every page.

@@ -43,6 +43,17 @@ impl Commands {
         self.door.write(&node_reclaim(&self.root, node), command)
     }
 
+    /// Has a cgroup's memory reclaimed; `file` is its `memory.reclaim`.
+    ///
+    /// # Errors
+    /// As the kernel answers; another file is refused.
+    pub fn reclaim_cgroup(&mut self, file: &Path, command: &str) -> io::Result<()> {
+        if !file.ends_with("memory.reclaim") {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.door.write(file, command)
+    }
+
     /// Has a kdamond bring the files of what its schemes did up to date; waits until it has.
     ///
     /// # Errors

@@ -309,6 +309,23 @@ impl Actuator {
         })
     }
 
+    /// Gives a setting another value, recorded first, and at once the one again that it has.
+    ///
+    /// # Errors
+    /// The other value was not written, or the setting did not get its own again.
+    pub fn switch_over(&mut self, path: &Path, value: &str) -> Result<(), ActuatorError> {
+        self.all_or_nothing(|actuator| {
+            let before = actuator.entries.len();
+            actuator.set(path, value)?;
+            let put_back = actuator.restore_from(before);
+            if put_back.is_complete() {
+                return Ok(());
+            }
+            let (wanted, found) = (value.to_owned(), actuator.read(path)?);
+            Err(ActuatorError::NotTaken { path: path.to_owned(), wanted, found })
+        })
+    }
+
     /// Puts every value back for good. Where all are back the lock is given up: whatever keeps the process from ending has no say over the kernel's
     /// settings any more, and nothing can be set by it.
     pub fn end(&mut self) -> RestoreReport {

@@ -33,8 +33,8 @@ use serde::Serialize;
 use thermocline_core::demotion::{Demand, Demoted};
 use thermocline_core::units::{Nanos, NodeId};
 
-use crate::actuator::Commands;
-use crate::root::Root;
+use crate::actuator::{Commands, same_value};
+use crate::root::{Root, read_optional};
 use crate::source::thread_cpu_time;
 use by_generations::ByGenerations;
 use by_node::ByNode;
@@ -90,8 +90,15 @@ pub struct Demoter {
     in_flight: usize,
 }
 
-fn demotion_enabled(root: &Root) -> PathBuf {
+/// The kernel's switch of demotion (Linux mm/memory-tiers.c).
+pub(crate) fn demotion_enabled(root: &Root) -> PathBuf {
     root.sys.join("kernel/mm/numa/demotion_enabled")
+}
+
+/// Whether the kernel may demote now.
+pub(crate) fn demotion_is_on(root: &Root) -> bool {
+    let text = read_optional(&demotion_enabled(root)).ok().flatten();
+    text.is_some_and(|text| same_value(&text, "1"))
 }
 
 impl Demoter {

@@ -1,26 +1,29 @@
 //! Who can decide which pages move on this machine.
 
 use thermocline_core::config::{Config, ManagerName};
+use thermocline_core::units::NodeId;
 
 use crate::damon::MIGRATE_SINCE;
 use crate::doctor::kernel::KernelInfo;
 use crate::doctor::report::{Finding, Ground, Manager, Severity, Source};
+use crate::lists::nodes_text;
 use crate::manager::{CannotManage, KernelManager, offer};
 use crate::root::Root;
 use crate::topology::Discovered;
 
-/// All managers, and what keeps the chosen one from working.
+/// All managers, and what keeps the chosen one from working. Kswapd has given up on the nodes `given_up`.
 pub(super) fn managers(
     root: &Root,
     config: &Config,
     kernel: &KernelInfo,
     found: Option<&Discovered>,
     sources: &[Source],
+    given_up: &[NodeId],
 ) -> (Vec<Manager>, Option<Finding>) {
     let list: Vec<Manager> = ManagerName::ALL
         .into_iter()
         .map(|name| {
-            let (usable, detail) = match can(root, config, kernel, found, sources, name) {
+            let (usable, detail) = match can(root, config, kernel, found, sources, given_up, name) {
                 Ok(what) => (true, what),
                 Err(why) => (false, why),
             };
@@ -46,6 +49,7 @@ fn can(
     kernel: &KernelInfo,
     found: Option<&Discovered>,
     sources: &[Source],
+    given_up: &[NodeId],
     name: ManagerName,
 ) -> Result<String, String> {
     let found = found.ok_or("the nodes could not be found")?;
@@ -57,9 +61,7 @@ fn can(
     }
     match offer(root, config, name, found).map_err(|why| why.to_string())? {
         Some(KernelManager::Damon(setup)) => Ok(setup.told().join(", ")),
-        Some(KernelManager::Numab2(_)) => {
-            Ok("the kernel promotes after hint faults and demotes by reclaim".to_owned())
-        }
+        Some(KernelManager::Numab2(_)) => numab2(config, given_up),
         None if sources.iter().all(|s| s.status.is_refused()) => {
             Err("no source of evidence can be used".to_owned())
         }
@@ -67,4 +69,19 @@ fn can(
         None if name == ManagerName::Observe => Ok("shows what is hot, moves nothing".to_owned()),
         None => Ok(format!("the engine promotes by rule {} and demotes", config.rule.name.text())),
     }
+}
+
+/// What NUMA balancing would do, which makes room by kswapd alone.
+fn numab2(config: &Config, given_up: &[NodeId]) -> Result<String, String> {
+    let what = "the kernel promotes after hint faults and demotes by reclaim";
+    if given_up.is_empty() || config.manager.numab2.demotion_enabled != Some(true) {
+        return Ok(what.to_owned());
+    }
+    let nodes = nodes_text(&given_up.iter().map(|id| u32::from(id.0)).collect::<Vec<u32>>());
+    if config.demotion.revive_kswapd {
+        return Ok(format!("{what}, once kswapd is back on {nodes}, which `run` tries to have"));
+    }
+    Err(format!(
+        "it demotes by kswapd alone, which has given up on {nodes}, and demotion.revive_kswapd is false"
+    ))
 }

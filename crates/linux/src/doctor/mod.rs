@@ -125,7 +125,8 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     let (may_move, no_moves) = moving::permission(&look, topology.as_ref());
     permissions.list.push(may_move);
     findings.extend(no_moves.filter(|_| moves));
-    findings.extend(topology.as_ref().and_then(|found| moving::given_up(found, &zones)));
+    let given_up = moving::given_up(topology.as_ref(), &zones);
+    findings.extend(moving::gave_up(&given_up, config));
 
     let mode = match config.manager.name {
         ManagerName::Numab2 => Some(2),
@@ -152,7 +153,8 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         our_kdamonds: ours,
     };
     let (sources, in_the_way) = sources::sources(&mut look, &known, probe);
-    let (managers, refused) = managers::managers(root, config, &kernel, topology.as_ref(), &sources);
+    let (managers, refused) =
+        managers::managers(root, config, &kernel, topology.as_ref(), &sources, &given_up);
     // A manager of the kernel's needs no source of ours.
     findings.extend(in_the_way.into_iter().filter(|_| !config.manager.name.is_of_kernel()));
     // What is in the way of DAMON may be a thermocline's; that it runs, or was killed, is a finding of its own.

@@ -1,7 +1,10 @@
 //! Whether pages can be moved at all, by trying, and whether the kernel still reclaims.
 
+use thermocline_core::config::Config;
+use thermocline_core::units::NodeId;
+
 use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Permission, Severity};
+use crate::doctor::report::{Finding, Ground, Permission, Severity};
 use crate::lists::nodes_text;
 use crate::mover::trial::try_own_page;
 use crate::topology::Discovered;
@@ -24,17 +27,31 @@ pub(super) fn permission(look: &Look<'_>, found: Option<&Discovered>) -> (Permis
     }
 }
 
-/// Nodes of the top tier on which kswapd has given up: neither the kernel's tiering nor ours demotes through it there.
-pub(super) fn given_up(found: &Discovered, zones: &[Zone]) -> Option<Finding> {
-    let nodes: Vec<u32> = zoneinfo::given_up(zones)
-        .into_iter()
-        .filter(|id| found.topology.is_top(*id))
-        .map(|id| u32::from(id.0))
-        .collect();
+/// Nodes of the top tier on which kswapd has given up.
+pub(super) fn given_up(found: Option<&Discovered>, zones: &[Zone]) -> Vec<NodeId> {
+    let mut nodes = zoneinfo::given_up(zones);
+    nodes.retain(|id| found.is_some_and(|found| found.topology.is_top(*id)));
+    nodes
+}
+
+/// Neither the kernel's tiering nor ours demotes through a kswapd that has given up.
+pub(super) fn gave_up(nodes: &[NodeId], config: &Config) -> Option<Finding> {
+    if nodes.is_empty() {
+        return None;
+    }
     let cause = format!(
         "kswapd has given up on {} (node_unreclaimable in /proc/zoneinfo): after many vain attempts it demotes nothing there until \
-         somebody else has freed a page, so that promotion ends where the node is full",
-        nodes_text(&nodes)
+         somebody else has freed a page, so that promotion ends where the node is full; {}",
+        nodes_text(&nodes.iter().map(|id| u32::from(id.0)).collect::<Vec<u32>>()),
+        if config.demotion.revive_kswapd {
+            "`run` tries to bring it back, and says what came of it"
+        } else {
+            "`run` leaves it so"
+        }
     );
-    (!nodes.is_empty()).then(|| Finding::new("demotion.given_up", Severity::Problem, cause))
+    let finding = Finding::new("demotion.given_up", Severity::Problem, cause);
+    Some(finding.fix(
+        Ground::seen(!config.demotion.revive_kswapd),
+        "set demotion.revive_kswapd = true, and `run` tries to bring it back",
+    ))
 }

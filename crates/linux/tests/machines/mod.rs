@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use thermocline_core::config::{Config, ManagerName, Scope};
+use thermocline_core::config::{Config, Enabled, ManagerName, Scope};
 use thermocline_linux::doctor::{Report, Severity, Verdict, blockers, bundle, examine};
 use thermocline_linux::record::Entry;
 use thermocline_linux::root::Root;
@@ -159,7 +159,49 @@ fn cases() -> Vec<Case> {
             .with("sys/kernel/security/lockdown", "none integrity [confidentiality]")
             .is(Unusable, &["permissions.lockdown", "sources.none"])
             .not(&["boot with lockdown=integrity"]),
-        tiered("kswapd has given up").is(Problems, &["demotion.given_up"]),
+        tiered(GIVEN_UP).is(Problems, &["demotion.given_up"]).not(&["`run` leaves it so"]),
+        managed(tiered(GIVEN_UP), ManagerName::Numab2)
+            .is(Problems, &["demotion.given_up"])
+            .not(&["demotes by kswapd alone"]),
+        managed(tiered(GIVEN_UP), ManagerName::Numab2)
+            .config(|config| config.demotion.revive_kswapd = false)
+            .is(Unusable, &["demotion.given_up", "manager.refused"]),
+        managed(tiered(GIVEN_UP), ManagerName::Numab2)
+            .config(|config| {
+                config.demotion.revive_kswapd = false;
+                config.manager.numab2.demotion_enabled = Some(false);
+            })
+            .is(Problems, &["demotion.given_up"]),
+        // Memory of a GPU beside the processor's own, and nodes for parts of it that have none.
+        gh200("GH200 as it boots", &["0-1"])
+            .is(Unusable, &["topology.one_tier"])
+            .not(&["nodes = [[0], [1]]"]),
+        gh200("GH200 with tiers of the user's", &["0-1"])
+            .config(|config| config.tiers.nodes = vec![vec![1], vec![0]])
+            .is(Unusable, &["sources.none", "topology.not_scanned"]),
+        gh200_cxl("GH200 with CXL").is(Problems, &["topology.distance_contradicts"]),
+        gh200_cxl("GH200 with CXL, its GPU left out")
+            .config(|config| config.tiers.exclude = vec![1])
+            .is(Usable, &["topology.excluded"])
+            .not(&["topology.distance_contradicts"]),
+        // Flat mode: 16 GiB on the package. No firmware of its time tells of tiers.
+        knl("Knights Landing", &["0-1"])
+            .without("sys/firmware/acpi/tables/HMAT")
+            .is(Unusable, &["topology.one_tier"])
+            .not(&["nodes = [[0], [1]]"]),
+        knl("Knights Landing, HBM above DRAM", &["1", "0"]).is(Unusable, &["sources.none"]),
+        knl("Knights Landing, HBM below DRAM", &["0", "1"]),
+        guest("a cloud guest of one node", &[(0, "0-7", 16384)], &["0"])
+            .is(Unusable, &["topology.single_node"]),
+        guest("a cloud guest of two sockets", &[(0, "0-7", 8192), (1, "8-15", 8192)], &["0-1"])
+            .is(Unusable, &["topology.one_tier"]),
+        guest("a cloud guest with CXL", &[(0, "0-7", 16384), (1, "", 16384)], &["0", "1"]),
+        guest("a cloud guest with CXL, samples alone", &[(0, "0-7", 16384), (1, "", 16384)], &["0", "1"])
+            .config(|config| {
+                config.source.hintfault.enabled = false;
+                config.source.hwsample.enabled = Enabled::Yes;
+            })
+            .is(Unusable, &["sources.none"]),
         tiered("a cgroup that is not there")
             .config(|config| config.scope.push(scope("/no/such.slice")))
             .is(Problems, &["scope.no_cgroup"]),
@@ -225,11 +267,41 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+const GIVEN_UP: &str = "kswapd has given up";
+
 fn prepared() -> Vec<Case> {
     let cases = cases();
-    let given_up = cases.iter().find(|case| case.name == "kswapd has given up").unwrap();
-    given_up.machine.replace("proc/zoneinfo", "node_unreclaimable:  0", "node_unreclaimable:  1");
+    for case in cases.iter().filter(|case| case.name == GIVEN_UP) {
+        case.machine.replace("proc/zoneinfo", "node_unreclaimable:  0", "node_unreclaimable:  1");
+    }
     cases
+}
+
+/// A processor of Arm's with a GPU, whose memory is a node without CPUs far from the processor.
+fn gh200(name: &'static str, tiers: &[&str]) -> Case {
+    case(name, &[(0, "0-71", 491_520), (1, "", 98_304), (2, "", 0), (3, "", 0)], tiers)
+        .with("proc/cpuinfo", "CPU implementer\t: 0x41")
+        .with("sys/devices/system/node/node0/distance", "10 80 80 80")
+        .with("sys/devices/system/node/node1/distance", "80 10 255 255")
+}
+
+/// The same with an expander, which is nearer to the processor than the GPU's memory.
+fn gh200_cxl(name: &'static str) -> Case {
+    case(name, &[(0, "0-71", 491_520), (1, "", 98_304), (2, "", 262_144)], &["0-1", "2"])
+        .with("sys/devices/system/node/node0/distance", "10 80 60")
+        .with("sys/devices/system/node/node1/distance", "80 10 100")
+        .with("sys/devices/system/node/node2/distance", "60 100 10")
+}
+
+fn knl(name: &'static str, tiers: &[&str]) -> Case {
+    case(name, &[(0, "0-271", 98_304), (1, "", 16_384)], tiers)
+        .with("sys/devices/system/node/node0/distance", "10 31")
+        .with("sys/devices/system/node/node1/distance", "31 10")
+}
+
+/// A virtual machine without a PMU.
+fn guest(name: &'static str, nodes: &[Node], tiers: &[&str]) -> Case {
+    case(name, nodes, tiers).with("proc/cpuinfo", "vendor_id\t: GenuineIntel\nflags\t\t: fpu hypervisor")
 }
 
 #[test]
