@@ -22,8 +22,8 @@ scan_period_min_ms = 1000
 scan_period_max_ms = 2000
 END
 now() { read -r seconds _ </proc/uptime; echo ${seconds%.*}; }
-# Base pages of a process on the slow node.
-low() { awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^N2=/) s += substr($i, 4) } END { print s + 0 }' /proc/$1/numa_maps; }
+# Base pages of a process's own on the slow node: those of libraries are others' too.
+low() { awk '!/ file=/ { for (i = 1; i <= NF; i++) if ($i ~ /^N2=/) s += substr($i, 4) } END { print s + 0 }' /proc/$1/numa_maps; }
 # A program of that many MiB in this cgroup, whose memory is on the slow node; it does something else first.
 program() {
     mkdir -p $groups/$1

@@ -17,14 +17,14 @@ sampler = "lab-rings"
 cpu_budget_permille = 2
 [source.chmu]
 enabled = true
-threshold = 24
+threshold = 16
 [reverse]
 cpu_permille = 200
 round_ms = 2000
 [kernel]
 scan_size_mb = 64
-scan_period_min_ms = 1000
-scan_period_max_ms = 1000
+scan_period_min_ms = 500
+scan_period_max_ms = 500
 [demotion]
 mode = "off"
 END

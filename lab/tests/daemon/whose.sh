@@ -2,8 +2,8 @@
 # has started and then made anew, and one that is nobody's exclusion. Then one in a scope that runs another program before it gets its memory.
 cd "$LAB_SHARE"
 sysctl -qw kernel.numa_balancing=0
-# Base pages of a process on the slow node.
-low() { awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^N2=/) s += substr($i, 4) } END { print s + 0 }' /proc/$1/numa_maps; }
+# Base pages of a process's own on the slow node: those of libraries are others' too.
+low() { awk '!/ file=/ { for (i = 1; i <= NF; i++) if ($i ~ /^N2=/) s += substr($i, 4) } END { print s + 0 }' /proc/$1/numa_maps; }
 # How much less it is now.
 lost() { echo $(($1 > $2 ? $1 - $2 : 0)); }
 # A program of this name in this cgroup, made for it, whose memory is sent to the slow node; before it runs, its process does something else.
@@ -44,8 +44,11 @@ scan_period_max_ms = 2000
 '
 
 program by-command one; command=$pid
+command_before=$(low $command)
 program by-number two; number=$pid
+number_before=$(low $number)
 program nobodys four; nobodys=$pid
+nobodys_before=$(low $nobodys)
 cat >excluding.toml <<END
 $common
 [[scope]]
@@ -60,12 +63,10 @@ exclude = true
 END
 daemon excluding
 program in-late late; late=$pid
-before="$(low $command) $(low $number) $(low $late) $(low $nobodys)"
-echo $before
-set -- $before
-command_before=$1 number_before=$2 late_before=$3
-until_moved $nobodys $4
-echo nobodys_before=$4
+late_before=$(low $late)
+until_moved $nobodys $nobodys_before
+sleep 4
+echo nobodys_before=$nobodys_before
 echo nobodys_after=$(low $nobodys)
 echo command_lost=$(lost $command_before $(low $command))
 echo number_lost=$(lost $number_before $(low $number))
