@@ -4,20 +4,29 @@
 //! faults on a mapping of a dead network file system while another one waits to map something. A call that waits for it cannot be ended. So it is made on
 //! a thread of its own kind; where it does not come back in time, the thread is left to it, the process is set aside, and another thread takes the next call.
 //! That the call returns at last is the sign that the process can be asked again: nobody has to try.
+//!
+//! A worker waits for its call ([`Aside::ask`]). The machine's loop has others to see to and fetches the answer later ([`Later`]).
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use thermocline_core::units::Pid;
 
 use crate::root::{Root, read_optional};
 
-/// Threads of one [`Aside`] that may be left to calls which do not return; beyond that nothing is tried until one does.
-const LEFT_MAX: usize = 8;
+/// Calls of one [`Aside`] that may be out; beyond that nothing is tried until one returns.
+const OUT_MAX: usize = 64;
+/// Bytes of a thread's stack: it reads a file, or makes a call, and no more.
+const STACK_BYTES: usize = 256 << 10;
+/// How long a thread waits for another call.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long an answer is kept for who asked for it.
+const KEPT: Duration = Duration::from_secs(10);
 /// Messages that wait to be told.
 const NEWS_MAX: usize = 64;
 
@@ -49,27 +58,45 @@ pub fn given_up() -> u64 {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Makes calls that may hang.
+/// Makes calls that may hang. Any number of threads may ask at once.
 pub struct Aside {
     root: Root,
     /// What the calls are for, in words.
     what: &'static str,
     /// How long a call may take.
     bound: Duration,
+    hands: Arc<Hands>,
+}
+
+/// The threads that make the calls.
+#[derive(Default)]
+struct Hands {
     state: Mutex<State>,
+    given: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// The thread that waits for a call.
-    hand: Option<Sender<Job>>,
-    left: Vec<Left>,
+    jobs: VecDeque<Job>,
+    /// Threads that wait for a job.
+    idle: usize,
+    out: Vec<Out>,
+    closed: bool,
 }
 
-/// A call that was given up.
-struct Left {
+/// A call that has not returned.
+struct Out {
     pid: Pid,
     returned: Arc<AtomicBool>,
+    given_up: bool,
+}
+
+/// A call, and where its answer comes.
+#[derive(Debug)]
+struct Call<T> {
+    begun: Instant,
+    returned: Arc<AtomicBool>,
+    told: Receiver<T>,
 }
 
 /// Marks a call as returned when it is dropped, also where the call panics.
@@ -90,7 +117,7 @@ impl fmt::Debug for Aside {
 impl Aside {
     /// For calls that are to return within `bound`; `what` says what they are for, as in "while {what}".
     pub fn new(root: &Root, what: &'static str, bound: Duration) -> Aside {
-        Aside { root: root.clone(), what, bound, state: Mutex::default() }
+        Aside { root: root.clone(), what, bound, hands: Arc::default() }
     }
 
     /// What `work`, which looks at or changes the memory of `pid`, returns.
@@ -102,38 +129,51 @@ impl Aside {
         pid: Pid,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Hung> {
-        let mut state = lock(&self.state);
-        state.left.retain(|left| !left.returned.load(Ordering::Acquire));
-        if state.left.len() >= LEFT_MAX || state.left.iter().any(|left| left.pid == pid) {
+        let call = self.begin(pid, work)?;
+        call.told.recv_timeout(self.bound).map_err(|error| {
+            if error == RecvTimeoutError::Timeout {
+                self.give_up(pid, &call.returned);
+            }
+            Hung(pid)
+        })
+    }
+
+    /// Has a thread begin a call.
+    fn begin<T: Send + 'static>(
+        &self,
+        pid: Pid,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Call<T>, Hung> {
+        let mut state = lock(&self.hands.state);
+        state.out.retain(|out| !out.returned.load(Ordering::Acquire));
+        if state.out.len() >= OUT_MAX || state.out.iter().any(|out| out.pid == pid && out.given_up) {
             return Err(Hung(pid));
+        }
+        if state.idle <= state.jobs.len() {
+            hand(&self.hands).map_err(|_| Hung(pid))?;
         }
         let (tell, told) = sync_channel(1);
         let returned = Arc::new(AtomicBool::new(false));
         let mark = OnReturn(Arc::clone(&returned));
-        let job = Box::new(move || {
+        state.jobs.push_back(Box::new(move || {
             let result = work();
             drop(mark);
             // Whoever asked may have given up.
             let _ = tell.send(result);
-        });
-        let hand = match state.hand.take() {
-            Some(hand) => hand,
-            None => hand().map_err(|_| Hung(pid))?,
-        };
-        hand.send(job).map_err(|_| Hung(pid))?;
-        match told.recv_timeout(self.bound) {
-            Ok(result) => {
-                state.hand = Some(hand);
-                Ok(result)
-            }
-            // The thread ends when its call returns, because nobody has its other end any more.
-            Err(RecvTimeoutError::Timeout) => {
-                state.left.push(Left { pid, returned });
-                self.tell(pid);
-                Err(Hung(pid))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(Hung(pid)),
+        }));
+        state.out.push(Out { pid, returned: Arc::clone(&returned), given_up: false });
+        self.hands.given.notify_one();
+        Ok(Call { begun: Instant::now(), returned, told })
+    }
+
+    /// A call has not returned in time: its process is set aside until it does, and named.
+    fn give_up(&self, pid: Pid, returned: &Arc<AtomicBool>) {
+        let mut state = lock(&self.hands.state);
+        for out in state.out.iter_mut().filter(|out| Arc::ptr_eq(&out.returned, returned)) {
+            out.given_up = true;
         }
+        drop(state);
+        self.tell(pid);
     }
 
     fn tell(&self, pid: Pid) {
@@ -153,11 +193,132 @@ impl Aside {
     }
 }
 
-/// A thread that makes calls until its other end is dropped.
-fn hand() -> io::Result<Sender<Job>> {
-    let (give, jobs) = channel::<Job>();
-    std::thread::Builder::new().name("aside".to_owned()).spawn(move || jobs.iter().for_each(|job| job()))?;
-    Ok(give)
+impl Drop for Aside {
+    fn drop(&mut self) {
+        lock(&self.hands.state).closed = true;
+        self.hands.given.notify_all();
+    }
+}
+
+/// Starts a thread that makes calls.
+fn hand(hands: &Arc<Hands>) -> io::Result<()> {
+    let hands = Arc::clone(hands);
+    let work = move || {
+        while let Some(job) = next(&hands) {
+            job();
+        }
+    };
+    std::thread::Builder::new().name("aside".to_owned()).stack_size(STACK_BYTES).spawn(work).map(drop)
+}
+
+/// The next job; none where there is none for long, or will never be.
+fn next(hands: &Hands) -> Option<Job> {
+    let mut state = lock(&hands.state);
+    loop {
+        if let Some(job) = state.jobs.pop_front() {
+            return Some(job);
+        }
+        if state.closed {
+            return None;
+        }
+        state.idle += 1;
+        let (locked, waited) = hands.given.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+        state = locked;
+        state.idle -= 1;
+        if waited.timed_out() && state.jobs.is_empty() {
+            return None;
+        }
+    }
+}
+
+/// What there is of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<T> {
+    /// It is here.
+    Here(T),
+    /// It is to be asked for again.
+    NotYet,
+    /// The process is set aside.
+    Hung,
+}
+
+/// Calls whose answers are fetched later, for who must not wait: one that does not return at once goes on aside, and who asks again gets its answer.
+#[derive(Debug)]
+pub struct Later<T> {
+    aside: Aside,
+    /// How long the answer is waited for when it is first asked for.
+    patience: Duration,
+    /// By process and when it started: another process by the same number has other answers.
+    waiting: BTreeMap<(Pid, u64), Call<T>>,
+}
+
+impl<T: Send + 'static> Later<T> {
+    /// For calls that are waited for so long at first, and are given up after the bound of `aside`.
+    pub fn new(aside: Aside, patience: Duration) -> Later<T> {
+        Later { aside, patience, waiting: BTreeMap::new() }
+    }
+
+    /// What `work`, which looks at the memory of the process that has this number and start time, returns; it is begun if it has not been.
+    pub fn ask(
+        &mut self,
+        (pid, start_time): (Pid, u64),
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Answer<T> {
+        let key = (pid, start_time);
+        let (call, patience) = match self.waiting.remove(&key) {
+            Some(call) => (call, Duration::ZERO),
+            None => match self.aside.begin(pid, work) {
+                Ok(call) => (call, self.patience),
+                Err(Hung(_)) => return Answer::Hung,
+            },
+        };
+        match call.told.recv_timeout(patience) {
+            Ok(told) => Answer::Here(told),
+            Err(RecvTimeoutError::Disconnected) => Answer::Hung,
+            Err(RecvTimeoutError::Timeout) if call.begun.elapsed() >= self.aside.bound => {
+                self.aside.give_up(pid, &call.returned);
+                Answer::Hung
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.tidy();
+                self.waiting.insert(key, call);
+                Answer::NotYet
+            }
+        }
+    }
+
+    /// What is told of the process from here on must have been asked for from here on.
+    pub fn forget(&mut self, pid: Pid) {
+        self.waiting.retain(|(of, _), _| *of != pid);
+    }
+
+    /// Gives up what hangs though nobody asks for it again, and drops answers that nobody came for.
+    fn tidy(&mut self) {
+        let Later { aside, waiting, .. } = self;
+        waiting.retain(|(pid, _), call| match call.begun.elapsed() {
+            age if age < aside.bound.max(KEPT) => true,
+            _ => {
+                if call.told.try_recv().err() == Some(TryRecvError::Empty) {
+                    aside.give_up(*pid, &call.returned);
+                }
+                false
+            }
+        });
+    }
+}
+
+/// What `work` returns, made on a thread of its own; none where it does not return within `bound`. For what hangs on something other than a process.
+pub(crate) fn within<T: Send + 'static>(
+    bound: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (tell, told) = sync_channel(1);
+    let work = move || {
+        // Whoever asked may have given up.
+        let _ = tell.send(work());
+    };
+    std::thread::Builder::new().name("within".to_owned()).spawn(work).ok()?;
+    told.recv_timeout(bound).ok()
 }
 
 /// No value behind these locks is ever half written.
@@ -167,8 +328,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::Receiver;
-    use std::time::Instant;
+    use std::sync::mpsc::{Sender, channel};
 
     use super::*;
 
@@ -205,7 +365,7 @@ mod tests {
     fn threads_that_are_left_behind_are_bounded() {
         let aside = Aside::new(&Root::at("/nonexistent"), "testing", Duration::from_millis(5));
         let mut ends = Vec::new();
-        for pid in 0..LEFT_MAX as u32 {
+        for pid in 0..OUT_MAX as u32 {
             let (end, call) = hangs();
             ends.push(end);
             assert!(aside.ask(Pid(pid), call).is_err());
@@ -229,5 +389,93 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(20));
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn who_asks_waits_for_no_other_asker() {
+        let aside = Arc::new(aside());
+        let (end, call) = hangs();
+        let other = {
+            let aside = Arc::clone(&aside);
+            std::thread::spawn(move || aside.ask(Pid(4_000_011), call))
+        };
+        while lock(&aside.hands.state).out.is_empty() {
+            std::thread::yield_now();
+        }
+        let start = Instant::now();
+        assert_eq!(aside.ask(Pid(1), || 5), Ok(5));
+        assert!(start.elapsed() < Duration::from_millis(150), "{:?}", start.elapsed());
+        assert!(other.join().unwrap().is_err());
+        drop(end);
+    }
+
+    #[test]
+    fn an_answer_that_is_late_is_fetched_and_a_process_that_hangs_costs_its_patience_once() {
+        let aside = Aside::new(&Root::at("/nonexistent"), "a test asked", Duration::from_millis(300));
+        let mut later = Later::new(aside, Duration::from_millis(20));
+        assert_eq!(later.ask((Pid(1), 7), || 5), Answer::Here(5));
+        let (late, hung) = ((Pid(2), 7), (Pid(4_000_013), 7));
+        let (end, call) = hangs();
+        let slow = move || {
+            call();
+            6
+        };
+        assert_eq!(later.ask(late, slow), Answer::NotYet);
+        drop(end);
+        let start = Instant::now();
+        let answer = loop {
+            match later.ask(late, || 0) {
+                Answer::NotYet => assert!(start.elapsed() < Duration::from_secs(20)),
+                answer => break answer,
+            }
+        };
+        // A machine that is very busy may have taken too long for it.
+        assert!(matches!(answer, Answer::Here(6) | Answer::Hung), "{answer:?}");
+
+        let (end, call) = hangs();
+        let never = move || {
+            call();
+            0
+        };
+        assert_eq!(later.ask(hung, never), Answer::NotYet);
+        let (start, mut asked) = (Instant::now(), 0);
+        while later.ask(hung, || 1) == Answer::NotYet {
+            asked += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(asked > 3 && start.elapsed() < Duration::from_secs(20), "{asked} asked");
+        assert!(news().iter().any(|told| told.contains("process 4000013 ")));
+        assert_eq!(later.ask(hung, || 1), Answer::Hung);
+        assert_eq!(later.ask((Pid(3), 7), || 8), Answer::Here(8));
+        drop(end);
+    }
+
+    #[test]
+    fn what_was_asked_before_is_no_answer_for_who_must_know_anew() {
+        let aside = Aside::new(&Root::at("/nonexistent"), "a test asked", Duration::from_secs(60));
+        let mut later = Later::new(aside, Duration::from_millis(1));
+        let (end, call) = hangs();
+        let before = move || {
+            call();
+            "before"
+        };
+        assert_eq!(later.ask((Pid(5), 1), before), Answer::NotYet);
+        drop(end);
+        later.forget(Pid(5));
+        let start = Instant::now();
+        loop {
+            match later.ask((Pid(5), 1), || "after") {
+                Answer::NotYet => assert!(start.elapsed() < Duration::from_secs(20)),
+                answer => break assert_eq!(answer, Answer::Here("after")),
+            }
+        }
+    }
+
+    #[test]
+    fn what_hangs_on_no_process_is_left_as_well() {
+        let (end, call) = hangs();
+        assert_eq!(within(Duration::from_millis(20), call), None);
+        assert_eq!(within(Duration::from_secs(20), || 3), Some(3));
+        drop(end);
     }
 }

@@ -86,14 +86,18 @@ impl Residencies {
     }
 
     fn anew(&mut self, start: Instant) -> Result<Residency, KernelFileError> {
-        self.members.look()?;
-        let stats = self.members.iter().filter_map(|m| process::stat(&self.root, m.pid).ok().flatten());
+        let in_time = |share: u32| start.elapsed() < TIME_MAX * share / 4;
+        self.members.look_while(true, || in_time(2))?;
+        let mut members = self.members.iter();
+        let stats = members.by_ref().take_while(|_| in_time(3));
+        let stats = stats.filter_map(|m| process::stat(&self.root, m.pid).ok().flatten());
         let mut processes: Vec<process::Stat> = stats.filter(|s| s.rss_pages > 0).collect();
+        let rest = members.count();
         processes.sort_by_key(|s| (std::cmp::Reverse(s.rss_pages), s.pid));
-        let mut found = Residency::default();
+        let mut found = Residency { not_looked_at: rest, ..Residency::default() };
         for (index, process) in processes.iter().enumerate() {
             if index == PROCESSES_MAX || start.elapsed() > TIME_MAX {
-                found.not_looked_at = processes.len() - index;
+                found.not_looked_at += processes.len() - index;
                 break;
             }
             let (root, pid) = (self.root.clone(), process.pid);

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use thermocline_core::units::{NodeId, Pid};
 
+use crate::aside::Aside;
 use crate::doctor::cpusets;
 use crate::doctor::look::Look;
 use crate::doctor::report::{Blind, BlindProcess, BlindSum, Confined, Finding, Ground, Severity};
-use crate::doctor::walk::{Walked, Walker};
-use crate::numa_maps::Mapping;
+use crate::numa_maps::{self, Mapping};
 use crate::process;
+use crate::record::{Entry, note};
+use crate::root::{Root, read_optional};
 use crate::topology::Discovered;
 
 /// Processes that the report lists; the sums count all.
@@ -18,6 +20,9 @@ pub const BLIND_PROCESSES_MAX: usize = 20;
 
 /// Time for reading mappings: each reading walks the page tables of a process.
 const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Longest time for one process.
+const PROCESS_MAX: Duration = Duration::from_millis(500);
 
 /// Share of the lower tiers' memory from which unseen memory is a problem rather than a note.
 const PROBLEM_PERCENT: u64 = 10;
@@ -30,22 +35,27 @@ pub(super) fn blind(
     found: Option<&Discovered>,
 ) -> (Blind, Vec<Confined>) {
     let begin = Instant::now();
-    let (mut walker, mut confined) = (Walker::new(look.root), Vec::new());
+    let aside = Aside::new(look.root, "its mappings were read", PROCESS_MAX);
+    let mut confined = Vec::new();
     let mut blind = Blind { hugetlb_pool_mib: hugetlb_pools(look), ..Blind::default() };
     let pids = process::list(look.root);
     let pids = look.keep(pids).unwrap_or_default();
-    let stats = pids.into_iter().filter_map(|pid| process::stat(look.root, pid).ok().flatten());
+    // The rest is looked at some other time: there are so many of them.
+    let mut pids = pids.into_iter();
+    let stats = pids.by_ref().take_while(|_| begin.elapsed() < TIME_MAX / 2);
+    let stats = stats.filter_map(|pid| process::stat(look.root, pid).ok().flatten());
     let mut processes: Vec<process::Stat> = stats.filter(|s| !s.kernel_thread && s.rss_pages > 0).collect();
     processes.sort_by_key(|s| std::cmp::Reverse(s.rss_pages));
+    blind.not_looked_at = pids.count();
     for (i, process) in processes.iter().enumerate() {
         if begin.elapsed() > TIME_MAX {
-            blind.not_looked_at = processes.len() - i;
+            blind.not_looked_at += processes.len() - i;
             break;
         }
         if let Some(found) = found {
             confined.extend(cpusets::confined(look.root, process.pid, &process.comm, found));
         }
-        match walker.walk(process.pid) {
+        match walk(look.root, &aside, process.pid) {
             Walked::Mappings(mappings) => {
                 blind.looked_at += 1;
                 blind.processes.extend(unseen(process.pid, &process.comm, &mappings, lower));
@@ -61,6 +71,36 @@ pub(super) fn blind(
     blind.processes.sort_by_key(|p| std::cmp::Reverse((p.sum.lower_tier_kib, p.sum.kib)));
     blind.processes.truncate(BLIND_PROCESSES_MAX);
     (blind, confined)
+}
+
+/// What came of reading a process's mappings.
+#[derive(Debug)]
+enum Walked {
+    /// They were read.
+    Mappings(Vec<Mapping>),
+    /// It is gone, or has none.
+    Gone,
+    /// They may not be read.
+    Unreadable,
+    /// It did not answer in time.
+    Stuck,
+}
+
+fn walk(root: &Root, aside: &Aside, pid: Pid) -> Walked {
+    let path = root.proc.join(pid.0.to_string()).join("numa_maps");
+    let read = aside.ask(pid, {
+        let path = path.clone();
+        move || read_optional(&path)
+    });
+    match read {
+        Ok(Ok(Some(text))) => {
+            note(&path, || Entry::File(text.clone().into_bytes()));
+            Walked::Mappings(text.lines().filter_map(numa_maps::parse_line).collect())
+        }
+        Ok(Ok(None)) => Walked::Gone,
+        Ok(Err(_)) => Walked::Unreadable,
+        Err(_) => Walked::Stuck,
+    }
 }
 
 /// A finding where memory below the top tier cannot be seen; `capacity_kib` is that of the lower tiers.

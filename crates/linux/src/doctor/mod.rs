@@ -21,7 +21,6 @@ mod scopes;
 mod sources;
 mod text;
 mod tiers;
-mod walk;
 
 use std::path::Path;
 

@@ -10,14 +10,15 @@ use thermocline_core::access::{Mappings, Marked};
 use thermocline_core::units::{Nanos, PAGE_SHIFT, Pid, VirtPage};
 
 use super::now;
-use crate::aside::Aside;
+use crate::aside::{Answer, Aside, Later};
 use crate::root::{Root, read_optional};
 use crate::source::hintfault::HintFaultSource;
 
 /// Processes whose mappings are remembered.
 const PROCESSES_MAX: usize = 64;
-/// How long the machine's loop waits for them, once for each process that hangs.
+/// How long the reading may take, and how much of that the machine's loop waits for, once for each process that hangs.
 const READ_MAX: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(1);
 /// How old remembered mappings may be.
 const AGE_MAX: Nanos = Nanos::from_s(1);
 
@@ -28,14 +29,14 @@ type Known = (Nanos, Vec<Range<u64>>);
 #[derive(Debug)]
 pub(super) struct Maps {
     root: Root,
-    aside: Aside,
+    reading: RefCell<Later<String>>,
     known: RefCell<BTreeMap<Pid, Known>>,
 }
 
 impl Maps {
     pub(super) fn new(root: &Root) -> Maps {
-        let aside = Aside::new(root, "its mappings were read", READ_MAX);
-        Maps { root: root.clone(), aside, known: RefCell::default() }
+        let reading = Later::new(Aside::new(root, "its mappings were read", READ_MAX), PATIENCE);
+        Maps { root: root.clone(), reading: RefCell::new(reading), known: RefCell::default() }
     }
 
     fn bounds(&self, page: VirtPage) -> Option<Range<u64>> {
@@ -47,9 +48,13 @@ impl Maps {
                 known.clear();
             }
             let file = self.root.proc.join(page.pid.0.to_string()).join("maps");
-            // A process that is gone, or that we may not look into, has no neighbours.
-            let read = self.aside.ask(page.pid, move || read_optional(&file));
-            let text = read.ok().and_then(Result::ok).flatten().unwrap_or_default();
+            // A process that is gone, or that we may not look into, has no neighbours; one that has not answered yet, none now.
+            let read = move || read_optional(&file).ok().flatten().unwrap_or_default();
+            let text = match self.reading.borrow_mut().ask((page.pid, 0), read) {
+                Answer::Here(text) => text,
+                Answer::NotYet => return None,
+                Answer::Hung => String::new(),
+            };
             known.insert(page.pid, (at, parse(&text)));
         }
         let ranges = &known.get(&page.pid)?.1;
@@ -98,6 +103,10 @@ mod tests {
         std::fs::write(root.proc.join("7/maps"), text).unwrap();
         let maps = Maps::new(&root);
         let bounds = |address| maps.bounds(VirtPage::of_address(Pid(7), address));
+        let begin = std::time::Instant::now();
+        while bounds(0x40_1fff).is_none() && begin.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
         assert_eq!(bounds(0x40_1fff), Some(0x400..0x402));
         assert_eq!(bounds(0x40_2000), None);
         assert_eq!(bounds(0x7f00_0000_f000), Some(0x7_f000_0000..0x7_f000_0010));

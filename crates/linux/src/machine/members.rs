@@ -82,15 +82,22 @@ impl Managed {
         self.members.iter().flat_map(Members::iter)
     }
 
-    /// Looks who came and went, and which cgroups, and tells the kernel and the engine.
+    /// Whether a look is not over, or somebody is to be looked at out of turn.
+    pub(super) fn is_busy(&self) -> bool {
+        self.members.as_ref().is_some_and(Members::is_busy)
+    }
+
+    /// Looks who came and went, and which cgroups, and tells the kernel and the engine; as [`Members::look_while`].
     pub(super) fn look(
         &mut self,
+        anew: bool,
+        go_on: impl FnMut() -> bool,
         filter: Option<&impl Filter>,
         mut observe: impl FnMut(Evidence<'_>),
     ) -> Result<(), MachineError> {
         let Some(members) = &mut self.members else { return Ok(()) };
-        let changes = members.look()?;
-        if let Some(filter) = filter {
+        let changes = members.look_while(anew, go_on)?;
+        if let Some(filter) = filter.filter(|_| anew) {
             self.follow_cgroups(filter)?;
         }
         for change in changes {

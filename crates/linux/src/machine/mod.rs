@@ -8,6 +8,7 @@ mod mappings;
 mod members;
 mod owners;
 mod sources;
+mod stock;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,6 +44,7 @@ use mappings::{Maps, View};
 use members::Managed;
 use owners::Owners;
 use sources::{Ended, Sources};
+use stock::Stock;
 
 pub use clock::{cpu_time, now};
 pub use sources::Overhead;
@@ -53,6 +55,8 @@ const BATCH_ACCESSES: usize = 1024;
 const POLL_MAX: Nanos = Nanos::from_ms(50);
 /// Time between two looks at processes and at the extent of the nodes' memory.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
+/// Time for a look at processes, of which another one goes on with the rest.
+const LOOK_MAX: Nanos = Nanos::from_ms(20);
 /// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in some dozen files a node.
 const TOPOLOGY_EVERY: Nanos = Nanos::from_s(30);
 
@@ -94,6 +98,9 @@ pub enum MachineError {
     /// The topology cannot be read.
     #[error(transparent)]
     Topology(#[from] DiscoverError),
+    /// There is no thread to be had.
+    #[error("the thread that looks what scopes hold cannot be started: {0}")]
+    Thread(std::io::Error),
 }
 
 /// What `submit` does with batches.
@@ -122,9 +129,7 @@ pub struct LiveMachine {
     kernel_moves: KernelMoves,
     nodes: NodeStateReader,
     managed: Managed,
-    holdings: Holdings,
-    /// Why a scope's holding could not be read, last.
-    unheld: Option<String>,
+    stock: Stock,
     feeler: Feeler,
     watcher: Watcher,
     maps: Maps,
@@ -196,8 +201,7 @@ impl LiveMachine {
             kernel_moves: KernelMoves::default(),
             nodes,
             managed,
-            holdings,
-            unheld: None,
+            stock: Stock::new(holdings)?,
             feeler,
             watcher,
             maps: Maps::new(root),
@@ -249,6 +253,7 @@ impl LiveMachine {
         self.tell_regions(start, &mut observe);
         for outcome in self.returned.drain(..) {
             observe(Evidence::Outcome(&outcome));
+            self.stock.outdate();
         }
         for outcome in self.mover.iter_mut().flat_map(Mover::outcomes) {
             let moves = self.moving.remove(&outcome.id).unwrap_or_default();
@@ -259,9 +264,11 @@ impl LiveMachine {
                 self.owners.ended(done, ended);
             }
             observe(Evidence::Outcome(&outcome));
+            self.stock.outdate();
         }
         for done in self.undone.drain(..).chain(self.demoter.iter_mut().flat_map(Demoter::outcomes)) {
             observe(Evidence::Demoted(&done));
+            self.stock.outdate();
         }
     }
 
@@ -280,18 +287,27 @@ impl LiveMachine {
         }
     }
 
+    /// Whether a look at processes is to be gone on with soon.
+    pub fn is_looking(&self) -> bool {
+        self.managed.is_busy()
+    }
+
     /// Looks for processes that entered or left a scope and for memory that came or went, once a second, and for other
-    /// changes of the topology, twice a minute. Returns the new topology where it changed.
+    /// changes of the topology, twice a minute. Where there are many processes, a look goes on with the next call. Returns the new topology where it changed.
     ///
     /// # Errors
     /// A file of the kernel cannot be read; what was known stays.
     pub fn look(&mut self, mut observe: impl FnMut(Evidence<'_>)) -> Result<Option<Topology>, MachineError> {
         let at = now();
-        if self.looked.is_some_and(|looked| at.since(looked) < LOOK_EVERY) {
+        let anew = self.looked.is_none_or(|looked| at.since(looked) >= LOOK_EVERY);
+        if anew || self.managed.is_busy() {
+            let go_on = || now().since(at) < LOOK_MAX;
+            self.managed.look(anew, go_on, self.sources.hintfault.as_ref(), &mut observe)?;
+        }
+        if !anew {
             return Ok(None);
         }
         self.looked = Some(at);
-        self.managed.look(self.sources.hintfault.as_ref(), &mut observe)?;
         self.owners.look(at, &self.managed);
         let zones = self.nodes.zones();
         if at.since(self.topology_read) < TOPOLOGY_EVERY && !self.watcher.extents_differ(zones) {
@@ -327,18 +343,9 @@ impl LiveMachine {
     }
 
     /// Tells what scopes with a floor or a cap hold of the top tier; to be called after [`poll`](LiveMachine::poll), so that it is newer than
-    /// every outcome that was told. Returns why that cannot be read, once.
-    pub fn tell_holdings(&mut self, mut observe: impl FnMut(Evidence<'_>)) -> Option<String> {
-        let mut why = None;
-        for holding in self.holdings.read(&self.watcher.discovered().topology, now()) {
-            match holding {
-                Ok(holding) => observe(Evidence::Holding(holding)),
-                Err(error) => why = Some(error.to_string()),
-            }
-        }
-        let news = why.clone().filter(|_| why != self.unheld);
-        self.unheld = why;
-        news
+    /// every outcome that was told. Where the kernel takes long to add that up it is told later. Returns why it cannot be read, once.
+    pub fn tell_holdings(&mut self, observe: impl FnMut(Evidence<'_>)) -> Option<String> {
+        self.stock.tell(&self.watcher.discovered().topology, observe)
     }
 
     /// Tells, when it is time, how long tasks of the scopes have waited for memory. Returns why that cannot be read, once.

@@ -9,12 +9,12 @@ use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::access::Membership;
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId};
 
-use crate::aside::{Aside, Hung};
+use crate::aside::{Answer, Aside, Hung};
 use crate::numa_maps;
 use crate::pagemap::{Entry, FrameFlags, Frames, Pagemap, PagemapError};
 use crate::process;
 use crate::root::{KernelFileError, Root};
-use crate::scope::{Scopes, examine};
+use crate::scope::{Examined, Scopes, examine};
 use crate::sys::{self, MovePagesError, MoveWhat};
 
 /// The kernel as the mover sees it.
@@ -111,8 +111,16 @@ impl Kernel for LiveKernel {
         if !self.scopes.are_any() {
             return Ok(Membership::Managed(ScopeId::DEFAULT));
         }
-        let known = examine(&self.root, &self.scopes, Pid(std::process::id()), pid, &self.aside)?;
-        Ok(known.map_or(Membership::Unexamined, |known| known.membership))
+        let command_line = |_| {
+            let root = self.root.clone();
+            let read = self.aside.ask(pid, move || process::command_line(&root, pid));
+            read.map_or(Answer::Hung, Answer::Here)
+        };
+        let own = Pid(std::process::id());
+        Ok(match examine(&self.root, &self.scopes, own, pid, command_line)? {
+            Examined::Known(known) => known.membership,
+            Examined::Gone | Examined::NotYet { .. } => Membership::Unexamined,
+        })
     }
 
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {
@@ -126,11 +134,14 @@ impl Kernel for LiveKernel {
 
     fn policies(&self, pid: Pid) -> Result<Vec<(u64, numa_maps::Policy)>, KernelFileError> {
         let root = self.root.clone();
-        let read = self.aside.ask(pid, move || numa_maps::read(&root, pid));
-        let read = read.map_err(|hung| KernelFileError::io("read", &self.root.proc, hung.into()))?;
+        let read = self
+            .aside
+            .ask(pid, move || (numa_maps::read(&root, pid), numa_maps::policy_of_threads(&root, pid)));
+        let (read, of_threads) =
+            read.map_err(|hung| KernelFileError::io("read", &self.root.proc, hung.into()))?;
         let mappings = read?.unwrap_or_default();
         let mut policies: Vec<_> = mappings.into_iter().map(|m| (m.address, m.policy)).collect();
-        if let Some(of_thread) = numa_maps::policy_of_threads(&self.root, pid) {
+        if let Some(of_thread) = of_threads {
             let ours = policies.iter_mut().filter(|(_, policy)| policy.is_default());
             ours.for_each(|(_, policy)| policy.clone_from(&of_thread));
         }

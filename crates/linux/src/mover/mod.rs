@@ -4,7 +4,7 @@
 //! does a memory policy keep it there (`policy`) → has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
 //! certain and which are inferred.
 
-mod aside;
+mod barred;
 pub(crate) mod closed;
 mod kernel;
 mod memory;

@@ -7,7 +7,7 @@ use thermocline_core::moves::{Batch, Outcome};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, NodeId, VirtPage};
 
-use super::aside::Aside;
+use super::barred::Barred;
 use super::kernel::Kernel;
 use super::memory::{Identities, Stubborn};
 use super::plan::{Item, plan};
@@ -33,7 +33,7 @@ pub(super) struct Worker<K> {
     identities: Identities,
     stubborn: Stubborn,
     policies: Policies,
-    aside: Aside,
+    barred: Barred,
 }
 
 /// A batch on its way.
@@ -62,7 +62,7 @@ impl<K: Kernel> Worker<K> {
             identities: Identities::default(),
             stubborn: Stubborn::new(),
             policies: Policies::new(config.memory_policies),
-            aside: Aside::default(),
+            barred: Barred::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl<K: Kernel> Worker<K> {
 
     /// Processes that were set aside since the last call, and why.
     pub(super) fn take_news(&mut self) -> Vec<String> {
-        self.aside.take_news()
+        self.barred.take_news()
     }
 
     pub(super) fn now(&self) -> Nanos {
@@ -94,7 +94,7 @@ impl<K: Kernel> Worker<K> {
     /// An error is the outcome of every move that has none yet.
     fn steps(&mut self, task: &mut Task<'_>) -> Result<(), Outcome> {
         self.check_process(task)?;
-        if self.aside.holds(task.batch.pid, task.batch.target, self.kernel.now()) {
+        if self.barred.holds(task.batch.pid, task.batch.target, self.kernel.now()) {
             return Err(Outcome::NoPermission);
         }
         let plan = plan(&self.kernel, task.batch, self.shared_pages).map_err(|e| match e {
@@ -126,13 +126,13 @@ impl<K: Kernel> Worker<K> {
             Ok(Some(_)) => {
                 task.stats.reused_pids += 1;
                 self.policies.forget(pid);
-                self.aside.forget(pid);
+                self.barred.forget(pid);
                 Err(Outcome::Gone)
             }
             Ok(None) => {
                 self.identities.forget(pid);
                 self.policies.forget(pid);
-                self.aside.forget(pid);
+                self.barred.forget(pid);
                 Err(Outcome::Gone)
             }
             Err(_) => Err(task.unknown()),
@@ -235,7 +235,7 @@ impl<K: Kernel> Worker<K> {
         task.stats.calls += 1;
         task.stats.pages_asked += items.iter().map(|item| item.pages).sum::<u64>();
         if result == Ok(0) {
-            self.aside.succeeded(pid, target);
+            self.barred.succeeded(pid, target);
         }
         Answer { result, statuses }
     }
@@ -307,7 +307,7 @@ impl<K: Kernel> Worker<K> {
 
     /// The outcome of all that a failed call did not do.
     fn failed(&mut self, task: &mut Task<'_>, error: MovePagesError) -> Outcome {
-        self.aside.failed(task.batch.pid, task.batch.target, error, self.kernel.now());
+        self.barred.failed(task.batch.pid, task.batch.target, error, self.kernel.now());
         failure(error).unwrap_or_else(|| task.unknown())
     }
 

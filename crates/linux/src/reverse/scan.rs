@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use thermocline_core::units::Pid;
+use thermocline_core::units::{Nanos, Pid};
 
 use super::table::{HUGE_PAGES, VPN_END};
 use crate::pagemap::{Entry, PagemapError};
+use crate::source::thread_cpu_time;
 use crate::sys::pagemap_scan::Region;
 
 /// Base pages of a slice at most: the kernel holds the process's mappings still while it looks for them.
@@ -64,6 +65,8 @@ pub(crate) struct Slice {
     pub(crate) looked_up: u64,
     /// Pages whose frames the kernel hides.
     pub(crate) hidden: u64,
+    /// CPU time of whoever has read it.
+    pub(crate) cpu: Nanos,
     /// The pages that were found, ascending.
     pub(crate) found: Vec<Found>,
 }
@@ -78,6 +81,7 @@ pub(crate) fn slice(
     within: Range<u64>,
     pages_max: u64,
 ) -> Result<Slice, PagemapError> {
+    let cpu = thread_cpu_time();
     let (from, to) = (within.start, within.end.min(VPN_END));
     let mut regions = [Region::default(); SLICE_REGIONS];
     let (count, next) = memory.present(pid, from, to, pages_max, &mut regions)?;
@@ -99,6 +103,7 @@ pub(crate) fn slice(
             }
         }
     }
+    slice.cpu = thread_cpu_time().since(cpu);
     Ok(slice)
 }
 

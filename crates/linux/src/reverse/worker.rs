@@ -14,7 +14,6 @@ use super::table::VPN_END;
 use crate::aside::Aside;
 use crate::pagemap::{Entry, Pagemap, PagemapError};
 use crate::root::Root;
-use crate::source::thread_cpu_time;
 use crate::sys::pagemap_scan::Region;
 
 /// Ends of user space in pages, the widest first: 53 bits of addresses are as many as can be entered; 52 and 48 (arm64), 47 (x86-64 without
@@ -102,8 +101,9 @@ fn process(
 ) -> bool {
     let mut from = Some(0);
     while let Some(at) = from {
-        let (began, cpu_before) = (Instant::now(), thread_cpu_time());
-        let Slice { next, looked_up, hidden, found } = match memory.slice(pid, at..VPN_END, SLICE_PAGES) {
+        let began = Instant::now();
+        let Slice { next, looked_up, hidden, cpu, found } = match memory.slice(pid, at..VPN_END, SLICE_PAGES)
+        {
             Ok(slice) => slice,
             Err(PagemapError::Gone(_)) => Slice::default(),
             Err(PagemapError::NotPermitted(_) | PagemapError::Io(..)) => {
@@ -112,7 +112,6 @@ fn process(
             }
         };
         from = next;
-        let cpu = thread_cpu_time().since(cpu_before);
         round.looked_up += looked_up;
         round.hidden += hidden;
         round.cpu = round.cpu.plus(cpu);

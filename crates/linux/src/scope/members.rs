@@ -2,15 +2,17 @@
 //!
 //! What has not been looked at is nobody's: a process that has just come, one that has called exec where scopes go by the command, one whose
 //! files cannot be read.
+//!
+//! A look can be left at any moment and gone on with later, so that nobody has to wait for 100,000 processes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use thermocline_core::access::Membership;
 use thermocline_core::units::{Pid, ScopeId};
 
-use crate::aside::Aside;
-use crate::process;
+use crate::aside::{Answer, Aside, Hung, Later};
+use crate::process::{self, Listing};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Scopes, Traits, cgroup};
 
@@ -18,14 +20,12 @@ use crate::scope::{Scopes, Traits, cgroup};
 /// shows after at most (processes / 256) looks, and a look costs some milliseconds at most.
 const RECHECKS: usize = 256;
 
-/// Processes not known before that a look examines; the rest waits for the next one.
-const NEW_MAX: usize = 4096;
-
 /// Processes that are to be examined out of their turn at most; of more, each waits for its turn.
 const DUE_MAX: usize = 65_536;
 
-/// How long the reading of a command line may take. The machine's loop waits for it, once for each process that hangs.
+/// How long the reading of a command line may take, and how much of that a look waits for, once for each process that hangs.
 const COMMAND_MAX: Duration = Duration::from_millis(500);
+const COMMAND_PATIENCE: Duration = Duration::from_millis(3);
 
 /// A process in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +65,38 @@ impl Change {
     }
 }
 
+/// What a process says of itself.
+type CommandLine = Result<Option<String>, KernelFileError>;
+
+/// A look at all processes.
+#[derive(Debug)]
+struct Round {
+    /// None where all are listed.
+    listing: Option<Listing>,
+    listed: Vec<Pid>,
+    /// Those that are gone are known, and others are examined again.
+    swept: bool,
+    /// Those that are to be examined.
+    turn: VecDeque<Pid>,
+}
+
 /// Keeps track of the members of all scopes.
 #[derive(Debug)]
 pub struct Members {
     root: Root,
     scopes: Scopes,
-    /// For command lines.
-    aside: Aside,
+    command_lines: Later<CommandLine>,
+    /// How one is read.
+    read: fn(&Root, Pid) -> CommandLine,
     own: Pid,
     /// Every process, whether in a scope or not.
     known: BTreeMap<Pid, Known>,
-    /// Those that the next look examines first: they have called exec.
+    /// Those that the next look examines first: they have called exec, or their command line was not there yet.
     due: BTreeSet<Pid>,
+    /// The look that is not over.
+    round: Option<Round>,
     /// Where the next round of rechecks begins.
     next: Pid,
-    /// Processes that were left for a later look, ever.
-    deferred: u64,
     /// Processes whose files could not be read, ever.
     unreadable: u64,
 }
@@ -91,12 +107,16 @@ impl Members {
         Members {
             root: root.clone(),
             scopes,
-            aside: Aside::new(root, "its command line was read", COMMAND_MAX),
+            command_lines: Later::new(
+                Aside::new(root, "its command line was read", COMMAND_MAX),
+                COMMAND_PATIENCE,
+            ),
+            read: process::command_line,
             own: Pid(std::process::id()),
             known: BTreeMap::new(),
             due: BTreeSet::new(),
+            round: None,
             next: Pid(0),
-            deferred: 0,
             unreadable: 0,
         }
     }
@@ -114,11 +134,6 @@ impl Members {
         })
     }
 
-    /// Processes that were left for a later look because too many were new at once, since the beginning.
-    pub fn deferred(&self) -> u64 {
-        self.deferred
-    }
-
     /// Readings of processes that failed for lack of permission or an unknown format, since the beginning. Such
     /// processes are in no scope.
     pub fn unreadable(&self) -> u64 {
@@ -133,6 +148,7 @@ impl Members {
         if self.due.len() < DUE_MAX {
             self.due.insert(pid);
         }
+        self.command_lines.forget(pid);
         let before = self.known.get(&pid).copied()?;
         let now = Known { membership: Membership::Unexamined, ..before };
         self.update(pid, Some(now))
@@ -148,40 +164,109 @@ impl Members {
         }
     }
 
+    /// Whether a look is not over, or somebody is to be examined out of turn.
+    pub fn is_busy(&self) -> bool {
+        self.round.is_some() || !self.due.is_empty()
+    }
+
     /// Looks at the machine's processes and tells what is different.
     ///
     /// # Errors
     /// procfs cannot be listed; what was known stays.
     pub fn look(&mut self) -> Result<Vec<Change>, KernelFileError> {
-        let pids = process::list(&self.root)?;
+        self.look_while(true, || true)
+    }
+
+    /// Goes on with the last look where that is not over, else begins one if it is to be `anew`; those that are due come first. After each step, of which there is one at
+    /// least, `go_on` says whether there is to be another.
+    ///
+    /// # Errors
+    /// procfs cannot be listed; what was known stays, and the next look begins anew.
+    pub fn look_while(
+        &mut self,
+        anew: bool,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Vec<Change>, KernelFileError> {
         let mut changes = Vec::new();
-        let gone: Vec<Pid> =
-            self.known.keys().filter(|pid| pids.binary_search(pid).is_err()).copied().collect();
-        for pid in gone {
-            changes.extend(self.update(pid, None));
-        }
-        let mut turn: Vec<Pid> = std::mem::take(&mut self.due).into_iter().collect();
-        let mut rechecks: Vec<Pid> =
-            self.known.range(self.next..).map(|(&pid, _)| pid).take(RECHECKS).collect();
-        if rechecks.len() < RECHECKS {
-            let rest = RECHECKS - rechecks.len();
-            rechecks.extend(self.known.range(..self.next).map(|(&pid, _)| pid).take(rest));
-        }
-        self.next = rechecks.last().map_or(Pid(0), |last| Pid(last.0.saturating_add(1)));
-        turn.extend(rechecks);
-        let new: Vec<Pid> = pids.iter().filter(|&pid| !self.known.contains_key(pid)).copied().collect();
-        self.deferred += new.len().saturating_sub(NEW_MAX) as u64;
-        turn.extend(new.into_iter().take(NEW_MAX));
-        for pid in turn {
+        let mut due = std::mem::take(&mut self.due);
+        while let Some(pid) = due.pop_first() {
             let now = self.examine(pid);
             changes.extend(self.update(pid, now));
+            if !go_on() {
+                self.due.append(&mut due);
+                return Ok(changes);
+            }
+        }
+        let mut round = match self.round.take() {
+            Some(round) => round,
+            None if anew => Round::begin(&self.root)?,
+            None => return Ok(changes),
+        };
+        while self.step(&mut round, &mut changes)? {
+            if !go_on() {
+                self.round = Some(round);
+                break;
+            }
         }
         Ok(changes)
     }
 
+    /// A step of a look; false where there is none left.
+    fn step(&mut self, round: &mut Round, changes: &mut Vec<Change>) -> Result<bool, KernelFileError> {
+        if let Some(pid) = round.turn.pop_front() {
+            let now = self.examine(pid);
+            changes.extend(self.update(pid, now));
+        } else if let Some(listing) = &mut round.listing {
+            match listing.piece()? {
+                Some(pids) => {
+                    round.turn.extend(pids.iter().filter(|&pid| !self.known.contains_key(pid)));
+                    round.listed.extend(pids);
+                }
+                None => round.listing = None,
+            }
+        } else if !round.swept {
+            round.swept = true;
+            round.listed.sort_unstable();
+            let gone = |pid: &&Pid| round.listed.binary_search(pid).is_err();
+            let gone: Vec<Pid> = self.known.keys().filter(gone).copied().collect();
+            for pid in gone {
+                changes.extend(self.update(pid, None));
+            }
+            round.turn.extend(self.rechecks());
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Those that are examined again this time.
+    fn rechecks(&mut self) -> Vec<Pid> {
+        let mut pids: Vec<Pid> = self.known.range(self.next..).map(|(&pid, _)| pid).take(RECHECKS).collect();
+        if pids.len() < RECHECKS {
+            let rest = RECHECKS - pids.len();
+            pids.extend(self.known.range(..self.next).map(|(&pid, _)| pid).take(rest));
+        }
+        self.next = pids.last().map_or(Pid(0), |last| Pid(last.0.saturating_add(1)));
+        pids
+    }
+
     fn examine(&mut self, pid: Pid) -> Option<Known> {
-        match examine(&self.root, &self.scopes, self.own, pid, &self.aside) {
-            Ok(known) => known,
+        let Members { root, scopes, command_lines, read, own, .. } = self;
+        let command_line = |start_time| {
+            let (root, read) = (root.clone(), *read);
+            command_lines.ask((pid, start_time), move || read(&root, pid))
+        };
+        match examine(root, scopes, *own, pid, command_line) {
+            Ok(Examined::Known(known)) => Some(known),
+            Ok(Examined::Gone) => None,
+            Ok(Examined::NotYet { start_time }) => {
+                if self.due.len() < DUE_MAX {
+                    self.due.insert(pid);
+                }
+                // Until it has said otherwise it is what it was.
+                let before = self.known.get(&pid).filter(|known| known.start_time == start_time);
+                Some(before.copied().unwrap_or(Known { start_time, membership: Membership::Unexamined }))
+            }
             Err(_) => {
                 self.unreadable += 1;
                 None
@@ -198,20 +283,42 @@ impl Members {
     }
 }
 
-/// What is to be known of a process; nothing where it is gone. `own` is this process, which is left alone. Its command line,
-/// which the kernel reads from the process's own memory, is read by `aside`.
+impl Round {
+    fn begin(root: &Root) -> Result<Round, KernelFileError> {
+        let listing = Some(Listing::begin(root)?);
+        Ok(Round { listing, listed: Vec::new(), swept: false, turn: VecDeque::new() })
+    }
+}
+
+/// What came of examining a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Examined {
+    /// It is there.
+    Known(Known),
+    /// It is gone.
+    Gone,
+    /// Its command line is to be asked for again.
+    NotYet {
+        /// When it started, in clock ticks since boot.
+        start_time: u64,
+    },
+}
+
+/// What is to be known of a process. `own` is this process, which is left alone. Its command line, which the kernel reads from the process's own memory, is asked of
+/// `command_line` with the time at which the process started.
 ///
 /// # Errors
-/// A file of the process cannot be read or understood.
+/// A file of the process cannot be read or understood, or it keeps whoever reads it waiting.
 pub(crate) fn examine(
     root: &Root,
     scopes: &Scopes,
     own: Pid,
     pid: Pid,
-    aside: &Aside,
-) -> Result<Option<Known>, KernelFileError> {
-    let Some(stat) = process::stat(root, pid)? else { return Ok(None) };
-    let known = |membership| Ok(Some(Known { start_time: stat.start_time, membership }));
+    command_line: impl FnOnce(u64) -> Answer<CommandLine>,
+) -> Result<Examined, KernelFileError> {
+    let Some(stat) = process::stat(root, pid)? else { return Ok(Examined::Gone) };
+    let start_time = stat.start_time;
+    let known = |membership| Ok(Examined::Known(Known { start_time, membership }));
     if pid == own || stat.kernel_thread || stat.has_ended() {
         return known(Membership::Excluded);
     }
@@ -221,14 +328,11 @@ pub(crate) fn examine(
         return known(Membership::Unexamined);
     }
     let command_line = match scopes.needs_command() {
-        true => {
-            let read = aside.ask(pid, {
-                let root = root.clone();
-                move || process::command_line(&root, pid)
-            });
-            let read = read.map_err(|hung| KernelFileError::io("read", &root.proc, hung.into()))?;
-            read?.unwrap_or_default()
-        }
+        true => match command_line(start_time) {
+            Answer::Here(read) => read?.unwrap_or_default(),
+            Answer::NotYet => return Ok(Examined::NotYet { start_time }),
+            Answer::Hung => return Err(KernelFileError::io("read", &root.proc, Hung(pid).into())),
+        },
         false => String::new(),
     };
     let cgroup = match scopes.needs_cgroup() {
@@ -315,25 +419,50 @@ mod tests {
         assert_eq!(members.look().unwrap(), []);
     }
 
+    /// A look, and what of it a busy machine keeps back for a moment.
+    fn look(members: &mut Members) -> Vec<Change> {
+        let mut changes = members.look().unwrap();
+        while members.is_busy() {
+            changes.extend(members.look_while(false, || true).unwrap());
+        }
+        changes
+    }
+
+    /// Reads a command line as soon as nothing keeps it back.
+    fn read_late(root: &Root, pid: Pid) -> CommandLine {
+        while root.proc.join(pid.0.to_string()).join("kept").exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        process::command_line(root, pid)
+    }
+
     #[test]
-    fn a_process_whose_command_line_never_comes_keeps_nobody_waiting() {
+    fn a_command_line_that_never_comes_keeps_nobody_waiting_and_one_that_is_late_is_taken() {
         let m = Machine::new();
         for pid in [10, 11, 12] {
             m.process(pid, "redis", 5, "/");
         }
-        // Whoever opens a pipe to read waits until somebody writes.
-        let pipe = m.root.proc.join("11/cmdline");
-        fs::remove_file(&pipe).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let kept = m.root.proc.join("11/kept");
+        fs::write(&kept, "").unwrap();
         let mut members =
-            m.members(&[config::Scope { command: Some("redis".into()), ..config::Scope::default() }]);
-        let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let found = [members.look().unwrap(), members.look().unwrap()].map(|look| added(&look));
-            let _ = tell.send(found);
-        });
-        let found = told.recv_timeout(Duration::from_secs(20)).expect("a look waits for a process");
-        assert_eq!(found, [vec![10, 12], vec![]]);
+            m.members(&[config::Scope { command: Some("bin/redis".into()), ..config::Scope::default() }]);
+        members.read = read_late;
+        let begin = std::time::Instant::now();
+        let mut found = added(&members.look().unwrap());
+        let first = begin.elapsed();
+        // It is asked for again until it counts as hung.
+        while members.is_busy() && begin.elapsed() < Duration::from_secs(20) {
+            found.extend(added(&members.look_while(false, || true).unwrap()));
+        }
+        found.sort_unstable();
+        assert_eq!(found, [10, 12]);
+        assert_eq!(members.membership(Pid(11)), Membership::Unexamined);
+        assert!(first < COMMAND_MAX, "a look waits for a process: {first:?}");
+        fs::remove_file(&kept).unwrap();
+        while found.len() < 3 && begin.elapsed() < Duration::from_secs(20) {
+            found.extend(added(&members.look().unwrap()));
+        }
+        assert_eq!(found, [10, 12, 11]);
     }
 
     #[test]
@@ -362,10 +491,10 @@ mod tests {
             config::Scope { command: Some("bin/redis.* --flag$".into()), ..config::Scope::default() },
             config::Scope { cgroup: Some("/box".into()), ..config::Scope::default() },
         ]);
-        assert_eq!(added(&members.look().unwrap()), [11]);
+        assert_eq!(added(&look(&mut members)), [11]);
         m.process(10, "redis-server", 5, "/");
         m.process(11, "sleep", 6, "/elsewhere");
-        let change = members.look().unwrap();
+        let change = look(&mut members);
         assert_eq!((removed(&change), added(&change)), (vec![11], vec![10]));
         assert_eq!(members.membership(Pid(10)), Membership::Managed(ScopeId(1)));
         assert_eq!(members.membership(Pid(11)), Membership::Excluded);
@@ -380,17 +509,17 @@ mod tests {
         let not_hotcold =
             config::Scope { command: Some("hotcold".into()), exclude: true, ..Default::default() };
         let mut members = m.members(std::slice::from_ref(&not_hotcold));
-        members.look().unwrap();
+        look(&mut members);
         let last = Pid(10 + 3 * RECHECKS as u32 - 1);
         assert_eq!(members.membership(last), Membership::Managed(ScopeId::DEFAULT));
         m.process(last.0, "hotcold", 5, "/box");
         assert!(!members.exec(last).unwrap().is_end());
         assert_eq!(members.membership(last), Membership::Unexamined);
-        members.look().unwrap();
+        look(&mut members);
         assert_eq!(members.membership(last), Membership::Excluded);
         // Where nothing goes by the command, nothing changes.
         let mut members = m.members(&[config::Scope { cgroup: Some("/box".into()), ..Default::default() }]);
-        members.look().unwrap();
+        look(&mut members);
         assert_eq!(members.exec(last), None);
         assert_eq!(members.membership(last), Membership::Managed(ScopeId(1)));
     }
@@ -420,27 +549,54 @@ mod tests {
         }
         let mut members =
             m.members(&[config::Scope { command: Some("new".into()), ..config::Scope::default() }]);
-        members.look().unwrap();
+        look(&mut members);
         for pid in 1000..1000 + count {
             m.process(pid, "new", 5, "/");
         }
         let mut found = 0;
         for _ in 0..3 {
-            found += added(&members.look().unwrap()).len();
+            found += added(&look(&mut members)).len();
         }
         assert_eq!(found, count as usize);
     }
 
+    /// So many processes as THERMOCLINE_SOAK says are there, and a look is left after each step.
     #[test]
-    fn a_flood_of_new_processes_is_taken_in_over_several_looks_and_counted() {
+    fn a_look_goes_on_where_it_was_left_and_no_step_is_long() {
+        let soak = std::env::var_os("THERMOCLINE_SOAK").is_some();
+        let count: u32 = if soak { 100_000 } else { 2_000 };
         let m = Machine::new();
-        for pid in 1000..1000 + NEW_MAX as u32 + 5 {
-            fs::create_dir(m.root.proc.join(pid.to_string())).unwrap();
+        for pid in 1000..1000 + count {
+            m.process(pid, "a", 5, "/");
         }
-        m.process(1000 + NEW_MAX as u32 + 4, "late", 5, "/");
         let mut members = m.members(&[]);
-        assert!(added(&members.look().unwrap()).is_empty());
-        assert_eq!(members.deferred(), 5);
+        let (mut changes, mut turns, mut longest) = (0, 0, Duration::ZERO);
+        let mut step = |members: &mut Members, anew| {
+            let begin = std::time::Instant::now();
+            let found = members.look_while(anew, || false).unwrap();
+            longest = longest.max(begin.elapsed());
+            turns += 1;
+            found
+        };
+        changes += step(&mut members, true).len();
+        while members.is_busy() {
+            changes += step(&mut members, false).len();
+        }
+        assert_eq!((changes, members.iter().count()), (count as usize, count as usize));
+        assert!(step(&mut members, false).is_empty(), "nothing is begun that was not asked for");
+        // One ends and one comes while the next look is under way; who calls exec is seen to first.
+        step(&mut members, true);
+        m.end(1000);
+        m.process(1000 + count, "late", 5, "/");
+        let mut found = Vec::new();
+        while members.is_busy() {
+            found.extend(step(&mut members, false));
+        }
+        found.extend(members.look().unwrap());
+        assert_eq!((removed(&found), added(&found)), (vec![1000], vec![1000 + count]));
+        println!("{count} processes: the longest of {turns} steps took {longest:?}");
+        assert!(turns > count as usize);
+        assert!(!soak || longest < Duration::from_millis(200), "{longest:?}");
     }
 
     #[test]

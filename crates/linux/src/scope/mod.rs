@@ -18,8 +18,8 @@ use thermocline_core::units::{Pid, ScopeId};
 use crate::root::{KernelFileError, Root};
 
 pub use holdings::Holdings;
-pub(crate) use members::examine;
 pub use members::{Change, Known, Member, Members};
+pub(crate) use members::{Examined, examine};
 pub use pressure::Pressures;
 
 /// A scope that cannot be used.

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Duration;
 
 use proptest::prelude::*;
 use thermocline_core::access::{Access, Detail, FaultLatency, NoMappings};
@@ -14,8 +13,8 @@ use thermocline_core::topology::{Node, NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, Pfn, ScopeId, TierId, VirtPage};
 
 use super::*;
-use crate::aside::Aside;
-use crate::scope::{Traits, examine};
+use crate::aside::Answer;
+use crate::scope::{Examined, Known, Traits, examine};
 
 const NAMES: [&str; 3] = ["sh", "hotcold", "redis"];
 const CGROUPS: [&str; 4] = ["/", "/a", "/a/b", "/c"];
@@ -240,7 +239,12 @@ impl World {
     }
 
     fn look(&mut self) {
-        self.managed.look(Some(&self.filter), |evidence| self.engine.observe(evidence)).unwrap();
+        let mut anew = true;
+        while anew || self.managed.is_busy() {
+            let filter = Some(&self.filter);
+            self.managed.look(anew, || true, filter, |evidence| self.engine.observe(evidence)).unwrap();
+            anew = false;
+        }
         self.processes.values_mut().for_each(|process| (process.looked_at, process.untold) = (true, false));
         self.stale.clear();
     }
@@ -301,9 +305,9 @@ impl World {
     /// Whether the mover would find the process in a scope, as it does right before a batch.
     fn mover_finds_it_in_scope(&self, pid: Pid) -> bool {
         let scopes = Scopes::new(&self.config.scope).unwrap();
-        let aside = Aside::new(&self.root(), "it was examined", Duration::from_secs(10));
-        let known = examine(&self.root(), &scopes, Pid(u32::MAX), pid, &aside).unwrap();
-        known.is_some_and(|known| matches!(known.membership, Membership::Managed(_)))
+        let command_line = |_| Answer::Here(crate::process::command_line(&self.root(), pid));
+        let found = examine(&self.root(), &scopes, Pid(u32::MAX), pid, command_line).unwrap();
+        matches!(found, Examined::Known(Known { membership: Membership::Managed(_), .. }))
     }
 
     /// What a process is by the configuration alone.

@@ -16,7 +16,7 @@ const ENTRIES_MAX: usize = 4096;
 
 /// What keeps pages of a process from a node.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct Barred {
     entries: BTreeMap<(Pid, NodeId), Entry>,
     news: Vec<String>,
 }
@@ -27,7 +27,7 @@ struct Entry {
     span: Nanos,
 }
 
-impl Aside {
+impl Barred {
     /// Whether pages of the process are not even tried.
     pub(super) fn holds(&self, pid: Pid, target: NodeId, now: Nanos) -> bool {
         self.entries.get(&(pid, target)).is_some_and(|entry| now < entry.until)
@@ -77,31 +77,31 @@ mod tests {
 
     #[test]
     fn a_process_is_set_aside_longer_each_time_and_told_once() {
-        let (mut aside, mut now, mut tries) = (Aside::default(), Nanos(0), 0);
+        let (mut barred, mut now, mut tries) = (Barred::default(), Nanos(0), 0);
         let end = Nanos::from_s(600);
         while now < end {
-            if !aside.holds(PID, NODE, now) {
-                aside.failed(PID, NODE, MovePagesError::NodeForbidden(PID, NODE), now);
+            if !barred.holds(PID, NODE, now) {
+                barred.failed(PID, NODE, MovePagesError::NodeForbidden(PID, NODE), now);
                 tries += 1;
             }
             now = now.plus(Nanos::from_ms(100));
         }
         assert!((12..=18).contains(&tries), "{tries} in ten minutes");
-        let news = aside.take_news();
+        let news = barred.take_news();
         assert!(news.len() == 1 && news[0].contains("cpuset.mems"), "{news:?}");
-        assert!(!aside.holds(PID, NodeId(1), Nanos(0)) && !aside.holds(Pid(8), NODE, Nanos(0)));
-        aside.succeeded(PID, NODE);
-        assert!(!aside.holds(PID, NODE, now));
+        assert!(!barred.holds(PID, NodeId(1), Nanos(0)) && !barred.holds(Pid(8), NODE, Nanos(0)));
+        barred.succeeded(PID, NODE);
+        assert!(!barred.holds(PID, NODE, now));
     }
 
     #[test]
     fn a_full_node_sets_nobody_aside_and_many_processes_do_not_fill_memory() {
-        let mut aside = Aside::default();
-        aside.failed(PID, NODE, MovePagesError::NodeFull(NODE), Nanos(0));
-        assert!(!aside.holds(PID, NODE, Nanos(0)) && aside.take_news().is_empty());
+        let mut barred = Barred::default();
+        barred.failed(PID, NODE, MovePagesError::NodeFull(NODE), Nanos(0));
+        assert!(!barred.holds(PID, NODE, Nanos(0)) && barred.take_news().is_empty());
         for pid in 0..2 * ENTRIES_MAX as u32 {
-            aside.failed(Pid(pid), NODE, MovePagesError::NotPermitted(Pid(pid)), Nanos(u64::from(pid)));
+            barred.failed(Pid(pid), NODE, MovePagesError::NotPermitted(Pid(pid)), Nanos(u64::from(pid)));
         }
-        assert_eq!(aside.entries.len(), ENTRIES_MAX);
+        assert_eq!(barred.entries.len(), ENTRIES_MAX);
     }
 }
