@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::kdamond;
 use crate::regular;
 
 /// How kernel files are read and written. [`Actuator`](super::Actuator) is the only user.
@@ -53,15 +54,19 @@ impl Door for Live {
     }
 
     fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
-        // A kernel file is never created and is never a symbolic link.
-        let options = OpenOptions::new().write(true).truncate(true).clone();
-        let mut file = regular::open_with(&options, libc::O_NOFOLLOW, path)?;
-        unless_busy(|| file.write_all(format!("{value}\n").as_bytes()))
+        if kdamond::is_state(path) { kdamond::write(path, value, write) } else { write(path, value) }
     }
 
     fn reaches_kernel(&self) -> bool {
         true
     }
+}
+
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    // A kernel file is never created and is never a symbolic link.
+    let options = OpenOptions::new().write(true).truncate(true).clone();
+    let mut file = regular::open_with(&options, libc::O_NOFOLLOW, path)?;
+    unless_busy(|| file.write_all(format!("{value}\n").as_bytes()))
 }
 
 /// Reads the files and keeps writes to itself: later reads see them, the kernel does not.

@@ -79,6 +79,14 @@ impl Lock {
         Ok(Lock { folder: Arc::new(folder), files })
     }
 
+    /// Gives the locks back at once: a thread of ours that the kernel keeps in a call keeps the files open beyond the end of all others.
+    pub(super) fn give_up(&self) {
+        for file in &self.files {
+            // Closing the file would do the same, later.
+            let _ = flock(file, FlockOperation::Unlock);
+        }
+    }
+
     /// The folder whose lock this is.
     pub(super) fn folder(&self) -> &Arc<Folder> {
         &self.folder
@@ -95,12 +103,8 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Gives the locks back at once: a thread of ours that the kernel keeps in a call keeps the files open beyond the end of all others.
     fn drop(&mut self) {
-        for file in &self.files {
-            // Closing the file would do the same, later.
-            let _ = flock(file, FlockOperation::Unlock);
-        }
+        self.give_up();
     }
 }
 

@@ -5,27 +5,33 @@
 //! boot and only where they are still ours. Whoever holds the [`Lock`] may open the door.
 
 mod command;
+mod deputy;
 pub mod door;
 mod holder;
+pub(crate) mod kdamond;
 mod lock;
 pub mod log;
 mod plan;
 mod restore;
 mod settings;
+mod turn;
 mod value;
 mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::root::{KernelFileError, Root};
 
 use door::{Door, DryRun, Live};
 use log::{Entry, LogError, RestoreLog};
+use turn::{Changing, Turn};
 use watch::Watch;
 
 pub use command::Commands;
 pub(crate) use command::{damon_stat, kdamonds, lru_gen, node_reclaim};
+pub use deputy::Deputy;
 pub use holder::{Held, Holder};
 pub use lock::{Lock, LockError, OTHER_PIDS, has_own_pids};
 pub use plan::{Change, Plan, Skipped, plan};
@@ -85,6 +91,9 @@ pub enum ActuatorError {
     /// The path is none of our settings, or not where it was said to be.
     #[error("{} is none of the kernel settings that thermocline writes", .0.display())]
     Outside(PathBuf),
+    /// All was put back, or the deputy is at it.
+    #[error("settings have been put back already, and nothing is changed any more")]
+    TakenOver,
     /// A later step of a plan failed; what was changed before it was put back.
     #[error("{cause}; {}", if put_back.is_complete() {
         "the settings changed before it were put back".to_owned()
@@ -117,7 +126,8 @@ pub struct Actuator {
     /// What has to be put back, oldest first.
     entries: Vec<Entry>,
     log: Option<RestoreLog>,
-    lock: Option<Lock>,
+    lock: Option<Arc<Lock>>,
+    turn: Arc<Turn>,
     watch: Watch,
 }
 
@@ -147,7 +157,8 @@ impl Actuator {
             boot_id: root.boot_id()?,
             entries: left.entries,
             log: None,
-            lock: Some(lock),
+            lock: Some(Arc::new(lock)),
+            turn: Arc::default(),
             watch: Watch::default(),
         };
         let not_followed = actuator.entries.iter().any(|entry| !settings::may_set(root, &entry.path));
@@ -175,6 +186,7 @@ impl Actuator {
             entries: Vec::new(),
             log: None,
             lock: None,
+            turn: Arc::default(),
             watch: Watch::default(),
         }
     }
@@ -182,6 +194,23 @@ impl Actuator {
     /// The door for commands, which set nothing; none where nothing is to reach the kernel.
     pub fn commands(&self) -> Option<Commands> {
         self.door.reaches_kernel().then(|| Commands::live(&self.root))
+    }
+
+    /// Who puts the settings back where the owner of this one does not come to it; none where nothing reaches the kernel.
+    pub fn deputy(&self) -> Option<Deputy> {
+        self.deputy_with(Box::new(Live))
+    }
+
+    /// The same, through another door.
+    pub fn deputy_with(&self, door: Box<dyn Door>) -> Option<Deputy> {
+        let lock = Arc::clone(self.lock.as_ref()?);
+        let (root, boot_id) = (self.root.clone(), self.boot_id.clone());
+        Some(Deputy { root, door, boot_id, lock, turn: Arc::clone(&self.turn) })
+    }
+
+    /// Begins a change, unless the deputy has begun.
+    fn change(&self) -> Result<Changing, ActuatorError> {
+        self.turn.change().ok_or(ActuatorError::TakenOver)
     }
 
     /// Writes one value, recorded first; reads it back.
@@ -193,6 +222,7 @@ impl Actuator {
         if !settings::may_set(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
         }
+        let _changing = self.change()?;
         let old = self.read(path)?;
         if same_value(&old, value) {
             return Ok(Written::Already);
@@ -232,6 +262,7 @@ impl Actuator {
     /// # Errors
     /// As [`set`](Actuator::set).
     pub fn adjust(&mut self, path: &Path, value: &str) -> Result<Option<Written>, ActuatorError> {
+        let _changing = self.change()?;
         let Some(at) = self.entries.iter().rposition(|entry| entry.path == path) else { return Ok(None) };
         if !same_value(&self.read(path)?, &self.entries[at].ours) {
             return Ok(None);
@@ -259,6 +290,7 @@ impl Actuator {
         if !ours || !below || !settings::may_fill(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
         }
+        let _changing = self.change()?;
         self.door.write(path, value).map_err(|cause| ActuatorError::Write {
             path: path.to_owned(),
             value: value.to_owned(),
@@ -275,6 +307,7 @@ impl Actuator {
         if !settings::may_set(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
         }
+        let _changing = self.change()?;
         let old = chosen(&self.read(path)?).to_owned();
         let entry =
             Entry { boot_id: self.boot_id.clone(), path: path.to_owned(), old, ours: value.to_owned() };
@@ -331,9 +364,19 @@ impl Actuator {
     pub fn end(&mut self) -> RestoreReport {
         let report = self.restore();
         if self.entries.is_empty() && report.log_failure.is_none() {
-            (self.lock, self.log) = (None, None);
+            self.give_up();
         }
         report
+    }
+
+    /// Changes nothing any more, and lets others.
+    fn give_up(&mut self) {
+        // The deputy first: what is in the log is another daemon's as soon as the lock is free.
+        self.turn.end();
+        if let Some(lock) = self.lock.take() {
+            lock.give_up();
+        }
+        self.log = None;
     }
 
     /// Puts every value back that is still ours, the latest first. What could not be put back stays recorded.
@@ -343,7 +386,16 @@ impl Actuator {
 
     /// Puts back what was changed after the first `kept` entries.
     fn restore_from(&mut self, kept: usize) -> RestoreReport {
+        let Ok(_changing) = self.change() else {
+            // What the deputy could not put back is in the log.
+            self.entries.clear();
+            return RestoreReport::default();
+        };
         let mut report = self.put_back(kept);
+        if !self.turn.is_owners() {
+            // It took so long that the deputy has begun, whose log it is.
+            return report;
+        }
         report.log_failure = self.begin_log().err().map(|error| error.to_string());
         report
     }
@@ -410,6 +462,7 @@ impl Drop for Actuator {
         if !self.entries.is_empty() {
             self.restore();
         }
+        self.give_up();
     }
 }
 

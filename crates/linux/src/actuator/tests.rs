@@ -362,9 +362,89 @@ fn a_daemon_that_has_put_all_back_for_good_holds_nothing_up() {
     let (mut next, report) = m.start();
     assert!(report.is_empty());
     next.set(&m.path("b"), "1").unwrap();
-    assert!(matches!(hung.set(&m.path("a"), "2"), Err(ActuatorError::Log(LogError::NoFolder))));
+    assert!(matches!(hung.set(&m.path("a"), "2"), Err(ActuatorError::TakenOver)));
     drop(hung);
     assert_eq!(log::read(&m.state_dir()).unwrap().entries.len(), 1);
+}
+
+/// An owner that has set `a` and `b`, and its deputy.
+fn with_deputy(m: &Machine) -> (Actuator, Deputy) {
+    let (mut actuator, _) = m.start();
+    actuator.set(&m.path("a"), "2").unwrap();
+    actuator.set(&m.path("b"), "1").unwrap();
+    let deputy = actuator.deputy_with(Box::new(m.kernel.clone())).unwrap();
+    (actuator, deputy)
+}
+
+#[test]
+fn a_deputy_puts_all_back_once_and_its_owner_changes_nothing_after_it() {
+    let m = Machine::new();
+    let (mut actuator, mut deputy) = with_deputy(&m);
+    // What somebody else has set stays theirs.
+    m.kernel.put(&m.path("b"), "9");
+    let report = deputy.restore().unwrap();
+    assert_eq!(fates(&report), [&Fate::NotOurs { found: "9".to_owned() }, &Fate::PutBack]);
+    assert_eq!((m.value("a"), m.value("b")), ("1".to_owned(), "9".to_owned()));
+    assert!(deputy.restore().is_none(), "once");
+    // The lock is free, and another daemon begins.
+    let (mut other, left) = m.start();
+    assert!(left.is_empty(), "{left}");
+    other.set(&m.path("a"), "5").unwrap();
+    // The owner comes to it after all.
+    assert!(matches!(actuator.set(&m.path("a"), "3"), Err(ActuatorError::TakenOver)));
+    assert!(matches!(actuator.adjust(&m.path("a"), "3"), Err(ActuatorError::TakenOver)));
+    assert!(actuator.end().is_empty());
+    drop(actuator);
+    assert_eq!(m.value("a"), "5");
+    assert_eq!(log::read(&m.state_dir()).unwrap().entries.len(), 1, "the other's record stands");
+}
+
+#[test]
+fn what_its_deputy_cannot_put_back_stays_recorded() {
+    let m = Machine::new();
+    let (actuator, mut deputy) = with_deputy(&m);
+    m.kernel.refuse(&m.path("a"), libc::EIO);
+    let report = deputy.restore().unwrap();
+    assert!(!report.is_complete());
+    drop(actuator);
+    assert_eq!(log::read(&m.state_dir()).unwrap().entries.len(), 1);
+}
+
+#[test]
+fn a_deputy_has_nothing_to_do_where_its_owner_has_ended() {
+    let m = Machine::new();
+    let (mut actuator, mut deputy) = with_deputy(&m);
+    assert!(actuator.end().is_complete());
+    let (mut other, _) = m.start();
+    other.set(&m.path("a"), "5").unwrap();
+    assert!(deputy.restore().is_none());
+    assert_eq!(m.value("a"), "5");
+}
+
+#[test]
+fn an_owner_and_its_deputy_that_end_at_once_leave_the_values_that_were_there() {
+    for round in 0..50u32 {
+        let m = Machine::new();
+        let (mut actuator, mut deputy) = with_deputy(&m);
+        let (d, a) = (m.path("d"), m.path("a"));
+        m.kernel.put(&d, "7");
+        let start = Arc::new(std::sync::Barrier::new(2));
+        let theirs = Arc::clone(&start);
+        let other = std::thread::spawn(move || {
+            theirs.wait();
+            deputy.restore()
+        });
+        start.wait();
+        for value in 0..round {
+            // From some moment on it is refused.
+            let _ = actuator.set(if value % 2 == 0 { &d } else { &a }, &(100 + value).to_string());
+        }
+        actuator.end();
+        drop(actuator);
+        other.join().unwrap();
+        assert_eq!([m.value("a"), m.value("b"), m.value("d")], ["1", "N", "7"], "round {round}");
+        assert!(log::read(&m.state_dir()).unwrap().entries.is_empty(), "round {round}");
+    }
 }
 
 fn at(seconds: u64) -> Nanos {

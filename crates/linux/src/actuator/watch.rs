@@ -125,6 +125,7 @@ impl Actuator {
     }
 
     fn set_again(&mut self, path: &Path, ours: &str, found: &str, now: Nanos) -> Result<(), ActuatorError> {
+        let _changing = self.change()?;
         // The record is exchanged before the value is written, and is right before and after.
         let before = self.entries.clone();
         let place = self.entries.iter().position(|entry| entry.path == path).unwrap_or(0);

@@ -33,11 +33,11 @@ use thermocline_core::config::DamonSource as Keys;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use crate::actuator::Actuator;
 use crate::actuator::door::{Door, Live};
+use crate::actuator::{Actuator, kdamond};
 use crate::damon::{Pool, PoolError, Spaces, kdamond_folder};
 use crate::reverse::ReverseError;
-use crate::root::{KernelFileError, Root};
+use crate::root::{KernelFileError, Root, read_optional};
 use crate::scope::Member;
 use crate::source::Owners;
 use crate::source::hwsample::attr::{self, Whose};
@@ -121,6 +121,11 @@ pub struct Stats {
 /// One kdamond.
 #[derive(Debug)]
 struct Kdamond {
+    thread: u32,
+    /// How often it had run when it was last seen to wait for a lock.
+    waits: Option<u64>,
+    /// It was seen to wait twice, and had not run in between.
+    hangs: bool,
     event: Event,
     ring: Ring,
     stream: Stream,
@@ -154,7 +159,25 @@ impl Hearing {
         let event = Event::open(&attr, whose, 0, None).map_err(failed("hear damon_aggregated"))?;
         let ring = Ring::map(&event, self.bytes).map_err(failed("map a ring"))?;
         event.enable().map_err(failed("hear damon_aggregated"))?;
-        Ok(Kdamond { event, ring, stream: Stream::new(self.format, space, &self.keys) })
+        let stream = Stream::new(self.format, space, &self.keys);
+        Ok(Kdamond { thread: tid, waits: None, hangs: false, event, ring, stream })
+    }
+}
+
+impl Kdamond {
+    /// Whether it runs. Its file in DAMON's sysfs may be busy for as long as another kdamond hangs.
+    fn runs(&self, root: &Root) -> bool {
+        let comm = read_optional(&root.proc.join(self.thread.to_string()).join("comm"));
+        comm.is_ok_and(|comm| comm.is_some_and(|comm| comm.starts_with("kdamond")))
+    }
+
+    /// Looks whether it waits for a lock since the last look. Returns whether that began just now.
+    fn look(&mut self, root: &Root) -> bool {
+        let waits = kdamond::waits(&root.proc, self.thread);
+        let hangs = waits.is_some() && waits == self.waits;
+        let began = hangs && !self.hangs;
+        (self.waits, self.hangs) = (waits, hangs);
+        began
     }
 }
 
@@ -275,8 +298,19 @@ impl DamonSource {
         }
         *looked = Some(now);
         let (root, kdamonds) = (&self.root, &mut self.kdamonds);
-        let steps = processes.look(root, now, members);
         let mut told = None;
+        for (number, kdamond) in kdamonds.iter_mut() {
+            if kdamond.look(root) {
+                told = processes.watched_by(*number).map(|(pid, _)| {
+                    format!(
+                        "process {} keeps kdamond {number} waiting for its memory: it is set aside, and no regions of it are told, until it answers or ends",
+                        pid.0
+                    )
+                });
+            }
+        }
+        processes.hung = kdamonds.iter().filter(|(_, k)| k.hangs).map(|(number, _)| *number).collect();
+        let steps = processes.look(root, now, members);
         let mut leave = |kdamonds: &mut BTreeMap<usize, Kdamond>, number: usize| {
             if let Some(Kdamond { stream, .. }) = kdamonds.remove(&number) {
                 self.closed.0 += stream.lost();
@@ -311,7 +345,7 @@ impl DamonSource {
         }
         // One that ended before its process was ended by somebody, and is not begun again.
         let ended: Vec<usize> =
-            kdamonds.keys().copied().filter(|n| thread(root, *n).is_ok_and(|tid| tid.is_none())).collect();
+            kdamonds.iter().filter(|(_, kdamond)| !kdamond.runs(root)).map(|(n, _)| *n).collect();
         for number in ended {
             leave(kdamonds, number);
             let Some(who) = processes.ended(number) else { continue };
@@ -334,8 +368,7 @@ impl DamonSource {
         if !self.names_frames_alone() {
             return None;
         }
-        let runs = |number: &&usize| thread(&self.root, **number).is_ok_and(|tid| tid.is_some());
-        let running = self.kdamonds.keys().filter(runs).count();
+        let running = self.kdamonds.values().filter(|kdamond| kdamond.runs(&self.root)).count();
         let fewer = running < self.stats.running;
         self.stats.running = running;
         fewer.then_some(running)

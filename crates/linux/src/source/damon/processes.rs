@@ -49,6 +49,8 @@ pub(super) struct Processes {
     /// Those that are not to be tried again.
     failed: BTreeSet<Who>,
     sizes_looked: Option<Nanos>,
+    /// Kdamonds that hang: they can neither be ended nor given to others.
+    pub(super) hung: BTreeSet<usize>,
     pub(super) stats: Watching,
 }
 
@@ -59,6 +61,7 @@ impl Processes {
             min_pages: min_mib << (20 - PAGE_SHIFT),
             failed: BTreeSet::new(),
             sizes_looked: None,
+            hung: BTreeSet::new(),
             stats: Watching::default(),
         }
     }
@@ -66,7 +69,9 @@ impl Processes {
     /// Looks who is there now: those who have gone give up their places at once, others are looked for every few seconds.
     pub(super) fn look(&mut self, root: &Root, now: Nanos, members: impl Iterator<Item = Member>) -> Steps {
         let members: BTreeSet<Who> = members.map(|member| (member.pid, member.start_time)).collect();
-        let gone = |(_, who): &(usize, &Option<Who>)| who.is_some_and(|who| !members.contains(&who));
+        let gone = |(number, who): &(usize, &Option<Who>)| {
+            who.is_some_and(|who| !members.contains(&who)) && !self.hung.contains(number)
+        };
         let end = self.kdamonds.iter().enumerate().filter(gone).map(|(number, _)| number).collect();
         self.failed.retain(|who| members.contains(who));
         let mut steps = Steps { end, begin: Vec::new() };
@@ -95,7 +100,8 @@ impl Processes {
         let staying = |number: &usize| !steps.end.contains(number);
         let mut free: Vec<usize> =
             (0..self.kdamonds.len()).filter(|n| self.kdamonds[*n].is_none() || !staying(n)).rev().collect();
-        let taken = self.kdamonds.iter().enumerate().filter(|(number, _)| staying(number));
+        let taken = self.kdamonds.iter().enumerate();
+        let taken = taken.filter(|(number, _)| staying(number) && !self.hung.contains(number));
         let mut smallest: Vec<(u64, usize)> =
             taken.filter_map(|(number, who)| Some((size(&(*who)?), number))).collect();
         smallest.sort_unstable();
@@ -113,6 +119,11 @@ impl Processes {
             chosen += 1;
         }
         self.stats.left_out = others.len() - chosen;
+    }
+
+    /// Whom a kdamond watches.
+    pub(super) fn watched_by(&self, number: usize) -> Option<Who> {
+        self.kdamonds.get(number).copied().flatten()
     }
 
     /// A kdamond watches nobody any more. Returns who it was.
@@ -222,6 +233,26 @@ mod tests {
         m.process(12, 1, 60);
         assert_eq!(m.look(&mut processes, 5), (vec![1], vec![(1, 12)]), "the smallest goes");
         assert_eq!(m.look(&mut processes, 5), (vec![], vec![]), "and does not come back");
+    }
+
+    #[test]
+    fn a_kdamond_that_hangs_is_neither_ended_nor_given_to_another() {
+        let mut m = Machine::new();
+        let mut processes = Processes::new(2, 0);
+        m.process(10, 1, 20);
+        m.process(11, 1, 30);
+        assert_eq!(m.look(&mut processes, 0).1, [(0, 11), (1, 10)]);
+        processes.hung.insert(1);
+        m.process(12, 1, 90);
+        m.end(10);
+        assert_eq!(
+            m.look(&mut processes, 5),
+            (vec![0], vec![(0, 12)]),
+            "the place of the smallest that does not hang"
+        );
+        processes.hung.clear();
+        assert_eq!(m.look(&mut processes, 1), (vec![1], vec![]));
+        assert_eq!(m.look(&mut processes, 4).1, [(1, 11)]);
     }
 
     #[test]
