@@ -13,9 +13,10 @@ use super::DemoterStats;
 use super::charged;
 use super::counted::Counted;
 use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken};
-use super::generations::{self, Lru};
+use super::generations::Lru;
 use super::step::Step;
-use crate::actuator::{Commands, lru_gen, same_value};
+use super::survey::Survey;
+use crate::actuator::{Commands, same_value};
 use crate::root::Root;
 use crate::scope::cgroup::normal;
 use crate::scope::cpuset::Cpusets;
@@ -45,7 +46,7 @@ pub(super) struct ByGenerations {
     lower: Vec<NodeId>,
     cpusets: Cpusets,
     step: Step,
-    lru_gen: PathBuf,
+    survey: Survey,
     demotion_enabled: PathBuf,
     counted: Counted,
 }
@@ -59,7 +60,7 @@ impl ByGenerations {
             lower,
             cpusets: Cpusets::new(root),
             step: Step::default(),
-            lru_gen: lru_gen(root),
+            survey: Survey::new(root),
             demotion_enabled: super::demotion_enabled(root),
             counted: Counted::new(root),
         }
@@ -76,6 +77,8 @@ impl ByGenerations {
         stats: &mut DemoterStats,
     ) -> io::Result<Taken> {
         let mut allowances = Allowances::of(demand);
+        // What is known of an earlier demand may be of another cgroup by the same number.
+        self.survey.read(&self.commands)?;
         let allowed = self.allowed(demand.node, &allowances, stats)?;
         self.age(demand, &allowed, &stopped, stats)?;
         // What aging took does not count: with much memory that is more than all else, and nothing would ever come of it.
@@ -159,7 +162,7 @@ impl ByGenerations {
         stats: &mut DemoterStats,
     ) -> io::Result<u64> {
         let (before, cpu) = (stats.agings, thread_cpu_time());
-        for lru in self.lists(node, allowed)? {
+        for lru in lists(self.survey.recent(&self.commands)?, node, allowed) {
             let Some(youngest) = lru.youngest().filter(|g| g.age >= age) else { continue };
             if stopped() || thread_cpu_time().since(cpu) >= CPU_SPAN {
                 break;
@@ -170,6 +173,9 @@ impl ByGenerations {
                 Err(e) => return Err(e),
             }
         }
+        if stats.agings > before {
+            self.survey.outdate();
+        }
         Ok(stats.agings - before)
     }
 
@@ -177,14 +183,14 @@ impl ByGenerations {
     /// it is the one of whose memory the most is idle: the kernel keeps four generations, so that memory that nobody touches any more
     /// soon looks no older than what a busy program touches now and then.
     fn coldest(
-        &self,
+        &mut self,
         demand: &Demand,
         allowed: &BTreeSet<u64>,
         allowances: &Allowances,
         barren: &[(u64, u64)],
     ) -> io::Result<Option<Place>> {
-        let lists = self.lists(demand.node, allowed)?;
-        let idle = lists.iter().filter_map(|lru| {
+        let lists = lists(self.survey.recent(&self.commands)?, demand.node, allowed);
+        let idle = lists.filter_map(|lru| {
             let (generation, pages) = lru.idle_for(demand.idle)?;
             let subtree = self.reach.subtree_of(&lru.path);
             let fruitful = !barren.contains(&(lru.memcg, generation.seq)) && allowances.left(subtree) > 0;
@@ -209,7 +215,7 @@ impl ByGenerations {
     ) -> io::Result<BTreeSet<u64>> {
         let mut allowed = BTreeSet::new();
         let mixed = charged::above(&self.root, &self.reach.never);
-        for lru in generations::parse(&self.commands.read(&self.lru_gen)?) {
+        for lru in self.survey.known() {
             let covered = self.reach.covers(&lru.path) && !mixed.contains(&normal(&lru.path));
             if lru.node != node || lru.pages() == 0 || !covered {
                 continue;
@@ -229,13 +235,11 @@ impl ByGenerations {
         }
         Ok(allowed)
     }
+}
 
-    /// The generations of these cgroups on the node.
-    fn lists(&self, node: NodeId, allowed: &BTreeSet<u64>) -> io::Result<Vec<Lru>> {
-        let mut lists = generations::parse(&self.commands.read(&self.lru_gen)?);
-        lists.retain(|lru| lru.node == node && lru.pages() > 0 && allowed.contains(&lru.memcg));
-        Ok(lists)
-    }
+/// The generations of these cgroups on the node.
+fn lists<'a>(known: &'a [Lru], node: NodeId, allowed: &'a BTreeSet<u64>) -> impl Iterator<Item = &'a Lru> {
+    known.iter().filter(move |lru| lru.node == node && lru.pages() > 0 && allowed.contains(&lru.memcg))
 }
 
 /// Where pages are evicted from.

@@ -14,6 +14,7 @@ pub mod generations;
 mod offer;
 mod own_cgroup;
 mod step;
+mod survey;
 
 #[cfg(test)]
 pub(crate) use offer::excluded_below;

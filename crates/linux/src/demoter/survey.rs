@@ -1,0 +1,130 @@
+//! The generations of all cgroups, as they were last read.
+//!
+//! The kernel can only tell of all at once, and looks for each piece of the text from the first cgroup on (Linux mm/vmscan.c, lru_gen_seq_start): that is nothing with
+//! some cgroups and takes seconds with 100,000. So they are read before each command only where that costs hardly anything, else as often as leaves most of the time to the
+//! commands. What is a little old does no harm: the kernel evicts nothing by the number of a generation that has gone, and its pages have not become less idle.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::generations::{self, Lru};
+use crate::actuator::{Commands, lru_gen};
+use crate::root::Root;
+
+/// A reading that takes no longer is done anew each time.
+const CHEAP: Duration = Duration::from_millis(5);
+/// Of one that does, so many times as long passes until the next.
+const REST: u32 = 10;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Survey {
+    file: PathBuf,
+    lists: Vec<Lru>,
+    /// When the last reading ended, and what it took; none where it does not hold any more.
+    read: Option<(Instant, Duration)>,
+}
+
+impl Survey {
+    /// Nothing is known yet.
+    pub(super) fn new(root: &Root) -> Survey {
+        Survey { file: lru_gen(root), lists: Vec::new(), read: None }
+    }
+
+    /// Reads anew.
+    ///
+    /// # Errors
+    /// The file cannot be read; what was known stays.
+    pub(super) fn read(&mut self, commands: &Commands) -> io::Result<()> {
+        let begin = Instant::now();
+        self.lists = generations::parse(&commands.read(&self.file)?);
+        let end = Instant::now();
+        self.read = Some((end, end.duration_since(begin)));
+        Ok(())
+    }
+
+    /// What was read last.
+    pub(super) fn known(&self) -> &[Lru] {
+        &self.lists
+    }
+
+    /// What is known must be read anew before it is used again.
+    pub(super) fn outdate(&mut self) {
+        self.read = None;
+    }
+
+    /// What is known, read anew where it is time.
+    ///
+    /// # Errors
+    /// As for [`read`](Survey::read).
+    pub(super) fn recent(&mut self, commands: &Commands) -> io::Result<&[Lru]> {
+        if self.read.is_none_or(|(at, took)| took <= CHEAP || at.elapsed() >= took * REST) {
+            self.read(commands)?;
+        }
+        Ok(&self.lists)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::actuator::door::Door;
+
+    /// A file that takes so long to read, and says how often it was.
+    struct Slow(Duration, Arc<AtomicU64>);
+
+    impl Door for Slow {
+        fn read(&self, _: &Path) -> io::Result<String> {
+            std::thread::sleep(self.0);
+            let seq = self.1.fetch_add(1, Ordering::Relaxed);
+            Ok(format!("memcg 1 /\n node 0\n {seq} 5 7 0\n"))
+        }
+
+        fn write(&mut self, _: &Path, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn reaches_kernel(&self) -> bool {
+            true
+        }
+    }
+
+    /// How often the file is read for so many commands.
+    fn readings(takes: Duration, commands: u64) -> u64 {
+        let count = Arc::new(AtomicU64::new(0));
+        let root = Root::at("/nonexistent");
+        let door = Commands::with_door(&root, Box::new(Slow(takes, Arc::clone(&count))));
+        let mut survey = Survey::new(&root);
+        for _ in 0..commands {
+            assert_eq!(survey.recent(&door).unwrap().len(), 1);
+        }
+        count.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_is_cheap_is_read_for_each_command_and_what_is_not_takes_a_share_of_the_time() {
+        assert!(readings(Duration::ZERO, 20) >= 10, "a busy machine may take long for one");
+        assert!(readings(Duration::from_millis(20), 1000) <= 2);
+    }
+
+    #[test]
+    fn what_is_outdated_is_read_again() {
+        let count = Arc::new(AtomicU64::new(0));
+        let root = Root::at("/nonexistent");
+        let slow = Slow(Duration::from_millis(20), Arc::clone(&count));
+        let door = Commands::with_door(&root, Box::new(slow));
+        let mut survey = Survey::new(&root);
+        for _ in 0..3 {
+            survey.read(&door).unwrap();
+            survey.outdate();
+            survey.recent(&door).unwrap();
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 6);
+        assert_eq!(survey.known()[0].generations[0].seq, 5);
+    }
+}
