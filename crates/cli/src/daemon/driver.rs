@@ -1,6 +1,6 @@
 //! The loop: machine → engine → machine, with a line a second.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::json;
@@ -8,14 +8,13 @@ use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
 use thermocline_core::engine::Engine;
 use thermocline_core::topology::{NodeState, Topology};
-use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
+use thermocline_core::units::{Nanos, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
-use thermocline_linux::aside::{self, Aside};
+use thermocline_linux::aside;
 use thermocline_linux::demoter::Offer;
 use thermocline_linux::kswapd::Kswapd;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
-use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
 use thermocline_linux::topology::Discovered;
@@ -32,14 +31,14 @@ use crate::escape;
 use crate::output::{tell, tell_text};
 use crate::verb::status;
 
-/// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop.
-const CLOSE_BOUND: Duration = Duration::from_secs(10);
+/// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop; both together.
+const CLOSE_BOUND: Duration = Duration::from_millis(2500);
+/// How long evidence is waited for at once, so that a signal is seen soon.
+const WAIT_MAX: Nanos = Nanos::from_ms(500);
 /// How old the nodes' state may be while no candidate waits.
 const NODES_EVERY: Nanos = Nanos::from_s(1);
 /// Length of a tick, in ticks, while no candidate waits and no batch is under way: it then has nothing to decide.
 const IDLE_TICKS: u64 = 5;
-/// How long a process may keep whoever wants one of its pages explained.
-const EXPLAIN_MAX: Duration = Duration::from_millis(500);
 /// Rows of the table of processes that `observe` ends with.
 const HEAT_ROWS: usize = 20;
 
@@ -93,20 +92,20 @@ pub(super) fn drive(
     let mut brake_changes = 0;
     let mut watch = trouble::Watch::new(start);
     let mut kswapd = Kswapd::new(root, config, mode == Mode::Run);
-    let tick_due = |ticked: Nanos, engine: &Engine| {
-        let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0;
+    let tick_due = |ticked: Nanos, engine: &Engine, machine: &LiveMachine| {
+        let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0 && !machine.is_looking();
         ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
     };
 
-    let explaining = Aside::new(root, "one of its pages was explained", EXPLAIN_MAX);
     let mut ended = Ended::Over;
     while matches!(ended, Ended::Over) && !session.is_over() {
         let at = now();
-        let due = tick_due(ticked, &engine).min(session.end());
+        let due = tick_due(ticked, &engine, &machine).min(session.end()).min(at.plus(WAIT_MAX));
+        session.turns_by(due);
         machine.wait(Duration::from_nanos(due.since(at).0)).context("cannot wait for evidence")?;
         poll(&mut machine, &mut engine, heat.as_mut());
         let at = now();
-        if at < tick_due(ticked, &engine) {
+        if at < tick_due(ticked, &engine, &machine) {
             continue;
         }
         ticked = at;
@@ -153,12 +152,12 @@ pub(super) fn drive(
         if let Some(told) = kswapd.look(at, engine.topology(), kernel.actuator) {
             tell!("{told}");
         }
-        for Question { request, answer } in session.questions() {
+        for Question { request, frame, answer, .. } in session.questions() {
             match request {
                 Request::Status => {}
                 Request::Explain { pid, address } => {
                     let page = VirtPage::of_address(Pid(pid), address);
-                    let explained = engine.explain_at(page, frame(root, &explaining, page));
+                    let explained = engine.explain_at(page, frame);
                     let mut told = json!(explained);
                     told["scope"] =
                         json!(explained.scope.map(|standing| fixed.name(standing.scope, standing)));
@@ -200,13 +199,15 @@ pub(super) fn drive(
         }
     }
 
+    session.is_between_managers();
+    let close_by = Instant::now() + CLOSE_BOUND;
     machine.end_demoter(CLOSE_BOUND);
     poll(&mut machine, &mut engine, heat.as_mut());
     let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
         .with_settings(kernel.actuator.settings_stats())
         .with_kswapd(kswapd.stats())
         .with_trouble(watch.found());
-    for outcome in machine.close(CLOSE_BOUND) {
+    for outcome in machine.close(close_by.saturating_duration_since(Instant::now())) {
         engine.observe(Evidence::Outcome(&outcome));
     }
     lines.summary(&last.with_engine(&engine));
@@ -249,13 +250,6 @@ fn poll(machine: &mut LiveMachine, engine: &mut Engine, mut heat: Option<&mut He
         }
         engine.observe(evidence);
     });
-}
-
-/// The frame that a page has now, where pagemap tells.
-fn frame(root: &Root, aside: &Aside, page: VirtPage) -> Option<Pfn> {
-    let proc = root.proc.clone();
-    let read = aside.ask(page.pid, move || Pagemap::open(&proc, page.pid)?.entry(page.vpn));
-    read.ok()?.ok()??.pfn()
 }
 
 /// The command name of a process, or `?` where it is gone.

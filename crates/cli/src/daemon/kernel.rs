@@ -46,7 +46,7 @@ pub(super) fn run(
 ) -> anyhow::Result<Ended> {
     let name = config.manager.name;
     // First of all what a killed daemon left is put back: it may be what is in the way.
-    let actuator = if mode == Mode::DryRun { None } else { Some(live(root, config)?) };
+    let actuator = if mode == Mode::DryRun { None } else { Some(live(root, config, session)?) };
     let manager = offer(root, config, name, found)?
         .with_context(|| format!("{} is no manager of the kernel's", name.text()))?;
     announce(mode, found);
@@ -164,8 +164,9 @@ fn drive(
     let mut running = usize::MAX;
     let mut ended = Ended::Over;
     while matches!(ended, Ended::Over) && !session.is_over() {
+        session.turns_by(now());
         std::thread::sleep(NAP);
-        for Question { request, answer } in session.questions() {
+        for Question { request, answer, .. } in session.questions() {
             match request {
                 Request::Status => {}
                 Request::Explain { .. } => {
@@ -209,6 +210,7 @@ fn drive(
         session.publish(&snapshot);
         due = due.plus(every).max(now());
     }
+    session.is_between_managers();
     let last = watched.look(fixed, actuator)?;
     if as_json {
         print(&last, true);

@@ -2,9 +2,11 @@
 
 mod demotion;
 mod driver;
+mod ending;
 mod heat;
 mod kernel;
 mod line;
+mod pulse;
 mod session;
 pub mod snapshot;
 pub mod socket;
@@ -14,8 +16,6 @@ pub use kernel::by_damon;
 pub use line::by_kernel;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use serde_json::json;
@@ -33,6 +33,7 @@ use thermocline_linux::topology::{Discovered, discover};
 use crate::args::Watch;
 use crate::config_file;
 use crate::output::{self, tell};
+use ending::Ending;
 use session::{Ended, Session};
 
 /// What the daemon is for.
@@ -66,7 +67,7 @@ pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::R
     let mut config = configuration(watch)?;
     output::detach()?;
     let root = Root::default();
-    let session = Session::new(watch.duration, on_signals()?, mode == Mode::Run);
+    let session = Session::new(watch.duration, Ending::watch()?, mode == Mode::Run);
     let mut manager = manager.unwrap_or(config.manager.name);
     let mut before = None;
     loop {
@@ -105,6 +106,7 @@ fn manage(
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
+    session.is_between_managers();
     let discovered = discover(root, &config.tiers)?;
     refuse(&doctor::blockers(root, config))?;
     descriptors::ensure(descriptors::needed(root, config))?;
@@ -133,7 +135,7 @@ fn engine(
     let mut changes = plan(root, &settings(config, demotion.as_ref()))?;
     let mut actuator = match mode {
         Mode::DryRun => Actuator::dry_run(root),
-        Mode::Run | Mode::Observe => live(root, config)?,
+        Mode::Run | Mode::Observe => live(root, config, session)?,
     };
     if mode != Mode::DryRun {
         // What an earlier daemon left may have been put back just now: look again.
@@ -196,9 +198,10 @@ fn read_damon(
 }
 
 /// The live actuator; what a killed daemon left is put back first, and told.
-fn live(root: &Root, config: &Config) -> anyhow::Result<Actuator> {
+fn live(root: &Root, config: &Config, session: &Session) -> anyhow::Result<Actuator> {
     let lock = Lock::acquire(root, Path::new(&config.daemon.state_dir))?;
     let (actuator, left) = Actuator::live(root, lock)?;
+    session.ending().set_deputy(actuator.deputy());
     if !left.is_empty() {
         tell!("an earlier daemon was killed; its settings:\n{left}");
     }
@@ -258,18 +261,6 @@ fn announce_changes(root: &Root, mode: Mode, changes: &Plan) {
     } else {
         tell!("{verb}:\n{changes}");
     }
-}
-
-fn on_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // A second Ctrl-C ends at once; what is left of the settings is put back by the next start or by `restore`.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot handle signals")?;
-    }
-    Ok(stop)
 }
 
 #[cfg(test)]

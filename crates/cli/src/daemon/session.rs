@@ -3,19 +3,25 @@
 use std::cell::{OnceCell, RefCell};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use thermocline_core::config::{Config, ManagerName};
-use thermocline_core::units::Nanos;
+use thermocline_core::units::{Nanos, Pfn, VirtPage};
+use thermocline_linux::aside::Aside;
 use thermocline_linux::machine::now;
+use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::residency::Residencies;
 use thermocline_linux::root::Root;
 use thermocline_linux::scope::Scopes;
 
-use super::socket::{Answer, Question, Server};
+use super::ending::Ending;
+use super::pulse::Pulse;
+use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
+
+/// How long a process may keep whoever wants one of its pages explained.
+const EXPLAIN_MAX: Duration = Duration::from_millis(500);
 
 /// Why a manager has ended without an error.
 #[derive(Debug)]
@@ -37,7 +43,8 @@ struct Asker {
 /// One run of the daemon, whoever manages.
 #[derive(Debug)]
 pub struct Session {
-    stop: Arc<AtomicBool>,
+    ending: Ending,
+    pulse: Arc<Pulse>,
     duration: Option<Duration>,
     /// When it ends: `duration` after the first manager began to work.
     end: OnceCell<Nanos>,
@@ -48,10 +55,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run that ends `duration` after a manager began to work, if there is one, or when `stop` is set, and in which managers may take over from each other if it `switches`.
-    pub fn new(duration: Option<Duration>, stop: Arc<AtomicBool>, switches: bool) -> Session {
+    /// A run that ends `duration` after a manager began to work, if there is one, or when `ending` is asked for, and in which managers may take over from each other if it `switches`.
+    pub fn new(duration: Option<Duration>, ending: Ending, switches: bool) -> Session {
         Session {
-            stop,
+            ending,
+            pulse: Arc::default(),
             duration,
             end: OnceCell::new(),
             server: OnceCell::new(),
@@ -62,12 +70,28 @@ impl Session {
 
     /// Whether it ends now.
     pub fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.end.get().is_some_and(|end| now() >= *end)
+        self.ending.is_asked() || self.end.get().is_some_and(|end| now() >= *end)
     }
 
     /// When it ends, if nobody ends it before.
     pub fn end(&self) -> Nanos {
         self.end.get().copied().unwrap_or(Nanos(u64::MAX))
+    }
+
+    /// Sees to the end where the loop does not come to it.
+    pub fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// The loop turns, and will again by then.
+    pub fn turns_by(&self, by: Nanos) {
+        self.pulse.promise(by);
+    }
+
+    /// A manager ends or begins: the loop takes as long as who asks for one waits.
+    pub fn is_between_managers(&self) {
+        let ns = u64::try_from(SWITCH_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
+        self.pulse.promise(now().plus(Nanos(ns)));
     }
 
     /// Listens for questions, unless it does already. The lock of the daemons is held by then, so that the socket of another one is not taken.
@@ -79,7 +103,11 @@ impl Session {
             let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
             let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
             let group = config.daemon.socket_group.as_deref();
-            let server = Server::listen(Path::new(&config.daemon.socket), group, residency)?;
+            let (aside, proc) =
+                (Aside::new(root, "one of its pages was explained", EXPLAIN_MAX), root.proc.clone());
+            let frame = move |page| frame(&aside, &proc, page);
+            let socket = Path::new(&config.daemon.socket);
+            let server = Server::listen(socket, group, Arc::clone(&self.pulse), frame, residency)?;
             // It is empty, as was just seen.
             let _ = self.server.set(server);
         }
@@ -121,7 +149,7 @@ impl Session {
     pub fn began(&self, manager: ManagerName) {
         if let Some(duration) = self.duration {
             let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-            self.end.get_or_init(|| now().plus(Nanos(ns)));
+            self.ending.at(*self.end.get_or_init(|| now().plus(Nanos(ns))));
         }
         if let Some(Asker { answer, instead }) = self.asker.borrow_mut().take() {
             let told = match instead {
@@ -139,6 +167,13 @@ impl Session {
     }
 }
 
+/// The frame that a page has now, where pagemap tells.
+fn frame(aside: &Aside, proc: &Path, page: VirtPage) -> Option<Pfn> {
+    let proc = proc.to_owned();
+    let read = aside.ask(page.pid, move || Pagemap::open(&proc, page.pid)?.entry(page.vpn));
+    read.ok()?.ok()??.pfn()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, sync_channel};
@@ -150,7 +185,7 @@ mod tests {
     }
 
     fn session(switches: bool) -> Session {
-        Session::new(None, Arc::new(AtomicBool::new(false)), switches)
+        Session::new(None, Ending::default(), switches)
     }
 
     #[test]
@@ -191,13 +226,13 @@ mod tests {
 
     #[test]
     fn it_ends_when_its_time_is_over_or_a_signal_came() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let long = Session::new(Some(Duration::from_secs(1000)), Arc::clone(&stop), true);
+        let ending = Ending::default();
+        let long = Session::new(Some(Duration::from_secs(1000)), ending.clone(), true);
         assert!(!long.is_over());
-        stop.store(true, Ordering::Relaxed);
+        ending.ask();
         assert!(long.is_over());
         // What a manager takes to begin does not count.
-        let short = Session::new(Some(Duration::ZERO), Arc::new(AtomicBool::new(false)), true);
+        let short = Session::new(Some(Duration::ZERO), Ending::default(), true);
         assert!(!short.is_over());
         short.began(ManagerName::Thermocline);
         assert!(short.is_over());

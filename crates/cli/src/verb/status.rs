@@ -312,6 +312,13 @@ fn text(s: &Value) -> String {
         s["manager"].as_str().unwrap_or("?"),
         s["rule"].as_str().map(|rule| format!(", rule {rule}")).unwrap_or_default(),
     );
+    if let Some(late) = s["loop_late_ms"].as_u64() {
+        let _ = writeln!(
+            out,
+            "its loop has not turned for {:.1} s, and all figures but those of memory are as old: something keeps it",
+            late as f64 / 1e3
+        );
+    }
     if let Some(why) = s["trouble"].as_str() {
         let _ = writeln!(out, "it cannot do its job, for a minute nothing has moved: {why}");
     }

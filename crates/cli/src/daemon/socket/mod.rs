@@ -1,18 +1,21 @@
 //! The Unix socket of the daemon: one JSON request a line, one JSON answer a line.
 //!
 //! `status` is answered from the newest snapshot, with where memory is at this moment, and never waits for the loop; `explain` asks the loop and waits for
-//! at most [`ANSWER_TIMEOUT`], `switch` for [`SWITCH_TIMEOUT`].
+//! at most [`ANSWER_TIMEOUT`], `switch` for [`SWITCH_TIMEOUT`]; neither waits for a loop that does not turn, which all of them tell.
 
 mod client;
 mod handlers;
 mod residency;
 mod server;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::ManagerName;
+use thermocline_core::units::{Pfn, Pid, VirtPage};
 
 pub use client::ask;
 pub use server::Server;
@@ -20,7 +23,7 @@ pub use server::Server;
 /// How long a client waits for the loop, which answers within a step unless something is wrong with it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long it waits for one manager to end and another to begin.
-const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
+pub const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 4096;
 
@@ -45,6 +48,14 @@ pub enum Request {
 }
 
 impl Request {
+    /// The page that it is about.
+    fn page(&self) -> Option<VirtPage> {
+        match self {
+            Request::Explain { pid, address } => Some(VirtPage::of_address(Pid(*pid), *address)),
+            Request::Status | Request::Switch { .. } => None,
+        }
+    }
+
     /// How long the loop may take for it.
     fn timeout(&self) -> Duration {
         match self {
@@ -62,8 +73,19 @@ pub type Answer = SyncSender<serde_json::Value>;
 pub struct Question {
     /// What is asked.
     pub request: Request,
+    /// The frame of the page that is asked for, where it is known: the loop does not look into processes.
+    pub frame: Option<Pfn>,
     /// Where the answer goes.
     pub answer: Answer,
+    /// Who asked has been told that it will not be done.
+    withdrawn: Arc<AtomicBool>,
+}
+
+impl Question {
+    /// Whether it is not to be answered any more.
+    fn is_withdrawn(&self) -> bool {
+        self.withdrawn.load(Ordering::Relaxed)
+    }
 }
 
 fn failure(message: &str) -> serde_json::Value {

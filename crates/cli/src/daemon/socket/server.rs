@@ -4,18 +4,21 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use thermocline_core::units::{Pfn, VirtPage};
 use thermocline_linux::private::Folder;
 
 use super::handlers::Handlers;
 use super::residency::Residency;
 use super::{Question, REQUEST_BYTES_MAX, Request, failure};
+use crate::daemon::pulse::Pulse;
 
 /// How long a request may take to arrive, and an answer to be taken.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -23,6 +26,9 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 const QUESTIONS_MAX: usize = 16;
 /// How long is waited after no connection could be accepted, as where descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time between two looks whether the loop turns.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The listening side; removes the socket when dropped.
 #[derive(Debug)]
@@ -34,22 +40,26 @@ pub struct Server {
 }
 
 /// What a client is answered from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Answers {
     snapshot: Arc<Mutex<Value>>,
     residency: Residency,
+    pulse: Arc<Pulse>,
+    frame: Arc<dyn Fn(VirtPage) -> Option<Pfn> + Send + Sync>,
     ask: SyncSender<Question>,
 }
 
 impl Server {
-    /// Listens on `path`, open to its owner and, where given, to `group`. `residency` tells where memory is; it is called on
-    /// a thread of its own whenever somebody asks for the status.
+    /// Listens on `path`, open to its owner and, where given, to `group`. `pulse` tells whether the loop turns, `frame` the frame
+    /// of a page. `residency` tells where memory is; it is called on a thread of its own whenever somebody asks for the status.
     ///
     /// # Errors
     /// When the folder is not ours alone, something other than a socket of ours has that name, or the socket cannot be made.
     pub fn listen(
         path: &Path,
         group: Option<&str>,
+        pulse: Arc<Pulse>,
+        frame: impl Fn(VirtPage) -> Option<Pfn> + Send + Sync + 'static,
         residency: impl FnMut() -> Value + Send + 'static,
     ) -> anyhow::Result<Server> {
         let shown = path.display();
@@ -75,7 +85,8 @@ impl Server {
         let snapshot = Arc::new(Mutex::new(Value::Null));
         let (ask, questions) = sync_channel(QUESTIONS_MAX);
         let residency = Residency::start(residency).context("cannot start the residency thread")?;
-        let answers = Answers { snapshot: Arc::clone(&snapshot), residency, ask };
+        let frame = Arc::new(frame);
+        let answers = Answers { snapshot: Arc::clone(&snapshot), residency, pulse, frame, ask };
         std::thread::Builder::new()
             .name("socket".to_owned())
             .spawn(move || accept(&listener, &answers))
@@ -92,7 +103,7 @@ impl Server {
 
     /// Questions that came since the last call.
     pub fn questions(&self) -> impl Iterator<Item = Question> + '_ {
-        self.questions.try_iter()
+        self.questions.try_iter().filter(|question| !question.is_withdrawn())
     }
 }
 
@@ -136,10 +147,16 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
     let answer = match serde_json::from_slice(&request(stream)?) {
         Ok(Request::Status) => {
             let mut status = answers.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(members) = status.as_object_mut() {
-                members.insert("residency".to_owned(), answers.residency.now());
+            match (status.as_object_mut(), answers.pulse.late()) {
+                (None, Some(late)) => failure(&standing(late)),
+                (None, None) => status,
+                (Some(members), late) => {
+                    members.insert("residency".to_owned(), answers.residency.now());
+                    members
+                        .insert("loop_late_ms".to_owned(), json!(late.map(|late| late.as_millis() as u64)));
+                    status
+                }
             }
-            status
         }
         Ok(Request::Switch { .. }) if !owner => {
             failure("only root and the daemon's own user may switch managers: run it as one of them")
@@ -148,7 +165,7 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         Ok(Request::Explain { .. }) if !owner => {
             failure("only root and the daemon's own user may have pages explained: run it as one of them")
         }
-        Ok(request @ (Request::Explain { .. } | Request::Switch { .. })) => put(request, &answers.ask),
+        Ok(request @ (Request::Explain { .. } | Request::Switch { .. })) => put(request, answers),
         Err(e) => failure(&format!("not a request: {e}")),
     };
     writeln!(stream, "{answer}")
@@ -180,17 +197,40 @@ fn is_owner(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| owners.contains(&peer.uid))
 }
 
-/// Puts a question to the loop.
-fn put(request: Request, ask: &SyncSender<Question>) -> Value {
-    let timeout = request.timeout();
-    let (answer, answers) = sync_channel(1);
-    match ask.try_send(Question { request, answer }) {
-        Ok(()) => answers
-            .recv_timeout(timeout)
-            .unwrap_or_else(|_| failure("the daemon did not answer in time; try again")),
-        Err(TrySendError::Full(_)) => failure("too many questions wait; try again"),
-        Err(TrySendError::Disconnected(_)) => failure("the daemon is stopping"),
+/// Puts a question to the loop, and takes it back where the loop does not turn.
+fn put(request: Request, answers: &Answers) -> Value {
+    if let Some(late) = answers.pulse.late() {
+        return failure(&standing(late));
     }
+    let end = Instant::now() + request.timeout();
+    let frame = request.page().and_then(|page| (answers.frame)(page));
+    let (answer, told) = sync_channel(1);
+    let withdrawn = Arc::new(AtomicBool::new(false));
+    match answers.ask.try_send(Question { request, frame, answer, withdrawn: Arc::clone(&withdrawn) }) {
+        Ok(()) => {}
+        Err(TrySendError::Full(_)) => return failure("too many questions wait; try again"),
+        Err(TrySendError::Disconnected(_)) => return failure("the daemon is stopping"),
+    }
+    loop {
+        let why = match told.recv_timeout(LOOK_EVERY) {
+            Ok(answer) => return answer,
+            Err(RecvTimeoutError::Disconnected) => "the daemon did not answer; try again".to_owned(),
+            Err(RecvTimeoutError::Timeout) => match answers.pulse.late() {
+                Some(late) => standing(late),
+                None if Instant::now() < end => continue,
+                None => "the daemon did not answer in time; try again".to_owned(),
+            },
+        };
+        withdrawn.store(true, Ordering::Relaxed);
+        return failure(&why);
+    }
+}
+
+fn standing(late: Duration) -> String {
+    format!(
+        "the daemon's loop has not turned for {:.1} s: something keeps it; its standard error may say what, and SIGTERM puts settings back all the same",
+        late.as_secs_f64()
+    )
 }
 
 fn gid_of(name: &str) -> anyhow::Result<u32> {

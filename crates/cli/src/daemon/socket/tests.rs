@@ -2,9 +2,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use thermocline_core::units::{Nanos, Pfn};
 
 use super::*;
 
@@ -16,7 +18,7 @@ fn path_in(dir: &tempfile::TempDir) -> PathBuf {
 fn status_and_explain_are_answered_and_nonsense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, || json!([7])).unwrap();
+    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!([7])).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     server.publish(&json!({ "mode": "run" }));
     let status = ask(&path, &Request::Status).unwrap();
@@ -33,6 +35,7 @@ fn status_and_explain_are_answered_and_nonsense_is_refused() {
         std::thread::yield_now();
     };
     assert!(matches!(question.request, Request::Explain { pid: 7, address: 4096 }));
+    assert_eq!(question.frame, Some(Pfn(9)));
     question.answer.send(json!({ "why": "cold" })).unwrap();
     assert_eq!(client.join().unwrap()["why"], "cold");
 
@@ -63,7 +66,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 fn slow_and_idle_clients_hold_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, || json!(null)).unwrap();
+    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap();
     server.publish(&json!({ "mode": "run" }));
     // One sends a byte now and then, another never reads, others say nothing at all.
     let slow: Vec<UnixStream> = (0..10).map(|_| UnixStream::connect(&path).unwrap()).collect();
@@ -85,7 +88,7 @@ fn slow_and_idle_clients_hold_nobody_up() {
 fn a_crowd_of_idle_clients_is_turned_away_and_served_again_when_it_has_gone() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, || json!(null)).unwrap();
+    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap();
     server.publish(&json!({ "mode": "run" }));
     let crowd: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let (answer, took) = timed(|| ask(&path, &Request::Status));
@@ -106,11 +109,17 @@ fn a_crowd_of_idle_clients_is_turned_away_and_served_again_when_it_has_gone() {
 fn a_process_that_cannot_be_looked_at_costs_its_figures_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, || {
-        loop {
-            std::thread::park();
-        }
-    })
+    let server = Server::listen(
+        &path,
+        None,
+        Arc::default(),
+        |_| Some(Pfn(9)),
+        || {
+            loop {
+                std::thread::park();
+            }
+        },
+    )
     .unwrap();
     server.publish(&json!({ "mode": "run" }));
     for _ in 0..2 {
@@ -126,15 +135,45 @@ fn what_is_no_socket_of_ours_is_never_removed() {
     let dir = tempfile::tempdir().unwrap();
     let precious = dir.path().join("precious.txt");
     std::fs::write(&precious, "precious").unwrap();
-    let error = Server::listen(&precious, None, || json!(null)).unwrap_err();
+    let error =
+        Server::listen(&precious, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap_err();
     assert!(format!("{error:#}").contains("no socket of ours"), "{error:#}");
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
-    let group = Server::listen(&path_in(&dir), Some("no-such-group"), || json!(null)).unwrap_err();
+    let group = Server::listen(
+        &path_in(&dir),
+        Some("no-such-group"),
+        Arc::default(),
+        |_| Some(Pfn(9)),
+        || json!(null),
+    )
+    .unwrap_err();
     assert!(format!("{group:#}").contains("create it or unset the key"), "{group:#}");
     assert!(!path_in(&dir).exists(), "nothing is made before everything is known to be right");
     // What an earlier daemon left makes way.
     let path = path_in(&dir);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    Server::listen(&path, None, || json!(null)).unwrap();
+    Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap();
+}
+
+#[test]
+fn a_loop_that_does_not_turn_is_told_and_not_waited_for() {
+    use crate::daemon::pulse::Pulse;
+    use thermocline_linux::machine::now;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let pulse = Arc::new(Pulse::default());
+    let server = Server::listen(&path, None, Arc::clone(&pulse), |_| None, || json!([])).unwrap();
+    server.publish(&json!({ "mode": "run" }));
+    assert!(ask(&path, &Request::Status).unwrap()["loop_late_ms"].is_null());
+    pulse.promise(now().plus(Nanos::from_ms(300)));
+    let switch = Request::Switch { manager: thermocline_core::config::ManagerName::Damon };
+    let (refused, took) = timed(|| ask(&path, &switch).unwrap_err().to_string());
+    assert!(refused.contains("has not turned for 2."), "{refused}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(server.questions().count(), 0, "what was refused is not done later");
+    assert!(ask(&path, &Request::Status).unwrap()["loop_late_ms"].as_u64().unwrap() >= 2000);
+    let (refused, took) = timed(|| ask(&path, &Request::Explain { pid: 1, address: 0 }).is_err());
+    assert!(refused && took < Duration::from_secs(2), "{took:?}");
 }
