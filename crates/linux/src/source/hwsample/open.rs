@@ -1,6 +1,7 @@
 //! The open source: an event and a ring for each CPU, read in turn.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use serde::Serialize;
 use thermocline_core::config::HwSample;
@@ -16,6 +17,7 @@ use super::ring::Scratch;
 use super::spe;
 use super::threads::Threads;
 use super::useful::{Judge, Sighting, Tally, Useless};
+use crate::aside::Aside;
 use crate::lists::parse_list;
 use crate::pagemap::Pagemap;
 use crate::process;
@@ -26,6 +28,9 @@ use crate::topology::PfnMap;
 
 /// Time between two settings of the period: each is a system call a CPU.
 const SET_EVERY: Nanos = Nanos::from_s(1);
+
+/// How long looking up the page of a fault may take, once for each process that hangs.
+const LOOK_UP_MAX: Duration = Duration::from_millis(50);
 
 /// Counters since the source was opened, and the period.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -73,6 +78,7 @@ struct Cpu {
 pub struct HwSampleSource {
     pmu: Pmu,
     root: Root,
+    aside: Aside,
     config: HwSample,
     whose: Whose,
     cpus: Vec<Cpu>,
@@ -145,6 +151,7 @@ impl HwSampleSource {
         };
         Ok(HwSampleSource {
             root: root.clone(),
+            aside: Aside::new(root, "the page of a fault was looked up", LOOK_UP_MAX),
             config,
             whose,
             period_set: period.events(),
@@ -169,13 +176,13 @@ impl HwSampleSource {
         in_scope: &impl Fn(Pid) -> bool,
         each: &mut impl FnMut(Event),
     ) -> usize {
-        let HwSampleSource { cpus, scratch, judge, stats, pieces, threads, pmu, root, .. } = self;
+        let HwSampleSource { cpus, scratch, judge, stats, pieces, threads, pmu, root, aside, .. } = self;
         let cpu = &mut cpus[at];
         let faults = matches!(pmu, Pmu::PageFaults);
         let read = cpu.ring.read(records_max, scratch, |record| match decode(record) {
             Ok(Record::Sample(mut raw)) => {
                 if faults && raw.physical == 0 {
-                    raw.physical = physical(root, &raw);
+                    raw.physical = physical(aside, root, &raw);
                 }
                 let judged = judge.judge(&Sighting::from(&raw), in_scope);
                 stats.samples.count(&judged);
@@ -370,11 +377,13 @@ fn online_cpus(root: &Root) -> Result<Vec<u32>, KernelFileError> {
 }
 
 /// Where the page of a fault is by now; 0 where it is nowhere yet, or we may not know.
-fn physical(root: &Root, raw: &RawSample) -> u64 {
-    let vpn = raw.address >> PAGE_SHIFT;
-    let entry = Pagemap::open(&root.proc, raw.pid).and_then(|map| map.entry(vpn));
-    entry.ok().flatten().and_then(|entry| entry.pfn()).map_or(0, |pfn| pfn.0 << PAGE_SHIFT)
+fn physical(aside: &Aside, root: &Root, raw: &RawSample) -> u64 {
+    let (vpn, pid, proc) = (raw.address >> PAGE_SHIFT, raw.pid, root.proc.clone());
+    let entry = aside.ask(pid, move || Pagemap::open(&proc, pid)?.entry(vpn));
+    let pfn = entry.ok().and_then(Result::ok).flatten().and_then(|entry| entry.pfn());
+    pfn.map_or(0, |pfn| pfn.0 << PAGE_SHIFT)
 }
+
 /// Whether threads of a process are left whose first one has ended.
 fn lives_on(root: &Root, pid: Pid) -> bool {
     process::stat(root, pid).ok().flatten().is_some_and(|stat| stat.threads > 1)
