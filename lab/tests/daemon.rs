@@ -18,6 +18,8 @@ mod chmu;
 mod damon;
 #[path = "daemon/demotion.rs"]
 mod demotion;
+#[path = "daemon/hang.rs"]
+mod hang;
 #[path = "daemon/limits.rs"]
 mod limits;
 #[path = "daemon/lockdown.rs"]
