@@ -14,6 +14,8 @@ mod brake;
 mod chaos;
 #[path = "daemon/chmu.rs"]
 mod chmu;
+#[path = "daemon/crowd.rs"]
+mod crowd;
 #[path = "daemon/damon.rs"]
 mod damon;
 #[path = "daemon/demotion.rs"]
