@@ -12,8 +12,8 @@ const FOOTPRINT_MIB: u64 = 48;
 const HUNG_MIB: u64 = 16;
 /// A verb's answer may take so long, s.
 const VERB_MAX_S: u64 = 5;
-/// So long the end may take until the settings are back, s: 4 are left to the loop, the rest is the busy host's.
-const END_MAX_S: u64 = 9;
+/// So long the end may take until the settings are back, s: 10 are left to the loop, the rest is the busy host's.
+const END_MAX_S: u64 = 15;
 /// The doctor looks at everything, and on an emulated machine, s.
 const DOCTOR_MAX_S: u64 = 20;
 

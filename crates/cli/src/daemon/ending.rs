@@ -21,7 +21,7 @@ use crate::output::{self, tell};
 /// Signals that ask for the end.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 /// How long the loop may take to end.
-const BOUND: Duration = Duration::from_secs(4);
+const BOUND: Duration = Duration::from_secs(10);
 /// Time between two looks at how it stands.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Exit status of who was asked to end at once.
