@@ -5,7 +5,8 @@
 //! a thread of its own kind; where it does not come back in time, the thread is left to it, the process is set aside, and another thread takes the next call.
 //! That the call returns at last is the sign that the process can be asked again: nobody has to try.
 //!
-//! A worker waits for its call ([`Aside::ask`]). The machine's loop has others to see to and fetches the answer later ([`Later`]).
+//! A worker waits for its call ([`Aside::ask`]). The machine's loop has others to see to and
+//! fetches the answer later ([`Later`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -242,7 +243,8 @@ pub enum Answer<T> {
     Hung,
 }
 
-/// Calls whose answers are fetched later, for who must not wait: one that does not return at once goes on aside, and who asks again gets its answer.
+/// Calls whose answers are fetched later, for who must not wait: one that does not return at once
+/// goes on aside, and who asks again gets its answer.
 #[derive(Debug)]
 pub struct Later<T> {
     aside: Aside,
@@ -258,7 +260,8 @@ impl<T: Send + 'static> Later<T> {
         Later { aside, patience, waiting: BTreeMap::new() }
     }
 
-    /// What `work`, which looks at the memory of the process that has this number and start time, returns; it is begun if it has not been.
+    /// What `work`, which looks at the memory of the process that has this number and start time,
+    /// returns; it is begun if it has not been.
     pub fn ask(
         &mut self,
         (pid, start_time): (Pid, u64),
@@ -307,7 +310,8 @@ impl<T: Send + 'static> Later<T> {
     }
 }
 
-/// What `work` returns, made on a thread of its own; none where it does not return within `bound`. For what hangs on something other than a process.
+/// What `work` returns, made on a thread of its own; none where it does not return within `bound`.
+/// For what hangs on something other than a process.
 pub(crate) fn within<T: Send + 'static>(
     bound: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -51,7 +51,8 @@ pub fn list(root: &Root) -> Result<Vec<Pid>, KernelFileError> {
     Ok(pids)
 }
 
-/// The numbers of all processes, piece by piece: all at once take a tenth of a second where there are 100,000. A process that comes meanwhile may be left out, one that is there is not.
+/// The numbers of all processes, piece by piece: all at once take a tenth of a second where there
+/// are 100,000. A process that comes meanwhile may be left out, one that is there is not.
 #[derive(Debug)]
 pub struct Listing {
     root: Root,

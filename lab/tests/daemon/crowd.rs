@@ -12,7 +12,7 @@ const VERB_MAX_S: u64 = 5;
 /// The doctor looks at everything, s.
 const DOCTOR_MAX_S: u64 = 30;
 /// So long the end may take, s.
-const END_MAX_S: u64 = 9;
+const END_MAX_S: u64 = 15;
 
 fn a_crowd_is_in_nobodys_way(line: Line) {
     let run = Run::new(line, [3072, 512, 1024], ThpMode::Madvise, 1500)

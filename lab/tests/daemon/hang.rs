@@ -1,4 +1,5 @@
-//! What hangs stops nobody else: a process whose mmap lock is held for ever, DAMON with it, and the daemon's own loop.
+//! What hangs stops nobody else: a process whose mmap lock is held for ever, DAMON with it, and the
+//! daemon's own loop.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,8 @@ const FOOTPRINT_MIB: u64 = 48;
 const HUNG_MIB: u64 = 16;
 /// A verb's answer may take so long, s.
 const VERB_MAX_S: u64 = 5;
-/// So long the end may take until the settings are back, s: 10 are left to the loop, the rest is the busy host's.
+/// So long the end may take until the settings are back, s: 10 are left to the loop, the rest is
+/// the busy host's.
 const END_MAX_S: u64 = 15;
 /// The doctor looks at everything, and on an emulated machine, s.
 const DOCTOR_MAX_S: u64 = 20;

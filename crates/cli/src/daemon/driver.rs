@@ -31,7 +31,8 @@ use crate::escape;
 use crate::output::{tell, tell_text};
 use crate::verb::status;
 
-/// How long the mover may take for the batch that it works on, and the demoter for its command, when we stop; both together.
+/// How long the mover may take for the batch that it works on, and the demoter for its command,
+/// when we stop; both together.
 const CLOSE_BOUND: Duration = Duration::from_millis(2500);
 /// How long evidence is waited for at once, so that a signal is seen soon.
 const WAIT_MAX: Nanos = Nanos::from_ms(500);

@@ -1,7 +1,10 @@
-//! Sees to it that the daemon ends when it is asked to, with every setting back, whatever keeps its loop.
+//! Sees to it that the daemon ends when it is asked to, with every setting back, whatever keeps its
+//! loop.
 //!
-//! Ordinarily the loop ends, and puts settings back itself. A thread watches that it comes to that in time; where it does not, or where a second signal asks for
-//! haste, the thread does it in the loop's place and ends the process. A thread that the kernel keeps in a call stays until that call returns.
+//! Ordinarily the loop ends, and puts settings back itself. A thread watches that it comes to that
+//! in time; where it does not, or where a second signal asks for haste, the thread does it in the
+//! loop's place and ends the process. A thread that the kernel keeps in a call stays until that
+//! call returns.
 
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,7 +74,8 @@ impl Ending {
         let ending = Ending::default();
         let hurried = Arc::new(AtomicBool::new(false));
         for signal in SIGNALS {
-            // One more than is needed ends at once; what is left of the settings is put back by the next start or by `restore`.
+            // One more than is needed ends at once; what is left of the settings is put back by the
+            // next start or by `restore`.
             signal_hook::flag::register_conditional_shutdown(signal, EXIT_HURRIED, Arc::clone(&hurried))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&ending.stop)))
                 .context("cannot handle signals")?;

@@ -55,7 +55,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run that ends `duration` after a manager began to work, if there is one, or when `ending` is asked for, and in which managers may take over from each other if it `switches`.
+    /// A run that ends `duration` after a manager began to work, if there is one, or when `ending`
+    /// is asked for, and in which managers may take over from each other if it `switches`.
     pub fn new(duration: Option<Duration>, ending: Ending, switches: bool) -> Session {
         Session {
             ending,

@@ -1,4 +1,5 @@
-//! Puts settings back in the place of an actuator's owner who does not come to it, because something keeps it that nobody can end.
+//! Puts settings back in the place of an actuator's owner who does not come to it, because
+//! something keeps it that nobody can end.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use super::turn::Turn;
 use super::{Lock, RestoreReport, restore};
 use crate::root::Root;
 
-/// Stands in for the owner of an [`Actuator`](super::Actuator). It needs nothing of the owner's: what is to be put back is in the log.
+/// Stands in for the owner of an [`Actuator`](super::Actuator). It needs nothing of the owner's:
+/// what is to be put back is in the log.
 pub struct Deputy {
     pub(super) root: Root,
     pub(super) door: Box<dyn Door>,
@@ -18,8 +20,9 @@ pub struct Deputy {
 }
 
 impl Deputy {
-    /// Puts every value back that is still ours, and gives the lock up. Nothing where the owner has done so, or another call did. From here on the owner changes nothing more;
-    /// if it comes to it after all, it waits until this has ended.
+    /// Puts every value back that is still ours, and gives the lock up. Nothing where the owner has
+    /// done so, or another call did. From here on the owner changes nothing more; if it comes to it
+    /// after all, it waits until this has ended.
     pub fn restore(&mut self) -> Option<RestoreReport> {
         if !self.turn.take() {
             return None;

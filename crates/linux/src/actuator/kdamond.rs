@@ -1,8 +1,10 @@
 //! The `state` files of kdamonds, which keep whoever writes them waiting for the kdamond.
 //!
-//! A kdamond that watches a process's addresses takes that process's mmap lock, and waits as long as somebody holds it (Linux mm/damon/vaddr.c). Who switches it off
-//! meanwhile waits for it in turn, and cannot be ended; nobody can write any of these files until then (mm/damon/sysfs.c, `damon_sysfs_lock`). So one that hangs is
-//! not written to, and what hangs all the same is left to a thread.
+//! A kdamond that watches a process's addresses takes that process's mmap lock, and waits as long
+//! as somebody holds it (Linux mm/damon/vaddr.c). Who switches it off meanwhile waits for it in
+//! turn, and cannot be ended; nobody can write any of these files until then (mm/damon/sysfs.c,
+//! `damon_sysfs_lock`). So one that hangs is not written to, and what hangs all the same is left to
+//! a thread.
 
 use std::io;
 use std::path::Path;
@@ -11,10 +13,12 @@ use std::time::Duration;
 use crate::aside::within;
 use crate::regular;
 
-/// How long switching a kdamond on or off may take: it ends when it next wakes. What else it is told waits for the end of an aggregation.
+/// How long switching a kdamond on or off may take: it ends when it next wakes. What else it is
+/// told waits for the end of an aggregation.
 const SWITCH_MAX: Duration = Duration::from_secs(2);
 const TOLD_MAX: Duration = Duration::from_secs(10);
-/// Looks at a kdamond, and the time between them, in which one that waits for a lock and has not run hangs.
+/// Looks at a kdamond, and the time between them, in which one that waits for a lock and has not
+/// run hangs.
 const LOOKS: u32 = 10;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -64,7 +68,8 @@ pub(crate) fn hangs(proc: &Path, thread: u32) -> bool {
     })
 }
 
-/// How often a thread has run that waits for a lock now, in a way that nobody can end; none of one that does not.
+/// How often a thread has run that waits for a lock now, in a way that nobody can end; none of one
+/// that does not.
 pub(crate) fn waits(proc: &Path, thread: u32) -> Option<u64> {
     let status = regular::read(&proc.join(thread.to_string()).join("status")).ok()?;
     let status = String::from_utf8_lossy(&status);

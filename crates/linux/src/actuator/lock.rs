@@ -79,7 +79,8 @@ impl Lock {
         Ok(Lock { folder: Arc::new(folder), files })
     }
 
-    /// Gives the locks back at once: a thread of ours that the kernel keeps in a call keeps the files open beyond the end of all others.
+    /// Gives the locks back at once: a thread of ours that the kernel keeps in a call keeps the
+    /// files open beyond the end of all others.
     pub(super) fn give_up(&self) {
         for file in &self.files {
             // Closing the file would do the same, later.

@@ -196,7 +196,8 @@ impl Actuator {
         self.door.reaches_kernel().then(|| Commands::live(&self.root))
     }
 
-    /// Who puts the settings back where the owner of this one does not come to it; none where nothing reaches the kernel.
+    /// Who puts the settings back where the owner of this one does not come to it; none where
+    /// nothing reaches the kernel.
     pub fn deputy(&self) -> Option<Deputy> {
         self.deputy_with(Box::new(Live))
     }

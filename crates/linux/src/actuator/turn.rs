@@ -1,10 +1,12 @@
-//! Whose turn it is to change settings: the actuator's owner's, or that of its [`Deputy`](super::Deputy), who puts them back where the owner does not come to it.
-//! Once the deputy has begun, the owner changes nothing more.
+//! Whose turn it is to change settings: the actuator's owner's, or that of its
+//! [`Deputy`](super::Deputy), who puts them back where the owner does not come to it. Once the
+//! deputy has begun, the owner changes nothing more.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the owner is kept that comes while the deputy is at it. Who took the owner's place ends the process meanwhile.
+/// How long the owner is kept that comes while the deputy is at it. Who took the owner's place ends
+/// the process meanwhile.
 const OWNER_WAITS: Duration = Duration::from_secs(10);
 /// How long the deputy leaves the owner to a change that it is at. One that takes longer hangs.
 const DEPUTY_WAITS: Duration = Duration::from_millis(500);

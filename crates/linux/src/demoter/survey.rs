@@ -1,8 +1,11 @@
 //! The generations of all cgroups, as they were last read.
 //!
-//! The kernel can only tell of all at once, and looks for each piece of the text from the first cgroup on (Linux mm/vmscan.c, lru_gen_seq_start): that is nothing with
-//! some cgroups and takes seconds with 100,000. So they are read before each command only where that costs hardly anything, else as often as leaves most of the time to the
-//! commands. What is a little old does no harm: the kernel evicts nothing by the number of a generation that has gone, and its pages have not become less idle.
+//! The kernel can only tell of all at once, and looks for each piece of the text from the first
+//! cgroup on (Linux mm/vmscan.c, lru_gen_seq_start): that is nothing with some cgroups and takes
+//! seconds with 100,000. So they are read before each command only where that costs hardly
+//! anything, else as often as leaves most of the time to the commands. What is a little old does no
+//! harm: the kernel evicts nothing by the number of a generation that has gone, and its pages have
+//! not become less idle.
 
 use std::io;
 use std::path::PathBuf;

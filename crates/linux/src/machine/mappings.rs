@@ -16,7 +16,8 @@ use crate::source::hintfault::HintFaultSource;
 
 /// Processes whose mappings are remembered.
 const PROCESSES_MAX: usize = 64;
-/// How long the reading may take, and how much of that the machine's loop waits for, once for each process that hangs.
+/// How long the reading may take, and how much of that the machine's loop waits for, once for each
+/// process that hangs.
 const READ_MAX: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(1);
 /// How old remembered mappings may be.
@@ -48,7 +49,8 @@ impl Maps {
                 known.clear();
             }
             let file = self.root.proc.join(page.pid.0.to_string()).join("maps");
-            // A process that is gone, or that we may not look into, has no neighbours; one that has not answered yet, none now.
+            // A process that is gone, or that we may not look into, has no neighbours; one that has
+            // not answered yet, none now.
             let read = move || read_optional(&file).ok().flatten().unwrap_or_default();
             let text = match self.reading.borrow_mut().ask((page.pid, 0), read) {
                 Answer::Here(text) => text,

@@ -87,7 +87,8 @@ impl Managed {
         self.members.as_ref().is_some_and(Members::is_busy)
     }
 
-    /// Looks who came and went, and which cgroups, and tells the kernel and the engine; as [`Members::look_while`].
+    /// Looks who came and went, and which cgroups, and tells the kernel and the engine; as
+    /// [`Members::look_while`].
     pub(super) fn look(
         &mut self,
         anew: bool,

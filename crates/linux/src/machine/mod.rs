@@ -293,7 +293,8 @@ impl LiveMachine {
     }
 
     /// Looks for processes that entered or left a scope and for memory that came or went, once a second, and for other
-    /// changes of the topology, twice a minute. Where there are many processes, a look goes on with the next call. Returns the new topology where it changed.
+    /// changes of the topology, twice a minute. Where there are many processes, a look goes on with
+    /// the next call. Returns the new topology where it changed.
     ///
     /// # Errors
     /// A file of the kernel cannot be read; what was known stays.
@@ -343,7 +344,8 @@ impl LiveMachine {
     }
 
     /// Tells what scopes with a floor or a cap hold of the top tier; to be called after [`poll`](LiveMachine::poll), so that it is newer than
-    /// every outcome that was told. Where the kernel takes long to add that up it is told later. Returns why it cannot be read, once.
+    /// every outcome that was told. Where the kernel takes long to add that up it is told later.
+    /// Returns why it cannot be read, once.
     pub fn tell_holdings(&mut self, observe: impl FnMut(Evidence<'_>)) -> Option<String> {
         self.stock.tell(&self.watcher.discovered().topology, observe)
     }

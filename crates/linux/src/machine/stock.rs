@@ -1,7 +1,8 @@
 //! Tells the engine what scopes with a floor or a cap hold of the top tier.
 //!
-//! The kernel adds that up when it is asked, over all CPUs and cgroups below, and cannot be interrupted: on a machine with 100,000 cgroups that takes longer
-//! than the loop may be kept. So a thread asks, and what it is told late is told if it still holds.
+//! The kernel adds that up when it is asked, over all CPUs and cgroups below, and cannot be
+//! interrupted: on a machine with 100,000 cgroups that takes longer than the loop may be kept. So a
+//! thread asks, and what it is told late is told if it still holds.
 
 use std::io;
 use std::path::Path;

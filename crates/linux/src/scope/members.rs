@@ -3,7 +3,8 @@
 //! What has not been looked at is nobody's: a process that has just come, one that has called exec where scopes go by the command, one whose
 //! files cannot be read.
 //!
-//! A look can be left at any moment and gone on with later, so that nobody has to wait for 100,000 processes.
+//! A look can be left at any moment and gone on with later, so that nobody has to wait for 100,000
+//! processes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -23,7 +24,8 @@ const RECHECKS: usize = 256;
 /// Processes that are to be examined out of their turn at most; of more, each waits for its turn.
 const DUE_MAX: usize = 65_536;
 
-/// How long the reading of a command line may take, and how much of that a look waits for, once for each process that hangs.
+/// How long the reading of a command line may take, and how much of that a look waits for, once for
+/// each process that hangs.
 const COMMAND_MAX: Duration = Duration::from_millis(500);
 const COMMAND_PATIENCE: Duration = Duration::from_millis(3);
 
@@ -91,7 +93,8 @@ pub struct Members {
     own: Pid,
     /// Every process, whether in a scope or not.
     known: BTreeMap<Pid, Known>,
-    /// Those that the next look examines first: they have called exec, or their command line was not there yet.
+    /// Those that the next look examines first: they have called exec, or their command line was
+    /// not there yet.
     due: BTreeSet<Pid>,
     /// The look that is not over.
     round: Option<Round>,
@@ -177,8 +180,9 @@ impl Members {
         self.look_while(true, || true)
     }
 
-    /// Goes on with the last look where that is not over, else begins one if it is to be `anew`; those that are due come first. After each step, of which there is one at
-    /// least, `go_on` says whether there is to be another.
+    /// Goes on with the last look where that is not over, else begins one if it is to be `anew`;
+    /// those that are due come first. After each step, of which there is one at least, `go_on` says
+    /// whether there is to be another.
     ///
     /// # Errors
     /// procfs cannot be listed; what was known stays, and the next look begins anew.
@@ -304,8 +308,9 @@ pub(crate) enum Examined {
     },
 }
 
-/// What is to be known of a process. `own` is this process, which is left alone. Its command line, which the kernel reads from the process's own memory, is asked of
-/// `command_line` with the time at which the process started.
+/// What is to be known of a process. `own` is this process, which is left alone. Its command line,
+/// which the kernel reads from the process's own memory, is asked of `command_line` with the time
+/// at which the process started.
 ///
 /// # Errors
 /// A file of the process cannot be read or understood, or it keeps whoever reads it waiting.

@@ -1,7 +1,8 @@
 //! The Unix socket of the daemon: one JSON request a line, one JSON answer a line.
 //!
 //! `status` is answered from the newest snapshot, with where memory is at this moment, and never waits for the loop; `explain` asks the loop and waits for
-//! at most [`ANSWER_TIMEOUT`], `switch` for [`SWITCH_TIMEOUT`]; neither waits for a loop that does not turn, which all of them tell.
+//! at most [`ANSWER_TIMEOUT`], `switch` for [`SWITCH_TIMEOUT`]; neither waits for a loop that does
+//! not turn, which all of them tell.
 
 mod client;
 mod handlers;
@@ -73,7 +74,8 @@ pub type Answer = SyncSender<serde_json::Value>;
 pub struct Question {
     /// What is asked.
     pub request: Request,
-    /// The frame of the page that is asked for, where it is known: the loop does not look into processes.
+    /// The frame of the page that is asked for, where it is known: the loop does not look into
+    /// processes.
     pub frame: Option<Pfn>,
     /// Where the answer goes.
     pub answer: Answer,

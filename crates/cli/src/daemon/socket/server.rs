@@ -50,8 +50,9 @@ struct Answers {
 }
 
 impl Server {
-    /// Listens on `path`, open to its owner and, where given, to `group`. `pulse` tells whether the loop turns, `frame` the frame
-    /// of a page. `residency` tells where memory is; it is called on a thread of its own whenever somebody asks for the status.
+    /// Listens on `path`, open to its owner and, where given, to `group`. `pulse` tells whether the
+    /// loop turns, `frame` the frame of a page. `residency` tells where memory is; it is called on
+    /// a thread of its own whenever somebody asks for the status.
     ///
     /// # Errors
     /// When the folder is not ours alone, something other than a socket of ours has that name, or the socket cannot be made.
