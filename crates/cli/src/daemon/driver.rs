@@ -16,6 +16,7 @@ use thermocline_linux::kswapd::Kswapd;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::root::Root;
+use thermocline_linux::scope::Missing;
 use thermocline_linux::source::damon::DamonSource;
 use thermocline_linux::topology::Discovered;
 
@@ -93,6 +94,8 @@ pub(super) fn drive(
     let mut brake_changes = 0;
     let mut watch = trouble::Watch::new(start);
     let mut kswapd = Kswapd::new(root, config, mode == Mode::Run);
+    let mut missing = Missing::new(root, &config.scope);
+    missing.look().iter().for_each(|told| tell!("{told}"));
     let tick_due = |ticked: Nanos, engine: &Engine, machine: &LiveMachine| {
         let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0 && !machine.is_looking();
         ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
@@ -178,10 +181,12 @@ pub(super) fn drive(
                     "{running} kdamonds of ours still run: somebody has ended the others, and their regions are read no more"
                 );
             }
+            missing.look().iter().for_each(|told| tell!("{told}"));
             report_due = report_due.plus(report).max(at);
             let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start))
                 .with_settings(kernel.actuator.settings_stats())
-                .with_kswapd(kswapd.stats());
+                .with_kswapd(kswapd.stats())
+                .with_no_cgroup(missing.now());
             if mode == Mode::Run {
                 let tally = || Tally::new(&snapshot, &fixed.topology, machine.demotes());
                 if let Some(told) = watch.look(at, tally) {
@@ -207,6 +212,7 @@ pub(super) fn drive(
     let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
         .with_settings(kernel.actuator.settings_stats())
         .with_kswapd(kswapd.stats())
+        .with_no_cgroup(missing.now())
         .with_trouble(watch.found());
     for outcome in machine.close(close_by.saturating_duration_since(Instant::now())) {
         engine.observe(Evidence::Outcome(&outcome));

@@ -17,6 +17,7 @@ use thermocline_linux::machine::{cpu_time, now};
 use thermocline_linux::manager::{KernelManager, offer};
 use thermocline_linux::node_state::NodeStateReader;
 use thermocline_linux::root::Root;
+use thermocline_linux::scope::Missing;
 use thermocline_linux::topology::Discovered;
 use thermocline_linux::vmstat::Vmstat;
 
@@ -95,6 +96,8 @@ pub struct KernelSnapshot {
     pub settings: SettingsStats,
     /// Where kswapd has given up, and what came of bringing it back.
     pub kswapd: KswapdStats,
+    /// Scopes whose cgroup is not there, a sentence each.
+    pub no_cgroup: Vec<String>,
     /// What the kernel has moved by itself since the start; what DAMON has moved is not in it.
     pub kernel_moves: KernelMoves,
     /// What DAMON's schemes did, where DAMON manages.
@@ -111,6 +114,7 @@ struct Watched {
     nodes: NodeStateReader,
     damon: Option<Stats>,
     kswapd: Kswapd,
+    missing: Missing,
     /// Keeps the filters of DAMON's schemes in step with the cgroups.
     follower: Option<Follower>,
 }
@@ -124,6 +128,7 @@ impl Watched {
             nodes: NodeStateReader::new(root),
             damon: None,
             kswapd: Kswapd::new(root, config, true),
+            missing: Missing::new(root, &config.scope),
             follower: None,
         })
     }
@@ -140,6 +145,7 @@ impl Watched {
             nodes: self.nodes.read()?.to_vec(),
             settings: actuator.settings_stats(),
             kswapd: self.kswapd.stats(),
+            no_cgroup: self.missing.now().to_vec(),
             kernel_moves,
             moved: Moved {
                 promoted: by(kernel_moves.pgpromote_success, by_damon(Action::MigrateHot)),
@@ -199,6 +205,7 @@ fn drive(
         if now() < due {
             continue;
         }
+        watched.missing.look().iter().for_each(|told| tell!("{told}"));
         let snapshot = watched.look(fixed, actuator)?;
         if let Some(damon) = snapshot.damon.as_ref().filter(|damon| damon.running < running) {
             if damon.running < damon.started {

@@ -125,6 +125,8 @@ pub struct Snapshot {
     pub settings: SettingsStats,
     /// Where kswapd has given up, and what came of bringing it back.
     pub kswapd: KswapdStats,
+    /// Scopes whose cgroup is not there, a sentence each.
+    pub no_cgroup: Vec<String>,
     /// Calls given up because a process kept them waiting; the process is set aside until they return.
     pub calls_given_up: u64,
     /// What the kernel has moved by itself since the start.
@@ -162,6 +164,7 @@ impl Snapshot {
             brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
             settings: SettingsStats::default(),
             kswapd: KswapdStats::default(),
+            no_cgroup: Vec::new(),
             calls_given_up: thermocline_linux::aside::given_up(),
             kernel_moves: machine.kernel_moves(),
             moved: Moved::default(),
@@ -177,6 +180,11 @@ impl Snapshot {
     /// The same with where kswapd has given up.
     pub fn with_kswapd(self, kswapd: KswapdStats) -> Snapshot {
         Snapshot { kswapd, ..self }
+    }
+
+    /// The same with the scopes whose cgroup is not there.
+    pub fn with_no_cgroup(self, sentences: &[String]) -> Snapshot {
+        Snapshot { no_cgroup: sentences.to_vec(), ..self }
     }
 
     /// The same with why the last minute's work came to nothing, where it did.

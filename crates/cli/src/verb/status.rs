@@ -76,6 +76,11 @@ fn kswapd(found: &Value) -> String {
     out
 }
 
+/// Sentences, a line each.
+fn lines(found: &Value) -> String {
+    found.as_array().into_iter().flatten().filter_map(Value::as_str).map(|s| format!("{s}\n")).collect()
+}
+
 /// A row a scope with a floor or a cap: what it holds of the top tier, and what follows.
 pub(crate) fn scopes(found: &Value) -> String {
     found.as_array().into_iter().flatten().map(|scope| scope_row(scope) + "\n").collect()
@@ -352,6 +357,7 @@ fn text(s: &Value) -> String {
         );
     }
     out.push_str(&kswapd(&s["kswapd"]));
+    out.push_str(&lines(&s["no_cgroup"]));
     out.push_str(&residency(&s["residency"]));
     out.push_str(&scopes(&s["scopes"]));
     out.push_str(&brakes(&s["brakes"], false));
@@ -420,6 +426,9 @@ mod tests {
         let found = json!({ "given_up": [0, 1], "brought_back": 2, "why": "demotion is off" });
         let told = "kswapd has given up on node 0, 1: demotion is off\nkswapd had given up on a node of the top tier, and was brought back 2 times\n";
         assert_eq!(kswapd(&found), told);
+        let missing = json!(["scope[0].cgroup \"/a\" is not there now", "and another"]);
+        assert_eq!(lines(&missing), "scope[0].cgroup \"/a\" is not there now\nand another\n");
+        assert_eq!(lines(&Value::Null), "");
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod cgroup;
 pub(crate) mod cpuset;
 mod holdings;
 mod members;
+mod missing;
 mod pressure;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use crate::root::{KernelFileError, Root};
 pub use holdings::Holdings;
 pub use members::{Change, Known, Member, Members};
 pub(crate) use members::{Examined, examine};
+pub use missing::{Missing, missing};
 pub use pressure::Pressures;
 
 /// A scope that cannot be used.

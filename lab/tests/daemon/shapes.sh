@@ -1,0 +1,47 @@
+# What the doctor says of a machine's shape is what comes of it: with hotcold on the last node.
+cd "$LAB_SHARE"
+promoted() { tail -n 2 daemon 2>/dev/null | sed -n 's/.*"pgpromote_success":\([0-9]*\).*/\1/p' | tail -n 1; }
+cat >config.toml <<END2
+[kernel]
+scan_size_mb = 64
+scan_period_min_ms = 500
+scan_period_max_ms = 1000
+[[scope]]
+command = "hotcold"
+[[scope]]
+cgroup = "/no/such.slice"
+END2
+echo tiers=$(ls -d /sys/devices/virtual/memory_tiering/memory_tier* | wc -l)
+# The machine, and nothing of a configuration.
+$THERMOCLINE doctor >doctor
+echo doctor=$?
+$THERMOCLINE doctor --config config.toml >doctor-scopes
+echo doctor_scopes=$?
+absent=$(sed -n 's/.*\(scope\[1\]\.cgroup.*\) \[scope\.no_cgroup\].*/\1/p' doctor-scopes | head -n 1)
+on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 32 --no-thp --report report >log 2>errors &
+loader=$!
+until [ -e report ]; do sleep 0.2; done
+$THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
+daemon=$!
+tries=0
+until [ "$(promoted)" -gt 0 ] 2>/dev/null || [ $tries -ge 240 ]; do
+    kill -0 $daemon || break
+    sleep 0.5
+    tries=$((tries + 1))
+done
+$THERMOCLINE status >status
+kill -TERM $daemon
+wait $daemon
+echo run=$?
+echo promoted=$(promoted)
+echo "absent: $absent"
+[ -n "$absent" ] && grep -qF "$absent" daemon-errors && grep -qF "$absent" status && echo absent=1
+kill -TERM $(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+wait $loader || { echo "hotcold lost data"; exit 1; }
+
+# A blocker of the doctor's is what run refuses for, in its words.
+printf '[tiers]\nnodes = [%s]\n' "[$(seq -s, 0 "$LAST")]" >one-tier.toml
+$THERMOCLINE doctor --config one-tier.toml --json >blocked
+echo blocked=$?
+$THERMOCLINE run --config one-tier.toml --for 1s >out 2>refused
+echo refused=$?
