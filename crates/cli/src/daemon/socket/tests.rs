@@ -138,3 +138,18 @@ fn what_is_no_socket_of_ours_is_never_removed() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     Server::listen(&path, None, || json!(null)).unwrap();
 }
+
+#[test]
+fn sockets_can_be_had_at_every_path_that_the_check_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |rest: &str| format!("{}/{rest}", dir.path().display());
+    let room = 107 - at("s/").len();
+    let long = |bytes: usize| format!("s/{}", "n".repeat(bytes));
+    for rest in ["s/t.sock", "s/.t", "s//t", "s/", "s/.", "s/..", &long(room), &long(room + 1)] {
+        let mut config = thermocline_core::config::Config::default();
+        config.daemon.socket = at(rest);
+        let taken = thermocline_linux::configuration::check(&config).is_ok();
+        let listens = Server::listen(Path::new(&config.daemon.socket), None, || json!([]));
+        assert_eq!(taken, listens.is_ok(), "{rest}: {listens:?}");
+    }
+}
