@@ -227,7 +227,7 @@ fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, sto
     Process {
         name: spec.name.clone(),
         threads,
-        node: setup.machine.index(spec.node).unwrap_or(0),
+        node: spec.node.on(&setup.machine).unwrap_or(0),
         rss: 0,
         access_ns: [0.0; NODES_MAX],
         idle_ns: [0.0; NODES_MAX],
