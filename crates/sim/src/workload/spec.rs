@@ -110,6 +110,8 @@ fn half() -> f64 {
 pub const THREADS_MAX: u64 = 4096;
 /// Processes of a run at most.
 pub const PROCESSES_MAX: u64 = 1024;
+/// Cells of a run at most: each takes about 64 bytes.
+pub const CELLS_MAX: u64 = 1 << 20;
 /// Pages of a run at most: 4 TiB and a little.
 pub const PAGES_MAX: u64 = 1 << 31;
 
