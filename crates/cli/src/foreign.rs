@@ -95,6 +95,11 @@ const FORMATS: [Format; 5] = [
     },
 ];
 
+/// What a text is that is not ours; nothing where it is not known.
+pub fn named(text: &str) -> Option<&'static str> {
+    FORMATS.iter().find(|format| (format.is)(text)).map(|format| format.what)
+}
+
 /// What a text is that is not ours, and which keys of ours do what it asks for; nothing where it is not known.
 pub fn told(text: &str) -> Option<String> {
     let format = FORMATS.iter().find(|format| (format.is)(text))?;
