@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use thermocline_core::config::schema::Field;
 use thermocline_core::config::{Config, ConfigError};
-use thermocline_linux::regular;
-use thermocline_linux::scope::{ScopeError, Scopes};
+use thermocline_linux::{configuration, regular};
 use toml::de::{DeTable, DeValue};
+
+use crate::foreign;
 
 /// Longest configuration that is read, in bytes.
 pub const SIZE_BYTES_MAX: u64 = 256 << 10;
@@ -59,6 +60,17 @@ pub enum FileError {
 /// # Errors
 /// [`FileError`]; nothing is used of a file that has any error.
 pub fn load(path: &Path) -> Result<Config, FileError> {
+    load_with(Some(path), |_| {})
+}
+
+/// The configuration of a file, or the defaults, with what the command line says instead; checked as it will be used.
+///
+/// # Errors
+/// [`FileError`]; nothing is used of a file that has any error.
+pub fn load_with(path: Option<&Path>, adapt: impl FnOnce(&mut Config)) -> Result<Config, FileError> {
+    let Some(path) = path else {
+        return parse("", "the command line", adapt).map_err(FileError::Invalid);
+    };
     let read = |e| FileError::Read { path: path.to_owned(), source: e };
     let bytes = regular::read_at_most(path, SIZE_BYTES_MAX).map_err(read)?;
     if bytes.len() as u64 > SIZE_BYTES_MAX {
@@ -69,53 +81,44 @@ pub fn load(path: &Path) -> Result<Config, FileError> {
         let line = 1 + e.as_bytes()[..good].iter().filter(|b| **b == b'\n').count();
         FileError::NotText { path: path.to_owned(), line }
     })?;
-    parse(&text, &path.display().to_string()).map_err(FileError::Invalid)
+    parse(&text, &path.display().to_string(), adapt).map_err(FileError::Invalid)
 }
 
-/// Parses and checks the text of a configuration; `name` stands for the file in messages.
+/// Parses the text of a configuration, has it adapted, and checks it; `name` stands for the file in messages.
 ///
 /// # Errors
 /// A message that shows the line, what is wrong and what is allowed.
-pub fn parse(text: &str, name: &str) -> Result<Config, String> {
-    let config: Config = toml::from_str(text).map_err(|e| {
-        let span = e.span().unwrap_or(0..0);
-        render(text, name, &[(span.clone(), message_of(&e))], &help_for(text, &span, e.message()))
-    })?;
-    match config.check() {
-        Ok(()) => match Scopes::new(&config.scope) {
-            Ok(_) => Ok(config),
-            Err(error) => {
-                let key = scope_key(&error);
-                let span = key.and_then(|key| span_of(text, &key)).unwrap_or(0..0);
-                let message: Vec<String> =
-                    error.to_string().lines().map(|line| line.trim().to_owned()).collect();
-                Err(render(text, name, &[(span, message.join(" "))], "correct the scope, or delete it"))
-            }
-        },
-        Err(ConfigError(violations)) => {
-            let marks: Vec<(Range<usize>, String)> = violations
-                .iter()
-                .take(SHOWN_MAX)
-                .map(|v| (span_of(text, &v.key).unwrap_or(0..0), v.message.clone()))
-                .collect();
-            let shown =
-                render(text, name, &marks, "correct the value, or delete the line to use the default");
-            Err(match violations.len() - marks.len() {
-                0 => shown,
-                more => format!("{shown}\nand {more} more"),
-            })
+pub fn parse(text: &str, name: &str, adapt: impl FnOnce(&mut Config)) -> Result<Config, String> {
+    let mut config: Config = toml::from_str(text).map_err(|e| {
+        if let Some(told) = foreign::told(text) {
+            return format!(
+                "{name} {told}\nnothing of it is used; `thermocline config` prints a configuration with all defaults"
+            );
         }
-    }
-}
-
-/// The dotted key that a scope cannot be used for.
-fn scope_key(error: &ScopeError) -> Option<String> {
-    match error {
-        ScopeError::Empty { index } => Some(format!("scope[{index}]")),
-        ScopeError::Command { index, .. } => Some(format!("scope[{index}].command")),
-        ScopeError::NameTwice { index, .. } => Some(format!("scope[{index}].name")),
-        _ => None,
-    }
+        let span = e.span().unwrap_or(0..0);
+        let help = help_for(text, &span, e.message());
+        render(text, name, &[(Some(span), message_of(&e))], &help)
+    })?;
+    adapt(&mut config);
+    let Err(ConfigError(violations)) = configuration::check(&config) else { return Ok(config) };
+    let table = DeTable::parse(text).ok();
+    let marks: Vec<(Option<Range<usize>>, String)> = violations
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|v| {
+            let span = table.as_ref().and_then(|table| span_of(table.get_ref(), &v.key));
+            let message = match span {
+                Some(_) => v.message.clone(),
+                None => format!("{}: {}", v.key, v.message),
+            };
+            (span, message)
+        })
+        .collect();
+    let shown = render(text, name, &marks, "correct the value, or delete the line to use the default");
+    Err(match violations.len() - marks.len() {
+        0 => shown,
+        more => format!("{shown}\nand {more} more"),
+    })
 }
 
 /// The parser's message in one line.
@@ -123,20 +126,16 @@ fn message_of(error: &toml::de::Error) -> String {
     error.message().lines().collect::<Vec<_>>().join("; ")
 }
 
-fn render(text: &str, name: &str, marks: &[(Range<usize>, String)], help: &str) -> String {
+/// What is wrong and where; what has no place in the text is told without one.
+fn render(text: &str, name: &str, marks: &[(Option<Range<usize>>, String)], help: &str) -> String {
     let groups: Vec<Group<'_>> = marks
         .iter()
         .map(|(span, message)| {
-            let span = clamp(text, span);
-            Level::ERROR
-                .primary_title(message.as_str())
-                .element(
-                    Snippet::source(text)
-                        .path(name)
-                        .line_start(1)
-                        .annotation(AnnotationKind::Primary.span(span)),
-                )
-                .element(Level::HELP.message(help))
+            let title = Level::ERROR.primary_title(message.as_str());
+            let help = Level::HELP.message(help);
+            let Some(span) = span else { return title.element(help) };
+            let place = AnnotationKind::Primary.span(clamp(text, span));
+            title.element(Snippet::source(text).path(name).line_start(1).annotation(place)).element(help)
         })
         .collect();
     Renderer::plain().render(&groups)
@@ -179,8 +178,11 @@ fn nearest_key(unknown: &str) -> Option<String> {
         names.push((section.rsplit('.').next().unwrap_or(section).to_owned(), section.to_owned()));
         names.extend(fields.iter().map(|f| (f.name.to_owned(), format!("{section}.{}", f.name))));
     }
+    // What differs in length by more than is tolerated need not be compared, however long it is.
+    let length = unknown.chars().count();
     names
         .into_iter()
+        .filter(|(last, _)| last.len().abs_diff(length) * 3 <= last.len().max(length))
         .map(|(last, key)| (strsim::damerau_levenshtein(unknown, &last), last.len(), key))
         .filter(|(distance, length, _)| *distance * 3 <= (*length).max(unknown.chars().count()))
         .min()
@@ -196,10 +198,9 @@ fn field(key: &str) -> Option<Field> {
 }
 
 /// Where the value of a dotted key stands in the text.
-fn span_of(text: &str, key: &str) -> Option<Range<usize>> {
-    let table = DeTable::parse(text).ok()?;
+fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let mut at: Option<(&DeValue<'_>, Range<usize>)> = None;
-    let mut here: &DeTable<'_> = table.get_ref();
+    let mut here = table;
     for part in key.split('.') {
         let (name, index) = match part.split_once('[') {
             Some((name, rest)) => (name, rest.trim_end_matches(']').parse::<usize>().ok()),
@@ -252,14 +253,15 @@ fn key_at(text: &str, span: &Range<usize>) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use thermocline_core::config::{ManagerName, Scope};
 
     fn error(text: &str) -> String {
-        parse(text, "t.toml").unwrap_err()
+        parse(text, "t.toml", |_| {}).unwrap_err()
     }
 
     #[test]
     fn an_empty_file_is_the_defaults() {
-        assert_eq!(parse("", "t.toml").unwrap(), Config::default());
+        assert_eq!(parse("", "t.toml", |_| {}).unwrap(), Config::default());
     }
 
     #[test]
@@ -311,6 +313,41 @@ mod tests {
     }
 
     #[test]
+    fn long_names_and_many_scopes_are_answered_in_little_time() {
+        let start = std::time::Instant::now();
+        let long = "k".repeat(200 << 10);
+        assert!(error(&format!("{long} = 1\n")).contains("lists every key"));
+        assert!(error(&format!("[rule]\nname = \"{long}\"\n")).contains("unknown variant"));
+        assert!(error(&"[[scope]]\n".repeat(26_000)).contains("names no process"));
+        let limited = |n| format!("[[scope]]\ncgroup='/{n}'\ntop_tier_cap_mib=1\n");
+        let limited: String = (0..5500).map(limited).collect();
+        assert!(error(&limited).contains("at most 16 cgroups"));
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn what_the_command_line_says_is_checked_and_has_no_line() {
+        let by_pid = |config: &mut Config| {
+            config.scope = vec![Scope { pids: vec![1], ..Scope::default() }];
+            config.manager.name = ManagerName::Numab2;
+        };
+        let told = parse("[engine]\ntick_ms = 50\n", "t.toml", by_pid).unwrap_err();
+        assert!(told.starts_with("error: manager.name: numab2") && !told.contains("tick_ms"), "{told}");
+        assert!(load_with(None, by_pid).is_err() && load_with(None, |_| {}).is_ok());
+        // What is wrong for the manager of the file is right for the one that is asked for instead.
+        let blind = "[source.hintfault]\nenabled = false\n";
+        assert!(error(blind).contains("no source is switched on"));
+        assert!(parse(blind, "t.toml", |c| c.manager.name = ManagerName::Damon).is_ok());
+    }
+
+    #[test]
+    fn a_configuration_of_another_program_is_named() {
+        let told = error("policy:\n  name: age\n  config: |\n    intervalms: 1000\n");
+        assert!(told.starts_with("t.toml is a configuration of memtierd"), "{told}");
+        assert!(told.contains("engine.tick_ms") && told.contains("`thermocline config`"), "{told}");
+    }
+
+    #[test]
     fn what_is_no_file_of_text_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.toml");
@@ -326,13 +363,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in "\\PC*") {
-            let _ = parse(&text, "t.toml");
+            let _ = parse(&text, "t.toml", |_| {});
         }
 
         #[test]
         fn a_truncated_configuration_is_an_error_or_a_configuration(cut in 0usize..400) {
             let whole = toml::to_string(&Config::default()).unwrap();
-            let _ = parse(&whole[..cut.min(whole.len())], "t.toml");
+            let _ = parse(&whole[..cut.min(whole.len())], "t.toml", |_| {});
         }
     }
 }

@@ -8,6 +8,7 @@ mod config_file;
 mod daemon;
 mod detached;
 mod escape;
+mod foreign;
 mod output;
 mod progress;
 mod verb;

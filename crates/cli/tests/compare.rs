@@ -68,6 +68,30 @@ fn managers_side_by_side() {
 }
 
 #[test]
+fn what_runs_that_were_not_done_cannot_tell_is_no_number() {
+    let (_folder, quick) = quick();
+    let changed = ["--set", "limit=1ms"];
+    let args = [&["compare", &quick, "--manager=none,numab2", "--seeds=2"][..], &changed].concat();
+    let text = printed(&args);
+    let row = text.lines().find(|line| line.starts_with("numab2")).expect("a line");
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!((&cells[1..4], cells.last()), (&["-"; 3][..], Some(&"-")), "{text}");
+    assert!(text.contains("numab2: 2 of 2 runs were not done"), "{text}");
+    let lines: Vec<Value> = serde_json::from_str(&printed(&[&args[..], &["--json"]].concat())).expect("JSON");
+    for line in &lines {
+        for figure in ["time_s", "slowdown", "oracle_share", "static_time_s", "all_top_time_s"] {
+            assert!(line["figures"].get(figure).is_some_and(Value::is_null), "{figure}: {line}");
+        }
+        assert!(line["p"].is_null() && line["p_holm"].is_null(), "{line}");
+    }
+    let sim = [&["sim", &quick][..], &changed].concat();
+    assert!(printed(&sim).contains("unknown"));
+    let reports: Vec<Value> =
+        serde_json::from_str(&printed(&[&sim[..], &["--json"]].concat())).expect("JSON");
+    assert!(reports[0]["time_s"].is_null() && reports[0]["oracle"].is_null(), "{}", reports[0]);
+}
+
+#[test]
 fn the_same_seeds_give_the_same_output_on_any_number_of_cores() {
     let (_folder, quick) = quick();
     let args = ["compare", &quick, "--manager=numab2,damon,ibs", "--seeds=3", "--json"];

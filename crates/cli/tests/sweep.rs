@@ -303,3 +303,15 @@ fn devices_and_fifos_are_refused_at_once() {
     let error = String::from_utf8_lossy(&output(&[&grid, "--out", &out]).stderr).into_owned();
     assert!(error.contains("it is a device, not a file"), "{error}");
 }
+
+#[test]
+fn a_journal_that_is_longer_than_its_sweep_is_refused() {
+    let (folder, grid) = folder_with_grid(5);
+    let out = text(&folder.path().join("out"));
+    std::fs::create_dir(&out).expect("the folder can be written");
+    let journal = std::fs::File::create(format!("{out}/part-1-of-1.journal")).expect("it can be made");
+    // Holes: it takes no room, and would take a tebibyte of memory.
+    journal.set_len(1 << 40).expect("the file system has holes");
+    let error = String::from_utf8_lossy(&output(&[&grid, "--out", &out]).stderr).into_owned();
+    assert!(error.contains("is longer than") && error.contains("remove it"), "{error}");
+}

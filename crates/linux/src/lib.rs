@@ -2,6 +2,7 @@
 
 pub mod actuator;
 pub mod aside;
+pub mod configuration;
 pub mod damon;
 pub mod demoter;
 pub mod descriptors;

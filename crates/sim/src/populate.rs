@@ -40,7 +40,7 @@ pub(crate) struct Populate<'a> {
 impl<'a> Populate<'a> {
     pub(crate) fn new(system: &System, processes: Range<usize>, specs: &[&'a ProcessSpec]) -> Populate<'a> {
         let place = |p: &Place| {
-            let node = system.machine.index(p.node).unwrap_or(0);
+            let node = p.node.on(&system.machine).unwrap_or(0);
             (node, p.size.map_or(u64::MAX, |size| size.pages()))
         };
         let part = |process: usize| {

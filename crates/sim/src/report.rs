@@ -59,14 +59,15 @@ pub struct Report {
     pub mode: ModeName,
     /// The seed.
     pub seed: u64,
-    /// Time from the start of the threads until the processes that count were done, in seconds; the score of most tables.
-    pub time_s: f64,
+    /// Time from the start of the threads until the processes that count were done, in seconds; the score of most tables. None where
+    /// they were not done.
+    pub time_s: Option<f64>,
     /// Whether they were done, or the scenario's limit came first.
     pub finished: bool,
     /// Time to allocate memory before that, in seconds.
     pub populate_s: f64,
-    /// Share of the accesses that the top tier served.
-    pub top_share: f64,
+    /// Share of the accesses that the top tier served; none where there was no access.
+    pub top_share: Option<f64>,
     /// What was counted.
     pub counters: Counters,
     /// The nodes.
@@ -75,8 +76,9 @@ pub struct Report {
     pub processes: Vec<ProcessReport>,
     /// CPU time that the programs have paid for faults, samples and scans, in seconds.
     pub overhead_s: f64,
-    /// What the best placements could have done.
-    pub oracle: Oracle,
+    /// What the best placements could have done; none where the processes that count were not done, or did not access anything:
+    /// nobody knows what else they would have asked for.
+    pub oracle: Option<Oracle>,
     /// How things went, where the scenario asks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<Course>,
@@ -108,41 +110,80 @@ impl Figure {
 
 impl Report {
     /// The figures that every report has, by name: what ends in `_s` is in seconds, in `_share` a part of 1, in `_pages` base pages;
-    /// then the counters, under their own names. None stands for what a run that was not done cannot tell.
+    /// then the counters, under their own names. None stands for what a run cannot tell that was not done or had nothing to do.
     pub fn figures(&self) -> Vec<(&'static str, Option<Figure>)> {
         use Figure::{Count, Flag, Real};
-        let oracle = &self.oracle;
-        let known = vec![
-            ("finished", Flag(self.finished)),
-            ("time_s", Real(self.time_s)),
-            ("populate_s", Real(self.populate_s)),
-            ("overhead_s", Real(self.overhead_s)),
-            ("top_share", Real(self.top_share)),
-            ("oracle_share", Real(self.oracle_share())),
-            ("static_top_share", Real(oracle.static_top_share)),
-            ("phased_top_share", Real(oracle.phased_top_share)),
-            ("static_time_s", Real(oracle.static_time_s)),
-            ("all_top_time_s", Real(oracle.all_top_time_s)),
-            ("all_low_time_s", Real(oracle.all_low_time_s)),
-            ("promoted_pages", Count(self.counters.promoted())),
-            ("demoted_pages", Count(self.counters.demoted())),
+        let of_oracle = |figure: fn(&Oracle) -> f64| self.oracle.as_ref().map(|o| Real(figure(o)));
+        let figures = vec![
+            ("finished", Some(Flag(self.finished))),
+            ("time_s", self.time_s.map(Real)),
+            ("slowdown", self.slowdown().map(Real)),
+            ("populate_s", Some(Real(self.populate_s))),
+            ("overhead_s", Some(Real(self.overhead_s))),
+            ("top_share", self.top_share.map(Real)),
+            ("oracle_share", self.oracle_share().map(Real)),
+            ("static_top_share", of_oracle(|o| o.static_top_share)),
+            ("phased_top_share", of_oracle(|o| o.phased_top_share)),
+            ("static_time_s", of_oracle(|o| o.static_time_s)),
+            ("all_top_time_s", of_oracle(|o| o.all_top_time_s)),
+            ("all_low_time_s", of_oracle(|o| o.all_low_time_s)),
+            ("promoted_pages", Some(Count(self.counters.promoted()))),
+            ("demoted_pages", Some(Count(self.counters.demoted()))),
         ];
-        let counters = self.counters.values().into_iter().map(|(name, count)| (name, Count(count)));
-        let known = known.into_iter().chain(counters).map(|(name, figure)| (name, Some(figure)));
-        let mut figures: Vec<(&'static str, Option<Figure>)> = known.collect();
-        figures.insert(2, ("slowdown", self.slowdown().map(Real)));
-        figures
+        let counters = self.counters.values().into_iter().map(|(name, count)| (name, Some(Count(count))));
+        figures.into_iter().chain(counters).collect()
     }
 
-    /// Share of the accesses that the top tier served, of what the best static placement would have let it serve.
-    pub fn oracle_share(&self) -> f64 {
-        if self.oracle.static_top_share > 0.0 { self.top_share / self.oracle.static_top_share } else { 1.0 }
+    /// Share of the accesses that the top tier served, of what the best static placement would have let it serve; none where
+    /// there is no such placement.
+    pub fn oracle_share(&self) -> Option<f64> {
+        let best = self.oracle.as_ref()?.static_top_share;
+        (best > 0.0).then(|| Some(self.top_share? / best))?
     }
 
     /// Time against that with all memory in the top tier; none where the run was not done, since nobody knows how long the rest
     /// would have taken, or where nothing was to be done.
     pub fn slowdown(&self) -> Option<f64> {
-        let known = self.finished && self.oracle.all_top_time_s > 0.0;
-        known.then(|| self.time_s / self.oracle.all_top_time_s)
+        let least = self.oracle.as_ref()?.all_top_time_s;
+        (least > 0.0).then(|| Some(self.time_s? / least))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_core::units::Nanos;
+
+    use super::*;
+    use crate::manager::ManagerName;
+    use crate::run::{Arm, run};
+    use crate::scenario::Setup;
+
+    fn unknown(change: fn(&mut Setup)) -> Vec<&'static str> {
+        let changes = ["process.0.footprint=\"64MiB\"", "process.0.pattern.chunk=\"4MiB\""];
+        let mut setup = Setup::preset("chunks-small", &changes.map(str::to_owned)).unwrap();
+        setup.scenario.limit.0 = Nanos::from_ms(50);
+        change(&mut setup);
+        let report = run(&setup, Arm { manager: ManagerName::None, mode: ModeName::Event, seed: 1 }).unwrap();
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["time_s"].is_null(), report.time_s.is_none());
+        assert_eq!(json["oracle"].is_null(), report.oracle.is_none());
+        report.figures().into_iter().filter(|(_, figure)| figure.is_none()).map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn what_a_run_cannot_tell_is_unknown() {
+        let of_the_end = [
+            "time_s",
+            "slowdown",
+            "oracle_share",
+            "static_top_share",
+            "phased_top_share",
+            "static_time_s",
+            "all_top_time_s",
+            "all_low_time_s",
+        ];
+        assert_eq!(unknown(|_| {}), of_the_end, "not done");
+        let empty = unknown(|setup| setup.scenario.process[0].background = true);
+        assert!(of_the_end[1..].iter().all(|name| empty.contains(name)), "nothing to do: {empty:?}");
     }
 }

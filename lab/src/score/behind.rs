@@ -26,18 +26,20 @@ impl Behind {
     }
 }
 
-/// Of each group of values how far its mean is behind that of the highest; `None` for that one itself.
+/// Of each group of values how far its mean is behind that of the highest; `None` for that one itself, and for who has no values.
 pub(super) fn behind(groups: &[(String, Vec<f64>)]) -> Vec<Option<Behind>> {
     let means: Vec<f64> = groups.iter().map(|(_, values)| mean(values)).collect();
-    let Some(best) = (0..groups.len()).max_by(|a, b| means[*a].total_cmp(&means[*b])) else {
-        return Vec::new();
+    let known = |at: &usize| !groups[*at].1.is_empty();
+    let all = 0..groups.len();
+    let Some(best) = all.clone().filter(known).max_by(|a, b| means[*a].total_cmp(&means[*b])) else {
+        return vec![None; groups.len()];
     };
     let of = |at: usize| Behind {
         best: groups[best].0.clone(),
         by: means[best] - means[at],
         within: within(&groups[best].1, &groups[at].1),
     };
-    (0..groups.len()).map(|at| (at != best).then(|| of(at))).collect()
+    all.map(|at| (at != best && known(&at)).then(|| of(at))).collect()
 }
 
 /// A line for each manager that is behind; nothing of a single one.

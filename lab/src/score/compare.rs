@@ -20,10 +20,10 @@ struct Figure {
     shown: (f64, usize),
 }
 
-/// What is compared, in the order of the table's columns. A figure that a run does not have is not shown.
+/// What is compared, in the order of the table's columns. A figure that some run of a manager does not have is unknown for it.
 const FIGURES: [Figure; 8] = [
     Figure { name: "dram_share", of: |r| Some(r.dram_share), head: "DRAM %", shown: (100.0, 1) },
-    Figure { name: "oracle_share", of: |r| Some(r.oracle_share), head: "of oracle %", shown: (100.0, 1) },
+    Figure { name: "oracle_share", of: |r| r.oracle_share, head: "of oracle %", shown: (100.0, 1) },
     Figure { name: "slowdown", of: |r| Some(r.slowdown), head: "slowdown", shown: (1.0, 3) },
     Figure { name: "felt_slowdown", of: |r| r.felt_slowdown, head: "felt slowdown", shown: (1.0, 3) },
     Figure { name: "promoted", of: |r| Some(r.promoted as f64), head: "promoted", shown: (1.0, 0) },
@@ -112,7 +112,8 @@ pub(crate) fn summaries(rows: Vec<Row>) -> Vec<Summary> {
         }
     }
     let shares = |runs: &Vec<Row>| {
-        (runs[0].label.to_string(), runs.iter().map(|row| row.oracle_share).collect::<Vec<_>>())
+        let shares: Option<Vec<f64>> = runs.iter().map(|row| row.oracle_share).collect();
+        (runs[0].label.to_string(), shares.unwrap_or_default())
     };
     let behind = behind::behind(&groups.iter().map(shares).collect::<Vec<_>>());
     groups
@@ -159,18 +160,19 @@ pub(crate) fn ranking(summaries: &[Summary]) -> String {
 
 /// The table, means with standard deviations.
 pub(crate) fn table(summaries: &[Summary]) -> String {
-    let all_have = |figure: &&Figure| summaries.iter().all(|summary| summary.mean.contains_key(figure.name));
-    let figures: Vec<&Figure> = FIGURES.iter().filter(all_have).collect();
+    let any_has = |figure: &&Figure| summaries.iter().any(|summary| summary.mean.contains_key(figure.name));
+    let figures: Vec<&Figure> = FIGURES.iter().filter(any_has).collect();
     let mut lines = vec![vec!["manager".to_owned(), "repeats".to_owned()]];
     lines[0].extend(figures.iter().map(|figure| figure.head.to_owned()));
     for summary in summaries {
         let mut line = vec![summary.label.to_string(), summary.repeats.to_string()];
         for figure in &figures {
             let (factor, decimals) = figure.shown;
-            let mean = summary.mean[figure.name] * factor;
-            line.push(match summary.sd[figure.name] {
-                Some(sd) => format!("{mean:.decimals$} ± {:.decimals$}", sd * factor),
-                None => format!("{mean:.decimals$}"),
+            let mean = summary.mean.get(figure.name).map(|mean| mean * factor);
+            line.push(match (mean, summary.sd.get(figure.name).copied().flatten()) {
+                (Some(mean), Some(sd)) => format!("{mean:.decimals$} ± {:.decimals$}", sd * factor),
+                (Some(mean), None) => format!("{mean:.decimals$}"),
+                (None, _) => "-".to_owned(),
             });
         }
         lines.push(line);
@@ -248,5 +250,17 @@ mod tests {
         assert!(lines[1].starts_with("none") && lines[1].contains("20.0 ± 14.1"), "{table}");
         assert!(lines[3].contains(" 90.0  "), "one run has no spread: {table}");
         assert!(!table.contains("felt"), "a figure that no run has: {table}");
+    }
+
+    #[test]
+    fn a_share_that_a_run_does_not_have_is_unknown_and_behind_nobody() {
+        let unknown = Row { oracle_share: None, ..row("none", 0.2) };
+        let summaries = summaries(vec![row("none", 0.1), unknown, row("numab2", 0.5)]);
+        let json = serde_json::to_value(&summaries).unwrap();
+        assert!(json[0].get("oracle_share").is_none() && json[0]["behind"].is_null(), "{json}");
+        assert!(json[1]["oracle_share"].is_f64() && json[1]["behind"].is_null(), "{json}");
+        let table = table(&summaries);
+        assert!(table.lines().nth(1).unwrap().split_whitespace().any(|cell| cell == "-"), "{table}");
+        assert_eq!(ranking(&summaries), "");
     }
 }

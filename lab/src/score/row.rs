@@ -25,8 +25,8 @@ pub(crate) struct Row {
     pub(crate) source: Option<String>,
     /// Share (0 to 1) of the program's modelled cache misses that DRAM served.
     pub(crate) dram_share: f64,
-    /// That as a share of what the best static placement would have reached in the same window.
-    pub(crate) oracle_share: f64,
+    /// That as a share of what the best static placement would have reached in the same window; null where that is nothing.
+    pub(crate) oracle_share: Option<f64>,
     /// Modelled time, as a multiple of that with all misses served by node 0, which is DRAM.
     pub(crate) slowdown: f64,
     /// Base pages promoted, by anybody.
@@ -148,7 +148,7 @@ impl Row {
             rule,
             source: plan.manager.source(),
             dram_share,
-            oracle_share: dram_share / best_share.max(f64::MIN_POSITIVE),
+            oracle_share: (best_share > 0.0).then(|| dram_share / best_share),
             slowdown: modelled.program_ns as f64 / reference_ns,
             promoted: recording.promoted.all(),
             demoted: recording.demoted.all(),
@@ -185,6 +185,7 @@ impl Row {
             counters: recording.counters.clone(),
             felt_slowdown: recording
                 .felt
+                .filter(|felt| recording.ops > 0 && felt.reference_s_per_op > 0.0)
                 .map(|felt| recording.window_s / recording.ops as f64 / felt.reference_s_per_op),
             felt: recording.felt,
         })
@@ -202,7 +203,7 @@ impl Row {
         format!(
             "{} under {}, Linux {}, seed {}, {} at first\n\
              DRAM for it: {:.0} MiB of {:.0} MiB ({:.0} %); in DRAM {:.0} MiB before, {:.0} MiB after\n\
-             DRAM served {:.1} % of its {} misses; the best static placement {:.1} %: {:.1} % of the oracle\n\
+             DRAM served {:.1} % of its {} misses; the best static placement {:.1} %: {} % of the oracle\n\
              modelled slowdown against all in DRAM: {:.3} ({:.3} for the best static placement); {:.1} % of {:.3} s of modelled time in queues for bandwidth\n\
              modelled machine: {}\n\
              {}\
@@ -225,7 +226,7 @@ impl Row {
             100.0 * self.dram_share,
             self.misses,
             100.0 * self.best_share,
-            100.0 * self.oracle_share,
+            self.oracle_share.map_or("unknown".to_owned(), |share| format!("{:.1}", 100.0 * share)),
             self.slowdown,
             self.best_slowdown,
             100.0 * self.queueing_share,
@@ -378,7 +379,7 @@ pub(crate) mod tests {
     fn computed_by_hand() {
         let (recording, dump) = recording();
         let row = Row::of(&plan("thermocline"), &recording, &dump).unwrap();
-        assert_eq!((row.dram_share, row.best_share, row.oracle_share), (0.2, 0.8, 0.25));
+        assert_eq!((row.dram_share, row.best_share, row.oracle_share), (0.2, 0.8, Some(0.25)));
         assert!((row.slowdown - 44.0 / 22.0).abs() < 1e-9, "{}", row.slowdown);
         // A miss waited 100 ns for DRAM and 400 ns for CXL; 80 and 20 of them are 16 us.
         assert!((row.best_slowdown - 26.0 / 22.0).abs() < 1e-9, "{}", row.best_slowdown);

@@ -60,6 +60,7 @@ pub(super) struct Kernel<'a> {
 
 /// Drives until the session is over, or another manager is to take over.
 pub(super) fn drive(
+    mut engine: Engine,
     mut kernel: Kernel<'_>,
     config: &Config,
     found: &Discovered,
@@ -69,7 +70,6 @@ pub(super) fn drive(
 ) -> anyhow::Result<Ended> {
     let root = kernel.root;
     let topology = found.topology.clone();
-    let mut engine = Engine::new(config, topology.clone())?;
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
     tell!("evidence: {}", machine.sources());

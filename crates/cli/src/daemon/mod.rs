@@ -10,6 +10,8 @@ mod pulse;
 mod session;
 pub mod snapshot;
 pub mod socket;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 pub use kernel::by_damon;
@@ -19,7 +21,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde_json::json;
-use thermocline_core::config::{Config, Kernel, ManagerName, Scope};
+use thermocline_core::config::{Config, ManagerName, Scope};
+use thermocline_core::engine::Engine;
 use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
 use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
@@ -64,11 +67,11 @@ impl Mode {
 /// # Errors
 /// When the machine cannot be used or a kernel setting cannot be made; everything that was changed is put back first.
 pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
-    let mut config = configuration(watch)?;
+    let mut config = configuration(watch, mode, manager)?;
     output::detach()?;
     let root = Root::default();
     let session = Session::new(watch.duration, Ending::watch()?, mode == Mode::Run);
-    let mut manager = manager.unwrap_or(config.manager.name);
+    let mut manager = config.manager.name;
     let mut before = None;
     loop {
         let (mode, name) = what(mode, manager);
@@ -122,6 +125,21 @@ fn what(mode: Mode, manager: ManagerName) -> (Mode, ManagerName) {
     }
 }
 
+/// What the engine is to change, found out before anything is.
+struct Ready {
+    demotion: Option<Result<Offer, NotDemoting>>,
+    changes: Plan,
+}
+
+impl Ready {
+    fn new(root: &Root, config: &Config, discovered: &Discovered) -> anyhow::Result<Ready> {
+        let demotion = demotion::offer(root, config, discovered)?;
+        let offered = demotion.as_ref().and_then(|offered| offered.as_ref().ok());
+        let changes = plan(root, &demoter::settings(config, offered))?;
+        Ok(Ready { demotion, changes })
+    }
+}
+
 /// Has the engine decide.
 fn engine(
     root: &Root,
@@ -131,17 +149,17 @@ fn engine(
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
-    let mut demotion = demotion::offer(root, config, discovered)?;
-    let mut changes = plan(root, &settings(config, demotion.as_ref()))?;
+    let engine = Engine::new(config, discovered.topology.clone())?;
+    let mut ready = Ready::new(root, config, discovered)?;
     let mut actuator = match mode {
         Mode::DryRun => Actuator::dry_run(root),
         Mode::Run | Mode::Observe => live(root, config, session)?,
     };
     if mode != Mode::DryRun {
         // What an earlier daemon left may have been put back just now: look again.
-        demotion = demotion::offer(root, config, discovered)?;
-        changes = plan(root, &settings(config, demotion.as_ref()))?;
+        ready = Ready::new(root, config, discovered)?;
     }
+    let Ready { demotion, changes } = ready;
     announce(mode, discovered);
     if let Some(demotion) = &demotion {
         demotion::announce(demotion);
@@ -169,7 +187,7 @@ fn engine(
         };
         let demotion = demotion.and_then(Result::ok);
         let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, damon };
-        driver::drive(kernel, config, discovered, mode, as_json, session)
+        driver::drive(engine, kernel, config, discovered, mode, as_json, session)
     });
     put_back(&mut actuator, mode);
     driven
@@ -178,11 +196,6 @@ fn engine(
 /// Whether a scope excludes anybody.
 fn leaves_any_alone(config: &Config) -> bool {
     config.scope.iter().any(|scope| scope.exclude)
-}
-
-/// The settings of the configuration, and those that demotion needs.
-fn settings(config: &Config, demotion: Option<&Result<Offer, NotDemoting>>) -> Kernel {
-    demoter::settings(config, demotion.and_then(|offered| offered.as_ref().ok()))
 }
 
 /// Makes the kdamonds of the source `damon`, starts those of nodes and listens to them.
@@ -216,15 +229,15 @@ fn put_back(actuator: &mut Actuator, mode: Mode) {
     }
 }
 
-fn configuration(watch: &Watch) -> anyhow::Result<Config> {
-    let mut config = match &watch.config {
-        Some(path) => config_file::load(path)?,
-        None => Config::default(),
-    };
-    if !watch.pid.is_empty() {
-        config.scope = vec![Scope { name: "pids".to_owned(), pids: watch.pid.clone(), ..Scope::default() }];
-    }
-    Ok(config)
+/// The configuration as it will be used.
+fn configuration(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<Config> {
+    Ok(config_file::load_with(watch.config.as_deref(), |config| {
+        if !watch.pid.is_empty() {
+            let pids = watch.pid.clone();
+            config.scope = vec![Scope { name: "pids".to_owned(), pids, ..Scope::default() }];
+        }
+        config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
+    })?)
 }
 
 /// Refuses, before anything is changed, what the doctor calls a blocker, in the doctor's words.
@@ -260,20 +273,5 @@ fn announce_changes(root: &Root, mode: Mode, changes: &Plan) {
         tell!("kernel settings are as needed: nothing to change");
     } else {
         tell!("{verb}:\n{changes}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dry_run_stays_one_under_every_manager_and_to_observe_needs_none() {
-        for manager in ManagerName::ALL {
-            assert_eq!(what(Mode::DryRun, manager), (Mode::DryRun, manager));
-            assert_eq!(what(Mode::Observe, manager), (Mode::Observe, ManagerName::Observe));
-        }
-        assert_eq!(what(Mode::Run, ManagerName::Observe), (Mode::Observe, ManagerName::Observe));
-        assert_eq!(what(Mode::Run, ManagerName::Damon), (Mode::Run, ManagerName::Damon));
     }
 }

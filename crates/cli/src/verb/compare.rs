@@ -27,10 +27,11 @@ struct Line {
     unfinished: usize,
     /// By the names of [`Report::figures`]; none where some run has not got it.
     figures: BTreeMap<&'static str, Option<Summary>>,
-    /// How probable times are that differ from the first manager's as much as these do, if there is no difference.
-    p: f64,
-    /// The same, corrected for the number of managers.
-    p_holm: f64,
+    /// How probable times are that differ from the first manager's as much as these do, if there is no difference; none where a
+    /// run was not done, of this one or of the first.
+    p: Option<f64>,
+    /// The same, corrected for the number of managers that are compared.
+    p_holm: Option<f64>,
 }
 
 /// Heading, digits, figure, and what it is multiplied by.
@@ -85,11 +86,11 @@ pub fn compare(args: &Compare) -> anyhow::Result<()> {
 /// A line for each manager whose runs are all done.
 fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut first: Option<Vec<f64>> = None;
+    let mut first: Option<Option<Vec<f64>>> = None;
     for chunk in reports.chunks(seeds) {
         // Half a sample would be compared with a whole one.
         let Some(done) = chunk.iter().map(Option::as_ref).collect::<Option<Vec<&Report>>>() else { continue };
-        let times: Vec<f64> = done.iter().map(|r| r.time_s).collect();
+        let times: Option<Vec<f64>> = done.iter().map(|r| r.time_s).collect();
         let mut values: BTreeMap<&'static str, Option<Vec<f64>>> = BTreeMap::new();
         for (name, figure) in done.iter().flat_map(|r| r.figures()) {
             let all = values.entry(name).or_insert_with(|| Some(Vec::new()));
@@ -104,15 +105,22 @@ fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
             seeds: done.len(),
             unfinished: done.iter().filter(|r| !r.finished).count(),
             figures: values.into_iter().map(|(name, values)| (name, values.map(|v| summary(&v)))).collect(),
-            p: first.as_ref().map_or(1.0, |first| pair_test(first, &times)),
-            p_holm: 1.0,
+            p: match &first {
+                Some(first) => first.as_ref().zip(times.as_ref()).map(|(a, b)| pair_test(a, b)),
+                // It does not differ from itself.
+                None => times.as_ref().map(|_| 1.0),
+            },
+            p_holm: None,
         });
         first.get_or_insert(times);
     }
-    // The first is not compared with itself.
-    let compared = lines.get_mut(1..).unwrap_or_default();
-    let adjusted = holm(&compared.iter().map(|l| l.p).collect::<Vec<f64>>());
-    compared.iter_mut().zip(adjusted).for_each(|(line, p)| line.p_holm = p);
+    if let Some(line) = lines.first_mut() {
+        line.p_holm = line.p;
+    }
+    // The first is not compared with itself, nor is what cannot be.
+    let mut compared: Vec<&mut Line> = lines.iter_mut().skip(1).filter(|l| l.p.is_some()).collect();
+    let adjusted = holm(&compared.iter().filter_map(|l| l.p).collect::<Vec<f64>>());
+    compared.iter_mut().zip(adjusted).for_each(|(line, p)| line.p_holm = Some(p));
     lines
 }
 
@@ -149,14 +157,15 @@ fn text(scenarios: &[Vec<Line>]) -> String {
     if out.is_empty() {
         return "no manager is done with all seeds\n".to_owned();
     }
-    out += "slowdown    time against that with all memory in DRAM; - where a run was not done within the limit\n\
+    out += "slowdown    time against that with all memory in DRAM\n\
             oracle %    accesses served by DRAM, of those that the best static placement would serve\n\
             DRAM %      accesses served by DRAM (the top tier), of all\n\
             faults      hint faults; promoted, demoted: pages, by anybody; direct: demoted by allocating tasks\n\
             to and fro  promotions of pages that had been demoted\n\
             overhead s  CPU time of faults, samples and scans\n\
             p           how probable such a difference in time from the first line is by chance alone, corrected for the number of\n\
-            \x20           lines (Holm); * where it is below 0.05\n";
+            \x20           lines (Holm); * where it is below 0.05\n\
+            -           unknown: a run was not done within the limit, or had nothing to do\n";
     out
 }
 
@@ -178,10 +187,11 @@ fn cells(line: &Line, first: bool) -> Vec<String> {
         cells.push(cell);
     }
     cells.push(match line.p_holm {
+        None => "-".to_owned(),
         _ if first => "-".to_owned(),
-        p if p < 0.001 => "<0.001*".to_owned(),
-        p if p < LEVEL => format!("{p:.3}*"),
-        p => format!("{p:.3}"),
+        Some(p) if p < 0.001 => "<0.001*".to_owned(),
+        Some(p) if p < LEVEL => format!("{p:.3}*"),
+        Some(p) => format!("{p:.3}"),
     });
     cells
 }

@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn the_annotated_file_is_the_defaults() {
-        let parsed =
-            crate::config_file::parse(&annotated(), "annotated.toml").unwrap_or_else(|e| panic!("{e}"));
+        let parsed = crate::config_file::parse(&annotated(), "annotated.toml", |_| {})
+            .unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(parsed, Config::default());
     }
 

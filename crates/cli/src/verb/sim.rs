@@ -16,6 +16,7 @@ use thermocline_sim::spec::{self, SPEC_BYTES_MAX, SpecError};
 use thermocline_sim::stats::summary;
 
 use crate::args::{Mode, Sim};
+use crate::foreign;
 use crate::output::{print, tell};
 
 /// Runs the scenario and prints its report.
@@ -44,7 +45,24 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
 pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> anyhow::Result<Setup> {
     let machine = machine.map(self::machine).transpose()?;
     let place = if is_file(name) { name.to_owned() } else { format!("scenario {name}") };
-    Ok(Setup::parse_on(&place, &scenario_text(name, Path::new(name))?, machine, changes)?)
+    let text = scenario_text(name, Path::new(name))?;
+    ours(&place, &text, Setup::parse_on(&place, &text, machine, changes))
+}
+
+/// What was read of a file, or whose file that is if it is another program's.
+///
+/// # Errors
+/// It could not be read.
+pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> anyhow::Result<T> {
+    let error = |error| match foreign::named(text) {
+        Some(what) => {
+            let remedy = "`thermocline sim --list` names scenarios and machines; of another program's settings, \
+                          `thermocline config --check FILE` says what comes nearest";
+            SpecError::new(place, format!("is {what}"), remedy)
+        }
+        None => error,
+    };
+    Ok(read.map_err(error)?)
 }
 
 /// The TOML of the scenario of that name; where the name is a file's, of the one at that path.
@@ -62,14 +80,16 @@ fn is_file(name: &str) -> bool {
 /// The machine of that name, or in that file.
 fn machine(name: &str) -> anyhow::Result<MachineSpec> {
     if name.ends_with(".json") {
-        let doctor: Doctor = serde_json::from_str(&read(Path::new(name))?).map_err(|e| {
+        let text = read(Path::new(name))?;
+        let doctor = serde_json::from_str(&text).map_err(|e| {
             let remedy = "give what `thermocline doctor --json` has printed";
             SpecError::new(name, format!("is no report of the doctor: {e}"), remedy)
-        })?;
-        return Ok(doctor.machine()?);
+        });
+        return Ok(ours::<Doctor>(name, &text, doctor)?.machine()?);
     }
     if name.ends_with(".toml") {
-        return Ok(spec::parse(name, &read(Path::new(name))?)?);
+        let text = read(Path::new(name))?;
+        return ours(name, &text, spec::parse(name, &text));
     }
     Ok(machine::preset(name)?)
 }
@@ -157,15 +177,11 @@ fn text(reports: &[Report]) -> String {
         first.seed,
     );
     if let Some(unfinished) = reports.iter().find(|r| !r.finished) {
-        let _ = writeln!(
-            out,
-            "not done within its limit: seed {} at {:.3} s",
-            unfinished.seed, unfinished.time_s
-        );
+        let _ = writeln!(out, "not done within its limit: seed {}", unfinished.seed);
     }
     let mut line = |name: &str, value: &dyn Fn(&Report) -> Option<f64>, digits: usize| {
         let Some(values) = reports.iter().map(value).collect::<Option<Vec<f64>>>() else {
-            let _ = writeln!(out, "  {name:<42} {:>18}", "unknown: not done");
+            let _ = writeln!(out, "  {name:<42} {:>18}", "unknown");
             return;
         };
         let found = summary(&values);
@@ -175,13 +191,13 @@ fn text(reports: &[Report]) -> String {
         }
         out.push('\n');
     };
-    line("time, s", &|r| Some(r.time_s), 3);
+    line("time, s", &|r| r.time_s, 3);
     line("slowdown against all memory in the top tier", &Report::slowdown, 3);
     line("overhead of faults, samples and scans, s", &|r| Some(r.overhead_s), 3);
-    line("accesses that the top tier served, %", &|r| Some(r.top_share * 100.0), 2);
-    line("  the best static placement would, %", &|r| Some(r.oracle.static_top_share * 100.0), 2);
-    line("  of that it reached, %", &|r| Some(r.oracle_share() * 100.0), 2);
-    line("  placed anew at each phase, for free, %", &|r| Some(r.oracle.phased_top_share * 100.0), 2);
+    line("accesses that the top tier served, %", &|r| Some(r.top_share? * 100.0), 2);
+    line("  the best static placement would, %", &|r| Some(r.oracle?.static_top_share * 100.0), 2);
+    line("  of that it reached, %", &|r| Some(r.oracle_share()? * 100.0), 2);
+    line("  placed anew at each phase, for free, %", &|r| Some(r.oracle?.phased_top_share * 100.0), 2);
     for (i, (name, _)) in first.counters.values().iter().enumerate() {
         if reports.iter().any(|r| r.counters.values()[i].1 > 0) {
             line(name, &|r| Some(r.counters.values()[i].1 as f64), 0);
@@ -196,4 +212,29 @@ fn text(reports: &[Report]) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_programs_are_named_wherever_one_of_ours_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let memtierd = "policy:\n  name: age\n  config: |\n    intervalms: 1000\n";
+        let damo = "{ \"kdamonds\": [] }";
+        let etmem = "[project]\nname=db\n[task]\nname=t\n";
+        for (text, what) in [(memtierd, "memtierd"), (damo, "damo"), (etmem, "etmem")] {
+            for ending in ["toml", "json"] {
+                let path = dir.path().join(format!("theirs.{ending}"));
+                std::fs::write(&path, text).unwrap();
+                let path = path.to_str().unwrap();
+                let error = setup("hotcold", Some(path), &[]).unwrap_err().to_string();
+                assert!(error.starts_with(path) && error.contains(what), "{error}");
+            }
+            let scenario = dir.path().join("theirs.toml");
+            let error = setup(scenario.to_str().unwrap(), None, &[]).unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains("config --check"), "{error}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::schema::{AbsolutePath, Any, OrUnset, PowerOfTwo};
+use crate::config::names::{AbsolutePath, GroupName, SocketPath};
+use crate::config::schema::{Any, OrUnset, PowerOfTwo};
 use crate::section;
 
 /// What is done where somebody else changes a setting of ours.
@@ -97,11 +98,11 @@ section! {
     /// `[daemon]`: where the daemon keeps its files.
     Daemon {
         /// Unix socket for `status` and `explain`.
-        socket: String = "/run/thermocline/thermocline.sock".to_owned(), "path", AbsolutePath, "ours";
+        socket: String = "/run/thermocline/thermocline.sock".to_owned(), "path", SocketPath, "ours";
         /// Folder of the lock and of the log of kernel settings to restore.
         state_dir: String = "/run/thermocline".to_owned(), "path", AbsolutePath, "ours";
         /// Group that may ask for status; unset: root alone.
-        socket_group: Option<String> = None, "", Any("a group's name, or unset"), "ours";
+        socket_group: Option<String> = None, "", GroupName, "ours";
         /// Time between two lines of `run` and `observe`.
         report_ms: u64 = 1000, "ms", 100..=3600000, "ours";
     }

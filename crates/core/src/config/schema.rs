@@ -78,20 +78,6 @@ impl Allowed<u32> for PowerOfTwo {
     }
 }
 
-/// An absolute path.
-#[derive(Clone, Copy, Debug)]
-pub struct AbsolutePath;
-
-impl Allowed<String> for AbsolutePath {
-    fn allows(&self, value: &String) -> bool {
-        value.starts_with('/') && !value.contains('\0')
-    }
-
-    fn words(&self) -> String {
-        "an absolute path".to_owned()
-    }
-}
-
 /// Every value of the type is allowed; the text says what the type allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Any(pub &'static str);

@@ -1,6 +1,9 @@
 //! Scopes (whose memory may move, and how much of the top tier they keep and get) and the tier map.
 
-use crate::cgroup::{is_within, normal};
+use std::collections::BTreeMap;
+
+use crate::cgroup::normal;
+use crate::config::names::CgroupPath;
 use crate::config::schema::{Any, OrUnset, Violation};
 use crate::section;
 
@@ -17,7 +20,7 @@ section! {
         /// Regular expression that the command name or line must match.
         command: Option<String> = None, "regex", Any("a regular expression, or unset"), "ours";
         /// cgroup v2 path; the whole subtree belongs to the scope.
-        cgroup: Option<String> = None, "path", Any("a path below the cgroup root, or unset"), "ours";
+        cgroup: Option<String> = None, "path", CgroupPath, "ours";
         /// Leave these processes alone instead of managing them.
         exclude: bool = false, "", Any("true or false"), "ours";
         /// Share of the rate limit that the scope may use while others wait.
@@ -39,6 +42,49 @@ section! {
     }
 }
 
+/// What of a tier map contradicts itself, whatever nodes there are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TierMapError {
+    /// A node is named more than once.
+    #[error("tiers.nodes names node {0} twice; a node belongs to one tier")]
+    Twice(u16),
+    /// A node is in a tier and left out.
+    #[error("node {0} is in tiers.nodes and in tiers.exclude; remove it from one of them")]
+    Both(u16),
+    /// There are more tiers than can be numbered.
+    #[error("tiers.nodes has {0} tiers; 256 is the most")]
+    TooMany(usize),
+}
+
+impl TierMapError {
+    /// The key that is to be changed.
+    pub fn key(&self) -> &'static str {
+        if matches!(self, TierMapError::Both(_)) { "exclude" } else { "nodes" }
+    }
+}
+
+impl TierMap {
+    /// Checks what can be told without a machine.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check_alone(&self) -> Result<(), TierMapError> {
+        let tiers = self.nodes.iter().filter(|tier| !tier.is_empty()).count();
+        if tiers > usize::from(u8::MAX) + 1 {
+            return Err(TierMapError::TooMany(tiers));
+        }
+        let mut named: Vec<u16> = self.nodes.iter().flatten().copied().collect();
+        named.sort_unstable();
+        if let Some(pair) = named.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(TierMapError::Twice(pair[0]));
+        }
+        if let Some(&node) = self.exclude.iter().find(|node| named.binary_search(node).is_ok()) {
+            return Err(TierMapError::Both(node));
+        }
+        Ok(())
+    }
+}
+
 impl Scope {
     /// Whether the scope has a floor or a cap.
     pub fn is_limited(&self) -> bool {
@@ -51,49 +97,88 @@ impl Scope {
         path.map(normal)
     }
 
-    /// Whether a process of `subtree` could be in this scope.
-    fn may_take_of(&self, subtree: &str) -> bool {
-        self.cgroup
-            .as_deref()
-            .map(normal)
-            .is_none_or(|own| is_within(&own, subtree) || is_within(subtree, &own))
+    /// The key of what this scope asks beyond whose a page is by its cgroup, which is all that DAMON can be told.
+    pub fn beyond_cgroup(&self) -> Option<&'static str> {
+        let default = Scope::default();
+        let keys = [
+            (!self.pids.is_empty(), "pids"),
+            (self.command.is_some(), "command"),
+            (self.top_tier_floor_mib > 0, "top_tier_floor_mib"),
+            (self.top_tier_cap_mib.is_some(), "top_tier_cap_mib"),
+            (self.rate_share_percent != default.rate_share_percent, "rate_share_percent"),
+            (self.cgroup.is_none(), "name"),
+        ];
+        keys.into_iter().find_map(|(asked, key)| asked.then_some(key))
+    }
+}
+
+/// Scopes that stand before another one, by whose processes they may take.
+#[derive(Default)]
+struct Earlier {
+    /// The first that may take processes of any cgroup.
+    of_any: Option<usize>,
+    /// The first of each cgroup.
+    by_path: BTreeMap<String, usize>,
+}
+
+impl Earlier {
+    fn add(&mut self, place: usize, scope: &Scope) {
+        if scope.exclude {
+            return;
+        }
+        match &scope.cgroup {
+            None => self.of_any = self.of_any.or(Some(place)),
+            Some(path) => {
+                self.by_path.entry(normal(path)).or_insert(place);
+            }
+        }
+    }
+
+    /// One that may take processes of `subtree`: it is of any cgroup, of one above, or of one within.
+    fn may_take_of(&self, subtree: &str) -> Option<usize> {
+        let ends = subtree.match_indices('/').map(|(at, _)| at.max(1)).chain([subtree.len()]);
+        let above = ends.filter_map(|end| self.by_path.get(&subtree[..end]));
+        let below = format!("{}/", subtree.trim_end_matches('/'));
+        let within = self.by_path.range(below.clone()..).next();
+        let within = within.filter(|(path, _)| path.starts_with(&below)).map(|(_, place)| place);
+        self.of_any.iter().chain(above).chain(within).min().copied()
     }
 }
 
 /// Appends floors and caps that contradict something.
 pub(super) fn check_limits(scopes: &[Scope], out: &mut Vec<Violation>) {
-    for (i, scope) in scopes.iter().enumerate().filter(|(_, s)| s.is_limited()) {
-        let floor_mib = scope.top_tier_floor_mib;
-        let name = if floor_mib > 0 { "top_tier_floor_mib" } else { "top_tier_cap_mib" };
-        let mut violate = |name: &str, message: String| {
-            out.push(Violation { key: format!("scope[{i}].{name}"), message });
-        };
-        if let Some(cap_mib) = scope.top_tier_cap_mib.filter(|cap_mib| floor_mib > *cap_mib) {
-            violate(
-                name,
-                format!("{floor_mib} is not allowed; top_tier_cap_mib of the scope is {cap_mib} MiB"),
-            );
-        }
-        if scope.exclude {
-            violate(
-                name,
-                "an excluded scope is left alone, so that nothing keeps its floor or cap".to_owned(),
-            );
-        }
-        let Some(path) = scope.cgroup_alone() else {
-            let message =
-                "the kernel counts memory by cgroup; give the scope a cgroup, and neither pids nor command";
-            violate(name, message.to_owned());
-            continue;
-        };
-        let earlier = scopes[..i].iter().position(|s| !s.exclude && s.may_take_of(&path));
-        if let Some(earlier) = earlier {
-            let message = format!(
-                "scope[{earlier}] stands before this scope and may take processes of its cgroup, which would count here and \
-                 not be held by the limit; put the scope with the limit first, and give limits to cgroups beside each other"
-            );
-            violate(name, message);
-        }
+    let mut earlier = Earlier::default();
+    for (i, scope) in scopes.iter().enumerate() {
+        check_limit(i, scope, &earlier, out);
+        earlier.add(i, scope);
+    }
+}
+
+fn check_limit(i: usize, scope: &Scope, earlier: &Earlier, out: &mut Vec<Violation>) {
+    if !scope.is_limited() {
+        return;
+    }
+    let floor_mib = scope.top_tier_floor_mib;
+    let name = if floor_mib > 0 { "top_tier_floor_mib" } else { "top_tier_cap_mib" };
+    let mut violate = |message: String| {
+        out.push(Violation { key: format!("scope[{i}].{name}"), message });
+    };
+    if let Some(cap_mib) = scope.top_tier_cap_mib.filter(|cap_mib| floor_mib > *cap_mib) {
+        violate(format!("{floor_mib} is not allowed; top_tier_cap_mib of the scope is {cap_mib} MiB"));
+    }
+    if scope.exclude {
+        violate("an excluded scope is left alone, so that nothing keeps its floor or cap".to_owned());
+    }
+    let Some(path) = scope.cgroup_alone() else {
+        let message =
+            "the kernel counts memory by cgroup; give the scope a cgroup, and neither pids nor command";
+        return violate(message.to_owned());
+    };
+    if let Some(earlier) = earlier.may_take_of(&path) {
+        violate(format!(
+            "scope[{earlier}] stands before this scope and may take processes of its cgroup, which would count here and \
+             not be held by the limit; put the scope with the limit first, and give limits to cgroups beside each other"
+        ));
     }
 }
 
@@ -154,5 +239,34 @@ mod tests {
             let found = violations(&[earlier, scope("/a", 1, None)]).concat();
             assert!(found.contains("scope[1].top_tier_floor_mib: scope[0] stands before"), "{found}");
         }
+    }
+
+    #[test]
+    fn earlier_scopes_are_found_as_by_looking_at_each() {
+        let paths = ["/", "/a", "/a/b", "/a/b/c", "/a.b", "/ab", "/b", "/a/c"];
+        for first in paths {
+            for second in paths {
+                let is = violations(&[scope(first, 0, None), scope(second, 1, None)]).len();
+                let within = |a: &str, b: &str| crate::cgroup::is_within(a, b);
+                let expected = within(first, second) || within(second, first);
+                assert_eq!(is, usize::from(expected), "{first} {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_limits_are_checked_in_little_time() {
+        let scopes: Vec<Scope> = (0..100_000).map(|n| scope(&format!("/s/{n}"), 1, None)).collect();
+        let start = std::time::Instant::now();
+        assert_eq!(violations(&scopes), [""; 0]);
+        assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn what_damon_cannot_be_told_is_named() {
+        assert_eq!(scope("/a", 0, None).beyond_cgroup(), None);
+        assert_eq!(scope("/a", 1, None).beyond_cgroup(), Some("top_tier_floor_mib"));
+        assert_eq!(Scope { pids: vec![1], ..scope("/a", 0, None) }.beyond_cgroup(), Some("pids"));
+        assert_eq!(Scope { cgroup: None, ..scope("", 0, None) }.beyond_cgroup(), Some("name"));
     }
 }

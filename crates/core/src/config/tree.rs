@@ -99,6 +99,7 @@ impl Config {
         self.reverse.check("reverse", &mut out);
         self.kernel.check("kernel", &mut out);
         self.daemon.check("daemon", &mut out);
+        self.check_together(&mut out);
         if out.is_empty() { Ok(()) } else { Err(ConfigError(out)) }
     }
 

@@ -14,11 +14,11 @@ use crate::private::{Folder, NotOurs};
 use crate::root::Root;
 
 /// Name of the lock in the state folder.
-const FILE_NAME: &str = "lock";
+pub(crate) const FILE_NAME: &str = "lock";
 /// Name of a state folder that holds nothing else.
 const FOLDER_NAME: &str = "thermocline";
 /// Name of the machine's lock.
-const MACHINE_NAME: &str = "thermocline.lock";
+pub(crate) const MACHINE_NAME: &str = "thermocline.lock";
 /// Looks at a lock whose name was given to another file meanwhile.
 const TRIES: u32 = 4;
 /// Inode of the initial pid namespace (Linux include/uapi/linux/nsfs.h, PID_NS_INIT_INO).

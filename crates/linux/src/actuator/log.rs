@@ -19,7 +19,7 @@ pub const FILE_NAME: &str = "restore.log";
 const RECORDS_MAX: usize = 65_536;
 
 /// Name of the log while it is written anew.
-const NEXT_NAME: &str = "restore.log.new";
+pub(crate) const NEXT_NAME: &str = "restore.log.new";
 
 /// Damaged logs that are kept, at most.
 const ASIDE_MAX: u32 = 100;

@@ -33,11 +33,15 @@ pub use command::Commands;
 pub(crate) use command::{damon_stat, kdamonds, lru_gen, node_reclaim};
 pub use deputy::Deputy;
 pub use holder::{Held, Holder};
+pub(crate) use lock::MACHINE_NAME as MACHINE_LOCK;
 pub use lock::{Lock, LockError, OTHER_PIDS, has_own_pids};
 pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
 pub use value::{chosen, same_value};
 pub use watch::SettingsStats;
+
+/// Names of files in the state folder, for as long as it is in use.
+pub(crate) const STATE_NAMES: [&str; 3] = [lock::FILE_NAME, log::FILE_NAME, log::NEXT_NAME];
 
 /// What a write came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -119,22 +119,12 @@ impl Cgroups {
     pub(super) fn new(root: &Root, scopes: &[config::Scope]) -> Result<Option<Cgroups>, NotCgroups> {
         let (mut only, mut not) = (Vec::new(), Vec::new());
         for (index, scope) in scopes.iter().enumerate() {
-            let key = if !scope.pids.is_empty() {
-                "pids"
-            } else if scope.command.is_some() {
-                "command"
-            } else if scope.top_tier_floor_mib > 0 {
-                "top_tier_floor_mib"
-            } else if scope.top_tier_cap_mib.is_some() {
-                "top_tier_cap_mib"
-            } else if scope.rate_share_percent != config::Scope::default().rate_share_percent {
-                "rate_share_percent"
-            } else {
-                let path = scope.cgroup_alone().ok_or(NotCgroups::Scope { index, key: "name" })?;
+            if let Some(key) = scope.beyond_cgroup() {
+                return Err(NotCgroups::Scope { index, key });
+            }
+            if let Some(path) = scope.cgroup_alone() {
                 if scope.exclude { &mut not } else { &mut only }.push(path);
-                continue;
-            };
-            return Err(NotCgroups::Scope { index, key });
+            }
         }
         if scopes.is_empty() {
             return Ok(None);

@@ -9,9 +9,10 @@ mod members;
 mod missing;
 mod pressure;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use thermocline_core::access::Membership;
 use thermocline_core::config;
 use thermocline_core::units::{Pid, ScopeId};
@@ -23,6 +24,11 @@ pub use members::{Change, Known, Member, Members};
 pub(crate) use members::{Examined, examine};
 pub use missing::{Missing, missing};
 pub use pressure::Pressures;
+
+/// Regular expressions that are kept at most.
+const COMMANDS_MAX: usize = 1024;
+/// Memory that each of them may take once it is compiled, in bytes.
+const COMMAND_BYTES_MAX: usize = 1 << 20;
 
 /// A scope that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +62,14 @@ pub enum ScopeError {
         index: usize,
         /// The name.
         name: String,
+    },
+    /// More regular expressions than there is memory set aside for.
+    #[error(
+        "scope[{index}].command is the regular expression after the first {COMMANDS_MAX}; join some of them by |"
+    )]
+    TooManyCommands {
+        /// Its place in the configuration, from 0.
+        index: usize,
     },
     /// More scopes than can be numbered.
     #[error("{0} scopes are configured; 65535 is the most")]
@@ -104,6 +118,21 @@ pub struct CgroupScope {
     pub excluded: bool,
 }
 
+impl ScopeError {
+    /// The dotted key of the configuration that is to be changed.
+    pub fn key(&self) -> Option<String> {
+        let (index, key) = match self {
+            ScopeError::Empty { index } => return Some(format!("scope[{index}]")),
+            ScopeError::Command { index, .. } | ScopeError::TooManyCommands { index } => (index, "command"),
+            ScopeError::NoCgroups { index } => (index, "cgroup"),
+            ScopeError::NameTwice { index, .. } => (index, "name"),
+            ScopeError::TooMany(_) => return Some("scope".to_owned()),
+            ScopeError::File(_) => return None,
+        };
+        Some(format!("scope[{index}].{key}"))
+    }
+}
+
 impl Scopes {
     /// Prepares the configured scopes. The scope with place `i` in the configuration has number `i + 1`; 0 is the
     /// default scope of the whole machine.
@@ -111,17 +140,21 @@ impl Scopes {
     /// # Errors
     /// A scope that names nothing, or a regular expression that is none.
     pub fn new(scopes: &[config::Scope]) -> Result<Scopes, ScopeError> {
-        let mut rules = Vec::new();
+        let (mut rules, mut names, mut commands) = (Vec::new(), HashSet::new(), 0);
         for (index, scope) in scopes.iter().enumerate() {
             let number = u16::try_from(index + 1).map_err(|_| ScopeError::TooMany(scopes.len()))?;
             if scope.pids.is_empty() && scope.command.is_none() && scope.cgroup.is_none() {
                 return Err(ScopeError::Empty { index });
             }
-            let named = !scope.name.is_empty();
-            if named && scopes[..index].iter().any(|earlier| earlier.name == scope.name) {
+            if !scope.name.is_empty() && !names.insert(scope.name.as_str()) {
                 return Err(ScopeError::NameTwice { index, name: scope.name.clone() });
             }
-            let command = scope.command.as_deref().map(Regex::new).transpose();
+            commands += usize::from(scope.command.is_some());
+            if commands > COMMANDS_MAX {
+                return Err(ScopeError::TooManyCommands { index });
+            }
+            let compile = |text| RegexBuilder::new(text).size_limit(COMMAND_BYTES_MAX).build();
+            let command = scope.command.as_deref().map(compile).transpose();
             rules.push(Rule {
                 id: ScopeId(number),
                 exclude: scope.exclude,
@@ -269,6 +302,10 @@ mod tests {
         assert_eq!(error(&[scope("a")]), "scope[0] names no process; give it pids, command or cgroup");
         let bad = config::Scope { command: Some("(".into()), ..scope("") };
         assert!(error(&[bad]).starts_with("scope[0].command: regex parse error"));
+        let large = config::Scope { command: Some("(x{1000}){1000}".into()), ..scope("") };
+        assert!(error(&[large]).contains("exceeds size limit"));
+        let many = vec![config::Scope { command: Some("x".into()), ..scope("") }; COMMANDS_MAX + 1];
+        assert!(error(&many).starts_with("scope[1024].command is the regular expression after"));
         let a = config::Scope { pids: vec![1], ..scope("a") };
         assert!(error(&[a.clone(), a]).starts_with("scope[1].name: \"a\" is the name of an earlier scope"));
     }

@@ -13,7 +13,7 @@ mod watcher;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use thermocline_core::config::TierMap;
+use thermocline_core::config::{TierMap, TierMapError};
 use thermocline_core::topology::{Node, Topology, TopologyError};
 use thermocline_core::units::{NodeId, PageSize, TierId};
 
@@ -84,6 +84,9 @@ pub enum DiscoverError {
         /// The defect.
         cause: TopologyError,
     },
+    /// The tier map contradicts itself.
+    #[error(transparent)]
+    Map(#[from] TierMapError),
     /// The tier map names a node that cannot exist here.
     #[error(
         "tiers.nodes names {node}, which this machine does not have; it has nodes {possible}, correct or remove the entry"
@@ -94,9 +97,6 @@ pub enum DiscoverError {
         /// The possible nodes as a list.
         possible: String,
     },
-    /// The tier map names a node twice.
-    #[error("tiers.nodes names {0} twice; a node belongs to one tier")]
-    MapTwice(NodeId),
     /// The tier map leaves out a node with memory.
     #[error("tiers.nodes does not name {0}, which has memory; add it to the tier that it belongs to")]
     MapMissing(NodeId),
@@ -110,12 +110,6 @@ pub enum DiscoverError {
         /// The possible nodes as a list.
         possible: String,
     },
-    /// A node is both in a tier and left out.
-    #[error("{0} is in tiers.nodes and in tiers.exclude; remove it from one of them")]
-    MapAndExclude(NodeId),
-    /// The tier map has more tiers than can be numbered.
-    #[error("tiers.nodes has {0} tiers; 256 is the most")]
-    MapTooLong(usize),
 }
 
 /// A node as sysfs shows it, before tiers are known.
@@ -147,6 +141,7 @@ pub fn cpu_nodes(topology: &Topology) -> Vec<NodeId> {
 /// # Errors
 /// sysfs cannot be read, or the tier map does not fit the machine.
 pub fn discover(root: &Root, map: &TierMap) -> Result<Discovered, DiscoverError> {
+    map.check_alone()?;
     let folder = root.sys.join("devices/system/node");
     let online = match read_optional(&folder.join("online"))? {
         Some(text) => node_list(&folder.join("online"), &text)?,
@@ -210,9 +205,6 @@ fn ordinary_memory(folder: &Path) -> Result<Option<Vec<NodeId>>, KernelFileError
 /// Takes the memory of the nodes that are left out from `raw`, and says which of them have some.
 fn exclude(map: &TierMap, raw: &mut [RawNode], possible: &[NodeId]) -> Result<Vec<NodeId>, DiscoverError> {
     let named: Vec<NodeId> = map.exclude.iter().map(|&n| NodeId(n)).collect();
-    if let Some(&node) = named.iter().find(|n| map.nodes.iter().flatten().any(|&m| m == n.0)) {
-        return Err(DiscoverError::MapAndExclude(node));
-    }
     if let Some(&node) = named.iter().find(|n| !possible.contains(n)) {
         return Err(DiscoverError::ExcludeUnknown { node, possible: list(possible) });
     }
@@ -328,16 +320,8 @@ fn tiers(
         .filter(|tier| !tier.is_empty())
         .map(|tier| tier.iter().map(|&n| NodeId(n)).collect())
         .collect();
-    if map.len() > usize::from(u8::MAX) + 1 {
-        return Err(DiscoverError::MapTooLong(map.len()));
-    }
-    let mut named: Vec<NodeId> = map.iter().flatten().copied().collect();
-    named.sort_unstable();
-    if let Some(pair) = named.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(DiscoverError::MapTwice(pair[0]));
-    }
     // A node that is possible and not online may come later.
-    if let Some(&node) = named.iter().find(|n| !possible.contains(n)) {
+    if let Some(&node) = map.iter().flatten().find(|n| !possible.contains(n)) {
         return Err(DiscoverError::MapUnknown { node, possible: list(possible) });
     }
     let mut tiers = Vec::new();

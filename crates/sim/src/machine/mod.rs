@@ -5,11 +5,13 @@
 
 pub(crate) mod bandwidth;
 mod doctor;
+mod role;
 mod spec;
 mod watermarks;
 
 pub use bandwidth::Bandwidth;
 pub use doctor::Doctor;
+pub use role::{NodeName, Role};
 pub use spec::{Costs, Llc, MachineSpec, NodeSpec, PRESETS, preset};
 pub use watermarks::watermarks;
 

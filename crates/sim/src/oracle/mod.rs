@@ -20,7 +20,7 @@ use crate::system::System;
 use crate::workload::{Distribution, Phase, Shape, Walk};
 
 /// Bounds of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Oracle {
     /// Share of the accesses that the best static placement serves from the top tier.
     pub static_top_share: f64,
@@ -85,12 +85,12 @@ impl Demand {
         }
     }
 
-    /// The bounds, at the end of a run.
-    pub(crate) fn bounds(&self, system: &System) -> Oracle {
+    /// The bounds, at the end of a run; none where nothing was asked for.
+    pub(crate) fn bounds(&self, system: &System) -> Option<Oracle> {
         let machine = &system.machine;
         let all: f64 = self.threads.iter().sum();
         if all == 0.0 {
-            return Oracle::default();
+            return None;
         }
         let last = machine.nodes.len() - 1;
         let times: Vec<(f64, f64)> = system
@@ -130,13 +130,13 @@ impl Demand {
             };
             self.threads.iter().enumerate().map(thread).fold(0.0, f64::max)
         };
-        Oracle {
+        Some(Oracle {
             static_top_share: served / all,
             static_time_s: time(&|p| if of[p] > 0.0 { top[p] / of[p] } else { 1.0 }),
             phased_top_share: self.phased_top / all,
             all_top_time_s: time(&|_| 1.0),
             all_low_time_s: time(&|_| 0.0),
-        }
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::memory::Page;
 use crate::spec::{SpecError, parse, require};
 use crate::units::Span;
 use crate::workload::ProcessSpec;
-use crate::workload::spec::{PAGES_MAX, PROCESSES_MAX, THREADS_MAX};
+use crate::workload::spec::{CELLS_MAX, PAGES_MAX, PROCESSES_MAX, THREADS_MAX};
 
 /// What a scenario's TOML says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,7 +176,7 @@ impl Setup {
             "is below a ten-thousandth of the limit",
             "give a longer span",
         )?;
-        let (mut pages, mut threads, mut processes) = (0u64, 0u64, 0u64);
+        let (mut pages, mut threads, mut processes, mut cells) = (0u64, 0u64, 0u64, 0u64);
         for (i, process) in scenario.process.iter().enumerate() {
             let place = format!("process[{i}]");
             process.check(&machine, &place)?;
@@ -188,7 +188,15 @@ impl Setup {
             require(threads <= THREADS_MAX, "process", "more than 4096 threads", "simulate fewer")?;
             require(processes <= PROCESSES_MAX, "process", "more than 1024 processes", "simulate fewer")?;
             let pattern = format!("{place}.pattern");
-            process.pattern.build(process.footprint.pages() as Page, process.threads, &pattern)?;
+            let built =
+                process.pattern.build(process.footprint.pages() as Page, process.threads, &pattern)?;
+            cells = cells.saturating_add(u64::from(built.cells().len()) * u64::from(process.count));
+            require(
+                cells <= CELLS_MAX,
+                &pattern,
+                "makes more than 1048576 cells of memory",
+                "simulate fewer",
+            )?;
         }
         let capacity: u64 = machine.nodes.iter().map(|n| n.pages).sum();
         require(
@@ -240,11 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_room_is_bounded_in_sum() {
+        let changes = ["process.0.footprint=\"64MiB\"", "process.0.pattern.chunk=\"4KiB\""];
+        assert!(!error(&[&changes[..], &["process.0.threads=0"]].concat()).contains("cells"));
+        let many = ["process.0.count=100", "machine.node.0.memory=\"1TiB\""];
+        let error = error(&[&changes[..], &many].concat());
+        assert!(error.starts_with("process[0].pattern: makes more than 1048576 cells"), "{error}");
+    }
+
+    #[test]
     fn bad_input_is_one_error_with_place_and_remedy() {
         for (change, place, said) in [
             ("process.0.threads=0", "process[0].threads", "is zero"),
             ("process.0.threads=4294967295", "process[0].threads", "above 4096"),
             ("process.0.count=4294967295", "process[0].count", "above 1024"),
+            ("process.0.pattern.chunk=\"4KiB\"", "process[0].pattern.chunk", "more than 65536 chunks"),
             ("process.0.footprint=\"8PiB\"", "footprint", "number"),
             ("machine.llc={ size = \"1MiB\", hit_ns = -5.0 }", "llc.hit_ns", "is not a cost"),
             ("machine.llc={ size = \"1MiB\", hit_ns = nan }", "llc.hit_ns", "is not a cost"),

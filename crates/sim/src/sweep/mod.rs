@@ -18,7 +18,7 @@ pub use grid::Grid;
 pub use plan::{Column, Configuration, KEYS, Kind, Plan, Shard, Value, hash};
 pub use row::Row;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
@@ -103,11 +103,11 @@ impl Sweep {
             seed: grid.seed,
             seeds: grid.seeds,
         };
-        let mut arms = Vec::new();
+        let (mut arms, mut named) = (Vec::new(), HashSet::new());
         for ((source, combination), checked) in groups.into_iter().zip(checked) {
             let checked = checked?;
             for column in checked.columns {
-                if !plan.figures.contains(&column) {
+                if named.insert(column.name.clone()) {
                     plan.figures.push(column);
                 }
             }

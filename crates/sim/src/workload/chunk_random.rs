@@ -29,6 +29,9 @@ pub struct ChunkRandom {
     pub in_order: bool,
 }
 
+/// Chunks of a footprint at most: each is a cell, which takes room.
+const CHUNKS_MAX: u64 = 1 << 16;
+
 impl ChunkRandom {
     pub(super) fn build(&self, pages: u32, threads: u32, place: &str) -> Result<Box<dyn Pattern>, SpecError> {
         let chunk = self.chunk.pages();
@@ -37,6 +40,12 @@ impl ChunkRandom {
             &format!("{place}.chunk"),
             "is no part of the footprint",
             "give at least 4KiB and at most the footprint",
+        )?;
+        require(
+            u64::from(pages) / chunk <= CHUNKS_MAX,
+            &format!("{place}.chunk"),
+            &format!("makes more than {CHUNKS_MAX} chunks of the footprint"),
+            "give a larger one",
         )?;
         let accesses = (self.accesses_per_page * chunk as f64).round();
         require(

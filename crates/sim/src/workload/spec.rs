@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::PatternSpec;
-use crate::machine::Machine;
+use crate::machine::{Machine, NodeName};
 use crate::spec::{SpecError, require};
 use crate::units::{Bytes, Span};
 
@@ -12,7 +12,7 @@ use crate::units::{Bytes, Span};
 #[serde(deny_unknown_fields)]
 pub struct Place {
     /// The node.
-    pub node: u16,
+    pub node: NodeName,
     /// How much of it, at most; as much as there is room for, where this is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
@@ -53,7 +53,7 @@ pub struct ProcessSpec {
     /// Threads of each.
     pub threads: u32,
     /// The node whose CPUs they run on.
-    pub node: u16,
+    pub node: NodeName,
     /// Memory of each.
     pub footprint: Bytes,
     /// Where its memory comes from: the first of these that has room takes the next page.
@@ -110,6 +110,8 @@ fn half() -> f64 {
 pub const THREADS_MAX: u64 = 4096;
 /// Processes of a run at most.
 pub const PROCESSES_MAX: u64 = 1024;
+/// Cells of a run at most: each takes about 64 bytes.
+pub const CELLS_MAX: u64 = 1 << 20;
 /// Pages of a run at most: 4 TiB and a little.
 pub const PAGES_MAX: u64 = 1 << 31;
 
@@ -145,7 +147,7 @@ impl ProcessSpec {
             "give at least \"4KiB\"",
         )?;
         require(
-            machine.index(self.node).is_some_and(|i| machine.nodes[usize::from(i)].has_cpus),
+            self.node.on(machine).is_some_and(|i| machine.nodes[usize::from(i)].has_cpus),
             &at("node"),
             "is no node with CPUs",
             "name a node that has some",
@@ -153,7 +155,12 @@ impl ProcessSpec {
         require(!self.place.is_empty(), &at("place"), "is empty", "name the nodes that memory comes from")?;
         for (i, p) in self.place.iter().enumerate() {
             let key = at(&format!("place[{i}].node"));
-            require(machine.index(p.node).is_some(), &key, "is no node of the machine", "name one that is")?;
+            require(
+                p.node.on(machine).is_some(),
+                &key,
+                &format!("{} is no node of the machine {}", p.node, machine.spec.name),
+                "name one that is, or a machine that has such a node",
+            )?;
         }
         let share = |v: f64| (0.0..=1.0).contains(&v);
         require(share(self.cache_hit), &at("cache_hit"), "is no share", "give 0 to 1")?;

@@ -167,6 +167,8 @@ impl Phases {
                 Step::Random(random) => {
                     let some = random.accesses > 0 && !random.region.is_empty();
                     require(some, &place, "makes no access", "give accesses and a region")?;
+                    let few = random.region.len() <= STEPS_MAX;
+                    require(few, &place, "has more than 64 regions", "give fewer")?;
                     let pieces = pieces(random, pages, &place)?;
                     starts.extend(pieces.iter().flat_map(|(range, _)| [range.start, range.end]));
                     all.push(Some(pieces));

@@ -2,6 +2,7 @@
 
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
+use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, run};
 use thermocline_sim::scenario::Setup;
 
@@ -21,8 +22,9 @@ fn share_in_window(preset: &str, operations: &str, manager: &str, warmup: u64, e
         .expect("it runs and keeps its books")
     };
     let (before, all) = (report(warmup), report(end));
-    let served = all.top_share * end as f64 - before.top_share * warmup as f64;
-    served / (end - warmup) as f64 / all.oracle.static_top_share
+    let top = |report: &Report| report.top_share.expect("it accesses memory");
+    let served = top(&all) * end as f64 - top(&before) * warmup as f64;
+    served / (end - warmup) as f64 / all.oracle.expect("it is done").static_top_share
 }
 
 fn ranks(preset: &str, operations: &str, warmup: u64, end: u64) {

@@ -6,4 +6,5 @@ mod managers;
 mod modes;
 mod numab2;
 mod paired;
+mod roles;
 mod truths;

@@ -177,3 +177,19 @@ fn a_loop_that_does_not_turn_is_told_and_not_waited_for() {
     let (refused, took) = timed(|| ask(&path, &Request::Explain { pid: 1, address: 0 }).is_err());
     assert!(refused && took < Duration::from_secs(2), "{took:?}");
 }
+
+#[test]
+fn sockets_can_be_had_at_every_path_that_the_check_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |rest: &str| format!("{}/{rest}", dir.path().display());
+    let room = 107 - at("s/").len();
+    let long = |bytes: usize| format!("s/{}", "n".repeat(bytes));
+    for rest in ["s/t.sock", "s/.t", "s//t", "s/", "s/.", "s/..", &long(room), &long(room + 1)] {
+        let mut config = thermocline_core::config::Config::default();
+        config.daemon.socket = at(rest);
+        let taken = thermocline_linux::configuration::check(&config).is_ok();
+        let listens =
+            Server::listen(Path::new(&config.daemon.socket), None, Arc::default(), |_| None, || json!([]));
+        assert_eq!(taken, listens.is_ok(), "{rest}: {listens:?}");
+    }
+}

@@ -36,6 +36,11 @@ struct Manifest {
 }
 
 const MANIFEST: &str = "sweep.json";
+/// Longest plan that is read, in bytes: a million configurations with a kilobyte of values each.
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+/// Longest line of a journal without its figures, in bytes, and what a figure adds to it.
+const ROW_BYTES_MAX: u64 = 256;
+const FIGURE_BYTES_MAX: u64 = 64;
 
 /// A sweep's folder.
 pub struct Folder {
@@ -128,7 +133,7 @@ impl Folder {
                 let rows = catch_unwind(AssertUnwindSafe(reading));
                 rows.unwrap_or_else(|_| Err(anyhow!("it is damaged"))).with_context(remedy)?
             } else if name.ends_with(".journal") {
-                self.parse_journal(path, &read(path)?)?.0
+                self.parse_journal(path, &self.read_journal(path)?)?.0
             } else {
                 continue;
             };
@@ -164,8 +169,7 @@ impl Folder {
             // A file system without locks: nobody watches that no shard is run twice, which would do no harm but cost time.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).with_context(cannot)?;
+        let text = self.journal_bytes(&path, &mut file)?;
         let whole = self.parse_journal(&path, &text)?.1;
         file.set_len(whole as u64).with_context(cannot)?;
         let mut journal = Journal { path, file };
@@ -173,6 +177,30 @@ impl Folder {
             journal.line(&serde_json::to_string(&self.grid)?)?;
         }
         Ok(journal)
+    }
+
+    /// The bytes of the journal at `path`; none where it is gone.
+    fn read_journal(&self, path: &Path) -> anyhow::Result<Vec<u8>> {
+        match regular::open(path) {
+            Ok(mut file) => self.journal_bytes(path, &mut file),
+            // Its shard has just been done: its part was listed, or will be there the next time.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// The bytes of a journal, unless they are more than all runs could have made twice.
+    fn journal_bytes(&self, path: &Path, file: &mut File) -> anyhow::Result<Vec<u8>> {
+        let of_row = ROW_BYTES_MAX + FIGURE_BYTES_MAX * self.plan.figures.len() as u64;
+        let bytes_max = ROW_BYTES_MAX + 2 * of_row * self.plan.runs();
+        let mut text = Vec::new();
+        let read = file.take(bytes_max + 1).read_to_end(&mut text);
+        read.with_context(|| format!("cannot read {}", path.display()))?;
+        if text.len() as u64 > bytes_max {
+            let message = format!("is longer than {bytes_max} bytes, as no journal of this sweep is");
+            return Err(SpecError::new(path.display().to_string(), message, "remove it").into());
+        }
+        Ok(text)
     }
 
     /// The rows of a journal, and the length of its whole lines. Whatever follows a line that is none was cut short.
@@ -285,18 +313,10 @@ fn open(path: &Path) -> anyhow::Result<File> {
     regular::open(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    match regular::read(path) {
-        // A journal whose shard has just been done: its part was listed, or will be there the next time.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        read => read.with_context(|| format!("cannot read {}", path.display())),
-    }
-}
-
 fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     let path = folder.join(MANIFEST);
     let place = path.display().to_string();
-    let text = regular::read(&path).map_err(|error| {
+    let text = regular::read_at_most(&path, MANIFEST_BYTES_MAX).map_err(|error| {
         let remedy = "give the --out of a sweep";
         SpecError::new(&place, format!("cannot be read: {error}"), remedy)
     })?;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::anyhow;
+use thermocline_sim::scenario::Scenario;
 use thermocline_sim::spec::SpecError;
 use thermocline_sim::sweep::{Grid, Row, Source, Sweep as Runs};
 
@@ -75,10 +76,13 @@ pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
 /// The sweep over the grid in a file. Its scenarios' files are looked for beside it.
 fn load(path: &Path) -> anyhow::Result<Runs> {
     let name = path.display().to_string();
-    let grid = Grid::parse(&name, &super::sim::read(path)?)?;
+    let text = super::sim::read(path)?;
+    let grid = super::sim::ours(&name, &text, Grid::parse(&name, &text))?;
     let source = |scenario: &String| -> anyhow::Result<Source> {
         let beside = path.parent().unwrap_or(Path::new("")).join(scenario);
-        Ok(Source { name: scenario.clone(), text: super::sim::scenario_text(scenario, &beside)? })
+        let text = super::sim::scenario_text(scenario, &beside)?;
+        super::sim::ours(scenario, &text, thermocline_sim::spec::parse::<Scenario>(scenario, &text))?;
+        Ok(Source { name: scenario.clone(), text })
     };
     let sources = grid.scenarios.iter().map(source).collect::<anyhow::Result<Vec<Source>>>()?;
     Ok(Runs::new(&name, &grid, sources)?)

@@ -16,7 +16,7 @@ use super::btf::{Btf, BtfError, VMLINUX};
 use super::layout::{FolioFlags, probe};
 
 /// Entries of the two maps of cgroups (TC_CGROUPS_MAX in intf.h).
-const CGROUPS_MAX: usize = 16;
+const CGROUPS_MAX: usize = thermocline_core::config::HINTFAULT_CGROUPS_MAX;
 /// The program that only lab tests attach.
 const STAMP_PROGRAM: &str = "kernel_stamp";
 /// The program that attaches where the kernel has this function.

@@ -1,0 +1,149 @@
+//! One check for all: what `config --check` takes, `run` takes as a configuration, on a machine that has everything.
+
+use thermocline_linux::manager;
+
+use super::*;
+use fixture::Machine;
+
+#[path = "../../../linux/tests/fixture/mod.rs"]
+#[allow(dead_code)]
+mod fixture;
+
+/// Keys about which a machine has the last word: nodes and devices that it has not got.
+const OF_THE_MACHINE: [&str; 4] =
+    ["tiers.nodes", "tiers.exclude", "source.hwsample.enabled", "source.chmu.enabled"];
+
+/// A machine on which everything that thermocline can use is there.
+fn machine() -> Machine {
+    let machine = Machine::built(&[(0, "0-15", 4096), (1, "16-31", 4096), (2, "", 8192)], &["0-1", "2"]);
+    machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n");
+    machine.write("sys/kernel/tracing/events/damon/damon_aggregated/id", "700\n");
+    for ratio in ["min_unmapped_ratio", "min_slab_ratio"] {
+        machine.write(&format!("proc/sys/vm/{ratio}"), "1\n");
+    }
+    for node in 0..3 {
+        machine.write(&format!("sys/devices/system/node/node{node}/reclaim"), "");
+    }
+    machine
+}
+
+/// What `run` looks at before it changes or opens anything.
+fn taken_by_run(root: &Root, config: &Config) -> anyhow::Result<()> {
+    let discovered = discover(root, &config.tiers)?;
+    refuse(&doctor::blockers(root, config))?;
+    if manager::offer(root, config, config.manager.name, &discovered)?.is_some() {
+        return Ok(());
+    }
+    Engine::new(config, discovered.topology.clone())?;
+    Ready::new(root, config, &discovered)?;
+    if config.source.damon.enabled {
+        offer_source(root, config, &discovered)?;
+    }
+    Ok(())
+}
+
+/// Values to try for a key: its default, all that its range names, what lies beyond that, and what is of another type.
+fn values(default: &str, range: &str) -> Vec<String> {
+    let mut values: Vec<String> = [
+        "true",
+        "false",
+        "-1",
+        "0",
+        "1",
+        "2",
+        "3",
+        "255",
+        "256",
+        "65535",
+        "65536",
+        "4294967295",
+        "4294967296",
+        "9223372036854775807",
+        "9223372036854775808",
+        "1.5",
+        "nan",
+        "inf",
+        "-1e300",
+        "1979-05-27",
+        "[]",
+        "[0]",
+        "[[]]",
+        "[[0, 1], [2]]",
+        "[[0], [0]]",
+        "[[0, 1, 2]]",
+        "[[0], [1]]",
+        "[2]",
+        "[7]",
+        "[4294967295]",
+        "{}",
+        "\"\"",
+        "\"x\"",
+        "\"/\"",
+        "\"/a\"",
+        "\"/a/\"",
+        "\"a/../b\"",
+        "\"(\"",
+        "\"a:b\"",
+        "\"auto\"",
+        "\"/run/thermocline\"",
+        "\"/run/thermocline/lock\"",
+        "\"/run/thermocline.lock\"",
+        "\"\\u0000\"",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    values.push(format!("\"/{}\"", "a".repeat(108)));
+    values.push(format!("\"/{}\"", "a".repeat(5000)));
+    if default != "unset" {
+        values.push(default.to_owned());
+    }
+    values.extend(range.split('"').skip(1).step_by(2).map(|name| format!("\"{name}\"")));
+    let numbers = range.split([' ', ',']).filter_map(|word| word.parse::<i64>().ok());
+    values.extend(
+        numbers.flat_map(|n| [n.saturating_sub(1), n, n.saturating_add(1), n * 2]).map(|n| n.to_string()),
+    );
+    values.sort();
+    values.dedup();
+    values
+}
+
+#[test]
+fn of_all_configurations_of_one_key_run_takes_those_that_the_check_takes() {
+    let machine = machine();
+    let (mut tried, mut taken, mut wrong) = (0, 0, Vec::new());
+    for (section, fields) in Config::sections() {
+        for field in fields {
+            let key = format!("{section}.{}", field.name);
+            for value in values(&field.default, &field.range) {
+                let line = format!("{} = {value}\n", field.name);
+                let text = match section {
+                    "scope" => format!("[[scope]]\n{line}"),
+                    _ => format!("[{section}]\n{line}"),
+                };
+                tried += 1;
+                let Ok(mut config) = config_file::parse(&text, "t.toml", |_| {}) else { continue };
+                taken += 1;
+                if key != "daemon.state_dir" {
+                    config.daemon.state_dir = machine.path("run/thermocline").display().to_string();
+                }
+                if let Err(error) = taken_by_run(&machine.root, &config)
+                    && !OF_THE_MACHINE.contains(&key.as_str())
+                {
+                    wrong.push(format!("{text}: {error:#}"));
+                }
+            }
+        }
+    }
+    assert!(tried > 3749 && taken > 800, "{taken} of {tried}");
+    assert!(wrong.is_empty(), "{} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_dry_run_stays_one_under_every_manager_and_to_observe_needs_none() {
+    for manager in ManagerName::ALL {
+        assert_eq!(what(Mode::DryRun, manager), (Mode::DryRun, manager));
+        assert_eq!(what(Mode::Observe, manager), (Mode::Observe, ManagerName::Observe));
+    }
+    assert_eq!(what(Mode::Run, ManagerName::Observe), (Mode::Observe, ManagerName::Observe));
+    assert_eq!(what(Mode::Run, ManagerName::Damon), (Mode::Run, ManagerName::Damon));
+}
