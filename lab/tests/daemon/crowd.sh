@@ -38,10 +38,10 @@ for try in $(seq 900); do [ ! -e ready ] || break; kill -0 $crowd || fail "no cr
 echo processes=$(ls /proc | grep -c '^[0-9]')
 cat >config.toml <<END
 [[scope]]
-command = "report"
-[[scope]]
 cgroup = "/kept"
 top_tier_floor_mib = 8
+[[scope]]
+command = "report"
 [kernel]
 scan_period_min_ms = 1000
 scan_period_max_ms = 2000
