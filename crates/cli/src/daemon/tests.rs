@@ -17,7 +17,7 @@ const OF_THE_MACHINE: [&str; 4] =
 fn machine() -> Machine {
     let machine = Machine::built(&[(0, "0-15", 4096), (1, "16-31", 4096), (2, "", 8192)], &["0-1", "2"]);
     machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n");
-    machine.write("sys/kernel/tracing/events/damon/damon_aggregated/id", "700\n");
+    machine.write("sys/kernel/tracing/events/damon/damon_aggregated/format", "ID: 700\n");
     for ratio in ["min_unmapped_ratio", "min_slab_ratio"] {
         machine.write(&format!("proc/sys/vm/{ratio}"), "1\n");
     }

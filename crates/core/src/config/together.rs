@@ -43,11 +43,20 @@ impl Config {
     fn check_sources(&self, violate: &mut impl FnMut(String, String)) {
         let source = &self.source;
         let sampled = source.hwsample.enabled != Enabled::No;
-        if !(source.hintfault.enabled || sampled || source.damon.enabled || source.chmu.enabled) {
+        let others = sampled || source.damon.enabled || source.chmu.enabled;
+        if !(source.hintfault.enabled || others) {
             violate(
                 "source.hintfault.enabled".to_owned(),
                 "no source is switched on; leave this one on, or set source.hwsample.enabled, source.damon.enabled or \
                  source.chmu.enabled"
+                    .to_owned(),
+            );
+        }
+        if source.hintfault.enabled && !others && self.kernel.numa_balancing == Some(0) {
+            violate(
+                "kernel.numa_balancing".to_owned(),
+                "0 keeps the kernel from scanning, and hint faults are the only source; unset it, or switch another \
+                 source on"
                     .to_owned(),
             );
         }
@@ -132,6 +141,9 @@ mod tests {
             assert!(violations(by_kernel).is_empty());
         }
         assert!(violations(|c| (blind(c), c.source.hwsample.enabled = Enabled::Auto).1).is_empty());
+        let unscanned = |c: &mut Config| c.kernel.numa_balancing = Some(0);
+        assert_eq!(violations(unscanned), ["kernel.numa_balancing"]);
+        assert!(violations(|c| (unscanned(c), c.source.damon.enabled = true).1).is_empty());
     }
 
     #[test]
