@@ -63,7 +63,7 @@ else
     grep -q 'kernels before 6.14' doctored || fail "doctor: $(cat doctored)"
 fi
 timeout 60 $THERMOCLINE run --manager damon --pid $$ --for 1s >out 2>refused && fail "processes are accepted"
-grep -q 'scope\[0\].pids is more than DAMON knows' refused || fail "processes: $(cat refused)"
+grep -q 'scope\[0\].pids: is more than manager damon knows' refused || fail "processes: $(cat refused)"
 timeout 60 $THERMOCLINE doctor --config excluding.toml >doctored
 grep -q "all pages but those charged to $a may move" doctored || fail "doctor: $(cat doctored)"
 same "after the refusals"
