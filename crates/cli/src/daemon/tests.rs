@@ -13,11 +13,24 @@ mod fixture;
 const OF_THE_MACHINE: [&str; 4] =
     ["tiers.nodes", "tiers.exclude", "source.hwsample.enabled", "source.chmu.enabled"];
 
+/// DAMON's tracepoint, as Linux 6.12 describes it.
+const DAMON_EVENT: &str = "\
+name: damon_aggregated
+ID: 700
+format:
+\tfield:unsigned long target_id;\toffset:8;\tsize:8;\tsigned:0;
+\tfield:unsigned int nr_regions;\toffset:16;\tsize:4;\tsigned:0;
+\tfield:unsigned long start;\toffset:24;\tsize:8;\tsigned:0;
+\tfield:unsigned long end;\toffset:32;\tsize:8;\tsigned:0;
+\tfield:unsigned int nr_accesses;\toffset:40;\tsize:4;\tsigned:0;
+\tfield:unsigned int age;\toffset:44;\tsize:4;\tsigned:0;
+";
+
 /// A machine on which everything that thermocline can use is there.
 fn machine() -> Machine {
     let machine = Machine::built(&[(0, "0-15", 4096), (1, "16-31", 4096), (2, "", 8192)], &["0-1", "2"]);
     machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n");
-    machine.write("sys/kernel/tracing/events/damon/damon_aggregated/format", "ID: 700\n");
+    machine.write("sys/kernel/tracing/events/damon/damon_aggregated/format", DAMON_EVENT);
     for ratio in ["min_unmapped_ratio", "min_slab_ratio"] {
         machine.write(&format!("proc/sys/vm/{ratio}"), "1\n");
     }

@@ -43,8 +43,7 @@ impl Config {
     fn check_sources(&self, violate: &mut impl FnMut(String, String)) {
         let source = &self.source;
         let sampled = source.hwsample.enabled != Enabled::No;
-        let others = sampled || source.damon.enabled || source.chmu.enabled;
-        if !(source.hintfault.enabled || others) {
+        if !(source.hintfault.enabled || sampled || source.damon.enabled || source.chmu.enabled) {
             violate(
                 "source.hintfault.enabled".to_owned(),
                 "no source is switched on; leave this one on, or set source.hwsample.enabled, source.damon.enabled or \
@@ -52,13 +51,10 @@ impl Config {
                     .to_owned(),
             );
         }
-        if source.hintfault.enabled && !others && self.kernel.numa_balancing == Some(0) {
-            violate(
-                "kernel.numa_balancing".to_owned(),
-                "0 keeps the kernel from scanning, and hint faults are the only source; unset it, or switch another \
-                 source on"
-                    .to_owned(),
-            );
+        if source.hintfault.enabled && self.kernel.numa_balancing == Some(0) {
+            let message = "0 keeps the kernel from scanning, so that there are no hint faults; unset it, or set \
+                           source.hintfault.enabled = false and use another source";
+            violate("kernel.numa_balancing".to_owned(), message.to_owned());
         }
         for exclude in [false, true].into_iter().filter(|_| source.hintfault.enabled) {
             let of_kind = self.scope.iter().enumerate().filter(|(_, scope)| scope.exclude == exclude);
@@ -143,7 +139,12 @@ mod tests {
         assert!(violations(|c| (blind(c), c.source.hwsample.enabled = Enabled::Auto).1).is_empty());
         let unscanned = |c: &mut Config| c.kernel.numa_balancing = Some(0);
         assert_eq!(violations(unscanned), ["kernel.numa_balancing"]);
-        assert!(violations(|c| (unscanned(c), c.source.damon.enabled = true).1).is_empty());
+        let by_regions = |c: &mut Config| {
+            unscanned(c);
+            c.source.damon.enabled = true;
+        };
+        assert_eq!(violations(by_regions), ["kernel.numa_balancing"]);
+        assert!(violations(|c| (by_regions(c), blind(c)).1).is_empty());
     }
 
     #[test]
