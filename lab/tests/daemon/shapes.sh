@@ -21,6 +21,9 @@ absent=$(sed -n 's/.*\(scope\[1\]\.cgroup.*\) \[scope\.no_cgroup\].*/\1/p' docto
 on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 32 --no-thp --report report >log 2>errors &
 loader=$!
 until [ -e report ]; do sleep 0.2; done
+pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+# Pages that are told of before the cpuset allows the others would be left alone for a minute.
+until [ "$(cat /sys/fs/cgroup$(sed s/0::// /proc/$pid/cgroup)/cpuset.mems.effective)" = "0-$LAST" ]; do sleep 0.1; done
 $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
 daemon=$!
 tries=0
@@ -36,7 +39,7 @@ echo run=$?
 echo promoted=$(promoted)
 echo "absent: $absent"
 [ -n "$absent" ] && grep -qF "$absent" daemon-errors && grep -qF "$absent" status && echo absent=1
-kill -TERM $(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+kill -TERM $pid
 wait $loader || { echo "hotcold lost data"; exit 1; }
 
 # A blocker of the doctor's is what run refuses for, in its words.
