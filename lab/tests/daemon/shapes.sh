@@ -1,6 +1,9 @@
 # What the doctor says of a machine's shape is what comes of it: with hotcold on the last node.
 cd "$LAB_SHARE"
-promoted() { tail -n 2 daemon 2>/dev/null | sed -n 's/.*"pgpromote_success":\([0-9]*\).*/\1/p' | tail -n 1; }
+# By the daemon's own account.
+promoted() { tail -n 2 daemon 2>/dev/null | sed -n 's/.*"pgpromote_candidate":[0-9]*,"pgpromote_success":\([0-9]*\),.*/\1/p' | tail -n 1; }
+# Balancing among nodes, as stock kernels start with, would move pages before the daemon has begun.
+sysctl -qw kernel.numa_balancing=0
 cat >config.toml <<END2
 [kernel]
 scan_size_mb = 64
