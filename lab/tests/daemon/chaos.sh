@@ -45,7 +45,7 @@ end() {
     wait $1 || fail "$2 lost data: $(tail -n 3 log-$2)"
     until rmdir $groups/$2 2>/dev/null; do sleep 0.1; done
 }
-promoted() { sed -n 's/.*"pgpromote_success":\([0-9]*\),.*/\1/p' $out | tail -n 1; }
+promoted() { tail -n 2 $out | sed -n 's/.*"pgpromote_candidate":[0-9]*,"pgpromote_success":\([0-9]*\),.*/\1/p' | tail -n 1; }
 start() {
     $THERMOCLINE run --config config.toml --json >$out 2>>errors &
     daemon=$!
