@@ -5,7 +5,7 @@
 //! demotion is on. Two things bring it back without touching what is others'. Newer kernels forget
 //! the attempts when demotion is switched on, so it is switched off and on again. All forget them
 //! when anybody has reclaimed a page on the node, so a few pages of our own cgroup are
-//! ([`revive`]); some of the newest do so only where the node has come to be balanced by it.
+//! (`revive`); some of the newest do so only where the node has come to be balanced by it.
 
 mod revive;
 
