@@ -7,6 +7,7 @@
 mod managers;
 #[path = "score/remote.rs"]
 mod remote;
+mod soak;
 #[path = "score/spill.rs"]
 mod spill;
 
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use soak::where_time_is_no_matter;
 use thermocline_lab::{Cache, Kernel, Line};
 
 /// Memory of hotcold, and how many accesses it makes a second at most: promotion needs some seconds, however quick this machine is.
@@ -79,7 +81,9 @@ fn a_manager_that_reads_samples_gets_them() {
 
 #[test]
 fn a_manager_that_reads_a_hot_list_gets_it() {
-    promotes_by_what_the_plugin_keeps("chmu", "source.chmu.enabled=true+source.chmu.threshold=64");
+    where_time_is_no_matter(|| {
+        promotes_by_what_the_plugin_keeps("chmu", "source.chmu.enabled=true+source.chmu.threshold=64");
+    });
 }
 
 /// memcached's values lie where the kernel first put them, and nobody moves them. The modelled CXL has less bandwidth than it asks for.
@@ -159,7 +163,7 @@ fn postgresql_is_prepared_read_and_scored() {
 
 #[test]
 fn mariadb_is_prepared_read_and_scored() {
-    a_database_is_scored("mariadb", ["50", "100"], 14.9, 150.0);
+    where_time_is_no_matter(|| a_database_is_scored("mariadb", ["50", "100"], 14.9, 150.0));
 }
 
 #[test]
