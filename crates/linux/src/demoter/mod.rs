@@ -153,7 +153,7 @@ impl Demoter {
     }
 
     /// Adds to what another has counted; to be called before the first demand.
-    pub(crate) fn count_on(&mut self, stats: DemoterStats) {
+    pub fn count_on(&mut self, stats: DemoterStats) {
         *lock(&self.common.stats) = stats;
     }
 
