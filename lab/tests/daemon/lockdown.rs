@@ -2,7 +2,7 @@
 
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, soak, where_time_is_no_matter, with_settings};
+use super::{Run, count, number, soak, where_time_is_no_matter, with_settings};
 
 /// hotcold, of which a fifth is hot.
 const FOOTPRINT_MIB: u64 = 200;
@@ -24,10 +24,9 @@ fn hot_in_dram(line: Line, when: &str, enough_percent: u64) -> Option<f64> {
     println!("hot pages in DRAM {:.1} %, {:?}", judged.hot_in_dram * 100.0, judged.moved);
     assert_eq!(number(&outcome, "daemon_status"), 0);
     assert!(number(&outcome, "free_before") <= FREE_MIB + 4, "node 0 is not full");
-    let asked = |name: &str| last["counters"][name].as_u64().unwrap();
-    let (asked, over) = (asked("demotion_asked"), asked("demotion_over"));
+    let [asked, over] = ["asked", "over"].map(|what| count(&last, &format!("/counters/demotion_{what}")));
     assert!(over * 10 <= asked, "{over} pages more than the {asked} that were asked for");
-    let by_damon = last["demoter"]["by_damon_pages"].as_u64().unwrap();
+    let by_damon = count(&last, "/demoter/by_damon_pages");
     assert_eq!(by_damon > 0, when != "never");
     Some(judged.hot_in_dram)
 }
