@@ -55,7 +55,8 @@ use thermocline_lab::workload::read_json;
 use thermocline_lab::{Guest, GuestBuilder, Line, Machine, Outcome, ThpMode};
 
 const MIB: u64 = 1 << 20;
-/// How much slower than where limits were chosen a machine may be, by itself or for what else it does.
+/// How much slower than where limits were chosen a machine may be, by itself or for what else it
+/// does.
 const PATIENCE: u32 = 2;
 
 /// The released program: what a debug build costs says nothing of what users pay.
@@ -237,7 +238,8 @@ fn seed(test: &str) -> u64 {
 
 fn kills_lose_nothing(line: Line) {
     let mut random = Pcg32::seed_from_u64(seed("kills_lose_nothing"));
-    // Each start and each kill patches code that Redis is running, which the emulator does not always survive.
+    // Each start and each kill patches code that Redis is running, which the emulator does not
+    // always survive.
     let kills = if soak() { 10 } else { 6 };
     let delays: Vec<String> = (0..kills).map(|_| (random.next_u32() % 2000).to_string()).collect();
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 600).env("DELAYS", delays.join(" "));

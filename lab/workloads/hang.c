@@ -1,12 +1,15 @@
 /*
- * A file system that never answers a read, and a process that hangs on it with its mmap lock held for writing.
+ * A file system that never answers a read, and a process that hangs on it with its mmap lock held
+ * for writing.
  *
  *   hang FOLDER MIB REPORT
  *
- * Mounts a FUSE file system with one file at FOLDER. Another process holds MIB MiB of memory and writes to them all the time, also when it hangs. Its
- * number is written to REPORT when the memory is there. It hangs from SIGUSR1 on, for as long as the file system is there: one thread touches a private
- * mapping of the file and waits for its page, another maps the file, for which the kernel, with the lock held, waits for the same page (Linux fs/fuse/file.c,
- * fuse_file_mmap). SIGTERM ends both processes.
+ * Mounts a FUSE file system with one file at FOLDER. Another process holds MIB MiB of memory and
+ * writes to them all the time, also when it hangs. Its number is written to REPORT when the memory
+ * is there. It hangs from SIGUSR1 on, for as long as the file system is there: one thread touches a
+ * private mapping of the file and waits for its page, another maps the file, for which the kernel,
+ * with the lock held, waits for the same page (Linux fs/fuse/file.c, fuse_file_mmap). SIGTERM ends
+ * both processes.
  */
 #define _GNU_SOURCE
 #include <errno.h>

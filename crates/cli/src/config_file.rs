@@ -63,7 +63,8 @@ pub fn load(path: &Path) -> Result<Config, FileError> {
     load_with(Some(path), |_| {})
 }
 
-/// The configuration of a file, or the defaults, with what the command line says instead; checked as it will be used.
+/// The configuration of a file, or the defaults, with what the command line says instead; checked
+/// as it will be used.
 ///
 /// # Errors
 /// [`FileError`]; nothing is used of a file that has any error.
@@ -84,7 +85,8 @@ pub fn load_with(path: Option<&Path>, adapt: impl FnOnce(&mut Config)) -> Result
     parse(&text, &path.display().to_string(), adapt).map_err(FileError::Invalid)
 }
 
-/// Parses the text of a configuration, has it adapted, and checks it; `name` stands for the file in messages.
+/// Parses the text of a configuration, has it adapted, and checks it; `name` stands for the file in
+/// messages.
 ///
 /// # Errors
 /// A message that shows the line, what is wrong and what is allowed.

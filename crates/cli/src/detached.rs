@@ -4,7 +4,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Texts that wait to be written; what comes while there are so many is dropped. At a line a second that is a quarter of an hour.
+/// Texts that wait to be written; what comes while there are so many is dropped. At a line a second
+/// that is a quarter of an hour.
 const WAITING_MAX: usize = 1000;
 
 /// What its owner and its thread both look at.
@@ -35,7 +36,8 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// Has a thread of that name call `write` for each text. Where texts were dropped it is told so too.
+    /// Has a thread of that name call `write` for each text. Where texts were dropped it is told so
+    /// too.
     ///
     /// # Errors
     /// The thread cannot be started.

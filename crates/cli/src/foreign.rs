@@ -1,4 +1,5 @@
-//! Files of other programs that people have where ours are asked for: told apart by their shape, and never read as ours.
+//! Files of other programs that people have where ours are asked for: told apart by their shape,
+//! and never read as ours.
 
 /// Another program's file.
 struct Format {
@@ -6,7 +7,8 @@ struct Format {
     what: &'static str,
     /// Whether a text is one.
     is: fn(&str) -> bool,
-    /// Words that it sets something by, and what of our configuration does that; nothing where nothing does.
+    /// Words that it sets something by, and what of our configuration does that; nothing where
+    /// nothing does.
     keys: &'static [(&'static str, &'static str)],
 }
 
@@ -100,7 +102,8 @@ pub fn named(text: &str) -> Option<&'static str> {
     FORMATS.iter().find(|format| (format.is)(text)).map(|format| format.what)
 }
 
-/// What a text is that is not ours, and which keys of ours do what it asks for; nothing where it is not known.
+/// What a text is that is not ours, and which keys of ours do what it asks for; nothing where it is
+/// not known.
 pub fn told(text: &str) -> Option<String> {
     let format = FORMATS.iter().find(|format| (format.is)(text))?;
     let set = format.keys.iter().filter(|(word, _)| has_word(text, word));

@@ -1,8 +1,9 @@
 //! What the command says: results on standard output, everything else on standard error.
 //!
-//! Neither ever panics, as the standard macros do: a daemon whose terminal has gone away or whose log has filled the disk
-//! has settings to put back. It does not wait either ([`detach`]): a terminal that is held by Ctrl-S, or a reader that has
-//! stopped, holds up neither moves nor the end.
+//! Neither ever panics, as the standard macros do: a daemon whose terminal has gone away or whose
+//! log has filled the disk has settings to put back. It does not wait either ([`detach`]): a
+//! terminal that is held by Ctrl-S, or a reader that has stopped, holds up neither moves nor the
+//! end.
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
@@ -20,7 +21,8 @@ const SETTLE_BOUND: Duration = Duration::from_secs(1);
 /// The daemon's standard output and standard error.
 static STREAMS: OnceLock<[Detached; 2]> = OnceLock::new();
 
-/// From here on lines and what is told are written by threads of their own, and nobody waits for them.
+/// From here on lines and what is told are written by threads of their own, and nobody waits for
+/// them.
 ///
 /// # Errors
 /// The threads cannot be started.

@@ -59,8 +59,8 @@ pub struct Report {
     pub mode: ModeName,
     /// The seed.
     pub seed: u64,
-    /// Time from the start of the threads until the processes that count were done, in seconds; the score of most tables. None where
-    /// they were not done.
+    /// Time from the start of the threads until the processes that count were done, in seconds; the
+    /// score of most tables. None where they were not done.
     pub time_s: Option<f64>,
     /// Whether they were done, or the scenario's limit came first.
     pub finished: bool,
@@ -76,8 +76,8 @@ pub struct Report {
     pub processes: Vec<ProcessReport>,
     /// CPU time that the programs have paid for faults, samples and scans, in seconds.
     pub overhead_s: f64,
-    /// What the best placements could have done; none where the processes that count were not done, or did not access anything:
-    /// nobody knows what else they would have asked for.
+    /// What the best placements could have done; none where the processes that count were not done,
+    /// or did not access anything: nobody knows what else they would have asked for.
     pub oracle: Option<Oracle>,
     /// How things went, where the scenario asks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -109,8 +109,9 @@ impl Figure {
 }
 
 impl Report {
-    /// The figures that every report has, by name: what ends in `_s` is in seconds, in `_share` a part of 1, in `_pages` base pages;
-    /// then the counters, under their own names. None stands for what a run cannot tell that was not done or had nothing to do.
+    /// The figures that every report has, by name: what ends in `_s` is in seconds, in `_share` a
+    /// part of 1, in `_pages` base pages; then the counters, under their own names. None stands for
+    /// what a run cannot tell that was not done or had nothing to do.
     pub fn figures(&self) -> Vec<(&'static str, Option<Figure>)> {
         use Figure::{Count, Flag, Real};
         let of_oracle = |figure: fn(&Oracle) -> f64| self.oracle.as_ref().map(|o| Real(figure(o)));
@@ -134,8 +135,8 @@ impl Report {
         figures.into_iter().chain(counters).collect()
     }
 
-    /// Share of the accesses that the top tier served, of what the best static placement would have let it serve; none where
-    /// there is no such placement.
+    /// Share of the accesses that the top tier served, of what the best static placement would have
+    /// let it serve; none where there is no such placement.
     pub fn oracle_share(&self) -> Option<f64> {
         let best = self.oracle.as_ref()?.static_top_share;
         (best > 0.0).then(|| Some(self.top_share? / best))?

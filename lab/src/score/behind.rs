@@ -26,7 +26,8 @@ impl Behind {
     }
 }
 
-/// Of each group of values how far its mean is behind that of the highest; `None` for that one itself, and for who has no values.
+/// Of each group of values how far its mean is behind that of the highest; `None` for that one
+/// itself, and for who has no values.
 pub(super) fn behind(groups: &[(String, Vec<f64>)]) -> Vec<Option<Behind>> {
     let means: Vec<f64> = groups.iter().map(|(_, values)| mean(values)).collect();
     let known = |at: &usize| !groups[*at].1.is_empty();

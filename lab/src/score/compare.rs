@@ -20,7 +20,8 @@ struct Figure {
     shown: (f64, usize),
 }
 
-/// What is compared, in the order of the table's columns. A figure that some run of a manager does not have is unknown for it.
+/// What is compared, in the order of the table's columns. A figure that some run of a manager does
+/// not have is unknown for it.
 const FIGURES: [Figure; 8] = [
     Figure { name: "dram_share", of: |r| Some(r.dram_share), head: "DRAM %", shown: (100.0, 1) },
     Figure { name: "oracle_share", of: |r| r.oracle_share, head: "of oracle %", shown: (100.0, 1) },

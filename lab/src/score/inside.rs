@@ -184,8 +184,9 @@ fn reserve(huge_pages: u64, slow: NodeId) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has kswapd come back where it has given up. While the program filled DRAM there was nothing that kswapd could have freed, and no manager
-/// could demote through it. Where demotion is on from the boot that does not happen.
+/// Has kswapd come back where it has given up. While the program filled DRAM there was nothing that
+/// kswapd could have freed, and no manager could demote through it. Where demotion is on from the
+/// boot that does not happen.
 fn revive_kswapd() -> anyhow::Result<()> {
     let root = Root::default();
     let topology = discover(&root, &TierMap::default())?.topology;

@@ -25,7 +25,8 @@ pub(crate) struct Row {
     pub(crate) source: Option<String>,
     /// Share (0 to 1) of the program's modelled cache misses that DRAM served.
     pub(crate) dram_share: f64,
-    /// That as a share of what the best static placement would have reached in the same window; null where that is nothing.
+    /// That as a share of what the best static placement would have reached in the same window;
+    /// null where that is nothing.
     pub(crate) oracle_share: Option<f64>,
     /// Modelled time, as a multiple of that with all misses served by node 0, which is DRAM.
     pub(crate) slowdown: f64,

@@ -25,7 +25,8 @@ const KINDS: [&str; 10] = [
 ];
 /// And these only where its memory is no longer looked at.
 const ENDS: [&str; 2] = ["killed", "terminated"];
-/// Base pages that an excluded program may have fewer on its node, for what the kernel does by itself.
+/// Base pages that an excluded program may have fewer on its node, for what the kernel does by
+/// itself.
 const LOST_MAX: u64 = 16;
 /// What the daemon may have grown by, KiB, from a fifth of its time on.
 const GROWTH_MAX_KIB: u64 = 4096;

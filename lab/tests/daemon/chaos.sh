@@ -1,4 +1,5 @@
-# A program in scope, one that is excluded, and a daemon, to which happens what $EVENTS say, for $HALF_S seconds; then what $EVENTS_WITH_ENDS say, for as long again.
+# A program in scope, one that is excluded, and a daemon, to which happens what $EVENTS say, for
+# $HALF_S seconds; then what $EVENTS_WITH_ENDS say, for as long again.
 cd "$LAB_SHARE"
 unusual_settings
 echo 0 >/proc/sys/kernel/numa_balancing
@@ -24,7 +25,8 @@ END
 now() { read -r seconds _ </proc/uptime; echo ${seconds%.*}; }
 # Base pages of a process's own on the slow node: those of libraries are others' too.
 low() { awk '!/ file=/ { for (i = 1; i <= NF; i++) if ($i ~ /^N2=/) s += substr($i, 4) } END { print s + 0 }' /proc/$1/numa_maps; }
-# A program of that many MiB in this cgroup, whose memory is on the slow node; it does something else first.
+# A program of that many MiB in this cgroup, whose memory is on the slow node; it does something
+# else first.
 program() {
     mkdir -p $groups/$1
     echo 2 >$groups/$1/cpuset.mems

@@ -1,4 +1,5 @@
-# Beside $PROCESSES processes, in $CGROUPS cgroups, of which every command is asked for and one has a floor, a program on the slow node is promoted.
+# Beside $PROCESSES processes, in $CGROUPS cgroups, of which every command is asked for and one has
+# a floor, a program on the slow node is promoted.
 cd "$LAB_SHARE"
 low() { awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^N2=/) s += substr($i, 4) } END { print s + 0 }' /proc/$1/numa_maps; }
 took() {

@@ -1,5 +1,6 @@
-# A process hangs with its mmap lock held, on a file system that never answers, beside a program whose memory is on the slow node: while the daemon works, before it starts
-# where it goes by commands, and while DAMON watches it. Then the daemon's own loop is held.
+# A process hangs with its mmap lock held, on a file system that never answers, beside a program
+# whose memory is on the slow node: while the daemon works, before it starts where it goes by
+# commands, and while DAMON watches it. Then the daemon's own loop is held.
 cd "$LAB_SHARE"
 modprobe fuse || fail "this kernel has no FUSE"
 # Base pages of a process on the slow node.

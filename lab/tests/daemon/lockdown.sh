@@ -40,7 +40,8 @@ if [ "$WHEN" = meanwhile ]; then
 fi
 begun=$(date +%s)
 hot_percent() { $HOTCOLD judge --report report --dram 0-1 | sed 's/.*"hot_in_dram":\([0-9.]*\).*/\1/' | awk '{ print int($1 * 100) }'; }
-# By regions, too, where generations cannot be asked any more: what they did before may have been enough.
+# By regions, too, where generations cannot be asked any more: what they did before may have been
+# enough.
 by_now() { [ "$WHEN" = never ] || grep -q '"by_damon_pages":[1-9]' daemon; }
 until { [ "$(hot_percent)" -ge "$ENOUGH" ] && by_now; } || [ $(($(date +%s) - begun)) -ge "$SECONDS_ON" ]; do sleep 1; done
 echo seconds=$(($(date +%s) - begun))

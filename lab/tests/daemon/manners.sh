@@ -101,7 +101,8 @@ unchanged "after SIGTERM"
 $THERMOCLINE status >gone 2>&1 && fail "status without a daemon"
 $THERMOCLINE explain $pid $moved >gone 2>&1 && fail "explain without a daemon"
 
-# Who reads its lines has stopped, and who reads its errors has ended: it works on, answers, and puts settings back.
+# Who reads its lines has stopped, and who reads its errors has ended: it works on, answers, and
+# puts settings back.
 printf '[daemon]\nreport_ms = 100\n' >often.toml
 mkfifo /run/stopped /run/ended
 sleep 300 </run/stopped &

@@ -4,7 +4,8 @@ use thermocline_lab::{Line, Machine, NodeSpec, ThpMode};
 
 use super::{MIB, Run, number, where_time_is_no_matter};
 
-/// Where the doctor finds nothing in the way a page moves; where it does, `run` refuses in its words.
+/// Where the doctor finds nothing in the way a page moves; where it does, `run` refuses in its
+/// words.
 fn what_the_doctor_says_comes_true(nodes: &[NodeSpec], tiers: u64) {
     let mut run = Run::new(Line::Stable, [512, 128, 512], ThpMode::Never, 400).env("LAST", nodes.len() - 1);
     run.guest = run.guest.machine(Machine { nodes: nodes.to_vec(), tiers: true });

@@ -45,7 +45,8 @@ echo "absent: $absent"
 kill -TERM $pid
 wait $loader || { echo "hotcold lost data"; exit 1; }
 
-# A blocker of the doctor's is what run refuses for, in its words: these machines have nothing that samples.
+# A blocker of the doctor's is what run refuses for, in its words: these machines have nothing that
+# samples.
 printf '[source.hwsample]\nenabled = true\n' >samples.toml
 $THERMOCLINE doctor --config samples.toml --json >blocked
 echo blocked=$?

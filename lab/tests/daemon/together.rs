@@ -5,8 +5,8 @@ use thermocline_lab::{Line, Machine, ThpMode};
 
 use super::{MIB, Run, count, number, where_time_is_no_matter};
 
-/// hotcold, of which a fifth is hot: 9830 pages with some 30 accesses a second each, where the host is not too busy, and 39322 with one in seven seconds. It takes 38 s to
-/// bring the hot ones up.
+/// hotcold, of which a fifth is hot: 9830 pages with some 30 accesses a second each, where the host
+/// is not too busy, and 39322 with one in seven seconds. It takes 38 s to bring the hot ones up.
 const FOOTPRINT_MIB: u64 = 192;
 const RATE: u64 = 300_000;
 const HOT_MIN: f64 = 0.8;

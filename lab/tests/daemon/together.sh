@@ -44,8 +44,9 @@ deadline=$(($(date +%s) + 90))
 base=$(field base <report)
 : >explained
 : >explained-waiting
-# Some page of a hot range that waits, until both hint faults and the device have told of one; the ranges are in pages from the base. Eight are asked for
-# at once, because the daemon answers between two of its steps.
+# Some page of a hot range that waits, until both hint faults and the device have told of one; the
+# ranges are in pages from the base. Eight are asked for at once, because the daemon answers between
+# two of its steps.
 while [ ! -s explained ] && [ "$(date +%s)" -lt $deadline ]; do
     asked=
     for first in $(sed 's/.*"hot_ranges":\[\(.*\)\]\].*/\1/; s/\],\?/\n/g' report | tr -d '[' | cut -d, -f1 | shuf -n 8); do

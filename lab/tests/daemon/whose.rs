@@ -1,4 +1,5 @@
-//! Whose memory moves: that of nobody who is excluded, by whatever a scope goes by, that of a program that was started by exec in a scope, and none that has a policy.
+//! Whose memory moves: that of nobody who is excluded, by whatever a scope goes by, that of a
+//! program that was started by exec in a scope, and none that has a policy.
 
 use thermocline_lab::{Line, ThpMode};
 
@@ -6,7 +7,8 @@ use super::{MIB, Run, number, where_time_is_no_matter};
 
 /// The programs are small: whose pages move is the question, and not how fast.
 const FOOTPRINT_MIB: u64 = 24;
-/// Base pages that a program may have fewer on its node than before, for what the kernel and it do by themselves.
+/// Base pages that a program may have fewer on its node than before, for what the kernel and it do
+/// by themselves.
 const LOST_MAX: u64 = 16;
 
 fn only_pages_of_scopes_move(line: Line) {

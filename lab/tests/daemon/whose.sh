@@ -1,12 +1,14 @@
-# Programs on the slow node that differ in nothing but whose they are: excluded by command, by number, and by a cgroup that is made after the daemon
-# has started and then made anew, and one that is nobody's exclusion. Then one in a scope that runs another program before it gets its memory.
+# Programs on the slow node that differ in nothing but whose they are: excluded by command, by
+# number, and by a cgroup that is made after the daemon has started and then made anew, and one that
+# is nobody's exclusion. Then one in a scope that runs another program before it gets its memory.
 cd "$LAB_SHARE"
 sysctl -qw kernel.numa_balancing=0
 # Base pages of a process's own on the slow node: those of libraries are others' too.
 low() { awk '!/ file=/ { for (i = 1; i <= NF; i++) if ($i ~ /^N2=/) s += substr($i, 4) } END { print s + 0 }' /proc/$1/numa_maps; }
 # How much less it is now.
 lost() { echo $(($1 > $2 ? $1 - $2 : 0)); }
-# A program of this name in this cgroup, made for it, whose memory is sent to the slow node; before it runs, its process does something else.
+# A program of this name in this cgroup, made for it, whose memory is sent to the slow node; before
+# it runs, its process does something else.
 program() {
     group=/sys/fs/cgroup/$2
     mkdir $group
@@ -81,7 +83,8 @@ wait $daemon
 tail -n 1 daemon-excluding >last-excluding
 for of in "$command one" "$number two" "$late late" "$nobodys four"; do end $of; done
 
-# Memory that is spread over both tiers by weights (MPOL_WEIGHTED_INTERLEAVE, since Linux 6.9), for the sake of bandwidth; DAMON watches it too.
+# Memory that is spread over both tiers by weights (MPOL_WEIGHTED_INTERLEAVE, since Linux 6.9), for
+# the sake of bandwidth; DAMON watches it too.
 cat >spread <<'END'
 #!/usr/bin/perl
 my $nodes = pack "Q", 5;

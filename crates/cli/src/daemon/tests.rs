@@ -1,4 +1,5 @@
-//! One check for all: what `config --check` takes, `run` takes as a configuration, on a machine that has everything.
+//! One check for all: what `config --check` takes, `run` takes as a configuration, on a machine
+//! that has everything.
 
 use thermocline_linux::manager;
 
@@ -55,7 +56,8 @@ fn taken_by_run(root: &Root, config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Values to try for a key: its default, all that its range names, what lies beyond that, and what is of another type.
+/// Values to try for a key: its default, all that its range names, what lies beyond that, and what
+/// is of another type.
 fn values(default: &str, range: &str) -> Vec<String> {
     let mut values: Vec<String> = [
         "true",

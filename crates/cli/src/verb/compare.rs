@@ -27,8 +27,8 @@ struct Line {
     unfinished: usize,
     /// By the names of [`Report::figures`]; none where some run has not got it.
     figures: BTreeMap<&'static str, Option<Summary>>,
-    /// How probable times are that differ from the first manager's as much as these do, if there is no difference; none where a
-    /// run was not done, of this one or of the first.
+    /// How probable times are that differ from the first manager's as much as these do, if there is
+    /// no difference; none where a run was not done, of this one or of the first.
     p: Option<f64>,
     /// The same, corrected for the number of managers that are compared.
     p_holm: Option<f64>,

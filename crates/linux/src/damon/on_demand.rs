@@ -1,7 +1,8 @@
 //! Kdamonds that demote nothing before they are told how much: one for every node of the top tier, which gets its only scheme then.
 //!
-//! A quota counts from the beginning of its window, and kernels know it only then: some (6.12.117) apply a scheme without any limit until its second window begins. So a
-//! scheme is *loaded* first, which gives it its quota while nothing is as it wants it, and *fired* once that is known.
+//! A quota counts from the beginning of its window, and kernels know it only then: some (6.12.117)
+//! apply a scheme without any limit until its second window begins. So a scheme is *loaded* first,
+//! which gives it its quota while nothing is as it wants it, and *fired* once that is known.
 
 use std::path::PathBuf;
 
@@ -19,7 +20,8 @@ pub(crate) const AGGREGATION_MS: u64 = 250;
 const PAGES_A_REGION: u64 = 512;
 const REGIONS_MIN: u64 = 50;
 const REGIONS_MAX: u64 = 1_000;
-/// Time for which a quota is given: a day, so that a scheme never gets a second one, however late it is loaded again.
+/// Time for which a quota is given: a day, so that a scheme never gets a second one, however late
+/// it is loaded again.
 const WINDOW_MS: u64 = 86_400_000;
 /// While it is loaded a new window begins whenever the kdamond looks at it.
 const LOADING_WINDOW_MS: u64 = 1;
@@ -84,7 +86,8 @@ pub(crate) fn loaded(to: NodeId, bytes: u64) -> Vec<(String, String)> {
     of_scheme(&values)
 }
 
-/// What then has it move that much of what has not been accessed for so many aggregations, those that have been idle for longest first.
+/// What then has it move that much of what has not been accessed for so many aggregations, those
+/// that have been idle for longest first.
 pub(crate) fn fired(age: u64) -> Vec<(String, String)> {
     of_scheme(&[("access_pattern/age/min", &age), ("quotas/reset_interval_ms", &WINDOW_MS)])
 }

@@ -205,8 +205,9 @@ impl ByGenerations {
         Ok(coldest.map(|(_, _, place)| place))
     }
 
-    /// The cgroups on the node whose memory may go down: those in reach that hold nothing of one that is not, above their floor, not stopped, whose cpuset lets them have it on every lower node, of
-    /// which the kernel chooses one.
+    /// The cgroups on the node whose memory may go down: those in reach that hold nothing of one
+    /// that is not, above their floor, not stopped, whose cpuset lets them have it on every lower
+    /// node, of which the kernel chooses one.
     fn allowed(
         &self,
         node: NodeId,

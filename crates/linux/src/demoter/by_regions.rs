@@ -16,7 +16,8 @@ use crate::damon::on_demand::{AGGREGATION_MS, file, fired, loaded};
 
 /// Time between two looks at what was done.
 const NAP: Duration = Duration::from_millis(50);
-/// How long a quota may take to be known: a window begins when the kdamond looks at a scheme, once an aggregation.
+/// How long a quota may take to be known: a window begins when the kdamond looks at a scheme, once
+/// an aggregation.
 const LOADING: Duration = Duration::from_millis(8 * AGGREGATION_MS);
 /// How long the first page may take: the kdamond takes the scheme up at the end of an aggregation, and applies it after the next.
 const OPENING: Duration = Duration::from_millis(4 * AGGREGATION_MS);
@@ -44,8 +45,9 @@ impl ByRegions {
         ByRegions { commands, setup, told: BTreeMap::new() }
     }
 
-    /// Demotes what the demand asks for, as far as regions are as idle; returns what went down. The scheme's quota is given once:
-    /// however late it is loaded again, no more goes than was asked for.
+    /// Demotes what the demand asks for, as far as regions are as idle; returns what went down. The
+    /// scheme's quota is given once: however late it is loaded again, no more goes than was asked
+    /// for.
     ///
     /// # Errors
     /// The kdamond does not do what it is told: somebody has ended it, for instance.
@@ -104,8 +106,9 @@ impl ByRegions {
         self.commands.tell_kdamond(kdamond, file::STATE, "commit")
     }
 
-    /// Waits until the kdamond knows the quota, for at most [`LOADING`]; whether it does. It may have known the same from before, so that it is asked after it has
-    /// looked at the scheme again.
+    /// Waits until the kdamond knows the quota, for at most [`LOADING`]; whether it does. It may
+    /// have known the same from before, so that it is asked after it has looked at the scheme
+    /// again.
     fn is_loaded(&mut self, kdamond: usize, bytes: u64, stopped: &impl Fn() -> bool) -> io::Result<bool> {
         let begun = Instant::now();
         while begun.elapsed() < LOADING && !stopped() {
@@ -171,8 +174,9 @@ mod tests {
     const WINDOW: &str = "contexts/0/schemes/0/quotas/reset_interval_ms";
     const AGE: &str = "contexts/0/schemes/0/access_pattern/age/min";
 
-    /// A kdamond that knows so many cold bytes, and looks at its scheme whenever it is asked for figures. As in Linux 6.12.117, its quota is 0, which limits nothing, until
-    /// its second window begins.
+    /// A kdamond that knows so many cold bytes, and looks at its scheme whenever it is asked for
+    /// figures. As in Linux 6.12.117, its quota is 0, which limits nothing, until its second window
+    /// begins.
     #[derive(Clone, Default)]
     struct Kdamond(Arc<Mutex<State>>);
 

@@ -1,4 +1,5 @@
-//! To which cgroup memory is charged: one without a memory controller of its own is to the kernel's reclaim a part of one above it.
+//! To which cgroup memory is charged: one without a memory controller of its own is to the kernel's
+//! reclaim a part of one above it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,8 +8,9 @@ use std::path::Path;
 use crate::root::Root;
 use crate::scope::cgroup;
 
-/// Cgroups that hold memory of one of `cgroups`, without being in any: the nearest above each that has a memory controller. Of one that is not there, or a
-/// hierarchy that is not mounted, nothing is charged anywhere.
+/// Cgroups that hold memory of one of `cgroups`, without being in any: the nearest above each that
+/// has a memory controller. Of one that is not there, or a hierarchy that is not mounted, nothing
+/// is charged anywhere.
 pub(super) fn above(root: &Root, cgroups: &[String]) -> BTreeSet<String> {
     let Some(mount) = cgroup::mount(root).ok().flatten() else { return BTreeSet::new() };
     let counted = |path: &str| cgroup::folder(&mount, path).join("memory.current").exists();
@@ -22,7 +24,8 @@ pub(super) fn above(root: &Root, cgroups: &[String]) -> BTreeSet<String> {
     cgroups.iter().filter_map(charged).collect()
 }
 
-/// Whether memory is counted by another hierarchy than that of cgroup v2, so that reclaim knows other paths than scopes do; false where it cannot be told.
+/// Whether memory is counted by another hierarchy than that of cgroup v2, so that reclaim knows
+/// other paths than scopes do; false where it cannot be told.
 pub(super) fn elsewhere(root: &Root) -> bool {
     let Some(mount) = cgroup::mount(root).ok().flatten() else { return false };
     let controllers = fs::read_to_string(mount.join("cgroup.controllers"));

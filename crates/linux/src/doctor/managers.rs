@@ -11,7 +11,8 @@ use crate::manager::{CannotManage, KernelManager, offer};
 use crate::root::Root;
 use crate::topology::Discovered;
 
-/// All managers, and what keeps the chosen one from working. Kswapd has given up on the nodes `given_up`.
+/// All managers, and what keeps the chosen one from working. Kswapd has given up on the nodes
+/// `given_up`.
 pub(super) fn managers(
     root: &Root,
     config: &Config,

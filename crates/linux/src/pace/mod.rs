@@ -71,7 +71,8 @@ impl Pace {
         })
     }
 
-    /// Where the kernel is to promote nothing, not even in a renewal: nothing moves, or somebody is left alone.
+    /// Where the kernel is to promote nothing, not even in a renewal: nothing moves, or somebody is
+    /// left alone.
     pub fn without_renewals(self) -> Pace {
         Pace { renewal: None, ..self }
     }
