@@ -3,7 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use thermocline_core::units::Pid;
+
 use crate::record::{Entry, note};
+
+/// No process's number is as large (`PID_MAX_LIMIT` of 64-bit kernels, linux/threads.h).
+const PIDS_MAX: u32 = 4 << 20;
 
 /// The folders that the kernel's interfaces are mounted at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +99,15 @@ impl Root {
     /// where it is not.
     pub fn is_live(&self) -> bool {
         self.proc == Path::new("/proc")
+    }
+
+    /// Our own number there. On a machine that we do not run on it is one that no process can have,
+    /// so that we are taken for none of its processes.
+    pub fn own_pid(&self) -> Pid {
+        match self.is_live() {
+            true => Pid(std::process::id()),
+            false => Pid(PIDS_MAX),
+        }
     }
 
     /// Where a path of the machine is.

@@ -80,7 +80,7 @@ impl Reclaim {
     fn file(&self) -> Result<PathBuf, String> {
         let mount = cgroup::mount(&self.root).map_err(|e| e.to_string())?;
         let mount = mount.ok_or("cgroup v2, by which it could be brought back, is not mounted")?;
-        let pid = Pid(std::process::id());
+        let pid = self.root.own_pid();
         let path = process::cgroup(&self.root, pid).map_err(|e| e.to_string())?;
         let path = cgroup::normal(&path.ok_or("we are in no cgroup by which it could be brought back")?);
         let folder = cgroup::folder(&mount, &path);

@@ -70,7 +70,7 @@ impl Machine {
     fn new(forgets: bool, scopes: usize, may_change: bool) -> Machine {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
-        let pid = std::process::id();
+        let pid = root.own_pid().0;
         for (path, text) in [
             ("proc/sys/kernel/random/boot_id", "boot".to_owned()),
             ("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n".to_owned()),
@@ -151,7 +151,7 @@ fn pages_of_our_own_are_reclaimed_where_that_does_not_help() {
 #[test]
 fn nobody_elses_memory_is_reclaimed_where_scopes_are_named() {
     let mut m = Machine::new(false, 1, true);
-    m.put("fs/cgroup/service/cgroup.procs", &format!("1\n{}\n", std::process::id()));
+    m.put("fs/cgroup/service/cgroup.procs", &format!("1\n{}\n", m.root.own_pid().0));
     assert!(m.attempt().contains("others share our cgroup (/service)"));
     assert_eq!(fs::read_to_string(m.root.sys.join("fs/cgroup/service/memory.reclaim")).unwrap(), "");
     let mut m = Machine::new(false, 0, true);

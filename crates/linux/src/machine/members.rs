@@ -56,7 +56,7 @@ impl Managed {
             members: prepared.are_any().then(|| Members::new(root, prepared.clone())),
             scopes: prepared,
             listed: !all,
-            own: Pid(std::process::id()),
+            own: root.own_pid(),
             cgroups: vec![None; cgroups.len()],
             left_out: BTreeSet::new(),
             unlisted: 0,

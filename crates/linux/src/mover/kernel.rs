@@ -116,8 +116,7 @@ impl Kernel for LiveKernel {
             let read = self.aside.ask(pid, move || process::command_line(&root, pid));
             read.map_or(Answer::Hung, Answer::Here)
         };
-        let own = Pid(std::process::id());
-        Ok(match examine(&self.root, &self.scopes, own, pid, command_line)? {
+        Ok(match examine(&self.root, &self.scopes, self.root.own_pid(), pid, command_line)? {
             Examined::Known(known) => known.membership,
             Examined::Gone | Examined::NotYet { .. } => Membership::Unexamined,
         })

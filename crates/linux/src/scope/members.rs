@@ -115,7 +115,7 @@ impl Members {
                 COMMAND_PATIENCE,
             ),
             read: process::command_line,
-            own: Pid(std::process::id()),
+            own: root.own_pid(),
             known: BTreeMap::new(),
             due: BTreeSet::new(),
             round: None,
@@ -415,7 +415,7 @@ mod tests {
         let m = Machine::new();
         m.process(10, "redis-server", 5, "/");
         m.with_flags(2, "kthreadd", 1, "/", 0x0020_8040);
-        m.process(std::process::id(), "thermocline", 9, "/");
+        m.process(m.root.own_pid().0, "thermocline", 9, "/");
         fs::create_dir(m.root.proc.join("irq")).unwrap();
         let mut members = m.members(&[]);
         assert_eq!(added(&members.look().unwrap()), [10]);
