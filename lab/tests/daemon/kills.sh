@@ -81,6 +81,9 @@ for delay in $DELAYS; do
     *) unrestored=1 ;;
     esac
 done
+if [ -n "$unrestored" ]; then
+    $THERMOCLINE restore >restored || fail "restore: $(cat restored)"
+fi
 unchanged "after all kills"
 kill -TERM $reader
 wait $reader || fail "reading: $(tail -n 1 reads; cat errors)"

@@ -9,12 +9,17 @@ use super::{MIB, Run, count, number, where_time_is_no_matter};
 /// is not too busy, and 39322 with one in seven seconds. It takes 38 s to bring the hot ones up.
 const FOOTPRINT_MIB: u64 = 192;
 const RATE: u64 = 300_000;
+/// Hot pages that are asked about.
+const ASKED: usize = 40;
 const HOT_MIN: f64 = 0.8;
 const COLD_MAX: f64 = 0.2;
 
 fn sources_are_weighed_together(line: Line) {
     let sizes = [640, 128, 512];
-    let mut run = Run::new(line, sizes, ThpMode::Never, 300).env("MIB", FOOTPRINT_MIB).env("RATE", RATE);
+    let mut run = Run::new(line, sizes, ThpMode::Never, 300)
+        .env("MIB", FOOTPRINT_MIB)
+        .env("RATE", RATE)
+        .env("ASKED", ASKED);
     // Not in the folder that the script clears.
     let plugin = tempfile::Builder::new().prefix("together").tempdir_in("/tmp").unwrap();
     let machine = Machine::of_sizes(&sizes.map(|size| size * MIB));
@@ -36,12 +41,13 @@ fn sources_are_weighed_together(line: Line) {
     // Of the others nothing was lost by it.
     assert_eq!((count(&last, "/source/dropped"), count(&last, "/counters/dropped")), (0, 0));
 
-    let (explained, waiting) = (run.text("explained"), run.text("explained-waiting"));
-    assert!(
-        explained.contains("hint-fault: accessed") && explained.contains("device: accessed"),
-        "{explained}"
-    );
-    assert!(waiting.contains("accessed once in"), "{waiting}");
+    // What moved a page is what several of them said of it.
+    let explained = run.text("explained");
+    let moved: Vec<&str> = explained.lines().filter(|line| line.contains("what issued")).collect();
+    let by = |all: &[&str]| moved.iter().filter(|line| all.iter().all(|one| line.contains(one))).count();
+    let together = by(&["hint-fault", "device"]);
+    println!("of {ASKED} pages {} were moved, {together} by hint faults and device", moved.len());
+    assert!(moved.len() >= ASKED / 2 && together >= ASKED / 4, "{explained}");
 }
 
 #[test]
