@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::access::{Access, Detail, Source};
 use thermocline_core::config::{HwSample, SamplerName, TierMap};
-use thermocline_core::units::{Nanos, PAGE_SIZE, Pid, VirtPage};
+use thermocline_core::units::{Nanos, PAGE_SIZE, Pfn, Pid, VirtPage};
 
 use crate::node_state::NodeStateReader;
 use crate::root::Root;
@@ -19,6 +19,8 @@ use crate::source::{AccessSource, Event};
 use crate::topology::{PfnMap, discover};
 
 const PAGES: usize = 4000;
+/// Times that something is tried which a busy machine may keep from being seen whole.
+const TRIES: u32 = 10;
 
 fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
@@ -78,41 +80,50 @@ fn read_until(source: &mut HwSampleSource, mut done: impl FnMut(Event) -> bool) 
 
 #[test]
 fn page_faults_of_this_process_come_through_the_ring_with_process_address_and_frame() {
-    let Some(mut source) = open(1024) else { return };
+    // A page that the kernel is busy with has no frame at its fault, and such faults are left out.
+    let complete = (0..TRIES).any(|_| {
+        let Some(mut source) = open(1024) else { return true };
+        every_fault_is_told(&mut source)
+    });
+    assert!(complete, "of {TRIES} times {PAGES} pages some were always without a frame");
+}
+
+/// Whether each of some fresh pages came through with its frame.
+fn every_fault_is_told(source: &mut HwSampleSource) -> bool {
     let before = now();
     let mut seen: BTreeMap<u64, Access> = BTreeMap::new();
+    let mut complete = false;
     touch(PAGES, |first| {
-        source.poll(
-            1 << 16,
-            now(),
-            |pid| pid == own(),
-            |event| {
-                if let Event::Access(access) = event {
-                    let page: VirtPage = access.page.unwrap();
-                    assert_eq!(page.pid, own());
-                    seen.insert(page.vpn, access);
-                }
-            },
-        );
+        let told = |event| {
+            if let Event::Access(access) = event {
+                let page: VirtPage = access.page.unwrap();
+                assert_eq!(page.pid, own());
+                seen.insert(page.vpn, access);
+            }
+        };
+        source.poll(1 << 16, now(), |pid| pid == own(), told);
         let pagemap = crate::pagemap::Pagemap::open("/proc".as_ref(), own()).unwrap();
-        let mut same = 0;
-        for vpn in first..first + PAGES as u64 {
-            let access =
-                seen.get(&vpn).unwrap_or_else(|| panic!("no fault at {vpn:#x}: {:?}", source.stats()));
-            same += usize::from(access.pfn == pagemap.entry(vpn).unwrap().unwrap().pfn());
+        let found: Vec<(Option<Pfn>, &Access)> = (first..first + PAGES as u64)
+            .filter_map(|vpn| Some((pagemap.entry(vpn).unwrap().unwrap().pfn(), seen.get(&vpn)?)))
+            .collect();
+        complete = found.len() == PAGES;
+        for (_, access) in &found {
             assert!(access.time >= before && access.time <= now(), "CLOCK_MONOTONIC");
             assert_eq!(access.detail.source(), Source::HwSample);
             assert!(matches!(access.detail, Detail::Sample { .. }));
         }
         // The kernel may move a page meanwhile, for a huge one of somebody else's.
-        assert!(same * 100 >= PAGES * 99, "{same} of {PAGES} frames are those of pagemap");
+        let same = found.iter().filter(|(pfn, access)| access.pfn == *pfn).count();
+        assert!(same * 100 >= found.len() * 99, "{same} of {} frames are those of pagemap", found.len());
     });
     let stats = source.stats();
     println!("{stats:?}");
     // On a machine of one node all of it lies where it is accessed from.
     let delivered = stats.samples.useful + stats.samples.local;
-    assert!(stats.samples.taken >= PAGES as u64 && delivered >= PAGES as u64);
+    assert!(stats.samples.taken >= PAGES as u64);
+    assert!(delivered + stats.samples.no_physical >= PAGES as u64);
     assert_eq!((stats.lost, stats.malformed), (0, 0));
+    complete
 }
 
 #[test]
