@@ -6,8 +6,7 @@ fail() { echo "$1" >&2; exit 1; }
 percent() { $HOTCOLD judge --report report --dram 0-1 | field "$1" | awk '{ print int($1 * 100) }'; }
 cat >config.toml <<END
 [rule]
-adaptive.fill = false
-adaptive.confirmations = 1
+name = "frequency"
 frequency.freq_window_ms = 1000
 [admission]
 rate_limit_mbps = 1
