@@ -211,8 +211,7 @@ fn every_hint_fault_is_accounted_for_on_6_12() {
 
 #[test]
 fn every_hint_fault_is_accounted_for_on_the_newest() {
-    let rings: &[&str] = if soak() { &["wide", "narrow"] } else { &["wide"] };
-    every_hint_fault_is_accounted_for(Line::Newest, rings);
+    where_time_is_no_matter(|| every_hint_fault_is_accounted_for(Line::Newest, &["wide", "narrow"]));
 }
 
 fn with_settings(script: &str) -> String {
@@ -423,7 +422,7 @@ fn hot_pages_are_promoted_on_6_12() {
 
 #[test]
 fn hot_pages_are_promoted_on_the_newest() {
-    hot_pages_are_promoted(Line::Newest);
+    where_time_is_no_matter(|| hot_pages_are_promoted(Line::Newest));
 }
 
 /// Page faults take the way of hardware samples: the kernel's rings, the decoder, the judge, the engine, the mover.

@@ -4,6 +4,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use thermocline_lab::{Line, ThpMode};
 
+use super::hang::hang;
 use super::{Run, number, seed, where_time_is_no_matter, with_settings};
 
 /// How long it goes on, s; in the second half the daemon is killed, too.
@@ -11,7 +12,7 @@ const CHAOS_S: u64 = 1800;
 /// More than there is time for.
 const EVENTS: usize = 4000;
 /// What may happen, as functions of the script.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 12] = [
     "exec",
     "restart",
     "comes_and_goes",
@@ -22,6 +23,8 @@ const KINDS: [&str; 10] = [
     "disk_full",
     "stopped",
     "frozen",
+    "hung",
+    "switched",
 ];
 /// And these only where its memory is no longer looked at.
 const ENDS: [&str; 2] = ["killed", "terminated"];
@@ -39,6 +42,7 @@ fn chaos(line: Line) {
     let rest: Vec<&str> = (0..EVENTS).map(|_| pick(&all)).collect();
     let run = Run::new(line, [640, 128, 512], ThpMode::Madvise, CHAOS_S + 900)
         .env("HALF_S", CHAOS_S / 2)
+        .env("HANG", hang().display())
         .env("EVENTS", half.join(" "))
         .env("EVENTS_WITH_ENDS", rest.join(" "));
     let Some(outcome) = run.run(&with_settings(include_str!("chaos.sh"))) else { return };

@@ -1,6 +1,7 @@
 # A program in scope, one that is excluded, and a daemon, to which happens what $EVENTS say, for
 # $HALF_S seconds; then what $EVENTS_WITH_ENDS say, for as long again.
 cd "$LAB_SHARE"
+modprobe fuse || fail "this kernel has no FUSE"
 unusual_settings
 echo 0 >/proc/sys/kernel/numa_balancing
 original=$(settings)
@@ -128,6 +129,29 @@ disk_full() {
 }
 stopped() { kill -STOP $daemon; sleep 3; kill -CONT $daemon; }
 frozen() { kill -STOP $managed; sleep 3; kill -CONT $managed; }
+# A process in scope hangs for a while, on a file system that never answers.
+hung() {
+    rm -f report-hung
+    mkdir -p mounted
+    $HANG mounted 8 report-hung &
+    server=$!
+    until [ -s report-hung ]; do sleep 0.2; kill -0 $server || fail "no process that hangs"; done
+    hung=$(cat report-hung)
+    echo $hung >$groups/managed/cgroup.procs
+    kill -USR1 $hung
+    verb status
+    verb explain $hung 0x1000
+    verb status
+    kill -TERM $server
+    wait $server || fail "the file system did not end well"
+}
+# Another manager takes over for a while.
+switched() {
+    verb switch damon
+    verb status
+    sleep 3
+    verb switch thermocline
+}
 killed() {
     reckon
     kill -KILL $daemon

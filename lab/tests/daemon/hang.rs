@@ -20,7 +20,7 @@ const END_MAX_S: u64 = 15;
 const DOCTOR_MAX_S: u64 = 20;
 
 /// The file system and the process.
-fn hang() -> PathBuf {
+pub fn hang() -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/hang.c");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hang");
     let output =
