@@ -45,6 +45,7 @@ fn what_hangs_stops_nobody_else(line: Line) {
     for end in ["everybody_end_s", "commands_end_s", "watched_end_s", "held_end_s"] {
         assert!(number(end) <= END_MAX_S, "{end}: {}", number(end));
     }
+    assert_eq!(number("watched_exit"), 1, "a kdamond is left");
     assert_eq!(number("held_exit"), 0, "all is back");
 }
 

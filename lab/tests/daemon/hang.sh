@@ -147,6 +147,7 @@ cat errors
 grep -q "kdamond 0 hangs" errors || fail "the kdamond that could not be ended is not told"
 end_hang
 wait $daemon
+echo watched_exit=$?
 echo restore_s=$(took $THERMOCLINE restore)
 same "after the process that hung has ended"
 

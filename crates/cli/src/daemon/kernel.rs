@@ -76,8 +76,7 @@ pub(super) fn run(
         session.began(name);
         drive(watched, &mut actuator, config, &Fixed::new(mode, config, &found.topology), as_json, session)
     });
-    put_back(&mut actuator, mode);
-    driven
+    put_back(&mut actuator, mode, driven)
 }
 
 /// The machine under a manager of the kernel's at one moment.

@@ -189,8 +189,7 @@ fn engine(
         let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, damon };
         driver::drive(engine, kernel, config, discovered, mode, as_json, session)
     });
-    put_back(&mut actuator, mode);
-    driven
+    put_back(&mut actuator, mode, driven)
 }
 
 /// Whether a scope excludes anybody.
@@ -221,12 +220,16 @@ fn live(root: &Root, config: &Config, session: &Session) -> anyhow::Result<Actua
     Ok(actuator)
 }
 
-/// Puts every setting back, and tells.
-fn put_back(actuator: &mut Actuator, mode: Mode) {
+/// Puts every setting back, and tells. An end at which some stay is an error.
+fn put_back(actuator: &mut Actuator, mode: Mode, driven: anyhow::Result<Ended>) -> anyhow::Result<Ended> {
     let restored = actuator.end();
     if mode != Mode::DryRun && !restored.is_empty() {
         tell!("settings put back:\n{restored}");
     }
+    let ended = driven?;
+    let complete = restored.is_complete() || matches!(ended, Ended::Switch(..));
+    anyhow::ensure!(complete, "not every setting is back; `thermocline restore` tries again");
+    Ok(ended)
 }
 
 /// The configuration as it will be used.
