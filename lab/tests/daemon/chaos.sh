@@ -93,11 +93,12 @@ comes_and_goes() {
         rmdir $groups/managed/$i
     done
 }
-# Somebody sets a setting, to a value that is nobody else's, and sets it back as he found it.
+# Somebody sets a setting, to a value that is nobody else's, and sets it back as he found it. (With
+# a rate limit of his own the kernel would promote, whosesoever the pages are.)
 setting() {
-    file=/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
+    file=$balance/scan_period_max_ms
     found=$(cat $file)
-    echo 7 >$file
+    echo 2345 >$file
     sleep 2
     echo "$found" >$file
     sleep 2
