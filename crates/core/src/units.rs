@@ -21,12 +21,13 @@ pub struct PageSize {
 impl PageSize {
     /// What the engine reckons with.
     pub const OF_ENGINE: PageSize = PageSize { shift: PAGE_SHIFT };
-    /// What Linux has: 4 KiB everywhere, 16 and 64 KiB on Arm and others.
+    /// What machines with several nodes have: 4 KiB everywhere, 16 and 64 KiB on Arm and others.
     pub const ALL: [PageSize; 3] = [PageSize { shift: 12 }, PageSize { shift: 14 }, PageSize { shift: 16 }];
 
-    /// The size of `bytes`; none where no kernel has such pages.
+    /// The size of `bytes`, 4 KiB to 1 MiB; none where no kernel has such pages.
     pub fn of_bytes(bytes: u64) -> Option<PageSize> {
-        PageSize::ALL.into_iter().find(|size| size.bytes() == bytes)
+        let shift = bytes.trailing_zeros();
+        (bytes.is_power_of_two() && (12..=20).contains(&shift)).then_some(PageSize { shift })
     }
 
     /// Bytes in a page.
@@ -173,6 +174,11 @@ mod tests {
             let pages = size.pages_in_kib(64 << 20);
             assert_eq!((size.kib(pages), size.mib(pages)), (64 << 20, 64 << 10), "64 GiB");
         }
-        assert_eq!(PageSize::of_bytes(5000), None);
+        for bytes in [0, 2048, 5000, 3 << 12, 2 << 20, u64::MAX] {
+            assert_eq!(PageSize::of_bytes(bytes), None);
+        }
+        // A kernel that has them is told from one of 4 KiB, which is what would be assumed.
+        let rare = [8, 256].map(|kib| PageSize::of_bytes(kib << 10));
+        assert!(rare.iter().all(|size| size.is_some_and(|size| size != PageSize::OF_ENGINE)), "{rare:?}");
     }
 }

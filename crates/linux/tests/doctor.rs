@@ -8,7 +8,7 @@ use fixture::Machine;
 use thermocline_core::config::{Config, DemotionMode, DemotionWay, Enabled, ManagerName, SamplerName, Scope};
 use thermocline_core::units::NodeId;
 use thermocline_linux::actuator::{Lock, log};
-use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, examine, examine_with};
+use thermocline_linux::doctor::{Report, Severity, SourceStatus, Verdict, blockers, examine, examine_with};
 use thermocline_linux::private::Folder;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::hintfault::layout::AttachPoint;
@@ -813,6 +813,9 @@ fn memory_is_shown_as_large_as_it_is_and_other_pages_are_a_blocker() {
         assert_eq!(text.matches("32768 MiB").count(), 3, "{text}");
         assert_eq!(has(&report, "topology.page_size"), blocked, "{size_kib}: {text}");
         assert_eq!(report.verdict == Verdict::Unusable, blocked);
+        let refused = blockers(&machine.root, &config(&machine));
+        let refused = refused.iter().any(|finding| finding.id == "topology.page_size");
+        assert_eq!(refused, blocked, "`run` goes by these");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["topology"]["topology"]["page_bytes"], size_kib << 10);
     }
