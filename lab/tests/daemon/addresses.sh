@@ -8,8 +8,9 @@ pid() { sed 's/.*"pid":\([0-9]*\).*/\1/' report-$1; }
 # The kernel says busy while a kdamond holds the lock of its files.
 state() { for try in $(seq 50); do cat $damon/$1/state 2>/dev/null && return; sleep 0.1; done; }
 states() { for number in 0 1; do printf '%s ' "$(state $number)"; done; }
+# begin NAME FLAGS VARIABLE=VALUE
 begin() {
-    on-slow-node --widen-when "test -e report-$1" $HOTCOLD --mib "$MIB" --hot-layout contiguous --access-share 1 $2 --report report-$1 >log-$1 2>errors &
+    on-slow-node --widen-when "test -e report-$1" env $3 $HOTCOLD --mib "$MIB" --hot-layout contiguous --access-share 1 $2 --report report-$1 >log-$1 2>errors &
     loader=$!
     until [ -e report-$1 ]; do sleep 0.2; done
     $HOTCOLD judge --report report-$1 --dram 0-1 --save before-$1 >/dev/null
@@ -57,7 +58,11 @@ same "after the refusal and the dry run"
 $THERMOCLINE doctor --config config.toml --json >doctor
 echo refused=1
 
-begin a --no-thp
+# In a heap that was grown by brk(2), which is not where the program's mappings are.
+begin a --no-thp MALLOC_MMAP_MAX_=0
+heap=$(awk '$6 == "[heap]" { print $1 }' /proc/$(pid a)/maps)
+base=$(sed 's/.*"base":\([0-9]*\).*/\1/' report-a)
+[ $((0x${heap%-*})) -le $base ] && [ $base -lt $((0x${heap#*-})) ] || fail "$base is not in the heap $heap"
 faults=$(vmstat numa_hint_faults)
 $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
 daemon=$!

@@ -100,6 +100,13 @@ fn hot_pages_come_by_addresses(line: Line) {
     assert!(promoted <= count("/counters/pgpromote_success"), "pages came up that nobody moved");
     let status = run.text("status-text");
     assert!(status.contains("DAMON: ") && status.contains(" watched, "), "{status}");
+    // What is mapped is watched, and little that holds no memory.
+    assert!(status.contains(" % of the addresses that are looked at hold memory"), "{status}");
+    let each = last.pointer("/regions/processes/each").and_then(Value::as_array).unwrap();
+    let [process] = &each[..] else { panic!("{each:?}") };
+    let bytes = |key: &str| process[key].as_u64().unwrap();
+    assert!(bytes("mapped_bytes") >= FOOTPRINT_MIB << 20, "{process}");
+    assert!(bytes("resident_bytes") * 10 >= bytes("watched_bytes") * 8, "{process}");
     for (name, size) in [("a", "pages 1,"), ("b", "pages 512,")] {
         let explained = run.text(&format!("explained-{name}"));
         assert!(explained.contains("sources damon") && explained.contains(size), "{explained}");

@@ -195,6 +195,44 @@ pub(crate) fn samples(found: &Value) -> String {
     out
 }
 
+/// Processes that are told of one by one, those that are watched worst.
+const WATCHED_MAX: usize = 8;
+/// Where less than this share of the addresses that are looked at holds memory, it is said why.
+const BADLY_PERCENT: f64 = 50.0;
+
+/// What share of the looks at each process finds memory; nothing where none is watched.
+fn watched_well(processes: &Value) -> String {
+    let mut lines = Vec::new();
+    for process in processes["each"].as_array().into_iter().flatten() {
+        let bytes = |key: &str| process[key].as_u64().unwrap_or(0) as f64;
+        let (mapped, watched) = (bytes("mapped_bytes"), bytes("watched_bytes").max(1.0));
+        let percent = 100.0 * bytes("resident_bytes") / watched;
+        let why = match percent < BADLY_PERCENT {
+            false => "",
+            true if mapped < watched / 2.0 => {
+                "; most are holes between its mappings: a larger source.damon.regions_max leaves more of them out"
+            }
+            true => {
+                "; most of what it has mapped holds none: source.damon.addresses = \"physical\" watches memory alone"
+            }
+        };
+        let line = format!(
+            "  process {}: {percent:.1} % of the addresses that are looked at hold memory ({:.1} MiB in {} ranges){why}\n",
+            process["pid"],
+            watched / f64::from(1 << 20),
+            process["ranges"],
+        );
+        lines.push((percent, line));
+    }
+    lines.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let more = lines.len().saturating_sub(WATCHED_MAX);
+    let mut out: String = lines.into_iter().take(WATCHED_MAX).map(|(_, line)| line).collect();
+    if more > 0 {
+        let _ = writeln!(out, "  {more} more processes are watched better (status --json)");
+    }
+    out
+}
+
 /// What DAMON told of and what became of it; nothing where it is not read.
 pub(crate) fn regions(found: &Value) -> String {
     if found.is_null() {
@@ -221,6 +259,7 @@ pub(crate) fn regions(found: &Value) -> String {
         count("pages"),
         count("looked_up"),
     );
+    out.push_str(&watched_well(processes));
     for trouble in ["incomplete", "lost", "malformed", "cut_short"] {
         if count(trouble) > 0 {
             let _ = writeln!(out, "  {trouble}: {}", count(trouble));
@@ -456,6 +495,31 @@ mod tests {
             "{told}"
         );
         assert_eq!(regions(&Value::Null), "");
+    }
+
+    #[test]
+    fn it_is_told_how_well_each_process_is_watched_and_what_helps_where_it_is_not() {
+        let process = |pid: u32, resident_mib: u64, mapped_mib: u64, watched_mib: u64| {
+            json!({
+                "pid": pid, "resident_bytes": resident_mib << 20, "mapped_bytes": mapped_mib << 20,
+                "watched_bytes": watched_mib << 20, "ranges": 9,
+            })
+        };
+        let each = [process(7, 90, 100, 100), process(8, 10, 20, 100), process(9, 30, 90, 100)];
+        let told = watched_well(&json!({ "each": each }));
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(
+            lines[0].starts_with("  process 8: 10.0 % of ") && lines[0].contains("regions_max"),
+            "{told}"
+        );
+        assert!(lines[1].starts_with("  process 9: 30.0 % of ") && lines[1].contains("physical"), "{told}");
+        let well =
+            "  process 7: 90.0 % of the addresses that are looked at hold memory (100.0 MiB in 9 ranges)";
+        assert_eq!(lines[2], well);
+        assert_eq!(watched_well(&json!({ "watched": 0 })), "");
+        let many: Vec<Value> = (0..20).map(|pid| process(pid, 90, 100, 100)).collect();
+        let told = watched_well(&json!({ "each": many }));
+        assert!(told.lines().count() == 9 && told.contains("12 more processes"), "{told}");
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub use filters::Follower;
 pub(crate) use offer::MIGRATE_SINCE;
 pub use offer::{NotDamon, Spaces, offer, offer_demotion, offer_source};
 pub use pool::{Pool, PoolError};
+pub(crate) use setup::ranges;
 pub use stats::{DamonStats, SchemeStats, Stats};
 
 /// What DAMON cannot do for cgroups that come.
@@ -145,6 +146,14 @@ impl Setup {
             Ok(())
         })
     }
+}
+
+/// Files of a kdamond, below its folder.
+pub(crate) mod kdamond_file {
+    /// What it does, and what it is to do.
+    pub(crate) const STATE: &str = "state";
+    /// The process that it watches.
+    pub(crate) const PID: &str = "contexts/0/targets/0/pid_target";
 }
 
 fn nr_kdamonds(root: &Root) -> PathBuf {

@@ -40,8 +40,7 @@ pub(crate) mod file {
     pub(crate) const TRIED: &str = "contexts/0/schemes/0/stats/sz_tried";
     /// Bytes that it has moved.
     pub(crate) const MOVED: &str = "contexts/0/schemes/0/stats/sz_applied";
-    /// What is to be done.
-    pub(crate) const STATE: &str = "state";
+    pub(crate) use crate::damon::kdamond_file::STATE;
 }
 
 /// What is to be written for these nodes, in order, and the schemes that kdamonds get when something is demanded.

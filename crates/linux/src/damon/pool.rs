@@ -4,12 +4,10 @@
 //! list inherits the regions of who was there (Linux 6.12 mm/damon/core.c, damon_commit_targets); and one that has ended cannot be left in it, since then the whole
 //! list is refused. One kdamond a process needs none of that: it ends with its process, by itself, and begins anew with another.
 
-use std::path::Path;
-
 use thermocline_core::units::Pid;
 
-use super::{has, kdamond_folder, nr_kdamonds};
-use crate::actuator::{Actuator, ActuatorError};
+use super::{has, kdamond_file, kdamond_folder, nr_kdamonds};
+use crate::actuator::{Actuator, ActuatorError, same_value};
 use crate::root::{KernelFileError, Root};
 
 /// Why a process cannot be watched.
@@ -44,7 +42,7 @@ impl Pool {
         Pool { told: vec![None; kdamonds] }
     }
 
-    /// Has kdamond `number`, which is off, watch a process.
+    /// Has kdamond `number`, which is off, watch what it was told of a process's addresses.
     ///
     /// # Errors
     /// [`PoolError`]; the kdamond is off then.
@@ -56,10 +54,8 @@ impl Pool {
         pid: Pid,
     ) -> Result<(), PoolError> {
         let folder = kdamond_folder(root, number);
-        let (state, target) = (folder.join("state"), folder.join("contexts/0/targets/0/pid_target"));
-        if !self.is_ours(root, actuator, &state, &target, number) {
-            return Err(PoolError::NotOurs);
-        }
+        let (state, target) = (folder.join(kdamond_file::STATE), folder.join(kdamond_file::PID));
+        self.expect_free(root, actuator, number)?;
         let Some(told) = self.told.get_mut(number) else { return Err(PoolError::NotOurs) };
         let made_by = nr_kdamonds(root);
         if told.is_none() {
@@ -76,23 +72,33 @@ impl Pool {
     /// The kernel refuses.
     pub fn end(&mut self, root: &Root, actuator: &mut Actuator, number: usize) -> Result<(), PoolError> {
         let folder = kdamond_folder(root, number);
-        let (state, target) = (folder.join("state"), folder.join("contexts/0/targets/0/pid_target"));
-        if has(actuator, &state, "on") && self.has_been_told(actuator, &target, number) {
+        let (state, target) = (folder.join(kdamond_file::STATE), folder.join(kdamond_file::PID));
+        if has(actuator, &state, "on") && has(actuator, &target, &self.pid_told(number).to_string()) {
             actuator.fill(&nr_kdamonds(root), &state, "off")?;
         }
         Ok(())
     }
 
-    /// Whether a kdamond is one of those that we made, and off. Whoever has made others since, has made another number of them, or has them on, or gave them other processes.
-    fn is_ours(&self, root: &Root, actuator: &Actuator, state: &Path, target: &Path, number: usize) -> bool {
-        has(actuator, &nr_kdamonds(root), &self.told.len().to_string())
-            && has(actuator, state, "off")
-            && self.has_been_told(actuator, target, number)
+    /// Refuses a kdamond that is none of those that we made, or is on. Whoever has made others since, has made another number of them, or has them on, or gave them other processes.
+    ///
+    /// # Errors
+    /// [`PoolError`]; its files may be busy, too.
+    pub fn expect_free(&self, root: &Root, actuator: &Actuator, number: usize) -> Result<(), PoolError> {
+        let folder = kdamond_folder(root, number);
+        for (path, value) in [
+            (nr_kdamonds(root), self.told.len().to_string()),
+            (folder.join(kdamond_file::STATE), "off".to_owned()),
+            (folder.join(kdamond_file::PID), self.pid_told(number).to_string()),
+        ] {
+            if !same_value(&actuator.read(&path)?, &value) {
+                return Err(PoolError::NotOurs);
+            }
+        }
+        Ok(())
     }
 
-    fn has_been_told(&self, actuator: &Actuator, target: &Path, number: usize) -> bool {
-        // The kernel says 0 for one that was told nothing.
-        let told = self.told.get(number).copied().flatten().map_or(0, |pid| pid.0);
-        has(actuator, target, &told.to_string())
+    /// The kernel says 0 for one that was told nothing.
+    fn pid_told(&self, number: usize) -> u32 {
+        self.told.get(number).copied().flatten().map_or(0, |pid| pid.0)
     }
 }

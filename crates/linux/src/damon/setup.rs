@@ -1,5 +1,6 @@
 //! What kdamonds are told, file by file, in the kernel's units.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use thermocline_core::config::{Damon, DamonSource};
@@ -16,6 +17,9 @@ const TUNE_AGGREGATIONS: u64 = 3;
 const TUNE_SAMPLE_US: (u64, u64) = (5_000, 10_000_000);
 /// Time between two looks at the watermarks, us (Linux 6.12 mm/damon/reclaim.c).
 const WATERMARKS_US: u64 = 5_000_000;
+
+/// Where the regions of a kdamond's only target are, below its folder.
+const REGIONS: &str = "contexts/0/targets/0/regions";
 
 /// A node with a kdamond.
 pub(super) struct Watched {
@@ -130,7 +134,8 @@ pub(super) fn context(
 ) {
     fills.add(&kdamond.join("contexts"), &[("nr_contexts", &1)]);
     let context = kdamond.join("contexts/0");
-    fills.add(&context, &[("operations", &if frames.is_some() { "paddr" } else { "vaddr" })]);
+    // Of a process it is told what is mapped, when there is one: by itself it takes holes for more.
+    fills.add(&context, &[("operations", &if frames.is_some() { "paddr" } else { "fvaddr" })]);
     let intervals = context.join("monitoring_attrs/intervals");
     fills.add(
         &intervals,
@@ -155,15 +160,20 @@ pub(super) fn context(
     let regions = [("min", &damon.regions_min as &dyn ToString), ("max", &damon.regions_max)];
     fills.add(&context.join("monitoring_attrs/nr_regions"), &regions);
     fills.add(&context.join("targets"), &[("nr_targets", &1)]);
-    // Of a process the kernel finds its mappings out by itself.
-    let frames = frames.unwrap_or_default();
-    let regions = context.join("targets/0/regions");
-    fills.add(&regions, &[("nr_regions", &frames.len())]);
-    for (i, range) in frames.iter().enumerate() {
-        let (start, end) = (range.start.0 << PAGE_SHIFT, range.end.0 << PAGE_SHIFT);
-        fills.add(&regions.join(i.to_string()), &[("start", &start), ("end", &end)]);
-    }
+    let bytes = |range: &PfnRange| range.start.0 << PAGE_SHIFT..range.end.0 << PAGE_SHIFT;
+    let frames: Vec<Range<u64>> = frames.unwrap_or_default().iter().map(bytes).collect();
+    fills.0.extend(ranges(&frames).map(|(file, value)| (kdamond.join(file), value)));
     fills.add(&context.join("schemes"), &[("nr_schemes", &schemes)]);
+}
+
+/// What makes a kdamond watch these addresses: files below its folder, and values.
+pub(crate) fn ranges(ranges: &[Range<u64>]) -> impl Iterator<Item = (String, String)> {
+    let number = (format!("{REGIONS}/nr_regions"), ranges.len().to_string());
+    let each = |(i, range): (usize, &Range<u64>)| {
+        let file = move |name: &str| format!("{REGIONS}/{i}/{name}");
+        [(file("start"), range.start.to_string()), (file("end"), range.end.to_string())]
+    };
+    std::iter::once(number).chain(ranges.iter().enumerate().flat_map(each))
 }
 
 fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme, whose: &Whose) {

@@ -289,7 +289,7 @@ impl LiveMachine {
 
     /// Whether a look at processes is to be gone on with soon.
     pub fn is_looking(&self) -> bool {
-        self.managed.is_busy()
+        self.managed.is_busy() || self.sources.damon.as_ref().is_some_and(DamonSource::is_preparing)
     }
 
     /// Looks for processes that entered or left a scope and for memory that came or went, once a second, and for other

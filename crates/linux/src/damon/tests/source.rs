@@ -51,7 +51,7 @@ fn processes_are_watched_one_by_one_and_all_is_put_back() {
     let (mut actuator, _) = m.start();
     setup.start(&m.root, &mut actuator).unwrap();
     assert_eq!((m.kdamond("nr_kdamonds"), m.kdamond("1/state")), ("2".into(), "off".into()));
-    assert_eq!(m.kdamond("1/contexts/0/operations"), "vaddr");
+    assert_eq!(m.kdamond("1/contexts/0/operations"), "fvaddr");
     assert_eq!(m.kdamond("1/contexts/0/targets/0/regions/nr_regions"), "0");
 
     let mut pool = Pool::new(2);

@@ -1,6 +1,6 @@
 //! Source `damon`: access rates of regions, read from DAMON.
 //!
-//! Kdamonds of ours, one a node with memory, watch frames (`paddr`), or one a process its addresses (`vaddr`), and do nothing about what they find
+//! Kdamonds of ours, one a node with memory, watch frames (`paddr`), or one a process what it has mapped (`fvaddr`), and do nothing about what they find
 //! ([`offer_source`](crate::damon::offer_source)). At the end of each aggregation a kdamond passes the tracepoint
 //! `damon:damon_aggregated` once for every region; a perf ring that hears that thread alone ([`event`]) holds the records until they are
 //! read and put together ([`stream`]). The engine is told each snapshot, and then, within a budget, the pages of lower tiers that lie in
@@ -11,18 +11,22 @@
 //! of every region at every aggregation. Both are the same on Linux 6.12 and 7.2; the offsets of the fields are read from the event's `format`.
 //! By hearing only our own threads, kdamonds of others cost nothing and are never mistaken for ours.
 //!
-//! Memory that is added later is not watched before the next start. Processes that come and go are (`processes`).
+//! Memory that is added later is not watched before the next start. Processes that come and go are (`addresses`, `processes`), and so is what they map
+//! meanwhile (`mapped`).
 
+mod addresses;
 pub mod event;
+mod hearing;
 mod lookup;
+mod mapped;
 mod processes;
+mod ranges;
 mod snapshots;
 pub mod stream;
 #[cfg(test)]
 mod testing;
 mod walk;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -33,29 +37,22 @@ use thermocline_core::config::DamonSource as Keys;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use crate::actuator::door::{Door, Live};
-use crate::actuator::{Actuator, kdamond};
-use crate::damon::{Pool, PoolError, Spaces, kdamond_folder};
+use crate::actuator::Actuator;
+use crate::damon::Spaces;
 use crate::reverse::ReverseError;
-use crate::root::{KernelFileError, Root, read_optional};
+use crate::root::{KernelFileError, Root};
 use crate::scope::Member;
 use crate::source::Owners;
-use crate::source::hwsample::attr::{self, Whose};
 use crate::source::hwsample::ring::Scratch;
-use crate::sys::perf::{Event, Ring};
 use crate::topology::PfnMap;
-use event::{Format, FormatError};
-use lookup::Lookup;
-use processes::{ENDED_EVERY, Processes};
-use stream::Stream;
+use addresses::Addresses;
+use event::FormatError;
+use hearing::{Heard, Kdamond};
 use walk::Walks;
 
+pub use mapped::Watched;
 pub use processes::Watching;
 
-/// Bytes of a record in a ring, at most: header, time, length, 52 bytes of the event, rounded up.
-const RECORD_BYTES: u64 = 96;
-/// Sizes of a ring in bytes.
-const RING_BYTES: (u64, u64) = (64 << 10, 32 << 20);
 /// Records read at once from each ring.
 const RECORDS_MAX: usize = 65_536;
 
@@ -90,7 +87,7 @@ pub enum OpenError {
 }
 
 /// Counters since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Kdamonds of nodes that were started.
     pub started: usize,
@@ -118,88 +115,20 @@ pub struct Stats {
     pub aggregation_ns: Nanos,
 }
 
-/// One kdamond.
-#[derive(Debug)]
-struct Kdamond {
-    thread: u32,
-    /// How often it had run when it was last seen to wait for a lock.
-    waits: Option<u64>,
-    /// It was seen to wait twice, and had not run in between.
-    hangs: bool,
-    event: Event,
-    ring: Ring,
-    stream: Stream,
-}
-
-/// What is needed to hear kdamonds.
-#[derive(Clone, Debug)]
-struct Hearing {
-    keys: Keys,
-    format: Format,
-    /// Of a ring.
-    bytes: u32,
-}
-
-impl Hearing {
-    fn new(root: &Root, keys: &Keys) -> Result<Hearing, OpenError> {
-        let (path, text) = event::format(root)?;
-        let format = Format::parse(&text).map_err(|cause| OpenError::Format(path, cause))?;
-        let wanted = (2 * keys.regions_max * RECORD_BYTES).clamp(RING_BYTES.0, RING_BYTES.1);
-        // At most 32 MiB: it fits.
-        let bytes = wanted.next_power_of_two() as u32;
-        Ok(Hearing { keys: keys.clone(), format, bytes })
-    }
-
-    /// Hears kdamond `number`, which watches `space`.
-    fn hear(&self, root: &Root, number: usize, space: RegionSpace) -> Result<Kdamond, OpenError> {
-        let tid = thread(root, number)?.ok_or(OpenError::Ended(number))?;
-        let whose = Whose::Thread(tid);
-        let attr = attr::tracepoint(self.format.id(), self.bytes / 2).of(whose).bytes();
-        let failed = |action| move |cause| OpenError::Perf { action, kdamond: number, cause };
-        let event = Event::open(&attr, whose, 0, None).map_err(failed("hear damon_aggregated"))?;
-        let ring = Ring::map(&event, self.bytes).map_err(failed("map a ring"))?;
-        event.enable().map_err(failed("hear damon_aggregated"))?;
-        let stream = Stream::new(self.format, space, &self.keys);
-        Ok(Kdamond { thread: tid, waits: None, hangs: false, event, ring, stream })
-    }
-}
-
-impl Kdamond {
-    /// Whether it runs. Its file in DAMON's sysfs may be busy for as long as another kdamond hangs.
-    fn runs(&self, root: &Root) -> bool {
-        let comm = read_optional(&root.proc.join(self.thread.to_string()).join("comm"));
-        comm.is_ok_and(|comm| comm.is_some_and(|comm| comm.starts_with("kdamond")))
-    }
-
-    /// Looks whether it waits for a lock since the last look. Returns whether that began just now.
-    fn look(&mut self, root: &Root) -> bool {
-        let waits = kdamond::waits(&root.proc, self.thread);
-        let hangs = waits.is_some() && waits == self.waits;
-        let began = hangs && !self.hangs;
-        (self.waits, self.hangs) = (waits, hangs);
-        began
-    }
-}
-
 /// How pages of regions are found.
 #[derive(Debug)]
 enum Pages {
     Frames(Walks),
-    Addresses { lookup: Lookup, processes: Processes, pool: Pool, looked: Option<Nanos> },
+    Addresses(Addresses),
 }
 
 /// The open source.
 #[derive(Debug)]
 pub struct DamonSource {
-    root: Root,
-    hearing: Hearing,
-    /// Those that are heard, by number.
-    kdamonds: BTreeMap<usize, Kdamond>,
+    heard: Heard,
     scratch: Scratch,
     pages: Pages,
     stats: Stats,
-    /// What was lost and malformed in rings that are closed.
-    closed: (u64, u64),
 }
 
 impl DamonSource {
@@ -208,28 +137,21 @@ impl DamonSource {
     /// # Errors
     /// [`OpenError`]; nothing stays open.
     pub fn open(root: &Root, keys: &Keys, watch: &Spaces) -> Result<DamonSource, OpenError> {
-        let hearing = Hearing::new(root, keys)?;
-        let (mut kdamonds, mut stats) = (BTreeMap::new(), Stats::default());
+        let (mut heard, mut stats) = (Heard::nobody(root, keys)?, Stats::default());
         let pages = match watch {
             Spaces::Nodes(nodes) => {
                 for (number, node) in nodes.iter().enumerate() {
-                    kdamonds.insert(number, hearing.hear(root, number, RegionSpace::Physical(*node))?);
+                    heard.hear(number, RegionSpace::Physical(*node))?;
                 }
                 (stats.started, stats.running) = (nodes.len(), nodes.len());
                 Pages::Frames(Walks::new(keys.pages_per_s))
             }
             Spaces::Processes(most) => {
                 stats.processes = Some(Watching::default());
-                Pages::Addresses {
-                    lookup: Lookup::start(root, keys.pages_per_s)?,
-                    processes: Processes::new(*most, keys.process_min_mib),
-                    pool: Pool::new(*most),
-                    looked: None,
-                }
+                Pages::Addresses(Addresses::new(root, keys, *most)?)
             }
         };
-        let scratch = Scratch::default();
-        Ok(DamonSource { root: root.clone(), hearing, kdamonds, scratch, pages, stats, closed: (0, 0) })
+        Ok(DamonSource { heard, scratch: Scratch::default(), pages, stats })
     }
 
     /// Whether regions are of frames, so that it takes a reverse map to tell whose they are.
@@ -239,9 +161,9 @@ impl DamonSource {
 
     /// Delivers the snapshots that have come; never blocks.
     pub fn read(&mut self, topology: &Topology, mut each: impl FnMut(&RegionSnapshot)) {
-        let DamonSource { kdamonds, scratch, pages, stats, closed, .. } = self;
-        (stats.lost, stats.malformed) = *closed;
-        for Kdamond { ring, stream, .. } in kdamonds.values_mut() {
+        let DamonSource { heard, scratch, pages, stats } = self;
+        (stats.lost, stats.malformed) = heard.closed;
+        for Kdamond { ring, stream, .. } in heard.kdamonds.values_mut() {
             let mut tell = |snapshot: &RegionSnapshot, complete: bool| {
                 stats.snapshots += 1;
                 stats.incomplete += u64::from(!complete);
@@ -249,7 +171,7 @@ impl DamonSource {
                 each(snapshot);
                 match pages {
                     Pages::Frames(walks) => walks.offer(snapshot, topology),
-                    Pages::Addresses { lookup, .. } => lookup.offer(snapshot),
+                    Pages::Addresses(addresses) => addresses.lookup.offer(snapshot),
                 }
             };
             if ring.read(RECORDS_MAX, scratch, |record| stream.take(record, &mut tell)).broken {
@@ -278,89 +200,29 @@ impl DamonSource {
         topology: &Topology,
         pages: &mut Vec<RegionPage>,
     ) {
-        let Pages::Addresses { lookup, .. } = &mut self.pages else { return };
+        let Pages::Addresses(Addresses { lookup, .. }) = &mut self.pages else { return };
         let before = pages.len();
         lookup.take(now, frames, topology, pages);
         self.stats.pages += (pages.len() - before) as u64;
         (self.stats.looked_up, self.stats.cut_short) = lookup.counts();
     }
 
-    /// Watches processes that have come, where addresses are virtual, and no more those that have gone; about once a second. Returns what there is to say of it.
+    /// Watches processes that have come, where addresses are virtual, and no more those that have gone; to be called at each tick. Returns what there is to say of it.
     pub fn follow(
         &mut self,
         now: Nanos,
         members: impl Iterator<Item = Member>,
         actuator: &mut Actuator,
     ) -> Option<String> {
-        let Pages::Addresses { lookup, processes, pool, looked } = &mut self.pages else { return None };
-        if looked.is_some_and(|looked| now.since(looked) < ENDED_EVERY) {
-            return None;
-        }
-        *looked = Some(now);
-        let (root, kdamonds) = (&self.root, &mut self.kdamonds);
-        let mut told = None;
-        for (number, kdamond) in kdamonds.iter_mut() {
-            if kdamond.look(root) {
-                told = processes.watched_by(*number).map(|(pid, _)| {
-                    format!(
-                        "process {} keeps kdamond {number} waiting for its memory: it is set aside, and no regions of it are told, until it answers or ends",
-                        pid.0
-                    )
-                });
-            }
-        }
-        processes.hung = kdamonds.iter().filter(|(_, k)| k.hangs).map(|(number, _)| *number).collect();
-        let steps = processes.look(root, now, members);
-        let mut leave = |kdamonds: &mut BTreeMap<usize, Kdamond>, number: usize| {
-            if let Some(Kdamond { stream, .. }) = kdamonds.remove(&number) {
-                self.closed.0 += stream.lost();
-                self.closed.1 += stream.malformed();
-            }
-        };
-        for number in steps.end {
-            leave(kdamonds, number);
-            if let Some((pid, _)) = processes.ended(number) {
-                lookup.forget(pid);
-            }
-            told = pool.end(root, actuator, number).err().map(|why| why.to_string()).or(told);
-        }
-        for (number, who) in steps.begin {
-            let space = RegionSpace::Virtual(who.0);
-            let begun = pool.watch(root, actuator, number, who.0).map_err(Failed::Watch);
-            match begun.and_then(|()| self.hearing.hear(root, number, space).map_err(Failed::Hear)) {
-                Ok(kdamond) => {
-                    kdamonds.insert(number, kdamond);
-                    processes.begun(number, who);
-                }
-                Err(why) => {
-                    processes.failed(who);
-                    // A process may end at any moment.
-                    if crate::process::is_same(root, who.0, who.1).unwrap_or(false) {
-                        told = Some(format!("process {} is not watched: {why}", who.0.0));
-                    }
-                    // What does not run, or is somebody else's, is left as it is.
-                    let _ = pool.end(root, actuator, number);
-                }
-            }
-        }
-        // One that ended before its process was ended by somebody, and is not begun again.
-        let ended: Vec<usize> =
-            kdamonds.iter().filter(|(_, kdamond)| !kdamond.runs(root)).map(|(n, _)| *n).collect();
-        for number in ended {
-            leave(kdamonds, number);
-            let Some(who) = processes.ended(number) else { continue };
-            lookup.forget(who.0);
-            let lives = crate::process::stat(root, who.0).ok().flatten();
-            if lives.is_some_and(|stat| stat.start_time == who.1 && !matches!(stat.state, 'Z' | 'X')) {
-                processes.failed(who);
-                told = Some(format!(
-                    "process {} is watched no more: somebody has ended kdamond {number}",
-                    who.0.0
-                ));
-            }
-        }
-        self.stats.processes = Some(processes.stats);
+        let Pages::Addresses(addresses) = &mut self.pages else { return None };
+        let told = addresses.follow(now, &mut self.heard, members, actuator);
+        self.stats.processes = Some(addresses.stats());
         told
+    }
+
+    /// Whether [`follow`](DamonSource::follow) is to be gone on with soon.
+    pub fn is_preparing(&self) -> bool {
+        matches!(&self.pages, Pages::Addresses(addresses) if addresses.is_preparing())
     }
 
     /// Looks whether the kdamonds of nodes still run. Returns how many do, where that are fewer than before.
@@ -368,7 +230,7 @@ impl DamonSource {
         if !self.names_frames_alone() {
             return None;
         }
-        let running = self.kdamonds.values().filter(|kdamond| kdamond.runs(&self.root)).count();
+        let running = self.heard.kdamonds.len() - self.heard.ended().len();
         let fewer = running < self.stats.running;
         self.stats.running = running;
         fewer.then_some(running)
@@ -376,32 +238,11 @@ impl DamonSource {
 
     /// Descriptors that become readable when a ring is half full.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.kdamonds.values().map(|kdamond| kdamond.event.as_fd())
+        self.heard.kdamonds.values().map(|kdamond| kdamond.event.as_fd())
     }
 
     /// The counters, as of now.
     pub fn stats(&self) -> Stats {
-        self.stats
-    }
-}
-
-/// Why a process is not watched.
-#[derive(Debug, thiserror::Error)]
-enum Failed {
-    #[error(transparent)]
-    Watch(PoolError),
-    #[error(transparent)]
-    Hear(OpenError),
-}
-
-/// The thread of a kdamond; none where it does not run, or not any more.
-fn thread(root: &Root, kdamond: usize) -> Result<Option<u32>, KernelFileError> {
-    let path = kdamond_folder(root, kdamond).join("pid");
-    // The door waits while a kdamond holds the lock of these files.
-    match Live.read(&path) {
-        // The kernel says -1 for one that is off.
-        Ok(text) => Ok(text.trim().parse().ok()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(KernelFileError::io("read", &path, e)),
+        self.stats.clone()
     }
 }

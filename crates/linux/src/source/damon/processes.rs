@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use thermocline_core::units::{Nanos, PAGE_SHIFT, Pid};
 
+use super::mapped::Watched;
 use crate::process;
 use crate::root::Root;
 use crate::scope::Member;
@@ -17,9 +18,9 @@ const SIZES_EVERY: Nanos = Nanos::from_s(5);
 const STARTS_MAX: usize = 8;
 
 /// Counters and states of the processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Watching {
-    /// Processes that are watched now.
+    /// Processes that are watched now, or about to be: their mappings are being read.
     pub watched: usize,
     /// Processes that are large enough, and for which there is no kdamond left.
     pub left_out: usize,
@@ -27,6 +28,10 @@ pub struct Watching {
     pub begun: u64,
     /// Processes that could not be watched, because the kernel refused or somebody had ended their kdamond.
     pub failed: u64,
+    /// How well each process is watched.
+    pub each: Vec<Watched>,
+    /// Times that a kdamond was told of other addresses, because its process had mapped others.
+    pub renewed: u64,
 }
 
 /// A process: its number alone may be used again.
@@ -46,8 +51,8 @@ pub(super) struct Steps {
 pub(super) struct Processes {
     kdamonds: Vec<Option<Who>>,
     min_pages: u64,
-    /// Those that are not to be tried again.
-    failed: BTreeSet<Who>,
+    /// Those that are not to be tried again, or not before a time.
+    failed: BTreeMap<Who, Option<Nanos>>,
     sizes_looked: Option<Nanos>,
     /// Kdamonds that hang: they can neither be ended nor given to others.
     pub(super) hung: BTreeSet<usize>,
@@ -59,7 +64,7 @@ impl Processes {
         Processes {
             kdamonds: vec![None; kdamonds],
             min_pages: min_mib << (20 - PAGE_SHIFT),
-            failed: BTreeSet::new(),
+            failed: BTreeMap::new(),
             sizes_looked: None,
             hung: BTreeSet::new(),
             stats: Watching::default(),
@@ -73,7 +78,7 @@ impl Processes {
             who.is_some_and(|who| !members.contains(&who)) && !self.hung.contains(number)
         };
         let end = self.kdamonds.iter().enumerate().filter(gone).map(|(number, _)| number).collect();
-        self.failed.retain(|who| members.contains(who));
+        self.failed.retain(|who, until| members.contains(who) && until.is_none_or(|until| now < until));
         let mut steps = Steps { end, begin: Vec::new() };
         if self.sizes_looked.is_none_or(|looked| now.since(looked) >= SIZES_EVERY) {
             self.sizes_looked = Some(now);
@@ -81,7 +86,7 @@ impl Processes {
                 let stat = process::stat(root, who.0).ok().flatten()?;
                 (stat.start_time == who.1).then_some((who, stat.rss_pages))
             };
-            let candidates = members.iter().filter(|who| !self.failed.contains(who));
+            let candidates = members.iter().filter(|who| !self.failed.contains_key(who));
             self.choose(&candidates.copied().filter_map(size).collect(), &mut steps);
         }
         steps
@@ -133,20 +138,29 @@ impl Processes {
         who
     }
 
-    /// A kdamond watches a process.
-    pub(super) fn begun(&mut self, number: usize, who: Who) {
+    /// A kdamond is to watch a process.
+    pub(super) fn given(&mut self, number: usize, who: Who) {
         if let Some(place) = self.kdamonds.get_mut(number) {
             *place = Some(who);
-            self.stats.begun += 1;
         }
         self.count();
     }
 
+    /// A kdamond watches the process that it was given.
+    pub(super) fn begun(&mut self) {
+        self.stats.begun += 1;
+    }
+
     /// A process cannot be watched, and is not tried again.
     pub(super) fn failed(&mut self, who: Who) {
-        if self.failed.insert(who) {
+        if self.failed.insert(who, None).is_none() {
             self.stats.failed += 1;
         }
+    }
+
+    /// A process cannot be watched before a time.
+    pub(super) fn put_off(&mut self, who: Who, until: Nanos) {
+        self.failed.insert(who, Some(until));
     }
 
     fn count(&mut self) {
@@ -198,7 +212,8 @@ mod tests {
             }
             for (number, who) in &steps.begin {
                 assert_eq!(processes.kdamonds[*number], None);
-                processes.begun(*number, *who);
+                processes.given(*number, *who);
+                processes.begun();
             }
             (steps.end, steps.begin.iter().map(|(number, who)| (*number, who.0.0)).collect())
         }
@@ -269,5 +284,21 @@ mod tests {
         // A process by that number that is another one.
         m.process(who.0.0, 9, 20);
         assert_eq!(m.look(&mut processes, 5).1, [(19, who.0.0)], "in the place that was left");
+    }
+
+    #[test]
+    fn who_is_put_off_leaves_the_place_to_others_until_then() {
+        let mut m = Machine::new();
+        let mut processes = Processes::new(1, 0);
+        m.process(10, 1, 20);
+        m.process(11, 1, 30);
+        assert_eq!(m.look(&mut processes, 0).1, [(0, 11)]);
+        let who = processes.ended(0).unwrap();
+        processes.put_off(who, m.now.plus(Nanos::from_s(60)));
+        assert_eq!(m.look(&mut processes, 5).1, [(0, 10)]);
+        m.end(10);
+        assert_eq!(m.look(&mut processes, 30), (vec![0], vec![]));
+        assert_eq!(m.look(&mut processes, 30).1, [(0, 11)]);
+        assert_eq!(processes.stats.failed, 0);
     }
 }
