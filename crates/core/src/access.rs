@@ -1,5 +1,6 @@
 //! Evidence: what a machine tells the engine about its pages.
 
+use crate::label::labels;
 use crate::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
 /// Where a piece of evidence comes from.
@@ -15,6 +16,13 @@ pub enum Source {
     /// A counter in the memory device (CXL 3.2 CHMU).
     Device,
 }
+
+labels!(Source {
+    HintFault = "hint-fault",
+    HwSample = "hw-sample",
+    Damon = "damon",
+    Device = "device",
+});
 
 /// How long after the scan that marked it a page faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,7 +296,7 @@ pub enum Evidence<'a> {
     /// How the moves of a batch ended.
     Outcome(&'a crate::moves::BatchOutcome),
     /// What came of a demand to demote.
-    Demoted(&'a crate::demotion::Demoted),
+    Demoted(&'a crate::demand::Demoted),
     /// What a scope holds of the top tier.
     Holding(Holding),
     /// How long tasks of a scope have waited for memory.

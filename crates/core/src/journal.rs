@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::admission::RefusalReason;
+use crate::admission::Admitted;
+use crate::candidate::{Candidate, Reason};
 use crate::moves::{BatchId, Direction, Outcome};
-use crate::queue::Waiting;
-use crate::rule::{Candidate, Reason};
+use crate::refusal::RefusalReason;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 use crate::weigh::Sources;
 
@@ -90,9 +90,9 @@ pub struct Decision {
 
 impl Decision {
     /// A decision on a candidate that waits, or waited.
-    pub fn on(waiting: &Waiting, time: Nanos, what: What) -> Decision {
-        let (score, sources) = (waiting.weighed.score, waiting.estimates.sources());
-        Decision { score, sources, ..Decision::alone(waiting.page, &waiting.candidate, time, what) }
+    pub fn on(admitted: &Admitted, time: Nanos, what: What) -> Decision {
+        let (score, sources) = (admitted.score, admitted.estimates.sources());
+        Decision { score, sources, ..Decision::alone(admitted.page, &admitted.candidate, time, what) }
     }
 
     /// A decision on a proposal by itself.
@@ -113,8 +113,8 @@ impl Decision {
     }
 
     /// A decision on a candidate that is bound for `to`.
-    pub fn bound(waiting: &Waiting, time: Nanos, to: NodeId, what: What) -> Decision {
-        Decision { to: Some(to), ..Decision::on(waiting, time, what) }
+    pub fn bound(admitted: &Admitted, time: Nanos, to: NodeId, what: What) -> Decision {
+        Decision { to: Some(to), ..Decision::on(admitted, time, what) }
     }
 
     /// Whether the decision is about `page`, be it as part of a larger folio.

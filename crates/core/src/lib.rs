@@ -6,16 +6,22 @@
 
 pub mod access;
 pub mod admission;
+pub mod candidate;
 pub mod cgroup;
 pub mod config;
 pub mod counters;
+pub mod demand;
 pub mod demotion;
 pub mod engine;
+pub mod hash;
 pub mod journal;
+pub mod label;
+pub mod limit;
 pub mod moves;
 pub mod published;
 pub mod queue;
 pub mod record;
+pub mod refusal;
 pub mod rule;
 pub mod topology;
 pub mod units;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::label::labels;
 use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 /// Base pages in a batch at most.
@@ -100,12 +101,22 @@ pub enum Outcome {
     DryRun,
 }
 
-impl Outcome {
-    /// Whether the same move can succeed later without anybody's help.
-    pub const fn may_retry(self) -> bool {
-        matches!(self, Outcome::Busy | Outcome::NodeFull | Outcome::NotTried)
-    }
-}
+labels!(Outcome {
+    Moved = "moved",
+    AlreadyThere = "already_there",
+    OtherNode = "other_node",
+    OtherPage = "other_page",
+    Gone = "gone",
+    Busy = "busy",
+    Pinned = "pinned",
+    Shared = "shared",
+    NoPermission = "no_permission",
+    Mempolicy = "mempolicy",
+    Excluded = "excluded",
+    NodeFull = "node_full",
+    NotTried = "not_tried",
+    DryRun = "dry_run",
+});
 
 /// How every move of a batch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What several sources say of one page, weighed together.
 //!
 //! Each source that makes a rule propose a page gives an estimate of the time between its accesses, which is the proposal's
-//! [score](crate::rule::score_of_rate): an octave is 64 points, so that the mean of scores is the geometric mean of times. Sources know it
+//! [score](crate::candidate::score_of_rate): an octave is 64 points, so that the mean of scores is the geometric mean of times. Sources know it
 //! with different certainty, which is their *weight* w: the variance of the logarithm among pages at large, over that of what the source says. Of the estimates s that
 //! are not too old
 //!
@@ -14,9 +14,9 @@
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use crate::access::Source;
+use crate::candidate::Candidate;
 use crate::config;
-use crate::counters::Label;
-use crate::rule::Candidate;
+use crate::label::Label;
 use crate::units::Nanos;
 
 /// Sources that there are.
@@ -48,7 +48,7 @@ impl Weights {
 /// What one source says of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Its [score](crate::rule::score_of_rate).
+    /// Its [score](crate::candidate::score_of_rate).
     pub score: u16,
     /// When it is too old.
     pub expires: Nanos,
@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rule::score_of_rate;
+    use crate::candidate::score_of_rate;
 
     fn weights() -> Weights {
         Weights::new(&config::Source::default())

@@ -2,9 +2,10 @@
 //!
 //! It is silent where something moved, where nothing was to be done, and where what holds candidates back was asked for.
 
-use thermocline_core::admission::RefusalReason;
-use thermocline_core::counters::{By, Counters, Label};
+use thermocline_core::counters::Counters;
+use thermocline_core::label::{By, Label};
 use thermocline_core::moves::Outcome;
+use thermocline_core::refusal::RefusalReason;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 

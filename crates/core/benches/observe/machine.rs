@@ -1,11 +1,12 @@
 //! The machine whose accesses are observed, and the two ways to observe them.
 
 use thermocline_core::access::{Evidence, NoMappings};
+use thermocline_core::candidate::Candidates;
 use thermocline_core::config::{self, Config, RecordLayout, RuleName};
 use thermocline_core::engine::Engine;
 use thermocline_core::moves::{BatchOutcome, Outcome};
 use thermocline_core::record::{RecordParams, RecordTable};
-use thermocline_core::rule::{Candidates, Context, Frequency, Rule};
+use thermocline_core::rule::{Context, Frequency, Rule};
 use thermocline_core::topology::{Node, NodeState, Topology, Watermarks};
 use thermocline_core::units::{Nanos, NodeId, TierId};
 

@@ -1,8 +1,8 @@
 //! Check: is this direction switched on?
 
-use crate::admission::RefusalReason;
 use crate::config;
 use crate::moves::Direction;
+use crate::refusal::RefusalReason;
 
 pub(super) fn check(config: &config::Admission, direction: Direction) -> Result<(), RefusalReason> {
     let on = match direction {

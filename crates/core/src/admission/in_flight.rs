@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::admission::RefusalReason;
+use crate::admission::Admitted;
+use crate::candidate::Candidate;
 use crate::moves::{Batch, BatchId, Direction, Move};
-use crate::queue::Waiting;
-use crate::rule::Candidate;
+use crate::refusal::RefusalReason;
 use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 /// A batch whose outcome has not come yet.
@@ -28,7 +28,7 @@ pub struct Flight {
     /// The process is gone, or another by what it runs or by its scope: what failed is not tried again.
     pub exited: bool,
     /// The candidates, in order of the batch's moves.
-    pub candidates: Vec<Waiting>,
+    pub candidates: Vec<Admitted>,
 }
 
 /// Batches in flight and what they hold.
@@ -66,7 +66,7 @@ impl InFlight {
     }
 
     /// Notes a batch whose folios are held.
-    pub(super) fn issue(&mut self, batch: &Batch, candidates: Vec<Waiting>, now: Nanos) {
+    pub(super) fn issue(&mut self, batch: &Batch, candidates: Vec<Admitted>, now: Nanos) {
         let Batch { id, pid, target, direction, .. } = *batch;
         let flight = Flight { id, issued: now, pid, target, direction, exited: false, candidates };
         self.batches.insert(id, flight);
@@ -76,10 +76,10 @@ impl InFlight {
     pub(super) fn land(&mut self, id: BatchId) -> Option<Flight> {
         let flight = self.batches.remove(&id)?;
         let mut pages = 0;
-        for waiting in &flight.candidates {
-            pages += 1u64 << waiting.candidate.order;
-            self.pages.remove(&waiting.page);
-            if let Some(pfn) = waiting.candidate.pfn {
+        for admitted in &flight.candidates {
+            pages += admitted.pages();
+            self.pages.remove(&admitted.page);
+            if let Some(pfn) = admitted.candidate.pfn {
                 self.frames.remove(&pfn);
             }
         }
@@ -128,7 +128,7 @@ impl InFlight {
 mod tests {
     use super::*;
     use crate::access::{Access, Detail};
-    use crate::rule::Reason;
+    use crate::candidate::Reason;
 
     fn folio(pid: u32, vpn: u64, pfn: Option<u64>, order: u8) -> (VirtPage, Candidate) {
         let page = VirtPage { pid: Pid(pid), vpn };

@@ -14,22 +14,14 @@
 use serde::Serialize;
 
 use crate::access::Holding;
-use crate::admission::RefusalReason;
 use crate::config;
+use crate::demand::Allowance;
 use crate::moves::Direction;
+use crate::refusal::RefusalReason;
 use crate::units::{Nanos, PAGES_PER_MIB, ScopeId};
 
 /// For how long a telling is good: a machine tells once a second or more often.
 const GOOD_FOR: Nanos = Nanos::from_s(5);
-
-/// Base pages that may be demoted from a scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Allowance {
-    /// The scope.
-    pub scope: ScopeId,
-    /// Base pages, at most.
-    pub pages: u64,
-}
 
 /// How a scope with a floor or a cap stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

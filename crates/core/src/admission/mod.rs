@@ -6,42 +6,39 @@
 //! batches in flight, the brake of its scope. Floor and cap of its scope are looked at in both
 //! places: what is on its way uses them up. The order of the checks is the order of the code below; every refusal has a [`RefusalReason`].
 
+mod admitted;
 mod brake;
 mod direction;
 pub mod far_nodes;
 mod in_flight;
 mod limits;
 mod movable;
-pub(crate) mod rate;
-mod reason;
 mod recent;
 mod room;
 mod scope;
 mod target;
 
+pub use admitted::Admitted;
 pub use brake::{Braking, Cause};
 pub use in_flight::Flight;
-pub use limits::{Allowance, Standing};
+pub use limits::Standing;
 pub use movable::{ORDER_MAX, PID_LIMIT, VPN_LIMIT};
-pub use reason::{Effect, RefusalReason};
 pub use recent::LeftAlone;
-pub use room::Reserve;
 pub use target::{Route, Targets};
 
 use crate::access::{Holding, Membership, Pressure};
+use crate::candidate::Candidate;
 use crate::config::{self, Config};
-use crate::demotion::{Demoted, Giving};
+use crate::demand::{Allowance, Demoted, Giving};
+use crate::limit::{Rate, Reserve};
 use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::published::threshold::rate_limit_pages;
-use crate::queue::{LaneKey, Waiting};
-use crate::rule::Candidate;
+use crate::refusal::{Effect, RefusalReason};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, Pid, ScopeId, VirtPage};
-use crate::weigh::{Estimates, Weighed};
 use brake::Brakes;
 use in_flight::InFlight;
 use limits::Limits;
-use rate::Rate;
 use recent::Recent;
 use room::Rooms;
 use scope::Scopes;
@@ -122,7 +119,7 @@ impl Admission {
         topology: &Topology,
         candidate: &Candidate,
         now: Nanos,
-    ) -> Result<Waiting, RefusalReason> {
+    ) -> Result<Admitted, RefusalReason> {
         let page = movable::check(candidate)?;
         direction::check(&self.config, candidate.direction)?;
         let scope = self.scopes.check(page.pid)?;
@@ -133,18 +130,7 @@ impl Admission {
         self.recent.check(page, now)?;
         self.in_flight.check(page, candidate)?;
         self.limits.door(scope, candidate.direction, now)?;
-        Ok(Waiting {
-            candidate: *candidate,
-            estimates: Estimates::of(candidate),
-            weighed: Weighed::of(candidate),
-            page,
-            scope,
-            route,
-            tries: 0,
-            not_before: None,
-            held: None,
-            seq: 0,
-        })
+        Ok(Admitted::new(candidate, page, scope, route))
     }
 
     /// The nodes of a route, best first.
@@ -160,47 +146,47 @@ impl Admission {
         Gate { now, rooms: Rooms::new(nodes, reserve, |node| self.in_flight.towards(node)) }
     }
 
-    /// Whether a lane has anywhere to go to at this tick; false stops it with its reason.
+    /// Whether there is anywhere to go to on a route at this tick.
     ///
     /// # Errors
     /// No target has room for a single page.
-    pub fn lane(&self, gate: &Gate, key: LaneKey) -> Result<(), RefusalReason> {
-        gate.rooms.check(self.targets.nodes(key.route), 1).map(drop)
+    pub fn open(&self, gate: &Gate, route: Route) -> Result<(), RefusalReason> {
+        gate.rooms.check(self.targets.nodes(route), 1).map(drop)
     }
 
     /// The gate: where a waiting candidate may go now. `others_wait` says whether candidates of another scope do.
     ///
     /// # Errors
     /// The first reason against it, and whom it stops.
-    pub fn pass(&mut self, gate: &Gate, waiting: &Waiting, others_wait: bool) -> Result<NodeId, Stop> {
-        let pages = 1u64 << waiting.candidate.order;
-        self.in_flight.check(waiting.page, &waiting.candidate).map_err(Stop::One)?;
-        let limits = self.limits.check(waiting.scope, waiting.candidate.direction, pages, gate.now);
+    pub fn pass(&mut self, gate: &Gate, admitted: &Admitted, others_wait: bool) -> Result<NodeId, Stop> {
+        let pages = admitted.pages();
+        self.in_flight.check(admitted.page, &admitted.candidate).map_err(Stop::One)?;
+        let limits = self.limits.check(admitted.scope, admitted.candidate.direction, pages, gate.now);
         limits.map_err(|reason| match reason.effect() {
             Effect::Refused => Stop::Refused(reason),
             Effect::Held => Stop::Lane(reason),
         })?;
-        self.brakes.check(waiting.scope, gate.now, pages).map_err(Stop::Lane)?;
+        self.brakes.check(admitted.scope, gate.now, pages).map_err(Stop::Lane)?;
         // The best candidate waits for its second rather than letting smaller folios pass for ever.
         if !self.rate.fits(gate.now, pages) {
             return Err(Stop::Everybody(RefusalReason::RateLimited));
         }
-        self.scopes.check_share(waiting.scope, gate.now, pages, others_wait).map_err(Stop::Lane)?;
-        gate.rooms.check(self.targets.nodes(waiting.route), pages).map_err(Stop::One)
+        self.scopes.check_share(admitted.scope, gate.now, pages, others_wait).map_err(Stop::Lane)?;
+        gate.rooms.check(self.targets.nodes(admitted.route), pages).map_err(Stop::One)
     }
 
     /// Notes that a candidate that passed goes into batch `id`.
-    pub fn take(&mut self, gate: &mut Gate, id: BatchId, waiting: &Waiting, m: &Move, target: NodeId) {
+    pub fn take(&mut self, gate: &mut Gate, id: BatchId, admitted: &Admitted, m: &Move, target: NodeId) {
         self.rate.charge(gate.now, m.pages());
-        self.scopes.charge(waiting.scope, gate.now, m.pages());
-        self.limits.charge(waiting.scope, waiting.candidate.direction, m.pages());
-        self.brakes.issue(waiting.scope, gate.now, m.pages());
+        self.scopes.charge(admitted.scope, gate.now, m.pages());
+        self.limits.charge(admitted.scope, admitted.candidate.direction, m.pages());
+        self.brakes.issue(admitted.scope, gate.now, m.pages());
         gate.rooms.take(target, m.pages());
-        self.in_flight.hold(id, waiting.page, m, target);
+        self.in_flight.hold(id, admitted.page, m, target);
     }
 
     /// Notes a batch of candidates that were taken.
-    pub fn issue(&mut self, batch: &Batch, candidates: Vec<Waiting>, now: Nanos) {
+    pub fn issue(&mut self, batch: &Batch, candidates: Vec<Admitted>, now: Nanos) {
         self.in_flight.issue(batch, candidates, now);
     }
 
@@ -212,10 +198,10 @@ impl Admission {
     /// The outcome of a batch has come; nothing, where it is not in flight.
     pub fn land(&mut self, id: BatchId) -> Option<Flight> {
         let flight = self.in_flight.land(id)?;
-        for waiting in &flight.candidates {
-            let pages = 1 << waiting.candidate.order;
-            self.limits.settle(waiting.scope, flight.direction, pages);
-            self.brakes.land(waiting.scope, pages);
+        for admitted in &flight.candidates {
+            let pages = admitted.pages();
+            self.limits.settle(admitted.scope, flight.direction, pages);
+            self.brakes.land(admitted.scope, pages);
         }
         Some(flight)
     }
@@ -287,10 +273,10 @@ impl Admission {
     }
 
     /// We moved a candidate's page; returns how many times within the ping-pong window.
-    pub fn moved(&mut self, waiting: &Waiting, now: Nanos) -> u32 {
-        let up = waiting.candidate.direction == Direction::Promote;
-        let moves = self.recent.moved(waiting.page, up, now);
-        self.brakes.moved(waiting.scope, 1 << waiting.candidate.order, moves > 1);
+    pub fn moved(&mut self, admitted: &Admitted, now: Nanos) -> u32 {
+        let up = admitted.candidate.direction == Direction::Promote;
+        let moves = self.recent.moved(admitted.page, up, now);
+        self.brakes.moved(admitted.scope, admitted.pages(), moves > 1);
         moves
     }
 

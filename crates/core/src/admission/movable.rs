@@ -1,7 +1,7 @@
 //! Check: can the mover name this page at all?
 
-use crate::admission::RefusalReason;
-use crate::rule::Candidate;
+use crate::candidate::Candidate;
+use crate::refusal::RefusalReason;
 use crate::units::VirtPage;
 
 /// log2 of the largest folio that is believed, in base pages: 1 GiB, the largest huge page of x86-64. Evidence of a

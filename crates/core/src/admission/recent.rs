@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-use crate::admission::RefusalReason;
 use crate::config;
-use crate::queue::hash::FixedMap;
+use crate::hash::FixedMap;
+use crate::refusal::RefusalReason;
 use crate::units::{Nanos, Pid, VirtPage};
 
 /// What lately happened to pages.

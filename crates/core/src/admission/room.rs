@@ -6,31 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::admission::RefusalReason;
-use crate::config;
+use crate::limit::Reserve;
+use crate::refusal::RefusalReason;
 use crate::topology::NodeState;
-use crate::units::{NodeId, PAGES_PER_MIB};
-
-/// Part of a node that its reserve is at most: 16 MiB are nothing to a node of hundreds of GiB and much to one of 256 MiB.
-const RESERVE_DIVISOR: u64 = 100;
-
-/// What promotions leave free.
-#[derive(Clone, Copy, Debug)]
-pub struct Reserve {
-    pages: u64,
-}
-
-impl Reserve {
-    /// As configured.
-    pub fn new(keys: &config::Admission) -> Reserve {
-        Reserve { pages: keys.free_goal_mib.saturating_mul(PAGES_PER_MIB) }
-    }
-
-    /// Free base pages of a node that promotions do not go below.
-    pub fn floor(self, state: &NodeState) -> u64 {
-        state.watermarks.high_pages.saturating_add(self.pages.min(state.managed_pages / RESERVE_DIVISOR))
-    }
-}
+use crate::units::NodeId;
 
 /// What every node can take at this tick.
 #[derive(Debug)]
@@ -82,25 +61,17 @@ mod tests {
     }
 
     #[test]
-    fn a_small_node_keeps_a_hundredth_free_and_a_large_one_what_is_configured() {
-        let reserve = Reserve::new(&config::Admission::default());
-        assert_eq!(reserve.floor(&state(0, 0)), 100 + 100);
-        let large = NodeState { managed_pages: 1 << 26, ..state(0, 0) };
-        assert_eq!(reserve.floor(&large), 100 + 4096);
-    }
-
-    #[test]
     fn what_is_on_its_way_counts_as_used() {
-        let rooms = Rooms::new(&[state(0, 1000)], Reserve { pages: 50 }, |_| 350);
+        let rooms = Rooms::new(&[state(0, 1000)], Reserve::of_pages(50), |_| 350);
         assert_eq!(rooms.check(&[NodeId(0)], 500), Ok(NodeId(0)));
         assert_eq!(rooms.check(&[NodeId(0)], 501), Err(RefusalReason::BelowGoal));
-        let rooms = Rooms::new(&[state(0, 1000)], Reserve { pages: 50 }, |_| 850);
+        let rooms = Rooms::new(&[state(0, 1000)], Reserve::of_pages(50), |_| 850);
         assert_eq!(rooms.check(&[NodeId(0)], 1), Err(RefusalReason::NodeFull));
     }
 
     #[test]
     fn the_next_target_is_taken_when_the_first_is_full() {
-        let mut rooms = Rooms::new(&[state(0, 110), state(1, 200)], Reserve { pages: 5 }, |_| 0);
+        let mut rooms = Rooms::new(&[state(0, 110), state(1, 200)], Reserve::of_pages(5), |_| 0);
         let both = [NodeId(0), NodeId(1)];
         assert_eq!(rooms.check(&both, 5), Ok(NodeId(0)));
         assert_eq!(rooms.check(&both, 6), Ok(NodeId(1)));

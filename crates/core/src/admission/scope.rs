@@ -4,11 +4,11 @@
 //! nobody else wants.
 
 use crate::access::Membership;
-use crate::admission::RefusalReason;
 use crate::admission::movable::PID_LIMIT;
-use crate::admission::rate::Rate;
 use crate::config;
-use crate::queue::hash::FixedMap;
+use crate::hash::FixedMap;
+use crate::limit::Rate;
+use crate::refusal::RefusalReason;
 use crate::units::{Nanos, Pid, ScopeId};
 
 /// Scopes, who is in them, and what each has used of the rate limit.

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::admission::RefusalReason;
+use crate::candidate::Candidate;
 use crate::moves::Direction;
-use crate::rule::Candidate;
+use crate::refusal::RefusalReason;
 use crate::topology::Topology;
 use crate::units::NodeId;
 
@@ -91,7 +91,7 @@ fn index_in_direction(
 mod tests {
     use super::*;
     use crate::access::{Access, Detail};
-    use crate::rule::Reason;
+    use crate::candidate::Reason;
     use crate::topology::Node;
     use crate::units::{Nanos, TierId};
 

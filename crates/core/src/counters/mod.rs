@@ -13,14 +13,12 @@
 //! The kernel's names are used where the meaning is the kernel's; each metric carries `by="thermocline"`, because our
 //! moves go through move_pages(2) and appear in vmstat's pgmigrate_success, never in its pgpromote_success.
 
-mod label;
-
 use serde::Serialize;
 
 use crate::access::Source;
-use crate::admission::RefusalReason;
+use crate::label::{By, Label};
 use crate::moves::Outcome;
-pub use label::{By, Label};
+use crate::refusal::RefusalReason;
 
 /// What is said of a statistic wherever it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,17 +1,8 @@
 //! What scopes may give to demands.
 
-use crate::admission::Allowance;
+use crate::demand::{Allowance, Giving};
 use crate::demotion::OVER_PAGES;
 use crate::units::ScopeId;
-
-/// What scopes that do not give everything may give now. What one demand is allowed is taken off for the next.
-#[derive(Clone, Debug, Default)]
-pub struct Giving {
-    /// What scopes with a floor have above it; those that are not named give nothing.
-    pub spare: Vec<Allowance>,
-    /// What braked scopes may give; a stopped one is named with nothing.
-    pub braked: Vec<Allowance>,
-}
 
 impl Giving {
     /// Base pages that a demand may ask for: those of the default scope, which everything belongs to where it is anybody's.

@@ -6,7 +6,7 @@
 //! * Where pages that we promoted are accessed on a lower tier soon after, what went down was not cold: the time doubles, whichever it is.
 
 use crate::config;
-use crate::demotion::COLDER;
+use crate::demand::COLDER;
 use crate::units::Nanos;
 
 /// Pages that came back within a look, below which nothing is concluded.

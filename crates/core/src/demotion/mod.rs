@@ -24,19 +24,16 @@ mod idle;
 mod node;
 mod reach;
 
-pub use giving::Giving;
 pub use reach::{Reach, Subtree, Unreachable, reach};
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use crate::admission::rate::Rate;
-use crate::admission::{Allowance, Reserve};
 use crate::config::Config;
+use crate::demand::{Allowance, COLDER, Demand, Demoted, Giving, Sake, Supply, Wanted};
+use crate::limit::{Rate, Reserve};
 use crate::published::threshold::rate_limit_pages;
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, NodeId, ScopeId};
+use crate::units::{Nanos, NodeId};
 use idle::Idle;
 use node::{Node, Pending};
 
@@ -44,89 +41,6 @@ use node::{Node, Pending};
 /// reclaim is 64 pages (Linux 6.12 mm/vmscan.c, MIN_LRU_BATCH), the last of which may be a huge page's, and a CPU counts up to 125 pages for
 /// itself (mm/vmstat.c). A scope with so much above its floor, or less, is left alone.
 pub const OVER_PAGES: u64 = 1024;
-
-/// The hottest pages that would move to a node if it had room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// To this node.
-    pub node: NodeId,
-    /// Base pages, at least.
-    pub pages: u64,
-    /// Time between accesses of the least hot of them.
-    pub gap: Nanos,
-}
-
-/// What the machine is asked to demote.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Demand {
-    /// Its name; never used again within a run.
-    pub id: u64,
-    /// From this node.
-    pub node: NodeId,
-    /// Base pages.
-    pub pages: u64,
-    /// Only what has not been accessed for this long.
-    pub idle: Nanos,
-    /// Of scopes with a floor, at most so much; of those that are not named here, nothing.
-    pub allowances: Vec<Allowance>,
-    /// Of braked scopes, at most so much.
-    pub braked: Vec<Allowance>,
-}
-
-impl Demand {
-    /// What is told when it has ended with so many base pages demoted, in so much CPU time.
-    pub fn done(&self, pages: u64, cpu: Nanos) -> Demoted {
-        Demoted { id: self.id, node: self.node, pages, cpu, by_scope: Vec::new() }
-    }
-}
-
-/// What came of a demand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demoted {
-    /// The demand's name.
-    pub id: u64,
-    /// The demand's node.
-    pub node: NodeId,
-    /// Base pages that went down; a huge page more than was asked for is possible.
-    pub pages: u64,
-    /// CPU time that it took the machine to look for them and to demote them.
-    pub cpu: Nanos,
-    /// What of it came from which scope, where scopes by cgroup are configured.
-    pub by_scope: Vec<(ScopeId, u64)>,
-}
-
-/// For whose sake pages go down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sake {
-    /// For pages that wait to come up.
-    Waiting,
-    /// For promotions and allocations to come: the goal.
-    Goal,
-    /// For allocations alone: less than half of what promotions leave is free.
-    Allocations,
-}
-
-/// What a top-tier node had to give, as a demand found it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Supply {
-    /// The node.
-    pub node: NodeId,
-    /// For how long a page must not have been accessed.
-    pub idle: Nanos,
-    /// For whose sake.
-    pub sake: Sake,
-    /// Base pages that were asked for.
-    pub asked: u64,
-    /// Base pages that were not found.
-    pub short: u64,
-}
-
-impl Supply {
-    /// Whether nearly all that was asked for was found.
-    pub fn is_met(&self) -> bool {
-        self.short <= self.asked / ENOUGH
-    }
-}
 
 /// How a demand ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,12 +80,8 @@ pub struct Demotion {
     next_id: u64,
 }
 
-/// Colder by far: accessed so many times more seldom. Ours.
-pub(crate) const COLDER: u64 = 4;
 /// Most that a demand asks for, for pages that wait to come up, as a part of the node. Looking for cold pages costs about as much for many as for few.
 const FOR_THEM: u64 = 16;
-/// A demand is met where no more than one in so many of its pages was not found.
-const ENOUGH: u64 = 4;
 impl Demotion {
     /// With nothing demoted yet.
     pub fn new(config: &Config) -> Demotion {

@@ -1,8 +1,7 @@
 //! What is kept of a top-tier node: the demand that is under way, and what the last ones found.
 
-use crate::admission::Allowance;
+use crate::demand::{Allowance, Sake, Supply};
 use crate::demotion::idle::Idle;
-use crate::demotion::{Sake, Supply};
 use crate::units::Nanos;
 
 /// A demand is for one in so many of those that wait, at most: the hottest quarter.

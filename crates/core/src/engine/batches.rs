@@ -1,7 +1,7 @@
 //! Batches in the making: by target, process and direction, first fit.
 
+use crate::admission::Admitted;
 use crate::moves::{Batch, BatchId, Direction, Move};
-use crate::queue::Waiting;
 use crate::units::{NodeId, Pid};
 
 /// The batches that a tick makes.
@@ -16,7 +16,7 @@ pub(super) struct Batches {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) batch: Batch,
-    pub(super) candidates: Vec<Waiting>,
+    pub(super) candidates: Vec<Admitted>,
     pages: u64,
 }
 
@@ -63,9 +63,9 @@ impl Batches {
 }
 
 impl Open {
-    pub(super) fn push(&mut self, m: Move, waiting: Waiting) {
+    pub(super) fn push(&mut self, m: Move, admitted: Admitted) {
         self.pages += m.pages();
         self.batch.moves.push(m);
-        self.candidates.push(waiting);
+        self.candidates.push(admitted);
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::demotion::{Demand, Demoted, Wanted};
+use crate::candidate::gap_of_score;
+use crate::demand::{Demand, Demoted, Wanted};
 use crate::engine::Engine;
 use crate::queue::LaneKey;
-use crate::rule::gap_of_score;
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
 
@@ -69,8 +69,8 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::access::{Access, Detail, Evidence, FaultLatency, NoMappings};
+    use crate::candidate::{Candidate, Reason};
     use crate::config::Config;
-    use crate::rule::{Candidate, Reason};
     use crate::topology::{Node, Topology};
     use crate::units::{Pfn, Pid, TierId, VirtPage};
 
@@ -143,11 +143,11 @@ mod tests {
         for n in 0..1600 {
             let candidate =
                 Candidate::promotion(&access(n, 1, 100), 1000, Reason::HighRate, Nanos::from_s(60));
-            let waiting = engine
+            let admitted = engine
                 .admission
                 .door(&engine.topology, &candidate, Nanos::from_s(1))
                 .expect("a sound candidate");
-            engine.admission.moved(&waiting, Nanos::from_s(1));
+            engine.admission.moved(&admitted, Nanos::from_s(1));
         }
         // A quarter of the ten seconds for which nobody had accessed what went down.
         for (node, wait_ms, expected) in [(0, 2500, 0), (1, 2501, 0), (1, 2500, 800)] {

@@ -3,13 +3,13 @@
 use serde::Serialize;
 
 use crate::access::Source;
-use crate::admission::{Braking, RefusalReason, Standing};
-use crate::counters::Label;
+use crate::admission::{Admitted, Braking, Standing};
+use crate::candidate::gap_of_score;
 use crate::engine::Engine;
 use crate::journal::{Decision, What};
+use crate::label::Label;
 use crate::moves::BatchId;
-use crate::queue::Waiting;
-use crate::rule::gap_of_score;
+use crate::refusal::RefusalReason;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 use crate::weigh::Estimate;
 
@@ -143,7 +143,7 @@ impl Engine {
     /// The page by which the engine knows the folio of `page`: its own name where something is known by it now.
     fn head(&self, page: VirtPage, last: Option<&Decision>) -> VirtPage {
         if let Some(flight) = self.admission.holder(page) {
-            let covers = |w: &&Waiting| page.vpn.wrapping_sub(w.page.vpn) < 1 << w.candidate.order;
+            let covers = |w: &&Admitted| page.vpn.wrapping_sub(w.page.vpn) < 1 << w.candidate.order;
             return flight.candidates.iter().find(covers).map_or(page, |w| w.page);
         }
         match self.state(page) {
@@ -158,7 +158,7 @@ impl Engine {
         }
         if let Some(waiting) = self.queue.get(page) {
             return PageState::Waiting {
-                score: waiting.weighed.score,
+                score: waiting.score,
                 estimates: waiting.estimates.iter().map(Said::from).collect(),
                 since: waiting.candidate.time,
                 expires: waiting.candidate.expires,

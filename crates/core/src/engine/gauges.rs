@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use crate::counters::{Counters, Label, Sample, Statistic};
+use crate::counters::{Counters, Sample, Statistic};
 use crate::engine::Engine;
+use crate::label::Label;
 use crate::rule::Gauge;
 
 macro_rules! gauges {

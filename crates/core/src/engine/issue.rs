@@ -2,12 +2,13 @@
 
 use std::collections::BinaryHeap;
 
-use crate::admission::{Gate, RefusalReason, Stop};
+use crate::admission::{Admitted, Gate, Stop};
 use crate::engine::Engine;
 use crate::engine::batches::Batches;
 use crate::journal::{Decision, What};
 use crate::moves::{Batch, Move};
-use crate::queue::{LaneKey, Turn, Waiting};
+use crate::queue::{LaneKey, Turn};
+use crate::refusal::RefusalReason;
 use crate::topology::NodeState;
 use crate::units::Nanos;
 
@@ -24,24 +25,25 @@ impl Engine {
         let mut batches = Batches::new(self.admission.batches_free(), self.batch_pages);
         let mut looks = 0;
         while let Some((turn, key)) = turns.pop() {
-            let Some(waiting) = self.queue.at(turn).copied() else { continue };
+            let Some(admitted) = self.queue.at(turn).copied() else { continue };
             let next = self.queue.after(key, turn);
-            if waiting.candidate.expires <= now {
+            if admitted.candidate.expires <= now {
+                let held = self.queue.held_at(turn);
                 self.queue.take(turn);
-                self.expire(&waiting, waiting.held);
+                self.expire(&admitted, held);
                 turns.extend(next.map(|t| (t, key)));
                 continue;
             }
             let others_wait = turns.iter().any(|(_, other)| other.scope != key.scope);
-            match self.admit(&mut gate, &mut batches, turn, &waiting, others_wait) {
+            match self.admit(&mut gate, &mut batches, turn, &admitted, others_wait) {
                 Ok(()) => turns.extend(next.map(|t| (t, key))),
                 Err(stop) => {
                     let reason = stop.reason();
                     if let Stop::Refused(_) = stop {
                         self.queue.take(turn);
-                        self.refuse(&waiting.candidate, reason);
+                        self.refuse(&admitted.candidate, reason);
                     } else {
-                        self.hold(turn, &waiting, reason);
+                        self.hold(turn, &admitted, reason);
                         looks += 1;
                     }
                     match stop {
@@ -65,11 +67,11 @@ impl Engine {
     fn open_lanes(&mut self, gate: &Gate) -> Turns {
         let mut turns = Turns::new();
         for (key, turn) in self.queue.heads() {
-            match self.admission.lane(gate, key) {
+            match self.admission.open(gate, key.route) {
                 Ok(()) => turns.push((turn, key)),
                 Err(reason) => {
-                    if let Some(waiting) = self.queue.at(turn).copied() {
-                        self.hold(turn, &waiting, reason);
+                    if let Some(admitted) = self.queue.at(turn).copied() {
+                        self.hold(turn, &admitted, reason);
                     }
                     self.queue.hold_lane(key, reason);
                 }
@@ -84,31 +86,32 @@ impl Engine {
         gate: &mut Gate,
         batches: &mut Batches,
         turn: Turn,
-        waiting: &Waiting,
+        admitted: &Admitted,
         others_wait: bool,
     ) -> Result<(), Stop> {
         if batches.are_full() {
             return Err(Stop::Everybody(RefusalReason::BatchesInFlight));
         }
-        let target = self.admission.pass(gate, waiting, others_wait)?;
-        let candidate = &waiting.candidate;
-        let m = Move { page: waiting.page, pfn: candidate.pfn, order: candidate.order, from: candidate.from };
+        let target = self.admission.pass(gate, admitted, others_wait)?;
+        let candidate = &admitted.candidate;
+        let m =
+            Move { page: admitted.page, pfn: candidate.pfn, order: candidate.order, from: candidate.from };
         let open = batches
-            .find(&mut self.next_batch, target, waiting.page.pid, candidate.direction, m.pages())
+            .find(&mut self.next_batch, target, admitted.page.pid, candidate.direction, m.pages())
             .ok_or(Stop::One(RefusalReason::BatchesInFlight))?;
-        self.admission.take(gate, open.batch.id, waiting, &m, target);
+        self.admission.take(gate, open.batch.id, admitted, &m, target);
         self.queue.take(turn);
         self.counters.issued += 1;
         let what = What::Issued { batch: open.batch.id };
-        self.journal.write(Decision::bound(waiting, self.now.unwrap_or_default(), target, what));
-        open.push(m, *waiting);
+        self.journal.write(Decision::bound(admitted, self.now.unwrap_or_default(), target, what));
+        open.push(m, *admitted);
         Ok(())
     }
 
-    fn hold(&mut self, turn: Turn, waiting: &Waiting, reason: RefusalReason) {
+    fn hold(&mut self, turn: Turn, admitted: &Admitted, reason: RefusalReason) {
         self.counters.held.add(reason, 1);
         if self.queue.hold(turn, reason) {
-            self.note(waiting, What::Held { reason });
+            self.note(admitted, What::Held { reason });
         }
     }
 

@@ -25,15 +25,17 @@ pub use gauges::Status;
 
 use crate::access::{Access, Detail, Evidence, Mappings, NoMappings, RegionPage, RegionSnapshot, Source};
 use crate::admission::far_nodes::{self, FarNodes};
-use crate::admission::{Admission, Braking, ORDER_MAX, RefusalReason, Standing};
+use crate::admission::{Admission, Admitted, Braking, ORDER_MAX, Standing};
+use crate::candidate::{Candidate, Candidates};
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::demotion::Demotion;
 use crate::journal::{Decision, Journal, What};
 use crate::moves::{Batch, Direction};
-use crate::queue::{Offer, Queue, Waiting};
-use crate::record::{RecordError, RecordParams, RecordTable};
-use crate::rule::{self, Candidate, Candidates, Context, Record, Rule};
+use crate::queue::{Offer, Queue};
+use crate::record::{Record, RecordError, RecordParams, RecordTable};
+use crate::refusal::RefusalReason;
+use crate::rule::{self, Context, Rule};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid, VirtPage};
 use crate::weigh::Weights;
@@ -175,8 +177,8 @@ impl Engine {
         self.accept_proposals();
         self.give_up_overdue(now);
         self.queue.wake(now);
-        for (waiting, held) in self.queue.sweep(now) {
-            self.expire(&waiting, held);
+        for (admitted, held) in self.queue.sweep(now) {
+            self.expire(&admitted, held);
         }
         self.issue(now, nodes)
     }
@@ -341,9 +343,9 @@ impl Engine {
     fn drop_waiting(&mut self, pid: Pid) {
         self.admission.revoke(pid);
         self.rule.on_exit(pid);
-        for waiting in self.queue.remove_process(pid) {
+        for admitted in self.queue.remove_process(pid) {
             self.counters.exited += 1;
-            self.note(&waiting, What::Exited);
+            self.note(&admitted, What::Exited);
         }
     }
 
@@ -359,16 +361,17 @@ impl Engine {
             let start = self.now.unwrap_or(candidate.time);
             candidate.expires = candidate.expires.min(start.plus(self.life));
             match self.admission.door(&self.topology, &candidate, self.clock()) {
-                Ok(waiting) => self.enqueue(&waiting),
+                Ok(admitted) => self.enqueue(&admitted, None),
                 Err(reason) => self.refuse(&candidate, reason),
             }
         }
         drop(self.out.drain());
     }
 
-    fn enqueue(&mut self, waiting: &Waiting) {
-        let candidate = &waiting.candidate;
-        match self.queue.offer(waiting) {
+    /// Lets a candidate wait, where it failed before not to be tried until then.
+    fn enqueue(&mut self, admitted: &Admitted, not_before: Option<Nanos>) {
+        let candidate = &admitted.candidate;
+        match self.queue.offer(admitted, not_before) {
             Offer::Merged => self.counters.merged += 1,
             Offer::Full => self.refuse(candidate, RefusalReason::QueueFull),
             offer @ (Offer::Queued | Offer::Displaced(_)) => {
@@ -377,11 +380,11 @@ impl Engine {
                     self.note(&other, What::Evicted);
                 }
                 // A retry was a candidate before.
-                if waiting.tries == 0 {
+                if admitted.tries == 0 {
                     if candidate.direction == Direction::Promote {
-                        self.counters.pgpromote_candidate += 1 << candidate.order;
+                        self.counters.pgpromote_candidate += admitted.pages();
                     }
-                    self.note(waiting, What::Proposed);
+                    self.note(admitted, What::Proposed);
                 }
             }
         }
@@ -396,13 +399,13 @@ impl Engine {
         }
     }
 
-    fn expire(&mut self, waiting: &Waiting, held: Option<RefusalReason>) {
+    fn expire(&mut self, admitted: &Admitted, held: Option<RefusalReason>) {
         self.counters.expired.add(held.unwrap_or(RefusalReason::Expired), 1);
-        self.note(waiting, What::Expired { held });
+        self.note(admitted, What::Expired { held });
     }
 
-    fn note(&mut self, waiting: &Waiting, what: What) {
-        self.journal.write(Decision::on(waiting, self.clock(), what));
+    fn note(&mut self, admitted: &Admitted, what: What) {
+        self.journal.write(Decision::on(admitted, self.clock(), what));
     }
 }
 

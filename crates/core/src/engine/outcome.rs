@@ -1,10 +1,10 @@
 //! What came of a batch.
 
-use crate::admission::{Flight, RefusalReason};
+use crate::admission::{Admitted, Flight};
 use crate::engine::Engine;
 use crate::journal::{Decision, What};
 use crate::moves::{BatchOutcome, Direction, Move, Outcome};
-use crate::queue::Waiting;
+use crate::refusal::RefusalReason;
 use crate::units::Nanos;
 
 impl Engine {
@@ -18,62 +18,62 @@ impl Engine {
             self.counters.outcomes_malformed += 1;
         }
         let told = outcome.outcomes.iter().copied().chain(std::iter::repeat(Outcome::NotTried));
-        for (waiting, ended) in flight.candidates.iter().zip(told) {
-            self.end(&flight, waiting, ended);
+        for (admitted, ended) in flight.candidates.iter().zip(told) {
+            self.end(&flight, admitted, ended);
         }
     }
 
     /// Gives up batches whose outcome never came, so that what they hold is not lost for ever.
     pub(super) fn give_up_overdue(&mut self, now: Nanos) {
         while let Some(flight) = self.admission.lose(now) {
-            for waiting in &flight.candidates {
+            for admitted in &flight.candidates {
                 self.counters.lost += 1;
-                self.counters.pgmigrate_fail += 1 << waiting.candidate.order;
+                self.counters.pgmigrate_fail += admitted.pages();
                 // The mover may still be at it: the page must not get into a second batch meanwhile.
-                self.admission.quarantine(waiting.page, now, RefusalReason::Lost);
-                self.tell(&flight, waiting, What::Lost { batch: flight.id });
+                self.admission.quarantine(admitted.page, now, RefusalReason::Lost);
+                self.tell(&flight, admitted, What::Lost { batch: flight.id });
             }
         }
         self.counters.recent_forgotten = self.admission.recent_forgotten();
     }
 
-    fn end(&mut self, flight: &Flight, waiting: &Waiting, ended: Outcome) {
+    fn end(&mut self, flight: &Flight, admitted: &Admitted, ended: Outcome) {
         let batch = flight.id;
         match ended {
             Outcome::Moved => {
-                self.count_moved(flight.direction, 1 << waiting.candidate.order);
-                self.tell(flight, waiting, What::Moved { batch });
-                let moves = self.admission.moved(waiting, self.clock());
+                self.count_moved(flight.direction, admitted.pages());
+                self.tell(flight, admitted, What::Moved { batch });
+                let moves = self.admission.moved(admitted, self.clock());
                 if flight.direction == Direction::Promote && moves > 1 {
-                    self.counters.promoted_again += 1 << waiting.candidate.order;
+                    self.counters.promoted_again += admitted.pages();
                 }
-                self.forget(waiting);
+                self.forget(admitted);
             }
             _ => {
                 self.counters.failed.add(ended, 1);
-                self.tell(flight, waiting, What::Failed { batch, outcome: ended });
+                self.tell(flight, admitted, What::Failed { batch, outcome: ended });
             }
         }
         match ended {
             Outcome::Moved => {}
             // The frame is not this page's any more: whoever has it now must not inherit its heat.
             Outcome::AlreadyThere | Outcome::OtherNode | Outcome::OtherPage | Outcome::Gone => {
-                self.forget(waiting);
+                self.forget(admitted);
             }
-            Outcome::NotTried => self.retry(flight, waiting),
+            Outcome::NotTried => self.retry(flight, admitted),
             Outcome::Busy | Outcome::NodeFull => {
-                self.counters.pgmigrate_fail += 1 << waiting.candidate.order;
-                self.retry(flight, waiting);
+                self.counters.pgmigrate_fail += admitted.pages();
+                self.retry(flight, admitted);
             }
-            Outcome::DryRun => self.admission.quarantine(waiting.page, self.clock(), RefusalReason::DryRun),
-            Outcome::Pinned => self.leave_alone(waiting, RefusalReason::Pinned),
-            Outcome::Shared => self.leave_alone(waiting, RefusalReason::Shared),
-            Outcome::NoPermission => self.leave_alone(waiting, RefusalReason::NoPermission),
-            Outcome::Mempolicy => self.leave_alone(waiting, RefusalReason::Mempolicy),
-            Outcome::Excluded => self.counters.pgmigrate_fail += 1 << waiting.candidate.order,
+            Outcome::DryRun => self.admission.quarantine(admitted.page, self.clock(), RefusalReason::DryRun),
+            Outcome::Pinned => self.leave_alone(admitted, RefusalReason::Pinned),
+            Outcome::Shared => self.leave_alone(admitted, RefusalReason::Shared),
+            Outcome::NoPermission => self.leave_alone(admitted, RefusalReason::NoPermission),
+            Outcome::Mempolicy => self.leave_alone(admitted, RefusalReason::Mempolicy),
+            Outcome::Excluded => self.counters.pgmigrate_fail += admitted.pages(),
         }
-        let c = &waiting.candidate;
-        let done = Move { page: waiting.page, pfn: c.pfn, order: c.order, from: c.from };
+        let c = &admitted.candidate;
+        let done = Move { page: admitted.page, pfn: c.pfn, order: c.order, from: c.from };
         self.rule.on_outcome(&done, ended, &mut self.out);
     }
 
@@ -87,34 +87,34 @@ impl Engine {
         }
     }
 
-    fn leave_alone(&mut self, waiting: &Waiting, why: RefusalReason) {
-        self.counters.pgmigrate_fail += 1 << waiting.candidate.order;
-        self.admission.quarantine(waiting.page, self.clock(), why);
+    fn leave_alone(&mut self, admitted: &Admitted, why: RefusalReason) {
+        self.counters.pgmigrate_fail += admitted.pages();
+        self.admission.quarantine(admitted.page, self.clock(), why);
     }
 
     /// Lets the candidate wait for its next try, each time twice as long, until it has had its tries. Either way its
     /// evidence stays.
-    fn retry(&mut self, flight: &Flight, waiting: &Waiting) {
+    fn retry(&mut self, flight: &Flight, admitted: &Admitted) {
         if flight.exited {
             return;
         }
         self.counters.returned += 1;
-        let tries = waiting.tries.saturating_add(1);
+        let tries = admitted.tries.saturating_add(1);
         if tries > self.retries {
-            return self.refuse(&waiting.candidate, RefusalReason::GaveUp);
+            return self.refuse(&admitted.candidate, RefusalReason::GaveUp);
         }
         let delay = Nanos(self.retry_delay.0.saturating_mul(1 << (tries - 1).min(63)));
-        let not_before = Some(self.clock().plus(delay));
-        self.enqueue(&Waiting { tries, not_before, held: None, ..*waiting });
+        let not_before = self.clock().plus(delay);
+        self.enqueue(&Admitted { tries, ..*admitted }, Some(not_before));
     }
 
-    fn forget(&mut self, waiting: &Waiting) {
-        if let Some(pfn) = waiting.candidate.pfn {
-            self.table.clear(pfn, waiting.candidate.order);
+    fn forget(&mut self, admitted: &Admitted) {
+        if let Some(pfn) = admitted.candidate.pfn {
+            self.table.clear(pfn, admitted.candidate.order);
         }
     }
 
-    fn tell(&mut self, flight: &Flight, waiting: &Waiting, what: What) {
-        self.journal.write(Decision::bound(waiting, self.clock(), flight.target, what));
+    fn tell(&mut self, flight: &Flight, admitted: &Admitted, what: What) {
+        self.journal.write(Decision::bound(admitted, self.clock(), flight.target, what));
     }
 }

@@ -1,9 +1,9 @@
 use super::*;
 use crate::access::{Detail, Membership, NoMappings};
-use crate::admission::RefusalReason as R;
+use crate::candidate::Reason;
 use crate::config::RecordLayout;
 use crate::moves::{BatchOutcome, Outcome};
-use crate::rule::Reason;
+use crate::refusal::RefusalReason as R;
 use crate::topology::{Node, Watermarks};
 use crate::units::{NodeId, PAGES_PER_MIB, ScopeId, TierId, VirtPage};
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::access::Source;
-use crate::admission::{RefusalReason, Route};
+use crate::admission::Route;
 use crate::moves::Direction;
 use crate::queue::slab::List;
+use crate::refusal::RefusalReason;
 use crate::units::ScopeId;
 
 /// What the candidates of a lane have in common.

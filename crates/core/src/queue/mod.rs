@@ -6,7 +6,6 @@
 //! closed direction blocks is blocked together, so one look tells. A page that was tried and may be tried again is
 //! parked until its time. Every operation costs a hash look-up and a step in two small trees.
 
-pub mod hash;
 mod lane;
 mod slab;
 
@@ -15,47 +14,40 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use lane::{LaneKey, Turn};
 
 use crate::access::Source;
-use crate::admission::{RefusalReason, Route};
-use crate::queue::hash::FixedMap;
+use crate::admission::Admitted;
+use crate::hash::FixedMap;
 use crate::queue::lane::Lane;
 use crate::queue::slab::{List, NIL, Slab, Thread};
-use crate::rule::Candidate;
-use crate::units::{Nanos, Pid, ScopeId, VirtPage};
-use crate::weigh::{Estimates, Weighed, Weights};
+use crate::refusal::RefusalReason;
+use crate::units::{Nanos, Pid, VirtPage};
+use crate::weigh::{Weighed, Weights};
 
-/// A candidate in the queue.
+/// A candidate that waits, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// What was proposed, last.
-    pub candidate: Candidate,
-    /// What each source says of the page.
-    pub estimates: Estimates,
-    /// What comes of it; the queue sets it.
-    pub weighed: Weighed,
-    /// The page that it is about.
-    pub page: VirtPage,
-    /// The scope of its process.
-    pub scope: ScopeId,
-    /// The nodes that it may go to.
-    pub route: Route,
-    /// Batches that it was in without moving.
-    pub tries: u8,
+struct Entry {
+    admitted: Admitted,
+    /// The highest goes first.
+    rank: u32,
+    /// The source whose word on it counts most.
+    chief: Source,
     /// When it may be tried again, while it is parked.
-    pub not_before: Option<Nanos>,
+    not_before: Option<Nanos>,
     /// What held it when it was last looked at.
-    pub held: Option<RefusalReason>,
-    /// Its place among equal ranks, in joins; the queue sets it.
-    pub seq: u64,
+    held: Option<RefusalReason>,
+    /// Its place among equal ranks, in joins.
+    seq: u64,
 }
 
-impl Waiting {
+impl Entry {
+    fn new(admitted: &Admitted, not_before: Option<Nanos>, weights: &Weights) -> Entry {
+        let weighed = admitted.estimates.weigh(weights);
+        let Weighed { score, rank, chief } = weighed.unwrap_or(Weighed::of(&admitted.candidate));
+        Entry { admitted: Admitted { score, ..*admitted }, rank, chief, not_before, held: None, seq: 0 }
+    }
+
     fn lane(&self) -> LaneKey {
-        LaneKey {
-            direction: self.candidate.direction,
-            scope: self.scope,
-            route: self.route,
-            source: self.weighed.chief,
-        }
+        let Admitted { candidate, scope, route, .. } = self.admitted;
+        LaneKey { direction: candidate.direction, scope, route, source: self.chief }
     }
 }
 
@@ -67,7 +59,7 @@ pub enum Offer {
     /// The page waited already; its entry has been renewed.
     Merged,
     /// It waits in the place of this one, which had the lowest rank of those that may give way.
-    Displaced(Box<Waiting>),
+    Displaced(Box<Admitted>),
     /// The queue is full of candidates with ranks as high, and its source has its share of them.
     Full,
 }
@@ -128,49 +120,49 @@ impl Queue {
         self.slab.bytes() + index + self.parked.len() * size_of::<(Nanos, u32)>()
     }
 
-    /// The entry of a page.
-    pub fn get(&self, page: VirtPage) -> Option<&Waiting> {
+    /// The candidate of a page.
+    pub fn get(&self, page: VirtPage) -> Option<&Admitted> {
+        self.entry(page).map(|entry| &entry.admitted)
+    }
+
+    fn entry(&self, page: VirtPage) -> Option<&Entry> {
         self.slab.get(*self.index.get(&page)?)
     }
 
     /// What holds the page: the lane's reason where the whole lane is held, else its own.
     pub fn held(&self, page: VirtPage) -> Option<RefusalReason> {
-        self.reason_of(self.get(page)?)
+        self.reason_of(self.entry(page)?)
     }
 
-    /// Takes a candidate in, or renews the entry of its page.
-    pub fn offer(&mut self, waiting: &Waiting) -> Offer {
-        if let Some(&at) = self.index.get(&waiting.page) {
-            self.renew(at, waiting);
+    /// Takes a candidate in, or renews the entry of its page. One that was tried is parked until `not_before`.
+    pub fn offer(&mut self, admitted: &Admitted, not_before: Option<Nanos>) -> Offer {
+        if let Some(&at) = self.index.get(&admitted.page) {
+            self.renew(at, admitted);
             return Offer::Merged;
         }
-        let waiting = &Waiting { weighed: self.weigh(waiting), ..*waiting };
+        let entry = Entry::new(admitted, not_before, &self.weights);
         if self.len() < self.capacity {
-            self.insert(waiting);
+            self.insert(&entry);
             return Offer::Queued;
         }
-        match self.giving_way(waiting) {
+        match self.giving_way(&entry) {
             Some(at) => {
                 let displaced = self.take_slot(at);
-                self.insert(waiting);
+                self.insert(&entry);
                 displaced.map_or(Offer::Queued, |gone| Offer::Displaced(Box::new(gone)))
             }
             None => Offer::Full,
         }
     }
 
-    fn weigh(&self, waiting: &Waiting) -> Weighed {
-        waiting.estimates.weigh(&self.weights).unwrap_or(waiting.weighed)
-    }
-
     /// Takes the entry of a page out.
-    pub fn remove(&mut self, page: VirtPage) -> Option<Waiting> {
+    pub fn remove(&mut self, page: VirtPage) -> Option<Admitted> {
         let at = *self.index.get(&page)?;
         self.take_slot(at)
     }
 
     /// Takes the entries of a process out, in the order in which they came in.
-    pub fn remove_process(&mut self, pid: Pid) -> Vec<Waiting> {
+    pub fn remove_process(&mut self, pid: Pid) -> Vec<Admitted> {
         let mut out = Vec::new();
         while let Some(list) = self.processes.get(&pid).copied() {
             out.extend(self.take_slot(list.head));
@@ -194,7 +186,7 @@ impl Queue {
     }
 
     /// Takes out entries that have expired, as far as this tick's part of the lap goes, with what held each.
-    pub fn sweep(&mut self, now: Nanos) -> Vec<(Waiting, Option<RefusalReason>)> {
+    pub fn sweep(&mut self, now: Nanos) -> Vec<(Admitted, Option<RefusalReason>)> {
         let high = self.slab.high();
         let mut out = Vec::new();
         for _ in 0..(high / SWEEP_LAP_TICKS).max(SWEEP_SLOTS_MIN).min(high) {
@@ -203,7 +195,7 @@ impl Queue {
             }
             let at = self.hand;
             self.hand += 1;
-            if self.slab.get(at).is_some_and(|e| e.candidate.expires <= now) {
+            if self.slab.get(at).is_some_and(|e| e.admitted.candidate.expires <= now) {
                 out.extend(self.take_expired(at));
             }
         }
@@ -232,13 +224,18 @@ impl Queue {
         turn(&self.slab, list.head)
     }
 
-    /// The entry whose turn it is.
-    pub fn at(&self, turn: Turn) -> Option<&Waiting> {
-        self.slab.get(turn.slot)
+    /// The candidate whose turn it is.
+    pub fn at(&self, turn: Turn) -> Option<&Admitted> {
+        self.slab.get(turn.slot).map(|entry| &entry.admitted)
     }
 
-    /// Takes the entry whose turn it is.
-    pub fn take(&mut self, turn: Turn) -> Option<Waiting> {
+    /// What held the entry whose turn it is when it was last looked at.
+    pub fn held_at(&self, turn: Turn) -> Option<RefusalReason> {
+        self.slab.get(turn.slot)?.held
+    }
+
+    /// Takes the candidate whose turn it is.
+    pub fn take(&mut self, turn: Turn) -> Option<Admitted> {
         self.take_slot(turn.slot)
     }
 
@@ -279,28 +276,28 @@ impl Queue {
             for list in lane.lists.values().rev() {
                 best += u64::from(list.len);
                 if best >= hottest {
-                    return Some((*key, best, self.slab.get(list.tail)?.weighed.score));
+                    return Some((*key, best, self.slab.get(list.tail)?.admitted.score));
                 }
             }
             None
         })
     }
 
-    fn reason_of(&self, entry: &Waiting) -> Option<RefusalReason> {
+    fn reason_of(&self, entry: &Entry) -> Option<RefusalReason> {
         if entry.not_before.is_some() {
             return Some(RefusalReason::Retry);
         }
         self.lanes.get(&entry.lane()).and_then(|lane| lane.held).or(entry.held)
     }
 
-    fn take_expired(&mut self, at: u32) -> Option<(Waiting, Option<RefusalReason>)> {
+    fn take_expired(&mut self, at: u32) -> Option<(Admitted, Option<RefusalReason>)> {
         let reason = self.reason_of(self.slab.get(at)?);
         self.take_slot(at).map(|entry| (entry, reason))
     }
 
-    fn insert(&mut self, waiting: &Waiting) {
-        let (page, parked) = (waiting.page, waiting.not_before);
-        let at = self.slab.insert(*waiting);
+    fn insert(&mut self, entry: &Entry) {
+        let (page, parked) = (entry.admitted.page, entry.not_before);
+        let at = self.slab.insert(*entry);
         self.index.insert(page, at);
         let list = self.processes.entry(page.pid).or_insert(List::EMPTY);
         self.slab.push_back(list, Thread::Process, at);
@@ -312,38 +309,39 @@ impl Queue {
 
     /// Renews an entry: expiry, target and reason are the newest proposal's, what other sources said and is not too old still counts, the tries stay. It keeps its
     /// place where lane and rank stay the same.
-    fn renew(&mut self, at: u32, new: &Waiting) {
+    fn renew(&mut self, at: u32, new: &Admitted) {
         let Some(old) = self.slab.get(at).copied() else { return };
-        let new = Waiting { estimates: old.estimates.renewed(&new.estimates, new.candidate.time), ..*new };
-        let new = Waiting { weighed: self.weigh(&new), ..new };
-        let stays = old.lane() == new.lane() && old.weighed.rank == new.weighed.rank;
+        let estimates = old.admitted.estimates.renewed(&new.estimates, new.candidate.time);
+        let admitted = Admitted { estimates, tries: old.admitted.tries, ..*new };
+        let new = Entry::new(&admitted, old.not_before, &self.weights);
+        let stays = old.lane() == new.lane() && old.rank == new.rank;
         let moves = !stays && old.not_before.is_none();
         if moves {
             self.leave(at);
         }
         if let Some(entry) = self.slab.get_mut(at) {
-            *entry =
-                Waiting { tries: old.tries, not_before: old.not_before, held: old.held, seq: old.seq, ..new };
+            *entry = Entry { held: old.held, seq: old.seq, ..new };
         }
         if moves {
             self.join(at);
         }
     }
 
-    fn take_slot(&mut self, at: u32) -> Option<Waiting> {
+    fn take_slot(&mut self, at: u32) -> Option<Admitted> {
         let entry = *self.slab.get(at)?;
         match entry.not_before {
             Some(due) => drop(self.parked.remove(&(due, at))),
             None => self.leave(at),
         }
-        self.index.remove(&entry.page);
-        if let Some(list) = self.processes.get_mut(&entry.page.pid) {
+        let page = entry.admitted.page;
+        self.index.remove(&page);
+        if let Some(list) = self.processes.get_mut(&page.pid) {
             self.slab.unlink(list, Thread::Process, at);
             if list.is_empty() {
-                self.processes.remove(&entry.page.pid);
+                self.processes.remove(&page.pid);
             }
         }
-        self.slab.remove(at)
+        self.slab.remove(at).map(|entry| entry.admitted)
     }
 
     /// Puts an entry last among its equals in its lane.
@@ -351,7 +349,7 @@ impl Queue {
         let Some(entry) = self.slab.get_mut(at) else { return };
         entry.seq = self.joins;
         self.joins += 1;
-        let (key, rank) = (entry.lane(), entry.weighed.rank);
+        let (key, rank) = (entry.lane(), entry.rank);
         let lane = self.lanes.entry(key).or_default();
         lane.len += 1;
         self.slab.push_back(lane.lists.entry(rank).or_insert(List::EMPTY), Thread::Rank, at);
@@ -359,7 +357,7 @@ impl Queue {
 
     fn leave(&mut self, at: u32) {
         let Some(entry) = self.slab.get(at) else { return };
-        let (key, rank) = (entry.lane(), entry.weighed.rank);
+        let (key, rank) = (entry.lane(), entry.rank);
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let Some(list) = lane.lists.get_mut(&rank) else { return };
         self.slab.unlink(list, Thread::Rank, at);
@@ -374,13 +372,13 @@ impl Queue {
 
     /// The entry that makes room for a new one: of those that take turns, and whose source holds more than its share or is the new one's, the one with the lowest
     /// rank, and of these the one that came last. A rank that is no lower gives way only where the new one's source has less than its share.
-    fn giving_way(&self, new: &Waiting) -> Option<u32> {
-        let mut held: BTreeMap<Source, usize> = BTreeMap::from([(new.weighed.chief, 0)]);
+    fn giving_way(&self, new: &Entry) -> Option<u32> {
+        let mut held: BTreeMap<Source, usize> = BTreeMap::from([(new.chief, 0)]);
         for (key, lane) in &self.lanes {
             *held.entry(key.source).or_insert(0) += lane.len;
         }
         let share = self.capacity / held.len();
-        let own = new.weighed.chief;
+        let own = new.chief;
         let short = held[&own] < share;
         let gives = |source: Source| held[&source] > share || (source == own && !short);
         let lowest = self.lanes.iter().filter(|(key, _)| gives(key.source)).filter_map(|(_, lane)| {
@@ -388,12 +386,12 @@ impl Queue {
             turn(&self.slab, list.tail)
         });
         let lowest = lowest.min_by_key(|t| (t.rank, u64::MAX - t.seq))?;
-        (short || lowest.rank < new.weighed.rank).then_some(lowest.slot)
+        (short || lowest.rank < new.rank).then_some(lowest.slot)
     }
 }
 
 fn turn(slab: &Slab, at: u32) -> Option<Turn> {
-    slab.get(at).map(|e| Turn { rank: e.weighed.rank, seq: e.seq, slot: at })
+    slab.get(at).map(|e| Turn { rank: e.rank, seq: e.seq, slot: at })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Storage of the queue: numbered slots, and doubly linked lists threaded through them.
 
-use crate::queue::Waiting;
+use crate::queue::Entry;
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
@@ -24,7 +24,7 @@ const UNLINKED: Link = Link { prev: NIL, next: NIL };
 
 #[derive(Debug)]
 struct Slot {
-    entry: Option<Waiting>,
+    entry: Option<Entry>,
     links: [Link; 2],
 }
 
@@ -65,7 +65,7 @@ impl Slab {
         self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
     }
 
-    pub(super) fn insert(&mut self, entry: Waiting) -> u32 {
+    pub(super) fn insert(&mut self, entry: Entry) -> u32 {
         let slot = Slot { entry: Some(entry), links: [UNLINKED; 2] };
         match self.free.pop() {
             Some(at) => {
@@ -79,17 +79,17 @@ impl Slab {
         }
     }
 
-    pub(super) fn remove(&mut self, at: u32) -> Option<Waiting> {
+    pub(super) fn remove(&mut self, at: u32) -> Option<Entry> {
         let entry = self.slots.get_mut(at as usize)?.entry.take()?;
         self.free.push(at);
         Some(entry)
     }
 
-    pub(super) fn get(&self, at: u32) -> Option<&Waiting> {
+    pub(super) fn get(&self, at: u32) -> Option<&Entry> {
         self.slots.get(at as usize)?.entry.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Waiting> {
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Entry> {
         self.slots.get_mut(at as usize)?.entry.as_mut()
     }
 

@@ -1,15 +1,17 @@
 use super::*;
 use crate::access::Source;
+use crate::admission::Route;
+use crate::candidate::{Candidate, Reason};
 use crate::config;
 use crate::moves::Direction;
-use crate::rule::Reason;
-use crate::units::NodeId;
+use crate::units::{NodeId, ScopeId};
+use crate::weigh::Estimates;
 
 fn queue(capacity: u32) -> Queue {
     Queue::new(capacity, Weights::new(&config::Source::default()))
 }
 
-fn waiting(vpn: u64, score: u16) -> Waiting {
+fn admitted(vpn: u64, score: u16) -> Admitted {
     let page = VirtPage { pid: Pid(1), vpn };
     let candidate = Candidate {
         page: Some(page),
@@ -25,18 +27,7 @@ fn waiting(vpn: u64, score: u16) -> Waiting {
         time: Nanos(0),
         expires: Nanos(1000),
     };
-    Waiting {
-        candidate,
-        estimates: Estimates::of(&candidate),
-        weighed: Weighed::of(&candidate),
-        page,
-        scope: ScopeId::DEFAULT,
-        route: Route::default(),
-        tries: 0,
-        not_before: None,
-        held: None,
-        seq: 0,
-    }
+    Admitted::new(&candidate, page, ScopeId::DEFAULT, Route::default())
 }
 
 /// The pages in the order of their turns.
@@ -55,7 +46,7 @@ fn order(q: &mut Queue) -> Vec<u64> {
 fn the_highest_score_first_and_equal_scores_as_they_came() {
     let mut q = queue(64);
     for (vpn, score) in [(1, 5), (2, 9), (3, 5), (4, 7)] {
-        assert_eq!(q.offer(&waiting(vpn, score)), Offer::Queued);
+        assert_eq!(q.offer(&admitted(vpn, score), None), Offer::Queued);
     }
     assert_eq!(order(&mut q), [2, 4, 1, 3]);
 }
@@ -64,7 +55,7 @@ fn the_highest_score_first_and_equal_scores_as_they_came() {
 fn equal_scores_of_different_lanes_also_go_as_they_came() {
     let mut q = queue(64);
     for (vpn, scope) in [(1, 2), (2, 1), (3, 2)] {
-        q.offer(&Waiting { scope: ScopeId(scope), ..waiting(vpn, 5) });
+        q.offer(&Admitted { scope: ScopeId(scope), ..admitted(vpn, 5) }, None);
     }
     assert_eq!(order(&mut q), [1, 2, 3]);
 }
@@ -72,14 +63,14 @@ fn equal_scores_of_different_lanes_also_go_as_they_came() {
 #[test]
 fn a_page_has_one_entry_and_the_newest_proposal_counts() {
     let mut q = queue(64);
-    q.offer(&waiting(1, 5));
-    q.offer(&waiting(2, 5));
-    let mut again = waiting(1, 5);
+    q.offer(&admitted(1, 5), None);
+    q.offer(&admitted(2, 5), None);
+    let mut again = admitted(1, 5);
     again.candidate.expires = Nanos(2000);
-    assert_eq!(q.offer(&again), Offer::Merged);
+    assert_eq!(q.offer(&again, None), Offer::Merged);
     assert_eq!(order(&mut q), [1, 2], "with an equal score it keeps its place");
     assert_eq!(q.get(again.page).unwrap().candidate.expires, Nanos(2000));
-    q.offer(&waiting(1, 4));
+    q.offer(&admitted(1, 4), None);
     assert_eq!((order(&mut q), q.len()), (vec![2, 1], 2));
 }
 
@@ -87,10 +78,10 @@ fn a_page_has_one_entry_and_the_newest_proposal_counts() {
 fn the_lowest_score_gives_way_when_it_is_full() {
     let mut q = queue(3);
     for (vpn, score) in [(1, 5), (2, 5), (3, 9)] {
-        q.offer(&waiting(vpn, score));
+        q.offer(&admitted(vpn, score), None);
     }
-    assert_eq!(q.offer(&waiting(4, 5)), Offer::Full);
-    let Offer::Displaced(out) = q.offer(&waiting(5, 6)) else { panic!("somebody gives way") };
+    assert_eq!(q.offer(&admitted(4, 5), None), Offer::Full);
+    let Offer::Displaced(out) = q.offer(&admitted(5, 6), None) else { panic!("somebody gives way") };
     assert_eq!(out.page.vpn, 2, "of equal scores the last");
     assert_eq!(order(&mut q), [3, 5, 1]);
 }
@@ -98,15 +89,15 @@ fn the_lowest_score_gives_way_when_it_is_full() {
 #[test]
 fn a_parked_page_takes_no_turns_until_its_time_and_keeps_its_tries() {
     let mut q = queue(64);
-    q.offer(&Waiting { not_before: Some(Nanos(50)), tries: 2, ..waiting(1, 5) });
+    q.offer(&Admitted { tries: 2, ..admitted(1, 5) }, Some(Nanos(50)));
     assert!(order(&mut q).is_empty());
-    assert_eq!(q.held(waiting(1, 5).page), Some(RefusalReason::Retry));
-    assert_eq!(q.offer(&waiting(1, 8)), Offer::Merged);
+    assert_eq!(q.held(admitted(1, 5).page), Some(RefusalReason::Retry));
+    assert_eq!(q.offer(&admitted(1, 8), None), Offer::Merged);
     q.wake(Nanos(49));
     assert!(order(&mut q).is_empty());
     q.wake(Nanos(50));
     assert_eq!(order(&mut q), [1]);
-    let entry = q.get(waiting(1, 5).page).unwrap();
+    let entry = q.get(admitted(1, 5).page).unwrap();
     assert_eq!((entry.tries, entry.candidate.score), (2, 8));
 }
 
@@ -114,12 +105,9 @@ fn a_parked_page_takes_no_turns_until_its_time_and_keeps_its_tries() {
 fn a_process_takes_its_entries_with_it() {
     let mut q = queue(64);
     for vpn in 0..10 {
-        let mut w = waiting(vpn, 5);
+        let mut w = admitted(vpn, 5);
         w.page.pid = Pid((vpn % 2) as u32);
-        if vpn == 4 {
-            w.not_before = Some(Nanos(50));
-        }
-        q.offer(&w);
+        q.offer(&w, (vpn == 4).then_some(Nanos(50)));
     }
     let gone: Vec<u64> = q.remove_process(Pid(0)).iter().map(|w| w.page.vpn).collect();
     assert_eq!(gone, [0, 2, 4, 6, 8]);
@@ -131,9 +119,9 @@ fn a_process_takes_its_entries_with_it() {
 fn what_has_expired_is_swept_out_within_a_lap() {
     let mut q = queue(1 << 16);
     for vpn in 0..40_000 {
-        let mut w = waiting(vpn, 5);
+        let mut w = admitted(vpn, 5);
         w.candidate.expires = Nanos(if vpn % 2 == 0 { 10 } else { 20 });
-        q.offer(&w);
+        q.offer(&w, None);
     }
     let swept: usize = (0..17).map(|_| q.sweep(Nanos(10)).len()).sum();
     assert_eq!((swept, q.len()), (20_000, 20_000));
@@ -144,10 +132,10 @@ fn slots_are_used_again() {
     let mut q = queue(64);
     for round in 0..1000 {
         for vpn in 0..64 {
-            q.offer(&waiting(round * 64 + vpn, (vpn % 7) as u16));
+            q.offer(&admitted(round * 64 + vpn, (vpn % 7) as u16), None);
         }
         for vpn in 0..64 {
-            q.remove(waiting(round * 64 + vpn, 0).page).unwrap();
+            q.remove(admitted(round * 64 + vpn, 0).page).unwrap();
         }
     }
     assert!(q.is_empty() && q.lanes.is_empty() && q.processes.is_empty());
@@ -155,27 +143,27 @@ fn slots_are_used_again() {
 }
 
 /// A candidate of a source.
-fn from(source: Source, vpn: u64, score: u16) -> Waiting {
-    let mut w = waiting(vpn, score);
+fn from(source: Source, vpn: u64, score: u16) -> Admitted {
+    let mut w = admitted(vpn, score);
     w.candidate.source = source;
-    Waiting { estimates: Estimates::of(&w.candidate), weighed: Weighed::of(&w.candidate), ..w }
+    Admitted { estimates: Estimates::of(&w.candidate), ..w }
 }
 
 #[test]
 fn what_two_sources_say_of_a_page_is_weighed_together() {
     let mut q = queue(64);
-    q.offer(&from(Source::HintFault, 1, 1000));
-    q.offer(&from(Source::HintFault, 2, 1000));
-    assert_eq!(q.offer(&from(Source::HwSample, 2, 960)), Offer::Merged);
-    let entry = q.get(waiting(2, 0).page).unwrap();
-    assert_eq!((entry.weighed.score, entry.estimates.iter().count()), (980, 2));
+    q.offer(&from(Source::HintFault, 1, 1000), None);
+    q.offer(&from(Source::HintFault, 2, 1000), None);
+    assert_eq!(q.offer(&from(Source::HwSample, 2, 960), None), Offer::Merged);
+    let entry = q.get(admitted(2, 0).page).unwrap();
+    assert_eq!((entry.score, entry.estimates.iter().count()), (980, 2));
     assert_eq!(order(&mut q), [2, 1], "980 of two sources goes before 1000 of one");
     // Its evidence from hint faults is too old by then.
     let mut late = from(Source::HwSample, 2, 700);
     (late.candidate.time, late.candidate.expires) = (Nanos(1000), Nanos(2000));
     late.estimates = Estimates::of(&late.candidate);
-    q.offer(&late);
-    assert_eq!(q.get(late.page).unwrap().weighed.score, 700);
+    q.offer(&late, None);
+    assert_eq!(q.get(late.page).unwrap().score, 700);
     assert_eq!(order(&mut q), [1, 2]);
 }
 
@@ -183,10 +171,10 @@ fn what_two_sources_say_of_a_page_is_weighed_together() {
 fn a_source_that_floods_the_queue_leaves_the_others_their_share() {
     let mut q = queue(100);
     for vpn in 0..1000 {
-        q.offer(&from(Source::Device, vpn, 1900));
+        q.offer(&from(Source::Device, vpn, 1900), None);
     }
     for vpn in 1000..1100 {
-        q.offer(&from(Source::HintFault, vpn, 500 + vpn as u16));
+        q.offer(&from(Source::HintFault, vpn, 500 + vpn as u16), None);
     }
     // As many as its share found a place, though all of them rank lower; then the better ones took the places of the worse.
     let held = |q: &Queue, source| {
@@ -197,9 +185,9 @@ fn a_source_that_floods_the_queue_leaves_the_others_their_share() {
     assert_eq!(kept, (1050..1100).rev().collect::<Vec<_>>());
     // And the flood does not come back over them.
     for vpn in 2000..3000 {
-        assert_eq!(q.offer(&from(Source::Device, vpn, 1900)), Offer::Full);
+        assert_eq!(q.offer(&from(Source::Device, vpn, 1900), None), Offer::Full);
     }
     assert!(
-        matches!(q.offer(&from(Source::Device, 3000, 1950)), Offer::Displaced(w) if w.candidate.source == Source::Device)
+        matches!(q.offer(&from(Source::Device, 3000, 1950), None), Offer::Displaced(w) if w.candidate.source == Source::Device)
     );
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use thermocline_mem::{Plain, prefetch};
 
-use crate::rule::Record;
+use crate::record::Record;
 use crate::units::{Nanos, NodeId, PAGE_SIZE};
 
 /// A way to pack a record into a slot.

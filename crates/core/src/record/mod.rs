@@ -27,12 +27,28 @@ use crate::record::directory::PFN_END;
 use crate::record::layout::{Byte, Layout, Word};
 use crate::record::pghot::{PghotByte, PghotWord};
 use crate::record::store::Store;
-use crate::rule::Record;
 use crate::topology::Topology;
-use crate::units::{Nanos, Pfn};
+use crate::units::{Nanos, NodeId, Pfn};
 
 /// Timer frequencies that the published layouts can count in.
 const HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
+
+/// What is remembered of a page, decoded from whichever layout holds it.
+///
+/// A rule sees the record as it was before the access and leaves it as it shall be afterwards. The time of the
+/// access and, where known, the accessing node are stored by the layout itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Accesses that counted; the layout saturates it at [`RecordTable::frequency_max`].
+    pub frequency: u8,
+    /// Time since the last recorded access, as exactly as the layout can tell; `None` where there was none, or
+    /// longer ago than the layout reaches. The published layouts alias: their gap is modulo their wrap.
+    pub gap: Option<Nanos>,
+    /// The node that accessed it last, where the layout keeps it.
+    pub node: Option<NodeId>,
+    /// The rule found the page hot and it has neither moved nor gone cold since.
+    pub ready: bool,
+}
 
 /// How a [`RecordTable`] is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

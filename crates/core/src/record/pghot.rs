@@ -1,8 +1,8 @@
 //! The published layouts as slots: their time wraps, and pages of the top tier have no record.
 
 use crate::published::pghot::{Mode, PghotRecord, tick_ns};
+use crate::record::Record;
 use crate::record::layout::Layout;
-use crate::rule::Record;
 use crate::units::{Nanos, NodeId};
 
 /// A published layout, counting in jiffies of some HZ.

@@ -3,9 +3,9 @@
 use thermocline_mem::{Arena, ArenaError, prefetch};
 
 use crate::access::Access;
+use crate::record::Record;
 use crate::record::directory::{Directory, PFN_END, SECTION_FRAMES, Section};
 use crate::record::layout::{Layout, unpack_node};
-use crate::rule::Record;
 use crate::units::{Nanos, NodeId, Pfn};
 
 /// Accesses whose slots are asked for before the first of them is used: enough to hide the latency of DRAM, few enough

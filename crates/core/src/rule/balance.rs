@@ -11,9 +11,11 @@
 //! it one time in four, so that minimum residency and the limit on ping-pong have to hold such pages.
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
-use crate::demotion::Supply;
+use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
+use crate::demand::Supply;
 use crate::moves::{Direction, Move, Outcome};
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate, told};
+use crate::record::Record;
+use crate::rule::{Context, Gauge, Rule, told};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pid};
 

@@ -14,8 +14,10 @@
 //! candidates are ranked besides.
 
 use crate::access::{Access, Detail};
+use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
 use crate::config;
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate};
+use crate::record::Record;
+use crate::rule::{Context, Gauge, Rule};
 use crate::units::Nanos;
 
 /// See the module's description.

@@ -14,8 +14,10 @@
 //! to admission, where it is the candidate's expiry.
 
 use crate::access::{Access, Detail};
+use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
 use crate::config;
-use crate::rule::{Candidate, Candidates, Context, Reason, Record, Rule, score_of_rate, told};
+use crate::record::Record;
+use crate::rule::{Context, Rule, told};
 use crate::units::Nanos;
 
 /// See the module's description.

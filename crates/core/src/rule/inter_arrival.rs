@@ -11,12 +11,14 @@
 //! belongs to a CPU, so here there is one for all, and "private" means that the same node accessed the page before.
 
 use crate::access::{Access, Detail};
+use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
 use crate::config;
 use crate::moves::{Move, Outcome};
 use crate::published::scan_period::{Accesses, SAMPLES, adapt};
 use crate::published::threshold::rate_limit_pages;
+use crate::record::Record;
 use crate::rule::thresholds::Thresholds;
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate, told};
+use crate::rule::{Context, Gauge, Rule, told};
 use crate::topology::NodeState;
 use crate::units::Nanos;
 

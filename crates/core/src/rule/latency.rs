@@ -12,10 +12,12 @@
 //! must still be hot.
 
 use crate::access::{Access, Detail};
+use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
 use crate::config;
 use crate::published::threshold::rate_limit_pages;
+use crate::record::Record;
 use crate::rule::thresholds::Thresholds;
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule, score_of_rate};
+use crate::rule::{Context, Gauge, Rule};
 use crate::topology::NodeState;
 use crate::units::Nanos;
 

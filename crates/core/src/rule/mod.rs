@@ -23,171 +23,18 @@ pub use speculative::Speculative;
 
 use serde::Serialize;
 
-use crate::access::{Access, Mappings, RegionPage, RegionSnapshot, Source};
+use crate::access::{Access, Mappings, RegionPage, RegionSnapshot};
+use crate::candidate::Candidates;
 use crate::config::{Config, RuleName};
-use crate::demotion::Supply;
-use crate::moves::{Direction, Move, Outcome};
-use crate::record::RecordTable;
+use crate::demand::Supply;
+use crate::moves::{Move, Outcome};
+use crate::record::{Record, RecordTable};
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
-
-/// What is remembered of a page, decoded from whichever layout holds it.
-///
-/// A rule sees the record as it was before the access and leaves it as it shall be afterwards. The time of the
-/// access and, where known, the accessing node are stored by the layout itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
-    /// Accesses that counted; the layout saturates it at [`Context::frequency_max`].
-    pub frequency: u8,
-    /// Time since the last recorded access, as exactly as the layout can tell; `None` where there was none, or
-    /// longer ago than the layout reaches. The published layouts alias: their gap is modulo their wrap.
-    pub gap: Option<Nanos>,
-    /// The node that accessed it last, where the layout keeps it.
-    pub node: Option<NodeId>,
-    /// The rule found the page hot and it has neither moved nor gone cold since.
-    pub ready: bool,
-}
-
-/// Why a rule proposes a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The hint-fault latency is below the threshold.
-    ShortLatency,
-    /// Few hint faults between scan and access.
-    FewFaults,
-    /// Two samples of the page came soon after one another.
-    ShortInterval,
-    /// Accessed often enough within the window.
-    Frequent,
-    /// Its estimated access rate stands out from the rest of its tier.
-    HighRate,
-    /// Its target has room to spare: for all that lower tiers hold, or nothing stands out and it is among the more often accessed.
-    FreeRoom,
-    /// Nothing stands out, it is among the more often accessed, and its full target may hold what is colder by far.
-    Exchange,
-    /// The neighbour of a hot page in a stream.
-    Neighbour,
-    /// It lies in a hot region.
-    HotRegion,
-    /// It lies in a cold region.
-    ColdRegion,
-    /// Another node of its tier accesses it.
-    RemoteAccess,
-}
-
-/// A page that a rule proposes to move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The page to move; without it a candidate cannot be moved live (physical evidence awaits a reverse map).
-    pub page: Option<VirtPage>,
-    /// Its frame.
-    pub pfn: Option<Pfn>,
-    /// log2 of the folio's size in base pages.
-    pub order: u8,
-    /// Where it is.
-    pub from: NodeId,
-    /// Where the rule wants it; `None` leaves the choice to admission (nearest top-tier node to the accessor).
-    pub target: Option<NodeId>,
-    /// The node that accesses it, where known.
-    pub accessor: Option<NodeId>,
-    /// Which way.
-    pub direction: Direction,
-    /// Rank: the candidate with the highest score moves first. Rules that know a rate use [`score_of_rate`].
-    pub score: u16,
-    /// Why.
-    pub reason: Reason,
-    /// Where the evidence came from that made the rule propose it.
-    pub source: Source,
-    /// When it was proposed.
-    pub time: Nanos,
-    /// When the proposal is too old to act on.
-    pub expires: Nanos,
-}
-
-impl Candidate {
-    /// The proposal to promote the folio that was accessed. The target is left to admission; the candidate expires
-    /// `life` after the access.
-    #[inline]
-    pub fn promotion(access: &Access, score: u16, reason: Reason, life: Nanos) -> Candidate {
-        Candidate {
-            page: access.page,
-            pfn: access.pfn,
-            order: access.order,
-            from: access.node,
-            target: None,
-            accessor: access.accessor,
-            direction: Direction::Promote,
-            score,
-            reason,
-            source: access.detail.source(),
-            time: access.time,
-            expires: access.time.plus(life),
-        }
-    }
-}
-
-/// The score of a page whose accesses are about `gap` apart: 2000 minus 64 times log2 of the gap in µs, so that scores
-/// of rules and sources that measure a rate can be compared. 1 µs gives 2000, 1 ms about 1362, 1 s about 724.
-pub fn score_of_rate(gap: Nanos) -> u16 {
-    let us = (gap.0 / 1000).max(1);
-    let whole = us.ilog2();
-    // Sixty-fourths of an octave, linear inside it: monotone, and integer on every machine.
-    // Below 2^55 µs the product fits: no gap in ns is longer.
-    let part = (((us - (1 << whole)) << 6) >> whole) as u32;
-    2000u32.saturating_sub(whole * 64 + part) as u16
-}
+use crate::units::{Nanos, NodeId, Pid};
 
 /// The gap of a record, where it tells how far accesses are apart: of none at all, evidence came late, after some of another source, or closer than the record can tell.
 fn told(gap: Option<Nanos>) -> Option<Nanos> {
     gap.filter(|gap| gap.0 > 0)
-}
-
-/// The gap that has a score, near enough: the inverse of [`score_of_rate`]. The lowest scores stand for 36 minutes and more.
-pub fn gap_of_score(score: u16) -> Nanos {
-    let sixty_fourths = 2000u32.saturating_sub(score.into());
-    let (whole, part) = (sixty_fourths / 64, u64::from(sixty_fourths % 64));
-    // At most 31 octaves: it fits.
-    Nanos(((1u64 << whole) * 1000 * (64 + part)) / 64)
-}
-
-/// Collects the candidates of a rule; bounded, so that a rule that goes wild cannot take the machine's memory.
-#[derive(Debug)]
-pub struct Candidates {
-    items: Vec<Candidate>,
-    limit: usize,
-    dropped: u64,
-}
-
-impl Candidates {
-    /// A collector of at most `limit` candidates.
-    pub fn new(limit: usize) -> Candidates {
-        Candidates { items: Vec::new(), limit, dropped: 0 }
-    }
-
-    /// Takes a candidate, or counts it as dropped where the collector is full.
-    pub fn push(&mut self, candidate: Candidate) {
-        if self.items.len() < self.limit {
-            self.items.push(candidate);
-        } else {
-            self.dropped += 1;
-        }
-    }
-
-    /// The candidates so far, oldest first.
-    pub fn items(&self) -> &[Candidate] {
-        &self.items
-    }
-
-    /// Removes and yields all candidates, keeping the memory for the next round.
-    pub fn drain(&mut self) -> impl Iterator<Item = Candidate> + '_ {
-        self.items.drain(..)
-    }
-
-    /// Candidates that did not fit since the collector was made.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
 }
 
 /// What a rule may know besides the access and its record.
@@ -327,28 +174,5 @@ mod tests {
             assert_eq!(serde_json::to_value(name).unwrap(), build(&config).name());
             assert_eq!(name.text(), build(&config).name());
         }
-    }
-
-    #[test]
-    fn scores_fall_with_the_gap_and_span_the_useful_range() {
-        assert_eq!(score_of_rate(Nanos(0)), 2000);
-        assert_eq!(score_of_rate(Nanos::from_ms(1)), 2000 - (9 * 64 + 61));
-        assert_eq!(score_of_rate(Nanos::from_s(1)), 2000 - (19 * 64 + 58));
-        let mut last = u16::MAX;
-        for us in 1..100_000u64 {
-            let score = score_of_rate(Nanos(us * 1000));
-            assert!(score <= last);
-            last = score;
-        }
-        assert!(score_of_rate(Nanos(u64::MAX)) < 100);
-    }
-
-    #[test]
-    fn a_score_tells_its_gap_again() {
-        for us in [1u64, 7, 1000, 229_376, 1_000_000, 1_000_000_000] {
-            let gap = gap_of_score(score_of_rate(Nanos(us * 1000))).0 as f64 / 1000.0;
-            assert!((gap / us as f64 - 1.0).abs() < 1.0 / 64.0, "{us}: {gap}");
-        }
-        assert_eq!(gap_of_score(u16::MAX), Nanos(1000));
     }
 }

@@ -17,10 +17,11 @@
 use std::collections::BTreeMap;
 
 use crate::access::{Region, RegionPage, RegionSnapshot, RegionSpace, Source};
+use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
 use crate::config;
 use crate::moves::Direction;
 use crate::published::damon::{SCORE_MAX, Weights, hot_score};
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Rule, score_of_rate};
+use crate::rule::{Context, Gauge, Rule};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, Pid};
 

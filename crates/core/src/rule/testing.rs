@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::access::{Access, Detail, FaultLatency, Mappings, NoMappings};
-use crate::rule::{Candidate, Candidates, Context, Record, Rule};
+use crate::candidate::{Candidate, Candidates};
+use crate::record::Record;
+use crate::rule::{Context, Rule};
 use crate::topology::{Node, Topology};
 use crate::units::{Nanos, NodeId, Pfn, Pid, TierId, VirtPage};
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use thermocline_core::admission::{Effect, RefusalReason};
-use thermocline_core::counters::{Counters, Label, Statistic};
+use thermocline_core::counters::{Counters, Statistic};
 use thermocline_core::engine::Engine;
+use thermocline_core::label::Label;
+use thermocline_core::refusal::{Effect, RefusalReason};
 
 const CHAPTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/engine.md");
 const BLESS: &str = "BLESS=1 cargo test -p thermocline-core --test it book";

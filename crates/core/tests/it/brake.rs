@@ -8,11 +8,13 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use thermocline_core::access::{Access, Detail, Evidence, Membership, NoMappings, Pressure};
 use thermocline_core::admission::{Braking, Cause};
+use thermocline_core::candidate::{Candidate, Candidates, Reason};
 use thermocline_core::config::{Config, Scope};
-use thermocline_core::demotion::Demand;
+use thermocline_core::demand::Demand;
 use thermocline_core::engine::Engine;
 use thermocline_core::moves::{Batch, BatchOutcome, Direction, Outcome};
-use thermocline_core::rule::{Candidate, Candidates, Context, Reason, Record, Rule};
+use thermocline_core::record::Record;
+use thermocline_core::rule::{Context, Rule};
 use thermocline_core::topology::{Node, NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, Pid, ScopeId, TierId, VirtPage};
 
@@ -256,7 +258,7 @@ fn pages_that_go_to_and_fro_slow_their_scope_and_no_other() {
     }
     assert_eq!(machine.braking(0).by, Some(Cause::PingPong));
     assert_eq!(machine.braking(1).by, None);
-    assert!(machine.engine.counters().held.get(thermocline_core::admission::RefusalReason::Braked) > 0);
+    assert!(machine.engine.counters().held.get(thermocline_core::refusal::RefusalReason::Braked) > 0);
     // New pages are no ping-pong.
     machine.programs[0].next_page = 1 << 20;
     machine.run(140, |_, _| 0.0);

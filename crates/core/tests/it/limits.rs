@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 use thermocline_core::access::{Access, Detail, Evidence, Holding, Membership, NoMappings};
-use thermocline_core::admission::{Allowance, RefusalReason};
+use thermocline_core::candidate::{Candidate, Candidates, Reason};
 use thermocline_core::config::{Config, Scope};
-use thermocline_core::counters::Label;
-use thermocline_core::demotion::{Demand, Demoted};
+use thermocline_core::demand::{Allowance, Demand, Demoted};
 use thermocline_core::engine::Engine;
+use thermocline_core::label::Label;
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Direction, Outcome};
-use thermocline_core::rule::{Candidate, Candidates, Context, Reason, Record, Rule};
+use thermocline_core::record::Record;
+use thermocline_core::refusal::RefusalReason;
+use thermocline_core::rule::{Context, Rule};
 use thermocline_core::topology::{Node, NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, Pid, ScopeId, TierId, VirtPage};
 

@@ -1,8 +1,10 @@
 //! A rule that proposes whatever the evidence tells it to, sense or nonsense.
 
 use thermocline_core::access::{Access, Detail, RegionSnapshot, RegionSpace, Source};
+use thermocline_core::candidate::{Candidate, Candidates, Reason};
 use thermocline_core::moves::{Direction, Move, Outcome};
-use thermocline_core::rule::{Candidate, Candidates, Context, Reason, Record, Rule};
+use thermocline_core::record::Record;
+use thermocline_core::rule::{Context, Rule};
 use thermocline_core::units::{Nanos, NodeId, Pfn, VirtPage};
 
 /// Reads the candidate out of a sample's latency: direction, explicit target, score.

@@ -7,8 +7,8 @@ use thermocline_core::access::{
     RegionSpace,
 };
 use thermocline_core::config::{Config, RecordLayout, RuleName, Scope};
-use thermocline_core::counters::Label;
 use thermocline_core::engine::Engine;
+use thermocline_core::label::Label;
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
 use thermocline_core::topology::{Node, NodeState, Topology, Watermarks};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId, TierId, VirtPage};

@@ -5,8 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use thermocline_core::admission::Allowance;
-use thermocline_core::demotion::{Demand, OVER_PAGES, Reach, Subtree};
+use thermocline_core::demand::{Allowance, Demand};
+use thermocline_core::demotion::{OVER_PAGES, Reach, Subtree};
 use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::DemoterStats;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use thermocline_core::demotion::Demand;
+use thermocline_core::demand::Demand;
 use thermocline_core::units::PAGE_SIZE;
 
 use super::DemoterStats;

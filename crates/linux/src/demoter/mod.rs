@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use thermocline_core::demotion::{Demand, Demoted};
+use thermocline_core::demand::{Demand, Demoted};
 use thermocline_core::units::{Nanos, NodeId};
 
 use crate::actuator::{Commands, same_value};

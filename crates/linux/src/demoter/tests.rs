@@ -1,11 +1,10 @@
 //! The worker against a kernel of files.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::{fs, io};
 
-use thermocline_core::admission::Allowance;
+use thermocline_core::demand::Allowance;
 use thermocline_core::demotion::{OVER_PAGES, Reach, Subtree};
 use thermocline_core::units::{Nanos, NodeId, PAGE_SIZE, ScopeId};
 

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thermocline_core::access::{Access, Evidence, RegionPage};
-use thermocline_core::admission::Reserve;
 use thermocline_core::config::Config;
-use thermocline_core::demotion::{Demand, Demoted};
+use thermocline_core::demand::{Demand, Demoted};
+use thermocline_core::limit::Reserve;
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Move, Outcome};
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, PageSize};

@@ -27,8 +27,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use thermocline_core::admission::Reserve;
 use thermocline_core::config::{self, MemoryPolicies, SharedPages};
+use thermocline_core::limit::Reserve;
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{NodeId, Pid};

@@ -1,8 +1,8 @@
 //! One batch, from the check of its process to the outcome of each move.
 
 use thermocline_core::access::Membership;
-use thermocline_core::admission::Reserve;
 use thermocline_core::config::SharedPages;
+use thermocline_core::limit::Reserve;
 use thermocline_core::moves::{Batch, Outcome};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, NodeId, VirtPage};

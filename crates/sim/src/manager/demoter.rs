@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use thermocline_core::demotion::{Demand, Demoted};
+use thermocline_core::demand::{Demand, Demoted};
 use thermocline_core::units::Nanos;
 
 use crate::kernel::generations::Generations;

@@ -29,10 +29,11 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use crate::access::Pressure;
-use crate::admission::rate::Rate;
-use crate::admission::{Allowance, RefusalReason};
 use crate::config::{self, Config};
+use crate::demand::Allowance;
+use crate::limit::Rate;
 use crate::published::threshold::rate_limit_pages;
+use crate::refusal::RefusalReason;
 use crate::units::{Nanos, ScopeId};
 use baseline::Baseline;
 use ladder::Ladder;

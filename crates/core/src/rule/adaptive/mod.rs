@@ -35,12 +35,12 @@ mod target;
 use std::collections::BTreeMap;
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
+use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
 use crate::config;
-use crate::demotion::Supply;
+use crate::demand::Supply;
 use crate::moves::{Move, Outcome};
-use crate::rule::{
-    Candidate, Candidates, Context, Frequency, Gauge, Reason, Record, Regions, Rule, score_of_rate,
-};
+use crate::record::Record;
+use crate::rule::{Context, Frequency, Gauge, Regions, Rule};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 use target::{Fault, Target, room};

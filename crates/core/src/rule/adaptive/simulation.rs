@@ -13,7 +13,7 @@ use rand_pcg::rand_core::Rng;
 
 use super::*;
 use crate::access::{FaultLatency, NoMappings};
-use crate::demotion::Sake;
+use crate::demand::Sake;
 use crate::rule::testing::{Machine, fault, sample, topology};
 use crate::topology::Watermarks;
 
@@ -488,7 +488,7 @@ fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
         [(2000, Reason::Exchange)]
     );
     // Halfway between its own 100 ms and a median of half a second, in bins of a quarter of an octave: where waits are spread evenly, pages are alike.
-    let gap_ms = crate::rule::gap_of_score(proposed[0].score).ms();
+    let gap_ms = crate::candidate::gap_of_score(proposed[0].score).ms();
     assert!((250..=310).contains(&gap_ms), "{gap_ms}");
     assert_eq!(proposed_after_one_fault(&[0, 0], false), []);
     assert_eq!(

@@ -1,8 +1,9 @@
 //! The pages that compete for the DRAM of one node: where their waits are cut, and what a wait is worth.
 
+use crate::candidate::Reason;
 use crate::config;
-use crate::demotion::{COLDER, Sake, Supply};
-use crate::rule::{Gauge, Reason};
+use crate::demand::{COLDER, Sake, Supply};
+use crate::rule::Gauge;
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
 

@@ -17,12 +17,14 @@
 mod streams;
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
+use crate::candidate::{Candidate, Candidates, Reason};
 use crate::config;
 use crate::config::rule::Windows;
-use crate::demotion::Supply;
+use crate::demand::Supply;
 use crate::moves::{Move, Outcome};
 use crate::published::window::{self, Window};
-use crate::rule::{Candidate, Candidates, Context, Gauge, Reason, Record, Rule};
+use crate::record::Record;
+use crate::rule::{Context, Gauge, Rule};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pid, VirtPage};
 use streams::{Direction, Streams};

@@ -2,9 +2,6 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::access::Source;
-use crate::moves::Outcome;
-
 /// A closed set of label values.
 pub trait Label: Copy + 'static {
     /// Every value, in order of its index.
@@ -17,10 +14,10 @@ pub trait Label: Copy + 'static {
     fn index(self) -> usize;
 }
 
-/// Implements [`Label`] for an enum declared elsewhere.
-macro_rules! label {
+/// Implements [`Label`] for an enum.
+macro_rules! labels {
     ($ty:ident { $( $variant:ident = $name:literal, )* }) => {
-        impl Label for $ty {
+        impl $crate::label::Label for $ty {
             const ALL: &'static [$ty] = &[ $( $ty::$variant ),* ];
 
             fn name(self) -> &'static str {
@@ -36,29 +33,7 @@ macro_rules! label {
     };
 }
 
-label!(Source {
-    HintFault = "hint-fault",
-    HwSample = "hw-sample",
-    Damon = "damon",
-    Device = "device",
-});
-
-label!(Outcome {
-    Moved = "moved",
-    AlreadyThere = "already_there",
-    OtherNode = "other_node",
-    OtherPage = "other_page",
-    Gone = "gone",
-    Busy = "busy",
-    Pinned = "pinned",
-    Shared = "shared",
-    NoPermission = "no_permission",
-    Mempolicy = "mempolicy",
-    Excluded = "excluded",
-    NodeFull = "node_full",
-    NotTried = "not_tried",
-    DryRun = "dry_run",
-});
+pub(crate) use labels;
 
 /// A counter split by a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +83,8 @@ impl<L: Label> Serialize for By<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Source;
+    use crate::moves::Outcome;
 
     fn agrees<L: Label + Serialize + std::fmt::Debug>() {
         for (i, label) in L::ALL.iter().enumerate() {

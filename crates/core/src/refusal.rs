@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::counters::Label;
+use crate::label::Label;
 
 /// Declares the reasons once: variant, spelling and meaning; the book's table comes from here.
 macro_rules! reasons {
