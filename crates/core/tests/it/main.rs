@@ -1,5 +1,6 @@
 //! Tests of the engine through its public face.
 
+mod arrows;
 mod book;
 mod brake;
 mod laws;

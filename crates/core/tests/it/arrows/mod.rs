@@ -1,0 +1,148 @@
+//! The plan of the house: which crate may lean on which, and no circles of top-level modules within one.
+
+mod fixtures;
+mod modules;
+mod tokens;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use modules::{Arrow, arrows};
+
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Each crate and those that it may depend on.
+const PLAN: &[(&str, &[&str])] = &[
+    ("crates/mem", &[]),
+    ("crates/bpf", &[]),
+    ("crates/core", &["thermocline-mem"]),
+    ("crates/sim", &["thermocline-core", "thermocline-mem"]),
+    ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
+    ("crates/cli", &["thermocline-core", "thermocline-linux", "thermocline-sim"]),
+    ("lab", &["thermocline-core", "thermocline-linux"]),
+];
+
+/// Circles that are still there, by the crate's root: this list may only shrink.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("crates/cli/src/main.rs", &["daemon", "verb"]),
+    ("crates/cli/src/main.rs", &["detached", "output"]),
+    ("crates/linux/src/lib.rs", &["pagemap", "reverse", "source", "sys"]),
+    ("crates/sim/src/lib.rs", &["memory", "workload"]),
+    (
+        "crates/sim/src/lib.rs",
+        &[
+            "course", "fit", "kernel", "manager", "mode", "oracle", "populate", "report", "run", "scenario",
+            "system", "traffic", "world",
+        ],
+    ),
+];
+
+/// Modules each of which leads to all others.
+fn circles(arrows: &BTreeMap<Arrow, String>) -> BTreeSet<BTreeSet<String>> {
+    let reach = |from: &String| {
+        let (mut seen, mut todo) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = todo.pop() {
+            let next = arrows.keys().filter(|(a, _)| a == module).map(|(_, b)| b);
+            todo.extend(next.filter(|b| seen.insert((*b).clone())));
+        }
+        seen
+    };
+    let all: BTreeMap<&String, BTreeSet<String>> = arrows.keys().map(|(a, _)| (a, reach(a))).collect();
+    let leads = |a: &String, b: &String| all.get(a).is_some_and(|seen| seen.contains(b));
+    let circle = |a: &String| all[a].iter().filter(|b| leads(b, a)).cloned().collect();
+    all.keys().map(|a| circle(a)).filter(|circle: &BTreeSet<String>| !circle.is_empty()).collect()
+}
+
+/// What is wrong with a crate's circles: one that is not known, and a known one that is not there.
+fn complaints(root: &str, arrows: &BTreeMap<Arrow, String>, known: &[(&str, &[&str])]) -> String {
+    let there = circles(arrows);
+    let known: BTreeSet<BTreeSet<String>> = known
+        .iter()
+        .filter(|(of, _)| *of == root)
+        .map(|(_, modules)| modules.iter().map(|m| (*m).to_owned()).collect())
+        .collect();
+    let mut out = String::new();
+    for circle in there.difference(&known) {
+        let _ = writeln!(out, "{root}: {circle:?} lean on each other:");
+        let within = arrows.iter().filter(|((a, b), _)| circle.contains(a) && circle.contains(b));
+        for ((a, b), place) in within {
+            let _ = writeln!(out, "    {a} -> {b}  {place}");
+        }
+    }
+    for circle in known.difference(&there) {
+        let _ = writeln!(out, "{root}: {circle:?} is no circle: take it off the list");
+    }
+    out
+}
+
+/// What a crate's manifest makes it depend on, of those whose names are given; what only tests use is left out.
+fn dependencies(manifest: &str, of: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut section = "";
+    let mut out = BTreeSet::new();
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line.trim_matches(['[', ']']);
+        }
+        let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+        if section.ends_with("dependencies") && !section.starts_with("dev-") && of.contains(name) {
+            out.insert(name.to_owned());
+        }
+    }
+    out
+}
+
+/// Dependencies that the plan does not have.
+fn against_plan(crates: &[(String, String)], plan: &[(&str, &[&str])]) -> Vec<String> {
+    let name = |manifest: &str| {
+        let line = manifest.lines().find(|line| line.starts_with("name ="));
+        line.and_then(|line| line.split('"').nth(1)).unwrap_or_default().to_owned()
+    };
+    let names: BTreeSet<String> = crates.iter().map(|(_, manifest)| name(manifest)).collect();
+    let mut out = Vec::new();
+    for (folder, manifest) in crates {
+        let Some((_, may)) = plan.iter().find(|(of, _)| of == folder) else {
+            out.push(format!("{folder} is not in the plan"));
+            continue;
+        };
+        let leans_on = dependencies(manifest, &names);
+        let bad = leans_on.iter().filter(|name| !may.contains(&name.as_str()));
+        out.extend(bad.map(|name| format!("{folder} -> {name}")));
+    }
+    out
+}
+
+/// The workspace's crates: folder and manifest.
+fn crates() -> Vec<(String, String)> {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let manifest = read(&Path::new(WORKSPACE).join("Cargo.toml"));
+    let members = manifest.lines().find(|line| line.starts_with("members")).unwrap();
+    let folders = members.split('"').skip(1).step_by(2);
+    folders.map(|f| (f.to_owned(), read(&Path::new(WORKSPACE).join(f).join("Cargo.toml")))).collect()
+}
+
+#[test]
+fn crates_lean_on_each_other_as_planned() {
+    let crates = crates();
+    assert!(crates.len() >= PLAN.len());
+    assert_eq!(against_plan(&crates, PLAN), Vec::<String>::new());
+}
+
+#[test]
+fn top_level_modules_form_no_circle() {
+    let files = |path: &Path| std::fs::read_to_string(path).ok();
+    let mut wrong = String::new();
+    let mut roots = BTreeSet::new();
+    for (folder, _) in crates() {
+        for root in ["lib.rs", "main.rs"] {
+            let path: PathBuf = [WORKSPACE, &folder, "src", root].iter().collect();
+            if path.exists() {
+                let root = format!("{folder}/src/{root}");
+                wrong += &complaints(&root, &arrows(&path, &files), KNOWN);
+                roots.insert(root);
+            }
+        }
+    }
+    assert!(KNOWN.iter().all(|(root, _)| roots.contains(*root)), "a crate on the list is gone");
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
