@@ -27,7 +27,7 @@ begin_to_hang() {
 hang() {
     kill -USR1 $hung
     for try in $(seq 30); do
-        timeout -s KILL 2 cat /proc/$hung/numa_maps >/dev/null || return 0
+        timeout -s KILL 2 cat /proc/$hung/cmdline >/dev/null || return 0
         sleep 1
     done
     fail "it does not hang"
