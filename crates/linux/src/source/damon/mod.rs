@@ -119,7 +119,7 @@ pub struct Stats {
 #[derive(Debug)]
 enum Pages {
     Frames(Walks),
-    Addresses(Addresses),
+    Addresses(Box<Addresses>),
 }
 
 /// The open source.
@@ -148,7 +148,7 @@ impl DamonSource {
             }
             Spaces::Processes(most) => {
                 stats.processes = Some(Watching::default());
-                Pages::Addresses(Addresses::new(root, keys, *most)?)
+                Pages::Addresses(Box::new(Addresses::new(root, keys, *most)?))
             }
         };
         Ok(DamonSource { heard, scratch: Scratch::default(), pages, stats })
@@ -200,7 +200,8 @@ impl DamonSource {
         topology: &Topology,
         pages: &mut Vec<RegionPage>,
     ) {
-        let Pages::Addresses(Addresses { lookup, .. }) = &mut self.pages else { return };
+        let Pages::Addresses(addresses) = &mut self.pages else { return };
+        let lookup = &mut addresses.lookup;
         let before = pages.len();
         lookup.take(now, frames, topology, pages);
         self.stats.pages += (pages.len() - before) as u64;

@@ -213,7 +213,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]
         assert_eq!(four.all[2], 0x7f00_4000_0000..0x7f00_4001_2000);
         assert_eq!(four.watched() - four.mapped(), 0x1000);
         assert_eq!(ranges(MAPS, 3).all[0], 0x40_0000..0x1400_0000, "the program and its heap");
-        assert_eq!(ranges(MAPS, 0).all, [0x40_0000..0x7ffe_0002_1000]);
+        assert_eq!(ranges(MAPS, 0).all, heap(0x40_0000, 0x7ffe_0002_1000).all);
         assert!(ranges("", 3).is_empty());
     }
 
@@ -221,7 +221,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]
     fn any_number_of_mappings_is_read_in_bounded_memory() {
         let number = 3 * HELD_MAX as u64;
         // Every thousandth hole is the larger one.
-        let at = |n: u64| (n << 13) + (n / 1000 << 20);
+        let at = |n: u64| (n << 13) + ((n / 1000) << 20);
         let lines = (0..number).map(|n| format!("{:x}-{:x} rw-p 0 0:0 0\n", at(n), at(n) + 0x1000));
         let ranges = ranges(&lines.collect::<String>(), 250);
         assert_eq!((ranges.len(), ranges.mapped()), (250, number << 12));
@@ -241,7 +241,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]
     #[test]
     fn what_was_watched_before_stays_whole_and_the_rest_is_cut() {
         let before = heap(0x1000_0000, 0x1400_0000);
-        assert_eq!(before.pieces(&before, 64), [0x1000_0000..0x1400_0000]);
+        assert_eq!(before.pieces(&before, 64), before.all);
         let grown = heap(0x0ff0_0000, 0x1410_0000).pieces(&before, 4);
         assert_eq!(
             grown,
@@ -253,7 +253,8 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]
                 0x1408_0000..0x1410_0000,
             ]
         );
-        assert_eq!(heap(0x1200_0000, 0x1300_0000).pieces(&before, 4), [0x1200_0000..0x1300_0000]);
+        let shrunk = heap(0x1200_0000, 0x1300_0000);
+        assert_eq!(shrunk.pieces(&before, 4), shrunk.all);
     }
 
     #[test]

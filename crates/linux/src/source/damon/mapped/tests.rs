@@ -1,6 +1,5 @@
-use std::collections::BTreeMap as Files;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -10,7 +9,7 @@ use crate::actuator::door::Door;
 
 /// A kdamond that is on and watches process 7.
 #[derive(Clone, Default)]
-struct Fake(Arc<Mutex<(Files<PathBuf, String>, Vec<String>)>>);
+struct Fake(Arc<Mutex<Vec<String>>>);
 
 impl Door for Fake {
     fn read(&self, path: &Path) -> io::Result<String> {
@@ -18,10 +17,8 @@ impl Door for Fake {
     }
 
     fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {
-        let mut kernel = self.0.lock().unwrap();
         let name = path.iter().rev().take(2).map(|n| n.to_str().unwrap()).collect::<Vec<_>>();
-        kernel.1.push(format!("{}/{}={value}", name[1], name[0]));
-        kernel.0.insert(path.to_owned(), value.to_owned());
+        self.0.lock().unwrap().push(format!("{}/{}={value}", name[1], name[0]));
         Ok(())
     }
 
@@ -69,7 +66,7 @@ impl Machine {
         loop {
             let told = self.mapped.take();
             if !self.mapped.is_busy() {
-                return (told, std::mem::take(&mut self.kernel.0.lock().unwrap().1));
+                return (told, std::mem::take(&mut *self.kernel.0.lock().unwrap()));
             }
             assert!(start.elapsed() < Duration::from_secs(20), "it does not come to an end");
             std::thread::sleep(Duration::from_millis(1));
