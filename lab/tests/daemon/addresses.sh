@@ -8,7 +8,7 @@ pid() { sed 's/.*"pid":\([0-9]*\).*/\1/' report-$1; }
 # The kernel says busy while a kdamond holds the lock of its files.
 state() { for try in $(seq 50); do cat $damon/$1/state 2>/dev/null && return; sleep 0.1; done; }
 states() { for number in 0 1; do printf '%s ' "$(state $number)"; done; }
-# begin NAME FLAGS VARIABLE=VALUE
+# begin NAME FLAGS 'VARIABLE=VALUE ...'
 begin() {
     on-slow-node --widen-when "test -e report-$1" env $3 $HOTCOLD --mib "$MIB" --hot-layout contiguous --access-share 1 $2 --report report-$1 >log-$1 2>errors &
     loader=$!
@@ -58,8 +58,9 @@ same "after the refusal and the dry run"
 $THERMOCLINE doctor --config config.toml --json >doctor
 echo refused=1
 
-# In a heap that was grown by brk(2), which is not where the program's mappings are.
-begin a --no-thp MALLOC_MMAP_MAX_=0
+# In a heap that was grown by brk(2), beside which lies a hole that is none of the two largest.
+begin a --no-thp "MALLOC_MMAP_MAX_=0 LD_PRELOAD=$FAR"
+grep -q '^400000000000-' /proc/$(pid a)/maps || fail "nothing is mapped far away: $(cat /proc/$(pid a)/maps)"
 heap=$(awk '$6 == "[heap]" { print $1 }' /proc/$(pid a)/maps)
 base=$(sed 's/.*"base":\([0-9]*\).*/\1/' report-a)
 [ $((0x${heap%-*})) -le $base ] && [ $base -lt $((0x${heap#*-})) ] || fail "$base is not in the heap $heap"

@@ -1,5 +1,8 @@
 //! DAMON's regions as the only evidence, by frames and by processes' addresses: hot pages come up by them, beside nobody else's kdamonds, and everything is put back.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use serde_json::Value;
 use thermocline_lab::{Line, ThpMode};
 
@@ -60,11 +63,22 @@ fn hot_pages_come_by_regions_on_the_newest() {
     hot_pages_come_by_regions(Line::Newest);
 }
 
-/// By addresses: of a process that was there, and of one that starts when the other has ended, in huge pages.
+/// What is preloaded into a program so that large holes lie between its mappings.
+fn far() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads/far.c");
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("far.so");
+    let flags = ["-std=gnu11", "-O2", "-shared", "-fPIC", "-o"];
+    let output = Command::new("cc").args(flags).arg(&library).arg(source).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    library
+}
+
+/// By addresses: of a process that was there, with a brk heap between large holes, and of one that starts when the other has ended, in huge pages.
 fn hot_pages_come_by_addresses(line: Line) {
     let run = Run::new(line, [640, 128, 512], ThpMode::Always, 300)
         .env("MIB", FOOTPRINT_MIB)
         .env("FLAGS", "--grain-kib 2048")
+        .env("FAR", far().display())
         .env("SECONDS_MOST", 60)
         .env("SECONDS_AFTER", if soak() { 20 } else { 3 });
     let Some(outcome) = run.run(&with_damon_settings(include_str!("addresses.sh"))) else { return };
