@@ -110,6 +110,8 @@ fn manage(
     session: &Session,
 ) -> anyhow::Result<Ended> {
     session.is_between_managers();
+    // Who takes over may have to be given other keys than who it takes over from.
+    thermocline_linux::configuration::check(config)?;
     let discovered = discover(root, &config.tiers)?;
     refuse(&doctor::blockers(root, config))?;
     descriptors::ensure(descriptors::needed(root, config))?;

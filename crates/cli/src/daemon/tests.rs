@@ -6,6 +6,8 @@ use thermocline_linux::manager;
 use super::*;
 use fixture::Machine;
 
+mod together;
+
 #[path = "../../../linux/tests/fixture/mod.rs"]
 #[allow(dead_code)]
 mod fixture;
@@ -32,6 +34,7 @@ fn machine() -> Machine {
     let machine = Machine::built(&[(0, "0-15", 4096), (1, "16-31", 4096), (2, "", 8192)], &["0-1", "2"]);
     machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n");
     machine.write("sys/kernel/tracing/events/damon/damon_aggregated/format", DAMON_EVENT);
+    machine.write("sys/fs/cgroup/memory.stat", "");
     for ratio in ["min_unmapped_ratio", "min_slab_ratio"] {
         machine.write(&format!("proc/sys/vm/{ratio}"), "1\n");
     }

@@ -97,6 +97,12 @@ impl Scope {
         path.map(normal)
     }
 
+    /// Whether it may come to cgroups, which are all that the kernel's reclaim can be told of: it names
+    /// nothing else, or processes alone, which may have cgroups to themselves.
+    pub fn may_be_cgroup(&self) -> bool {
+        self.command.is_none() && (self.cgroup.is_none() || self.pids.is_empty())
+    }
+
     /// The key of what this scope asks beyond whose a page is by its cgroup, which is all that DAMON can be told.
     pub fn beyond_cgroup(&self) -> Option<&'static str> {
         let default = Scope::default();

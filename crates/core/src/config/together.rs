@@ -2,6 +2,7 @@
 
 use crate::config::schema::Violation;
 use crate::config::{Config, DemotionMode, DemotionWay, Enabled, ManagerName};
+use crate::demotion::Unreachable;
 
 /// Cgroups that the filter of the hint-fault source can be told to take in, and as many to leave out.
 pub const HINTFAULT_CGROUPS_MAX: usize = 16;
@@ -79,10 +80,13 @@ impl Config {
             violate(key.to_owned(), message);
         };
         if !self.admission.demote {
-            contradicts("admission.demote", "nothing may go to a slower tier");
+            contradicts("admission.demote", &Unreachable::Direction.to_string());
         }
         if self.kernel.demotion_enabled == Some(false) {
-            contradicts("kernel.demotion_enabled", "false keeps the kernel from demoting");
+            contradicts("kernel.demotion_enabled", &Unreachable::KernelOff.to_string());
+        }
+        if let Some(i) = self.scope.iter().position(|scope| !scope.may_be_cgroup()) {
+            contradicts(&format!("scope[{i}]"), &Unreachable::Processes(i).to_string());
         }
         let way = self.demotion.way;
         if way == DemotionWay::Regions && self.source.damon.enabled {
@@ -183,6 +187,15 @@ mod tests {
             c.source.damon.enabled = true;
         };
         assert_eq!(on(regions), ["demotion.way"]);
+        let command = |c: &mut Config| {
+            let by_command = Scope { command: Some("db".to_owned()), ..Scope::default() };
+            c.scope = vec![Scope { pids: vec![1], ..Scope::default() }, by_command];
+        };
+        assert_eq!(
+            on(command),
+            ["scope[1]"],
+            "whether a process has its cgroup to itself, the machine tells"
+        );
         let node = |c: &mut Config| {
             c.demotion.way = DemotionWay::Node;
             c.scope = vec![cgroup("/a", false)];

@@ -21,7 +21,7 @@ pub(super) fn by_cgroup(root: &Root, scopes: &[Scope]) -> (Vec<Scope>, Vec<Scope
     let mut ids: Vec<ScopeId> = (0..scopes.len()).map(ScopeId::of_place).collect();
     for i in 0..scopes.len() {
         let scope = &scopes[i];
-        if scope.pids.is_empty() || scope.command.is_some() || scope.cgroup.is_some() {
+        if scope.pids.is_empty() || !scope.may_be_cgroup() {
             continue;
         }
         let Some(paths) = mount.as_deref().and_then(|mount| own(root, mount, &scope.pids)) else { continue };
