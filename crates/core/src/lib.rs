@@ -4,6 +4,9 @@
 //! hot?) → [`weigh`] (what several sources say of it) → [`queue`] (the best first) → [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] →
 //! [`journal`]. Time is passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
 
+// What is said goes through the writers of the command, which know what to do where nobody reads.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod access;
 pub mod admission;
 pub mod candidate;

@@ -1,5 +1,8 @@
 //! The live machine: one module a kernel interface, each rooted at a path.
 
+// What is said goes through the writers of the command, which know what to do where nobody reads.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod actuator;
 pub mod aside;
 pub mod configuration;

@@ -3,6 +3,7 @@
 //! One of the two places of the workspace where `unsafe` is allowed; everything public here is safe to call.
 
 #![allow(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arena;
 mod prefetch;

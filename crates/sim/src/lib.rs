@@ -30,6 +30,9 @@
 //! number of cores: every thread and every purpose draws from a stream of its own ([`random`]), and nothing depends on the
 //! order in which runs happen to end.
 
+// What is said goes through the writers of the command, which know what to do where nobody reads.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod counters;
 mod course;
 pub mod fit;
