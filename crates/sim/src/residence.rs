@@ -2,7 +2,6 @@
 
 use thermocline_core::units::Nanos;
 
-use crate::machine::NODES_MAX;
 use crate::memory::Memory;
 
 /// Looked at so often, at most: whoever moves pages runs as often or more.
@@ -12,13 +11,13 @@ const EVERY: Nanos = Nanos::from_s(1);
 #[derive(Clone, Debug)]
 pub struct Residence {
     since: Nanos,
-    pages_ns: Vec<[f64; NODES_MAX]>,
+    pages_ns: Vec<Vec<f64>>,
 }
 
 impl Residence {
     /// From `now` on.
     pub(crate) fn new(memory: &Memory, now: Nanos) -> Residence {
-        Residence { since: now, pages_ns: vec![[0.0; NODES_MAX]; memory.spaces.len()] }
+        Residence { since: now, pages_ns: vec![vec![0.0; memory.nodes.len()]; memory.spaces.len()] }
     }
 
     /// Adds what is where now for the time since this was last done, if that is long enough or the run is over.
@@ -30,17 +29,17 @@ impl Residence {
         self.since = now;
         for (space, sums) in memory.spaces.iter().zip(&mut self.pages_ns) {
             for cell in space.first_cell..space.first_cell + space.map.len() {
-                let on = &memory.cells.count(cell).on;
+                let on = memory.cells.count(cell).on;
                 sums.iter_mut().zip(on).for_each(|(sum, on)| *sum += f64::from(*on) * span.0 as f64);
             }
         }
     }
 
     /// Mean pages of a process of `pages` pages on each node.
-    pub(crate) fn mean(&self, process: usize, pages: u32, nodes: usize) -> Vec<f64> {
+    pub(crate) fn mean(&self, process: usize, pages: u32) -> Vec<f64> {
         let sums = &self.pages_ns[process];
         let all: f64 = sums.iter().sum();
         let share = |sum: &f64| if all > 0.0 { sum / all } else { 0.0 };
-        sums[..nodes].iter().map(|sum| share(sum) * f64::from(pages)).collect()
+        sums.iter().map(|sum| share(sum) * f64::from(pages)).collect()
     }
 }

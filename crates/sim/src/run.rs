@@ -206,8 +206,8 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
         random: Random::new(arm.seed, Stream::Models),
         kswapd: vec![Kswapd::default(); nodes],
         balance: vec![Balance::default(); nodes],
-        served: [0.0; NODES_MAX],
-        copied: [0; NODES_MAX],
+        served: vec![0.0; nodes],
+        copied: vec![0; nodes],
         access_times_changed: 0,
         overhead_ns: 0.0,
         demoted: vec![0; setup.pages().div_ceil(64) as usize],
@@ -216,11 +216,12 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
         top_then: 0,
     };
     set_access_times(&mut system, &[]);
-    system.processes.iter_mut().for_each(|p| p.idle_ns = p.access_ns);
+    system.processes.iter_mut().for_each(|p| p.idle_ns.clone_from(&p.access_ns));
     Ok(World::new(system, manager, patterns, phases))
 }
 
 fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, store_share: f64) -> Process {
+    let nodes = setup.machine.nodes.len();
     let hit_ns = setup.machine.spec.llc.map_or(0.0, |llc| llc.hit_ns);
     let think = spec.think.map(|t| (t.time.0.0 as f64 / t.after as f64, !t.busy, t.after));
     let (think_ns, think_sleeps, think_after) = think.unwrap_or((0.0, false, 0));
@@ -229,8 +230,8 @@ fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, sto
         threads,
         node: spec.node.on(&setup.machine).unwrap_or(0),
         rss: 0,
-        access_ns: [0.0; NODES_MAX],
-        idle_ns: [0.0; NODES_MAX],
+        access_ns: vec![0.0; nodes],
+        idle_ns: vec![0.0; nodes],
         fixed_ns: spec.compute_ns + spec.cache_hit * spec.lines_per_access * hit_ns,
         miss_share: 1.0 - spec.cache_hit,
         lines: spec.lines_per_access,
@@ -280,7 +281,7 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         ProcessReport {
             name: p.name.clone(),
             pages,
-            mean_pages: system.residence.mean(i, space.len(), system.machine.nodes.len()),
+            mean_pages: system.residence.mean(i, space.len()),
             time_s: end_of(p).map(seconds),
             scan_passes: p.scan.passes,
             scan_period_ms: system.threads.get(p.threads.start as usize).map_or(0, |t| t.scan.period_ms),

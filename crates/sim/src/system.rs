@@ -37,9 +37,9 @@ pub struct Process {
     /// Pages that it has touched so far.
     pub rss: u64,
     /// Time of an access to a page of each node in ns, without pauses.
-    pub access_ns: [f64; NODES_MAX],
+    pub access_ns: Vec<f64>,
     /// The same while nothing else is going on.
-    pub idle_ns: [f64; NODES_MAX],
+    pub idle_ns: Vec<f64>,
     /// Part of it that does not depend on the node.
     pub fixed_ns: f64,
     /// Share of the accesses that go to memory and not to the cache.
@@ -162,9 +162,9 @@ pub struct System {
     /// What the kernel's promotion keeps of each target node.
     pub balance: Vec<Balance>,
     /// Accesses to pages of each node.
-    pub served: [f64; NODES_MAX],
+    pub served: Vec<f64>,
     /// Pages copied to or from each node, for its bandwidth.
-    pub copied: [u64; NODES_MAX],
+    pub copied: Vec<u64>,
     /// Counts up when access times have changed.
     pub access_times_changed: u64,
     /// CPU time of faults, samples and scans that programs have paid, in ns.

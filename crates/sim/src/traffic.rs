@@ -3,8 +3,8 @@
 use thermocline_core::units::{Nanos, PAGE_SIZE};
 
 use crate::kernel::Model;
+use crate::machine::Bandwidth;
 use crate::machine::bandwidth::PERIOD;
-use crate::machine::{Bandwidth, NODES_MAX};
 use crate::system::System;
 use crate::world::set_access_times;
 
@@ -15,8 +15,8 @@ const LINE: f64 = 64.0;
 #[derive(Debug)]
 pub(crate) struct Traffic {
     loads: Vec<Option<Bandwidth>>,
-    served: [f64; NODES_MAX],
-    copied: [u64; NODES_MAX],
+    served: Vec<f64>,
+    copied: Vec<u64>,
     last: Nanos,
     due: Nanos,
 }
@@ -27,8 +27,8 @@ impl Traffic {
         let loads: Vec<_> = system.machine.nodes.iter().map(|n| n.bandwidth.map(Bandwidth::new)).collect();
         loads.iter().any(Option::is_some).then(|| Traffic {
             loads,
-            served: system.served,
-            copied: system.copied,
+            served: system.served.clone(),
+            copied: system.copied.clone(),
             last: system.now,
             due: system.now.plus(PERIOD),
         })
@@ -58,8 +58,8 @@ impl Model for Traffic {
                 load.served(lines * LINE + pages * PAGE_SIZE as f64, span);
             }
         }
-        self.served = system.served;
-        self.copied = system.copied;
+        self.served.clone_from(&system.served);
+        self.copied.clone_from(&system.copied);
         self.last = system.now;
         self.due = system.now.plus(PERIOD);
         set_access_times(system, &self.loads);

@@ -15,7 +15,7 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use super::Model;
 use crate::machine::NodeIndex;
-use crate::memory::{List, flags};
+use crate::memory::{List, lru};
 use crate::system::{NEVER, System, Way};
 use crate::world::HUGE_SHARE;
 
@@ -142,14 +142,14 @@ fn reclaim_page(system: &mut System, node: NodeIndex, by: By) -> f64 {
         system.kswapd[i].fruitless += 1;
         return ns + costs.reclaim_look_ns.max(1.0);
     };
-    let referenced = system.memory.flags(page) & flags::REFERENCED != 0;
+    let referenced = system.memory.lru(page) & lru::REFERENCED != 0;
     if system.memory.take_accessed(page) {
-        system.memory.set_flags(page, flags::REFERENCED, 0);
+        system.memory.set_lru(page, lru::REFERENCED, 0);
         system.memory.push(page, if referenced { List::Active } else { List::Inactive });
         system.kswapd[i].fruitless += 1;
         return ns + costs.reclaim_look_ns.max(1.0);
     }
-    system.memory.set_flags(page, 0, flags::REFERENCED);
+    system.memory.set_lru(page, 0, lru::REFERENCED);
     let Some(target) = demotion_target(system, node) else {
         system.memory.push(page, List::Inactive);
         system.kswapd[i].fruitless += 1;

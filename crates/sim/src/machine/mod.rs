@@ -20,8 +20,8 @@ use thermocline_core::units::{NodeId, TierId};
 
 use crate::spec::SpecError;
 
-/// Nodes that can be simulated: a page keeps its node in three bits, one value of which is "nowhere".
-pub const NODES_MAX: usize = 7;
+/// Nodes that can be simulated: a page keeps its node in six bits, one value of which is "nowhere".
+pub const NODES_MAX: usize = 63;
 
 /// A node, by its index in order of tiers.
 pub type NodeIndex = u8;

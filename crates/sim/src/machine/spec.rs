@@ -137,11 +137,19 @@ fn scale_factor() -> u32 {
     10
 }
 
+/// CPUs of a machine at most: eight times what kernels are built for.
+const CPUS_MAX: u64 = 1 << 16;
+
 impl MachineSpec {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         let n = self.node.len();
         require(n > 0, "node", "the machine has no node", "add a [[node]]")?;
-        require(n <= NODES_MAX, "node", "too many nodes", &format!("use at most {NODES_MAX}"))?;
+        require(
+            n <= NODES_MAX,
+            "node",
+            &format!("the machine has {n} nodes"),
+            &format!("use at most {NODES_MAX}: that is what a page's record can name"),
+        )?;
         require((100..=10_000).contains(&self.hz), "hz", "out of range", "use 100, 250, 300 or 1000")?;
         require(self.nr_cpus > 0, "nr_cpus", "is zero", "use the kernel's CONFIG_NR_CPUS")?;
         require(
@@ -156,6 +164,8 @@ impl MachineSpec {
             "no node has CPUs",
             "give cpus to the nodes that run programs",
         )?;
+        let cpus: u64 = self.node.iter().map(|n| u64::from(n.cpus)).sum();
+        require(cpus <= CPUS_MAX, "node", &format!("more than {CPUS_MAX} CPUs"), "give the nodes fewer")?;
         for (i, node) in self.node.iter().enumerate() {
             let place = |key: &str| format!("node[{i}].{key}");
             for (key, values) in [("read_ns", Some(&node.read_ns)), ("write_ns", node.write_ns.as_ref())] {

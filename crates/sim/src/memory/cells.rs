@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::machine::{NODES_MAX, NodeIndex};
+use crate::machine::NodeIndex;
 
 /// Which positions of a process belong to which cell.
 #[derive(Clone, Debug)]
@@ -62,20 +62,22 @@ impl CellMap {
 }
 
 /// What a cell's pages are.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Count {
+#[derive(Clone, Copy, Debug)]
+pub struct Count<'a> {
     /// Pages on each node.
-    pub on: [u32; NODES_MAX],
+    pub on: &'a [u32],
     /// Of these, marked.
-    pub marked: [u32; NODES_MAX],
-    /// Accesses that each of its unmarked pages has had, on average; event mode only.
-    accesses: f64,
+    pub marked: &'a [u32],
 }
 
 /// Counts of all cells, and which of them have changed.
 #[derive(Clone, Debug)]
 pub struct Cells {
-    counts: Vec<Count>,
+    nodes: usize,
+    /// Of each cell, its pages on each node, and then those of them that are marked.
+    counts: Vec<u32>,
+    /// Accesses that each unmarked page of a cell has had, on average; event mode only.
+    accesses: Vec<f64>,
     marked: u64,
     /// Cells that have changed since this was last emptied; without order, with repetitions.
     changed: Vec<u32>,
@@ -86,20 +88,29 @@ pub struct Cells {
 const CHANGED_MAX: usize = 256;
 
 impl Cells {
-    pub(super) fn new(cells: usize) -> Cells {
-        Cells { counts: vec![Count::default(); cells], marked: 0, changed: Vec::new(), overflow: true }
+    pub(super) fn new(cells: usize, nodes: usize) -> Cells {
+        Cells {
+            nodes,
+            counts: vec![0; cells * 2 * nodes],
+            accesses: vec![0.0; cells],
+            marked: 0,
+            changed: Vec::new(),
+            overflow: true,
+        }
     }
 
     /// The counts of a cell.
     #[inline]
-    pub fn count(&self, cell: u32) -> &Count {
-        &self.counts[cell as usize]
+    pub fn count(&self, cell: u32) -> Count<'_> {
+        let first = cell as usize * 2 * self.nodes;
+        let (on, marked) = self.counts[first..first + 2 * self.nodes].split_at(self.nodes);
+        Count { on, marked }
     }
 
     /// Marked pages of a cell.
     #[inline]
     pub fn marked(&self, cell: u32) -> u32 {
-        self.counts[cell as usize].marked.iter().sum()
+        self.count(cell).marked.iter().sum()
     }
 
     /// Marked pages of all cells.
@@ -110,13 +121,13 @@ impl Cells {
     /// Accesses that each unmarked page of a cell has had, on average.
     #[inline]
     pub fn accesses(&self, cell: u32) -> f64 {
-        self.counts[cell as usize].accesses
+        self.accesses[cell as usize]
     }
 
     /// Adds accesses to each unmarked page of a cell.
     #[inline]
     pub fn add_accesses(&mut self, cell: u32, accesses: f64) {
-        self.counts[cell as usize].accesses += accesses;
+        self.accesses[cell as usize] += accesses;
     }
 
     /// Puts the cells that have changed since this was last asked into `into` (with repetitions); true where they are too
@@ -127,24 +138,34 @@ impl Cells {
         std::mem::take(&mut self.overflow)
     }
 
+    #[inline]
+    fn on(&mut self, cell: u32, node: NodeIndex) -> &mut u32 {
+        &mut self.counts[cell as usize * 2 * self.nodes + usize::from(node)]
+    }
+
+    #[inline]
+    fn marked_on(&mut self, cell: u32, node: NodeIndex) -> &mut u32 {
+        &mut self.counts[(cell as usize * 2 + 1) * self.nodes + usize::from(node)]
+    }
+
     pub(super) fn arrive(&mut self, cell: u32, node: NodeIndex) {
-        self.counts[cell as usize].on[usize::from(node)] += 1;
+        *self.on(cell, node) += 1;
         self.note(cell);
     }
 
     pub(super) fn leave(&mut self, cell: u32, node: NodeIndex) {
-        self.counts[cell as usize].on[usize::from(node)] -= 1;
+        *self.on(cell, node) -= 1;
         self.note(cell);
     }
 
     pub(super) fn mark(&mut self, cell: u32, node: NodeIndex) {
-        self.counts[cell as usize].marked[usize::from(node)] += 1;
+        *self.marked_on(cell, node) += 1;
         self.marked += 1;
         self.note(cell);
     }
 
     pub(super) fn unmark(&mut self, cell: u32, node: NodeIndex) {
-        self.counts[cell as usize].marked[usize::from(node)] -= 1;
+        *self.marked_on(cell, node) -= 1;
         self.marked -= 1;
         self.note(cell);
     }
@@ -186,7 +207,7 @@ mod tests {
 
     #[test]
     fn many_changes_are_told_as_many() {
-        let mut cells = Cells::new(1000);
+        let mut cells = Cells::new(1000, 2);
         let mut list = Vec::new();
         assert!(cells.take_changed(&mut list));
         cells.arrive(3, 0);

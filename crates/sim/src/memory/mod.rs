@@ -1,7 +1,7 @@
 //! The page tables as arrays: where each page is, whether a scan has marked it, whether it has been accessed.
 //!
-//! Per page: a byte of [`flags`], four bytes whose meaning depends on the mark (below), an eighth of a byte in the bitmap
-//! of marks, and four bytes in a reclaim list while it is on a node that demotes. Pages are numbered through all processes; a
+//! Per page: a byte of [`flags`], another of [`lru`], four bytes whose meaning depends on the mark (below), an eighth of a
+//! byte in the bitmap of marks, and four bytes in a reclaim list while it is on a node that demotes. Pages are numbered through all processes; a
 //! [`Space`] is the range of one process. Positions number the same pages in the order of the workload's cells
 //! ([`crate::workload::layout`]).
 //!
@@ -30,23 +30,29 @@ use marks::Marks;
 /// A page, numbered through all processes.
 pub type Page = u32;
 
-/// Bits of a page's byte.
+/// Bits of a page's byte: what an access looks at and changes.
 pub mod flags {
     /// The node that holds the page; [`NOWHERE`] before it is allocated.
-    pub const NODE: u8 = 7;
+    pub const NODE: u8 = 63;
     /// The node of a page that is not there.
-    pub const NOWHERE: u8 = 7;
+    pub const NOWHERE: u8 = 63;
     /// A scan has marked it (PROT_NONE): its next access is a hint fault.
-    pub const MARKED: u8 = 1 << 3;
+    pub const MARKED: u8 = 1 << 6;
     /// The accessed bit of its page table entry.
-    pub const ACCESSED: u8 = 1 << 4;
-    /// PG_referenced: reclaim has found it accessed once.
-    pub const REFERENCED: u8 = 1 << 5;
-    /// PG_active.
-    pub const ACTIVE: u8 = 1 << 6;
-    /// It is in a reclaim list.
-    pub const LISTED: u8 = 1 << 7;
+    pub const ACCESSED: u8 = 1 << 7;
 }
+
+/// Bits of a page that only reclaim and DAMON look at.
+pub mod lru {
+    /// PG_referenced: reclaim has found it accessed once.
+    pub const REFERENCED: u8 = 1;
+    /// PG_active.
+    pub const ACTIVE: u8 = 1 << 1;
+    /// It is in a reclaim list.
+    pub const LISTED: u8 = 1 << 2;
+}
+
+const _: () = assert!(NODES_MAX == flags::NOWHERE as usize);
 
 /// Resolution of the time of a mark: 2^16 ns, so that 32 bits last for 78 hours.
 pub const MARK_SHIFT: u32 = 16;
@@ -66,6 +72,7 @@ pub struct NodeMemory {
 #[derive(Debug)]
 pub struct Memory {
     flags: Arena<u8>,
+    lru: Arena<u8>,
     notes: Arena<u32>,
     marks: Marks,
     /// The processes' ranges, ascending.
@@ -94,6 +101,8 @@ impl Memory {
         let mut all = Arena::reserve(pages)?;
         all.grow(pages)?;
         all.fill(flags::NOWHERE);
+        let mut lru = Arena::reserve(pages)?;
+        lru.grow(pages)?;
         let mut notes = Arena::reserve(pages)?;
         notes.grow(pages)?;
         let cells = spaces.last().map_or(0, |s| s.first_cell + s.map.len());
@@ -104,10 +113,11 @@ impl Memory {
         });
         Ok(Memory {
             flags: all,
+            lru,
             notes,
             marks: Marks::new(pages)?,
             nodes: nodes.collect(),
-            cells: Cells::new(cells as usize),
+            cells: Cells::new(cells as usize, machine.nodes.len()),
             spaces,
             lazy,
             random,
@@ -255,9 +265,15 @@ impl Memory {
         self.is_marked(page).then(|| self.notes[page as usize])
     }
 
+    /// The bits of a page that reclaim keeps in it; see [`lru`].
+    #[inline]
+    pub(crate) fn lru(&self, page: Page) -> u8 {
+        self.lru[page as usize]
+    }
+
     /// Sets bits of a page that reclaim keeps in it.
-    pub(crate) fn set_flags(&mut self, page: Page, set: u8, clear: u8) {
-        let byte = &mut self.flags[page as usize];
+    pub(crate) fn set_lru(&mut self, page: Page, set: u8, clear: u8) {
+        let byte = &mut self.lru[page as usize];
         *byte = (*byte & !clear) | set;
     }
 
@@ -290,6 +306,7 @@ impl Memory {
     pub fn memory_bytes(&self) -> usize {
         let lists = self.nodes.iter().filter_map(|n| n.lists.as_ref()).map(Lists::memory_bytes);
         self.flags.committed_bytes()
+            + self.lru.committed_bytes()
             + self.notes.committed_bytes()
             + self.marks.memory_bytes()
             + lists.sum::<usize>()
@@ -309,9 +326,10 @@ impl Memory {
             return;
         }
         let Some(lists) = self.nodes[usize::from(byte & flags::NODE)].lists.as_mut() else { return };
-        if byte & flags::LISTED == 0 {
-            lists.push(List::of(byte & flags::ACTIVE != 0), page);
-            self.flags[page as usize] |= flags::LISTED;
+        let bits = &mut self.lru[page as usize];
+        if *bits & lru::LISTED == 0 {
+            lists.push(List::of(*bits & lru::ACTIVE != 0), page);
+            *bits |= lru::LISTED;
         }
     }
 
@@ -320,7 +338,7 @@ impl Memory {
     pub(crate) fn pop(&mut self, node: NodeIndex, list: List) -> Option<Page> {
         loop {
             let page = self.nodes[usize::from(node)].lists.as_mut()?.pop(list)?;
-            self.flags[page as usize] &= !flags::LISTED;
+            self.lru[page as usize] &= !lru::LISTED;
             if self.flags[page as usize] & flags::NODE == node {
                 return Some(page);
             }
@@ -331,10 +349,10 @@ impl Memory {
     /// Puts a page back at the young end of a list of its node.
     pub(crate) fn push(&mut self, page: Page, list: List) {
         let (set, clear) = match list {
-            List::Active => (flags::ACTIVE, 0),
-            List::Inactive => (0, flags::ACTIVE),
+            List::Active => (lru::ACTIVE, 0),
+            List::Inactive => (0, lru::ACTIVE),
         };
-        self.set_flags(page, set, clear);
+        self.set_lru(page, set, clear);
         self.list(page);
     }
 }

@@ -10,9 +10,9 @@ use thermocline_core::units::Nanos;
 use thermocline_mem::prefetch;
 
 use super::Mode;
-use crate::machine::NODES_MAX;
 use crate::memory::{Page, flags};
 use crate::random::{Random, Stream};
+use crate::system::System;
 use crate::workload::{Phase, access};
 use crate::world::World;
 
@@ -29,56 +29,69 @@ const NARROW_BITS: u32 = 34;
 const WIDE_BITS: u32 = 48;
 /// Nodes of which [`Sums::Narrow`] can count the accesses, the first of them by what the others leave.
 const NARROW_NODES: usize = 4;
+/// The same of [`Sums::Wide`], all of them.
+const WIDE_NODES: usize = 8;
+/// All that a page's byte can name.
+const MANY_NODES: usize = flags::NODE as usize + 1;
 
 /// What an access to each node adds: its time in ps, and from some bit on ten bits a node for their number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Sums {
     /// Few nodes and short accesses, as nearly always: half the work.
-    Narrow([u64; 8]),
-    /// Any machine.
-    Wide([u128; 8]),
+    Narrow([u64; WIDE_NODES]),
+    /// Machines of a usual size.
+    Wide([u128; WIDE_NODES]),
+    /// Any machine: the times alone, and each access is counted.
+    Many(Box<[u64; MANY_NODES]>),
 }
 
 impl Sums {
     fn new(times_ps: &[u64]) -> Sums {
         let longest = times_ps.iter().copied().max().unwrap_or(0);
         if times_ps.len() <= NARROW_NODES && longest.saturating_mul(BATCH as u64) < 1 << NARROW_BITS {
-            let mut sums = [0; 8];
+            let mut sums = [0; WIDE_NODES];
             for (node, ps) in times_ps.iter().enumerate() {
                 let count = if node == 0 { 0 } else { 1 << (NARROW_BITS + COUNT_BITS * (node as u32 - 1)) };
                 sums[node] = ps | count;
             }
             Sums::Narrow(sums)
-        } else {
-            let mut sums = [0; 8];
+        } else if times_ps.len() <= WIDE_NODES && longest.saturating_mul(BATCH as u64) < 1 << WIDE_BITS {
+            let mut sums = [0; WIDE_NODES];
             for (node, ps) in times_ps.iter().enumerate() {
                 sums[node] = u128::from(*ps) | 1 << (WIDE_BITS + COUNT_BITS * node as u32);
             }
             Sums::Wide(sums)
+        } else {
+            let mut times = Box::new([0; MANY_NODES]);
+            times[..times_ps.len()].copy_from_slice(times_ps);
+            Sums::Many(times)
         }
     }
 
-    /// Accesses the pages until one is marked; returns how many, their time in ps, and how many to each node.
-    fn access(&self, bytes: &mut [u8], batch: &[Page]) -> (usize, u64, [u64; NODES_MAX]) {
+    /// Accesses the pages until one is marked, and adds how many to each node; returns how many, and their time in ps.
+    fn access(&self, bytes: &mut [u8], batch: &[Page], served: &mut [f64]) -> (usize, u64) {
         const COUNT: u64 = (1 << COUNT_BITS) - 1;
-        let mut to = [0; NODES_MAX];
         match self {
             Sums::Narrow(sums) => {
                 let (done, sum) = access_all(bytes, batch, sums);
-                to[0] = done as u64;
-                for node in 1..NARROW_NODES {
-                    to[node] = (sum >> (NARROW_BITS + COUNT_BITS * (node as u32 - 1))) & COUNT;
-                    to[0] -= to[node];
+                let mut first = done as u64;
+                for (node, served) in served.iter_mut().enumerate().skip(1) {
+                    let to = (sum >> (NARROW_BITS + COUNT_BITS * (node as u32 - 1))) & COUNT;
+                    *served += to as f64;
+                    first -= to;
                 }
-                (done, sum & ((1 << NARROW_BITS) - 1), to)
+                served[0] += first as f64;
+                (done, sum & ((1 << NARROW_BITS) - 1))
             }
             Sums::Wide(sums) => {
                 let (done, sum) = access_all(bytes, batch, sums);
-                for (node, to) in to.iter_mut().enumerate() {
-                    *to = (sum >> (WIDE_BITS + COUNT_BITS * node as u32)) as u64 & COUNT;
+                for (node, served) in served.iter_mut().enumerate() {
+                    let to = (sum >> (WIDE_BITS + COUNT_BITS * node as u32)) as u64 & COUNT;
+                    *served += to as f64;
                 }
-                (done, (sum & ((1 << WIDE_BITS) - 1)) as u64, to)
+                (done, (sum & ((1 << WIDE_BITS) - 1)) as u64)
             }
+            Sums::Many(times) => access_each(bytes, batch, times, served),
         }
     }
 }
@@ -185,9 +198,9 @@ impl Exact {
                 .min(usize::try_from(thread.until_pause).unwrap_or(BATCH))
                 .min(usize::try_from(thread.until_sample.saturating_add(1)).unwrap_or(BATCH));
             let batch = &thread.batch[thread.at..thread.at + n];
-            let bytes = world.system.memory.bytes_mut();
-            let (done, ps, to) = sums.access(bytes, batch);
-            thread.count(world, done, ps, &to);
+            let System { memory, served, .. } = &mut world.system;
+            let (done, ps) = sums.access(memory.bytes_mut(), batch, served);
+            thread.count(world, done, ps);
             if done < n {
                 // The next page is marked: the fault comes first, the access is made after it.
                 let page = thread.batch[thread.at];
@@ -216,7 +229,11 @@ impl Exact {
 
 /// Accesses the pages until one is marked; returns how many, and the sum of what they add.
 #[inline]
-fn access_all<T: Copy + Default + AddAssign>(bytes: &mut [u8], batch: &[Page], sums: &[T; 8]) -> (usize, T) {
+fn access_all<T: Copy + Default + AddAssign>(
+    bytes: &mut [u8],
+    batch: &[Page],
+    sums: &[T; WIDE_NODES],
+) -> (usize, T) {
     let mut sum = T::default();
     for (i, page) in batch.iter().enumerate() {
         let byte = &mut bytes[*page as usize];
@@ -225,7 +242,29 @@ fn access_all<T: Copy + Default + AddAssign>(bytes: &mut [u8], batch: &[Page], s
             return (i, sum);
         }
         *byte = old | flags::ACCESSED;
-        sum += sums[usize::from(old & flags::NODE)];
+        // There are no more nodes; the compiler is to know.
+        sum += sums[usize::from(old & flags::NODE) % WIDE_NODES];
+    }
+    (batch.len(), sum)
+}
+
+/// The same on machines with many nodes, each access counted for itself.
+fn access_each(
+    bytes: &mut [u8],
+    batch: &[Page],
+    times: &[u64; MANY_NODES],
+    served: &mut [f64],
+) -> (usize, u64) {
+    let mut sum = 0u64;
+    for (i, page) in batch.iter().enumerate() {
+        let byte = &mut bytes[*page as usize];
+        let node = usize::from(*byte & flags::NODE);
+        if *byte & flags::MARKED != 0 {
+            return (i, sum);
+        }
+        *byte |= flags::ACCESSED;
+        sum = sum.saturating_add(times[node]);
+        served[node] += 1.0;
     }
     (batch.len(), sum)
 }
@@ -261,7 +300,7 @@ impl Thread {
         }
     }
 
-    fn count(&mut self, world: &mut World, done: usize, ps: u64, to: &[u64; NODES_MAX]) {
+    fn count(&mut self, world: &mut World, done: usize, ps: u64) {
         self.at += done;
         self.left -= done as u64;
         self.clock_ps += ps;
@@ -273,9 +312,6 @@ impl Thread {
             self.until_sample = self.until_sample.checked_sub(done as u64).unwrap_or(u64::MAX - 1);
         }
         world.system.counters.accesses += done as u64;
-        for (served, to) in world.system.served.iter_mut().zip(to) {
-            *served += *to as f64;
-        }
     }
 
     fn pause(&mut self, world: &mut World, number: u32) {
@@ -325,21 +361,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn narrow_and_wide_sums_count_alike() {
+    fn all_sums_count_alike() {
         let times = [100_000, 250_000, 400_000, 1_000_000];
         let narrow = Sums::new(&times);
         assert!(matches!(narrow, Sums::Narrow(_)));
         let wide = Sums::new(&[&times[..], &[5]].concat());
         assert!(matches!(wide, Sums::Wide(_)) && matches!(Sums::new(&[1 << 26]), Sums::Wide(_)));
+        let many = Sums::new(&[&times[..], &[5; 5]].concat());
+        assert!(matches!(many, Sums::Many(_)) && matches!(Sums::new(&[1 << 40]), Sums::Many(_)));
         let batch: Vec<Page> = (0..BATCH as Page).map(|i| i * i % 1000).collect();
         for marked in [None, Some(batch[300])] {
             let mut bytes: Vec<u8> = (0..1000).map(|i| (i % 7 % 4) as u8).collect();
             marked.into_iter().for_each(|page| bytes[page as usize] |= flags::MARKED);
-            let seen = narrow.access(&mut bytes.clone(), &batch);
-            assert_eq!(seen, wide.access(&mut bytes, &batch));
-            assert_eq!(seen.2.iter().sum::<u64>(), seen.0 as u64);
-            let time: u64 = seen.2.iter().zip(times).map(|(n, ps)| n * ps).sum();
-            assert_eq!((seen.1, marked.is_none()), (time, seen.0 == BATCH));
+            let accessed = |sums: &Sums| {
+                let mut served = vec![0.0; times.len()];
+                let (done, ps) = sums.access(&mut bytes.clone(), &batch, &mut served);
+                (done, ps, served)
+            };
+            let seen = accessed(&narrow);
+            assert_eq!(seen, accessed(&wide));
+            assert_eq!(seen, accessed(&many));
+            assert_eq!(seen.2.iter().sum::<f64>(), seen.0 as f64);
+            let time: f64 = seen.2.iter().zip(times).map(|(n, ps)| n * ps as f64).sum();
+            assert_eq!((seen.1 as f64, marked.is_none()), (time, seen.0 == BATCH));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::memory::Page;
 use crate::spec::{SpecError, parse, require};
 use crate::units::Span;
 use crate::workload::ProcessSpec;
-use crate::workload::spec::{CELLS_MAX, PAGES_MAX, PROCESSES_MAX, THREADS_MAX};
+use crate::workload::spec::{PAGES_MAX, PROCESSES_MAX, THREADS_MAX, cells_max};
 
 /// What a scenario's TOML says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,6 +176,7 @@ impl Setup {
             "is below a ten-thousandth of the limit",
             "give a longer span",
         )?;
+        let cells_max = cells_max(machine.nodes.len());
         let (mut pages, mut threads, mut processes, mut cells) = (0u64, 0u64, 0u64, 0u64);
         for (i, process) in scenario.process.iter().enumerate() {
             let place = format!("process[{i}]");
@@ -192,9 +193,9 @@ impl Setup {
                 process.pattern.build(process.footprint.pages() as Page, process.threads, &pattern)?;
             cells = cells.saturating_add(u64::from(built.cells().len()) * u64::from(process.count));
             require(
-                cells <= CELLS_MAX,
+                cells <= cells_max,
                 &pattern,
-                "makes more than 1048576 cells of memory",
+                &format!("makes more than {cells_max} cells of memory"),
                 "simulate fewer",
             )?;
         }
@@ -270,6 +271,8 @@ mod tests {
             ("process.0.footprint=\"4TiB\"", "process", "the machine has"),
             ("process.0.footprints=\"4GiB\"", "footprints", "unknown"),
             ("machine.hz=0", "hz", "out of range"),
+            ("machine.node.0.cpus=4294967295", "node", "more than 65536 CPUs"),
+            ("process.0.reclaim={ every = \"1ns\", size = \"4KiB\" }", "reclaim", "all the time"),
             ("machine.hertz=0", "hertz", "unknown"),
             ("manager=\"nobody\"", "manager", "no manager"),
             ("machine=\"none\"", "machine", "no machine"),

@@ -1,6 +1,7 @@
 //! What a process's TOML says.
 
 use serde::{Deserialize, Serialize};
+use thermocline_core::units::Nanos;
 
 use super::PatternSpec;
 use crate::machine::{Machine, NodeName};
@@ -110,10 +111,18 @@ fn half() -> f64 {
 pub const THREADS_MAX: u64 = 4096;
 /// Processes of a run at most.
 pub const PROCESSES_MAX: u64 = 1024;
-/// Cells of a run at most: each takes about 64 bytes.
-pub const CELLS_MAX: u64 = 1 << 20;
+/// Cells of a run at most, on machines of up to eight nodes.
+const CELLS_MAX: u64 = 1 << 20;
 /// Pages of a run at most: 4 TiB and a little.
 pub const PAGES_MAX: u64 = 1 << 31;
+
+/// Cells of a run at most: each takes about 64 bytes, and 16 more for each node.
+pub(crate) fn cells_max(nodes: usize) -> u64 {
+    CELLS_MAX * 8 / (nodes as u64).max(8)
+}
+
+/// Least time from one reclaim of a process's memory to the next.
+const RECLAIM_EVERY_MIN: Nanos = Nanos::from_ms(1);
 
 impl ProcessSpec {
     /// Checks what can be checked of one process; `place` is its dotted key.
@@ -177,10 +186,10 @@ impl ProcessSpec {
         require(cost(self.compute_ns), &at("compute_ns"), "is no time", "give 0 to 1e9 ns")?;
         require(cost(self.populate_page_ns), &at("populate_page_ns"), "is no time", "give 0 to 1e9 ns")?;
         require(
-            self.reclaim.is_none_or(|r| r.every.0.0 > 0 && r.size.pages() > 0),
+            self.reclaim.is_none_or(|r| r.every.0 >= RECLAIM_EVERY_MIN && r.size.pages() > 0),
             &at("reclaim"),
             "reclaims nothing, or all the time",
-            "give every as a span and size as pages, as in { every = \"10s\", size = \"64MiB\" }",
+            "give every as a span from 1ms and size as pages, as in { every = \"10s\", size = \"64MiB\" }",
         )?;
         require(
             self.think.is_none_or(|t| t.after > 0),

@@ -1,7 +1,7 @@
 //! Presets name nodes by what they are for, and run on whatever machine the doctor has described.
 
 use thermocline_core::units::Nanos;
-use thermocline_sim::machine::{Doctor, MachineSpec};
+use thermocline_sim::machine::{Doctor, MachineSpec, NODES_MAX};
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::run::{Arm, run};
@@ -36,8 +36,26 @@ const AT_HOME: [Nodes; 21] = [
 ];
 
 /// Machines of the doctor: nodes with CPUs and nodes without, 1 TiB each.
-const MACHINES: [(&[u16], &[u16]); 5] =
-    [(&[4, 5, 6, 7], &[9]), (&[0], &[2, 3, 4, 5]), (&[0], &[2]), (&[0, 1], &[2]), (&[0, 1], &[])];
+const MACHINES: [(&[u16], &[u16]); 7] = [
+    (&[4, 5, 6, 7], &[9]),
+    (&[0], &[2, 3, 4, 5]),
+    (&[0], &[2]),
+    (&[0, 1], &[2]),
+    (&[0, 1], &[]),
+    (&[0, 1, 2, 3, 4, 5, 6, 7], &[8, 9, 10, 11]),
+    (&[0, 1, 2, 3], &upwards::<{ NODES_MAX - 4 }>(4)),
+];
+
+/// So many numbers from one on.
+const fn upwards<const N: usize>(first: u16) -> [u16; N] {
+    let mut numbers = [first; N];
+    let mut i = 1;
+    while i < N {
+        numbers[i] = numbers[i - 1] + 1;
+        i += 1;
+    }
+    numbers
+}
 
 fn nodes(setup: &Setup) -> Vec<(u16, Vec<u16>)> {
     let id = |node: Option<u8>| setup.machine.nodes[usize::from(node.expect("a node"))].id.0;
@@ -116,10 +134,16 @@ fn every_preset_runs_on_every_machine_with_its_memory_where_it_is_meant_to_be() 
 fn what_runs_on_other_machines_has_the_same_course_as_at_home() {
     for (with_cpus, without) in MACHINES.into_iter().filter(|(_, without)| !without.is_empty()) {
         let spec = machine((with_cpus, without));
-        for name in ["hotcold", "lab-hotcold", "lab-redis", "redis"] {
+        for (name, mode) in [
+            ("hotcold", ModeName::Event),
+            ("lab-hotcold", ModeName::Event),
+            ("lab-hotcold", ModeName::Exact),
+            ("lab-redis", ModeName::Event),
+            ("redis", ModeName::Event),
+        ] {
             let mut setup = on(&spec, name, &[]).expect("it fits");
             setup.scenario.limit.0 = Nanos::from_ms(20);
-            let arm = Arm { manager: ManagerName::Numab2, mode: ModeName::Event, seed: 1 };
+            let arm = Arm { manager: ManagerName::Numab2, mode, seed: 1 };
             let report = run(&setup, arm).unwrap_or_else(|e| panic!("{name}: {e}"));
             let used: u64 = report.nodes.iter().map(|n| n.used_pages).sum();
             assert_eq!(used, setup.pages(), "{name} on {with_cpus:?} and {without:?}");
@@ -127,4 +151,11 @@ fn what_runs_on_other_machines_has_the_same_course_as_at_home() {
             assert_eq!(names, [with_cpus, without].concat());
         }
     }
+}
+
+#[test]
+fn of_more_nodes_than_a_page_can_name_the_most_is_told() {
+    let many = upwards::<{ NODES_MAX }>(1);
+    let error = on(&machine((&[0], &many)), "hotcold", &[]).expect_err("they are too many");
+    assert!(error.contains("has 64 nodes") && error.contains("at most 63"), "{error}");
 }

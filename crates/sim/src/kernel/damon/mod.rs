@@ -20,7 +20,7 @@ pub mod settings;
 use thermocline_core::units::Nanos;
 
 use crate::machine::NodeIndex;
-use crate::memory::{Page, flags};
+use crate::memory::{Page, lru};
 use crate::system::{System, Way};
 use frames::{Frame, Frames};
 use regions::{Region, Regions};
@@ -232,9 +232,9 @@ impl Damon {
             (Action::Demote, _) => !accessed,
             (Action::Promote, Recheck::Young) => accessed,
             (Action::Promote, Recheck::References) => {
-                let before = system.memory.flags(page) & flags::REFERENCED != 0;
-                let (set, clear) = if accessed { (flags::REFERENCED, 0) } else { (0, flags::REFERENCED) };
-                system.memory.set_flags(page, set, clear);
+                let before = system.memory.lru(page) & lru::REFERENCED != 0;
+                let (set, clear) = if accessed { (lru::REFERENCED, 0) } else { (0, lru::REFERENCED) };
+                system.memory.set_lru(page, set, clear);
                 accessed && before
             }
         }

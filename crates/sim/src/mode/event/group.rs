@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::machine::NODES_MAX;
 use crate::memory::Cells;
 use crate::random::Random;
 use crate::system::System;
@@ -16,8 +15,6 @@ const CHANGES_MAX: u32 = 1 << 14;
 struct Term {
     /// To marked pages.
     marked: f64,
-    /// To unmarked pages of each node.
-    on: [f64; NODES_MAX],
     /// Marked pages.
     pages: u32,
 }
@@ -39,13 +36,16 @@ pub(super) struct Group {
     /// Samples per access, summed over the running threads.
     sampled: f64,
     terms: Vec<Term>,
+    /// Shares that go to unmarked pages of each node, cell by cell.
+    shares: Vec<f64>,
     marked: f64,
-    on: [f64; NODES_MAX],
+    /// Sums of them.
+    on: Vec<f64>,
     marked_pages: u64,
     changes: u32,
     /// Time for the accesses to unmarked pages, per access made: D of the module's description.
     time_ns: f64,
-    access_ns: [f64; NODES_MAX],
+    access_ns: Vec<f64>,
     think_ns: f64,
     /// Accesses of all threads, divided by the share of unmarked pages; and how much of it each cell has been told.
     made: f64,
@@ -57,6 +57,7 @@ impl Group {
     pub(super) fn new(system: &System, process: usize, distribution: Arc<Distribution>) -> Group {
         let space = &system.memory.spaces[process];
         let n = distribution.weights().len();
+        let nodes = system.machine.nodes.len();
         let mut group = Group {
             process,
             users: 0,
@@ -67,12 +68,13 @@ impl Group {
             first_end: f64::INFINITY,
             sampled: 0.0,
             terms: vec![Term::default(); n],
+            shares: vec![0.0; n * nodes],
             marked: 0.0,
-            on: [0.0; NODES_MAX],
+            on: vec![0.0; nodes],
             marked_pages: 0,
             changes: 0,
             time_ns: 0.0,
-            access_ns: [0.0; NODES_MAX],
+            access_ns: Vec::new(),
             think_ns: 0.0,
             made: 0.0,
             told: vec![0.0; n],
@@ -86,9 +88,10 @@ impl Group {
     /// Looks at all its cells.
     pub(super) fn look(&mut self, system: &System) {
         let process = &system.processes[self.process];
-        (self.access_ns, self.think_ns) = (process.access_ns, process.think_ns);
+        self.access_ns.clone_from(&process.access_ns);
+        self.think_ns = process.think_ns;
         for i in 0..self.terms.len() {
-            self.terms[i] = self.term(system, i);
+            self.look_at(system, i);
         }
         self.sum_up();
     }
@@ -96,8 +99,9 @@ impl Group {
     /// Looks at one cell, if it is one of its own.
     pub(super) fn changed(&mut self, system: &System, cell: u32) {
         let Some(index) = self.index_of(cell) else { return };
-        let new = self.term(system, index);
-        let old = std::mem::replace(&mut self.terms[index], new);
+        let old = self.terms[index];
+        self.look_at(system, index);
+        let new = self.terms[index];
         self.changes += 1;
         if self.terms.len() == 1 || self.changes >= CHANGES_MAX {
             self.sum_up();
@@ -105,9 +109,6 @@ impl Group {
         }
         self.marked += new.marked - old.marked;
         self.marked_pages = self.marked_pages + u64::from(new.pages) - u64::from(old.pages);
-        for (sum, (new, old)) in self.on.iter_mut().zip(new.on.iter().zip(old.on)) {
-            *sum += new - old;
-        }
         self.time();
     }
 
@@ -115,34 +116,40 @@ impl Group {
         cell.checked_sub(self.first_cell).and_then(|c| self.distribution.index_of(c))
     }
 
-    fn term(&self, system: &System, index: usize) -> Term {
+    /// Takes a cell's shares as they are; of the sums, those of the nodes follow.
+    fn look_at(&mut self, system: &System, index: usize) {
         let (cell, weight) = self.distribution.weights()[index];
         let count = system.memory.cells.count(self.first_cell + cell);
         let per_page = weight / self.sizes[index];
-        let mut term = Term::default();
-        for node in 0..NODES_MAX {
-            term.pages += count.marked[node];
-            term.on[node] = f64::from(count.on[node] - count.marked[node]) * per_page;
+        let nodes = self.on.len();
+        let shares = self.shares[index * nodes..][..nodes].iter_mut().zip(&mut self.on);
+        let mut pages = 0;
+        for ((share, sum), (on, marked)) in shares.zip(count.on.iter().zip(count.marked)) {
+            let new = f64::from(on - marked) * per_page;
+            *sum += new - *share;
+            *share = new;
+            pages += marked;
         }
-        term.marked = f64::from(term.pages) * per_page;
-        term
+        self.terms[index] = Term { marked: f64::from(pages) * per_page, pages };
     }
 
     fn sum_up(&mut self) {
         self.changes = 0;
-        (self.marked, self.on, self.marked_pages) = (0.0, [0.0; NODES_MAX], 0);
-        for term in &self.terms {
+        (self.marked, self.marked_pages) = (0.0, 0);
+        self.on.fill(0.0);
+        let shares = self.shares.chunks_exact(self.on.len());
+        for (term, shares) in self.terms.iter().zip(shares) {
             self.marked += term.marked;
             self.marked_pages += u64::from(term.pages);
-            for (sum, on) in self.on.iter_mut().zip(term.on) {
-                *sum += on;
+            for (sum, share) in self.on.iter_mut().zip(shares) {
+                *sum += share;
             }
         }
         self.time();
     }
 
     fn time(&mut self) {
-        let accesses = self.on.iter().zip(self.access_ns).map(|(on, ns)| on * ns);
+        let accesses = self.on.iter().zip(&self.access_ns).map(|(on, ns)| on * ns);
         self.time_ns = accesses.sum::<f64>() + self.unmarked() * self.think_ns;
     }
 
@@ -233,14 +240,14 @@ impl Group {
     }
 
     /// Lets time pass; returns the accesses made.
-    pub(super) fn pass(&mut self, ns: f64, served: &mut [f64; NODES_MAX]) -> f64 {
+    pub(super) fn pass(&mut self, ns: f64, served: &mut [f64]) -> f64 {
         if self.running.is_empty() || self.time_ns <= 0.0 {
             return 0.0;
         }
         let each = ns / self.time_ns;
         let all = each * self.running.len() as f64;
         self.made += all;
-        for (served, on) in served.iter_mut().zip(self.on) {
+        for (served, on) in served.iter_mut().zip(&self.on) {
             *served += all * on;
         }
         let unmarked = self.unmarked();
