@@ -1,38 +1,62 @@
 //! The asking side.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::{ANSWER_TIMEOUT, Request};
+use super::{ANSWER_BYTES_MAX, MARGIN, Request, line};
 
 /// Sends one request to the daemon and returns its answer.
 ///
 /// # Errors
 /// When no daemon listens, it does not answer, or it answers with an error.
 pub fn ask(path: &Path, request: &Request) -> anyhow::Result<serde_json::Value> {
-    let stream = UnixStream::connect(path).with_context(|| {
+    ask_within(path, request, request.timeout() + MARGIN)
+}
+
+/// The same of whoever listens, for no longer than `bound` or about that.
+pub(super) fn ask_within(
+    path: &Path,
+    request: &Request,
+    bound: Duration,
+) -> anyhow::Result<serde_json::Value> {
+    let end = Instant::now() + bound;
+    let stream = reach(path, bound).with_context(|| {
         format!(
             "no daemon answers on {}; start one with `thermocline run`, or name its socket with --socket",
             path.display()
         )
     })?;
-    stream.set_read_timeout(Some(request.timeout() + ANSWER_TIMEOUT))?;
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
     // Who is turned away is told so before he has asked.
     let asked = (&stream).write_all(text.as_bytes());
-    let mut line = String::new();
-    BufReader::new(&stream).read_line(&mut line).context("the daemon did not answer in time")?;
+    let line = match line::read(&stream, ANSWER_BYTES_MAX, end) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            bail!("the daemon did not answer in time; it may be stopped, or held up by the machine")
+        }
+        line => line.context("the daemon hung up")?,
+    };
     if line.is_empty() {
         asked.context("the daemon hung up")?;
     }
     let answer: serde_json::Value =
-        serde_json::from_str(&line).context("the daemon's answer is cut short; try again")?;
+        serde_json::from_slice(&line).context("the daemon's answer is cut short; try again")?;
     match answer.get("error").and_then(|e| e.as_str()) {
         Some(error) => bail!("{error}"),
         None => Ok(answer),
     }
+}
+
+/// A connection; one that stands in a queue waits for no longer than `bound`.
+fn reach(path: &Path, bound: Duration) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(bound))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }

@@ -6,6 +6,7 @@
 
 mod client;
 mod handlers;
+mod line;
 mod residency;
 mod server;
 
@@ -25,6 +26,10 @@ pub use server::Server;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long it waits for one manager to end and another to begin.
 pub const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// How much longer than the daemon may take a client waits for it.
+const MARGIN: Duration = Duration::from_millis(900);
+/// Longest answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 4096;
 

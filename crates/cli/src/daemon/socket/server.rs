@@ -1,6 +1,6 @@
 //! The listening side.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -17,7 +17,7 @@ use thermocline_linux::private::Folder;
 
 use super::handlers::Handlers;
 use super::residency::Residency;
-use super::{Question, REQUEST_BYTES_MAX, Request, failure};
+use super::{Question, REQUEST_BYTES_MAX, Request, failure, line};
 use crate::daemon::pulse::Pulse;
 
 /// How long a request may take to arrive, and an answer to be taken.
@@ -145,7 +145,11 @@ fn turn_away(mut stream: &UnixStream) {
 
 fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Result<()> {
     stream.set_write_timeout(Some(TRANSFER_TIMEOUT))?;
-    let answer = match serde_json::from_slice(&request(stream)?) {
+    let answer = match serde_json::from_slice(&line::read(
+        stream,
+        REQUEST_BYTES_MAX,
+        Instant::now() + TRANSFER_TIMEOUT,
+    )?) {
         Ok(Request::Status) => {
             let mut status = answers.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match (status.as_object_mut(), answers.pulse.late()) {
@@ -170,26 +174,6 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         Err(e) => failure(&format!("not a request: {e}")),
     };
     writeln!(stream, "{answer}")
-}
-
-/// The line that a client sends, however slowly it comes within the time for it.
-fn request(mut stream: &UnixStream) -> std::io::Result<Vec<u8>> {
-    let end = Instant::now() + TRANSFER_TIMEOUT;
-    let mut line = Vec::new();
-    let mut bytes = [0; REQUEST_BYTES_MAX];
-    while !line.contains(&b'\n') && line.len() < REQUEST_BYTES_MAX {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        let room = REQUEST_BYTES_MAX - line.len();
-        match stream.read(&mut bytes[..room])? {
-            0 => break,
-            read => line.extend_from_slice(&bytes[..read]),
-        }
-    }
-    Ok(line)
 }
 
 /// Whether the daemon's own user or root asks: to a group the socket may be open as well.

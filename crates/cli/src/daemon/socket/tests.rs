@@ -55,6 +55,44 @@ fn an_absent_daemon_is_named_with_the_remedy() {
     assert!(format!("{error:#}").contains("thermocline run"));
 }
 
+/// Who listens in place of a daemon and does so with each client.
+fn impostor(path: &Path, serve: fn(UnixStream)) {
+    let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+}
+
+#[test]
+fn whoever_listens_in_place_of_a_daemon_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let serve: [(&str, fn(UnixStream)); 4] = [
+        ("silent", |stream| std::mem::forget(stream)),
+        ("slow", |mut stream| {
+            while stream.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }),
+        ("endless", |mut stream| while stream.write_all(&[b'0'; 65536]).is_ok() {}),
+        ("hangs up", drop),
+    ];
+    for (name, serve) in serve {
+        let path = dir.path().join(name);
+        impostor(&path, serve);
+        let (answer, took) =
+            timed(|| client::ask_within(&path, &Request::Status, Duration::from_millis(300)));
+        assert!(answer.is_err() && took < Duration::from_secs(3), "{name}: {took:?}");
+    }
+    // Nobody accepts, and the queue is full.
+    let path = dir.path().join("full");
+    let listener =
+        rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+    let listener = listener.unwrap();
+    rustix::net::bind(&listener, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _waiting = UnixStream::connect(&path).unwrap();
+    let (answer, took) = timed(|| client::ask_within(&path, &Request::Status, Duration::from_millis(300)));
+    assert!(answer.is_err() && took < Duration::from_secs(3), "{took:?}");
+}
+
 /// How long `work` takes.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();

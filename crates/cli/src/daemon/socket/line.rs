@@ -1,0 +1,35 @@
+//! Lines between client and daemon: whoever sends one may be slow, or not know when to end.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 4096;
+
+/// What comes until a line's end or the stream's, at most so many bytes and a piece.
+///
+/// # Errors
+/// It has not come by `end` ([`ErrorKind::TimedOut`]), or the stream cannot be read.
+pub(super) fn read(mut stream: &UnixStream, bytes_max: usize, end: Instant) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut piece = [0; PIECE_BYTES];
+    while line.len() < bytes_max {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let read = match stream.read(&mut piece) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            // So the kernel tells of a time that is over.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+            read => &piece[..read?],
+        };
+        line.extend_from_slice(read);
+        if read.is_empty() || read.contains(&b'\n') {
+            break;
+        }
+    }
+    Ok(line)
+}
