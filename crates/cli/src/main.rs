@@ -32,13 +32,21 @@ const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let code = dispatch(Cli::parse()).unwrap_or_else(|error| {
-        let text = format!("{error:#}");
+        let text = output::shortened(&whole(&error));
         // What points into a file begins with the word already.
         tell!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
         ExitCode::from(if is_usage(&error) { EXIT_USAGE } else { 1 })
     });
     output::settle();
     code
+}
+
+/// The error and its causes, without those that it has told already.
+fn whole(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |told, cause| {
+        let cause = cause.to_string();
+        if told.contains(&cause) { told } else { format!("{told}: {cause}") }
+    })
 }
 
 /// Whether what was asked for, and not the machine, is to blame.
@@ -85,4 +93,18 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 /// The socket that was asked for, or the default one.
 fn socket_path(given: Option<PathBuf>) -> PathBuf {
     given.unwrap_or_else(|| Daemon::default().socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cause_of_an_error_is_told_twice() {
+        let cause = std::io::Error::other("it is a FIFO");
+        let error = config_file::FileError::Read { path: "x".into(), source: cause };
+        let told = whole(&anyhow::Error::from(error).context("no configuration"));
+        assert_eq!(told.matches("it is a FIFO").count(), 1, "{told}");
+        assert!(told.starts_with("no configuration: cannot read x: it is a FIFO"), "{told}");
+    }
 }

@@ -64,6 +64,21 @@ fn write_told(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
+/// Bytes of a line of an error that are told from its beginning, and from its end.
+const LINE_BYTES: [usize; 2] = [800, 200];
+
+/// The text without the middle of lines in which somebody's file is quoted at length.
+pub fn shortened(text: &str) -> String {
+    let shorten = |line: &str| match line.len() > LINE_BYTES.iter().sum() {
+        true => {
+            let (first, last) = (line.floor_char_boundary(LINE_BYTES[0]), line.len() - LINE_BYTES[1]);
+            format!("{} ... {}", &line[..first], &line[line.ceil_char_boundary(last)..])
+        }
+        false => line.to_owned(),
+    };
+    text.split('\n').map(shorten).collect::<Vec<_>>().join("\n")
+}
+
 /// Draws on a terminal: what commands it is left in, so that nothing from outside may be in the text.
 pub fn draw(text: Arguments<'_>) {
     let _ = io::stderr().write_all(text.to_string().as_bytes());
@@ -116,6 +131,16 @@ fn write(out: &mut impl Write, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_long_lines_of_an_error_beginning_and_end_are_told() {
+        let long = format!("in x.toml: \"{}\" is no name", "é".repeat(100_000));
+        let told = shortened(&format!("{long}\nhelp\n"));
+        assert!(told.len() < 1100 && told.starts_with("in x.toml: \"é"), "{}", told.len());
+        assert!(told.ends_with("é\" is no name\nhelp\n"), "{told}");
+        let short = "one\ntwo\n\nthree";
+        assert_eq!(shortened(short), short);
+    }
 
     struct Fails(ErrorKind);
 

@@ -10,6 +10,14 @@ use crate::record::{Entry, note};
 /// No process's number is as large (`PID_MAX_LIMIT` of 64-bit kernels, linux/threads.h).
 const PIDS_MAX: u32 = 4 << 20;
 
+/// Longest description of a malformed file.
+const TOLD_BYTES_MAX: usize = 400;
+
+/// The first bytes of a text, that many at most, and that it goes on.
+pub(crate) fn beginning(text: &str, bytes_max: usize) -> String {
+    format!("{}...", &text[..text.floor_char_boundary(bytes_max)])
+}
+
 /// The folders that the kernel's interfaces are mounted at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
@@ -68,9 +76,11 @@ impl KernelFileError {
         KernelFileError::Io { action, path: path.to_owned(), cause }
     }
 
-    /// A [`KernelFileError::Malformed`].
+    /// A [`KernelFileError::Malformed`]. Of what is quoted a beginning is enough.
     pub fn malformed(path: &Path, what: impl Into<String>) -> KernelFileError {
-        KernelFileError::Malformed { path: path.to_owned(), what: what.into() }
+        let what = what.into();
+        let what = if what.len() > TOLD_BYTES_MAX { beginning(&what, TOLD_BYTES_MAX) } else { what };
+        KernelFileError::Malformed { path: path.to_owned(), what }
     }
 
     /// A [`KernelFileError::NotSupported`].
