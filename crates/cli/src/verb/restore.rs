@@ -22,7 +22,13 @@ pub fn restore(state_dir: &Path, dry_run: bool) -> anyhow::Result<ExitCode> {
         if left.entries.is_empty() {
             print("nothing to put back\n")?;
         }
-        return Ok(ExitCode::SUCCESS);
+        let Some(first) = left.damaged.first() else { return Ok(ExitCode::SUCCESS) };
+        print(format_args!(
+            "lines of the restore log are damaged, {} of them, the first is line {first}; what they recorded \
+             is unknown\n",
+            left.damaged.len()
+        ))?;
+        return Ok(ExitCode::FAILURE);
     }
     let report = put_back(&Root::default(), state_dir)?;
     if report.is_empty() {

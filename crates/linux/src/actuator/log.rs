@@ -45,7 +45,8 @@ pub struct Entry {
 pub struct Contents {
     /// Values to put back, oldest first.
     pub entries: Vec<Entry>,
-    /// Numbers of lines that cannot be trusted; the last line of a crash is not among them.
+    /// Numbers of lines that cannot be trusted; the last line of a crash is not among them. What
+    /// follows so many lines as a log can have is not looked at.
     pub damaged: Vec<usize>,
 }
 
@@ -211,7 +212,7 @@ pub fn parse(bytes: &[u8]) -> Contents {
     while let Some((i, line)) = lines.next() {
         let last = lines.peek().is_none();
         // What follows the last newline is empty, or a record that was cut off before its value was written.
-        if last || contents.entries.len() >= RECORDS_MAX {
+        if last || contents.entries.len() + contents.damaged.len() >= RECORDS_MAX {
             break;
         }
         match entry(line) {
@@ -304,6 +305,7 @@ mod tests {
         let contents = parse(&bytes);
         assert_eq!(contents.entries, [entry(0), entry(2)]);
         assert_eq!(contents.damaged, [2]);
+        assert_eq!(parse(&[b'\n'; 3 * RECORDS_MAX]).damaged.len(), RECORDS_MAX);
     }
 
     #[test]

@@ -76,11 +76,18 @@ impl RestoreReport {
     }
 }
 
+/// Damaged lines that are told one by one.
+const DAMAGED_TOLD_MAX: usize = 10;
+
 impl fmt::Display for RestoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines: Vec<String> = self.values.iter().map(ToString::to_string).collect();
-        for line in &self.damaged_lines {
+        for line in self.damaged_lines.iter().take(DAMAGED_TOLD_MAX) {
             lines.push(format!("line {line} of the restore log is damaged; what it recorded is unknown"));
+        }
+        let untold = self.damaged_lines.len().saturating_sub(DAMAGED_TOLD_MAX);
+        if untold > 0 {
+            lines.push(format!("and so are {untold} more lines"));
         }
         lines.extend(self.kept_aside.iter().map(|path| format!("that log is kept as {}", path.display())));
         lines.extend(self.log_failure.clone());
