@@ -79,7 +79,7 @@ impl ByGenerations {
         let mut allowances = Allowances::of(demand);
         // What is known of an earlier demand may be of another cgroup by the same number.
         self.survey.read(&self.commands)?;
-        let allowed = self.allowed(demand.node, &allowances, stats)?;
+        let allowed = self.allowed(demand.node, &allowances, &stopped, stats)?;
         self.age(demand, &allowed, &stopped, stats)?;
         // What aging took does not count: with much memory that is more than all else, and nothing would ever come of it.
         let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
@@ -212,11 +212,16 @@ impl ByGenerations {
         &self,
         node: NodeId,
         allowances: &Allowances,
+        stopped: &impl Fn() -> bool,
         stats: &mut DemoterStats,
     ) -> io::Result<BTreeSet<u64>> {
         let mut allowed = BTreeSet::new();
         let mixed = charged::above(&self.root, &self.reach.never);
         for lru in self.survey.known() {
+            // There may be 100,000 of them, and a file or more to read for each.
+            if stopped() {
+                break;
+            }
             let covered = self.reach.covers(&lru.path) && !mixed.contains(&normal(&lru.path));
             if lru.node != node || lru.pages() == 0 || !covered {
                 continue;

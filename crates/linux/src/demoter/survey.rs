@@ -115,6 +115,24 @@ mod tests {
         assert!(readings(Duration::from_millis(20), 1000) <= 2);
     }
 
+    /// So many cgroups as THERMOCLINE_SOAK says, on three nodes.
+    #[test]
+    fn of_many_cgroups_a_reading_costs_little() {
+        let soak = std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1");
+        let cgroups: usize = if soak { 100_000 } else { 2_000 };
+        let generations: String = (0..4).map(|seq| format!(" {seq:10} {:10} 7 5x\n", 9000 - seq)).collect();
+        let of_nodes: String = (0..3).map(|node| format!(" node {node:5}\n{generations}")).collect();
+        let text = |n: usize| format!("memcg {n:5} /system.slice/service-{n}.service\n{of_nodes}");
+        let text: String = (0..cgroups).map(text).collect();
+        let begin = Instant::now();
+        let lists = generations::parse(&text);
+        let took = begin.elapsed();
+        println!("{cgroups} cgroups, {} MiB: understood in {took:?}", text.len() >> 20);
+        assert_eq!(lists.len(), 3 * cgroups);
+        assert!(lists.iter().all(|lru| lru.generations.len() == 4 && lru.pages() == 48), "{:?}", lists[0]);
+        assert!(!soak || took < Duration::from_secs(2), "{took:?}");
+    }
+
     #[test]
     fn what_is_outdated_is_read_again() {
         let count = Arc::new(AtomicU64::new(0));
