@@ -169,12 +169,18 @@ pub fn read_optional(path: &Path) -> Result<Option<String>, KernelFileError> {
     }
 }
 
+/// More than any file of the kernel that we read holds; a copy of a machine may have a longer one in its place.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// The bytes of a file.
 ///
 /// # Errors
-/// As [`std::fs::read`].
+/// As [`std::fs::read`], or it is too long.
 pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let bytes = crate::regular::read(path)?;
+    let bytes = crate::regular::read_at_most(path, FILE_BYTES_MAX)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than any file of the kernel"));
+    }
     note(path, || Entry::File(bytes.clone()));
     Ok(bytes)
 }
@@ -240,6 +246,16 @@ mod tests {
         let error = read_optional(dir.path()).unwrap_err();
         assert!(error.to_string().starts_with(&format!("cannot read {}", dir.path().display())), "{error}");
         assert_eq!(list_optional(&dir.path().join("absent")).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_and_what_is_quoted_is_short() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zoneinfo");
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read_optional(&path).unwrap_err().to_string().contains("longer than any file"));
+        let told = KernelFileError::malformed(&path, format!("{:?} is no size", "é".repeat(3 << 20)));
+        assert!(told.to_string().len() < path.display().to_string().len() + 500);
     }
 
     #[test]

@@ -2,10 +2,9 @@
 //! reclaim a part of one above it.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
-use crate::root::Root;
+use crate::root::{Root, exists, read_optional};
 use crate::scope::cgroup;
 
 /// Cgroups that hold memory of one of `cgroups`, without being in any: the nearest above each that
@@ -13,9 +12,9 @@ use crate::scope::cgroup;
 /// is charged anywhere.
 pub(super) fn above(root: &Root, cgroups: &[String]) -> BTreeSet<String> {
     let Some(mount) = cgroup::mount(root).ok().flatten() else { return BTreeSet::new() };
-    let counted = |path: &str| cgroup::folder(&mount, path).join("memory.current").exists();
+    let counted = |path: &str| exists(&cgroup::folder(&mount, path).join("memory.current"));
     let charged = |path: &String| {
-        if !cgroup::folder(&mount, path).exists() || counted(path) {
+        if !exists(&cgroup::folder(&mount, path)) || counted(path) {
             return None;
         }
         let above = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
@@ -28,12 +27,14 @@ pub(super) fn above(root: &Root, cgroups: &[String]) -> BTreeSet<String> {
 /// other paths than scopes do; false where it cannot be told.
 pub(super) fn elsewhere(root: &Root) -> bool {
     let Some(mount) = cgroup::mount(root).ok().flatten() else { return false };
-    let controllers = fs::read_to_string(mount.join("cgroup.controllers"));
-    controllers.is_ok_and(|text| !text.split_whitespace().any(|name| name == "memory"))
+    let controllers = read_optional(&mount.join("cgroup.controllers")).ok().flatten();
+    controllers.is_some_and(|text| !text.split_whitespace().any(|name| name == "memory"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -64,5 +65,11 @@ mod tests {
         assert_eq!(above(&["/c", "/c/g"]), ["/"]);
         write("sys/fs/cgroup/cgroup.controllers", "cpuset\n");
         assert!(elsewhere(&root));
+        // A copy of a machine may have anything in the place of a file.
+        let controllers = dir.path().join("sys/fs/cgroup/cgroup.controllers");
+        fs::remove_file(&controllers).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &controllers, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(!elsewhere(&root), "and whoever opened it would wait for good");
     }
 }

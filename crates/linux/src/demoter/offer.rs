@@ -11,7 +11,7 @@ use thermocline_core::units::{NodeId, TierId};
 use super::{charged, demotion_enabled, own_cgroup};
 use crate::actuator::{lru_gen, node_reclaim};
 use crate::damon::{NotDamon, Setup, offer_demotion};
-use crate::root::{KernelFileError, Root, read_optional};
+use crate::root::{KernelFileError, Root, exists, read_optional};
 use crate::topology::Discovered;
 
 /// How the kernel is asked for cold pages.
@@ -135,7 +135,7 @@ pub fn offer_but(
     }
     let way = way(root, config, &reach, found, failed)?;
     let demotion = demotion_enabled(root);
-    if !demotion.exists() {
+    if !exists(&demotion) {
         let remedy = "boot a kernel of 5.15 or later with CONFIG_MIGRATION";
         return Err(KernelFileError::not_supported("demotion", &demotion, remedy).into());
     }
@@ -262,7 +262,7 @@ fn generations(root: &Root, reach: &Reach) -> Result<(), NotDemoting> {
         return Err(NotDemoting::GenerationsOff(switch));
     }
     let file = lru_gen(root);
-    if !file.exists() {
+    if !exists(&file) {
         let remedy = "mount debugfs: mount -t debugfs none /sys/kernel/debug";
         return Err(KernelFileError::not_supported(what, &file, remedy).into());
     }
@@ -287,7 +287,7 @@ fn whole_nodes(root: &Root, reach: &Reach, found: &Discovered) -> Result<(), Not
     }
     let top = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0 && found.topology.is_top(n.id));
     for file in top.map(|node| node_reclaim(root, node.id)) {
-        if !file.exists() {
+        if !exists(&file) {
             let remedy = "boot a kernel of 6.18 or later";
             return Err(KernelFileError::not_supported("reclaim of one node", &file, remedy).into());
         }

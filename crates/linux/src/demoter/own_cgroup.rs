@@ -7,7 +7,7 @@ use thermocline_core::config::Scope;
 use thermocline_core::units::{Pid, ScopeId};
 
 use crate::process;
-use crate::root::Root;
+use crate::root::{Root, read_optional};
 use crate::scope::cgroup;
 
 /// Cgroups below one that are looked through at most.
@@ -64,7 +64,7 @@ fn members(folder: &Path) -> Option<Vec<u32>> {
         if looked > CGROUPS_MAX {
             return None;
         }
-        let text = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
+        let text = read_optional(&folder.join("cgroup.procs")).ok()??;
         pids.extend(text.lines().filter_map(|line| line.trim().parse::<u32>().ok()));
         for entry in fs::read_dir(&folder).ok()?.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

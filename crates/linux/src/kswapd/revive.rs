@@ -13,7 +13,7 @@ use thermocline_core::units::{NodeId, PAGE_SIZE, Pid};
 
 use crate::actuator::Commands;
 use crate::process;
-use crate::root::Root;
+use crate::root::{Root, exists, read_optional};
 use crate::scope::cgroup;
 use crate::sys::{MoveWhat, move_pages};
 
@@ -85,7 +85,7 @@ impl Reclaim {
         let path = cgroup::normal(&path.ok_or("we are in no cgroup by which it could be brought back")?);
         let folder = cgroup::folder(&mount, &path);
         let alone = || {
-            let procs = std::fs::read_to_string(folder.join("cgroup.procs")).ok()?;
+            let procs = read_optional(&folder.join("cgroup.procs")).ok()??;
             let below = cgroup::below(&mount, &path).ok()?;
             Some(below.is_empty() && procs.lines().eq([pid.0.to_string()]))
         };
@@ -95,7 +95,7 @@ impl Reclaim {
             ));
         }
         let file = folder.join("memory.reclaim");
-        if !file.exists() {
+        if !exists(&file) {
             return Err(format!(
                 "{} is absent, by which it could be brought back; it takes Linux 5.19 and the memory controller of cgroup v2",
                 file.display()
