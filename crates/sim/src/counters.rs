@@ -190,6 +190,17 @@ impl Counters {
     }
 }
 
+/// How far things are at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Course {
+    /// Time from the start of the first process, its allocation of memory included, in seconds.
+    pub time_s: f64,
+    /// Pages that anybody has promoted so far.
+    pub promoted: u64,
+    /// Pages that anybody has demoted so far.
+    pub demoted: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 
 use thermocline_core::units::Nanos;
 
+use crate::counters::Course;
 use crate::kernel::Model;
-use crate::report::Course;
 use crate::system::System;
 
 /// Notes what has been promoted and demoted, at regular times.

@@ -6,79 +6,13 @@
 //! two of them differ by the parameters and not by luck. What is minimised is the sum of the squared differences of the means over
 //! the seeds, each in units of its tolerance.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::manager::ManagerName;
 use crate::report::{Figure, Report};
 use crate::run::{Arm, RunError, mode_for, run_all};
-use crate::scenario::Setup;
-use crate::spec::{SpecError, require};
-
-/// A parameter that may be fitted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameter {
-    /// Its dotted key, as for `--set`.
-    pub key: String,
-    /// Where the search begins.
-    pub start: f64,
-    /// First step.
-    pub step: f64,
-    /// Least value.
-    pub low: f64,
-    /// Greatest value.
-    pub high: f64,
-    /// Whole numbers only.
-    #[serde(default)]
-    pub whole: bool,
-}
-
-/// A published figure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    /// Its name: see [`figure`].
-    pub figure: String,
-    /// Its value.
-    pub value: f64,
-    /// The difference that counts as one.
-    pub tolerance: f64,
-}
-
-/// What is fitted to what.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FitSpec {
-    /// The manager whose column the figures are.
-    pub manager: String,
-    /// Seeds that each point is judged with.
-    pub seeds: u64,
-    /// The parameters.
-    pub parameter: Vec<Parameter>,
-    /// The figures.
-    pub target: Vec<Target>,
-}
-
-impl FitSpec {
-    pub(crate) fn check(&self) -> Result<(), SpecError> {
-        ManagerName::parse(&self.manager)?;
-        require((1..=1000).contains(&self.seeds), "fit.seeds", "is out of range", "give 1 to 1000")?;
-        for p in &self.parameter {
-            let sound = p.low < p.high && (p.low..=p.high).contains(&p.start) && p.step > 0.0;
-            require(
-                sound,
-                &format!("fit.parameter {}", p.key),
-                "has no range",
-                "give low <= start <= high, step > 0",
-            )?;
-        }
-        for t in &self.target {
-            let place = format!("fit.target {}", t.figure);
-            require(t.tolerance > 0.0, &place, "has no tolerance", "give one above 0")?;
-        }
-        Ok(())
-    }
-}
+use crate::scenario::{FitSpec, Setup};
+use crate::spec::SpecError;
 
 /// A figure of a report: `rejected_percent` (of the hint faults), `top_share_percent`, or one of [`Report::figures`].
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
@@ -198,6 +132,7 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::{Parameter, Target};
 
     #[test]
     fn finds_the_parameter_that_made_the_figures() {

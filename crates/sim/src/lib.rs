@@ -49,6 +49,7 @@ pub mod reproduce;
 pub mod residence;
 pub mod run;
 pub mod scenario;
+pub mod settings;
 pub mod spec;
 pub mod stats;
 pub mod sweep;

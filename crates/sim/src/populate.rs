@@ -104,7 +104,7 @@ impl<'a> Populate<'a> {
                     return Ok(*node);
                 }
                 if attempt == 0 && part.spec.populate_page_ns > 0.0 {
-                    reclaim::wake(system, *node);
+                    system.wake_kswapd(*node);
                 }
             }
             if attempt == 1 {

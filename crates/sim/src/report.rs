@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Course};
 use crate::manager::Notes;
 use crate::mode::ModeName;
 use crate::oracle::Oracle;
@@ -35,17 +35,6 @@ pub struct ProcessReport {
     pub scan_passes: u64,
     /// Scan period of its first thread at the end, in ms.
     pub scan_period_ms: u64,
-}
-
-/// How far things are at some time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Course {
-    /// Time from the start of the first process, its allocation of memory included, in seconds.
-    pub time_s: f64,
-    /// Pages that anybody has promoted so far.
-    pub promoted: u64,
-    /// Pages that anybody has demoted so far.
-    pub demoted: u64,
 }
 
 /// What a run tells; equal for equal inputs, to the bit.

@@ -6,9 +6,6 @@ use rayon::prelude::*;
 use thermocline_core::units::Nanos;
 
 use crate::counters::Broken;
-use crate::kernel::hint_fault::Balance;
-use crate::kernel::reclaim::Kswapd;
-use crate::kernel::scanner::{MmScan, TaskScan};
 use crate::machine::{NODES_MAX, NodeIndex};
 use crate::manager::{Manager, ManagerName};
 use crate::memory::{Memory, Page, Space};
@@ -20,9 +17,12 @@ use crate::report::{NodeReport, ProcessReport, Report};
 use crate::residence::Residence;
 use crate::scenario::Setup;
 use crate::spec::SpecError;
+use crate::system::balance::Balance;
+use crate::system::kswapd::Kswapd;
+use crate::system::scan::{MmScan, TaskScan};
 use crate::system::{Process, START, System, Thread};
 use crate::workload::{Pattern, ProcessSpec};
-use crate::world::{World, set_access_times};
+use crate::world::World;
 
 /// Why a run has no report.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +128,7 @@ fn simulate(
     stop: &AtomicBool,
 ) -> Result<Option<Report>, RunError> {
     let mut world = build(setup, arm, manager)?;
-    let specs: Vec<&ProcessSpec> = each_process(setup).collect();
+    let specs: Vec<&ProcessSpec> = setup.each_process().collect();
     world.start(&specs, setup.scenario.course_every.map(|every| every.0))?;
     let start = world.system.now;
     let end = start.plus(setup.scenario.limit.0);
@@ -150,18 +150,13 @@ fn simulate(
     report(setup, arm, world, start).map(Some)
 }
 
-/// The specification of each process, in order.
-pub(crate) fn each_process(setup: &Setup) -> impl Iterator<Item = &ProcessSpec> {
-    setup.scenario.process.iter().flat_map(|p| std::iter::repeat_n(p, p.count as usize))
-}
-
 fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, RunError> {
     let machine = setup.machine.clone();
     let mut kernel = setup.scenario.kernel;
     manager.configure(&mut kernel);
     let (mut spaces, mut processes, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     let mut patterns: Vec<Box<dyn Pattern>> = Vec::new();
-    for (i, spec) in each_process(setup).enumerate() {
+    for (i, spec) in setup.each_process().enumerate() {
         let pages = spec.footprint.pages() as Page;
         let pattern = spec.pattern.build(pages, spec.threads, "process")?;
         let (start, first_cell) =
@@ -215,7 +210,7 @@ fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, Ru
         residence,
         top_then: 0,
     };
-    set_access_times(&mut system, &[]);
+    system.set_access_times(&[]);
     system.processes.iter_mut().for_each(|p| p.idle_ns.clone_from(&p.access_ns));
     Ok(World::new(system, manager, patterns, phases))
 }

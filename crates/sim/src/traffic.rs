@@ -6,7 +6,6 @@ use crate::kernel::Model;
 use crate::machine::Bandwidth;
 use crate::machine::bandwidth::PERIOD;
 use crate::system::System;
-use crate::world::set_access_times;
 
 /// Bytes of an access that misses the cache.
 const LINE: f64 = 64.0;
@@ -62,6 +61,6 @@ impl Model for Traffic {
         self.copied.clone_from(&system.copied);
         self.last = system.now;
         self.due = system.now.plus(PERIOD);
-        set_access_times(system, &self.loads);
+        system.set_access_times(&self.loads);
     }
 }

@@ -3,8 +3,8 @@
 use thermocline_core::units::Nanos;
 
 use crate::course::Recorder;
-use crate::kernel::{Model, cgroup::Cgroup, reclaim::Reclaim, scanner::Scanner, scanner::TaskScan};
-use crate::machine::Bandwidth;
+use crate::kernel::{Model, cgroup::Cgroup, reclaim::Reclaim, scanner::Scanner};
+use crate::machine::HUGE_SHARE;
 use crate::manager::Manager;
 use crate::memory::{Page, flags};
 use crate::oracle::Demand;
@@ -12,13 +12,10 @@ use crate::populate::Populate;
 use crate::random::Random;
 use crate::residence::Residence;
 use crate::spec::SpecError;
+use crate::system::scan::TaskScan;
 use crate::system::{Fault, NEVER, SampledAccess, System};
 use crate::traffic::Traffic;
 use crate::workload::{Pattern, Phase, ProcessSpec};
-
-/// What moving a base page of a huge page costs, of moving it on its own: the copy is left, unmapping and flushing are once for all.
-/// Assumed.
-pub(crate) const HUGE_SHARE: f64 = 0.1;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -214,18 +211,4 @@ impl World {
         }
         phase
     }
-}
-
-/// Access times of a process's threads on each node, given how loaded the nodes are.
-pub(crate) fn set_access_times(system: &mut System, loads: &[Option<Bandwidth>]) {
-    for process in &mut system.processes {
-        for (i, node) in system.machine.nodes.iter().enumerate() {
-            let from = usize::from(process.node);
-            let memory =
-                (1.0 - process.store_share) * node.read_ns[from] + process.store_share * node.write_ns[from];
-            let load = loads.get(i).copied().flatten().map_or(1.0, |b| b.factor());
-            process.access_ns[i] = process.fixed_ns + process.miss_share * process.lines * memory * load;
-        }
-    }
-    system.access_times_changed += 1;
 }

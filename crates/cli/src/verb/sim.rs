@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::Context;
 use thermocline_linux::regular;
-use thermocline_sim::fit::{FitSpec, Point, changes as fit_changes};
+use thermocline_sim::fit::{Point, changes as fit_changes};
 use thermocline_sim::machine::{self, Doctor, MachineSpec};
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, RunError, mode_for, run_all};
-use thermocline_sim::scenario::{PRESETS, Setup};
+use thermocline_sim::scenario::{FitSpec, PRESETS, Setup};
 use thermocline_sim::spec::{self, SPEC_BYTES_MAX, SpecError};
 use thermocline_sim::stats::summary;
 

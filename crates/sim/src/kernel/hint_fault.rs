@@ -12,11 +12,10 @@
 use thermocline_core::published::fault_count;
 use thermocline_core::published::stamp::StampWidth;
 use thermocline_core::published::threshold::{
-    ADJUST_PERIOD_MS, RateLimit, Threshold, free_space_enough, rate_limit_pages,
+    ADJUST_PERIOD_MS, Threshold, free_space_enough, rate_limit_pages,
 };
-use thermocline_core::units::Nanos;
 
-use super::{reclaim, scanner};
+use super::scanner;
 use crate::memory::MARK_SHIFT;
 use crate::system::{Fault, START, System};
 
@@ -27,19 +26,6 @@ pub enum Metric {
     Time,
     /// In hint faults of the process: S0.
     Faults,
-}
-
-/// What the kernel keeps of a node that pages are promoted to.
-#[derive(Clone, Debug, Default)]
-pub struct Balance {
-    /// The hot threshold.
-    pub threshold: Threshold,
-    /// The rate limit's window.
-    pub rate: RateLimit,
-    /// Candidates so far, in pages.
-    pub candidates: u64,
-    /// When the threshold was adjusted, and what it was from then on in ms.
-    pub course: Vec<(Nanos, u64)>,
 }
 
 /// Latencies in ms with the threshold of their time, one in so many faults: as S0 printed some.
@@ -139,7 +125,7 @@ fn migrate(system: &mut System, fault: &Fault) -> f64 {
     let to = fault.cpu_node;
     let high = system.machine.nodes[usize::from(to)].watermarks.high_pages;
     if system.memory.free(to) <= high + 1 {
-        reclaim::wake(system, to);
+        system.wake_kswapd(to);
         system.counters.failed_no_room += 1;
         return 0.0;
     }

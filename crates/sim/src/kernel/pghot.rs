@@ -15,7 +15,6 @@ use thermocline_core::published::threshold::{
 };
 use thermocline_core::units::Nanos;
 
-use super::reclaim;
 use crate::memory::Page;
 use crate::system::{Fault, System, Way};
 
@@ -150,7 +149,7 @@ impl Pghot {
         }
         let high = system.machine.nodes[usize::from(target)].watermarks.high_pages;
         if system.memory.free(target) <= high + 1 {
-            reclaim::wake(system, target);
+            system.wake_kswapd(target);
             self.outcomes.no_room += 1;
             return 0.0;
         }

@@ -14,45 +14,16 @@
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use super::Model;
-use crate::machine::NodeIndex;
+use crate::machine::{HUGE_SHARE, NodeIndex};
 use crate::memory::{List, lru};
+use crate::system::kswapd::{Kswapd, STEP};
 use crate::system::{NEVER, System, Way};
-use crate::world::HUGE_SHARE;
 
-/// kswapd works in steps of this time.
-const STEP: Nanos = Nanos::from_ms(1);
 /// It sleeps this long after it has looked at every page and found none to demote (the kernel gives up after 16 rounds and
 /// waits to be woken; a woken one looks again at once).
 const GIVE_UP: Nanos = Nanos::from_ms(100);
 /// Pages that a task reclaims at a time (SWAP_CLUSTER_MAX).
 const CLUSTER: u64 = 32;
-
-/// kswapd of a node.
-#[derive(Clone, Copy, Debug)]
-pub struct Kswapd {
-    due: Nanos,
-    /// CPU time that it has used of the current step beyond its end, in ns.
-    ahead_ns: f64,
-    /// Pages it has looked at since it last demoted one.
-    fruitless: u64,
-}
-
-impl Default for Kswapd {
-    fn default() -> Kswapd {
-        Kswapd { due: NEVER, ahead_ns: 0.0, fruitless: 0 }
-    }
-}
-
-/// Wakes kswapd of a node, if the node has anywhere to demote to and demotion is on.
-pub fn wake(system: &mut System, node: NodeIndex) {
-    let i = usize::from(node);
-    if system.kswapd[i].due == NEVER
-        && system.kernel.demotion_enabled
-        && system.memory.nodes[i].lists.is_some()
-    {
-        system.kswapd[i].due = system.now.plus(STEP);
-    }
-}
 
 /// Who reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

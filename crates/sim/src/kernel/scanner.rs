@@ -18,94 +18,17 @@
 use thermocline_core::published::scan_period::{Accesses, adapt};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
-use super::{KernelSettings, Model};
+use super::Model;
 use crate::memory::{MARK_SHIFT, Page, flags};
+use crate::system::scan::{period_max_ms, period_min_ms};
 use crate::system::{NEVER, System};
 
-/// MAX_SCAN_WINDOW: a scan of more than this a second is never asked for.
-const MAX_SCAN_MB_PER_S: u64 = 2560;
 /// The share of its time that a task may scan: one in 32.
 const OVERHEAD_FACTOR: f64 = 32.0;
 /// Scans ranges end at multiples of a huge page.
 const HUGE_PAGES: u64 = 512;
 /// Scans whose fault counts are remembered; at one each 100 ms this is a day.
 const HISTORY_MAX: usize = 1 << 20;
-
-/// What the kernel keeps of a task.
-#[derive(Clone, Debug, Default)]
-pub struct TaskScan {
-    /// Milliseconds of CPU time from one scan to the next.
-    pub period_ms: u64,
-    /// CPU time at which the last period ended.
-    stamp: Nanos,
-    /// Passes that the task has adapted to.
-    passes: u64,
-    /// Pages recorded since.
-    accesses: Accesses,
-    /// It computes its period from its process's size at its first due tick: a forked task that has had none.
-    fresh: bool,
-}
-
-impl TaskScan {
-    /// The only thread of a forked process, which has had `cpu` of CPU time and had touched `rss_then` pages when its first
-    /// period, the scan delay, was over.
-    pub fn forked(settings: &KernelSettings, cpu: Nanos, rss_then: u64) -> TaskScan {
-        let delay = Nanos::from_ms(settings.scan_delay_ms);
-        if cpu < delay {
-            return TaskScan { period_ms: settings.scan_delay_ms, fresh: true, ..TaskScan::default() };
-        }
-        TaskScan { period_ms: period_min_ms(settings, rss_then), stamp: cpu, ..TaskScan::default() }
-    }
-
-    /// A thread beside others: it keeps the scan delay as its period.
-    pub fn thread(settings: &KernelSettings, cpu: Nanos) -> TaskScan {
-        TaskScan { period_ms: settings.scan_delay_ms, stamp: cpu, ..TaskScan::default() }
-    }
-}
-
-/// What the kernel keeps of a process.
-#[derive(Clone, Debug, Default)]
-pub struct MmScan {
-    /// No scan before this time.
-    pub next: Nanos,
-    /// The page, from the process's first, at which the next scan begins.
-    offset: u64,
-    /// Complete passes.
-    pub passes: u64,
-    /// Hint faults of the process (S0's count).
-    pub faults: u32,
-    /// Time of each scan and the faults at that time.
-    history: Vec<(u32, u32)>,
-}
-
-impl MmScan {
-    /// A process whose first scan is at `next`.
-    pub fn new(next: Nanos) -> MmScan {
-        MmScan { next, ..MmScan::default() }
-    }
-
-    /// Hint faults that the process had had when a scan at this time marked a page.
-    pub fn faults_at(&self, time: u32) -> u32 {
-        let after = self.history.partition_point(|(at, _)| *at <= time);
-        after.checked_sub(1).map_or(0, |i| self.history[i].1)
-    }
-}
-
-/// Windows of the scan size that a process of `rss` pages has.
-fn windows(settings: &KernelSettings, rss: u64) -> u64 {
-    rss.max(1).div_ceil(settings.scan_size_mb * PAGES_PER_MIB).max(1)
-}
-
-/// The shortest period in ms for a process of `rss` pages.
-pub fn period_min_ms(settings: &KernelSettings, rss: u64) -> u64 {
-    let floor = 1000u64.checked_div(MAX_SCAN_MB_PER_S / settings.scan_size_mb).unwrap_or(1000);
-    floor.max(settings.scan_period_min_ms / windows(settings, rss))
-}
-
-/// The longest.
-pub fn period_max_ms(settings: &KernelSettings, rss: u64) -> u64 {
-    period_min_ms(settings, rss).max(settings.scan_period_max_ms / windows(settings, rss))
-}
 
 /// Tells the scanner of a page that was promoted at a hint fault of `thread`: private and remote, as the kernel records it in
 /// tiering mode.
@@ -291,30 +214,5 @@ impl Model for Scanner {
             }
         }
         self.due = self.on_tick(due.max(system.now.plus(Nanos(1))));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GIB: u64 = 1024 * PAGES_PER_MIB;
-
-    #[test]
-    fn periods_follow_the_size_as_in_the_kernel() {
-        let settings = KernelSettings::default();
-        let limits = |rss| (period_min_ms(&settings, rss), period_max_ms(&settings, rss));
-        assert_eq!(limits(GIB / 8), (1000, 60_000));
-        assert_eq!(limits(5 * GIB / 2), (100, 6000));
-        assert_eq!(limits(8 * GIB), (100, 1875));
-        assert_eq!(limits(64 * GIB), (100, 234));
-        assert_eq!(limits(192 * GIB), (100, 100));
-    }
-
-    #[test]
-    fn a_scans_faults_are_found_by_its_time() {
-        let mut mm = MmScan::new(Nanos(0));
-        mm.history = vec![(10, 100), (20, 250)];
-        assert_eq!([9, 10, 15, 20, 99].map(|t| mm.faults_at(t)), [0, 100, 100, 250, 250]);
     }
 }

@@ -23,6 +23,10 @@ use crate::spec::SpecError;
 /// Nodes that can be simulated: a page keeps its node in six bits, one value of which is "nowhere".
 pub const NODES_MAX: usize = 63;
 
+/// What moving a base page of a huge page costs, of moving it on its own: the copy is left, unmapping and flushing are once for all.
+/// Assumed.
+pub(crate) const HUGE_SHARE: f64 = 0.1;
+
 /// A node, by its index in order of tiers.
 pub type NodeIndex = u8;
 

@@ -10,7 +10,6 @@ use thermocline_core::units::Nanos;
 
 use super::{Manager, Notes, Sampling};
 use crate::kernel::chmu::Chmu;
-use crate::kernel::reclaim;
 use crate::machine::NodeIndex;
 use crate::memory::flags;
 use crate::system::{SampledAccess, System, Way};
@@ -30,12 +29,12 @@ pub struct Chmus {
 }
 
 impl Chmus {
-    /// Units as [`crate::kernel::KernelSettings`] has them by default; those of a run come with its first epoch.
+    /// Units as [`crate::settings::KernelSettings`] has them by default; those of a run come with its first epoch.
     pub fn new() -> Chmus {
         Chmus {
             units: Vec::new(),
             accessor: Vec::new(),
-            sample_every: f64::from(crate::kernel::KernelSettings::default().chmu_downsampling),
+            sample_every: f64::from(crate::settings::KernelSettings::default().chmu_downsampling),
             epoch: Nanos(0),
             due: Nanos(0),
             listed: 0,
@@ -54,7 +53,7 @@ impl Chmus {
                 continue;
             }
             if system.memory.free(to) <= high + 1 {
-                reclaim::wake(system, to);
+                system.wake_kswapd(to);
                 self.refused += 1;
                 continue;
             }

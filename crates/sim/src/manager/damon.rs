@@ -3,11 +3,11 @@
 use thermocline_core::units::Nanos;
 
 use super::{Manager, Notes};
-use crate::kernel::KernelSettings;
 use crate::kernel::damon::Damon;
 use crate::kernel::damon::frames::Frames;
 use crate::kernel::damon::settings::{Action, Settings};
 use crate::machine::{Machine, NodeIndex};
+use crate::settings::KernelSettings;
 use crate::system::{NEVER, System};
 
 /// See the module's description.

@@ -19,10 +19,10 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB, ScopeId};
 
 use super::demoter::Demoter;
 use super::{Manager, Notes};
-use crate::kernel::KernelSettings;
 use crate::kernel::hint_fault::{HintFaults, Metric};
 use crate::machine::Machine;
 use crate::memory::MARK_SHIFT;
+use crate::settings::KernelSettings;
 use crate::spec::SpecError;
 use crate::system::{Fault, NEVER, Process, System, Way};
 

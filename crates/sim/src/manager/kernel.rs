@@ -2,9 +2,10 @@
 
 use super::{Manager, Notes};
 use crate::kernel::hint_fault::HintFaults;
-use crate::kernel::{KernelSettings, scanner};
+use crate::kernel::scanner;
 use crate::machine::NodeIndex;
 use crate::memory::{Page, flags};
+use crate::settings::KernelSettings;
 use crate::system::{Fault, START, System};
 
 /// Nobody promotes.

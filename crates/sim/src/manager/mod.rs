@@ -25,10 +25,11 @@ use thermocline_core::config::{Config, RuleName};
 use thermocline_core::published::pghot::Mode;
 use thermocline_core::units::Nanos;
 
+use crate::kernel::Model;
 use crate::kernel::damon::settings::{Recheck, Settings};
 use crate::kernel::hint_fault::{HintFaults, Metric};
-use crate::kernel::{KernelSettings, Model};
 use crate::machine::Machine;
+use crate::settings::KernelSettings;
 use crate::spec::SpecError;
 use crate::system::{Fault, NEVER, SampledAccess, System};
 

@@ -37,11 +37,6 @@ impl Memory {
         accessed
     }
 
-    /// The accesses that an unmarked page of this cell has had, on average; event mode's own clock.
-    pub fn expected_accesses(&self, page: Page) -> f64 {
-        self.cells.accesses(self.cell_of(page))
-    }
-
     /// Draws whether an unmarked page was accessed since its note, and keeps the answer in its bit.
     #[inline]
     pub(super) fn settle(&mut self, page: Page, cell: u32) {

@@ -3,7 +3,7 @@
 //! Per page: a byte of [`flags`], another of [`lru`], four bytes whose meaning depends on the mark (below), an eighth of a
 //! byte in the bitmap of marks, and four bytes in a reclaim list while it is on a node that demotes. Pages are numbered through all processes; a
 //! [`Space`] is the range of one process. Positions number the same pages in the order of the workload's cells
-//! ([`crate::workload::layout`]).
+//! ([`crate::memory::layout`]).
 //!
 //! The note of a page is, while it is marked, the time of the mark; else, in event mode, the accesses that a page of its
 //! cell had had when its accessed bit was last looked at. Event mode does not see accesses: whether there was one since is
@@ -12,6 +12,7 @@
 
 mod accessed;
 mod cells;
+pub mod layout;
 mod lists;
 mod marks;
 mod space;
@@ -20,7 +21,6 @@ pub use cells::{CellMap, Cells};
 pub use lists::{List, Lists};
 pub use space::{HUGE_PAGES, Space};
 
-use thermocline_core::units::PAGE_SHIFT;
 use thermocline_mem::{Arena, ArenaError};
 
 use crate::machine::{Machine, NODES_MAX, NodeIndex};
@@ -312,11 +312,6 @@ impl Memory {
             + lists.sum::<usize>()
     }
 
-    /// Bytes of memory that the pages stand for.
-    pub fn simulated_bytes(&self) -> u64 {
-        self.pages() << PAGE_SHIFT
-    }
-
     /// Puts a page into the reclaim lists of its node, at the young end, unless it is in a list already. Where the first page
     /// of a huge one is, it stands for the others.
     fn list(&mut self, page: Page) {
@@ -362,7 +357,7 @@ mod tests {
     use super::*;
     use crate::machine::preset;
     use crate::random::Stream;
-    use crate::workload::layout::Layout;
+    use crate::memory::layout::Layout;
 
     /// One process of `pages` pages in cells of 64, all on the slow node of `cxl-2tier`.
     pub(super) fn memory(pages: u32, lazy: bool) -> Memory {

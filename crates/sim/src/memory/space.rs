@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::layout::Layout;
 use super::{CellMap, Page};
-use crate::workload::layout::Layout;
 
 /// Base pages of a huge page.
 pub const HUGE_PAGES: Page = 512;

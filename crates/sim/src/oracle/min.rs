@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::memory::{Page, Space};
 use crate::random::{Random, Stream};
-use crate::run::each_process;
 use crate::scenario::Setup;
 use crate::workload::access;
 
@@ -48,7 +47,7 @@ pub fn top_share(setup: &Setup, seed: u64) -> Option<f64> {
     let mut trace = Vec::new();
     let (mut start, mut thread) = (0, 0);
     let mut threads = Vec::new();
-    for spec in each_process(setup) {
+    for spec in setup.each_process() {
         let pages = spec.footprint.pages() as Page;
         let mut pattern = spec.pattern.build(pages, spec.threads, "process").ok()?;
         let (layout, map) = (pattern.layout(), pattern.cells());

@@ -3,18 +3,20 @@
 //! Presets are TOML files in `presets/`, embedded. [`Setup`] is a scenario with its machine and Thermocline's
 //! configuration, after `--set` has had its way: what [`crate::run`] runs.
 
+mod fit;
 mod set;
+
+pub use fit::{FitSpec, Parameter, Target};
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::Config;
 
-use crate::fit::FitSpec;
-use crate::kernel::KernelSettings;
 use crate::machine::{self, Machine, MachineSpec};
 use crate::manager::ManagerName;
 use crate::memory::Page;
+use crate::settings::KernelSettings;
 use crate::spec::{SpecError, parse, require};
 use crate::units::Span;
 use crate::workload::ProcessSpec;
@@ -103,6 +105,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The specification of each process, in order.
+    pub(crate) fn each_process(&self) -> impl Iterator<Item = &ProcessSpec> {
+        self.scenario.process.iter().flat_map(|p| std::iter::repeat_n(p, p.count as usize))
+    }
+
     /// The preset of that name with changes: each `key=value`, a dotted key of the scenario (or `machine.` and a key of the
     /// machine) and a TOML value.
     ///

@@ -79,7 +79,8 @@ fn blank(setup: &Setup) -> Report {
         .iter()
         .map(|n| NodeReport { node: n.id.0, tier: n.tier.0, used_pages: 0, accesses: 0 })
         .collect();
-    let processes = crate::run::each_process(setup)
+    let processes = setup
+        .each_process()
         .map(|p| ProcessReport {
             name: p.name.clone(),
             pages: vec![0; nodes.len()],

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::{Layout, Shuffle};
 use super::{Distribution, Latest, Pattern, Phase, Shape, Zipf};
 use crate::memory::CellMap;
+use crate::memory::layout::{Layout, Shuffle};
 use crate::random::Random;
 use crate::spec::{SpecError, require};
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::Layout;
 use super::ranks::{Ranks, check_exponent};
 use super::steady::Steady;
 use super::zipf::{exponent, one};
 use super::{Distribution, Pattern, Phase, Shape};
 use crate::memory::CellMap;
+use crate::memory::layout::Layout;
 use crate::random::Random;
 use crate::spec::{SpecError, require};
 

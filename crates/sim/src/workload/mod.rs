@@ -14,7 +14,6 @@ pub mod distribution;
 mod hotspot;
 mod key_value;
 mod latest;
-pub mod layout;
 mod oltp;
 mod ranks;
 pub mod spec;
@@ -43,9 +42,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::CellMap;
+use crate::memory::layout::Layout;
 use crate::random::Random;
 use crate::spec::SpecError;
-use layout::Layout;
 
 /// How a thread accesses memory until something changes.
 #[derive(Clone, Debug)]

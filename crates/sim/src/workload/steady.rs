@@ -1,8 +1,8 @@
 //! Patterns that never change: every thread has one phase.
 
-use super::layout::Layout;
 use super::{Pattern, Phase};
 use crate::memory::CellMap;
+use crate::memory::layout::Layout;
 use crate::random::Random;
 
 /// The same phase for each thread, once.

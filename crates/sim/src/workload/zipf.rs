@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::{Layout, Shuffle};
 use super::ranks::{Ranks, check_exponent};
 use super::steady::Steady;
 use super::{Pattern, Phase, Shape};
+use crate::memory::layout::{Layout, Shuffle};
 use crate::spec::{SpecError, require};
 
 /// The keys of the pattern.

@@ -28,14 +28,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("crates/cli/src/main.rs", &["daemon", "verb"]),
     ("crates/cli/src/main.rs", &["detached", "output"]),
     ("crates/linux/src/lib.rs", &["pagemap", "reverse", "source", "sys"]),
-    ("crates/sim/src/lib.rs", &["memory", "workload"]),
-    (
-        "crates/sim/src/lib.rs",
-        &[
-            "course", "fit", "kernel", "manager", "mode", "oracle", "populate", "report", "run", "scenario",
-            "system", "traffic", "world",
-        ],
-    ),
 ];
 
 /// Modules each of which leads to all others.

@@ -4,18 +4,23 @@
 //! and count. It never sees an access: what it can know of them are hint faults, accessed bits (drawn when it looks, in event
 //! mode) and samples.
 
+pub mod balance;
+pub mod kswapd;
+pub mod scan;
+
 use thermocline_core::access::{Mappings, Marked};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 
-use crate::counters::{Counters, State};
-use crate::kernel::hint_fault::Balance;
-use crate::kernel::scanner::{MmScan, TaskScan};
-use crate::kernel::{KernelSettings, reclaim::Kswapd};
-use crate::machine::{Machine, NODES_MAX, NodeIndex};
+use crate::counters::{Counters, Course, State};
+use crate::machine::{Bandwidth, Machine, NODES_MAX, NodeIndex};
 use crate::memory::{Memory, Page};
 use crate::random::Random;
 use crate::residence::Residence;
+use crate::settings::KernelSettings;
+use balance::Balance;
+use kswapd::Kswapd;
+use scan::{MmScan, TaskScan};
 
 /// The time at which a run begins: machines have been up for a while before anything interesting is run on them, and what
 /// the kernel does once a minute is overdue then.
@@ -172,7 +177,7 @@ pub struct System {
     /// Pages that have been demoted: a bit each.
     pub demoted: Vec<u64>,
     /// How things went.
-    pub course: Vec<crate::report::Course>,
+    pub course: Vec<Course>,
     /// Where pages are on average, once memory has been placed.
     pub residence: Residence,
     /// Top-tier pages when memory had been placed.
@@ -213,6 +218,20 @@ impl System {
     pub fn charge(&mut self, thread: u32, ns: f64) {
         self.threads[thread as usize].debt_ns += ns;
         self.overhead_ns += ns;
+    }
+
+    /// Sets what an access costs each process on each node, given how loaded the nodes are.
+    pub(crate) fn set_access_times(&mut self, loads: &[Option<Bandwidth>]) {
+        for process in &mut self.processes {
+            for (i, node) in self.machine.nodes.iter().enumerate() {
+                let from = usize::from(process.node);
+                let (load, store) = (1.0 - process.store_share, process.store_share);
+                let memory = load * node.read_ns[from] + store * node.write_ns[from];
+                let load = loads.get(i).copied().flatten().map_or(1.0, |b| b.factor());
+                process.access_ns[i] = process.fixed_ns + process.miss_share * process.lines * memory * load;
+            }
+        }
+        self.access_times_changed += 1;
     }
 
     /// Pages of the kernel's top tier.

@@ -1,0 +1,37 @@
+//! What is kept of kswapd, which [`crate::kernel::reclaim`] runs, and the request that wakes it.
+
+use thermocline_core::units::Nanos;
+
+use super::{NEVER, System};
+use crate::machine::NodeIndex;
+
+/// kswapd works in steps of this time.
+pub(crate) const STEP: Nanos = Nanos::from_ms(1);
+
+/// kswapd of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Kswapd {
+    /// When it works next; [`NEVER`] while it sleeps.
+    pub(crate) due: Nanos,
+    /// CPU time that it has used of the current step beyond its end, in ns.
+    pub(crate) ahead_ns: f64,
+    /// Pages it has looked at since it last demoted one.
+    pub(crate) fruitless: u64,
+}
+
+impl Default for Kswapd {
+    fn default() -> Kswapd {
+        Kswapd { due: NEVER, ahead_ns: 0.0, fruitless: 0 }
+    }
+}
+
+impl System {
+    /// Wakes kswapd of a node, if the node has anywhere to demote to and demotion is on.
+    pub fn wake_kswapd(&mut self, node: NodeIndex) {
+        let i = usize::from(node);
+        let may = self.kernel.demotion_enabled && self.memory.nodes[i].lists.is_some();
+        if self.kswapd[i].due == NEVER && may {
+            self.kswapd[i].due = self.now.plus(STEP);
+        }
+    }
+}
