@@ -6,7 +6,6 @@
 mod args;
 mod config_file;
 mod daemon;
-mod detached;
 mod escape;
 mod foreign;
 mod output;

@@ -5,6 +5,8 @@
 //! terminal that is held by Ctrl-S, or a reader that has stopped, holds up neither moves nor the
 //! end.
 
+mod detached;
+
 use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Once, OnceLock};
@@ -12,8 +14,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::detached::Detached;
 use crate::escape;
+use detached::Detached;
 
 /// How long the end waits for each stream to take what was said.
 const SETTLE_BOUND: Duration = Duration::from_secs(1);
