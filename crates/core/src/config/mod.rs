@@ -19,7 +19,7 @@ mod tree;
 pub use brake::Brake;
 pub use chmu_source::{ChmuSource, HotListMode};
 pub use damon_source::{DamonAddresses, DamonSource};
-pub use demotion::{Demotion, DemotionMode, DemotionWay};
+pub use demotion::{Demotion, DemotionMode, DemotionWay, Unreachable};
 pub use engine::{Admission, Engine, Journal, MemoryPolicies, Queue, RecordLayout, SharedPages};
 pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};
 pub use kernel::{Daemon, HintFault, Kernel, WhenChanged};

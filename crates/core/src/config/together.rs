@@ -1,8 +1,7 @@
 //! What single ranges do not tell of keys from several sections: whether they fit together on any machine.
 
 use crate::config::schema::Violation;
-use crate::config::{Config, DemotionMode, DemotionWay, Enabled, ManagerName};
-use crate::demotion::Unreachable;
+use crate::config::{Config, DemotionMode, DemotionWay, Enabled, ManagerName, Unreachable};
 
 /// Cgroups that the filter of the hint-fault source can be told to take in, and as many to leave out.
 pub const HINTFAULT_CGROUPS_MAX: usize = 16;

@@ -24,7 +24,7 @@ mod idle;
 mod node;
 mod reach;
 
-pub use reach::{Reach, Subtree, Unreachable, reach};
+pub use reach::{Reach, Subtree, reach};
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::cgroup::{is_within, normal};
-use crate::config::{Config, DemotionMode};
+use crate::config::{Config, DemotionMode, Unreachable};
 use crate::units::ScopeId;
 
 /// A cgroup, with all below it, that is a scope's.
@@ -24,38 +24,6 @@ pub struct Reach {
     pub only: Vec<Subtree>,
     /// Never these.
     pub never: Vec<String>,
-}
-
-/// Why nothing is demoted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreachable {
-    /// The configuration says so.
-    #[error("demotion.mode is \"off\"")]
-    Off,
-    /// The configuration lets nothing go to a slower tier.
-    #[error("admission.demote is false")]
-    Direction,
-    /// The configuration keeps the kernel from demoting.
-    #[error("kernel.demotion_enabled is false; unset it to have cold pages demoted")]
-    KernelOff,
-    /// A scope is none that the kernel knows.
-    #[error(
-        "scope[{0}] names processes, and the kernel's reclaim knows cgroups only; give the scope a cgroup alone \
-         (systemd-run --scope starts a program in one of its own)"
-    )]
-    Processes(usize),
-    /// A scope is to be left alone, which the kernel's own demotion does not know.
-    #[error(
-        "scope[{0}] is excluded, and the kernel may demote its memory too once demotion is enabled; set demotion.mode = \
-         \"on\" to accept that"
-    )]
-    Excluded(usize),
-    /// A scope is to keep some of the top tier, which the kernel's own demotion does not know.
-    #[error(
-        "scope[{0}] has a top_tier_floor_mib, and the kernel may demote memory below it once demotion is enabled; set \
-         demotion.mode = \"on\" to accept that"
-    )]
-    Floor(usize),
 }
 
 impl Reach {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use thermocline_core::config::{Config, DemotionWay, Kernel};
-use thermocline_core::demotion::{Reach, Unreachable, reach};
+use thermocline_core::config::{Config, DemotionWay, Kernel, Unreachable};
+use thermocline_core::demotion::{Reach, reach};
 use thermocline_core::units::{NodeId, TierId};
 
 use super::{charged, demotion_enabled, own_cgroup};

@@ -24,8 +24,7 @@ mod tiers;
 
 use std::path::Path;
 
-use thermocline_core::config::{Config, DemotionWay, ManagerName};
-use thermocline_core::demotion::Unreachable;
+use thermocline_core::config::{Config, DemotionWay, ManagerName, Unreachable};
 use thermocline_core::units::NodeId;
 
 use crate::actuator::{OTHER_PIDS, Plan, has_own_pids, plan};

@@ -356,8 +356,8 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::machine::preset;
-    use crate::random::Stream;
     use crate::memory::layout::Layout;
+    use crate::random::Stream;
 
     /// One process of `pages` pages in cells of 64, all on the slow node of `cxl-2tier`.
     pub(super) fn memory(pages: u32, lazy: bool) -> Memory {
