@@ -55,8 +55,11 @@ fn an_absent_daemon_is_named_with_the_remedy() {
     assert!(format!("{error:#}").contains("thermocline run"));
 }
 
+/// What is done with a client.
+type Serve = fn(UnixStream);
+
 /// Who listens in place of a daemon and does so with each client.
-fn impostor(path: &Path, serve: fn(UnixStream)) {
+fn impostor(path: &Path, serve: Serve) {
     let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
     std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
 }
@@ -64,7 +67,7 @@ fn impostor(path: &Path, serve: fn(UnixStream)) {
 #[test]
 fn whoever_listens_in_place_of_a_daemon_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
-    let serve: [(&str, fn(UnixStream)); 4] = [
+    let serve: [(&str, Serve); 4] = [
         ("silent", |stream| std::mem::forget(stream)),
         ("slow", |mut stream| {
             while stream.write_all(b" ").is_ok() {
