@@ -28,7 +28,7 @@ pub struct Parameter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// Its name: see [`figure`].
+    /// Its name: see `fit::figure`.
     pub figure: String,
     /// Its value.
     pub value: f64,

@@ -105,10 +105,12 @@ fn against_plan(crates: &[(String, String)], plan: &[(&str, &[&str])]) -> Vec<St
 
 /// The workspace's crates: folder and manifest.
 fn crates() -> Vec<(String, String)> {
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
     let manifest = read(&Path::new(WORKSPACE).join("Cargo.toml"));
-    let members = manifest.lines().find(|line| line.starts_with("members")).unwrap();
-    let folders = members.split('"').skip(1).step_by(2);
+    let members = manifest.lines().find(|line| line.starts_with("members"));
+    let folders = members.expect("a workspace has members").split('"').skip(1).step_by(2);
     folders.map(|f| (f.to_owned(), read(&Path::new(WORKSPACE).join(f).join("Cargo.toml")))).collect()
 }
 
