@@ -22,7 +22,8 @@ fn hot_in_dram(line: Line, when: &str, enough_percent: u64) -> Option<f64> {
     let (judged, last) = (run.verdict("judged"), run.json("last"));
     println!("{}\ndemoter {}\nkernel {}", run.text("daemon-errors"), last["demoter"], last["kernel_moves"]);
     println!("hot pages in DRAM {:.1} %, {:?}", judged.hot_in_dram * 100.0, judged.moved);
-    assert_eq!(number(&outcome, "daemon_status"), 0);
+    // Settings of the scans are in debugfs, which cannot be written once the kernel is locked down.
+    assert_eq!(number(&outcome, "daemon_status"), u64::from(when == "meanwhile"));
     assert!(number(&outcome, "free_before") <= FREE_MIB + 4, "node 0 is not full");
     let [asked, over] = ["asked", "over"].map(|what| count(&last, &format!("/counters/demotion_{what}")));
     assert!(over * 10 <= asked, "{over} pages more than the {asked} that were asked for");
