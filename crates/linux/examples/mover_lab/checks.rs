@@ -354,12 +354,11 @@ fn reused_pid(machine: &Machine) -> Checked {
     Ok("the newcomer's pages stay until something is known of them".to_owned())
 }
 
-/// Takes memory of the small node until so many pages are free above its high watermark.
+/// Takes memory of the small node until so many pages are left above its high watermark.
 fn fill(machine: &Machine, leave_pages: u64) -> Checked<Holder> {
-    let state = machine.node(SMALL)?;
-    let spare = state.free_pages.saturating_sub(state.watermarks.high_pages + leave_pages);
-    ensure!(spare > 0, "the node has only {} free pages", state.free_pages);
-    Holder::start_confined(machine, "private", spare, SMALL)
+    let spare = machine.spare(SMALL)?;
+    ensure!(spare > leave_pages, "only {spare} pages are left above the high watermark");
+    Holder::start_confined(machine, "private", spare - leave_pages, SMALL)
 }
 
 /// Pages go to a node until it has no room above its high watermark and the goal; the kernel never has to reclaim.
@@ -388,7 +387,7 @@ fn full_node(machine: &Machine) -> Checked {
 /// Without admission the kernel runs into the full node; outcomes are still true.
 fn overfull_node(machine: &Machine) -> Checked {
     let _hog = fill(machine, 0)?;
-    let pages = machine.node(SMALL)?.free_pages + 4096;
+    let pages = machine.spare(SMALL)? + machine.node(SMALL)?.watermarks.high_pages + 4096;
     let mut holder = Holder::start(machine, "locked", pages, SLOW)?;
     let moves = moves(machine, &holder)?;
     let mut mover = machine.reckless_mover()?;
