@@ -45,7 +45,9 @@ fn what_hangs_stops_nobody_else(line: Line) {
     for end in ["everybody_end_s", "commands_end_s", "watched_end_s", "held_end_s"] {
         assert!(number(end) <= END_MAX_S, "{end}: {}", number(end));
     }
-    assert_eq!(number("watched_exit"), 1, "a kdamond is left");
+    let hung = number("watched_hung");
+    assert!(hung == 1 || line == Line::Newest, "on 6.12 the kdamond hangs");
+    assert_eq!(number("watched_exit"), hung, "1 where a kdamond is left");
     assert_eq!(number("held_exit"), 0, "all is back");
 }
 

@@ -137,14 +137,32 @@ stop_damon_stat = true
 END
 daemon watched.toml
 for try in $(seq 100); do case "$(cat $damon/0/state)" in on) break ;; esac; sleep 0.2; done
+kdamond=$(cat $damon/0/pid)
+# The kdamond's state, and how often it has run.
+turns() { sed -n 's/^\(State\|voluntary_ctxt_switches\):[ \t]*//p' /proc/$kdamond/status | tr '\n' ' '; }
 hang
-for try in $(seq 100); do ! grep -q "keeps kdamond" errors || break; sleep 0.2; done
-grep -q "process $hung keeps kdamond 0 waiting" errors || fail "a kdamond that hangs is not told: $(cat errors)"
+# A kdamond that takes the mmap lock hangs too. Whether it takes it differs between kernels.
+watched_hung=0
+for try in $(seq 10); do
+    before=$(turns)
+    sleep 1
+    case "$before" in D*) [ "$before" != "$(turns)" ] || watched_hung=1 ;; esac
+    [ $watched_hung = 0 ] || break
+done
+echo watched_hung=$watched_hung
+if [ $watched_hung = 1 ]; then
+    for try in $(seq 100); do ! grep -q "keeps kdamond" errors || break; sleep 0.2; done
+    grep -q "process $hung keeps kdamond 0 waiting" errors || fail "a kdamond that hangs is not told: $(cat errors)"
+fi
 echo watched_status_s=$(took $THERMOCLINE status)
 end_daemon watched
-[ "$(settings)" = "$but_damon" ] || fail "while DAMON hangs: $(settings)"
 cat errors
-grep -q "kdamond 0 hangs" errors || fail "the kdamond that could not be ended is not told"
+if [ $watched_hung = 1 ]; then
+    [ "$(settings)" = "$but_damon" ] || fail "while DAMON hangs: $(settings)"
+    grep -q "kdamond 0 hangs" errors || fail "the kdamond that could not be ended is not told"
+else
+    same "while DAMON watches a process that hangs"
+fi
 end_hang
 wait $daemon
 echo watched_exit=$?

@@ -100,6 +100,7 @@ cgroup = "/boxed"
 cgroup = "/spread"
 [source.damon]
 enabled = true
+stop_damon_stat = true
 END
 program spread-out spread "" ./spread; spread=$pid
 spread_before=$(low $spread)
