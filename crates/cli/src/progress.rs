@@ -63,3 +63,28 @@ impl Drop for Progress {
         }
     }
 }
+
+/// What a terminal shows while the configurations of a grid are checked, which takes half a minute for 100,000.
+#[derive(Debug)]
+pub struct Checking {
+    shown: bool,
+}
+
+impl Checking {
+    /// Shown until it is dropped.
+    pub fn begin() -> Checking {
+        let shown = std::io::stderr().is_terminal();
+        if shown {
+            draw(format_args!("\rchecking every configuration of the grid"));
+        }
+        Checking { shown }
+    }
+}
+
+impl Drop for Checking {
+    fn drop(&mut self) {
+        if self.shown {
+            draw(format_args!("\r{:60}\r", ""));
+        }
+    }
+}

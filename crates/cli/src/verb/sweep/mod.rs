@@ -15,7 +15,7 @@ use thermocline_sim::sweep::{Grid, Row, Source, Sweep as Runs};
 
 use crate::args::Sweep;
 use crate::output::print;
-use crate::progress::Progress;
+use crate::progress::{Checking, Progress};
 use folder::Folder;
 
 /// Exit status of a sweep that Ctrl-C has ended: a scheduler must not take it for done.
@@ -85,7 +85,10 @@ fn load(path: &Path) -> anyhow::Result<Runs> {
         Ok(Source { name: scenario.clone(), text })
     };
     let sources = grid.scenarios.iter().map(source).collect::<anyhow::Result<Vec<Source>>>()?;
-    Ok(Runs::new(&name, &grid, sources)?)
+    let checking = Checking::begin();
+    let sweep = Runs::new(&name, &grid, sources);
+    drop(checking);
+    Ok(sweep?)
 }
 
 /// Runs that are missing and are named; the number tells of the others.
