@@ -50,6 +50,7 @@ fn chaos(line: Line) {
     println!("{}", run.json("last")["counters"]);
     assert!(number("events") > 100, "little happened");
     assert!(number("slowest_s") <= 5, "a verb took {} s", number("slowest_s"));
+    assert!(number("slowest_switch_s") <= 15, "a switch took {} s", number("slowest_switch_s"));
     assert!(number("excluded_lost") <= LOST_MAX, "{} pages of an excluded program", number("excluded_lost"));
     assert!(number("promoted") > 1000, "it hardly worked");
     let (early, late) = (number("early_kib"), number("late_kib"));

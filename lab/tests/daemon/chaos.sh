@@ -22,6 +22,8 @@ mode = "off"
 [kernel]
 scan_period_min_ms = 1000
 scan_period_max_ms = 2000
+[manager.damon]
+stop_damon_stat = true
 END
 now() { read -r seconds _ </proc/uptime; echo ${seconds%.*}; }
 # Base pages of a process's own on the slow node: those of libraries are others' too.
@@ -50,6 +52,8 @@ end() {
 }
 promoted() { tail -n 2 $out | sed -n 's/.*"pgpromote_candidate":[0-9]*,"pgpromote_success":\([0-9]*\),.*/\1/p' | tail -n 1; }
 start() {
+    # Else what the last one has said would be taken for the next one's.
+    rm -f $out
     $THERMOCLINE run --config config.toml --json >$out 2>>errors &
     daemon=$!
     tries=0
@@ -62,6 +66,7 @@ start() {
 }
 # Runs a verb of the command; how it ends is its own matter, that it ends within $1 seconds is ours.
 slowest=0
+slowest_switch=0
 verb() {
     began=$(now)
     timeout -s KILL 60 $THERMOCLINE "$@" >verb 2>&1
@@ -69,7 +74,11 @@ verb() {
     [ $code != 137 ] || fail "$* hangs"
     [ $code -lt 3 ] || fail "$* ended with $code: $(tail -n 3 verb)"
     took=$(($(now) - began))
-    if [ $took -gt $slowest ]; then slowest=$took; echo "$* took $took s"; fi
+    # One manager ends and another begins before who has asked for it is answered.
+    case $1 in
+        switch) [ $took -le $slowest_switch ] || slowest_switch=$took ;;
+        *) if [ $took -gt $slowest ]; then slowest=$took; echo "$* took $took s"; fi ;;
+    esac
 }
 # Pages that the excluded program has lost since it started, summed over its lives.
 lost=0
@@ -200,6 +209,7 @@ unchanged "after all that"
 tail -n 1 $out >last
 echo events=$done_so_far
 echo slowest_s=$slowest
+echo slowest_switch_s=$slowest_switch
 echo excluded_lost=$lost
 echo promoted=$total_promoted
 end $managed managed

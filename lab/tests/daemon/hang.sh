@@ -58,6 +58,7 @@ until_promoted() {
     fail "$1: $(low $hotcold) of $had pages are still on the slow node: $(tail -n 1 out) $(cat errors)"
 }
 daemon() {
+    rm -f out
     $THERMOCLINE run --config $1 --json >out 2>errors &
     daemon=$!
     for try in $(seq 300); do

@@ -2,8 +2,6 @@
 cd "$LAB_SHARE"
 # By the daemon's own account.
 promoted() { tail -n 2 daemon 2>/dev/null | sed -n 's/.*"pgpromote_candidate":[0-9]*,"pgpromote_success":\([0-9]*\),.*/\1/p' | tail -n 1; }
-# Balancing among nodes, as stock kernels start with, would move pages before the daemon has begun.
-sysctl -qw kernel.numa_balancing=0
 cat >config.toml <<END2
 [kernel]
 scan_size_mb = 64
@@ -20,6 +18,9 @@ $THERMOCLINE doctor >doctor
 echo doctor=$?
 $THERMOCLINE doctor --config config.toml >doctor-scopes
 echo doctor_scopes=$?
+# Balancing among nodes, as stock kernels start with, would move pages before the daemon has begun. To
+# the doctor it would be somebody's choice, which is another question.
+sysctl -qw kernel.numa_balancing=0
 absent=$(sed -n 's/.*\(scope\[1\]\.cgroup.*\) \[scope\.no_cgroup\].*/\1/p' doctor-scopes | head -n 1)
 on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 32 --no-thp --report report >log 2>errors &
 loader=$!
