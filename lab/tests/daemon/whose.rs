@@ -21,8 +21,9 @@ fn only_pages_of_scopes_move(line: Line) {
     for lost in ["command_lost", "number_lost", "late_lost", "again_lost", "spread_lost"] {
         assert!(number(lost) <= LOST_MAX, "{lost}: {} pages that were to stay", number(lost));
     }
-    let spread = number("spread_before") * 4096 * 2 / MIB;
-    assert!(spread.abs_diff(FOOTPRINT_MIB) < FOOTPRINT_MIB / 3, "its memory is on both tiers: {spread} MiB");
+    // Half of it on 6.12; newer kernels weigh the nodes by their bandwidth.
+    let (spread, all) = (number("spread_before"), FOOTPRINT_MIB * MIB / 4096);
+    assert!((all / 20..all * 19 / 20).contains(&spread), "{spread} of {all} pages are on the lower tier");
     assert!(
         number("boxed_after") * 2 <= number("boxed_before"),
         "a program in scope is promoted after an exec"
