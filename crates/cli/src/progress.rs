@@ -56,7 +56,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            draw(format_args!("\r{:60}\r", ""));
+            clear();
         }
         if self.stopped() {
             tell!("stopped; what follows is what was done so far");
@@ -64,27 +64,18 @@ impl Drop for Progress {
     }
 }
 
-/// What a terminal shows while the configurations of a grid are checked, which takes half a minute for 100,000.
-#[derive(Debug)]
-pub struct Checking {
-    shown: bool,
+/// Shows on a terminal what is being done while `work` does it.
+pub fn shown_while<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    draw(format_args!("\r{what}"));
+    let done = work();
+    clear();
+    done
 }
 
-impl Checking {
-    /// Shown until it is dropped.
-    pub fn begin() -> Checking {
-        let shown = std::io::stderr().is_terminal();
-        if shown {
-            draw(format_args!("\rchecking every configuration of the grid"));
-        }
-        Checking { shown }
-    }
-}
-
-impl Drop for Checking {
-    fn drop(&mut self) {
-        if self.shown {
-            draw(format_args!("\r{:60}\r", ""));
-        }
-    }
+/// Clears the line that was drawn.
+fn clear() {
+    draw(format_args!("\r{:60}\r", ""));
 }

@@ -15,7 +15,7 @@ use thermocline_sim::sweep::{Grid, Row, Source, Sweep as Runs};
 
 use crate::args::Sweep;
 use crate::output::print;
-use crate::progress::{Checking, Progress};
+use crate::progress::{Progress, shown_while};
 use folder::Folder;
 
 /// Exit status of a sweep that Ctrl-C has ended: a scheduler must not take it for done.
@@ -85,10 +85,10 @@ fn load(path: &Path) -> anyhow::Result<Runs> {
         Ok(Source { name: scenario.clone(), text })
     };
     let sources = grid.scenarios.iter().map(source).collect::<anyhow::Result<Vec<Source>>>()?;
-    let checking = Checking::begin();
-    let sweep = Runs::new(&name, &grid, sources);
-    drop(checking);
-    Ok(sweep?)
+    // It takes long where there are many.
+    let checked =
+        shown_while("checking every configuration of the grid", || Runs::new(&name, &grid, sources));
+    Ok(checked?)
 }
 
 /// Runs that are missing and are named; the number tells of the others.
