@@ -64,7 +64,8 @@ start() {
         [ $tries -lt 300 ] || fail "the daemon says nothing: $(tail -n 5 errors)"
     done
 }
-# Runs a verb of the command; how it ends is its own matter, that it ends within $1 seconds is ours.
+# Runs a verb of the command; how it ends is its own matter, how long it takes is ours. A switch is
+# answered when one manager has ended and another works, so that it is counted by itself.
 slowest=0
 slowest_switch=0
 verb() {
@@ -74,7 +75,6 @@ verb() {
     [ $code != 137 ] || fail "$* hangs"
     [ $code -lt 3 ] || fail "$* ended with $code: $(tail -n 3 verb)"
     took=$(($(now) - began))
-    # One manager ends and another begins before who has asked for it is answered.
     case $1 in
         switch) [ $took -le $slowest_switch ] || slowest_switch=$took ;;
         *) if [ $took -gt $slowest ]; then slowest=$took; echo "$* took $took s"; fi ;;
