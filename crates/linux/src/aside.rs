@@ -290,6 +290,13 @@ impl<T: Send + 'static> Later<T> {
         }
     }
 
+    /// Whether asking again gives something other than [`Answer::NotYet`], or begins a call.
+    pub fn is_ready(&self, key: (Pid, u64)) -> bool {
+        self.waiting.get(&key).is_none_or(|call| {
+            call.returned.load(Ordering::Acquire) || call.begun.elapsed() >= self.aside.bound
+        })
+    }
+
     /// What is told of the process from here on must have been asked for from here on.
     pub fn forget(&mut self, pid: Pid) {
         self.waiting.retain(|(of, _), _| *of != pid);

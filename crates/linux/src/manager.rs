@@ -4,7 +4,8 @@ use thermocline_core::config::{Config, Kernel, ManagerName};
 use thermocline_core::topology::Node;
 use thermocline_core::units::NodeId;
 
-use crate::actuator::{Plan, plan};
+use crate::actuator::{Actuator, Plan, plan};
+use crate::configuration;
 use crate::damon::{self, NotDamon, Setup};
 use crate::demoter;
 use crate::root::{KernelFileError, Root};
@@ -116,4 +117,18 @@ pub fn offer(
         ..Kernel::untouched()
     };
     Ok(Some(KernelManager::Numab2(plan(root, &kernel)?)))
+}
+
+/// Why a manager cannot take over from the one at work, whose settings `actuator` has: what can be
+/// found out before those are put back. `config` names the one that is to take over.
+pub fn refusal(root: &Root, config: &Config, found: &Discovered, actuator: &Actuator) -> Option<String> {
+    if let Err(error) = configuration::check(config) {
+        return Some(error.to_string());
+    }
+    match offer(root, config, config.manager.name, found) {
+        Ok(_) => None,
+        // They are gone when it comes to take over.
+        Err(CannotManage::Damon(NotDamon::InUse { path, .. })) if actuator.has_set(&path) => None,
+        Err(why) => Some(why.to_string()),
+    }
 }

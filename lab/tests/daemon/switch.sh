@@ -39,12 +39,14 @@ settle thermocline
 [ "$(cat $damon/nr_kdamonds) $(cat $limit)" = "0 0" ] || fail "thermocline: $(all)"
 $THERMOCLINE switch thermocline >switched 2>&1 || fail "to itself: $(cat switched)"
 
-# Somebody else has set up DAMON: who manages goes on.
+# Somebody else has set up DAMON: who manages goes on, and no setting is put back meanwhile.
 echo 1 >$damon/nr_kdamonds
+put_back=$(grep -c 'settings put back' daemon-errors)
 $THERMOCLINE switch damon >switched 2>&1 && fail "kdamonds of others were not respected"
 grep -q 'manager thermocline goes on' switched || fail "the refusal: $(cat switched)"
 grep -q 'somebody else has set up DAMON' switched || fail "the refusal: $(cat switched)"
 cat switched
+[ $(grep -c 'settings put back' daemon-errors) = $put_back ] || fail "settings were put back for a refusal"
 [ "$(cat $damon/nr_kdamonds) $(cat $damon/0/state)" = "1 off" ] || fail "kdamonds of others were touched"
 echo 0 >$damon/nr_kdamonds
 settle thermocline

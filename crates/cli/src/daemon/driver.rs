@@ -20,7 +20,6 @@ use thermocline_linux::scope::Missing;
 use thermocline_linux::source::damon::DamonSource;
 use thermocline_linux::topology::Discovered;
 
-use super::Mode;
 use super::demotion::Demotion;
 use super::heat::Heat;
 use super::line::Lines;
@@ -28,6 +27,7 @@ use super::session::{Ended, Session};
 use super::snapshot::{Fixed, Snapshot};
 use super::socket::{Question, Request};
 use super::trouble::{self, Tally};
+use super::{Mode, refusal};
 use crate::escape;
 use crate::output::{tell, tell_text};
 use crate::verb::status;
@@ -169,7 +169,10 @@ pub(super) fn drive(
                     // A client that has gone away needs no answer.
                     let _ = answer.try_send(told);
                 }
-                Request::Switch { manager } => ended = session.switch(config.manager.name, manager, answer),
+                Request::Switch { manager } => {
+                    let refusal = |to| refusal(root, config, found, kernel.actuator, to);
+                    ended = session.switch(config.manager.name, manager, answer, refusal);
+                }
             }
             if matches!(ended, Ended::Switch(..)) {
                 break;

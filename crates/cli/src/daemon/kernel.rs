@@ -25,7 +25,7 @@ use super::line::{by_kernel, mib};
 use super::session::{Ended, Session};
 use super::snapshot::Fixed;
 use super::socket::{Question, Request};
-use super::{Mode, announce, announce_changes, live, put_back};
+use super::{Mode, announce, announce_changes, live, put_back, refusal};
 use crate::output::{print_line, tell, tell_text};
 
 /// Time between two looks which cgroups there are.
@@ -74,7 +74,8 @@ pub(super) fn run(
     let driven = watched.and_then(|watched| {
         session.listen(root, config)?;
         session.began(name);
-        drive(watched, &mut actuator, config, &Fixed::new(mode, config, &found.topology), as_json, session)
+        let fixed = Fixed::new(mode, config, &found.topology);
+        drive(watched, &mut actuator, config, found, &fixed, as_json, session)
     });
     put_back(&mut actuator, mode, driven)
 }
@@ -159,6 +160,7 @@ fn drive(
     mut watched: Watched,
     actuator: &mut Actuator,
     config: &Config,
+    found: &Discovered,
     fixed: &Fixed,
     as_json: bool,
     session: &Session,
@@ -182,7 +184,10 @@ fn drive(
                     // A client that has gone away needs no answer.
                     let _ = answer.try_send(json!({ "error": why }));
                 }
-                Request::Switch { manager } => ended = session.switch(fixed.manager, manager, answer),
+                Request::Switch { manager } => {
+                    let refusal = |to| refusal(&watched.root, config, found, actuator, to);
+                    ended = session.switch(fixed.manager, manager, answer, refusal);
+                }
             }
             if matches!(ended, Ended::Switch(..)) {
                 break;

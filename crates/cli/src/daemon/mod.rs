@@ -28,6 +28,7 @@ use thermocline_linux::damon::{Setup, Spaces, offer_source};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
 use thermocline_linux::descriptors;
 use thermocline_linux::doctor::{self, Finding, overridden};
+use thermocline_linux::manager;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
 use thermocline_linux::source::damon::DamonSource;
@@ -125,6 +126,19 @@ fn what(mode: Mode, manager: ManagerName) -> (Mode, ManagerName) {
         (Mode::Observe, _) | (Mode::Run, ManagerName::Observe) => (Mode::Observe, ManagerName::Observe),
         (Mode::Run | Mode::DryRun, manager) => (mode, manager),
     }
+}
+
+/// Why `to` cannot take over, as far as is known before who is at work has put its settings back.
+fn refusal(
+    root: &Root,
+    config: &Config,
+    found: &Discovered,
+    actuator: &Actuator,
+    to: ManagerName,
+) -> Option<String> {
+    let mut config = config.clone();
+    config.manager.name = what(Mode::Run, to).1;
+    manager::refusal(root, &config, found, actuator)
 }
 
 /// What the engine is to change, found out before anything is.

@@ -127,10 +127,22 @@ impl Session {
         self.server.get().into_iter().flat_map(Server::questions)
     }
 
-    /// Whether `to` takes over from `from`, as was asked. Where it does not, who asked is told.
-    pub fn switch(&self, from: ManagerName, to: ManagerName, answer: Answer) -> Ended {
+    /// Whether `to` takes over from `from`, as was asked, unless `refusal` says why it cannot. Where
+    /// it does not, who asked is told.
+    pub fn switch(
+        &self,
+        from: ManagerName,
+        to: ManagerName,
+        answer: Answer,
+        refusal: impl FnOnce(ManagerName) -> Option<String>,
+    ) -> Ended {
         let told = match (self.switches, from == to) {
-            (true, false) => return Ended::Switch(to, answer),
+            (true, false) => match refusal(to) {
+                None => return Ended::Switch(to, answer),
+                Some(why) => {
+                    json!({ "error": goes_on(from, &format!("manager {} cannot work: {why}", to.text())) })
+                }
+            },
             (true, true) => json!({ "manager": to }),
             (false, _) => {
                 json!({ "error": "to observe is the same under every manager; start `thermocline run`" })
@@ -155,7 +167,7 @@ impl Session {
         if let Some(Asker { answer, instead }) = self.asker.borrow_mut().take() {
             let told = match instead {
                 None => json!({ "manager": manager }),
-                Some(why) => json!({ "error": format!("{why}\nmanager {} goes on", manager.text()) }),
+                Some(why) => json!({ "error": goes_on(manager, &why) }),
             };
             // Who has gone away needs no answer.
             let _ = answer.try_send(told);
@@ -166,6 +178,11 @@ impl Session {
     pub fn still_waiting(&self) -> Option<(Answer, Option<String>)> {
         self.asker.borrow_mut().take().map(|asker| (asker.answer, asker.instead))
     }
+}
+
+/// Why another manager does not take over.
+fn goes_on(manager: ManagerName, why: &str) -> String {
+    format!("{why}\nmanager {} goes on", manager.text())
 }
 
 /// The frame that a page has now, where pagemap tells.
@@ -192,18 +209,28 @@ mod tests {
     #[test]
     fn another_manager_takes_over_but_not_where_pages_are_only_observed() {
         let (answer, told) = asked();
-        let ended = session(true).switch(ManagerName::Thermocline, ManagerName::Damon, answer);
+        let ended = session(true).switch(ManagerName::Thermocline, ManagerName::Damon, answer, |_| None);
         assert!(matches!(ended, Ended::Switch(ManagerName::Damon, _)));
         assert!(told.try_recv().is_err(), "who asked is told when it works");
 
         let (answer, told) = asked();
-        let ended = session(true).switch(ManagerName::Damon, ManagerName::Damon, answer);
+        let ended = session(true).switch(ManagerName::Damon, ManagerName::Damon, answer, |_| None);
         assert!(matches!(ended, Ended::Over) && told.try_recv().unwrap()["manager"] == "damon");
 
         let (answer, told) = asked();
-        let ended = session(false).switch(ManagerName::Observe, ManagerName::Damon, answer);
+        let ended = session(false).switch(ManagerName::Observe, ManagerName::Damon, answer, |_| None);
         assert!(matches!(ended, Ended::Over));
         assert!(told.try_recv().unwrap()["error"].as_str().unwrap().contains("thermocline run"));
+    }
+
+    #[test]
+    fn a_manager_that_cannot_work_is_refused_while_the_one_at_work_goes_on() {
+        let (answer, told) = asked();
+        let no = |to: ManagerName| (to == ManagerName::Damon).then(|| "it is in use".to_owned());
+        let ended = session(true).switch(ManagerName::Thermocline, ManagerName::Damon, answer, no);
+        assert!(matches!(ended, Ended::Over));
+        let told = told.try_recv().unwrap();
+        assert_eq!(told["error"], "manager damon cannot work: it is in use\nmanager thermocline goes on");
     }
 
     #[test]

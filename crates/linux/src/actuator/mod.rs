@@ -290,7 +290,7 @@ impl Actuator {
     /// # Errors
     /// `made_by` has no value of ours, the path is not below its folder, or the kernel refuses the value.
     pub fn fill(&mut self, made_by: &Path, path: &Path, value: &str) -> Result<(), ActuatorError> {
-        let ours = self.entries.iter().any(|entry| entry.path == made_by);
+        let ours = self.has_set(made_by);
         let below = made_by.parent().is_some_and(|folder| path.starts_with(folder));
         if !ours || !below || !settings::may_fill(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
@@ -319,6 +319,11 @@ impl Actuator {
         self.record(&entry)?;
         self.entries.push(entry);
         Ok(())
+    }
+
+    /// Whether a file has a value of ours that is to be put back.
+    pub fn has_set(&self, path: &Path) -> bool {
+        self.entries.iter().any(|entry| entry.path == path)
     }
 
     /// Carries out a plan, all of it or nothing: when a step fails, the steps before are put back.

@@ -55,8 +55,9 @@ const BATCH_ACCESSES: usize = 1024;
 const POLL_MAX: Nanos = Nanos::from_ms(50);
 /// Time between two looks at processes and at the extent of the nodes' memory.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
-/// Time for a look at processes, of which another one goes on with the rest.
+/// Time for a look at processes, of which another one goes on with the rest after a pause.
 const LOOK_MAX: Nanos = Nanos::from_ms(20);
+const LOOK_PAUSE: Nanos = Nanos::from_ms(30);
 /// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in some dozen files a node.
 const TOPOLOGY_EVERY: Nanos = Nanos::from_s(30);
 
@@ -134,6 +135,8 @@ pub struct LiveMachine {
     watcher: Watcher,
     maps: Maps,
     looked: Option<Nanos>,
+    /// When a look at processes was last left.
+    left_looking: Nanos,
     topology_read: Nanos,
     /// The moves of each batch that the mover has, to tell source and reverse map what came of them.
     moving: BTreeMap<BatchId, Vec<Move>>,
@@ -206,6 +209,7 @@ impl LiveMachine {
             watcher,
             maps: Maps::new(root),
             looked: None,
+            left_looking: Nanos(0),
             topology_read: now(),
             moving: BTreeMap::new(),
             accesses: Vec::with_capacity(BATCH_ACCESSES),
@@ -270,6 +274,10 @@ impl LiveMachine {
             observe(Evidence::Demoted(&done));
             self.stock.outdate();
         }
+        if self.managed.is_busy() && now().since(self.left_looking) >= LOOK_PAUSE {
+            // Where processes cannot be listed the next look that begins anew says so.
+            let _ = self.look_at_processes(false, observe);
+        }
     }
 
     fn tell_regions(&mut self, start: Nanos, observe: &mut impl FnMut(Evidence<'_>)) {
@@ -294,20 +302,16 @@ impl LiveMachine {
 
     /// Looks for processes that entered or left a scope and for memory that came or went, once a second, and for other
     /// changes of the topology, twice a minute. Where there are many processes, a look goes on with
-    /// the next call. Returns the new topology where it changed.
+    /// the next [`poll`](LiveMachine::poll). Returns the new topology where it changed.
     ///
     /// # Errors
     /// A file of the kernel cannot be read; what was known stays.
     pub fn look(&mut self, mut observe: impl FnMut(Evidence<'_>)) -> Result<Option<Topology>, MachineError> {
         let at = now();
-        let anew = self.looked.is_none_or(|looked| at.since(looked) >= LOOK_EVERY);
-        if anew || self.managed.is_busy() {
-            let go_on = || now().since(at) < LOOK_MAX;
-            self.managed.look(anew, go_on, self.sources.hintfault.as_ref(), &mut observe)?;
-        }
-        if !anew {
+        if self.looked.is_some_and(|looked| at.since(looked) < LOOK_EVERY) {
             return Ok(None);
         }
+        self.look_at_processes(true, &mut observe)?;
         self.looked = Some(at);
         self.owners.look(at, &self.managed);
         let zones = self.nodes.zones();
@@ -328,6 +332,18 @@ impl LiveMachine {
             self.sources.set_machine(frames, topology)?;
         }
         Ok(change.topology.then(|| self.watcher.discovered().topology.clone()))
+    }
+
+    fn look_at_processes(
+        &mut self,
+        anew: bool,
+        observe: impl FnMut(Evidence<'_>),
+    ) -> Result<(), MachineError> {
+        let at = now();
+        let go_on = || now().since(at) < LOOK_MAX;
+        let looked = self.managed.look(anew, go_on, self.sources.hintfault.as_ref(), observe);
+        self.left_looking = now();
+        looked
     }
 
     /// Has DAMON watch processes that have come, where it watches processes, once a second. Returns what there is to say of it.
@@ -431,6 +447,8 @@ impl LiveMachine {
     /// # Errors
     /// What poll(2) returns, EINTR excepted.
     pub fn wait(&self, timeout: Duration) -> std::io::Result<bool> {
+        let timeout =
+            if self.managed.is_busy() { timeout.min(Duration::from_nanos(LOOK_PAUSE.0)) } else { timeout };
         self.sources.wait(timeout)
     }
 

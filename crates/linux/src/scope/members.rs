@@ -24,10 +24,15 @@ const RECHECKS: usize = 256;
 /// Processes that are to be examined out of their turn at most; of more, each waits for its turn.
 const DUE_MAX: usize = 65_536;
 
-/// How long the reading of a command line may take, and how much of that a look waits for, once for
-/// each process that hangs.
+/// How long the reading of a command line may take.
 const COMMAND_MAX: Duration = Duration::from_millis(500);
-const COMMAND_PATIENCE: Duration = Duration::from_millis(3);
+
+/// Command lines that are read at once, each by a thread. Handing one to a thread and waiting for it
+/// takes longer than reading it, so that one at a time is slow.
+const AT_ONCE: usize = 32;
+
+/// How long a step waits for the first of them. Where none comes, the look is left for now.
+const COMMAND_PATIENCE: Duration = Duration::from_millis(1);
 
 /// A process in a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +98,11 @@ pub struct Members {
     own: Pid,
     /// Every process, whether in a scope or not.
     known: BTreeMap<Pid, Known>,
-    /// Those that the next look examines first: they have called exec, or their command line was
-    /// not there yet.
+    /// Those that the next look examines first: they have called exec, or another process had their
+    /// number.
     due: BTreeSet<Pid>,
+    /// Those whose command line is being read, with when they started.
+    asked: Vec<(Pid, u64)>,
     /// The look that is not over.
     round: Option<Round>,
     /// Where the next round of rechecks begins.
@@ -112,12 +119,13 @@ impl Members {
             scopes,
             command_lines: Later::new(
                 Aside::new(root, "its command line was read", COMMAND_MAX),
-                COMMAND_PATIENCE,
+                Duration::ZERO,
             ),
             read: process::command_line,
             own: root.own_pid(),
             known: BTreeMap::new(),
             due: BTreeSet::new(),
+            asked: Vec::new(),
             round: None,
             next: Pid(0),
             unreadable: 0,
@@ -151,6 +159,7 @@ impl Members {
         if self.due.len() < DUE_MAX {
             self.due.insert(pid);
         }
+        self.asked.retain(|(asked, _)| *asked != pid);
         self.command_lines.forget(pid);
         let before = self.known.get(&pid).copied()?;
         let now = Known { membership: Membership::Unexamined, ..before };
@@ -169,6 +178,11 @@ impl Members {
 
     /// Whether a look is not over, or somebody is to be examined out of turn.
     pub fn is_busy(&self) -> bool {
+        self.has_next() || !self.asked.is_empty()
+    }
+
+    /// Whether there is more to look at than command lines that are being read.
+    fn has_next(&self) -> bool {
         self.round.is_some() || !self.due.is_empty()
     }
 
@@ -182,7 +196,8 @@ impl Members {
 
     /// Goes on with the last look where that is not over, else begins one if it is to be `anew`;
     /// those that are due come first. After each step, of which there is one at least, `go_on` says
-    /// whether there is to be another.
+    /// whether there is to be another. Also left where all there is to do is to wait for command
+    /// lines.
     ///
     /// # Errors
     /// procfs cannot be listed; what was known stays, and the next look begins anew.
@@ -192,34 +207,56 @@ impl Members {
         mut go_on: impl FnMut() -> bool,
     ) -> Result<Vec<Change>, KernelFileError> {
         let mut changes = Vec::new();
-        let mut due = std::mem::take(&mut self.due);
-        while let Some(pid) = due.pop_first() {
-            let now = self.examine(pid);
-            changes.extend(self.update(pid, now));
-            if !go_on() {
-                self.due.append(&mut due);
-                return Ok(changes);
-            }
+        if anew && self.round.is_none() {
+            self.round = Some(Round::begin(&self.root)?);
         }
-        let mut round = match self.round.take() {
-            Some(round) => round,
-            None if anew => Round::begin(&self.root)?,
-            None => return Ok(changes),
-        };
-        while self.step(&mut round, &mut changes)? {
-            if !go_on() {
-                self.round = Some(round);
-                break;
-            }
-        }
+        while self.step(&mut changes)? && go_on() {}
         Ok(changes)
     }
 
-    /// A step of a look; false where there is none left.
-    fn step(&mut self, round: &mut Round, changes: &mut Vec<Change>) -> Result<bool, KernelFileError> {
+    /// A step of a look; false where there is none that can be made now.
+    fn step(&mut self, changes: &mut Vec<Change>) -> Result<bool, KernelFileError> {
+        if self.asked.len() >= AT_ONCE || !self.has_next() {
+            return Ok(self.collect(changes));
+        }
+        if let Some(pid) = self.due.pop_first() {
+            self.examine(pid, changes);
+            return Ok(true);
+        }
+        let Some(mut round) = self.round.take() else { return Ok(false) };
+        if self.step_of(&mut round, changes)? {
+            self.round = Some(round);
+        }
+        Ok(true)
+    }
+
+    /// Examines those whose command line has come, or will not; false where there are none even
+    /// after a moment.
+    fn collect(&mut self, changes: &mut Vec<Change>) -> bool {
+        let is_ready = |members: &Members| {
+            let Members { asked, command_lines, .. } = members;
+            asked.iter().any(|&of| command_lines.is_ready(of))
+        };
+        if !self.asked.is_empty() && !is_ready(self) {
+            std::thread::sleep(COMMAND_PATIENCE);
+        }
+        if !is_ready(self) {
+            return false;
+        }
+        for of in std::mem::take(&mut self.asked) {
+            if self.command_lines.is_ready(of) {
+                self.examine(of.0, changes);
+            } else {
+                self.asked.push(of);
+            }
+        }
+        true
+    }
+
+    /// A step of a round; false where it is over.
+    fn step_of(&mut self, round: &mut Round, changes: &mut Vec<Change>) -> Result<bool, KernelFileError> {
         if let Some(pid) = round.turn.pop_front() {
-            let now = self.examine(pid);
-            changes.extend(self.update(pid, now));
+            self.examine(pid, changes);
         } else if let Some(listing) = &mut round.listing {
             match listing.piece()? {
                 Some(pids) => {
@@ -254,18 +291,18 @@ impl Members {
         pids
     }
 
-    fn examine(&mut self, pid: Pid) -> Option<Known> {
+    fn examine(&mut self, pid: Pid, changes: &mut Vec<Change>) {
         let Members { root, scopes, command_lines, read, own, .. } = self;
         let command_line = |start_time| {
             let (root, read) = (root.clone(), *read);
             command_lines.ask((pid, start_time), move || read(&root, pid))
         };
-        match examine(root, scopes, *own, pid, command_line) {
+        let now = match examine(root, scopes, *own, pid, command_line) {
             Ok(Examined::Known(known)) => Some(known),
             Ok(Examined::Gone) => None,
             Ok(Examined::NotYet { start_time }) => {
-                if self.due.len() < DUE_MAX {
-                    self.due.insert(pid);
+                if !self.asked.contains(&(pid, start_time)) {
+                    self.asked.push((pid, start_time));
                 }
                 // Until it has said otherwise it is what it was.
                 let before = self.known.get(&pid).filter(|known| known.start_time == start_time);
@@ -275,7 +312,8 @@ impl Members {
                 self.unreadable += 1;
                 None
             }
-        }
+        };
+        changes.extend(self.update(pid, now));
     }
 
     fn update(&mut self, pid: Pid, now: Option<Known>) -> Option<Change> {
@@ -355,6 +393,7 @@ pub(crate) fn examine(
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use thermocline_core::config;
 
@@ -468,6 +507,31 @@ mod tests {
             found.extend(added(&members.look().unwrap()));
         }
         assert_eq!(found, [10, 12, 11]);
+    }
+
+    #[test]
+    fn many_command_lines_are_read_at_once_and_each_is_taken() {
+        static NOW: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        fn read_slowly(root: &Root, pid: Pid) -> CommandLine {
+            MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(10));
+            NOW.fetch_sub(1, Ordering::SeqCst);
+            process::command_line(root, pid)
+        }
+        let m = Machine::new();
+        let count = 3 * AT_ONCE as u32;
+        for pid in 10..10 + count {
+            m.process(pid, "redis", 5, "/");
+        }
+        let mut members =
+            m.members(&[config::Scope { command: Some("bin/redis".into()), ..config::Scope::default() }]);
+        members.read = read_slowly;
+        let mut found = added(&look(&mut members));
+        found.sort_unstable();
+        assert_eq!(found, (10..10 + count).collect::<Vec<_>>());
+        let most = MOST.load(Ordering::SeqCst);
+        assert!((2..=AT_ONCE).contains(&most), "{most} at once");
     }
 
     #[test]

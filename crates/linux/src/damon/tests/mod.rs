@@ -8,11 +8,12 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use thermocline_core::config::{self, Config};
+use thermocline_core::config::{self, Config, ManagerName};
 
 use super::*;
 use crate::actuator::door::Door;
 use crate::actuator::{Commands, Fate, Lock, RestoreReport};
+use crate::manager::refusal;
 use crate::topology::discover;
 
 /// What mm/damon/sysfs.c has in a context of Linux 6.12, with one scheme, one filter and one goal; `#` stands for a number, and each
@@ -400,6 +401,29 @@ fn kdamonds_of_others_are_left_alone() {
     fs::remove_dir_all(m.root.sys.join("kernel/mm/damon")).unwrap();
     let error = m.offer().unwrap_err().to_string();
     assert!(error.contains("does not offer DAMON's sysfs interface") && error.contains("6.11"), "{error}");
+}
+
+#[test]
+fn who_takes_over_is_refused_for_kdamonds_of_others_and_not_for_those_that_end() {
+    const KDAMONDS: &str = "sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+    let mut m = Machine::new(false);
+    m.config.manager.name = ManagerName::Damon;
+    let found = discover(&m.root, &m.config.tiers).unwrap();
+    let refusal = |m: &Machine, actuator: &Actuator| refusal(&m.root, &m.config, &found, actuator);
+    let (mut actuator, _) = m.start();
+    assert_eq!(refusal(&m, &actuator), None);
+    m.put(KDAMONDS, "1");
+    let why = refusal(&m, &actuator).unwrap();
+    assert!(why.contains("somebody else has set up DAMON"), "{why}");
+    m.put(KDAMONDS, "0");
+    m.offer().unwrap().start(&m.root, &mut actuator).unwrap();
+    m.put(KDAMONDS, "3");
+    assert_eq!(refusal(&m, &actuator), None);
+    // What the kernel lets nobody do stays refused.
+    m.config.manager.name = ManagerName::Numab2;
+    m.config.scope = vec![config::Scope { cgroup: Some("/box".into()), ..Default::default() }];
+    let why = refusal(&m, &actuator).unwrap();
+    assert!(why.contains("knows no scopes"), "{why}");
 }
 
 #[test]
