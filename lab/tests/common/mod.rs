@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A program that is an example of a crate of this workspace, built before by `make test` or by
+/// One of the check programs in lab/examples, built before by `make test` or by
 /// `cargo build --release --workspace --examples`.
 pub fn example(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_lab")).with_file_name("examples").join(name);
