@@ -15,7 +15,7 @@ const DOCTOR_MAX_S: u64 = 30;
 const END_MAX_S: u64 = 15;
 
 fn a_crowd_is_in_nobodys_way(line: Line) {
-    let run = Run::new(line, [3072, 512, 1024], ThpMode::Madvise, 1500)
+    let run = Run::new(line, [5120, 512, 1024], ThpMode::Madvise, 1500)
         .env("PROCESSES", PROCESSES)
         .env("CGROUPS", CGROUPS)
         .env("MIB", FOOTPRINT_MIB);
