@@ -30,7 +30,7 @@ use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
 use crate::output::{tell, tell_text};
-use crate::verb::status;
+use crate::text;
 
 /// How long the mover may take for the batch that it works on, and the demoter for its command,
 /// when we stop; both together.
@@ -144,7 +144,7 @@ pub(super) fn drive(
         let (changes, next) = engine.brake_changes(brake_changes);
         brake_changes = next;
         for braking in changes {
-            tell_text(format_args!("{}", status::brakes(&json!([fixed.name(braking.scope, braking)]), true)));
+            tell_text(format_args!("{}", text::brakes(&json!([fixed.name(braking.scope, braking)]), true)));
         }
         // What was demoted since an older look would be demoted again.
         if nodes_at == at && machine.demotes() {

@@ -21,12 +21,12 @@ use thermocline_linux::scope::Missing;
 use thermocline_linux::topology::Discovered;
 use thermocline_linux::vmstat::Vmstat;
 
-use super::line::{by_kernel, mib};
 use super::session::{Ended, Session};
 use super::snapshot::Fixed;
 use super::socket::{Question, Request};
 use super::{Mode, announce, announce_changes, live, put_back, refusal};
 use crate::output::{print_line, tell, tell_text};
+use crate::text::{by_damon, by_kernel, mib};
 
 /// Time between two looks which cgroups there are.
 const CGROUPS_EVERY: Nanos = Nanos::from_s(1);
@@ -261,21 +261,4 @@ fn summary(end: &KernelSnapshot) -> String {
         out.push_str(&by_damon(damon));
     }
     out
-}
-
-/// What DAMON's schemes moved, a line each.
-pub fn by_damon(damon: &DamonStats) -> String {
-    let line = |s: &thermocline_linux::damon::SchemeStats| {
-        format!(
-            "moved by DAMON: {} from node {} to node {}: {:.1} MiB of {:.1} MiB tried, at most {:.1} MiB of it elsewhere, held up by quota {} times\n",
-            s.action.text(),
-            s.from.0,
-            s.to.0,
-            mib(s.moved_pages),
-            mib(s.tried_pages),
-            mib(s.elsewhere_pages.min(s.moved_pages)),
-            s.quota_exceeded
-        )
-    };
-    damon.schemes.iter().map(line).collect()
 }

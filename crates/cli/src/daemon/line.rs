@@ -2,17 +2,11 @@
 
 use serde_json::json;
 use thermocline_core::units::Nanos;
-use thermocline_linux::kernel_moves::KernelMoves;
 
 use super::Mode;
 use super::snapshot::Snapshot;
 use crate::output::{print_line, tell_text};
-use crate::verb::status;
-
-/// MiB of a number of base pages.
-pub fn mib(pages: u64) -> f64 {
-    pages as f64 / 256.0
-}
+use crate::text::{self, by_kernel, mib};
 
 /// Prints lines and the summary.
 #[derive(Debug)]
@@ -93,7 +87,7 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
         line.push_str(&format!("  held or refused: {refused}"));
     }
     for brake in now.brakes.iter().filter(|brake| brake.standing.by.is_some()) {
-        line.push_str(&format!("  scope {} {}", brake.name, status::rate(brake.standing.rate_bp)));
+        line.push_str(&format!("  scope {} {}", brake.name, text::rate(brake.standing.rate_bp)));
     }
     for node in &now.nodes {
         line.push_str(&format!("  node {} free {:.0} MiB", node.node.0, mib(node.free_pages)));
@@ -102,18 +96,6 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
         line.push_str(&format!("  free-space promotion active on {node}"));
     }
     line
-}
-
-/// What the kernel moved, and what it cost programs.
-pub fn by_kernel(moves: &KernelMoves) -> String {
-    format!(
-        "moved by the kernel itself: {:.1} MiB promoted, {:.1} MiB demoted ahead of need, {:.1} MiB by programs that had to wait; \
-         {} waits for reclaim\n",
-        mib(moves.pgpromote_success),
-        mib(moves.demoted() - moves.pgdemote_direct),
-        mib(moves.pgdemote_direct),
-        moves.allocstall
-    )
 }
 
 /// Reasons since `last`, most frequent first.
@@ -152,10 +134,10 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         "after {seconds:.1} s: {} hint faults seen, {} delivered, {} lost, {} out of scope\n",
         s.seen, s.delivered, s.dropped, s.filtered
     );
-    out.push_str(&status::samples(&json!(end.hwsample)));
-    out.push_str(&status::regions(&json!(end.regions)));
-    out.push_str(&status::hot_list(&json!(end.hot_list)));
-    out.push_str(&status::reverse(&json!(end.reverse)));
+    out.push_str(&text::samples(&json!(end.hwsample)));
+    out.push_str(&text::regions(&json!(end.regions)));
+    out.push_str(&text::hot_list(&json!(end.hot_list)));
+    out.push_str(&text::reverse(&json!(end.reverse)));
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",
         c.proposed,
@@ -172,8 +154,8 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         ));
         out.push_str(&by_kernel(&end.kernel_moves));
     }
-    out.push_str(&status::scopes(&json!(end.scopes)));
-    out.push_str(&status::brakes(&json!(end.brakes), false));
+    out.push_str(&text::scopes(&json!(end.scopes)));
+    out.push_str(&text::brakes(&json!(end.brakes), false));
     for sample in c.samples().into_iter().filter(|s| s.value > 0) {
         if let (name @ ("refused" | "expired" | "failed"), Some(label)) = (sample.name, sample.label) {
             out.push_str(&format!("  {name} {label}: {}\n", sample.value));
@@ -185,6 +167,6 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         s.bpf_run_time_ns as f64 / 1e6 / seconds,
         s.bpf_run_time_ns / s.bpf_runs.max(1)
     ));
-    out.push_str(&status::overhead(&json!(end.overhead)));
+    out.push_str(&text::overhead(&json!(end.overhead)));
     out
 }

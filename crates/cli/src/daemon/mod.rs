@@ -14,9 +14,6 @@ pub mod socket;
 mod tests;
 mod trouble;
 
-pub use kernel::by_damon;
-pub use line::by_kernel;
-
 use std::path::Path;
 
 use anyhow::Context;

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::daemon::socket::{self, Request};
-use crate::verb::status;
+use crate::text;
 
 /// Asks the daemon behind `socket` and renders its answer.
 ///
@@ -34,10 +34,10 @@ fn text(e: &Value) -> String {
         let _ = writeln!(out, "{source}: accessed once in {time}");
     }
     if e["scope"].is_object() {
-        let _ = writeln!(out, "{}", status::scope_row(&e["scope"]));
+        let _ = writeln!(out, "{}", text::scope_row(&e["scope"]));
     }
     if !e["brake"]["by"].is_null() {
-        let _ = writeln!(out, "{}", status::brake_row(&e["brake"]));
+        let _ = writeln!(out, "{}", text::brake_row(&e["brake"]));
     }
     let decisions = e["decisions"].as_array().map_or(&[][..], Vec::as_slice);
     let first = decisions.first().and_then(|d| d["time"].as_u64()).unwrap_or(0);

@@ -1,0 +1,62 @@
+//! What the kernel moved, and where it no longer works.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+use thermocline_linux::damon::{DamonStats, SchemeStats};
+use thermocline_linux::kernel_moves::KernelMoves;
+
+/// MiB of a number of base pages.
+pub fn mib(pages: u64) -> f64 {
+    pages as f64 / 256.0
+}
+
+/// What the kernel moved, and what it cost programs.
+pub fn by_kernel(moves: &KernelMoves) -> String {
+    format!(
+        "moved by the kernel itself: {:.1} MiB promoted, {:.1} MiB demoted ahead of need, {:.1} MiB by programs that had to wait; \
+         {} waits for reclaim\n",
+        mib(moves.pgpromote_success),
+        mib(moves.demoted() - moves.pgdemote_direct),
+        mib(moves.pgdemote_direct),
+        moves.allocstall
+    )
+}
+
+/// What DAMON's schemes moved, a line each.
+pub fn by_damon(damon: &DamonStats) -> String {
+    let line = |s: &SchemeStats| {
+        format!(
+            "moved by DAMON: {} from node {} to node {}: {:.1} MiB of {:.1} MiB tried, at most {:.1} MiB of it elsewhere, held up by quota {} times\n",
+            s.action.text(),
+            s.from.0,
+            s.to.0,
+            mib(s.moved_pages),
+            mib(s.tried_pages),
+            mib(s.elsewhere_pages.min(s.moved_pages)),
+            s.quota_exceeded
+        )
+    };
+    damon.schemes.iter().map(line).collect()
+}
+
+/// Where kswapd has given up, and how often it was brought back; nothing where all is well.
+pub fn kswapd(found: &Value) -> String {
+    let mut out = String::new();
+    let nodes: Vec<String> =
+        found["given_up"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    if !nodes.is_empty() {
+        let why = found["why"].as_str().unwrap_or("it is tried to bring it back");
+        let _ = writeln!(out, "kswapd has given up on node {}: {why}", nodes.join(", "));
+    }
+    match found["brought_back"].as_u64().unwrap_or(0) {
+        0 => {}
+        times => {
+            let _ = writeln!(
+                out,
+                "kswapd had given up on a node of the top tier, and was brought back {times} times"
+            );
+        }
+    }
+    out
+}

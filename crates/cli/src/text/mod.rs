@@ -1,0 +1,9 @@
+//! The daemon's figures as text: for the lines and the summary of a run, and for `status`.
+
+mod kernel;
+mod memory;
+mod sources;
+
+pub use kernel::{by_damon, by_kernel, kswapd, mib};
+pub use memory::{brake_row, brakes, rate, residency, scope_row, scopes};
+pub use sources::{hot_list, overhead, regions, reverse, samples};
