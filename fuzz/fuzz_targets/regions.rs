@@ -10,7 +10,7 @@ use thermocline_core::config::DamonSource;
 use thermocline_core::units::{NodeId, Pid};
 use thermocline_linux::source::damon::event::Format;
 use thermocline_linux::source::damon::stream::Stream;
-use thermocline_linux::source::hwsample::ring::{Scratch, Waiting};
+use thermocline_linux::sys::perf::ring::{Scratch, Waiting};
 
 const FORMAT: &str = "ID: 734\n\
     \tfield:unsigned long target_id;\toffset:8;\tsize:8;\tsigned:0;\n\

@@ -13,6 +13,11 @@ pub fn cpu_time() -> Nanos {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_time() -> Nanos {
+    nanos(clock_gettime(ClockId::ThreadCPUTime))
+}
+
 fn nanos(t: Timespec) -> Nanos {
     Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }

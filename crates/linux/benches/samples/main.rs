@@ -23,9 +23,9 @@ use thermocline_core::config::{Config, RuleName};
 use thermocline_core::engine::Engine;
 use thermocline_core::units::{Nanos, NodeId, Pid};
 use thermocline_linux::source::hwsample::record::{Record, decode};
-use thermocline_linux::source::hwsample::ring::Scratch;
 use thermocline_linux::source::hwsample::spe;
 use thermocline_linux::source::hwsample::useful::{Judge, Sighting, Tally};
+use thermocline_linux::sys::perf::ring::Scratch;
 
 use crate::report::{Bar, Failure, Figure};
 use crate::rings::{Rings, SEED};

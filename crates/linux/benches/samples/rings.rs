@@ -6,8 +6,8 @@ use thermocline_core::config::HwSample;
 use thermocline_core::topology::{Node, Topology};
 use thermocline_core::units::{Nanos, NodeId, PAGE_SHIFT, Pfn, Pid, TierId};
 use thermocline_linux::source::hwsample::record::{DataSrc, RawSample};
-use thermocline_linux::source::hwsample::ring::Waiting;
 use thermocline_linux::source::hwsample::useful::Judge;
+use thermocline_linux::sys::perf::ring::Waiting;
 use thermocline_linux::topology::{PfnMap, PfnRange};
 
 use crate::PROCESSES;

@@ -17,10 +17,10 @@ use super::generations::Lru;
 use super::step::Step;
 use super::survey::Survey;
 use crate::actuator::{Commands, same_value};
+use crate::clock::thread_cpu_time;
 use crate::root::Root;
 use crate::scope::cgroup::normal;
 use crate::scope::cpuset::Cpusets;
-use crate::source::thread_cpu_time;
 
 /// Longest idle time that is waited for; a longer one passes between two demands.
 const WAIT_MAX: Nanos = Nanos::from_s(1);

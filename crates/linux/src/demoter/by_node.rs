@@ -13,8 +13,8 @@ use super::counted::Counted;
 use super::demand::{CPU_SPAN, SPAN, SWAPPINESS, Taken};
 use super::step::Step;
 use crate::actuator::{Commands, same_value};
+use crate::clock::thread_cpu_time;
 use crate::root::Root;
-use crate::source::thread_cpu_time;
 
 /// What the thread works with.
 #[derive(Debug)]

@@ -35,8 +35,8 @@ use thermocline_core::demand::{Demand, Demoted};
 use thermocline_core::units::{Nanos, NodeId};
 
 use crate::actuator::{Commands, same_value};
+use crate::clock::thread_cpu_time;
 use crate::root::{Root, read_optional};
-use crate::source::thread_cpu_time;
 use by_generations::ByGenerations;
 use by_node::ByNode;
 use by_regions::ByRegions;

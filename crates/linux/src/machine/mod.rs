@@ -2,7 +2,6 @@
 //!
 //! `poll` delivers what happened, `submit` hands batches to the mover's thread.
 
-mod clock;
 mod feeler;
 mod mappings;
 mod members;
@@ -46,7 +45,7 @@ use owners::Owners;
 use sources::{Ended, Sources};
 use stock::Stock;
 
-pub use clock::{cpu_time, now};
+pub use crate::clock::{cpu_time, now};
 pub use sources::Overhead;
 
 /// Accesses handed to the engine at once.

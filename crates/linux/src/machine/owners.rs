@@ -9,12 +9,13 @@ use thermocline_core::units::{Nanos, Pfn};
 use super::MachineError;
 use super::members::Managed;
 use super::sources::Sources;
+use crate::reverse::Resident;
 use crate::reverse::{ReverseError, ReverseMap, Stats};
 use crate::root::Root;
+use crate::source;
 use crate::source::chmu::ChmuSource;
 use crate::source::damon::DamonSource;
 use crate::source::hwsample::Sampler;
-use crate::source::{self, Resident};
 use crate::topology::{PfnMap, PfnRange};
 
 /// The map, for those whose memory is managed.

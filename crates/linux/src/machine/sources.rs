@@ -13,13 +13,14 @@ use thermocline_core::units::{Nanos, Pid};
 
 use super::MachineError;
 use super::members::Managed;
+use crate::clock::thread_cpu_time;
 use crate::root::{KernelFileError, Root};
 use crate::source::chmu::ChmuSource;
 use crate::source::damon::DamonSource;
 use crate::source::hintfault::{self, HintFaultSource, Options, Scope};
 use crate::source::hwsample::useful::Judge;
 use crate::source::hwsample::{self, OpenError, Sampler};
-use crate::source::{AccessSource, Event, lab_device, thread_cpu_time};
+use crate::source::{AccessSource, Event, lab_device};
 use crate::topology::{PfnMap, cpu_nodes};
 
 /// What a process has done to its address space.

@@ -7,6 +7,7 @@
 //! What was noted may be out of date: pages are freed, and their frames given to others. Nothing wrong moves by that: the mover reads the
 //! pagemap again before each move, and where another frame is mapped there, or none, the move ends and the entry is forgotten.
 
+mod resident;
 mod scan;
 mod table;
 mod worker;
@@ -22,11 +23,11 @@ use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 
 use crate::pagemap::PagemapError;
 use crate::root::Root;
-use crate::source::Resident;
 use crate::topology::{PfnMap, PfnRange};
 use table::{HUGE_PAGES, Table};
 use worker::{Budget, Told};
 
+pub use resident::Resident;
 #[cfg(test)]
 pub(crate) use scan::Memory;
 pub(crate) use scan::{Found, SLICE_PAGES, Slices};

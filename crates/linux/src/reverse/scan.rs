@@ -5,8 +5,8 @@ use std::ops::Range;
 use thermocline_core::units::{Nanos, Pid};
 
 use super::table::{HUGE_PAGES, VPN_END};
+use crate::clock::thread_cpu_time;
 use crate::pagemap::{Entry, PagemapError};
-use crate::source::thread_cpu_time;
 use crate::sys::pagemap_scan::Region;
 
 /// Base pages of a slice at most: the kernel holds the process's mappings still while it looks for them.

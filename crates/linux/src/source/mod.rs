@@ -10,9 +10,10 @@ pub mod lab_device;
 
 use std::os::fd::BorrowedFd;
 
-use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::access::Access;
-use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
+use thermocline_core::units::{Nanos, Pfn, Pid};
+
+use crate::reverse::Resident;
 
 /// What a source delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,21 +46,4 @@ pub trait AccessSource {
 pub trait Owners {
     /// The page whose memory is managed, where one is known; of a huge page its head.
     fn owner(&mut self, pfn: Pfn) -> Option<Resident>;
-}
-
-/// A page in a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resident {
-    /// The page; of a huge page, the one that maps its head.
-    pub page: VirtPage,
-    /// Its frame; of a huge page, its head.
-    pub pfn: Pfn,
-    /// log2 of the page's size in base pages.
-    pub order: u8,
-}
-
-/// CPU time of the calling thread.
-pub(crate) fn thread_cpu_time() -> Nanos {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

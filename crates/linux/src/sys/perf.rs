@@ -1,6 +1,8 @@
 //! perf_event_open(2) and the rings behind it.
 #![allow(unsafe_code)]
 
+pub mod ring;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -8,8 +10,10 @@ use std::sync::atomic::Ordering;
 use rustix::mm::ProtFlags;
 
 use super::mapping::Mapping;
-use crate::source::hwsample::attr::{ATTR_BYTES, Whose};
-use crate::source::hwsample::ring::{Read, Scratch, Waiting};
+use ring::{Read, Scratch, Waiting};
+
+/// Bytes of the attribute: PERF_ATTR_SIZE_VER7 (Linux 5.13). Later kernels take the rest as zeros.
+pub const ATTR_BYTES: usize = 128;
 
 /// ioctls of an event and the flag that extends them to its group (Linux include/uapi/linux/perf_event.h).
 const IOC_ENABLE: libc::c_ulong = 0x2400;
@@ -24,6 +28,17 @@ const AUX_HEAD: usize = 1056;
 const AUX_TAIL: usize = 1064;
 const AUX_OFFSET: usize = 1072;
 const AUX_SIZE: usize = 1080;
+
+/// Whose accesses are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of everybody who runs on a CPU.
+    Everybody,
+    /// Those of the calling thread and of what it starts: nobody else's, for tests on machines that others use.
+    OwnThread,
+    /// What happens in this thread, on whichever CPU it runs.
+    Thread(u32),
+}
 
 /// An open event.
 #[derive(Debug)]

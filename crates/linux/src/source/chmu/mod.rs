@@ -19,10 +19,11 @@ use thermocline_core::config::ChmuSource as Keys;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pfn};
 
+use crate::reverse::Resident;
 use crate::root::Root;
+use crate::source::Owners;
 use crate::source::budget::Budget;
 use crate::source::lab_device::{self, NoLabDevice};
-use crate::source::{Owners, Resident};
 use crate::sys::DeviceMemory;
 use crate::topology::PfnMap;
 use entry::Format;

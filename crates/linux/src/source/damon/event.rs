@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use thermocline_core::units::Nanos;
 
 use crate::root::{KernelFileError, Root, read_optional};
-use crate::source::hwsample::record::HEADER_BYTES;
+use crate::sys::perf::ring::HEADER_BYTES;
 
 /// PERF_RECORD_SAMPLE.
 const KIND_SAMPLE: u32 = 9;

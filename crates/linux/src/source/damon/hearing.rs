@@ -13,7 +13,8 @@ use crate::actuator::door::{Door, Live};
 use crate::actuator::kdamond;
 use crate::damon::kdamond_folder;
 use crate::root::{KernelFileError, Root, read_optional};
-use crate::source::hwsample::attr::{self, Whose};
+use crate::source::hwsample::attr;
+use crate::sys::perf::Whose;
 use crate::sys::perf::{Event, Ring};
 
 /// Bytes of a record in a ring, at most: header, time, length, 52 bytes of the event, rounded up.

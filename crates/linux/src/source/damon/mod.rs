@@ -43,7 +43,7 @@ use crate::reverse::ReverseError;
 use crate::root::{KernelFileError, Root};
 use crate::scope::Member;
 use crate::source::Owners;
-use crate::source::hwsample::ring::Scratch;
+use crate::sys::perf::ring::Scratch;
 use crate::topology::PfnMap;
 use addresses::Addresses;
 use event::FormatError;

@@ -9,8 +9,9 @@ use thermocline_core::access::{Region, RegionPage, RegionSnapshot, RegionSpace};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, NodeId, Pfn};
 
+use crate::reverse::Resident;
+use crate::source::Owners;
 use crate::source::budget::Budget;
-use crate::source::{Owners, Resident};
 
 /// For how long a snapshot is walked at most.
 const WALK_MAX: Nanos = Nanos::from_s(2);

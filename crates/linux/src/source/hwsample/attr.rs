@@ -3,9 +3,7 @@
 //! Offsets and flag bits are those of Linux include/uapi/linux/perf_event.h; the events are cited where they are made.
 
 use super::pmu::{Ibs, Pebs, PebsEvent, Pmu, Spe};
-
-/// Bytes of the attribute: PERF_ATTR_SIZE_VER7 (Linux 5.13). Later kernels take the rest as zeros.
-pub const ATTR_BYTES: usize = 128;
+use crate::sys::perf::{ATTR_BYTES, Whose};
 
 /// Fields of a sample (PERF_SAMPLE_*): process and thread, time, data address, CPU, latency, data source, physical address, and the size
 /// of the page that maps the address (Linux 5.11).
@@ -48,17 +46,6 @@ const PERF_TYPE_TRACEPOINT: u32 = 2;
 /// PERF_SAMPLE_TIME and PERF_SAMPLE_RAW: when a tracepoint was passed, and its record.
 const TRACEPOINT_SAMPLE_TYPE: u64 = 1 << 2 | 1 << 10;
 const PERF_COUNT_SW_PAGE_FAULTS: u64 = 2;
-
-/// Whose accesses are sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// Those of everybody who runs on a CPU.
-    Everybody,
-    /// Those of the calling thread and of what it starts: nobody else's, for tests on machines that others use.
-    OwnThread,
-    /// What happens in this thread, on whichever CPU it runs.
-    Thread(u32),
-}
 
 /// The fields of `perf_event_attr` that a sampler needs; all others are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

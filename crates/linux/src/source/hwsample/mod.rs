@@ -13,7 +13,6 @@ pub mod lab_rings;
 pub mod period;
 pub mod pmu;
 pub mod record;
-pub mod ring;
 pub mod spe;
 pub mod useful;
 

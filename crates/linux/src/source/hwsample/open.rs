@@ -9,20 +9,22 @@ use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, PAGE_SHIFT, Pid};
 
 use super::OpenError;
-use super::attr::{EventAttr, Whose, events};
+use super::attr::{EventAttr, events};
 use super::period::Period;
 use super::pmu::{Pmu, choose};
 use super::record::{RawSample, Record, decode};
-use super::ring::Scratch;
 use super::spe;
 use super::threads::Threads;
 use super::useful::{Judge, Sighting, Tally, Useless};
 use crate::aside::Aside;
+use crate::clock::thread_cpu_time;
 use crate::lists::parse_list;
 use crate::pagemap::Pagemap;
 use crate::process;
 use crate::root::{KernelFileError, Root, read_optional};
-use crate::source::{AccessSource, Event, thread_cpu_time};
+use crate::source::{AccessSource, Event};
+use crate::sys::perf::Whose;
+use crate::sys::perf::ring::Scratch;
 use crate::sys::perf::{self, Aux, Ring};
 use crate::topology::PfnMap;
 

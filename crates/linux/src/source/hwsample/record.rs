@@ -5,8 +5,8 @@
 
 use thermocline_core::units::{Nanos, Pid};
 
-/// Bytes before each record's content: kind, flags, length.
-pub const HEADER_BYTES: usize = 8;
+use crate::sys::perf::ring::HEADER_BYTES;
+
 /// Bytes of a sample.
 pub const SAMPLE_BYTES: usize = 72;
 

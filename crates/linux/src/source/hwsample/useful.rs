@@ -239,9 +239,9 @@ pub(super) mod tests {
     use thermocline_core::units::TierId;
 
     use super::super::record::{DataSrc, Record, decode};
-    use super::super::ring::{Scratch, Waiting};
     use super::*;
     use crate::sys::counted::allocations;
+    use crate::sys::perf::ring::{Scratch, Waiting};
     use crate::topology::PfnRange;
 
     const LOAD_MISS: u64 = 0xd << 33 | 0x2;

@@ -1,6 +1,7 @@
 //! The records of a perf ring, found in its bytes.
 
-use super::record::HEADER_BYTES;
+/// Bytes before each record's content: kind, flags, length.
+pub const HEADER_BYTES: usize = 8;
 
 /// Longest record: its length has 16 bits.
 const RECORD_MAX: usize = 1 << 16;

@@ -12,10 +12,10 @@ use thermocline_core::units::{Nanos, PAGE_SIZE, Pfn, Pid, VirtPage};
 
 use crate::node_state::NodeStateReader;
 use crate::root::Root;
-use crate::source::hwsample::attr::Whose;
 use crate::source::hwsample::useful::Judge;
 use crate::source::hwsample::{HwSampleSource, OpenError};
 use crate::source::{AccessSource, Event};
+use crate::sys::perf::Whose;
 use crate::topology::{PfnMap, discover};
 
 const PAGES: usize = 4000;

@@ -12,9 +12,10 @@ use thermocline_core::units::{Nanos, Pid};
 
 use super::Stats;
 use super::useful::Judge;
+use crate::clock::thread_cpu_time;
 use crate::root::Root;
 use crate::source::lab_device::{self, NoLabDevice};
-use crate::source::{AccessSource, Event, thread_cpu_time};
+use crate::source::{AccessSource, Event};
 use crate::sys::DeviceMemory;
 use layout::{DROPPED, HEAD, Layout, PERIOD, SLOT_BYTES, TAIL, sighting};
 
