@@ -5,8 +5,9 @@
 //! [`Walk`]. That is all that event mode needs to be exact in distribution: a change of distribution is a new phase. Exact
 //! mode draws every access from the same phases ([`access::fill`]), in batches.
 //!
-//! To add a pattern: a file here with its keys (a serde struct) and its `Pattern`; a variant of [`PatternSpec`]; an arm of
-//! [`PatternSpec::build`]. Its tests compare the two modes with `crate::testing`.
+//! To add a pattern: a file here with its keys (a serde struct) and its `Pattern`; a variant of
+//! [`PatternSpec`]; an arm of [`PatternSpec::build`]. `tests/patterns.rs` and `tests/it/modes.rs`
+//! compare the two modes.
 
 pub mod access;
 mod chunk_random;
