@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// log2 of the base page size in bytes that the engine reckons with; see [`PageSize`] for other machines.
+/// log2 of the base page size in bytes that the engine counts in; see [`PageSize`] for other machines.
 pub const PAGE_SHIFT: u32 = 12;
 /// Bytes in a base page.
 pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
@@ -19,7 +19,7 @@ pub struct PageSize {
 }
 
 impl PageSize {
-    /// What the engine reckons with.
+    /// What the engine counts in.
     pub const OF_ENGINE: PageSize = PageSize { shift: PAGE_SHIFT };
     /// What machines with several nodes have: 4 KiB everywhere, 16 and 64 KiB on Arm and others.
     pub const ALL: [PageSize; 3] = [PageSize { shift: 12 }, PageSize { shift: 14 }, PageSize { shift: 16 }];

@@ -37,7 +37,7 @@ pub enum CannotManage {
         "all memory of this machine is in one tier: there is nothing to promote from, and nothing to demote to"
     )]
     OneTier,
-    /// The kernel's top tier is all that there is, by its own reckoning.
+    /// To the kernel all nodes are top tier.
     #[error(
         "all nodes with memory are top tier to the kernel, which neither scans them in tiering mode nor promotes from them"
     )]
@@ -50,7 +50,7 @@ pub enum CannotManage {
     Kernel(#[from] KernelFileError),
 }
 
-/// What a manager of the kernel's is to be.
+/// A manager of the kernel's, with what it needs set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelManager {
     /// NUMA balancing in tiering mode, with these settings.

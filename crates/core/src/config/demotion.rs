@@ -68,7 +68,7 @@ section! {
     Demotion {
         /// Demote: "auto" where that keeps to the scopes, "on" also beside excluded scopes, "off" never.
         mode: DemotionMode = DemotionMode::Auto, "", Any("\"auto\", \"on\" or \"off\""), "ours";
-        /// How the kernel is asked: by "generations" (MGLRU, debugfs), which keep to scopes and idle times, by "regions" (DAMON, Linux 6.11 and later), which keep to idle times, or by the "node" (Linux 6.18 and later), which takes whatever is coldest, whosesoever; "auto" is the first of these that the kernel lets be used, the latter two only where no scope is named.
+        /// How the kernel is asked: by "generations" (MGLRU, debugfs), which keep to scopes and idle times, by "regions" (DAMON, Linux 6.11 and later), which keep to idle times, or by the "node" (Linux 6.18 and later), which takes whatever is coldest, whoever owns it; "auto" is the first of these that the kernel lets be used, the latter two only where no scope is named.
         way: DemotionWay = DemotionWay::Auto, "", Any("\"auto\", \"generations\", \"regions\" or \"node\""), "ours";
         /// Have DAMON_STAT, a module of the kernel's that shares DAMON with nobody, stopped meanwhile where cold pages are asked for by regions.
         stop_damon_stat: bool = false, "", Any("true or false"), "ours";

@@ -98,7 +98,7 @@ section! {
         period_max: u32 = 20_000, "events", 1..=134_217_712, "S1: sample_period_max";
         /// How much the word of this source counts beside that of others: how many times as well one knows a page by it as without it, in variances of the logarithm of the time between accesses.
         weight: u8 = 10, "", 1..=100, "ours: as source.hintfault, by the time between two samples";
-        /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured, and 2 us for each interrupt, as reckoned. Beyond it the period gets longer; of "lab-rings", whose period is not ours to set, less is read.
+        /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured, and 2 us for each interrupt, as estimated. Beyond it the period gets longer; of "lab-rings", whose period is not ours to set, less is read.
         cpu_budget_permille: u16 = 10, "1/1000", 1..=1000, "ours";
         /// Size of each CPU's ring; a power of two.
         ring_kib: u32 = 128, "KiB", PowerOfTwo(8..=65536), "ours: 1800 samples";

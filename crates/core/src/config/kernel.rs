@@ -29,7 +29,7 @@ section! {
         scan_size_max_mb: Option<u32> = Some(256), "MB", OrUnset(1..=65536), "Linux 6.12: scan_size_mb";
         /// Shortest time to scan a whole task (debugfs sched/numa_balancing/scan_period_min_ms).
         scan_period_min_ms: Option<u32> = Some(5000), "ms", OrUnset(100..=600_000), "ours, measured in the lab; Linux 6.12: 1000";
-        /// Longest time to scan a whole task (debugfs sched/numa_balancing/scan_period_max_ms): what a task takes up that reckons its period anew.
+        /// Longest time to scan a whole task (debugfs sched/numa_balancing/scan_period_max_ms): what a task that recomputes its period uses.
         scan_period_max_ms: Option<u32> = Some(5000), "ms", OrUnset(100..=3_600_000), "ours, measured in the lab; Linux 6.12: 60000";
         /// Age at which a task is first scanned (debugfs sched/numa_balancing/scan_delay_ms).
         scan_delay_ms: Option<u32> = None, "ms", OrUnset(0..=600_000), "Linux 6.12: 1000";

@@ -134,7 +134,7 @@ pub(super) fn excluded(found: &Discovered) -> Option<Finding> {
     })
 }
 
-/// Base pages that the engine does not reckon with.
+/// Base pages of a size that the engine does not support.
 pub(super) fn page_size(found: &Discovered) -> Option<Finding> {
     let size = found.topology.page_bytes;
     if !found.page_size_known {

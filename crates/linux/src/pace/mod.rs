@@ -5,7 +5,8 @@
 //! thread, and with it a program that was started by vfork(2) or posix_spawn(3), has one step a `scan_delay_ms`; what has run under `numa_balancing` 1
 //! for long, one in up to a minute.
 //!
-//! * *Renewal.* A task reckons its time between steps anew when, after a pass, it faults on a page that is in the top tier, or comes there by the fault
+//! * *Renewal.* A task recomputes the interval between its steps at its first fault, after a pass, on
+//!   a page that is in the top tier, or comes there by the fault
 //!   (task_numa_fault, task_numa_placement). So the kernel is let promote a little for some steps where they come much more seldom than configured (see `renewal`).
 //! * *Size.* Small steps tell hot pages from cold ones best, and idle mappings, which take a step each, hold a pass up the less the shorter the time between steps
 //!   is. Programs that are seldom scanned all the same need larger steps, or the second look at a page would come hours after the first.
@@ -36,7 +37,7 @@ const LOOK_RENEWING: Nanos = Nanos::from_ms(200);
 pub enum Paced {
     /// The step, to so many MB.
     Step(u32),
-    /// Tasks reckon their time between steps anew: steps were so far apart.
+    /// Tasks recompute the interval between steps: steps were so far apart.
     Renewing(Nanos),
     /// The kernel promotes nothing again.
     Renewed,
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(limit.trim(), "65536");
     }
 
-    /// What a task reckons in the wide stage is what it would with the finest step.
+    /// What a task computes in the wide stage is what it would with the finest step.
     #[test]
     fn a_wider_step_has_a_shorter_period() {
         for mib in [300, 1000, 3000] {

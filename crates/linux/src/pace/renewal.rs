@@ -1,15 +1,21 @@
-//! Renewal: tasks are made to reckon their time between steps anew.
+//! Renewal: tasks are made to recompute the interval between their scan steps.
 //!
-//! A task does so at its next fault on a page that is in the top tier then, once a pass has ended, with the step and the period that are set at that moment. Scans do not
-//! mark the top tier, but a page that the kernel promotes at the fault is there, and counts. So the kernel is let promote the least that can be set, in two stages:
+//! A task does so at its next fault on a page that is in the top tier by then, once a pass has ended,
+//! with the step and the period that are set at that moment. Scans do not mark the top tier, but a
+//! page that the kernel promotes at the fault is there, and counts. So the kernel may promote the
+//! least that can be set, in two stages:
 //!
-//! 1. *Wide*: few steps that cover much of the program, so that they come by hot pages wherever these are, until steps come often, or for the time of five. A task divides
-//!    its period by the number of steps, so that the period is shortened as the step is widened, and what tasks reckon is what they would with the finest step.
-//! 2. *Fine*: the finest step and the whole period for one pass. In it the other tasks of the program reckon too, and how often steps come is seen: a task pays for a wide
-//!    step by waiting 32 times as long, whatever it has reckoned.
+//! 1. *Wide*: few steps that cover much of the program, so that they meet hot pages wherever these
+//!    are, until steps come often, or for the time of five. A task divides its period by the number of
+//!    steps, so the period is shortened as the step is widened: what tasks compute is what they would
+//!    with the finest step.
+//! 2. *Fine*: the finest step and the whole period for one pass. In it the other tasks of the program
+//!    recompute too. It also shows how often steps come: a task pays for a wide step by waiting 32
+//!    times as long, whatever interval it has computed.
 //!
-//! `numa_balancing` 3 would have tasks reckon as well, because scans mark the top tier then. But it also has the kernel move pages between nodes of the top tier, and wake
-//! kswapd where the one is full: what is hot there goes down.
+//! `numa_balancing` 3 would have tasks recompute as well, because scans mark the top tier then. But
+//! the kernel then also moves pages between nodes of the top tier, and wakes kswapd where one is full:
+//! hot pages there are demoted.
 
 use std::path::PathBuf;
 
@@ -22,26 +28,29 @@ use crate::source::hintfault::stamps::Steps;
 
 /// `numa_balancing_promote_rate_limit_MBps`: the kernel promotes nothing.
 const NOTHING: u32 = 0;
-/// The same: it promotes the least that can be set, 256 pages a second, each of which has one task reckon. Ours.
+/// The same: it promotes the least that can be set, 256 pages a second, each of which has one task
+/// recompute. Ours.
 const LITTLE: u32 = 1;
-/// Where steps are so many times as far apart as configured, tasks are to reckon anew: a program that runs for half of the time, and for whose pages steps take time, is within that.
+/// Renew when steps come 4x slower than configured: a program that runs half of the time, and whose
+/// steps take time, is within that.
 const SELDOM: u64 = 4;
 /// Steps for which tasks have time to come by a page that the kernel promotes.
 const WIDE_STEPS: u64 = 5;
-/// Widest step, MB: with more, the kernel's limit of [`MB_PER_S_MAX`] would be what tasks reckon.
+/// Widest step, MB: with more, the kernel's limit of [`MB_PER_S_MAX`] would be what tasks compute.
 const WIDE_MB_MAX: u32 = 64;
 /// Shortest stage, so that what was marked can fault.
 const STAGE_MIN: Nanos = Nanos::from_s(2);
 /// Longest stage.
 const STAGE_MAX: Nanos = Nanos::from_s(60);
-/// Time to the second renewal; it doubles with each, for a program that hardly runs is scanned seldom whatever it has reckoned.
+/// Time to the second renewal; it doubles with each, because a program that hardly runs is scanned
+/// rarely, whatever interval it has computed.
 const AGAIN: Nanos = Nanos::from_s(30);
 /// Longest time to the next renewal: where none of a program's hot pages is on a lower tier, it is of no help until one is.
 const AGAIN_MAX: Nanos = Nanos::from_s(600);
 /// Memory that the kernel lets one task scan in a second, at most, MB (Linux 6.12 kernel/sched/fair.c, MAX_SCAN_WINDOW).
 const MB_PER_S_MAX: u32 = 2560;
 
-/// When tasks reckon anew, and what is set for that.
+/// When tasks recompute, and what is set for that.
 #[derive(Debug)]
 pub(super) struct Renewal {
     rate_limit: PathBuf,
@@ -88,7 +97,7 @@ impl Renewal {
         self.stage.is_some()
     }
 
-    /// Whether one is to begin. Before a pass has ended nothing is reckoned.
+    /// Whether one is to begin. Before a pass has ended nothing is recomputed.
     pub(super) fn is_due(&mut self, now: Nanos, steps: &Steps, finest_mb: u32) -> bool {
         let seldom = self.is_seldom(steps, finest_mb);
         if !seldom {

@@ -11,7 +11,7 @@ pub(super) struct Budget {
     per_s: u64,
     /// Left, in billionths.
     saved: u64,
-    /// When that was last reckoned.
+    /// When that was last computed.
     at: Option<Nanos>,
 }
 

@@ -13,7 +13,7 @@ use thermocline_core::units::Nanos;
 
 /// Time between two looks at the budget.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
-/// CPU time that one sample is reckoned to take on the CPU that it interrupts: registers, the walk for address and page size, the record. It
+/// Estimated CPU time of one sample on the CPU that it interrupts: registers, the walk for address and page size, the record. It
 /// has not been measured on silicon; S1 reports 7.35 us for a sample and all that it leads to, migration included.
 pub const INTERRUPT_NS: u64 = 2000;
 /// Longest period that the budget asks for.

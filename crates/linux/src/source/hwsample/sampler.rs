@@ -54,7 +54,7 @@ impl Sampler {
         }
     }
 
-    /// What a sample is reckoned to cost the CPU that it interrupts, ns.
+    /// Estimated cost of a sample to the CPU that it interrupts, ns.
     pub fn interrupt_ns(&self) -> u64 {
         match self {
             Sampler::Perf(_) => INTERRUPT_NS,
