@@ -1,4 +1,5 @@
-//! Text from outside on a terminal: whoever names a process or a file must not command the terminal of who looks at it.
+//! Text from outside on a terminal: the name of a process or a file must not control the terminal
+//! on which it is shown.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Who has moved what between tiers. What the kernel itself has moved is told apart by its own counters; what DAMON moves is in none of them.
+//! Who has moved what between tiers. What the kernel itself has moved is known from its own counters; what DAMON moves is in none of them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What a thread reads of a machine, kept while it is read: a copy of the machine for whoever asks the same questions elsewhere.
+//! Records what a thread reads of a machine: a copy of the machine, to be examined elsewhere.
 //!
 //! Every reading goes through [`crate::root`], so that a recording holds what was asked for and nothing else.
 

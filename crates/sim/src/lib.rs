@@ -12,7 +12,7 @@
 //! ```
 //!
 //! * [`machine`]: nodes in tiers, latencies, bandwidth, watermarks, costs. Presets in `machine/presets`.
-//! * [`workload`]: processes and their [`workload::Pattern`]s, which tell of phases: a distribution over cells, or a walk.
+//! * [`workload`]: processes and their [`workload::Pattern`]s, which give phases: a distribution over cells, or a walk.
 //! * [`memory`]: the page tables as arrays, about nine bytes a page.
 //! * [`kernel`]: models of the kernel's own doing, each a [`kernel::Model`] on the [`system::System`]; they see no accesses,
 //!   only marks, faults, samples and accessed bits, so that they are the same under both modes.

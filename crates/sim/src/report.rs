@@ -1,4 +1,4 @@
-//! What a run tells.
+//! What a run reports.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! A program that is always at work and tells how much it has done.
+//! A program that is always at work and reports how much it has done.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Latency that the guest feels: each modelled miss keeps its vCPU waiting, in the guest, by the tier that served it.
 //!
 //! The emulator is slower than what it models, so the wait is longer by a factor that is the same for every tier, manager and
-//! program. A chase of pointers on each node tells how long a miss takes in all; what the wait must be follows from that.
+//! program. A chase of pointers on each node measures how long a miss takes in all; what the wait must be follows from that.
 
 use std::process::Command;
 use std::time::Instant;

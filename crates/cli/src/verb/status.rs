@@ -1,4 +1,4 @@
-//! `thermocline status`: what the daemon tells of itself.
+//! `thermocline status`: what the daemon reports of itself.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Who holds a lock file, as the kernel tells it.
+//! Who holds a lock file, according to the kernel.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;

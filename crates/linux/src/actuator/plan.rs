@@ -1,4 +1,4 @@
-//! What a configuration changes in the kernel, told before it is done.
+//! What a configuration changes in the kernel, found and reported before it is done.
 
 use std::fmt;
 use std::path::PathBuf;

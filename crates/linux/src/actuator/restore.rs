@@ -1,4 +1,4 @@
-//! Puts recorded values back, and tells what became of each.
+//! Puts recorded values back, and reports what became of each.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
-//! The one list of settings that we ever write. What is not on it is neither written nor put back, whoever asks for it and whatever a log says.
+//! The one list of settings that we ever write. Anything else is neither written nor put back,
+//! whatever a caller asks for and whatever a log says.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Settings that somebody else changes while we run: noticed, told once, and set again or left, as configured.
+//! Settings that somebody else changes while we run: noticed, reported once, and set again or left, as configured.
 //!
 //! To set a value again is no fight: after some times within a minute it is left. What the other has set then takes the place of what was there before us, and is what
 //! is put back at the end.

@@ -5,7 +5,7 @@
 //!
 //! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, or for every process of some size, which watches and does nothing.
 //!
-//! Demotion by regions ([`crate::demoter`]): a kdamond for every node of the top tier, which demotes when it is told to and what it is told to.
+//! Demotion by regions ([`crate::demoter`]): a kdamond for every node of the top tier, which demotes on demand, as much as the demand asks for.
 //!
 //! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all kdamonds there at once, by writing their
 //! number, and refuses that while one of them runs. So kdamonds of others cannot be added to without ending them: where there are

@@ -1,4 +1,4 @@
-//! Kdamonds that demote nothing before they are told how much: one for every node of the top tier, which gets its only scheme then.
+//! Kdamonds that demote nothing until a demand says how much: one for every node of the top tier, which gets its only scheme then.
 //!
 //! A quota counts from the beginning of its window, and kernels know it only then: some (6.12.117)
 //! apply a scheme without any limit until its second window begins. So a scheme is *loaded* first,

@@ -1,4 +1,4 @@
-//! What kdamonds are told, file by file, in the kernel's units.
+//! The configuration of kdamonds, file by file, in the kernel's units.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

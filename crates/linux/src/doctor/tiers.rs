@@ -1,4 +1,4 @@
-//! Whether tiers, distances and what the firmware tells of latency and bandwidth say the same.
+//! Whether tiers, distances, and the latency and bandwidth that the firmware reports, agree.
 
 use thermocline_core::topology::{Node, Topology};
 use thermocline_core::units::PageSize;

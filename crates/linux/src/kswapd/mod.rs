@@ -1,4 +1,4 @@
-//! Nodes of the top tier on which kswapd has given up, told and brought back.
+//! Nodes of the top tier on which kswapd has given up: reports them, and brings kswapd back.
 //!
 //! After sixteen vain attempts kswapd leaves a node alone (Linux 6.12 mm/vmscan.c,
 //! MAX_RECLAIM_RETRIES): where DRAM was filled while demotion was off, nothing goes down by it once

@@ -1,4 +1,4 @@
-//! /proc/kpageflags and /proc/kpagecount: what the kernel tells of a page frame.
+//! /proc/kpageflags and /proc/kpagecount: what the kernel reports of a page frame.
 
 use std::fs::File;
 use std::path::Path;

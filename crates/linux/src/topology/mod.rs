@@ -1,4 +1,4 @@
-//! Nodes, CPUs, distances and tiers as sysfs tells them.
+//! Nodes, CPUs, distances and tiers as sysfs shows them.
 //!
 //! The kernel lists its memory tiers below `devices/virtual/memory_tiering`, the fastest with the lowest number
 //! (Linux 6.12 mm/memory-tiers.c). Kernels before 6.1 have none, and firmware without HMAT leaves all nodes in

@@ -1,4 +1,4 @@
-//! Which node a page frame is on: memory blocks of sysfs, zone spans where they do not tell.
+//! Which node a page frame is on: memory blocks of sysfs, zone spans where these do not say.
 
 use thermocline_core::units::{NodeId, PAGE_SHIFT, Pfn};
 

@@ -1,6 +1,6 @@
 //! The machine that one runs on, as `thermocline doctor --json` describes it.
 //!
-//! Nodes, tiers, CPUs, memory, distances and HZ are read; so are latency and bandwidth where the firmware tells them (HMAT).
+//! Nodes, tiers, CPUs, memory, distances and HZ are read; so are latency and bandwidth where the firmware reports them (HMAT).
 //! Where it does not, an access takes 110 ns and 4 ns more for each unit of SLIT distance above 10: about what two sockets
 //! (32) and CXL (50 to 60) are measured at. What the kernel's work costs is assumed, as in the presets.
 

@@ -1,6 +1,6 @@
 //! What programs do: processes with threads, each thread following a [`Pattern`].
 //!
-//! A pattern partitions the pages of its process into cells and tells of each thread one [`Phase`] after another. Within a
+//! A pattern partitions the pages of its process into cells and gives each thread one [`Phase`] after another. Within a
 //! phase every access is drawn alike and independently (a [`Distribution`] over cells, even within each), or follows a
 //! [`Walk`]. That is all that event mode needs to be exact in distribution: a change of distribution is a new phase. Exact
 //! mode draws every access from the same phases ([`access::fill`]), in batches.

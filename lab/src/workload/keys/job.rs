@@ -1,4 +1,4 @@
-//! Work on threads of its own, each with a connection, and what is told of it.
+//! Work on threads of its own, each with a connection, and its report.
 
 use std::io::Write;
 use std::ops::Range;

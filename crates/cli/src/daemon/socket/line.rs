@@ -1,4 +1,4 @@
-//! Lines between client and daemon: whoever sends one may be slow, or not know when to end.
+//! Lines between client and daemon: a sender may be slow, or never end its line.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;

@@ -2,7 +2,7 @@
 //!
 //! `status` is answered from the newest snapshot, with where memory is at this moment, and never waits for the loop; `explain` asks the loop and waits for
 //! at most [`ANSWER_TIMEOUT`], `switch` for [`SWITCH_TIMEOUT`]; neither waits for a loop that does
-//! not turn, which all of them tell.
+//! not turn, which all of them report.
 
 mod client;
 mod handlers;

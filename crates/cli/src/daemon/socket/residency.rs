@@ -1,4 +1,4 @@
-//! Where memory is, looked up by a thread of its own: a process that hangs may hold it up, and then nobody else.
+//! Where memory is, looked up by a thread of its own: a process that hangs may block it, and nothing else.
 
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whatever the machine does, outcomes tell what happened to the pages.
+//! Whatever the machine does, outcomes say what happened to the pages.
 
 use proptest::prelude::*;
 

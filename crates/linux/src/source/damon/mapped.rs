@@ -1,4 +1,4 @@
-//! What processes have mapped, told to the kdamonds that watch them, and kept in step.
+//! Gives kdamonds the mappings of the processes that they watch, and keeps them up to date.
 //!
 //! A process may keep whoever reads its mappings waiting; a kdamond is told in some hundreds of
 //! files, and one that runs takes up what it is told when it has aggregated. So all of it is done by

@@ -1,4 +1,4 @@
-//! Regions, told one after the other, put together to snapshots.
+//! Assembles snapshots from regions that arrive one by one.
 
 use thermocline_core::access::{Region, RegionSnapshot, RegionSpace};
 use thermocline_core::config::DamonSource as Keys;

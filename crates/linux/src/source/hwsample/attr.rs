@@ -1,4 +1,4 @@
-//! `perf_event_attr` as bytes: what perf_event_open(2) is told, for each kind of sampler.
+//! `perf_event_attr` as bytes: the argument of perf_event_open(2), for each kind of sampler.
 //!
 //! Offsets and flag bits are those of Linux include/uapi/linux/perf_event.h; the events are cited where they are made.
 

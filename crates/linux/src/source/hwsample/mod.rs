@@ -1,7 +1,7 @@
 //! Accesses sampled by the processor: AMD IBS, Intel PEBS, Arm SPE, through perf_event_open(2).
 //!
 //! [`pmu`] finds what the machine has, [`attr`] says what the kernel is asked for, [`record`] and [`spe`] read what comes, and
-//! [`useful`] keeps the samples that tell something: user accesses that missed the caches, on memory below the top tier, which is for
+//! [`useful`] keeps the useful samples: user accesses that missed the caches, on memory below the top tier, which is for
 //! the physical address to say.
 //!
 //! None of the three has run on silicon with this code. Attributes are compared with what the kernel's drivers take, decoders are fuzzed, and the

@@ -1,4 +1,4 @@
-//! Which samples tell something, and why the others do not.
+//! Which samples are useful, and why the others are not.
 //!
 //! A sample is useful when it is a load or store of a user address that the caches did not serve, with a physical address that lies on a
 //! node below the top tier, by a process in scope. S1 filters the same way inside the interrupt. The hardware's own word on where an

@@ -1,4 +1,4 @@
-//! Regions: ranges of frames that are accessed about as often, as far as samples tell.
+//! Regions: ranges of frames that are accessed about as often, as far as samples show.
 
 use std::ops::Range;
 
