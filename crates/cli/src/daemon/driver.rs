@@ -116,8 +116,8 @@ pub(super) fn drive(
         if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
             tell!("the machine's nodes or tiers have changed");
             // `status` and every line tell of the machine as it is.
-            fixed.topology = topology.clone();
-            engine.set_topology(topology);
+            engine.observe(Evidence::Topology(&topology));
+            fixed.topology = topology;
         }
         kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         if let Some(told) = machine.follow_processes(kernel.actuator) {
