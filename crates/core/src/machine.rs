@@ -31,10 +31,9 @@ pub trait Machine {
     /// Reports what has happened since the last call: accesses, regions, outcomes of batches and
     /// demands, processes, memory, pressure. Called once at the start of every step.
     ///
-    /// Each outcome is reported once, each batch has as many outcomes as moves, and a process is
-    /// reported before the accesses to its pages. `due` says that a tick follows. What has to be
-    /// looked for, such as new processes or another topology, may wait for such a call; evidence
-    /// that would overflow before it may not.
+    /// Every batch submitted and every demand made ends once, a batch with as many outcomes as it
+    /// has moves. `due` says that a tick follows: what has to be looked for, such as new processes
+    /// or another topology, may wait for such a call.
     ///
     /// # Errors
     /// The machine can no longer be used; what was reported before stays reported.
