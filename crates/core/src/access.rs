@@ -276,6 +276,8 @@ pub enum Evidence<'a> {
         /// Frame after the last.
         end: Pfn,
     },
+    /// Nodes appeared, disappeared or changed their tier: the machine as it is now.
+    Topology(&'a crate::topology::Topology),
     /// What is to be done with a process's memory from now on.
     Process {
         /// The process.

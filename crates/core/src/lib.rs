@@ -3,6 +3,8 @@
 //! The way of a page: [`access`] (evidence) → [`record`] (what is remembered of a page) → [`rule`] (is it
 //! hot?) → [`weigh`] (what several sources say of it) → [`queue`] (the best first) → [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] →
 //! [`journal`]. Time is passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
+//!
+//! [`machine::Machine`] is what whoever owns memory implements; [`driver::Driver`] steps it.
 
 // What is said goes through the writers of the command, which know what to do where nobody reads.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -15,11 +17,13 @@ pub mod config;
 pub mod counters;
 pub mod demand;
 pub mod demotion;
+pub mod driver;
 pub mod engine;
 pub mod hash;
 pub mod journal;
 pub mod label;
 pub mod limit;
+pub mod machine;
 pub mod moves;
 pub mod published;
 pub mod queue;

@@ -1,4 +1,4 @@
-//! The loop: machine → engine → machine, with a line a second.
+//! The live loop: waits, has core's driver step the machine, answers questions and reports.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,9 @@ use anyhow::Context;
 use serde_json::json;
 use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
+use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
+use thermocline_core::machine::Machine as _;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pid, VirtPage};
 use thermocline_linux::actuator::Actuator;
@@ -21,7 +23,7 @@ use thermocline_linux::source::damon::DamonSource;
 use thermocline_linux::topology::Discovered;
 
 use super::demotion::Demotion;
-use super::heat::Heat;
+use super::heat::{Felt, Heat};
 use super::line::Lines;
 use super::session::{Ended, Session};
 use super::snapshot::{Fixed, Snapshot};
@@ -37,10 +39,6 @@ use crate::text;
 const CLOSE_BOUND: Duration = Duration::from_millis(2500);
 /// How long evidence is waited for at once, so that a signal is seen soon.
 const WAIT_MAX: Nanos = Nanos::from_ms(500);
-/// How old the nodes' state may be while no candidate waits.
-const NODES_EVERY: Nanos = Nanos::from_s(1);
-/// Length of a tick, in ticks, while no candidate waits and no batch is under way: it then has nothing to decide.
-const IDLE_TICKS: u64 = 5;
 /// Rows of the table of processes that `observe` ends with.
 const HEAT_ROWS: usize = 20;
 
@@ -60,7 +58,7 @@ pub(super) struct Kernel<'a> {
 
 /// Drives until the session is over, or another manager is to take over.
 pub(super) fn drive(
-    mut engine: Engine,
+    engine: Engine,
     mut kernel: Kernel<'_>,
     config: &Config,
     found: &Discovered,
@@ -85,70 +83,43 @@ pub(super) fn drive(
     let mut fixed = Fixed::new(mode, config, &topology);
     let mut heat = (mode == Mode::Observe).then(Heat::default);
     let mut lines = Lines::new(as_json, mode);
-    let tick = Nanos::from_ms(config.engine.tick_ms);
     let report = Nanos::from_ms(config.daemon.report_ms);
     let start = now();
-    let mut nodes = machine.node_states()?.to_vec();
-    let mut nodes_at = start;
-    let (mut ticked, mut report_due) = (start, start.plus(report));
+    let mut driver = Driver::new(engine, config);
+    let mut report_due = start.plus(report);
     let mut brake_changes = 0;
     let mut watch = trouble::Watch::new(start);
     let mut kswapd = Kswapd::new(root, config, mode == Mode::Run);
     let mut missing = Missing::new(root, &config.scope);
     missing.look().iter().for_each(|told| tell!("{told}"));
-    let tick_due = |ticked: Nanos, engine: &Engine, machine: &LiveMachine| {
-        let idle = engine.queue().is_empty() && engine.moves_in_flight() == 0 && !machine.is_looking();
-        ticked.plus(if idle { Nanos(tick.0 * IDLE_TICKS) } else { tick })
-    };
 
     let mut ended = Ended::Over;
     while matches!(ended, Ended::Over) && !session.is_over() {
         let at = now();
-        let due = tick_due(ticked, &engine, &machine).min(session.end()).min(at.plus(WAIT_MAX));
+        let due = driver.next_due().min(session.end()).min(at.plus(WAIT_MAX));
         session.turns_by(due);
         machine.wait(Duration::from_nanos(due.since(at).0)).context("cannot wait for evidence")?;
-        poll(&mut machine, &mut engine, heat.as_mut());
         let at = now();
-        if at < tick_due(ticked, &engine, &machine) {
+        if !driver.step(at, &mut Felt { machine: &mut machine, heat: heat.as_mut() })? {
             continue;
         }
-        ticked = at;
-        if let Some(topology) = machine.look(|evidence| engine.observe(evidence))? {
-            tell!("the machine's nodes or tiers have changed");
-            // `status` and every line tell of the machine as it is.
-            fixed.topology = topology.clone();
-            engine.set_topology(topology);
+        let engine = driver.engine();
+        machine.take_news().iter().for_each(|told| tell!("{told}"));
+        if let Some(failure) = machine.mover_failure() {
+            anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
         }
         kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         if let Some(told) = machine.follow_processes(kernel.actuator) {
             tell!("{told}");
         }
-        // Reading the nodes costs more than the rest of a tick: where nothing waits to move, once a second is enough.
-        if !engine.queue().is_empty() || at.since(nodes_at) >= NODES_EVERY {
-            nodes = machine.node_states()?.to_vec();
-            nodes_at = at;
-            if let Some(why) = machine.tell_holdings(|evidence| engine.observe(evidence)) {
-                tell!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}");
-            }
-        }
-        if let Some(why) = machine.tell_pressures(|evidence| engine.observe(evidence)) {
-            tell!("moves are braked by ping-pong alone where memory pressure is not known: {why}");
-        }
         for told in aside::news() {
             tell!("{told}");
         }
-        kernel.pace(at, &nodes, engine.topology(), &machine);
-        machine.set_sample_period(engine.rule().sample_period_uops());
-        let batches = engine.tick(at, &nodes);
-        machine.submit(batches);
+        kernel.pace(at, driver.nodes(), engine.topology(), &machine);
         let (changes, next) = engine.brake_changes(brake_changes);
         brake_changes = next;
         for braking in changes {
             tell_text(format_args!("{}", text::brakes(&json!([fixed.name(braking.scope, braking)]), true)));
-        }
-        // What was demoted since an older look would be demoted again.
-        if nodes_at == at && machine.demotes() {
-            machine.demote(engine.demote(at, &nodes));
         }
         if let Some(told) = demotion.look(engine.topology(), kernel.actuator, &mut machine) {
             tell!("{told}");
@@ -186,7 +157,9 @@ pub(super) fn drive(
             }
             missing.look().iter().for_each(|told| tell!("{told}"));
             report_due = report_due.plus(report).max(at);
-            let snapshot = Snapshot::take(&fixed, &engine, &mut machine, at.since(start))
+            // `status` and every line tell of the machine as it is.
+            fixed.topology.clone_from(engine.topology());
+            let snapshot = Snapshot::take(&fixed, engine, &mut machine, at.since(start))
                 .with_settings(kernel.actuator.settings_stats())
                 .with_kswapd(kswapd.stats())
                 .with_no_cgroup(missing.now());
@@ -200,27 +173,21 @@ pub(super) fn drive(
             lines.print(&snapshot);
             session.publish(&snapshot);
         }
-        for told in machine.mover_news() {
-            tell!("{told}");
-        }
-        if let Some(failure) = machine.mover_failure() {
-            anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
-        }
     }
 
     session.is_between_managers();
     let close_by = Instant::now() + CLOSE_BOUND;
     machine.end_demoter(CLOSE_BOUND);
-    poll(&mut machine, &mut engine, heat.as_mut());
-    let last = Snapshot::take(&fixed, &engine, &mut machine, now().since(start))
+    driver.drain(now(), &mut Felt { machine: &mut machine, heat: heat.as_mut() })?;
+    let last = Snapshot::take(&fixed, driver.engine(), &mut machine, now().since(start))
         .with_settings(kernel.actuator.settings_stats())
         .with_kswapd(kswapd.stats())
         .with_no_cgroup(missing.now())
         .with_trouble(watch.found());
     for outcome in machine.close(close_by.saturating_duration_since(Instant::now())) {
-        engine.observe(Evidence::Outcome(&outcome));
+        driver.observe(Evidence::Outcome(&outcome));
     }
-    lines.summary(&last.with_engine(&engine));
+    lines.summary(&last.with_engine(driver.engine()));
     if let Some(heat) = heat {
         tell_text(format_args!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid))));
     }
@@ -249,17 +216,6 @@ impl Kernel<'_> {
             }
         }
     }
-}
-
-fn poll(machine: &mut LiveMachine, engine: &mut Engine, mut heat: Option<&mut Heat>) {
-    machine.poll(|evidence| {
-        match (heat.as_mut(), &evidence) {
-            (Some(heat), Evidence::Accesses { batch, .. }) => heat.add(batch),
-            (Some(heat), Evidence::RegionPages(pages)) => heat.add_regions(pages),
-            _ => {}
-        }
-        engine.observe(evidence);
-    });
 }
 
 /// The command name of a process, or `?` where it is gone.

@@ -6,7 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use thermocline_core::access::{Access, Detail, RegionPage};
+use thermocline_core::access::{Access, Detail, Evidence, RegionPage};
+use thermocline_core::demand::Demand;
+use thermocline_core::machine::{Machine, Wishes};
+use thermocline_core::moves::Batch;
+use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, NodeId, Pid};
 
 /// Upper ends of the wait classes, in ns; what is above the last is the last class.
@@ -107,6 +111,55 @@ impl Heat {
             ));
         }
         out
+    }
+}
+
+/// A machine whose evidence is counted on its way to the engine.
+#[derive(Debug)]
+pub struct Felt<'a, M> {
+    /// The machine.
+    pub machine: &'a mut M,
+    /// Where it is counted, if anywhere.
+    pub heat: Option<&'a mut Heat>,
+}
+
+impl<M: Machine> Machine for Felt<'_, M> {
+    type Error = M::Error;
+
+    fn poll(&mut self, now: Nanos, due: bool, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<(), M::Error> {
+        let heat = &mut self.heat;
+        self.machine.poll(now, due, &mut |evidence| {
+            match (heat.as_mut(), &evidence) {
+                (Some(heat), Evidence::Accesses { batch, .. }) => heat.add(batch),
+                (Some(heat), Evidence::RegionPages(pages)) => heat.add_regions(pages),
+                _ => {}
+            }
+            observe(evidence);
+        })
+    }
+
+    fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], M::Error> {
+        self.machine.nodes(observe)
+    }
+
+    fn wish(&mut self, wishes: Wishes) {
+        self.machine.wish(wishes);
+    }
+
+    fn submit(&mut self, batches: Vec<Batch>) {
+        self.machine.submit(batches);
+    }
+
+    fn demotes(&self) -> bool {
+        self.machine.demotes()
+    }
+
+    fn demote(&mut self, demands: Vec<Demand>) {
+        self.machine.demote(demands);
+    }
+
+    fn is_looking(&self) -> bool {
+        self.machine.is_looking()
     }
 }
 

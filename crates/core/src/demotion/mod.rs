@@ -161,6 +161,11 @@ impl Demotion {
         demands
     }
 
+    /// Whether a node that had too little free memory when it was last seen may have a demand now.
+    pub fn is_due(&self, now: Nanos) -> bool {
+        now >= self.paid_until && self.nodes.values().any(|node| node.active && node.is_rested(now))
+    }
+
     /// A demand has ended at `now`; nothing where it is not under way.
     pub fn done(&mut self, now: Nanos, done: &Demoted) -> Option<Settled> {
         let node = self.nodes.get_mut(&done.node)?;

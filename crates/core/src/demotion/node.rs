@@ -65,6 +65,11 @@ impl Node {
         }
     }
 
+    /// Whether there may be a demand now, whatever it is for.
+    pub(super) fn is_rested(&self, now: Nanos) -> bool {
+        self.pending.is_none() && now >= self.rest_until
+    }
+
     /// For how long what goes down must be idle; `gap` is the time between accesses of those that wait, if it is for them.
     pub(super) fn idle(&self, idle: &mut Idle, sake: Sake, gap: Option<Nanos>) -> Nanos {
         match sake {

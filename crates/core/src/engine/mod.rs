@@ -1,11 +1,5 @@
-//! The engine: evidence in, batches out, outcomes in. Whoever owns a machine drives it, and nothing in it blocks:
-//!
-//! ```text
-//! loop {
-//!     machine.poll(|evidence| engine.observe(evidence));
-//!     machine.submit(engine.tick(now, &node_states));
-//! }
-//! ```
+//! The engine: evidence in, batches out, outcomes in. [`crate::driver`] calls it for whoever owns a
+//! [`crate::machine::Machine`], and nothing in it blocks.
 //!
 //! Equal inputs give equal decisions, to the byte of the journal. Time is what [`Engine::tick`] is told and never goes
 //! back; nonsense in the evidence is counted and ignored; everything that is kept has a bound.
@@ -143,6 +137,7 @@ impl Engine {
             // Records of new frames are made when they are first accessed.
             Evidence::MemoryOnline { .. } => {}
             Evidence::MemoryOffline { start, end } => self.offline(start, end),
+            Evidence::Topology(topology) => self.set_topology(topology),
             Evidence::Process { pid, membership } => match self.admission.assign(pid, membership) {
                 // Candidates wait with the scope that they came with.
                 Some(true) => self.drop_waiting(pid),
@@ -186,13 +181,6 @@ impl Engine {
     /// The machine as the engine knows it.
     pub fn topology(&self) -> &Topology {
         &self.topology
-    }
-
-    /// Nodes have appeared, disappeared or changed their tier.
-    pub fn set_topology(&mut self, topology: Topology) {
-        self.table.set_topology(&topology);
-        self.admission.set_topology(&topology);
-        self.topology = topology;
     }
 
     /// What has been counted since the start.
@@ -329,6 +317,12 @@ impl Engine {
         let mappings = &NoMappings;
         let ctx = Context { topology: &self.topology, frequency_max: self.table.frequency_max(), mappings };
         self.rule.on_region_pages(&sound, &ctx, &mut self.out);
+    }
+
+    fn set_topology(&mut self, topology: &Topology) {
+        self.table.set_topology(topology);
+        self.admission.set_topology(topology);
+        self.topology = topology.clone();
     }
 
     fn offline(&mut self, start: Pfn, end: Pfn) {

@@ -3,8 +3,10 @@
 mod arrows;
 mod book;
 mod brake;
+mod driver;
 mod laws;
 mod limits;
+mod machine;
 mod properties;
 mod step;
 mod wild;

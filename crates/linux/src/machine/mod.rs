@@ -1,23 +1,24 @@
-//! The live machine behind the engine: evidence in, batches out, nothing in the loop blocks.
+//! The live machine: its sources, mover and demoter, opened and closed together.
 //!
-//! `poll` delivers what happened, `submit` hands batches to the mover's thread.
+//! `steps.rs` is what the engine sees of it; the rest is for whoever reports on it.
 
 mod feeler;
 mod mappings;
 mod members;
 mod owners;
 mod sources;
+mod steps;
 mod stock;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thermocline_core::access::{Access, Evidence, RegionPage};
+use thermocline_core::access::{Access, RegionPage};
 use thermocline_core::config::Config;
-use thermocline_core::demand::{Demand, Demoted};
+use thermocline_core::demand::Demoted;
 use thermocline_core::limit::Reserve;
-use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Move, Outcome};
-use thermocline_core::topology::{NodeState, Topology};
+use thermocline_core::moves::{BatchId, BatchOutcome, Move};
+use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, PageSize};
 
 use crate::actuator::Actuator;
@@ -25,7 +26,7 @@ use crate::demoter::{Demoter, DemoterStats};
 use crate::kernel_moves::KernelMoves;
 use crate::lists::nodes_text;
 use crate::mover::closed::closed;
-use crate::mover::{Mover, MoverConfig, MoverError, MoverStats, Refused};
+use crate::mover::{Mover, MoverConfig, MoverError, MoverStats};
 use crate::node_state::NodeStateReader;
 use crate::process;
 use crate::reverse::{self, ReverseError};
@@ -39,10 +40,11 @@ use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
 
 use feeler::Feeler;
-use mappings::{Maps, View};
+use mappings::Maps;
 use members::Managed;
 use owners::Owners;
-use sources::{Ended, Sources};
+use sources::Sources;
+use steps::LOOK_PAUSE;
 use stock::Stock;
 
 pub use crate::clock::{cpu_time, now};
@@ -50,15 +52,6 @@ pub use sources::Overhead;
 
 /// Accesses handed to the engine at once.
 const BATCH_ACCESSES: usize = 1024;
-/// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults come as fast as they are read.
-const POLL_MAX: Nanos = Nanos::from_ms(50);
-/// Time between two looks at processes and at the extent of the nodes' memory.
-const LOOK_EVERY: Nanos = Nanos::from_s(1);
-/// Time for a look at processes, of which another one goes on with the rest after a pause.
-const LOOK_MAX: Nanos = Nanos::from_ms(20);
-const LOOK_PAUSE: Nanos = Nanos::from_ms(30);
-/// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in some dozen files a node.
-const TOPOLOGY_EVERY: Nanos = Nanos::from_s(30);
 
 /// Why the live machine cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +101,7 @@ pub enum MachineError {
 pub enum Moving {
     /// Move the pages.
     Live,
-    /// Move nothing; every move ends as [`Outcome::DryRun`].
+    /// Move nothing; every move ends as [`DryRun`](thermocline_core::moves::Outcome::DryRun).
     Off,
 }
 
@@ -143,6 +136,8 @@ pub struct LiveMachine {
     region_pages: Vec<RegionPage>,
     /// Outcomes of batches that never reached the mover.
     returned: Vec<BatchOutcome>,
+    /// What is to be said and has not been taken yet.
+    news: Vec<String>,
 }
 
 impl LiveMachine {
@@ -214,6 +209,7 @@ impl LiveMachine {
             accesses: Vec::with_capacity(BATCH_ACCESSES),
             region_pages: Vec::new(),
             returned: Vec::new(),
+            news: Vec::new(),
         })
     }
 
@@ -221,128 +217,6 @@ impl LiveMachine {
     pub fn set_demoter(&mut self, mut demoter: Demoter) {
         demoter.count_on(self.demoter_stats.take().unwrap_or_default());
         self.demoter = Some(demoter);
-    }
-
-    /// Delivers everything that happened since the last call; never blocks.
-    pub fn poll(&mut self, mut observe: impl FnMut(Evidence<'_>)) {
-        let mut ended = Vec::new();
-        let start = now();
-        loop {
-            let (sources, managed) = (&mut self.sources, &self.managed);
-            let mut more = sources.read_hintfault(BATCH_ACCESSES, start, &mut self.accesses, &mut ended);
-            more |= sources.read_hwsample(BATCH_ACCESSES, start, managed, &mut self.accesses, &mut ended);
-            self.owners.resolve(&mut self.accesses, &self.managed);
-            if let Some(chmu) = &mut self.sources.chmu {
-                let known = (self.watcher.pfns(), &self.watcher.discovered().topology);
-                let (owners, accesses) = (&mut self.owners, &mut self.accesses);
-                let looked = owners.read_counted(chmu, BATCH_ACCESSES, start, known, &self.managed, accesses);
-                more |= looked >= BATCH_ACCESSES;
-            }
-            if !self.accesses.is_empty() {
-                let view = View { source: self.sources.hintfault.as_ref(), maps: &self.maps };
-                observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
-                self.accesses.clear();
-            }
-            for ended in ended.drain(..) {
-                match ended {
-                    Ended::Exec(pid) => self.managed.exec(pid, &mut observe),
-                    Ended::Exit(pid) => self.managed.exit(pid, &mut observe),
-                }
-            }
-            if !more || now().since(start) >= POLL_MAX {
-                break;
-            }
-        }
-        self.tell_regions(start, &mut observe);
-        for outcome in self.returned.drain(..) {
-            observe(Evidence::Outcome(&outcome));
-            self.stock.outdate();
-        }
-        for outcome in self.mover.iter_mut().flat_map(Mover::outcomes) {
-            let moves = self.moving.remove(&outcome.id).unwrap_or_default();
-            for (done, &ended) in moves.iter().zip(&outcome.outcomes) {
-                if let Some(source) = self.sources.hintfault.as_mut().filter(|_| ended == Outcome::Moved) {
-                    source.page_moved(done.page);
-                }
-                self.owners.ended(done, ended);
-            }
-            observe(Evidence::Outcome(&outcome));
-            self.stock.outdate();
-        }
-        for done in self.undone.drain(..).chain(self.demoter.iter_mut().flat_map(Demoter::outcomes)) {
-            observe(Evidence::Demoted(&done));
-            self.stock.outdate();
-        }
-        if self.managed.is_busy() && now().since(self.left_looking) >= LOOK_PAUSE {
-            // Where processes cannot be listed the next look that begins anew says so.
-            let _ = self.look_at_processes(false, observe);
-        }
-    }
-
-    fn tell_regions(&mut self, start: Nanos, observe: &mut impl FnMut(Evidence<'_>)) {
-        let Some(damon) = &mut self.sources.damon else { return };
-        let topology = &self.watcher.discovered().topology;
-        damon.read(topology, |snapshot| observe(Evidence::Regions(snapshot)));
-        if damon.names_frames_alone() {
-            self.owners.look_up(damon, start, &self.managed, &mut self.region_pages);
-        } else {
-            damon.take_pages(start, self.watcher.pfns(), topology, &mut self.region_pages);
-        }
-        if !self.region_pages.is_empty() {
-            observe(Evidence::RegionPages(&self.region_pages));
-            self.region_pages.clear();
-        }
-    }
-
-    /// Whether a look at processes is to be gone on with soon.
-    pub fn is_looking(&self) -> bool {
-        self.managed.is_busy() || self.sources.damon.as_ref().is_some_and(DamonSource::is_preparing)
-    }
-
-    /// Looks for processes that entered or left a scope and for memory that came or went, once a second, and for other
-    /// changes of the topology, twice a minute. Where there are many processes, a look goes on with
-    /// the next [`poll`](LiveMachine::poll). Returns the new topology where it changed.
-    ///
-    /// # Errors
-    /// A file of the kernel cannot be read; what was known stays.
-    pub fn look(&mut self, mut observe: impl FnMut(Evidence<'_>)) -> Result<Option<Topology>, MachineError> {
-        let at = now();
-        if self.looked.is_some_and(|looked| at.since(looked) < LOOK_EVERY) {
-            return Ok(None);
-        }
-        self.look_at_processes(true, &mut observe)?;
-        self.looked = Some(at);
-        self.owners.look(at, &self.managed);
-        let zones = self.nodes.zones();
-        if at.since(self.topology_read) < TOPOLOGY_EVERY && !self.watcher.extents_differ(zones) {
-            return Ok(None);
-        }
-        self.topology_read = at;
-        let change = self.watcher.look(zones)?;
-        for range in &change.offline {
-            observe(Evidence::MemoryOffline { start: range.start, end: range.end });
-        }
-        for range in &change.online {
-            observe(Evidence::MemoryOnline { node: range.node, start: range.start, end: range.end });
-        }
-        if !change.is_empty() {
-            let (frames, topology) = (self.watcher.pfns(), &self.watcher.discovered().topology);
-            self.owners.set_machine(&change.offline, frames, topology);
-            self.sources.set_machine(frames, topology)?;
-        }
-        Ok(change.topology.then(|| self.watcher.discovered().topology.clone()))
-    }
-
-    fn look_at_processes(
-        &mut self,
-        anew: bool,
-        observe: impl FnMut(Evidence<'_>),
-    ) -> Result<(), MachineError> {
-        let at = now();
-        let go_on = || now().since(at) < LOOK_MAX;
-        let looked = self.managed.look(anew, go_on, self.sources.hintfault.as_ref(), observe);
-        self.left_looking = now();
-        looked
     }
 
     /// Has DAMON watch processes that have come, where it watches processes, once a second. Returns what there is to say of it.
@@ -358,18 +232,6 @@ impl LiveMachine {
         self.nodes.read()
     }
 
-    /// Tells what scopes with a floor or a cap hold of the top tier; to be called after [`poll`](LiveMachine::poll), so that it is newer than
-    /// every outcome that was told. Where the kernel takes long to add that up it is told later.
-    /// Returns why it cannot be read, once.
-    pub fn tell_holdings(&mut self, observe: impl FnMut(Evidence<'_>)) -> Option<String> {
-        self.stock.tell(&self.watcher.discovered().topology, observe)
-    }
-
-    /// Tells, when it is time, how long tasks of the scopes have waited for memory. Returns why that cannot be read, once.
-    pub fn tell_pressures(&mut self, observe: impl FnMut(Evidence<'_>)) -> Option<String> {
-        self.feeler.tell(now(), observe)
-    }
-
     /// Nodes on which the kernel promotes every page at its first fault, because they have so much free memory.
     pub fn free_space_promotion(&self) -> Vec<NodeId> {
         let zones = self.nodes.zones();
@@ -377,45 +239,6 @@ impl LiveMachine {
         nodes.dedup();
         nodes.retain(|&node| crate::zoneinfo::free_space_promotion(zones, node, PageSize::OF_ENGINE));
         nodes
-    }
-
-    /// Hands batches to the mover and returns at once; what it cannot take comes back as not tried with the next poll.
-    pub fn submit(&mut self, batches: Vec<Batch>) {
-        for batch in batches {
-            let refused = match &mut self.mover {
-                None => Some((batch, Outcome::DryRun)),
-                Some(mover) => {
-                    let (id, moves) = (batch.id, batch.moves.clone());
-                    match mover.submit(batch) {
-                        Ok(()) => {
-                            self.moving.insert(id, moves);
-                            None
-                        }
-                        Err(Refused::Full(batch) | Refused::Dead(batch)) => Some((batch, Outcome::NotTried)),
-                    }
-                }
-            };
-            if let Some((batch, outcome)) = refused {
-                let outcomes = vec![outcome; batch.moves.len()];
-                self.returned.push(BatchOutcome { id: batch.id, time: now(), outcomes });
-            }
-        }
-    }
-
-    /// Whether demands are carried out.
-    pub fn demotes(&self) -> bool {
-        self.demoter.is_some()
-    }
-
-    /// Hands demands to the demoter and returns at once.
-    pub fn demote(&mut self, demands: Vec<Demand>) {
-        for demand in demands {
-            let undone = match &mut self.demoter {
-                Some(demoter) => demoter.submit(demand),
-                None => Some(demand.done(0, Nanos(0))),
-            };
-            self.undone.extend(undone);
-        }
     }
 
     /// Demotes no more where the demoter has failed; returns why.
@@ -451,9 +274,12 @@ impl LiveMachine {
         self.sources.wait(timeout)
     }
 
-    /// Processes that the mover has set aside since the last call, and why.
-    pub fn mover_news(&self) -> Vec<String> {
-        self.mover.as_ref().map(Mover::news).unwrap_or_default()
+    /// What a user should know of since the last call, a sentence each.
+    pub fn take_news(&mut self) -> Vec<String> {
+        let mut news = std::mem::take(&mut self.news);
+        // Processes that the mover has set aside, and why.
+        news.extend(self.mover.iter().flat_map(Mover::news));
+        news
     }
 
     /// Why the mover has failed, if it has.
@@ -507,13 +333,6 @@ impl LiveMachine {
     /// What the sources cost, with `pages_moved` pages moved by now.
     pub fn overhead(&self, pages_moved: u64) -> Overhead {
         self.sources.overhead(cpu_time(), pages_moved)
-    }
-
-    /// What the rule wants the sampling period to be, where it wants something.
-    pub fn set_sample_period(&mut self, period: Option<u32>) {
-        if let Some(sampler) = &mut self.sources.hwsample {
-            sampler.set_wish(period);
-        }
     }
 
     /// What the mover counted.

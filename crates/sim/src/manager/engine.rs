@@ -1,4 +1,4 @@
-//! Thermocline as manager: core's engine, driven as the live daemon drives it.
+//! Thermocline as manager: core's engine, stepped by the driver that steps it live.
 //!
 //! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0, smaller scans. Hint faults are
 //! collected and shown to the engine at its next tick, with the nodes' states; batches go to a mover that works on one
@@ -8,13 +8,18 @@
 //! which the kernel's generations of pages serve ([`super::demoter`]).
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 
 use thermocline_core::access::{Access, Detail, Evidence, FaultLatency, Membership};
 use thermocline_core::config::{Config, Scope};
+use thermocline_core::demand::Demand;
 use thermocline_core::demotion::{Reach, reach};
+use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
+use thermocline_core::machine::Machine as Seam;
 use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
 use thermocline_core::published::threshold::free_space_enough;
+use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB, ScopeId};
 
 use super::demoter::Demoter;
@@ -33,23 +38,36 @@ const EVIDENCE_MAX: usize = 65_536;
 /// See the module's description.
 #[derive(Debug)]
 pub struct Thermocline {
-    engine: Engine,
+    driver: Driver,
     config: Config,
     kernel: HintFaults,
+    daemon: Daemon,
+}
+
+/// The daemon's side of the machine: what it has seen, and what moves pages for it.
+#[derive(Debug)]
+struct Daemon {
     evidence: Vec<Access>,
-    tick: Nanos,
-    due: Nanos,
+    /// The state of the nodes at the latest tick.
+    nodes: Vec<NodeState>,
     /// Batches that the mover has, the first one in work.
     moving: VecDeque<Batch>,
     /// When the first one is done.
     done: Nanos,
-    /// What demotes; none before the first tick, and where demotion is off.
+    /// What demotes; none before the first demand, and where demotion is off.
     demoter: Option<Demoter>,
     demotes: bool,
     /// The engine knows whose the processes are.
     scoped: bool,
+    scopes: Vec<Scope>,
     mover_page_ns: f64,
     mover_batch_ns: f64,
+}
+
+/// The machine as the driver sees it during a step.
+struct AtWork<'a> {
+    daemon: &'a mut Daemon,
+    system: &'a mut System,
 }
 
 impl Thermocline {
@@ -62,44 +80,52 @@ impl Thermocline {
             .map_err(|e| SpecError::new("config", e.to_string(), "correct the value"))?;
         let cost = &machine.spec.cost;
         Ok(Thermocline {
-            engine,
+            // What the daemon costs is not simulated.
+            driver: Driver::new(engine, config).sparing_nothing(),
             config: config.clone(),
             kernel: HintFaults::new(Metric::Time, machine.spec.nr_cpus),
-            evidence: Vec::with_capacity(EVIDENCE_MAX),
-            tick: Nanos::from_ms(config.engine.tick_ms),
-            due: Nanos(0),
-            moving: VecDeque::new(),
-            done: NEVER,
-            demoter: None,
-            // Scopes are processes here, which the live machine's reclaim cannot tell apart.
-            demotes: reach(config) == Ok(Reach::default()),
-            scoped: false,
-            mover_page_ns: cost.mover_page_ns,
-            mover_batch_ns: cost.mover_batch_ns,
+            daemon: Daemon {
+                evidence: Vec::with_capacity(EVIDENCE_MAX),
+                nodes: Vec::new(),
+                moving: VecDeque::new(),
+                done: NEVER,
+                demoter: None,
+                // Scopes are processes here, which the live machine's reclaim cannot tell apart.
+                demotes: reach(config) == Ok(Reach::default()),
+                scoped: false,
+                scopes: config.scope.clone(),
+                mover_page_ns: cost.mover_page_ns,
+                mover_batch_ns: cost.mover_batch_ns,
+            },
         })
     }
 
     fn show(&mut self, system: &System) {
-        let evidence = Evidence::Accesses { batch: &self.evidence, mappings: system };
-        self.engine.observe(evidence);
+        self.daemon.show(system, &mut |evidence| self.driver.observe(evidence));
+    }
+}
+
+impl Daemon {
+    fn show(&mut self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
+        observe(Evidence::Accesses { batch: &self.evidence, mappings: system });
         self.evidence.clear();
     }
 
     /// Puts the processes into the configured scopes: the first that lists their number, or whose `command` is their name.
-    fn assign(&mut self, system: &System) {
+    fn assign(&self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
         for (i, process) in system.processes.iter().enumerate() {
             let pid = Process::pid(i);
             let is_of = |scope: &Scope| {
                 scope.pids.contains(&pid.0) || scope.command.as_deref() == Some(process.name.as_str())
             };
-            let all_others = || self.config.scope.iter().all(|scope| scope.exclude);
-            let membership = match self.config.scope.iter().position(is_of) {
-                Some(place) if self.config.scope[place].exclude => Membership::Excluded,
+            let all_others = || self.scopes.iter().all(|scope| scope.exclude);
+            let membership = match self.scopes.iter().position(is_of) {
+                Some(place) if self.scopes[place].exclude => Membership::Excluded,
                 Some(place) => Membership::Managed(ScopeId::of_place(place)),
                 None if all_others() => Membership::Managed(ScopeId::DEFAULT),
                 None => Membership::Excluded,
             };
-            self.engine.observe(Evidence::Process { pid, membership });
+            observe(Evidence::Process { pid, membership });
         }
     }
 
@@ -110,12 +136,64 @@ impl Thermocline {
         });
     }
 
-    fn finish_batch(&mut self, system: &mut System) {
+    fn finish_batch(&mut self, system: &mut System, observe: &mut dyn FnMut(Evidence<'_>)) {
         let Some(batch) = self.moving.pop_front() else { return };
         let outcomes = batch.moves.iter().map(|m| carry_out(system, &batch, m)).collect();
-        let outcome = BatchOutcome { id: batch.id, time: system.now, outcomes };
-        self.engine.observe(Evidence::Outcome(&outcome));
+        observe(Evidence::Outcome(&BatchOutcome { id: batch.id, time: system.now, outcomes }));
         self.start_next(system.now);
+    }
+}
+
+impl Seam for AtWork<'_> {
+    type Error = Infallible;
+
+    fn poll(
+        &mut self,
+        now: Nanos,
+        due: bool,
+        observe: &mut dyn FnMut(Evidence<'_>),
+    ) -> Result<(), Infallible> {
+        let AtWork { daemon, system } = self;
+        if now >= daemon.done {
+            daemon.finish_batch(system, observe);
+        }
+        while let Some(done) = daemon.demoter.as_mut().and_then(|d| d.run(system)) {
+            observe(Evidence::Demoted(&done));
+        }
+        if due {
+            if !std::mem::replace(&mut daemon.scoped, true) {
+                daemon.assign(system, observe);
+            }
+            daemon.show(system, observe);
+        }
+        Ok(())
+    }
+
+    fn nodes(&mut self, _observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Infallible> {
+        let AtWork { daemon, system } = self;
+        daemon.nodes.clear();
+        daemon.nodes.extend((0..system.machine.nodes.len()).map(|n| system.node_state(n as u8)));
+        daemon.nodes.sort_by_key(|s| s.node);
+        Ok(&daemon.nodes)
+    }
+
+    fn submit(&mut self, batches: Vec<Batch>) {
+        let idle = self.daemon.moving.is_empty();
+        self.daemon.moving.extend(batches);
+        if idle {
+            self.daemon.start_next(self.system.now);
+        }
+    }
+
+    fn demotes(&self) -> bool {
+        self.daemon.demotes
+    }
+
+    fn demote(&mut self, demands: Vec<Demand>) {
+        let demoter = self.daemon.demoter.get_or_insert_with(|| Demoter::new(self.system));
+        for demand in demands {
+            demoter.take(self.system, demand);
+        }
     }
 }
 
@@ -153,7 +231,7 @@ impl Manager for Thermocline {
         let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
         set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);
         // What lower tiers can hold stands for what they do, so that the step does not change in a run.
-        let topology = self.engine.topology();
+        let topology = self.driver.engine().topology();
         let mb = |pages: u64| pages as f64 / PAGES_PER_MIB as f64;
         let (mut lower, mut all) = (0, 0);
         for node in &topology.nodes {
@@ -164,8 +242,10 @@ impl Manager for Thermocline {
         set(&mut kernel.scan_period_min_ms, wanted.scan_period_min_ms);
         set(&mut kernel.scan_period_max_ms, wanted.scan_period_max_ms);
         set(&mut kernel.scan_delay_ms, wanted.scan_delay_ms);
-        kernel.demotion_enabled = self.demotes || wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
-        kernel.restamp = self.engine.rule().restamp().unwrap_or(self.config.source.hintfault.restamp);
+        kernel.demotion_enabled =
+            self.daemon.demotes || wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
+        kernel.restamp =
+            self.driver.engine().rule().restamp().unwrap_or(self.config.source.hintfault.restamp);
     }
 
     fn scans(&self) -> bool {
@@ -173,7 +253,7 @@ impl Manager for Thermocline {
     }
 
     fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
-        if self.evidence.len() == EVIDENCE_MAX {
+        if self.daemon.evidence.len() == EVIDENCE_MAX {
             self.show(system);
         }
         let mm = &system.processes[fault.process].scan;
@@ -181,7 +261,7 @@ impl Manager for Thermocline {
             time: system.now.since(Nanos(u64::from(fault.marked) << MARK_SHIFT)),
             faults: fault.faults.wrapping_sub(mm.faults_at(fault.marked)),
         };
-        self.evidence.push(Access {
+        self.daemon.evidence.push(Access {
             time: system.now,
             pfn: Some(system.pfn(fault.page)),
             page: Some(system.virt(fault.page)),
@@ -202,48 +282,24 @@ impl Manager for Thermocline {
     }
 
     fn due(&self) -> Nanos {
-        self.due.min(self.done).min(self.demoter.as_ref().map_or(NEVER, Demoter::due))
+        let demoted = self.daemon.demoter.as_ref().map_or(NEVER, Demoter::due);
+        self.driver.next_due().min(self.daemon.done).min(demoted)
     }
 
     fn run(&mut self, system: &mut System) {
-        if system.now >= self.done {
-            self.finish_batch(system);
-        }
-        while let Some(done) = self.demoter.as_mut().and_then(|d| d.run(system)) {
-            self.engine.observe(Evidence::Demoted(&done));
-        }
-        if system.now < self.due {
-            return;
-        }
-        self.due = system.now.plus(self.tick);
-        if !std::mem::replace(&mut self.scoped, true) {
-            self.assign(system);
-        }
-        self.show(system);
-        let mut states: Vec<_> =
-            (0..system.machine.nodes.len()).map(|n| system.node_state(n as u8)).collect();
-        states.sort_by_key(|s| s.node);
-        let idle = self.moving.is_empty();
-        self.moving.extend(self.engine.tick(system.now, &states));
-        if idle {
-            self.start_next(system.now);
-        }
-        if self.demotes {
-            let demoter = self.demoter.get_or_insert_with(|| Demoter::new(system));
-            for demand in self.engine.demote(system.now, &states) {
-                demoter.take(system, demand);
-            }
-        }
+        let now = system.now;
+        let Ok(_) = self.driver.step(now, &mut AtWork { daemon: &mut self.daemon, system });
     }
 
     fn finish(&mut self, system: &System) -> Result<Notes, String> {
         self.show(system);
-        self.engine.check_balance()?;
-        let counters = self.engine.counters().samples().into_iter().filter(|s| s.value > 0).map(|s| {
+        let engine = self.driver.engine();
+        engine.check_balance()?;
+        let counters = engine.counters().samples().into_iter().filter(|s| s.value > 0).map(|s| {
             let name = s.label.map_or(s.name.to_owned(), |l| format!("{}.{l}", s.name));
             (name, s.value)
         });
-        let gauges = self.engine.rule().gauges().into_iter().map(|g| {
+        let gauges = engine.rule().gauges().into_iter().map(|g| {
             let name = g.node.map_or(g.name.to_owned(), |n| format!("{}.node{}", g.name, n.0));
             (name, g.value)
         });

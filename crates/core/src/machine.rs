@@ -1,0 +1,80 @@
+//! The seam: everything that a machine owes the engine.
+//!
+//! A machine owns memory: the kernel under us, the simulator's arithmetic, a test's tables.
+//! [`Driver::step`](crate::driver::Driver::step) calls it, in one order for all of them:
+//!
+//! ```text
+//! poll ──▶ (nothing more unless a tick is due) ──▶ nodes ──▶ wish ──▶ submit ──▶ demote
+//! ```
+//!
+//! No method blocks. What takes time, as moving pages does, goes on between steps, and a later
+//! poll reports how it ended. Times are CLOCK_MONOTONIC, pages are base pages.
+
+use crate::access::Evidence;
+use crate::demand::Demand;
+use crate::moves::Batch;
+use crate::topology::NodeState;
+use crate::units::Nanos;
+
+/// What the rule would like the machine to do. A machine that cannot ignores it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// One hardware sample in so many micro-operations; `None` leaves it to the configuration.
+    pub sample_period_uops: Option<u32>,
+}
+
+/// See the module's description.
+pub trait Machine {
+    /// Why the machine can no longer be used. The step that meets it ends there.
+    type Error;
+
+    /// Reports what has happened since the last call: accesses, regions, outcomes of batches and
+    /// demands, processes, memory, pressure. Called once at the start of every step.
+    ///
+    /// Every batch submitted and every demand made ends once, a batch with as many outcomes as it
+    /// has moves. `due` says that a tick follows: what has to be looked for, such as new processes
+    /// or another topology, may wait for such a call.
+    ///
+    /// # Errors
+    /// The machine can no longer be used; what was reported before stays reported.
+    fn poll(
+        &mut self,
+        now: Nanos,
+        due: bool,
+        observe: &mut dyn FnMut(Evidence<'_>),
+    ) -> Result<(), Self::Error>;
+
+    /// Reads the state of every node with memory, and reports what scopes with a floor or a cap
+    /// hold of the top tier: the two things that every move changes. Called after
+    /// [`poll`](Machine::poll) in steps that need them, so that they include every outcome reported.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Self::Error>;
+
+    /// Takes the rule's wishes, at every tick.
+    fn wish(&mut self, wishes: Wishes) {
+        let _ = wishes;
+    }
+
+    /// Starts moving the pages of these batches, at every tick. A batch that cannot be started has
+    /// outcomes all the same: [`Outcome::NotTried`](crate::moves::Outcome::NotTried).
+    fn submit(&mut self, batches: Vec<Batch>);
+
+    /// Whether [`demote`](Machine::demote) leads to anything; it is not called otherwise.
+    fn demotes(&self) -> bool {
+        false
+    }
+
+    /// Starts demoting cold pages, at ticks for which the nodes were read. Each demand ends with
+    /// [`Evidence::Demoted`], even if nothing was demoted.
+    fn demote(&mut self, demands: Vec<Demand>) {
+        let _ = demands;
+    }
+
+    /// Whether the machine has more to look for than it had time for: ticks then do not become
+    /// rarer while there is nothing to decide.
+    fn is_looking(&self) -> bool {
+        false
+    }
+}
