@@ -103,7 +103,7 @@ impl Admission {
         }
     }
 
-    /// Nodes have appeared or disappeared.
+    /// Nodes have appeared or disappeared: routes of before mean nothing any more.
     pub fn set_topology(&mut self, topology: &Topology) {
         self.targets = Targets::new(topology);
         self.limits.forget();
@@ -131,6 +131,14 @@ impl Admission {
         self.in_flight.check(page, candidate)?;
         self.limits.door(scope, candidate.direction, now)?;
         Ok(Admitted::new(candidate, page, scope, route))
+    }
+
+    /// Where a candidate may go by the topology of now.
+    ///
+    /// # Errors
+    /// Nowhere.
+    pub fn route(&self, topology: &Topology, candidate: &Candidate) -> Result<Route, RefusalReason> {
+        self.targets.check(topology, candidate)
     }
 
     /// The nodes of a route, best first.

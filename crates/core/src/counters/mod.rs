@@ -106,7 +106,7 @@ counters! {
     /// Accesses that came as evidence, by source; regions for DAMON.
     evidence: By<Source> ["source"], "accesses";
     /// Evidence that cannot be true and was ignored: a folio above 1 GiB, an unknown node, scope or process number, a
-    /// region that ends before it starts.
+    /// region that ends before it starts, a time more than a minute ahead.
     evidence_invalid: u64, "items";
     /// Pages of lower tiers that were looked up because they lie in a region.
     region_pages: u64, "pages";

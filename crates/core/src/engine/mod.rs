@@ -17,7 +17,9 @@ mod tests;
 pub use explain::{Explanation, PageState};
 pub use gauges::Status;
 
-use crate::access::{Access, Detail, Evidence, Mappings, NoMappings, RegionPage, RegionSnapshot, Source};
+use crate::access::{
+    Access, Detail, Evidence, Mappings, NoMappings, Region, RegionPage, RegionSnapshot, Source,
+};
 use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::{Admission, Admitted, Braking, ORDER_MAX, Standing};
 use crate::candidate::{Candidate, Candidates};
@@ -72,6 +74,8 @@ pub struct Engine {
 
 /// One page in so many is looked up when it is accessed on a lower tier: each look costs as much as all else that is done for an access.
 const BACK_SAMPLED: u64 = 16;
+/// How far ahead of the latest tick evidence may be dated.
+const AHEAD_MAX: Nanos = Nanos::from_s(60);
 /// log2 of the base pages in a section of 128 MiB.
 const SECTION_SHIFT: u32 = 27 - PAGE_SHIFT;
 /// Sections that may have records at least: 1 TiB of address space, so that small machines may grow.
@@ -242,8 +246,15 @@ impl Engine {
         self.now.unwrap_or_default()
     }
 
+    /// Evidence that is dated later is not believed: what it says would hold until then.
+    fn horizon(&self) -> Nanos {
+        self.now.map_or(Nanos(u64::MAX), |now| now.plus(AHEAD_MAX))
+    }
+
     fn accesses(&mut self, batch: &[Access], mappings: &dyn Mappings) {
-        let believable = |a: &Access| a.order <= ORDER_MAX && self.topology.tier(a.node).is_some();
+        let horizon = self.horizon();
+        let believable =
+            |a: &Access| a.order <= ORDER_MAX && a.time <= horizon && self.topology.tier(a.node).is_some();
         let mut sound = 0;
         let (mut faults, mut samples) = (0, 0);
         // One pass without a branch: this is done for every access there is.
@@ -294,7 +305,8 @@ impl Engine {
     }
 
     fn regions(&mut self, snapshot: &RegionSnapshot) {
-        let sound = snapshot.regions.iter().filter(|r| r.start < r.end).count();
+        let believed = snapshot.time <= self.horizon();
+        let sound = snapshot.regions.iter().filter(|r| believed && r.start < r.end).count();
         let invalid = snapshot.regions.len() - sound;
         self.counters.evidence.add(Source::Damon, sound as u64);
         self.counters.evidence_invalid += invalid as u64;
@@ -303,14 +315,18 @@ impl Engine {
         if invalid == 0 {
             self.rule.on_regions(snapshot, &ctx, &mut self.out);
         } else {
-            let regions = snapshot.regions.iter().copied().filter(|r| r.start < r.end).collect();
+            let sound = |r: &Region| believed && r.start < r.end;
+            let regions = snapshot.regions.iter().copied().filter(sound).collect();
             let snapshot = RegionSnapshot { time: snapshot.time, regions };
             self.rule.on_regions(&snapshot, &ctx, &mut self.out);
         }
     }
 
     fn region_pages(&mut self, pages: &[RegionPage]) {
-        let believable = |p: &RegionPage| p.order <= ORDER_MAX && self.topology.tier(p.node).is_some();
+        let horizon = self.horizon();
+        let believable = |p: &RegionPage| {
+            p.order <= ORDER_MAX && p.time <= horizon && self.topology.tier(p.node).is_some()
+        };
         let sound: Vec<RegionPage> = pages.iter().copied().filter(believable).collect();
         self.counters.evidence_invalid += (pages.len() - sound.len()) as u64;
         self.counters.region_pages += sound.len() as u64;
@@ -323,6 +339,13 @@ impl Engine {
         self.table.set_topology(topology);
         self.admission.set_topology(topology);
         self.topology = topology.clone();
+        for (admitted, not_before) in self.queue.drain() {
+            match self.admission.route(topology, &admitted.candidate) {
+                // There is room: it has just waited there.
+                Ok(route) => drop(self.queue.offer(&Admitted { route, ..admitted }, not_before)),
+                Err(reason) => self.refuse(&admitted.candidate, reason),
+            }
+        }
     }
 
     fn offline(&mut self, start: Pfn, end: Pfn) {

@@ -103,9 +103,13 @@ impl Engine {
         if tries > self.retries {
             return self.refuse(&admitted.candidate, RefusalReason::GaveUp);
         }
+        let route = match self.admission.route(&self.topology, &admitted.candidate) {
+            Ok(route) => route,
+            Err(reason) => return self.refuse(&admitted.candidate, reason),
+        };
         let delay = Nanos(self.retry_delay.0.saturating_mul(1 << (tries - 1).min(63)));
         let not_before = self.clock().plus(delay);
-        self.enqueue(&Admitted { tries, ..*admitted }, Some(not_before));
+        self.enqueue(&Admitted { tries, route, ..*admitted }, Some(not_before));
     }
 
     fn forget(&mut self, admitted: &Admitted) {

@@ -322,6 +322,49 @@ fn nonsense_is_counted_and_ignored() {
 }
 
 #[test]
+fn what_is_dated_far_ahead_is_not_believed_and_makes_nothing_cold() {
+    let mut e = engine(|_| ());
+    tick(&mut e, 0, &[]);
+    let at = |vpn, s| Access { time: Nanos::from_s(s), ..access(vpn, 0, 10) };
+    see(&mut e, &[at(1, 160), at(2, 161), at(3, u64::MAX / 1_000_000_000)]);
+    assert_eq!((e.counters.evidence_invalid, e.queue.len()), (2, 1));
+    // The others' records of that section still count from now on.
+    see(&mut e, &[at(4, 100)]);
+    assert_eq!(e.record(Pfn(1_000_004)).unwrap().frequency, 1);
+}
+
+#[test]
+fn what_waits_goes_where_the_topology_of_now_says() {
+    let machine = |nodes: &[(u16, u8)]| {
+        let node = |&(id, tier): &(u16, u8)| Node {
+            id: NodeId(id),
+            tier: TierId(tier),
+            cpus: Vec::new(),
+            capacity_pages: 1 << 20,
+            read_latency_ns: None,
+            read_bandwidth_mbps: None,
+            distances: vec![10; nodes.len()],
+        };
+        Topology::new(nodes.iter().map(node).collect()).unwrap()
+    };
+    let mut e = engine(|_| ());
+    see(&mut e, &[access(1, 0, 10)]);
+    let [first] = &tick(&mut e, 0, &[])[..] else { panic!("one batch") };
+    see(&mut e, &[access(2, 0, 10)]);
+    // A second node of the lower tier; what was the fourth route leads there now.
+    e.observe(Evidence::Topology(&machine(&[(0, 0), (1, 0), (2, 1), (3, 1)])));
+    end(&mut e, first, Outcome::Busy);
+    let targets = |batches: Vec<Batch>| batches.iter().map(|b| b.target.0).collect::<Vec<_>>();
+    assert_eq!(targets(tick(&mut e, 10, &[])), [0], "what waited");
+    assert_eq!(targets(tick(&mut e, 1000, &[])), [0], "what came back");
+    // Without the node that they are on nothing can move from there.
+    see(&mut e, &[access(3, 0, 10)]);
+    e.observe(Evidence::Topology(&machine(&[(0, 0), (3, 1)])));
+    assert_eq!((e.queue.len(), e.counters.refused.get(R::NoTarget)), (0, 1));
+    e.check_balance().unwrap();
+}
+
+#[test]
 fn the_one_byte_record_needs_the_node_beside_it_on_a_machine_with_far_nodes() {
     let mut config = Config::default();
     config.engine.record = RecordLayout::Byte;

@@ -170,6 +170,15 @@ impl Queue {
         out
     }
 
+    /// Takes all entries out, those that came first in front, each with when it may be tried again
+    /// where it is parked.
+    pub fn drain(&mut self) -> Vec<(Admitted, Option<Nanos>)> {
+        let entry = |at| self.slab.get(at).map(|e| (e.seq, at, e.not_before));
+        let mut all: Vec<(u64, u32, Option<Nanos>)> = (0..self.slab.high()).filter_map(entry).collect();
+        all.sort_unstable();
+        all.into_iter().filter_map(|(_, at, due)| Some((self.take_slot(at)?, due))).collect()
+    }
+
     /// Lets parked entries whose time has come take their turns again.
     pub fn wake(&mut self, now: Nanos) {
         while let Some(&(due, at)) = self.parked.first() {
