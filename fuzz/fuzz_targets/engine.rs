@@ -8,10 +8,15 @@
 
 #[path = "../../crates/core/tests/it/laws.rs"]
 mod laws;
+// The tests use more of the machine and of the world than is used here.
+#[allow(dead_code)]
+#[path = "../../crates/core/tests/it/machine.rs"]
+mod machine;
 #[path = "../../crates/core/tests/it/step.rs"]
 mod step;
 #[path = "../../crates/core/tests/it/wild.rs"]
 mod wild;
+#[allow(dead_code)]
 #[path = "../../crates/core/tests/it/world.rs"]
 mod world;
 

@@ -36,8 +36,8 @@ fn happen(course: &Course) -> World {
 /// What a course leaves: journal and figures.
 fn run(course: &Course) -> (String, String) {
     let world = happen(course);
-    let status = serde_json::to_string(&world.engine.status()).expect("a status can be told");
-    (world.engine.journal().to_json_lines(), status)
+    let status = serde_json::to_string(&world.engine().status()).expect("a status can be told");
+    (world.engine().journal().to_json_lines(), status)
 }
 
 /// Runs `test` on random courses; `name` is the test's, for the command that replays it.
@@ -88,7 +88,7 @@ fn random_courses_reach_what_the_laws_are_about() {
         let mut bytes = vec![0; 4096];
         random.fill_bytes(&mut bytes);
         let world = happen(&Course(bytes));
-        for s in world.engine.counters().samples() {
+        for s in world.engine().counters().samples() {
             *seen.entry(format!("{} {}", s.name, s.label.unwrap_or_default())).or_default() += s.value;
         }
     }

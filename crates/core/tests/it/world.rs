@@ -1,4 +1,4 @@
-//! A small machine around an engine: four nodes in three tiers, a few processes, and a mover that does what the steps say.
+//! A small machine behind a driver: four nodes in three tiers, a few processes, and a mover that does what the steps say.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,6 +7,7 @@ use thermocline_core::access::{
     RegionSpace,
 };
 use thermocline_core::config::{Config, RecordLayout, RuleName, Scope};
+use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
 use thermocline_core::label::Label;
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
@@ -14,6 +15,7 @@ use thermocline_core::topology::{Node, NodeState, Topology, Watermarks};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId, TierId, VirtPage};
 
 use crate::laws::Laws;
+use crate::machine::Hand;
 use crate::step::Step;
 use crate::wild::Wild;
 
@@ -88,8 +90,8 @@ impl Setup {
 
 /// The machine.
 pub struct World {
-    /// The engine under test.
-    pub engine: Engine,
+    driver: Driver,
+    machine: Hand,
     laws: Laws,
     now: Nanos,
     free_pages: BTreeMap<NodeId, u64>,
@@ -107,18 +109,22 @@ impl World {
             Some(_) => Engine::new(&config, topology()),
             None => Engine::with_rule(&config, topology(), Box::new(Wild)),
         };
-        let mut engine = engine.expect("the setup is valid");
+        let engine = engine.expect("the setup is valid");
+        let laws = Laws::new(&config, engine.topology().clone());
+        // Every tick sees the nodes as they are: the laws are about those.
+        let mut driver = Driver::new(engine, &config).sparing_nothing();
         let mut told = setup.scopes.then(BTreeMap::new);
         for (pid, scope) in [(0, 1), (1, 2), (2, 1)].into_iter().filter(|_| setup.scopes) {
             let membership = Membership::Managed(ScopeId(scope));
-            engine.observe(Evidence::Process { pid: Pid(pid), membership });
+            driver.observe(Evidence::Process { pid: Pid(pid), membership });
             if let Some(told) = &mut told {
                 told.insert(Pid(pid), membership);
             }
         }
         World {
-            laws: Laws::new(&config, engine.topology().clone()),
-            engine,
+            driver,
+            machine: Hand::default(),
+            laws,
             now: Nanos::from_s(1000),
             free_pages: (0..4).map(|n| (NodeId(n), 5000)).collect(),
             in_flight: VecDeque::new(),
@@ -127,9 +133,14 @@ impl World {
         }
     }
 
+    /// The engine under test.
+    pub fn engine(&self) -> &Engine {
+        self.driver.engine()
+    }
+
     /// Lets it happen, and holds the engine to the laws.
     pub fn step(&mut self, step: &Step) {
-        self.laws.remember(&self.engine);
+        self.laws.remember(self.driver.engine());
         self.happen(step);
         if !matches!(
             step,
@@ -140,25 +151,25 @@ impl World {
                 | Step::Malformed { .. }
                 | Step::Offline { .. }
         ) {
-            self.laws.evidence_survives(&self.engine);
+            self.laws.evidence_survives(self.driver.engine());
         }
-        self.laws.state(&self.engine);
+        self.laws.state(self.driver.engine());
     }
 
     fn happen(&mut self, step: &Step) {
         match step {
             Step::Accesses(all) => {
                 let batch: Vec<Access> = all.iter().map(|bytes| self.access(*bytes)).collect();
-                self.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });
+                self.accesses(batch);
             }
             Step::Flood(seed) => {
                 let bytes = |n: u8| [n << 2 | seed & 3, 1, 255, 0, 2, 255, n.wrapping_mul(*seed), *seed];
                 let batch: Vec<Access> = (0..96).map(|n| self.access(bytes(n))).collect();
-                self.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });
+                self.accesses(batch);
             }
             Step::Nonsense(words) => {
-                let batch = [nonsense(*words)];
-                self.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });
+                let batch = vec![nonsense(*words)];
+                self.accesses(batch);
             }
             Step::Region([a, b, c]) => {
                 let space = if c & 1 == 0 {
@@ -169,7 +180,7 @@ impl World {
                 let (access_rate_bp, age, check) = (*c as u16, Nanos(c >> 16), Nanos(a ^ b));
                 let region = Region { space, start: *a, end: *b, access_rate_bp, age, check };
                 let snapshot = RegionSnapshot { time: self.now, regions: vec![region] };
-                self.observe(Evidence::Regions(&snapshot));
+                self.report(move |observe| observe(Evidence::Regions(&snapshot)));
                 let n = c % 1024;
                 let page = RegionPage {
                     page: VirtPage { pid: Pid((c >> 3) as u32 % 4), vpn: n },
@@ -179,7 +190,7 @@ impl World {
                     region,
                     time: self.now,
                 };
-                self.observe(Evidence::RegionPages(&[page]));
+                self.report(move |observe| observe(Evidence::RegionPages(&[page])));
             }
             Step::Tick { advance, free_pages } => self.tick(*advance, *free_pages),
             Step::Outcome { which, ends } => {
@@ -198,13 +209,13 @@ impl World {
             }
             Step::Again => {
                 if let Some(last) = self.last.clone() {
-                    self.observe(Evidence::Outcome(&last));
+                    self.report(move |observe| observe(Evidence::Outcome(&last)));
                 }
             }
             Step::Exit(pid) => {
                 let pid = Pid(u32::from(pid % 4));
                 self.laws.exit(pid);
-                self.observe(Evidence::Exit { pid });
+                self.report(move |observe| observe(Evidence::Exit { pid }));
                 if let Some(told) = &mut self.told {
                     told.remove(&pid);
                 }
@@ -218,10 +229,10 @@ impl World {
                 let pid = Pid(u32::from(pid % 4));
                 if scope % 8 == 7 {
                     self.laws.exit(pid);
-                    self.observe(Evidence::Exec { pid });
+                    self.report(move |observe| observe(Evidence::Exec { pid }));
                     return;
                 }
-                self.observe(Evidence::Process { pid, membership });
+                self.report(move |observe| observe(Evidence::Process { pid, membership }));
                 if membership != Membership::Managed(ScopeId(4))
                     && let Some(told) = &mut self.told
                 {
@@ -229,21 +240,29 @@ impl World {
                 }
             }
             Step::Offline { start, end } => {
-                let frame = |n: u8| Pfn(u64::from(n) * 256);
-                self.observe(Evidence::MemoryOffline { start: frame(*start), end: frame(*end) });
+                let [start, end] = [*start, *end].map(|n| Pfn(u64::from(n) * 256));
+                self.report(move |observe| observe(Evidence::MemoryOffline { start, end }));
             }
             Step::Explain(n) => {
                 let page = VirtPage { pid: Pid(u32::from(n % 4)), vpn: u64::from(n / 4) };
-                serde_json::to_string(&self.engine.explain(page)).expect("an explanation can be told");
-                serde_json::to_string(&self.engine.status()).expect("a status can be told");
+                serde_json::to_string(&self.driver.engine().explain(page))
+                    .expect("an explanation can be told");
+                serde_json::to_string(&self.driver.engine().status()).expect("a status can be told");
             }
         }
     }
 
-    fn observe(&mut self, evidence: Evidence<'_>) {
-        self.engine.observe(evidence);
+    /// Has the machine report something, without a tick.
+    fn report(&mut self, report: impl FnOnce(&mut dyn FnMut(Evidence<'_>)) + 'static) {
+        self.machine.report(report);
+        self.driver.drain(self.now, &mut self.machine).expect("polls do not fail");
     }
 
+    fn accesses(&mut self, batch: Vec<Access>) {
+        self.report(move |observe| observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings }));
+    }
+
+    /// Steps after a while, which ticks if that was long enough.
     fn tick(&mut self, advance: i16, free_pages: Option<[u16; 4]>) {
         if let Some(free) = free_pages {
             for (node, pages) in free.into_iter().enumerate() {
@@ -265,9 +284,12 @@ impl World {
             managed_pages: 1 << 16,
             watermarks,
         };
-        let nodes: Vec<NodeState> = self.free_pages.iter().map(state).collect();
-        let batches = self.engine.tick(told, &nodes);
-        self.laws.after_tick(&self.engine, told, &self.free_pages, &batches);
+        self.machine.nodes = self.free_pages.iter().map(state).collect();
+        if !self.driver.step(told, &mut self.machine).expect("the nodes can be read") {
+            return;
+        }
+        let batches = std::mem::take(&mut self.machine.batches);
+        self.laws.after_tick(self.driver.engine(), told, &self.free_pages, &batches);
         for (batch, told) in batches.iter().flat_map(|batch| self.told.iter().map(move |told| (batch, told)))
         {
             let managed = [1, 2].map(|scope| Membership::Managed(ScopeId(scope)));
@@ -292,10 +314,10 @@ impl World {
             }
         }
         let done = BatchOutcome { id: batch.id, time: self.now, outcomes };
-        self.laws.before_outcome(&self.engine, batch, &done);
-        self.observe(Evidence::Outcome(&done));
-        self.laws.after_outcome(&self.engine);
-        self.last = Some(done);
+        self.laws.before_outcome(self.driver.engine(), batch, &done);
+        self.last = Some(done.clone());
+        self.report(move |observe| observe(Evidence::Outcome(&done)));
+        self.laws.after_outcome(self.driver.engine());
     }
 
     /// An access to one of 64 pages of each of 4 processes, sane but for one in sixteen.
