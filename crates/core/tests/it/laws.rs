@@ -49,6 +49,16 @@ impl Laws {
         self.moved.retain(|page, _| page.pid != pid);
     }
 
+    /// The machine has other nodes or tiers from now on.
+    pub fn set_topology(&mut self, topology: Topology) {
+        self.topology = topology;
+    }
+
+    /// Evidence that is dated later is not believed.
+    pub fn horizon(&self) -> Nanos {
+        if self.clock == Nanos(0) { Nanos(u64::MAX) } else { self.clock.plus(Nanos::from_s(60)) }
+    }
+
     /// What holds after every step: sums balance, memory is bounded.
     pub fn state(&self, engine: &Engine) {
         if let Err(sum) = engine.check_balance() {

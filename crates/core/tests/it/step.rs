@@ -48,6 +48,8 @@ pub enum Step {
         /// In units of 256 frames.
         end: u8,
     },
+    /// Nodes come or go, or change their tier: which machine it is then.
+    Topology(u8),
     /// More sound accesses at once than the smallest queue holds.
     Flood(u8),
     /// Somebody asks.
@@ -91,7 +93,11 @@ fn step(bytes: &mut &[u8]) -> Option<Step> {
         }
         13 => {
             let [pid] = take(bytes)?;
-            if pid & 16 == 0 { Step::Exit(pid) } else { Step::Explain(pid) }
+            match pid & 0x70 {
+                0x20 => Step::Topology(pid),
+                other if other & 0x10 == 0 => Step::Exit(pid),
+                _ => Step::Explain(pid),
+            }
         }
         14 => {
             let [pid, scope] = take(bytes)?;

@@ -142,15 +142,19 @@ impl World {
     pub fn step(&mut self, step: &Step) {
         self.laws.remember(self.driver.engine());
         self.happen(step);
-        if !matches!(
-            step,
-            Step::Accesses(_)
-                | Step::Flood(_)
-                | Step::Nonsense(_)
-                | Step::Outcome { .. }
-                | Step::Malformed { .. }
-                | Step::Offline { .. }
-        ) {
+        let from_the_future =
+            matches!(step, Step::Nonsense([time, ..]) if Nanos(*time) > self.laws.horizon());
+        if from_the_future
+            || !matches!(
+                step,
+                Step::Accesses(_)
+                    | Step::Flood(_)
+                    | Step::Nonsense(_)
+                    | Step::Outcome { .. }
+                    | Step::Malformed { .. }
+                    | Step::Offline { .. }
+            )
+        {
             self.laws.evidence_survives(self.driver.engine());
         }
         self.laws.state(self.driver.engine());
@@ -242,6 +246,11 @@ impl World {
             Step::Offline { start, end } => {
                 let [start, end] = [*start, *end].map(|n| Pfn(u64::from(n) * 256));
                 self.report(move |observe| observe(Evidence::MemoryOffline { start, end }));
+            }
+            Step::Topology(which) => {
+                let topology = variant(*which);
+                self.laws.set_topology(topology.clone());
+                self.report(move |observe| observe(Evidence::Topology(&topology)));
             }
             Step::Explain(n) => {
                 let page = VirtPage { pid: Pid(u32::from(n % 4)), vpn: u64::from(n / 4) };
@@ -353,16 +362,36 @@ impl World {
     }
 }
 
+/// Half of them are odd in time and detail alone, so that they meet what others have left.
 fn nonsense([a, b, c, d]: [u64; 4]) -> Access {
+    let known = d & 16 == 0;
     Access {
         time: Nanos(a),
-        pfn: (d & 1 == 0).then_some(Pfn(b)),
+        pfn: (d & 1 == 0).then_some(Pfn(if known { b % (4 << 12) } else { b })),
         page: (d & 2 == 0).then_some(VirtPage { pid: Pid((d >> 32) as u32), vpn: c }),
-        order: (d >> 8) as u8,
+        order: if known { 0 } else { (d >> 8) as u8 },
         node: NodeId((d >> 16) as u16 & 7),
         accessor: (d & 4 == 0).then_some(NodeId((d >> 24) as u16)),
         detail: Detail::Sample { latency_cycles: (a ^ d) as u32, store: d & 8 == 0, period: (c ^ a) as u32 },
     }
+}
+
+/// The machine of [`topology`], or the same without a node, or with its middle tier on top.
+fn variant(which: u8) -> Topology {
+    let whole = topology();
+    let gone = match which % 4 {
+        0 => return whole,
+        1 => NodeId(2),
+        2 => NodeId(1),
+        _ => NodeId(u16::MAX),
+    };
+    let kept: Vec<usize> = (0..whole.nodes.len()).filter(|&i| whole.nodes[i].id != gone).collect();
+    let node = |&i: &usize| {
+        let node = whole.nodes[i].clone();
+        let tier = if gone == NodeId(u16::MAX) && node.id == NodeId(2) { TierId(0) } else { node.tier };
+        Node { distances: kept.iter().map(|&j| node.distances[j]).collect(), tier, ..node }
+    };
+    Topology::new(kept.iter().map(node).collect()).expect("the topology is sound")
 }
 
 /// Two DRAM nodes far apart, a middle tier, a slow tier; node 4 has CPUs and no memory.
