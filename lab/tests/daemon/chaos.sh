@@ -1,5 +1,5 @@
 # A program in scope, one that is excluded, and a daemon, to which happens what $EVENTS say, for
-# $HALF_S seconds; then what $EVENTS_WITH_ENDS say, for as long again.
+# $SECONDS_LONG seconds.
 cd "$LAB_SHARE"
 modprobe fuse || fail "this kernel has no FUSE"
 unusual_settings
@@ -180,15 +180,15 @@ terminated() {
     start
 }
 chaos() {
-    until=$(($(now) + HALF_S))
-    for event in $1; do
+    until=$(($(now) + SECONDS_LONG))
+    for event in $EVENTS; do
         [ $(now) -lt $until ] || break
         case $event in exec) exec_ ;; *) $event ;; esac
         done_so_far=$((done_so_far + 1))
         kill -0 $daemon || fail "the daemon ended at $event: $(tail -n 5 errors)"
         count_lost
         [ $((done_so_far % 10)) != 0 ] || echo "at $(now) s: $done_so_far events, the last $event" | tee -a kills
-        if [ -z "$early" ] && [ $((until - $(now))) -lt $((HALF_S * 4 / 5)) ]; then early=$(resident); fi
+        if [ -z "$early" ] && [ $((until - $(now))) -lt $((SECONDS_LONG * 4 / 5)) ]; then early=$(resident); fi
     done
 }
 resident() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' /proc/$daemon/status; }
@@ -197,10 +197,9 @@ early=
 new_managed ""
 start
 new_excluded
-chaos "$EVENTS"
+chaos
 echo early_kib=$early
 echo late_kib=$(resident)
-chaos "$EVENTS_WITH_ENDS"
 reckon
 kill -TERM $daemon
 wait $daemon
