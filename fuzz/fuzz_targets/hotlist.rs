@@ -12,9 +12,10 @@ use thermocline_core::access::Detail;
 use thermocline_core::config::{ChmuSource as Keys, HotListMode};
 use thermocline_core::topology::{Node, Topology};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, TierId, VirtPage};
+use thermocline_linux::reverse::Resident;
 use thermocline_linux::root::Root;
+use thermocline_linux::source::Owners;
 use thermocline_linux::source::chmu::ChmuSource;
-use thermocline_linux::source::{Owners, Resident};
 use thermocline_linux::topology::{PfnMap, PfnRange};
 
 const SLOW: NodeId = NodeId(1);

@@ -11,9 +11,9 @@ use thermocline_core::access::Access;
 use thermocline_core::topology::{Node, Topology};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, TierId};
 use thermocline_linux::source::hwsample::record::{Record, decode};
-use thermocline_linux::sys::perf::ring::{HEADER_BYTES, Scratch, Waiting};
 use thermocline_linux::source::hwsample::spe;
 use thermocline_linux::source::hwsample::useful::{Judge, Sighting, Tally, Useless};
+use thermocline_linux::sys::perf::ring::{HEADER_BYTES, Scratch, Waiting};
 use thermocline_linux::topology::{PfnMap, PfnRange};
 
 const SLOW: NodeId = NodeId(1);
