@@ -38,7 +38,7 @@ const ENDS: [&str; 2] = ["killed", "terminated"];
 /// Base pages that an excluded program may have fewer on its node, for what the kernel does by
 /// itself.
 const LOST_MAX: u64 = 16;
-/// What a daemon may have grown by, KiB, from a fifth of its time on.
+/// What a daemon may have grown by beyond its tables, KiB, from a fifth of its time on.
 const GROWTH_MAX_KIB: u64 = 4096;
 
 fn chaos(line: Line, seconds: u64, kinds: &[&'static str], random: &mut Pcg32) -> Option<()> {

@@ -187,11 +187,25 @@ chaos() {
         done_so_far=$((done_so_far + 1))
         kill -0 $daemon || fail "the daemon ended at $event: $(tail -n 5 errors)"
         count_lost
+        [ $((done_so_far % 5)) != 0 ] || look_at_tables
         [ $((done_so_far % 10)) != 0 ] || echo "at $(now) s: $done_so_far events, the last $event" | tee -a kills
-        if [ -z "$early" ] && [ $((until - $(now))) -lt $((SECONDS_LONG * 4 / 5)) ]; then early=$(resident); fi
+        if [ -z "$early" ] && [ $((until - $(now))) -lt $((SECONDS_LONG * 4 / 5)) ]; then resident; early=$beyond; fi
     done
 }
-resident() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' /proc/$daemon/status; }
+# The daemon's memory, KiB, without its tables at their largest: they say how large they are and have
+# bounds, and what they give back is kept for the next ones.
+largest=0
+look_at_tables() {
+    $THERMOCLINE status --json >status.json || fail "status: $(cat status.json)"
+    tables=$(perl -0777 -ne '$s += $1 while /"name": *"\w+_bytes",\s*"node": *null,\s*"value": *(\d+)/g; print int($s / 1024)' status.json)
+    [ $tables -le $largest ] || largest=$tables
+}
+resident() {
+    look_at_tables
+    anon=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' /proc/$daemon/status)
+    echo "$anon KiB, $largest KiB of them tables" >>memory
+    beyond=$((anon - largest))
+}
 
 early=
 new_managed ""
@@ -199,13 +213,15 @@ start
 new_excluded
 chaos
 echo early_kib=$early
-echo late_kib=$(resident)
+resident
+echo late_kib=$beyond
 reckon
 kill -TERM $daemon
 wait $daemon
 echo daemon_status=$?
 unchanged "after all that"
 tail -n 1 $out >last
+cat memory
 echo events=$done_so_far
 echo slowest_s=$slowest
 echo slowest_switch_s=$slowest_switch
