@@ -141,7 +141,7 @@ pub(super) fn drive(
                     let _ = answer.try_send(told);
                 }
                 Request::Switch { manager } => {
-                    let refusal = |to| refusal(root, config, found, kernel.actuator, to);
+                    let refusal = |to| refusal(root, config, kernel.actuator, to);
                     ended = session.switch(config.manager.name, manager, answer, refusal);
                 }
             }

@@ -74,8 +74,7 @@ pub(super) fn run(
     let driven = watched.and_then(|watched| {
         session.listen(root, config)?;
         session.began(name);
-        let fixed = Fixed::new(mode, config, &found.topology);
-        drive(watched, &mut actuator, config, found, &fixed, as_json, session)
+        drive(watched, &mut actuator, config, &Fixed::new(mode, config, &found.topology), as_json, session)
     });
     put_back(&mut actuator, mode, driven)
 }
@@ -160,7 +159,6 @@ fn drive(
     mut watched: Watched,
     actuator: &mut Actuator,
     config: &Config,
-    found: &Discovered,
     fixed: &Fixed,
     as_json: bool,
     session: &Session,
@@ -185,7 +183,7 @@ fn drive(
                     let _ = answer.try_send(json!({ "error": why }));
                 }
                 Request::Switch { manager } => {
-                    let refusal = |to| refusal(&watched.root, config, found, actuator, to);
+                    let refusal = |to| refusal(&watched.root, config, actuator, to);
                     ended = session.switch(fixed.manager, manager, answer, refusal);
                 }
             }

@@ -126,16 +126,14 @@ fn what(mode: Mode, manager: ManagerName) -> (Mode, ManagerName) {
 }
 
 /// Why `to` cannot take over, as far as is known before who is at work has put its settings back.
-fn refusal(
-    root: &Root,
-    config: &Config,
-    found: &Discovered,
-    actuator: &Actuator,
-    to: ManagerName,
-) -> Option<String> {
+fn refusal(root: &Root, config: &Config, actuator: &Actuator, to: ManagerName) -> Option<String> {
     let mut config = config.clone();
     config.manager.name = what(Mode::Run, to).1;
-    manager::refusal(root, &config, found, actuator)
+    // The machine may have changed since the manager at work began.
+    match discover(root, &config.tiers) {
+        Ok(found) => manager::refusal(root, &config, &found, actuator),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// What the engine is to change, found out before anything is.

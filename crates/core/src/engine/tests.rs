@@ -30,9 +30,8 @@ impl Rule for Always {
     }
 }
 
-/// Nodes 0 and 1 are DRAM, node 2 is below them.
-fn topology() -> Topology {
-    let node = |id: u16, tier, distances: [u8; 3]| Node {
+fn node(id: u16, tier: u8, distances: &[u8]) -> Node {
+    Node {
         id: NodeId(id),
         tier: TierId(tier),
         cpus: Vec::new(),
@@ -40,8 +39,13 @@ fn topology() -> Topology {
         read_latency_ns: None,
         read_bandwidth_mbps: None,
         distances: distances.to_vec(),
-    };
-    Topology::new(vec![node(0, 0, [10, 32, 60]), node(1, 0, [32, 10, 50]), node(2, 1, [60, 50, 10])]).unwrap()
+    }
+}
+
+/// Nodes 0 and 1 are DRAM, node 2 is below them.
+fn topology() -> Topology {
+    Topology::new(vec![node(0, 0, &[10, 32, 60]), node(1, 0, &[32, 10, 50]), node(2, 1, &[60, 50, 10])])
+        .unwrap()
 }
 
 fn engine(change: impl FnOnce(&mut Config)) -> Engine {
@@ -336,16 +340,8 @@ fn what_is_dated_far_ahead_is_not_believed_and_makes_nothing_cold() {
 #[test]
 fn what_waits_goes_where_the_topology_of_now_says() {
     let machine = |nodes: &[(u16, u8)]| {
-        let node = |&(id, tier): &(u16, u8)| Node {
-            id: NodeId(id),
-            tier: TierId(tier),
-            cpus: Vec::new(),
-            capacity_pages: 1 << 20,
-            read_latency_ns: None,
-            read_bandwidth_mbps: None,
-            distances: vec![10; nodes.len()],
-        };
-        Topology::new(nodes.iter().map(node).collect()).unwrap()
+        let distances = vec![10; nodes.len()];
+        Topology::new(nodes.iter().map(|&(id, tier)| node(id, tier, &distances)).collect()).unwrap()
     };
     let mut e = engine(|_| ());
     see(&mut e, &[access(1, 0, 10)]);
