@@ -1,8 +1,8 @@
 //! A bootable machine with memory tiers.
 //!
-//! Boots Debian's own kernel in QEMU's software emulation (no KVM, no root) with several NUMA nodes and the HMAT
-//! tables from which the kernel builds real memory tiers, on top of a copy-on-write view of the host's file
-//! system, and runs a command in it.
+//! Boots Debian's own kernel in QEMU's software emulation (no KVM, no root) with several NUMA nodes
+//! and the HMAT tables from which the kernel builds real memory tiers. The guest's files are a
+//! copy-on-write view of the host's. Then it runs a command.
 //!
 //! ```no_run
 //! use thermocline_lab::{Guest, Line};
@@ -12,29 +12,12 @@
 //! # Ok::<(), thermocline_lab::Error>(())
 //! ```
 
-mod apt;
-mod cache;
-mod channel;
-mod cpio;
-mod dataset;
-mod error;
-mod fetch;
-mod guest;
-mod initramfs;
-mod kernel;
 mod machine;
-mod modules;
-mod qemu;
-mod release;
-mod terminal;
-
+pub mod programs;
 pub mod truth;
-pub mod workload;
 
-pub use cache::Cache;
-pub use dataset::{DISK, DataSet, Database};
-pub use error::{End, Error, Result};
-pub use fetch::{Fetched, fetch};
-pub use guest::{Guest, GuestBuilder, Outcome, Output};
-pub use kernel::{Kernel, Line};
-pub use machine::{Machine, NodeSpec, ThpMode, parse_size};
+pub use machine::{
+    Cache, DISK, End, Error, Fetched, Guest, GuestBuilder, Kernel, Line, Machine, NodeSpec, Outcome, Output,
+    Result, ThpMode, fetch, parse_size,
+};
+pub use programs::{DataSet, Database};

@@ -1,11 +1,7 @@
 //! The `lab` command: boots the tiered machine.
 
-mod demo;
+mod experiments;
 mod options;
-mod remote;
-mod score;
-mod spill;
-mod within;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,6 +11,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use thermocline_lab::{Cache, End, Error, Fetched, Line, Output, fetch};
 
+use experiments::{Inside, demo, remote, score, spill};
 use options::MachineOptions;
 
 /// The lab itself failed.
@@ -82,13 +79,13 @@ enum Verb {
     Spill(Box<spill::Options>),
     /// The part of `remote` that runs in the guest.
     #[command(hide = true)]
-    RemoteInside(remote::Inside),
+    RemoteInside(Inside),
     /// The part of a score that runs in the guest.
     #[command(hide = true)]
-    ScoreInside(score::Inside),
+    ScoreInside(Inside),
     /// The part of the demo that runs in the guest.
     #[command(hide = true)]
-    DemoInside(demo::Inside),
+    DemoInside(Inside),
 }
 
 fn main() -> ExitCode {
@@ -133,7 +130,7 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
             }
             Ok(u8::try_from(outcome.status).unwrap_or(FAILED))
         }
-        Verb::Demo(options) => demo::run(&options, on_signals()?),
+        Verb::Demo(options) => demo::run(&options, &on_signals()?),
         Verb::DemoInside(inside) => demo::inside(&inside),
         Verb::Score(options) => score::score(&options, &on_signals()?),
         Verb::Compare(options) => score::compare(&options, &on_signals()?),
@@ -170,9 +167,4 @@ fn on_signals() -> anyhow::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot handle signals")?;
     }
     Ok(flag)
-}
-
-/// Whether the emulator made the guest's kernel panic, so that another try may not.
-fn emulator_failed(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Error::Guest { end: End::EmulatorFault { .. }, .. }))
 }

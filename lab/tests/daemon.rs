@@ -50,8 +50,8 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde_json::Value;
 use soak::{soak, where_time_is_no_matter};
 use tempfile::TempDir;
-use thermocline_lab::workload::judge::Verdict;
-use thermocline_lab::workload::read_json;
+use thermocline_lab::programs::judge::Verdict;
+use thermocline_lab::programs::read_json;
 use thermocline_lab::{Guest, GuestBuilder, Line, Machine, Outcome, ThpMode};
 
 const MIB: u64 = 1 << 20;

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use thermocline_core::units::{NodeId, PAGE_SHIFT};
+use thermocline_lab::programs::judge::{Moves, Verdict};
+use thermocline_lab::programs::read_json;
+use thermocline_lab::programs::report::Report;
 use thermocline_lab::truth::{Counts, attach, best_static, by_page, read_dump, served_share};
-use thermocline_lab::workload::judge::{Moves, Verdict};
-use thermocline_lab::workload::read_json;
-use thermocline_lab::workload::report::Report;
 use thermocline_lab::{Guest, Machine};
 
 const MIB: u64 = 64;

@@ -9,10 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use thermocline_core::units::{NodeId, PAGE_SHIFT, Pfn};
+use thermocline_lab::programs::chase::Chase;
+use thermocline_lab::programs::pattern::Outcome;
+use thermocline_lab::programs::stream::Streams;
 use thermocline_lab::truth::{Counts, Layout, Modelled, attach, by_page, offer_samples, read_dump};
-use thermocline_lab::workload::chase::Chase;
-use thermocline_lab::workload::pattern::Outcome;
-use thermocline_lab::workload::stream::Streams;
 use thermocline_lab::{Guest, Line, Machine};
 use thermocline_linux::source::lab_clock::{VcpuTime, Wait};
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
-use thermocline_lab::workload::hot_set::HotLayout;
-use thermocline_lab::workload::hotcold::{Plan, now, run};
-use thermocline_lab::workload::{
+use thermocline_lab::programs::hot_set::HotLayout;
+use thermocline_lab::programs::hotcold::{Plan, now, run};
+use thermocline_lab::programs::{
     ballast, chase, judge, modelled, pattern, read_json, residency, stream, write_json,
 };
 

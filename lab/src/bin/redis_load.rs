@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use thermocline_lab::workload::keys::{
+use thermocline_lab::programs::keys::{
     Distribution, Reading, Server, Target, load, parse_address, run, verify,
 };
-use thermocline_lab::workload::write_json;
+use thermocline_lab::programs::write_json;
 
 /// Fills a Redis with verifiable values, reads them with zipfian popularity, and verifies them.
 ///

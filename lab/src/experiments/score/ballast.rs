@@ -1,0 +1,74 @@
+//! Cold memory of another program, which takes DRAM from the one that is judged.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use thermocline_core::units::{NodeId, PAGES_PER_MIB};
+
+use super::program::IN_OWN_CGROUP;
+use crate::experiments::within::{ByNode, end, pages};
+
+/// Share of its memory that may lie elsewhere than in DRAM before any manager starts: its program's own pages, and what was filled last.
+const ASTRAY_MAX: f64 = 0.02;
+
+/// Where its pages were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lay {
+    /// When the manager started.
+    pub(crate) before: ByNode,
+    /// At the end of the window.
+    pub(crate) after: ByNode,
+}
+
+/// The program.
+pub(crate) struct Ballast {
+    child: Child,
+    /// Kept, because the program says at its end that all was there.
+    lines: BufReader<ChildStdout>,
+}
+
+impl Ballast {
+    /// Has a program in a cgroup of its own write to so many MiB once; it sleeps from then on.
+    pub(crate) fn start(mib: u64, slow: NodeId) -> anyhow::Result<Ballast> {
+        ensure!(mib > 0, "DRAM has no room that ballast could take: let more of the program spill");
+        let here = std::env::current_exe().context("cannot find this program")?;
+        let program = here.with_file_name("hotcold");
+        let mut child = Command::new(IN_OWN_CGROUP)
+            .arg(&program)
+            .args(["ballast", "--no-thp", "--mib", &mib.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| {
+                format!("cannot start {}: build it with make lab-programs", program.display())
+            })?;
+        let mut lines = BufReader::new(child.stdout.take().context("the ballast's output is not piped")?);
+        ensure!(
+            lines.read_line(&mut String::new()).context("cannot hear the ballast")? > 0,
+            "the ballast has ended; its message is above"
+        );
+        let ballast = Ballast { child, lines };
+        let by_node = ballast.pages()?;
+        let astray = by_node.get(&slow).copied().unwrap_or(0) as f64;
+        ensure!(
+            astray <= ASTRAY_MAX * (mib * PAGES_PER_MIB) as f64,
+            "ballast of {mib} MiB does not fit into DRAM: {by_node:?} pages by node"
+        );
+        Ok(ballast)
+    }
+
+    /// Its base pages by node.
+    pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
+        pages(self.child.id())
+    }
+
+    /// Ends it; it looks at all of its memory first.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        end(&mut self.child, "the ballast")?;
+        let mut line = String::new();
+        self.lines.read_line(&mut line).context("cannot hear the ballast")?;
+        ensure!(line.contains("verified"), "the ballast ended without a look at its memory: {line:?}");
+        Ok(())
+    }
+}

@@ -1,0 +1,278 @@
+//! The part of a score that runs in the guest.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, anyhow, ensure};
+use thermocline_core::config::TierMap;
+use thermocline_core::units::{NodeId, PAGE_SIZE, PAGES_PER_MIB};
+use thermocline_lab::programs::pattern::Outcome;
+use thermocline_lab::programs::residency::program_ranges;
+use thermocline_lab::programs::{read_json, write_json};
+use thermocline_lab::truth::{GUEST_PORT, Plugin};
+use thermocline_linux::actuator::Commands;
+use thermocline_linux::actuator::door::Live;
+use thermocline_linux::root::Root;
+use thermocline_linux::topology::discover;
+use thermocline_linux::{kswapd, zoneinfo};
+
+use super::ballast::{Ballast, Lay};
+use super::felt::Latencies;
+use super::flips::Watch;
+use super::plan::{DUMP, Moved, Narrowing, Plan, RECORDING, Recording};
+use super::program::{Program, Whose};
+use super::running::{
+    Running, counters, demotion, kthread_cpu_s, nobody_moves, promoted_and_demoted, settings, since,
+};
+use crate::experiments::runner::PLAN;
+use crate::experiments::within::{PROC, free_dram, slow_node};
+
+/// Pages of the pattern that the plugin is held to: eight times the modelled cache.
+const PATTERN_PAGES: u32 = 512;
+/// How often the pattern is swept where pages move meanwhile.
+const PATTERN_TRIES: u32 = 3;
+/// Base pages of a huge page.
+const PAGES_PER_HUGE: u64 = 512;
+
+/// Does what the plan in `folder` says and leaves the recording beside it. What it prints is progress.
+pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
+    let plan: Plan = read_json(&folder.join(PLAN))?;
+    let began = Instant::now();
+    let say = |what: &str| eprintln!("{:>5.0} s  {what}", began.elapsed().as_secs_f64());
+    nobody_moves()?;
+    let slow = slow_node()?;
+    // The files that the boot has read would take DRAM from the program.
+    fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")?;
+    let mut plugin = Plugin::connect(Path::new(GUEST_PORT))?;
+    let latencies = match plan.felt {
+        Some(asked) => {
+            say("calibrating the latency that the guest feels");
+            Some(Latencies::calibrate(&mut plugin, asked, slow)?)
+        }
+        None => None,
+    };
+    let ballast = narrow(&plan, slow)?;
+    if let Some(ballast) = &ballast {
+        say(&format!("cold ballast fills DRAM: {} pages", ballast.pages()?.values().sum::<u64>()));
+    }
+    say(&format!("filling {}'s memory ({})", plan.workload.name(), plan.start.name()));
+    let mut program = Program::start(&plan, folder)?;
+    let pid = program.pid();
+    let range = program.range()?;
+
+    revive_kswapd()?;
+    let (pages_before, room_pages) = (program.pages()?, room(slow)?);
+    let ballast_before = ballast.as_ref().map(Ballast::pages).transpose()?;
+    let counters_before = counters()?;
+    let kswapd_before = kthread_cpu_s("kswapd");
+    let watch = Watch::start(pid, &range, slow)?;
+    say(&format!("{} starts; {} {} to warm up", plan.manager, plan.warmup_ops, plan.workload.ops()));
+    if let Some(latencies) = &latencies {
+        latencies.apply(&mut plugin)?;
+    }
+    // Only accesses that are counted can be tagged or get to a hot list.
+    if plan.shares_memory() {
+        plugin.start()?;
+    }
+    if plan.sample_every.is_some() {
+        plugin.sample(plan.sample_every)?;
+    }
+    let started = Instant::now();
+    // Ballast is others' memory: who is to demote it has the whole machine.
+    let whose = if ballast.is_some() { Whose::Machine } else { program.whose()? };
+    let manager = Running::start(&plan.manager, &whose, daemon, folder)?;
+    program.run(plan.warmup_ops, 0)?;
+    let warmup_s = started.elapsed().as_secs_f64();
+
+    say(&format!("measuring {} {}", plan.ops, plan.workload.ops()));
+    let settings = settings();
+    plugin.filter(Some((range.start, range.end)))?;
+    plugin.program(&program_ranges(Path::new(PROC), pid)?)?;
+    plugin.model(Some(&plan.model))?;
+    plugin.start()?;
+    program.settle()?;
+    plugin.reset()?;
+    let window = Instant::now();
+    let ops = program.run(plan.ops, 1)?;
+    let counts = plugin.counts()?;
+    let window_s = window.elapsed().as_secs_f64();
+    plugin.stop()?;
+    if plan.sample_every.is_some() {
+        plugin.sample(None)?;
+    }
+    plugin.dump_pages(DUMP)?;
+
+    let mut counters = since(counters()?, &counters_before);
+    let (promoted, demoted) = promoted_and_demoted(&counters);
+    counters.insert("kswapd_gave_up".to_owned(), gave_up(slow)?);
+    let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
+    // Those that watched for others ended when ours were made.
+    let kdamonds_cpu_s = if plan.manager.has_kdamonds() { kthread_cpu_s("kdamond") } else { 0.0 };
+    let ping_pong = watch.end()?;
+    let pages_after = program.pages()?;
+    let ballast_after = ballast.as_ref().map(Ballast::pages).transpose()?;
+    let ended = manager.end()?;
+    let felt = match latencies {
+        Some(latencies) => {
+            nobody_moves()?;
+            say("the same with all misses as quick as DRAM's");
+            Some(latencies.reference(&mut plugin, &mut program, plan.ops)?)
+        }
+        None => None,
+    };
+    program.end()?;
+    ballast.map(Ballast::end).transpose()?;
+    say("holding the plugin to a known pattern");
+    plugin.program(&[])?;
+    plugin.model(None)?;
+    drop(plugin);
+    let pattern_error = pattern_error(slow)?;
+
+    let recording = Recording {
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+        slow,
+        range: (range.start, range.end),
+        settings,
+        counters,
+        pages_before,
+        pages_after,
+        ballast: ballast_before.zip(ballast_after).map(|(before, after)| Lay { before, after }),
+        room_pages,
+        counts,
+        ops,
+        warmup_s,
+        window_s,
+        promoted: Moved { kernel: promoted, thermocline: ended.promoted, damon: ended.damon_promoted },
+        demoted: Moved {
+            kernel: demoted.saturating_sub(ended.commanded),
+            thermocline: ended.demoted + ended.commanded,
+            damon: ended.damon_demoted,
+        },
+        ping_pong,
+        daemon_cpu_s: ended.cpu_s + kdamonds_cpu_s,
+        bpf_cpu_s: ended.bpf_s,
+        kswapd_cpu_s,
+        pattern_error,
+        felt,
+    };
+    write_json(&folder.join(RECORDING), &recording)?;
+    say("done");
+    Ok(())
+}
+
+/// Takes DRAM away until the program finds as much as it shall have.
+fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<Option<Ballast>> {
+    let share_bytes = (plan.footprint_bytes() as f64 * plan.fast_share) as u64;
+    let wanted = (share_bytes + plan.beside_bytes()) / PAGE_SIZE;
+    fs::write("/proc/sys/vm/compact_memory", "1").context("cannot compact memory")?;
+    let excess = room(slow)?.saturating_sub(wanted);
+    match plan.narrowing {
+        Narrowing::None => Ok(None),
+        Narrowing::Ballast => Ballast::start(excess / PAGES_PER_MIB, slow).map(Some),
+        Narrowing::Reserve => reserve(excess / PAGES_PER_HUGE, slow).map(|()| None),
+    }
+}
+
+/// Takes so many huge pages from DRAM.
+fn reserve(huge_pages: u64, slow: NodeId) -> anyhow::Result<()> {
+    for node in 0..slow.0 {
+        let path = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+        let share = huge_pages / u64::from(slow.0);
+        fs::write(&path, share.to_string()).with_context(|| format!("cannot write {share} to {path}"))?;
+    }
+    Ok(())
+}
+
+/// Has kswapd come back where it has given up. While the program filled DRAM there was nothing that
+/// kswapd could have freed, and no manager could demote through it. Where demotion is on from the
+/// boot that does not happen.
+fn revive_kswapd() -> anyhow::Result<()> {
+    let root = Root::default();
+    let topology = discover(&root, &TierMap::default())?.topology;
+    demotion(true)?;
+    let revived = kswapd::bring_back(&root, &topology, Commands::with_door(&root, Box::new(Live)));
+    demotion(false)?;
+    revived.map_err(|why| anyhow!("kswapd has given up on DRAM: {why}; run it again"))
+}
+
+/// DRAM nodes on which kswapd has given up.
+fn gave_up(slow: NodeId) -> anyhow::Result<u64> {
+    let nodes = zoneinfo::given_up(&zoneinfo::parse(&zoneinfo()?));
+    Ok(nodes.into_iter().filter(|node| *node != slow).count() as u64)
+}
+
+fn zoneinfo() -> anyhow::Result<String> {
+    let path = "/proc/zoneinfo";
+    fs::read_to_string(path).with_context(|| format!("cannot read {path}"))
+}
+
+/// Free base pages above the high watermark, of all DRAM nodes.
+fn room(slow: NodeId) -> anyhow::Result<u64> {
+    let text = zoneinfo()?;
+    let free = free_dram(slow)?;
+    Ok(free.into_iter().map(|(node, free)| free.saturating_sub(high_pages(&text, node))).sum())
+}
+
+/// The sum of the high watermarks of a node's zones.
+fn high_pages(zoneinfo: &str, node: NodeId) -> u64 {
+    let (mut here, mut sum) = (false, 0);
+    for line in zoneinfo.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            here = rest.split(',').next() == Some(&node.0.to_string());
+        } else if let Some(high) = line.trim_start().strip_prefix("high ").filter(|_| here) {
+            sum += high.trim().parse::<u64>().unwrap_or(0);
+        }
+    }
+    sum
+}
+
+/// Has hotcold sweep a block on every node while the plugin counts; the greatest error.
+fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
+    nobody_moves()?;
+    let hotcold = std::env::current_exe().context("cannot find this program")?.with_file_name("hotcold");
+    let mut worst = 0.0f64;
+    for node in 0..=slow.0 {
+        let mut pattern = Command::new("on-node");
+        pattern
+            .arg(node.to_string())
+            // A processor takes what it used lately for cached, also where another has swept much since.
+            .args(["taskset", "-c", "0"])
+            .arg(&hotcold)
+            .args(["pattern", "--plugin", GUEST_PORT, "--dump", "pattern"])
+            .args(["--pages", &PATTERN_PAGES.to_string(), "--loads", "2", "--stores", "1"]);
+        let mut run = || pattern.output().with_context(|| format!("cannot run {}", hotcold.display()));
+        let mut output = run()?;
+        // Without an outcome it was disturbed: what was marked or isolated before still moves for a moment.
+        for _ in 1..PATTERN_TRIES {
+            if !output.stdout.is_empty() {
+                break;
+            }
+            output = run()?;
+        }
+        let outcome: Outcome = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("the pattern failed: {}", String::from_utf8_lossy(&output.stderr)))?;
+        ensure!(
+            output.status.success(),
+            "the plugin's counts on node {node} are off by {:.1} %: nothing that it said can be trusted",
+            100.0 * outcome.error
+        );
+        worst = worst.max(outcome.error);
+    }
+    Ok(worst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watermarks_of_a_node() {
+        let text = "Node 0, zone      DMA\n  pages free     2823\n        boost    0\n        min      136\n        low      170\n        high     204\n\
+                    Node 0, zone    DMA32\n        high     1000\n      high: 18\nNode 1, zone   Normal\n        high     7\n";
+        assert_eq!(high_pages(text, NodeId(0)), 1204);
+        assert_eq!(high_pages(text, NodeId(1)), 7);
+        assert_eq!(high_pages(text, NodeId(2)), 0);
+    }
+}

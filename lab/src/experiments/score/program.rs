@@ -1,0 +1,181 @@
+//! The program whose memory is placed, in the guest.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context;
+use thermocline_lab::programs::keys::{self, Clients, Reading, Server, Target};
+use thermocline_lab::programs::residency::data_range;
+
+use super::counted::Counted;
+use super::database::Served;
+use super::plan::{Plan, Start, Workload};
+use crate::experiments::within::{ByNode, PROC, Started, address, pages, pages_within, widen};
+
+/// The program that gives a program memory of the slow node alone.
+const ON_SLOW_NODE: &str = "on-slow-node";
+/// The program that gives a program a cgroup of its own, as a service has: what is demoted is chosen by cgroup.
+pub(crate) const IN_OWN_CGROUP: &str = "in-own-cgroup";
+
+/// What starts the program, by where its memory shall be at first.
+pub(crate) fn starter(start: Start) -> &'static str {
+    match start {
+        Start::FirstTouch => IN_OWN_CGROUP,
+        Start::Slow | Start::SlowOnly => ON_SLOW_NODE,
+    }
+}
+
+/// A program with all of its memory, under load or ready for it.
+pub(crate) enum Program {
+    /// A server, and what reads from it.
+    Server {
+        /// The server.
+        started: Started,
+        /// Who reads it.
+        clients: Clients,
+        /// How it is read.
+        reading: Reading,
+    },
+    /// hotcold, which is always at work.
+    Hotcold(Counted),
+    /// A database, read and written by its own benchmark.
+    Database(Served),
+}
+
+/// Whose memory a manager that knows processes is to place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A process's.
+    Process(u32),
+    /// That of all processes of a cgroup.
+    Cgroup(String),
+    /// Everybody's.
+    Machine,
+}
+
+impl Program {
+    /// Starts it and waits until its memory is filled.
+    pub(crate) fn start(plan: &Plan, folder: &Path) -> anyhow::Result<Program> {
+        match plan.workload {
+            Workload::Redis => Program::server(plan, Server::Redis),
+            Workload::Memcached => Program::server(plan, Server::Memcached),
+            Workload::Hotcold => Program::hotcold(plan, &folder.join("report")),
+            Workload::PostgreSql | Workload::MariaDb => {
+                let set = plan.data_set().context("this program has no data set")?;
+                Ok(Program::Database(Served::start(set, plan)?))
+            }
+        }
+    }
+
+    fn server(plan: &Plan, server: Server) -> anyhow::Result<Program> {
+        let started = Started::start(server, starter(plan.start))?;
+        let (host, port) = address(server);
+        let target = Target {
+            server,
+            address: (host.to_owned(), port),
+            keys: plan.keys,
+            value_bytes: plan.value_bytes,
+            connections: 2,
+            pipeline: 16,
+        };
+        keys::load(&target, never(), &mut std::io::sink())?.check().context("loading the server")?;
+        if plan.start == Start::Slow {
+            widen(started.pid())?;
+        }
+        let every = Duration::from_secs(3600);
+        let reading = Reading {
+            zipf: plan.zipf,
+            distribution: plan.distribution,
+            seconds: None,
+            ops: None,
+            every,
+            seed: plan.seed,
+            draws: plan.seed,
+        };
+        Ok(Program::Server { started, clients: Clients::new(&target), reading })
+    }
+
+    fn hotcold(plan: &Plan, report: &Path) -> anyhow::Result<Program> {
+        let [mib, seed, rate] = [u64::from(plan.mib), plan.seed, plan.rate].map(|number| number.to_string());
+        let options = ["--mib", &mib, "--seed", &seed, "--rate", &rate];
+        let program = Program::Hotcold(Counted::hotcold(&[starter(plan.start)], &options, report)?);
+        if plan.start == Start::Slow {
+            widen(program.pid())?;
+        }
+        Ok(program)
+    }
+
+    /// Its process; of a database, one whose page table shows all of its data.
+    pub(crate) fn pid(&self) -> u32 {
+        match self {
+            Program::Server { started, .. } => started.pid(),
+            Program::Hotcold(hotcold) => hotcold.child.id(),
+            Program::Database(served) => served.pid(),
+        }
+    }
+
+    /// All of its processes.
+    pub(crate) fn whose(&self) -> anyhow::Result<Whose> {
+        let group = match self {
+            Program::Database(served) => served.cgroup()?,
+            _ => None,
+        };
+        Ok(group.map_or(Whose::Process(self.pid()), Whose::Cgroup))
+    }
+
+    /// Where its data is, whose misses are counted.
+    pub(crate) fn range(&self) -> anyhow::Result<Range<u64>> {
+        match self {
+            Program::Database(served) => served.range(),
+            _ => data_range(Path::new(PROC), self.pid()),
+        }
+    }
+
+    /// Its base pages by node; where several processes share its data, that alone, so that each page counts once.
+    pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
+        match self.whose()? {
+            Whose::Cgroup(_) => pages_within(self.pid(), &self.range()?),
+            Whose::Process(_) | Whose::Machine => pages(self.pid()),
+        }
+    }
+
+    /// Has it do at least so many operations; returns how many it did. Rounds draw differently.
+    pub(crate) fn run(&mut self, ops: u64, round: u64) -> anyhow::Result<u64> {
+        match self {
+            Program::Server { clients, reading, .. } => {
+                let draws = reading.seed ^ round << 48;
+                let reading = Reading { ops: Some(ops), draws, ..reading.clone() };
+                let summary = clients.run(&reading, never(), &mut std::io::sink())?;
+                summary.check().context("the server under load")?;
+                Ok(summary.ops)
+            }
+            Program::Hotcold(hotcold) => hotcold.run(ops),
+            Program::Database(served) => served.run(ops),
+        }
+    }
+
+    /// Waits until its count of operations is fresh: hotcold tells it ten times a second, the benchmarks of databases once.
+    pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
+        match self {
+            Program::Server { .. } => Ok(()),
+            Program::Hotcold(_) | Program::Database(_) => self.run(1, 0).map(|_| ()),
+        }
+    }
+
+    /// Ends it. hotcold looks at all of its data first.
+    pub(crate) fn end(&mut self) -> anyhow::Result<()> {
+        match self {
+            Program::Server { started, .. } => started.end(),
+            Program::Database(served) => served.end(),
+            Program::Hotcold(hotcold) => hotcold.end()?,
+        }
+        Ok(())
+    }
+}
+
+fn never() -> Arc<AtomicBool> {
+    Arc::new(AtomicBool::new(false))
+}

@@ -1,0 +1,192 @@
+//! One run: who placed Redis' pages, beside how much ballast, under which load.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thermocline_core::units::{NodeId, PAGES_PER_MIB};
+use thermocline_lab::programs::keys::Distribution;
+
+use crate::experiments::score::manager::Manager;
+use crate::experiments::score::row::Row;
+use crate::experiments::within::ByNode;
+
+/// A row of the experiment's table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum Who {
+    /// No ballast: all of Redis is in DRAM, and nobody moves it.
+    DramOnly,
+    /// No ballast, and yet all of Redis is on CXL, and has to stay there.
+    CxlOnly,
+    /// Ballast fills DRAM, Redis spills, and a manager makes the best of it.
+    Managed(Manager),
+}
+
+const DRAM_ONLY: &str = "dram-only";
+const CXL_ONLY: &str = "cxl-only";
+
+impl Who {
+    /// The manager, where one is at work.
+    pub(crate) fn manager(&self) -> Manager {
+        match self {
+            Who::DramOnly | Who::CxlOnly => Manager::None,
+            Who::Managed(manager) => manager.clone(),
+        }
+    }
+
+    /// Whether there is ballast beside it.
+    pub(crate) fn has_ballast(&self) -> bool {
+        matches!(self, Who::Managed(_))
+    }
+}
+
+impl FromStr for Who {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Who, String> {
+        match text {
+            DRAM_ONLY => Ok(Who::DramOnly),
+            CXL_ONLY => Ok(Who::CxlOnly),
+            _ => match text.parse() {
+                Ok(manager) => Ok(Who::Managed(manager)),
+                Err(error) => {
+                    Err(format!("{error}; or {DRAM_ONLY} or {CXL_ONLY}, where there is no manager"))
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::DramOnly => f.write_str(DRAM_ONLY),
+            Who::CxlOnly => f.write_str(CXL_ONLY),
+            Who::Managed(manager) => manager.fmt(f),
+        }
+    }
+}
+
+impl TryFrom<String> for Who {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Who, String> {
+        text.parse()
+    }
+}
+
+impl From<Who> for String {
+    fn from(who: Who) -> String {
+        who.to_string()
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    /// Who placed the pages.
+    pub(crate) who: Who,
+    /// Which keys were popular.
+    pub(crate) load: Distribution,
+    /// The share (0 to 1) of Redis' memory for which ballast leaves no DRAM; 0 where there is no ballast.
+    pub(crate) spill: f64,
+    /// What came of it, as `lab score` tells it.
+    pub(crate) row: Row,
+}
+
+impl Cell {
+    /// Ballast, MiB.
+    pub(crate) fn ballast_mib(&self) -> f64 {
+        self.row.ballast.as_ref().map_or(0.0, |lay| mib(lay.before.values().sum()))
+    }
+
+    /// Ballast that lies on CXL at the end and did not when the manager started, MiB.
+    pub(crate) fn ballast_demoted_mib(&self) -> f64 {
+        self.row.ballast.as_ref().map_or(0.0, |lay| mib(on_cxl(&lay.after)) - mib(on_cxl(&lay.before)))
+    }
+
+    /// Redis' memory on CXL at the end, MiB.
+    pub(crate) fn redis_on_cxl_mib(&self) -> f64 {
+        mib(self.row.footprint_pages.saturating_sub(self.row.dram_pages_after))
+    }
+
+    /// The same when the manager started.
+    pub(crate) fn redis_on_cxl_before_mib(&self) -> f64 {
+        mib(self.row.footprint_pages.saturating_sub(self.row.dram_pages_before))
+    }
+
+    /// Time of all reads under the manager, from its start on, over that with all misses as quick as DRAM's.
+    pub(crate) fn felt_from_start(&self) -> Option<f64> {
+        let row = &self.row;
+        let s_per_op = (row.warmup_s + row.window_s) / (row.warmup_ops + row.ops).max(1) as f64;
+        row.felt.map(|felt| s_per_op / felt.reference_s_per_op)
+    }
+}
+
+/// The node of the machine that is CXL.
+pub(crate) const CXL: NodeId = NodeId(1);
+
+fn on_cxl(pages: &ByNode) -> u64 {
+    pages.get(&CXL).copied().unwrap_or(0)
+}
+
+fn mib(pages: u64) -> f64 {
+    pages as f64 / PAGES_PER_MIB as f64
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::experiments::score::ballast::Lay;
+    use crate::experiments::score::row::tests::row;
+
+    /// A run of made-up figures.
+    pub(crate) fn cell(who: &str, spill: f64, felt_slowdown: f64) -> Cell {
+        let who: Who = who.parse().unwrap();
+        let lay = Lay {
+            before: ByNode::from([(NodeId(0), 2560)]),
+            after: ByNode::from([(NodeId(0), 1536), (CXL, 1024)]),
+        };
+        let row = Row {
+            ballast: who.has_ballast().then_some(lay),
+            label: who.manager(),
+            footprint_pages: 1024,
+            dram_pages_before: 256,
+            dram_pages_after: 768,
+            felt_slowdown: Some(felt_slowdown),
+            slowdown: felt_slowdown + 0.1,
+            ..row(who.manager().name(), 0.5)
+        };
+        Cell { who, load: Distribution::Zipfian, spill, row }
+    }
+
+    #[test]
+    fn names_survive_and_nonsense_is_refused() {
+        for text in
+            ["dram-only", "cxl-only", "none", "damon+manager.damon.cold_ms=5000", "thermocline:latency"]
+        {
+            let who: Who = text.parse().unwrap();
+            assert_eq!(who.to_string(), text);
+            assert_eq!(who.has_ballast(), !text.ends_with("only"));
+        }
+        assert!("numa".parse::<Who>().unwrap_err().contains("dram-only"));
+    }
+
+    #[test]
+    fn memory_by_hand() {
+        let with = cell("damon", 0.5, 1.2);
+        assert_eq!((with.ballast_mib(), with.ballast_demoted_mib()), (10.0, 4.0));
+        assert_eq!((with.redis_on_cxl_before_mib(), with.redis_on_cxl_mib()), (3.0, 1.0));
+        let without = cell("cxl-only", 0.0, 2.0);
+        assert_eq!((without.ballast_mib(), without.ballast_demoted_mib()), (0.0, 0.0));
+        assert_eq!(without.felt_from_start(), None, "nothing was felt");
+        let json = serde_json::to_value(&with).unwrap();
+        assert_eq!(
+            (&json["who"], &json["load"], &json["spill"]),
+            (&"damon".into(), &"zipfian".into(), &0.5.into())
+        );
+        let back: Cell = serde_json::from_value(json).unwrap();
+        assert_eq!((back.who, back.row.label), (with.who, with.row.label));
+    }
+}

@@ -1,0 +1,365 @@
+//! From QEMU's start to its end.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{GuestBuilder, Outcome, Output};
+use crate::machine::channel::{Kept, Port, Reader, Sink};
+use crate::machine::fetch::cached_or_fetched;
+use crate::machine::initramfs::{self, Settings};
+use crate::machine::qemu::{Qemu, Setup};
+use crate::machine::terminal::RawTerminal;
+use crate::{End, Error, Kernel, Result};
+
+/// What is printed of a console that ended badly.
+const CONSOLE_LINES_MAX: usize = 40;
+/// What a kernel says when it gives up.
+const PANIC: &str = "Kernel panic";
+/// How long a guest may take from its command's end to its power-off.
+const POWER_OFF: Duration = Duration::from_secs(10);
+/// How often a guest is booted that the emulator lets down.
+const ATTEMPTS_MAX: u32 = 8;
+/// How often signals and QEMU's end are looked for.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The sockets that QEMU connects to.
+struct Ports {
+    console: Port,
+    control: Port,
+    stdout: Port,
+    stderr: Port,
+    terminal: Option<Port>,
+}
+
+/// The streams that came of them.
+struct Streams {
+    /// What QEMU itself says.
+    messages: Option<Reader>,
+    console: Reader,
+    control: Receiver<String>,
+    stdout: Reader,
+    stderr: Reader,
+    terminal: Option<Reader>,
+}
+
+impl Ports {
+    fn listen(folder: &Path, interactive: bool) -> Result<Ports> {
+        let listen = |name| Port::listen(folder, name);
+        Ok(Ports {
+            console: listen("console")?,
+            control: listen("lab.control")?,
+            stdout: listen("lab.stdout")?,
+            stderr: listen("lab.stderr")?,
+            terminal: interactive.then(|| listen("terminal")).transpose()?,
+        })
+    }
+
+    fn named(&self) -> Vec<(&'static str, &Path)> {
+        vec![
+            ("lab.control", self.control.path()),
+            ("lab.stdout", self.stdout.path()),
+            ("lab.stderr", self.stderr.path()),
+        ]
+    }
+}
+
+impl Streams {
+    fn connect(
+        guest: &GuestBuilder,
+        qemu: &mut Qemu,
+        ports: &Ports,
+        terminal: Option<&RawTerminal>,
+    ) -> Result<Streams> {
+        let err = |wanted: bool| wanted.then(|| Box::new(io::stderr()) as Sink);
+        let out = |wanted: bool| wanted.then(|| Box::new(io::stdout()) as Sink);
+        let inherit = guest.output == Output::Inherit;
+        let messages = qemu.child.stderr.take().map(|stream| Reader::start(stream, err(guest.echo_console)));
+        let mut connect = |port| connect(qemu, port, messages.as_ref());
+        let console = Reader::start(connect(&ports.console)?, err(guest.echo_console));
+        let control = lines_of(connect(&ports.control)?);
+        let stdout = Reader::start(connect(&ports.stdout)?, out(inherit));
+        let stderr = Reader::start(connect(&ports.stderr)?, err(inherit));
+        let terminal = match (terminal, &ports.terminal) {
+            (Some(terminal), Some(port)) => Some(terminal.join(connect(port)?)?),
+            _ => None,
+        };
+        Ok(Streams { messages, console, control, stdout, stderr, terminal })
+    }
+}
+
+/// What the streams brought in all.
+struct Texts {
+    messages: String,
+    console: String,
+    stdout: String,
+    stderr: String,
+    dropped_bytes: u64,
+}
+
+impl Streams {
+    /// Reads the streams to their ends, QEMU having ended.
+    fn finish(self) -> Texts {
+        let text = |kept: &Kept| String::from_utf8_lossy(&kept.bytes).into_owned();
+        let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
+        if let Some(terminal) = self.terminal {
+            terminal.finish();
+        }
+        Texts {
+            messages: self.messages.map(|reader| text(&reader.finish())).unwrap_or_default(),
+            console: text(&self.console.finish()),
+            stdout: text(&stdout),
+            stderr: text(&stderr),
+            dropped_bytes: stdout.dropped + stderr.dropped,
+        }
+    }
+}
+
+impl GuestBuilder {
+    /// Boots, runs the shell script `command` and powers off.
+    pub(super) fn boot(&self, command: &str, terminal: Option<&RawTerminal>) -> Result<Outcome> {
+        self.machine.check()?;
+        let kernel = cached_or_fetched(&self.cache, self.line)?;
+        let _lock = self.cache.guest_lock()?;
+        for _ in 1..ATTEMPTS_MAX {
+            match self.attempt(&kernel, command, terminal) {
+                Err(Error::Guest { end: End::EmulatorFault { command_started }, .. })
+                    if terminal.is_none() && (!command_started || self.output == Output::Capture) =>
+                {
+                    eprintln!("lab: the emulator made the guest's kernel panic; booting again");
+                }
+                result => return result,
+            }
+        }
+        self.attempt(&kernel, command, terminal)
+    }
+
+    fn attempt(&self, kernel: &Kernel, command: &str, terminal: Option<&RawTerminal>) -> Result<Outcome> {
+        // Sockets need short paths, which a temporary folder of the user's choice may not have.
+        let folder = tempfile::Builder::new()
+            .prefix("lab-")
+            .tempdir_in("/tmp")
+            .map_err(Error::file("create a folder in", "/tmp"))?;
+        let share = match &self.share {
+            Some(share) => Some(share.canonicalize().map_err(Error::file("find the shared folder", share))?),
+            None => None,
+        };
+        let settings = Settings {
+            command,
+            share: share.as_deref(),
+            disk: self.disk.is_some(),
+            terminal: terminal.map(|terminal| terminal.size.as_str()),
+            net: !self.forwards.is_empty(),
+        };
+        let initrd = folder.path().join("initrd");
+        fs::write(&initrd, initramfs::build(kernel, &settings)?).map_err(Error::file("write", &initrd))?;
+        let ports = Ports::listen(folder.path(), terminal.is_some())?;
+        let setup = Setup {
+            machine: &self.machine,
+            image: kernel.image(),
+            initrd,
+            kernel_arguments: self.kernel_arguments(),
+            console: ports.console.path(),
+            ports: ports.named(),
+            plugin_port: self.plugin_socket.as_deref(),
+            terminal: ports.terminal.as_ref().map(Port::path),
+            share: share.as_deref(),
+            disk: self.disk.as_deref(),
+            forwards: &self.forwards,
+            plugins: &self.plugins,
+            shared_memory: self.shared_memory.as_ref().map(|(path, bytes)| (path.as_path(), *bytes)),
+        };
+
+        let started = Instant::now();
+        let mut qemu = setup.spawn()?;
+        let streams = Streams::connect(self, &mut qemu, &ports, terminal)?;
+        let mut heard = Heard::default();
+        let watched = self.watch(&mut qemu, &streams.control, &mut heard, started);
+        drop(qemu);
+        let boot = heard.boot;
+        match (watched, streams.finish()) {
+            (Ok(status), texts) => Ok(Outcome {
+                status,
+                stdout: texts.stdout,
+                stderr: texts.stderr,
+                dropped_bytes: texts.dropped_bytes,
+                console: texts.console,
+                release: kernel.release().to_owned(),
+                boot: boot.unwrap_or_else(|| started.elapsed()),
+                total: started.elapsed(),
+            }),
+            (Err(end), texts) => Err(Error::Guest {
+                end: diagnose(end, &texts.console, boot.is_some()),
+                console: last_lines(&texts.console, &texts.messages),
+            }),
+        }
+    }
+
+    /// Waits for the command's status and the power-off.
+    fn watch(
+        &self,
+        qemu: &mut Qemu,
+        control: &Receiver<String>,
+        heard: &mut Heard,
+        started: Instant,
+    ) -> std::result::Result<i32, End> {
+        loop {
+            match control.recv_timeout(TICK) {
+                Ok(line) => heard.take(&line, started),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(TICK),
+            }
+            let ended = qemu.child.try_wait().ok().flatten();
+            if ended.is_some() {
+                // The last line may have come between the two looks; the stream is at its end.
+                control.iter().for_each(|line| heard.take(&line, started));
+            }
+            if let Some((status, at)) = heard.exit
+                && (ended.is_some() || at.elapsed() > POWER_OFF)
+            {
+                return Ok(status);
+            }
+            if let Some(status) = ended {
+                return Err(End::Died(format!("QEMU ended with {status}")));
+            }
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(End::Interrupted);
+            }
+            if let Some(limit) = self.timeout.filter(|&limit| started.elapsed() > limit) {
+                return Err(End::TimedOut(limit));
+            }
+        }
+    }
+}
+
+/// What the guest said on its control port.
+#[derive(Default)]
+struct Heard {
+    /// When it was ready for the command.
+    boot: Option<Duration>,
+    /// The command's status, and when it came.
+    exit: Option<(i32, Instant)>,
+}
+
+impl Heard {
+    fn take(&mut self, line: &str, started: Instant) {
+        if let Some(status) = line.strip_prefix("exit ") {
+            self.exit = status.parse().ok().map(|status| (status, Instant::now()));
+        } else if line == "ready" {
+            self.boot = Some(started.elapsed());
+        }
+    }
+}
+
+/// What the console says about a bad end.
+fn diagnose(end: End, console: &str, command_started: bool) -> End {
+    let ended_by_itself = matches!(end, End::Died(_));
+    if console.contains("Oops: int3:") && end != End::Interrupted {
+        End::EmulatorFault { command_started }
+    } else if ended_by_itself && console.contains(PANIC) {
+        End::Panicked
+    } else {
+        end
+    }
+}
+
+/// Waits for QEMU to connect, or to end.
+fn connect(qemu: &mut Qemu, port: &Port, messages: Option<&Reader>) -> Result<UnixStream> {
+    loop {
+        if let Some(stream) = port.try_accept()? {
+            return Ok(stream);
+        }
+        if let Ok(Some(status)) = qemu.child.try_wait() {
+            // Its last words may still be on their way.
+            thread::sleep(TICK);
+            let said = messages.map(Reader::text_so_far).unwrap_or_default();
+            let end = End::Died(format!("QEMU ended with {status}"));
+            return Err(Error::Guest { end, console: last_lines("", &said) });
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The lines of a stream, read on a thread of their own.
+fn lines_of(stream: UnixStream) -> Receiver<String> {
+    let (sender, receiver) = mpsc::sync_channel(16);
+    thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(io::Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The end of a console and of what QEMU said, for a person to read. A panic's call trace may be longer than what is shown, so the
+/// line that names the panic is shown in any case.
+fn last_lines(console: &str, messages: &str) -> String {
+    let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
+    let (before, last) = lines.split_at(lines.len().saturating_sub(CONSOLE_LINES_MAX));
+    let mut text = String::new();
+    if let Some(panic) = before.iter().find(|line| line.contains(PANIC)) {
+        text.push_str("its kernel said: ");
+        text.push_str(panic);
+        text.push('\n');
+    }
+    text.push_str(if lines.is_empty() { "its console is empty" } else { "the last lines of its console:" });
+    for line in last {
+        text.push_str("\n  ");
+        text.push_str(line);
+    }
+    if !messages.trim().is_empty() {
+        text.push_str("\nQEMU said: ");
+        text.push_str(messages.trim());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_breakpoint_is_the_emulators_fault_and_other_panics_are_not() {
+        let died = || End::Died("QEMU ended with exit status: 0".to_owned());
+        let stale =
+            "[ 2.0] Oops: int3: 0000 [#2] PREEMPT SMP\n[ 2.1] Kernel panic - not syncing: Fatal exception";
+        assert_eq!(diagnose(died(), stale, false), End::EmulatorFault { command_started: false });
+        assert_eq!(diagnose(End::Interrupted, stale, true), End::Interrupted);
+        assert_eq!(
+            diagnose(died(), "Kernel panic - not syncing: sysrq triggered crash", true),
+            End::Panicked
+        );
+        assert_eq!(diagnose(died(), "", true), died());
+        let limit = End::TimedOut(Duration::from_secs(1));
+        assert_eq!(diagnose(limit.clone(), "Kernel panic", true), limit);
+    }
+
+    #[test]
+    fn a_bad_end_shows_the_last_lines_and_what_qemu_said() {
+        let console: String = (0..100).map(|n| format!("line {n}\r\n")).collect();
+        let text = last_lines(&console, "no such device\n");
+        assert!(
+            text.contains("\n  line 99\n") && text.contains("\n  line 60\n") && !text.contains("line 59")
+        );
+        assert!(text.ends_with("QEMU said: no such device"), "{text}");
+        assert_eq!(last_lines("", ""), "its console is empty");
+    }
+
+    #[test]
+    fn a_panic_is_named_however_long_its_trace_is() {
+        let panic = "[    2.1] Kernel panic - not syncing: sysrq triggered crash";
+        for trace_lines in [10, 60] {
+            let trace: String = (0..trace_lines).map(|n| format!("  ? frame {n}\r\n")).collect();
+            let text = last_lines(&format!("up\r\n{panic}\r\n{trace}"), "");
+            assert_eq!(text.matches(panic).count(), 1, "{text}");
+            assert!(text.ends_with(&format!("? frame {}", trace_lines - 1)), "{text}");
+        }
+    }
+}
