@@ -77,9 +77,9 @@ pub struct Demoted {
     pub by_scope: Vec<(ScopeId, u64)>,
 }
 
-/// For whose sake pages go down.
+/// What pages are demoted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sake {
+pub enum DemandReason {
     /// For pages that wait to come up.
     Waiting,
     /// For promotions and allocations to come: the goal.
@@ -95,8 +95,8 @@ pub struct Supply {
     pub node: NodeId,
     /// For how long a page must not have been accessed.
     pub idle: Nanos,
-    /// For whose sake.
-    pub sake: Sake,
+    /// What they were demoted for.
+    pub reason: DemandReason,
     /// Base pages that were asked for.
     pub asked: u64,
     /// Base pages that were not found.

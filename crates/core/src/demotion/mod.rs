@@ -29,7 +29,7 @@ pub use reach::{Reach, Subtree, reach};
 use std::collections::BTreeMap;
 
 use crate::config::Config;
-use crate::demand::{Allowance, COLDER, Demand, Demoted, Giving, Sake, Supply, Wanted};
+use crate::demand::{Allowance, COLDER, Demand, DemandReason, Demoted, Giving, Supply, Wanted};
 use crate::limit::{Rate, Reserve};
 use crate::published::threshold::rate_limit_pages;
 use crate::topology::{NodeState, Topology};
@@ -126,13 +126,13 @@ impl Demotion {
             let low = state.free_pages < u64::midpoint(state.watermarks.high_pages, floor);
             let node = self.nodes.entry(state.node).or_default();
             let wanted = wanted.iter().find(|w| w.node == state.node);
-            let Some(sake) = node.sake(now, low, wanted.is_some()).filter(|_| missing > 0) else {
+            let Some(reason) = node.reason(now, low, wanted.is_some()).filter(|_| missing > 0) else {
                 continue;
             };
-            let wanted = wanted.filter(|_| sake == Sake::Waiting);
-            let missing = match sake {
-                Sake::Allocations => floor - state.free_pages,
-                Sake::Goal | Sake::Waiting => missing,
+            let wanted = wanted.filter(|_| reason == DemandReason::Waiting);
+            let missing = match reason {
+                DemandReason::Allocations => floor - state.free_pages,
+                DemandReason::Goal | DemandReason::Waiting => missing,
             };
             let for_them = wanted.map_or(0, |w| w.pages.min(state.managed_pages / FOR_THEM));
             let targets = topology.demotion_targets(state.node);
@@ -144,12 +144,12 @@ impl Demotion {
             }
             let allowances = giving.above_floors(pages);
             let braked = giving.by_brakes(pages);
-            let idle = node.idle(&mut self.idle, sake, wanted.map(|w| w.gap));
+            let idle = node.idle(&mut self.idle, reason, wanted.map(|w| w.gap));
             node.pending = Some(Pending {
                 id: self.next_id,
                 pages,
                 idle,
-                sake,
+                reason,
                 since: now,
                 allowances: allowances.clone(),
             });
@@ -171,8 +171,8 @@ impl Demotion {
         let node = self.nodes.get_mut(&done.node)?;
         let pending = node.pending.take_if(|pending| pending.id == done.id)?;
         let short = pending.pages.saturating_sub(done.pages);
-        let Pending { idle, sake, pages: asked, .. } = pending;
-        let supply = Supply { node: done.node, idle, sake, asked, short };
+        let Pending { idle, reason, pages: asked, .. } = pending;
+        let supply = Supply { node: done.node, idle, reason, asked, short };
         node.settle(now, &supply, &self.idle);
         let earned_by = done.cpu.0.saturating_mul(100) / self.cpu_percent;
         self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));

@@ -1,6 +1,6 @@
 //! What is kept of a top-tier node: the demand that is under way, and what the last ones found.
 
-use crate::demand::{Allowance, Sake, Supply};
+use crate::demand::{Allowance, DemandReason, Supply};
 use crate::demotion::idle::Idle;
 use crate::units::Nanos;
 
@@ -17,7 +17,7 @@ pub(super) struct Pending {
     pub(super) id: u64,
     pub(super) pages: u64,
     pub(super) idle: Nanos,
-    pub(super) sake: Sake,
+    pub(super) reason: DemandReason,
     pub(super) since: Nanos,
     pub(super) allowances: Vec<Allowance>,
 }
@@ -52,14 +52,14 @@ impl Default for Node {
 }
 
 impl Node {
-    /// For whose sake there may be a demand now; `low` says whether new pages are about to go to lower tiers, `waited_for` whether pages wait.
-    pub(super) fn sake(&self, now: Nanos, low: bool, waited_for: bool) -> Option<Sake> {
+    /// What there may be a demand for now; `low` says whether new pages are about to go to lower tiers, `waited_for` whether pages wait.
+    pub(super) fn reason(&self, now: Nanos, low: bool, waited_for: bool) -> Option<DemandReason> {
         if self.pending.is_some() {
             None
         } else if low && now >= self.allocations_rest_until {
-            Some(Sake::Allocations)
+            Some(DemandReason::Allocations)
         } else if now >= self.rest_until {
-            Some(if waited_for { Sake::Waiting } else { Sake::Goal })
+            Some(if waited_for { DemandReason::Waiting } else { DemandReason::Goal })
         } else {
             None
         }
@@ -71,27 +71,29 @@ impl Node {
     }
 
     /// For how long what goes down must be idle; `gap` is the time between accesses of those that wait, if it is for them.
-    pub(super) fn idle(&self, idle: &mut Idle, sake: Sake, gap: Option<Nanos>) -> Nanos {
-        match sake {
-            Sake::Allocations => idle.hurried(self.haste),
-            Sake::Goal | Sake::Waiting => idle.wanted(gap),
+    pub(super) fn idle(&self, idle: &mut Idle, reason: DemandReason, gap: Option<Nanos>) -> Nanos {
+        match reason {
+            DemandReason::Allocations => idle.hurried(self.haste),
+            DemandReason::Goal | DemandReason::Waiting => idle.wanted(gap),
         }
     }
 
     /// A demand has ended.
     pub(super) fn settle(&mut self, now: Nanos, supply: &Supply, idle: &Idle) {
         let met = supply.is_met();
-        match supply.sake {
-            Sake::Allocations if met => self.haste = self.haste.saturating_sub(1),
-            Sake::Allocations => self.haste += u32::from(supply.idle > idle.least()),
-            Sake::Waiting if met => self.one_in = (self.one_in / 2).max(ONE_IN_MIN),
-            Sake::Waiting => self.one_in = (self.one_in * 2).min(ONE_IN_MAX),
-            Sake::Goal => {}
+        match supply.reason {
+            DemandReason::Allocations if met => self.haste = self.haste.saturating_sub(1),
+            DemandReason::Allocations => self.haste += u32::from(supply.idle > idle.least()),
+            DemandReason::Waiting if met => self.one_in = (self.one_in / 2).max(ONE_IN_MIN),
+            DemandReason::Waiting => self.one_in = (self.one_in * 2).min(ONE_IN_MAX),
+            DemandReason::Goal => {}
         }
-        match supply.sake {
+        match supply.reason {
             _ if supply.short == 0 => {}
-            Sake::Allocations => self.allocations_rest_until = now.plus(REST_MIN),
-            Sake::Goal | Sake::Waiting => self.rest_until = now.plus(REST_MIN.max(Nanos(idle.now().0 / 8))),
+            DemandReason::Allocations => self.allocations_rest_until = now.plus(REST_MIN),
+            DemandReason::Goal | DemandReason::Waiting => {
+                self.rest_until = now.plus(REST_MIN.max(Nanos(idle.now().0 / 8)))
+            }
         }
     }
 

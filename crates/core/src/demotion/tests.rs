@@ -93,7 +93,7 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let supply = Supply {
         node: NodeId(0),
         idle: first[0].idle,
-        sake: Sake::Goal,
+        reason: DemandReason::Goal,
         asked: MISSING,
         short: MISSING - 10,
     };
@@ -140,9 +140,9 @@ fn where_allocations_are_about_to_go_below_the_coldest_go_down_however_short_the
         let demand = d.tick(&topology, now, states, &waiting, Giving::default()).first()?.clone();
         let settled = d.done(now, &demand.done(demand.pages * percent / 100, Nanos(0))).unwrap();
         now = now.plus(REST_MIN);
-        Some((settled.supply.sake, demand.pages, demand.idle.ms()))
+        Some((settled.supply.reason, demand.pages, demand.idle.ms()))
     };
-    let expected = |idle_ms| Some((Sake::Allocations, FLOOR - LOW + 1, idle_ms));
+    let expected = |idle_ms| Some((DemandReason::Allocations, FLOOR - LOW + 1, idle_ms));
     // From what nobody waits for, halved while too little is found, down to the least.
     for idle_ms in [10_000, 5000, 2500, 1250, 625, 312, 156, 100, 100] {
         assert_eq!(asked(&mut d, &low, 0), expected(idle_ms));
@@ -153,12 +153,12 @@ fn where_allocations_are_about_to_go_below_the_coldest_go_down_however_short_the
     assert_eq!(asked(&mut d, &low, 100), expected(625), "doubled where it is found");
     // Above that those that wait have their turn, with their own idle time.
     let not_so_low = [state(0, LOW, MANAGED), low[1]];
-    let (sake, pages, idle_ms) = asked(&mut d, &not_so_low, 0).unwrap();
-    assert_eq!((sake, idle_ms), (Sake::Waiting, 8000));
+    let (reason, pages, idle_ms) = asked(&mut d, &not_so_low, 0).unwrap();
+    assert_eq!((reason, idle_ms), (DemandReason::Waiting, 8000));
     assert!(pages > MISSING);
     // That one was not met and rests; what allocations need does not wait for it.
     assert_eq!(asked(&mut d, &not_so_low, 0), None);
-    assert!(matches!(asked(&mut d, &low, 0), Some((Sake::Allocations, ..))));
+    assert!(matches!(asked(&mut d, &low, 0), Some((DemandReason::Allocations, ..))));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //!
 //! `steps.rs` is what the engine sees of it; the rest is for whoever reports on it.
 
-mod feeler;
 mod mappings;
 mod members;
 mod owners;
+mod pressure_reader;
 mod sources;
 mod steps;
 mod stock;
@@ -39,10 +39,10 @@ use crate::source::{hintfault, hwsample};
 use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
 
-use feeler::Feeler;
 use mappings::Maps;
 use members::Managed;
 use owners::Owners;
+use pressure_reader::PressureReader;
 use sources::Sources;
 use steps::LOOK_PAUSE;
 use stock::Stock;
@@ -123,7 +123,7 @@ pub struct LiveMachine {
     nodes: NodeStateReader,
     managed: Managed,
     stock: Stock,
-    feeler: Feeler,
+    pressure_reader: PressureReader,
     watcher: Watcher,
     maps: Maps,
     looked: Option<Nanos>,
@@ -160,7 +160,7 @@ impl LiveMachine {
         if let Some(error) = holdings.read(&watcher.discovered().topology, now()).find_map(Result::err) {
             return Err(error.into());
         }
-        let feeler = Feeler::new(root, config, moving)?;
+        let pressure_reader = PressureReader::new(root, config, moving)?;
         let mover = match moving {
             Moving::Off => None,
             Moving::Live => {
@@ -199,7 +199,7 @@ impl LiveMachine {
             nodes,
             managed,
             stock: Stock::new(holdings)?,
-            feeler,
+            pressure_reader,
             watcher,
             maps: Maps::new(root),
             looked: None,

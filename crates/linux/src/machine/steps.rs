@@ -40,7 +40,7 @@ impl Machine for LiveMachine {
         self.tell_ends(observe);
         self.look(due, observe)?;
         if due {
-            let news = self.feeler.tell(now(), observe);
+            let news = self.pressure_reader.report(now(), observe);
             self.news.extend(news.map(|why| {
                 format!("moves are braked by ping-pong alone where memory pressure is not known: {why}")
             }));

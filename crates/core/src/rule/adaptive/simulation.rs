@@ -13,7 +13,7 @@ use rand_pcg::rand_core::Rng;
 
 use super::*;
 use crate::access::{FaultLatency, NoMappings};
-use crate::demand::Sake;
+use crate::demand::DemandReason;
 use crate::rule::testing::{Machine, fault, sample, topology};
 use crate::topology::Watermarks;
 
@@ -329,18 +329,18 @@ fn proposed_after(supply: Supply) -> bool {
 
 #[test]
 fn what_the_target_gives_though_nothing_waits_is_worth_pages_that_are_accessed_four_times_as_often() {
-    let supply = |idle_s, sake, short| Supply {
+    let supply = |idle_s, reason, short| Supply {
         node: NodeId(0),
         idle: Nanos::from_s(idle_s),
-        sake,
+        reason,
         asked: 1000,
         short,
     };
-    assert!(proposed_after(supply(10, Sake::Goal, 250)));
-    assert!(!proposed_after(supply(10, Sake::Goal, 251)), "it has not so much");
-    assert!(!proposed_after(supply(4, Sake::Goal, 0)), "a second and more, against four");
-    assert!(!proposed_after(supply(10, Sake::Waiting, 0)), "those that wait are for that");
-    assert!(!proposed_after(supply(10, Sake::Allocations, 0)), "so are allocations");
+    assert!(proposed_after(supply(10, DemandReason::Goal, 250)));
+    assert!(!proposed_after(supply(10, DemandReason::Goal, 251)), "it has not so much");
+    assert!(!proposed_after(supply(4, DemandReason::Goal, 0)), "a second and more, against four");
+    assert!(!proposed_after(supply(10, DemandReason::Waiting, 0)), "those that wait are for that");
+    assert!(!proposed_after(supply(10, DemandReason::Allocations, 0)), "so are allocations");
 }
 
 #[test]

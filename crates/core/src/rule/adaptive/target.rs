@@ -2,7 +2,7 @@
 
 use crate::candidate::Reason;
 use crate::config;
-use crate::demand::{COLDER, Sake, Supply};
+use crate::demand::{COLDER, DemandReason, Supply};
 use crate::rule::Gauge;
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
@@ -152,10 +152,10 @@ impl Target {
 
     /// Takes note of what the node gave when it was asked for cold pages.
     pub fn set_worth(&mut self, supply: &Supply) {
-        match supply.sake {
-            Sake::Goal if supply.is_met() => self.worth = Nanos(supply.idle.0 / COLDER),
-            Sake::Goal | Sake::Waiting => self.worth = Nanos(0),
-            Sake::Allocations => {}
+        match supply.reason {
+            DemandReason::Goal if supply.is_met() => self.worth = Nanos(supply.idle.0 / COLDER),
+            DemandReason::Goal | DemandReason::Waiting => self.worth = Nanos(0),
+            DemandReason::Allocations => {}
         }
     }
 

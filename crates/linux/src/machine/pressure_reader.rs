@@ -10,7 +10,7 @@ use crate::scope::Pressures;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Feeler {
+pub(super) struct PressureReader {
     pressures: Pressures,
     every: Nanos,
     due: Nanos,
@@ -18,18 +18,22 @@ pub(super) struct Feeler {
     why: Option<String>,
 }
 
-impl Feeler {
+impl PressureReader {
     /// Looks at nothing where nothing moves, or nothing is braked.
-    pub(super) fn new(root: &Root, config: &Config, moving: Moving) -> Result<Feeler, KernelFileError> {
+    pub(super) fn new(
+        root: &Root,
+        config: &Config,
+        moving: Moving,
+    ) -> Result<PressureReader, KernelFileError> {
         let needed = config.brake.enabled && moving == Moving::Live;
         let pressures = if needed { Pressures::new(root, &config.scope)? } else { Pressures::default() };
         // Twice in a period of the brake: none is judged by what is older than half of one.
         let every = Nanos(Nanos::from_ms(config.brake.period_ms).0 / 2);
-        Ok(Feeler { pressures, every, due: Nanos(0), why: None })
+        Ok(PressureReader { pressures, every, due: Nanos(0), why: None })
     }
 
     /// Tells when it is time; returns why something cannot be read, once.
-    pub(super) fn tell(&mut self, at: Nanos, mut observe: impl FnMut(Evidence<'_>)) -> Option<String> {
+    pub(super) fn report(&mut self, at: Nanos, mut observe: impl FnMut(Evidence<'_>)) -> Option<String> {
         if at < self.due {
             return None;
         }
@@ -57,18 +61,22 @@ mod tests {
     fn pressure_is_told_twice_a_period_and_its_absence_once() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
-        let mut feeler = Feeler::new(&root, &Config::default(), Moving::Live).unwrap();
-        let tell = |feeler: &mut Feeler, ms| {
+        let mut pressure_reader = PressureReader::new(&root, &Config::default(), Moving::Live).unwrap();
+        let tell = |pressure_reader: &mut PressureReader, ms| {
             let mut told = 0;
-            let why = feeler.tell(Nanos::from_ms(ms), |_| told += 1);
+            let why = pressure_reader.report(Nanos::from_ms(ms), |_| told += 1);
             (told, why.is_some())
         };
-        assert_eq!([0, 1000].map(|ms| tell(&mut feeler, ms)), [(0, true), (0, false)], "the kernel has none");
+        assert_eq!(
+            [0, 1000].map(|ms| tell(&mut pressure_reader, ms)),
+            [(0, true), (0, false)],
+            "the kernel has none"
+        );
         fs::create_dir_all(root.proc.join("pressure")).unwrap();
         fs::write(root.proc.join("pressure/memory"), "some total=1\nfull total=0\n").unwrap();
-        let told = [1500, 2000, 2999, 3000].map(|ms| tell(&mut feeler, ms).0);
+        let told = [1500, 2000, 2999, 3000].map(|ms| tell(&mut pressure_reader, ms).0);
         assert_eq!(told, [0, 1, 0, 1]);
-        let mut dry = Feeler::new(&root, &Config::default(), Moving::Off).unwrap();
+        let mut dry = PressureReader::new(&root, &Config::default(), Moving::Off).unwrap();
         assert_eq!(tell(&mut dry, 0), (0, false), "nothing is braked where nothing moves");
     }
 }
