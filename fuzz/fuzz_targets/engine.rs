@@ -6,6 +6,8 @@
 
 #![no_main]
 
+// The tests hold a machine that fails to them too.
+#[allow(dead_code)]
 #[path = "../../crates/core/tests/it/laws.rs"]
 mod laws;
 // The tests use more of the machine and of the world than is used here.

@@ -39,6 +39,8 @@ impl Targets {
     /// distance from the accessor (from the page, where nobody knows the accessor); downwards, to the next tier's; for
     /// balance, to the accessor.
     pub(super) fn check(&self, topology: &Topology, candidate: &Candidate) -> Result<Route, RefusalReason> {
+        // A node without memory, as one that has been taken offline, has no pages to move.
+        topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
         let from = index(topology, candidate.from)?;
         let nodes = self.routes.len() / 3;
         let route = match (candidate.direction, candidate.target) {

@@ -65,7 +65,8 @@ impl Laws {
             panic!("a sum does not balance: {sum}");
         }
         let c = &self.config;
-        let gauge = |name| engine.gauges().iter().find(|g| g.name == name).map_or(0, |g| g.value);
+        let gauges = engine.gauges();
+        let gauge = |name| gauges.iter().find(|g| g.name == name).map_or(0, |g| g.value);
         let at_most = |name, most: u64| assert!(gauge(name) <= most, "{name} is {} > {most}", gauge(name));
         at_most("queue_length", c.queue.capacity.into());
         at_most("journal_length", c.journal.capacity.into());
@@ -95,13 +96,24 @@ impl Laws {
         free_pages: &BTreeMap<NodeId, u64>,
         batches: &[Batch],
     ) {
-        // Time that goes back is no time for the engine.
-        self.clock = self.clock.max(told);
         assert_eq!(
             self.remembered,
             memories(engine),
             "a tick, and with it every refusal, leaves evidence alone"
         );
+        self.issued(engine, told, free_pages, batches);
+    }
+
+    /// Judges the batches of a tick.
+    pub fn issued(
+        &mut self,
+        engine: &Engine,
+        told: Nanos,
+        free_pages: &BTreeMap<NodeId, u64>,
+        batches: &[Batch],
+    ) {
+        // Time that goes back is no time for the engine.
+        self.clock = self.clock.max(told);
         self.forget_lost(engine);
         let mut towards: BTreeMap<NodeId, u64> = BTreeMap::new();
         for batch in self.in_flight.values().chain(batches) {
@@ -118,12 +130,15 @@ impl Laws {
     }
 
     /// Notes what an outcome may change.
-    pub fn before_outcome(&mut self, engine: &Engine, batch: &Batch, done: &BatchOutcome) {
+    pub fn before_outcome(&mut self, engine: &Engine, done: &BatchOutcome) {
         self.remembered = memories(engine);
+        self.landed(done);
+    }
+
+    /// Takes in how a batch ended; nothing where the engine does not hold it to be in flight.
+    pub fn landed(&mut self, done: &BatchOutcome) {
         self.may_clear.clear();
-        if self.in_flight.remove(&batch.id).is_none() {
-            return;
-        }
+        let Some(batch) = self.in_flight.remove(&done.id) else { return };
         for (m, outcome) in batch.moves.iter().zip(&done.outcomes) {
             if *outcome == Outcome::Moved {
                 self.moved.entry(m.page).or_default().push(self.clock);

@@ -4,6 +4,7 @@ mod arrows;
 mod book;
 mod brake;
 mod driver;
+mod faulty;
 mod laws;
 mod limits;
 mod machine;
