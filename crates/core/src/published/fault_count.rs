@@ -2,8 +2,11 @@
 //!
 //! Source: S0, "Hot page promotion optimization for large address space", patch 1 (2024-03). The process counts its hint
 //! faults in an int; a scan stamps a page with the count in buckets of 65536; a fault is hot when fewer than a million
-//! faults came between. The difference is not masked, so that it is right up to 2^31 faults only: beyond, it is negative
-//! and every page passes.
+//! faults came between.
+//!
+//! Both the difference and the threshold are unsigned, so that a page whose difference exceeds 2^31
+//! is refused like any other cold page. The counter wraps at 2^32: a page that waited longer than
+//! that looks younger by it.
 
 /// log2 of the faults in one bucket of the stamp.
 pub const BUCKET_SHIFT: u32 = 16;
@@ -16,13 +19,13 @@ pub const fn stamp(faults: u32) -> u32 {
 }
 
 /// The latency of a fault, the process's `faults`-th, on a page with this stamp.
-pub const fn latency(faults: u32, stamp: u32) -> i32 {
-    faults.wrapping_sub(stamp << BUCKET_SHIFT) as i32
+pub const fn latency(faults: u32, stamp: u32) -> u32 {
+    faults.wrapping_sub(stamp << BUCKET_SHIFT)
 }
 
 /// Whether a page with this latency is hot.
-pub const fn is_hot(latency: i32, threshold: u32) -> bool {
-    (latency as i64) < threshold as i64
+pub const fn is_hot(latency: u32, threshold: u32) -> bool {
+    latency < threshold
 }
 
 #[cfg(test)]
@@ -46,11 +49,10 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_wrong_beyond_two_to_the_31_faults() {
-        assert_eq!(latency(i32::MAX as u32, stamp(0)), i32::MAX);
-        let wrong = latency(1 << 31, stamp(0));
-        assert!(wrong < 0 && is_hot(wrong, THRESHOLD));
-        // The counter itself may wrap: the difference of nearby counts stays right.
+    fn pages_are_refused_beyond_two_to_the_31_faults_and_the_counter_may_wrap() {
+        assert_eq!(latency(1 << 31, stamp(0)), 1 << 31);
+        assert!(!is_hot(latency(1 << 31, stamp(0)), THRESHOLD));
+        assert!(!is_hot(latency(u32::MAX, stamp(0)), THRESHOLD));
         assert_eq!(latency(5, stamp(u32::MAX - 65_535)), 65_541);
     }
 }

@@ -176,8 +176,8 @@ pub struct Tuning {
 
 /// The record after one more access at `jiffies` that asks for node `nid` (S4: `pghot_record_access`).
 ///
-/// A ready record stays ready in default mode when its window has passed; precise mode builds the record anew and
-/// loses it.
+/// A ready record stays ready when its window has passed: v5 and v6 clear node, frequency and time
+/// alone, in both modes. v8 rebuilds the record and drops the bit.
 pub const fn update(mode: Mode, old: PghotRecord, jiffies: u64, nid: u16, tuning: Tuning) -> PghotRecord {
     let within = mode.gap_ms(old.time, jiffies, tuning.hz) <= tuning.window_ms;
     let frequency = match within {
@@ -185,12 +185,11 @@ pub const fn update(mode: Mode, old: PghotRecord, jiffies: u64, nid: u16, tuning
         true => mode.frequency_max(),
         false => 1,
     };
-    let stays_ready = old.ready && matches!(mode, Mode::Default);
     PghotRecord {
         nid: if matches!(mode, Mode::Precise) { nid } else { 0 },
         frequency,
         time: mode.time_of(jiffies),
-        ready: stays_ready || frequency >= tuning.threshold,
+        ready: old.ready || frequency >= tuning.threshold,
     }
 }
 
@@ -245,11 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn outside_the_window_counting_starts_anew_and_only_the_byte_stays_ready() {
-        for (mode, stays) in [(Mode::Default, true), (Mode::Precise, false)] {
-            let hot = PghotRecord { nid: 0, frequency: 3, time: mode.time_of(1000), ready: true };
-            let cold = update(mode, hot, 1000 + 3500, 1, TUNING);
-            assert_eq!((cold.frequency, cold.ready), (1, stays), "{mode:?}");
+    fn outside_the_window_counting_restarts_and_a_ready_record_stays_ready() {
+        for mode in [Mode::Default, Mode::Precise] {
+            for ready in [false, true] {
+                let hot = PghotRecord { nid: 0, frequency: 3, time: mode.time_of(1000), ready };
+                let cold = update(mode, hot, 1000 + 3500, 1, TUNING);
+                assert_eq!((cold.frequency, cold.ready), (1, ready), "{mode:?}");
+            }
         }
     }
 

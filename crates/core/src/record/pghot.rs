@@ -44,14 +44,14 @@ impl<const PRECISE: bool> Pghot<PRECISE> {
 
     #[inline(always)]
     fn encode_bits(&self, old: u32, record: &Record, accessor: Option<NodeId>, jiffies: u64) -> u32 {
-        // No access takes readiness from a published byte, even when its window has passed; only consuming it does.
+        // An access never clears the ready bit, even when the window has passed (v5 and v6; v8
+        // does). Only kmigrated clears it.
         let old = PghotRecord::decode(Self::MODE, old);
-        let stays_ready = !PRECISE && old.ready;
         PghotRecord {
             nid: accessor.map_or(old.nid, |n| n.0),
             frequency: record.frequency,
             time: Self::MODE.time_of(jiffies),
-            ready: record.ready || stays_ready,
+            ready: record.ready || old.ready,
         }
         .encode(Self::MODE)
     }
