@@ -52,10 +52,11 @@ test: lab-programs ## every test: units, properties, a short fuzzing, and the la
 	$(MAKE) -s -C lab/plugin test
 	$(MAKE) fuzz
 
-# $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS): what was found before is tried first.
+# $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS): inputs found before, fuzz/seeds/NAME.tar.gz, are tried first.
 define fuzz-target
 	@mkdir -p fuzz/corpus/$(1)
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run $(1) fuzz/corpus/$(1) $(wildcard fuzz/seeds/$(1)) -- \
+	$(if $(wildcard fuzz/seeds/$(1).tar.gz),@tar -C fuzz/corpus/$(1) -xzf fuzz/seeds/$(1).tar.gz)
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run $(1) fuzz/corpus/$(1) -- \
 		-max_total_time=$(FUZZ_SECONDS) -max_len=$(2) -rss_limit_mb=$(3) $(4)
 endef
 
