@@ -91,7 +91,7 @@ new_managed() { program managed 48 "$1"; managed=$pid; }
 new_excluded() { program left-alone 24 ""; excluded=$pid; excluded_had=$(low $excluded); }
 done_so_far=0
 total_promoted=0
-reckon() { total_promoted=$((total_promoted + $(promoted) + 0)); }
+count_promoted() { total_promoted=$((total_promoted + $(promoted) + 0)); }
 
 exec_() { end $managed managed; new_managed "sleep 2;"; }
 restart() { count_lost; end $excluded left-alone; new_excluded; }
@@ -157,13 +157,15 @@ hung() {
 }
 # Another manager takes over for a while.
 switched() {
+    # The engine of the next manager counts from zero.
+    count_promoted
     verb switch damon
     verb status
     sleep 3
     verb switch thermocline
 }
 killed() {
-    reckon
+    count_promoted
     kill -KILL $daemon
     wait $daemon 2>/dev/null
     if [ $((done_so_far % 2)) = 0 ]; then
@@ -173,7 +175,7 @@ killed() {
     start
 }
 terminated() {
-    reckon
+    count_promoted
     kill -TERM $daemon
     wait $daemon || fail "the daemon ended with $?: $(tail -n 5 errors)"
     unchanged "after SIGTERM"
@@ -215,7 +217,7 @@ chaos
 echo early_kib=$early
 resident
 echo late_kib=$beyond
-reckon
+count_promoted
 kill -TERM $daemon
 wait $daemon
 echo daemon_status=$?
