@@ -235,6 +235,19 @@ pub struct Pressure {
     pub full_us: u64,
 }
 
+/// How the kernel scans a process for NUMA balancing: it passes over the process's memory in steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scans {
+    /// The process.
+    pub pid: Pid,
+    /// Time between two steps, as [`Interval`](crate::pace::Interval) measures it.
+    pub interval: Nanos,
+    /// Its memory, MiB, that of the top tier with it: steps pass over that too.
+    pub mib: u64,
+    /// Passes that have ended since it was first seen, the first of which may have begun before.
+    pub passes: u32,
+}
+
 /// Whether a process's memory may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
@@ -303,6 +316,9 @@ pub enum Evidence<'a> {
     Holding(Holding),
     /// How long tasks of a scope have waited for memory.
     Pressure(Pressure),
+    /// How the kernel scans the process of which most memory was scanned; none where that is not
+    /// known, or not any more.
+    Scans(Option<Scans>),
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! 1. Poll the machine. Unless a tick is due, that is all.
 //! 2. Read the nodes if a candidate waits, a demand is due, or the last reading is too old.
-//! 3. Pass on the rule's wishes.
+//! 3. Pass on the engine's wishes.
 //! 4. Tick, and submit the batches.
 //! 5. If the nodes were read in this step, demote. By an older reading, what was demoted since
 //!    would be demoted again.
@@ -80,7 +80,10 @@ impl Driver {
             self.nodes.extend_from_slice(nodes);
             self.nodes_read = Some(now);
         }
-        machine.wish(Wishes { sample_period_uops: self.engine.rule().sample_period_uops() });
+        machine.wish(Wishes {
+            sample_period_uops: self.engine.rule().sample_period_uops(),
+            scans: self.engine.pace(now, &self.nodes, machine.pacing()),
+        });
         machine.submit(self.engine.tick(now, &self.nodes));
         if fresh && machine.demotes() {
             machine.demote(self.engine.demote(now, &self.nodes));

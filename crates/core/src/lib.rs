@@ -25,6 +25,7 @@ pub mod label;
 pub mod limit;
 pub mod machine;
 pub mod moves;
+pub mod pace;
 pub mod published;
 pub mod queue;
 pub mod record;

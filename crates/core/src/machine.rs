@@ -13,14 +13,18 @@
 use crate::access::Evidence;
 use crate::demand::Demand;
 use crate::moves::Batch;
+use crate::pace::{Pacing, ScanPace};
 use crate::topology::NodeState;
 use crate::units::Nanos;
 
-/// What the rule would like the machine to do. A machine that cannot ignores it.
+/// What the engine would like the machine to do. A machine that cannot ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// One hardware sample in so many micro-operations; `None` leaves it to the configuration.
     pub sample_period_uops: Option<u32>,
+    /// How the kernel is to scan; `None` leaves it to the configuration. What is wished stays wished:
+    /// where it cannot be set yet, it may be tried again.
+    pub scans: Option<ScanPace>,
 }
 
 /// See the module's description.
@@ -29,7 +33,7 @@ pub trait Machine {
     type Error;
 
     /// Reports what has happened since the last call: accesses, regions, outcomes of batches and
-    /// demands, processes, memory, pressure. Called once at the start of every step.
+    /// demands, processes, memory, pressure, scans. Called once at the start of every step.
     ///
     /// Every batch submitted and every demand made ends once, a batch with as many outcomes as it
     /// has moves. `due` says that a tick follows: what has to be looked for, such as new processes
@@ -52,7 +56,12 @@ pub trait Machine {
     /// The state cannot be read.
     fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Self::Error>;
 
-    /// Takes the rule's wishes, at every tick.
+    /// How much of the kernel's scans [`wish`](Machine::wish) can set.
+    fn pacing(&self) -> Pacing {
+        Pacing::Nothing
+    }
+
+    /// Takes the engine's wishes, at every tick.
     fn wish(&mut self, wishes: Wishes) {
         let _ = wishes;
     }

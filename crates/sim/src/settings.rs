@@ -1,6 +1,7 @@
 //! What an administrator sets of the kernel, and of the devices.
 
 use serde::{Deserialize, Serialize};
+use thermocline_core::pace::ScanPace;
 use thermocline_core::published::{fault_count, threshold};
 
 use crate::spec::{SpecError, require};
@@ -70,6 +71,18 @@ impl Default for KernelSettings {
 }
 
 impl KernelSettings {
+    /// Has the kernel scan at this pace; where it `renews`, also with these periods and the little
+    /// promotion that goes with a renewal.
+    pub(crate) fn follow(&mut self, pace: ScanPace, renews: bool) {
+        self.scan_size_mb = pace.step_mb.into();
+        if renews {
+            let set = |key: &mut u64, ms: Option<u32>| *key = ms.map_or(*key, u64::from);
+            set(&mut self.scan_period_min_ms, pace.period_min_ms);
+            set(&mut self.scan_period_max_ms, pace.period_max_ms);
+            self.promote_rate_limit_mbps = pace.renewing.into();
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         let within = |key: &str, value: u64, range: std::ops::RangeInclusive<u64>| {
             let remedy = format!("give {} to {}", range.start(), range.end());

@@ -9,9 +9,8 @@ use thermocline_core::config::Config;
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
 use thermocline_core::machine::Machine as _;
-use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pid, VirtPage};
-use thermocline_linux::actuator::Actuator;
+use thermocline_linux::actuator::{Actuator, ActuatorError};
 use thermocline_linux::aside;
 use thermocline_linux::demoter::Offer;
 use thermocline_linux::kswapd::Kswapd;
@@ -46,7 +45,7 @@ const HEAT_ROWS: usize = 20;
 pub(super) struct Kernel<'a> {
     /// Where the kernel's files are.
     pub(super) root: &'a Root,
-    /// The size of a scan, where it follows the machine.
+    /// How scans are paced, where they are.
     pub(super) pace: Option<Pace>,
     /// The door for what is written.
     pub(super) actuator: &'a mut Actuator,
@@ -70,6 +69,9 @@ pub(super) fn drive(
     let topology = found.topology.clone();
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
     let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
+    if let Some(pace) = kernel.pace.take() {
+        machine.set_pace(pace);
+    }
     tell!("evidence: {}", machine.sources());
     let mut demotion = Demotion::new(root, config, found);
     if let Some(offer) = kernel.demotion.take() {
@@ -115,7 +117,9 @@ pub(super) fn drive(
         for told in aside::news() {
             tell!("{told}");
         }
-        kernel.pace(at, driver.nodes(), engine.topology(), &machine);
+        if let Some(told) = paced(machine.pace_scans(kernel.actuator), machine.scan_interval()) {
+            tell!("{told}");
+        }
         let (changes, next) = engine.brake_changes(brake_changes);
         brake_changes = next;
         for braking in changes {
@@ -194,28 +198,24 @@ pub(super) fn drive(
     Ok(ended)
 }
 
-impl Kernel<'_> {
-    /// Paces the scans. Where that fails they keep their pace: pages are found sooner or later, but found.
-    fn pace(&mut self, at: Nanos, nodes: &[NodeState], topology: &Topology, machine: &LiveMachine) {
-        let Some(pace) = &mut self.pace else { return };
-        match pace.look(at, nodes, topology, || machine.steps(), self.actuator) {
-            Ok(None) => {}
-            Ok(Some(Paced::Step(mb))) => {
-                tell!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans");
-            }
-            Ok(Some(Paced::Renewing(interval))) => tell!(
-                "numa_balancing_promote_rate_limit_MBps: 1 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
-                interval.ms()
-            ),
-            Ok(Some(Paced::Renewed)) => tell!("numa_balancing_promote_rate_limit_MBps: 0 again"),
-            Err(error) => {
-                tell!(
-                    "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends; start it again to have them paced: {error}"
-                );
-                self.pace = None;
-            }
+/// What there is to tell of the pace of the scans. Where they are paced no more they keep their pace:
+/// pages are found sooner or later, but found.
+fn paced(paced: Result<Option<Paced>, ActuatorError>, interval: Option<Nanos>) -> Option<String> {
+    let told = match paced {
+        Ok(None) => return None,
+        Ok(Some(Paced::Step(mb))) => {
+            format!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans")
         }
-    }
+        Ok(Some(Paced::Renewing)) => format!(
+            "numa_balancing_promote_rate_limit_MBps: 1 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
+            interval.unwrap_or_default().ms()
+        ),
+        Ok(Some(Paced::Renewed)) => "numa_balancing_promote_rate_limit_MBps: 0 again".to_owned(),
+        Err(error) => format!(
+            "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends; start it again to have them paced: {error}"
+        ),
+    };
+    Some(told)
 }
 
 /// The command name of a process, or `?` where it is gone.

@@ -10,6 +10,7 @@ use thermocline_core::access::{Access, Detail, Evidence, RegionPage};
 use thermocline_core::demand::Demand;
 use thermocline_core::machine::{Machine, Wishes};
 use thermocline_core::moves::Batch;
+use thermocline_core::pace::Pacing;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, NodeId, Pid};
 
@@ -140,6 +141,10 @@ impl<M: Machine> Machine for Felt<'_, M> {
 
     fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], M::Error> {
         self.machine.nodes(observe)
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.machine.pacing()
     }
 
     fn wish(&mut self, wishes: Wishes) {

@@ -191,9 +191,8 @@ fn engine(
             None => None,
         };
         let pace = match mode {
-            Mode::Run if !leaves_any_alone(config) => Pace::new(&config.kernel, &changes),
-            // In a renewal the kernel promotes, whosesoever the pages are.
-            Mode::Run | Mode::Observe => Pace::new(&config.kernel, &changes).map(Pace::without_renewals),
+            Mode::Run => Pace::new(&changes),
+            Mode::Observe => Pace::new(&changes).map(Pace::without_renewals),
             Mode::DryRun => None,
         };
         let demotion = demotion.and_then(Result::ok);
@@ -201,11 +200,6 @@ fn engine(
         driver::drive(engine, kernel, config, discovered, mode, as_json, session)
     });
     put_back(&mut actuator, mode, driven)
-}
-
-/// Whether a scope excludes anybody.
-fn leaves_any_alone(config: &Config) -> bool {
-    config.scope.iter().any(|scope| scope.exclude)
 }
 
 /// Makes the kdamonds of the source `damon`, starts those of nodes and listens to them.

@@ -28,6 +28,7 @@ use crate::counters::Counters;
 use crate::demotion::Demotion;
 use crate::journal::{Decision, Journal, What};
 use crate::moves::{Batch, Direction};
+use crate::pace::{Pace, Pacing, ScanPace};
 use crate::queue::{Offer, Queue};
 use crate::record::{Record, RecordError, RecordParams, RecordTable};
 use crate::refusal::RefusalReason;
@@ -61,6 +62,8 @@ pub struct Engine {
     queue: Queue,
     admission: Admission,
     demotion: Demotion,
+    /// None where the kernel's scans are left as they are configured.
+    pace: Option<Pace>,
     journal: Journal,
     counters: Counters,
     /// The time of the latest tick; none before the first.
@@ -120,6 +123,7 @@ impl Engine {
             queue: Queue::new(config.queue.capacity, Weights::new(&config.source)),
             admission: Admission::new(config, &topology),
             demotion: Demotion::new(config),
+            pace: Pace::new(config),
             journal: Journal::new(config.journal.capacity),
             counters: Counters::default(),
             now: None,
@@ -162,6 +166,11 @@ impl Engine {
                 self.counters.evidence_invalid += u64::from(!self.admission.tell(&holding));
             }
             Evidence::Pressure(pressure) => self.admission.feel(&pressure),
+            Evidence::Scans(scans) => {
+                if let Some(pace) = &mut self.pace {
+                    pace.see(scans);
+                }
+            }
         }
         self.accept_proposals();
     }
@@ -180,6 +189,13 @@ impl Engine {
             self.expire(&admitted, held);
         }
         self.issue(now, nodes)
+    }
+
+    /// How the kernel is to scan from `now` on, with the nodes in about these states, as far as
+    /// `pacing` says that it can be made to; none where that is left to the configuration.
+    pub fn pace(&mut self, now: Nanos, nodes: &[NodeState], pacing: Pacing) -> Option<ScanPace> {
+        let now = now.max(self.clock());
+        self.pace.as_mut()?.look(now, nodes, &self.topology, pacing)
     }
 
     /// The machine as the engine knows it.

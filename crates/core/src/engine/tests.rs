@@ -1,5 +1,5 @@
 use super::*;
-use crate::access::{Detail, Membership, NoMappings};
+use crate::access::{Detail, Membership, NoMappings, Scans};
 use crate::candidate::Reason;
 use crate::config::RecordLayout;
 use crate::moves::{BatchOutcome, Outcome};
@@ -448,4 +448,30 @@ fn promotions_that_a_full_node_holds_do_not_stop_demotions_of_lower_score() {
     let batches = tick(&mut e, 0, &[0, 1]);
     assert_eq!(batches.iter().map(|b| b.direction).collect::<Vec<_>>(), [Direction::Demote]);
     assert_eq!(e.counters.held.get(R::NodeFull), 1, "one look tells for all of them");
+}
+
+#[test]
+fn how_the_kernel_was_seen_to_scan_decides_how_it_is_to_scan() {
+    let mut engine = engine(|config| config.kernel.scan_size_mb = Some(8));
+    // Node 2 holds 1000 MiB; a tenth of them a step is a pass in ten seconds, with a step a second.
+    let nodes = [NodeState {
+        node: NodeId(2),
+        free_pages: 0,
+        managed_pages: 1000 * PAGES_PER_MIB,
+        watermarks: Watermarks::default(),
+    }];
+    let wish = |engine: &mut Engine, at_s: u64, scans: Option<Scans>| {
+        engine.observe(Evidence::Scans(scans));
+        engine.pace(Nanos::from_s(at_s), &nodes, Pacing::Renewals).unwrap()
+    };
+    let scans = Scans { pid: Pid(1), interval: Nanos::from_ms(500), mib: 1000, passes: 0 };
+    assert_eq!(wish(&mut engine, 10, None).step_mb, 100, "what is not known is a second");
+    assert_eq!(wish(&mut engine, 12, Some(scans)).step_mb, 50);
+    let renewing = wish(&mut engine, 14, Some(Scans { passes: 1, ..scans }));
+    assert!(renewing.renewing, "125 steps in five seconds are 40 ms");
+    assert_eq!(engine.pace(Nanos::from_s(16), &nodes, Pacing::Nothing), None);
+    engine.tick(Nanos::from_s(30), &nodes);
+    // A clock that goes back does not keep the engine from looking.
+    let later = engine.pace(Nanos::from_s(1), &nodes, Pacing::Renewals).unwrap();
+    assert_ne!(later, renewing);
 }

@@ -6,6 +6,7 @@ use thermocline_core::access::Evidence;
 use thermocline_core::demand::Demand;
 use thermocline_core::machine::{Machine, Wishes};
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
+use thermocline_core::pace::Pacing;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
 
@@ -14,6 +15,7 @@ use super::sources::Ended;
 use super::{BATCH_ACCESSES, LiveMachine, MachineError, now};
 use crate::demoter::Demoter;
 use crate::mover::{Mover, Refused};
+use crate::pace::Pace;
 use crate::source::damon::DamonSource;
 
 /// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults come as fast as they are read.
@@ -40,6 +42,10 @@ impl Machine for LiveMachine {
         self.tell_ends(observe);
         self.look(due, observe)?;
         if due {
+            if self.pace.is_some() {
+                self.scans = self.scans_now();
+                observe(Evidence::Scans(self.scans));
+            }
             let news = self.pressure_reader.report(now(), observe);
             self.news.extend(news.map(|why| {
                 format!("moves are braked by ping-pong alone where memory pressure is not known: {why}")
@@ -57,7 +63,12 @@ impl Machine for LiveMachine {
         Ok(self.node_states()?)
     }
 
+    fn pacing(&self) -> Pacing {
+        self.pace.as_ref().map_or(Pacing::Nothing, Pace::pacing)
+    }
+
     fn wish(&mut self, wishes: Wishes) {
+        self.wished_scans = wishes.scans;
         if let Some(sampler) = &mut self.sources.hwsample {
             sampler.set_wish(wishes.sample_period_uops);
         }

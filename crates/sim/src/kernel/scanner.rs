@@ -20,13 +20,11 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use super::Model;
 use crate::memory::{MARK_SHIFT, Page, flags};
-use crate::system::scan::{period_max_ms, period_min_ms};
+use crate::system::scan::{BLOCK_PAGES, period_max_ms, period_min_ms};
 use crate::system::{NEVER, System};
 
 /// The share of its time that a task may scan: one in 32.
 const OVERHEAD_FACTOR: f64 = 32.0;
-/// Scans ranges end at multiples of a huge page.
-const HUGE_PAGES: u64 = 512;
 /// Scans whose fault counts are remembered; at one each 100 ms this is a day.
 const HISTORY_MAX: usize = 1 << 20;
 
@@ -94,6 +92,7 @@ impl Scanner {
         let time = (system.now.0 >> MARK_SHIFT) as u32;
         let mm = &mut system.processes[process].scan;
         mm.next = system.now.plus(period);
+        mm.interval.step(system.now);
         if mm.history.len() < HISTORY_MAX {
             mm.history.push((time, mm.faults));
         }
@@ -107,11 +106,12 @@ impl Scanner {
             at = 0;
         }
         while pages > 0 && virtual_pages > 0 && at < len {
-            let end = (at + pages as u64).next_multiple_of(HUGE_PAGES).min(len);
+            let end = (at + pages as u64).next_multiple_of(BLOCK_PAGES).min(len);
             let range = mark_range(system, (start + at) as Page, (start + end) as Page, time);
             let passed = (end - at) as i64;
             if range.marked > 0 {
                 pages -= passed;
+                system.processes[process].scan.cover(at..end);
             }
             virtual_pages -= passed;
             all.marked += range.marked;

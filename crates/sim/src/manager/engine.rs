@@ -16,8 +16,9 @@ use thermocline_core::demand::Demand;
 use thermocline_core::demotion::{Reach, reach};
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
-use thermocline_core::machine::Machine as Seam;
+use thermocline_core::machine::{Machine as Seam, Wishes};
 use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
+use thermocline_core::pace::Pacing;
 use thermocline_core::published::threshold::free_space_enough;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB, ScopeId};
@@ -57,6 +58,8 @@ struct Daemon {
     /// What demotes; none before the first demand, and where demotion is off.
     demoter: Option<Demoter>,
     demotes: bool,
+    /// What of the scans' pace is ours to set.
+    pacing: Pacing,
     /// The engine knows whose the processes are.
     scoped: bool,
     scopes: Vec<Scope>,
@@ -92,6 +95,10 @@ impl Thermocline {
                 demoter: None,
                 // Scopes are processes here, which the live machine's reclaim cannot tell apart.
                 demotes: reach(config) == Ok(Reach::default()),
+                pacing: match config.kernel.numa_balancing_promote_rate_limit_mbps {
+                    Some(0) => Pacing::Renewals,
+                    _ => Pacing::Steps,
+                },
                 scoped: false,
                 scopes: config.scope.clone(),
                 mover_page_ns: cost.mover_page_ns,
@@ -165,6 +172,7 @@ impl Seam for AtWork<'_> {
                 daemon.assign(system, observe);
             }
             daemon.show(system, observe);
+            observe(Evidence::Scans(system.scans()));
         }
         Ok(())
     }
@@ -175,6 +183,16 @@ impl Seam for AtWork<'_> {
         daemon.nodes.extend((0..system.machine.nodes.len()).map(|n| system.node_state(n as u8)));
         daemon.nodes.sort_by_key(|s| s.node);
         Ok(&daemon.nodes)
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.daemon.pacing
+    }
+
+    fn wish(&mut self, wishes: Wishes) {
+        if let Some(pace) = wishes.scans {
+            self.system.kernel.follow(pace, self.daemon.pacing == Pacing::Renewals);
+        }
     }
 
     fn submit(&mut self, batches: Vec<Batch>) {
@@ -230,15 +248,10 @@ impl Manager for Thermocline {
         let wanted = &self.config.kernel;
         let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
         set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);
-        // What lower tiers can hold stands for what they do, so that the step does not change in a run.
-        let topology = self.driver.engine().topology();
-        let mb = |pages: u64| pages as f64 / PAGES_PER_MIB as f64;
-        let (mut lower, mut all) = (0, 0);
-        for node in &topology.nodes {
-            all += node.capacity_pages;
-            lower += if topology.is_lower(node.id) { node.capacity_pages } else { 0 };
-        }
-        set(&mut kernel.scan_size_mb, wanted.step_mb(mb(lower), mb(all)));
+        // Memory is placed under a daemon that has found nothing on lower tiers so far.
+        let nodes = &self.driver.engine().topology().nodes;
+        let all_pages: u64 = nodes.iter().map(|node| node.capacity_pages).sum();
+        set(&mut kernel.scan_size_mb, wanted.step_mb(0.0, all_pages as f64 / PAGES_PER_MIB as f64));
         set(&mut kernel.scan_period_min_ms, wanted.scan_period_min_ms);
         set(&mut kernel.scan_period_max_ms, wanted.scan_period_max_ms);
         set(&mut kernel.scan_delay_ms, wanted.scan_delay_ms);

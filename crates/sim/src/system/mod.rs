@@ -8,9 +8,9 @@ pub mod balance;
 pub mod kswapd;
 pub mod scan;
 
-use thermocline_core::access::{Mappings, Marked};
+use thermocline_core::access::{Mappings, Marked, Scans};
 use thermocline_core::topology::NodeState;
-use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
+use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pfn, Pid, VirtPage};
 
 use crate::counters::{Counters, Course, State};
 use crate::machine::{Bandwidth, Machine, NODES_MAX, NodeIndex};
@@ -245,6 +245,19 @@ impl System {
             .iter()
             .filter(|p| !p.background)
             .all(|p| p.threads.clone().all(|t| self.threads[t as usize].finished.is_some()))
+    }
+
+    /// How the kernel scans the process of which most memory was scanned; none before its third scan.
+    pub fn scans(&self) -> Option<Scans> {
+        let runs = |p: &Process| p.threads.clone().any(|t| self.threads[t as usize].finished.is_none());
+        let running = self.processes.iter().enumerate().filter(|(_, process)| runs(process));
+        let (i, process) = running.max_by_key(|(i, process)| (process.scan.covered_blocks(), *i))?;
+        Some(Scans {
+            pid: Process::pid(i),
+            interval: process.scan.interval.median()?,
+            mib: process.rss / PAGES_PER_MIB,
+            passes: u32::try_from(process.scan.passes).unwrap_or(u32::MAX),
+        })
     }
 
     /// The frame of a page, for the engine: pages of the top tier and of the rest have frames of their own, so that a

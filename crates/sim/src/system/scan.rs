@@ -1,5 +1,6 @@
 //! What the scanner of NUMA balancing keeps of tasks and processes, and how its period follows from their size.
 
+use thermocline_core::pace::Interval;
 use thermocline_core::published::scan_period::Accesses;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
@@ -53,6 +54,11 @@ pub struct MmScan {
     pub faults: u32,
     /// Time of each scan and the faults at that time.
     pub(crate) history: Vec<(u32, u32)>,
+    /// The time between two scans.
+    pub(crate) interval: Interval,
+    /// Blocks of [`BLOCK_PAGES`] of the process in which a scan has marked something.
+    covered: Vec<bool>,
+    covered_blocks: u64,
 }
 
 impl MmScan {
@@ -61,12 +67,31 @@ impl MmScan {
         MmScan { next, ..MmScan::default() }
     }
 
+    /// A scan has marked something in these pages of the process, from its first on.
+    pub(crate) fn cover(&mut self, pages: std::ops::Range<u64>) {
+        let blocks = (pages.start / BLOCK_PAGES) as usize..pages.end.div_ceil(BLOCK_PAGES) as usize;
+        if self.covered.len() < blocks.end {
+            self.covered.resize(blocks.end, false);
+        }
+        for covered in &mut self.covered[blocks] {
+            self.covered_blocks += u64::from(!std::mem::replace(covered, true));
+        }
+    }
+
+    /// Memory in which scans have marked something, in blocks of [`BLOCK_PAGES`].
+    pub(crate) fn covered_blocks(&self) -> u64 {
+        self.covered_blocks
+    }
+
     /// Hint faults that the process had had when a scan at this time marked a page.
     pub fn faults_at(&self, time: u32) -> u32 {
         let after = self.history.partition_point(|(at, _)| *at <= time);
         after.checked_sub(1).map_or(0, |i| self.history[i].1)
     }
 }
+
+/// Pages of a block; ranges that are scanned end at its borders, or with the process.
+pub(crate) const BLOCK_PAGES: u64 = 512;
 
 /// Windows of the scan size that a process of `rss` pages has.
 fn windows(settings: &KernelSettings, rss: u64) -> u64 {
@@ -99,6 +124,15 @@ mod tests {
         assert_eq!(limits(8 * GIB), (100, 1875));
         assert_eq!(limits(64 * GIB), (100, 234));
         assert_eq!(limits(192 * GIB), (100, 100));
+    }
+
+    #[test]
+    fn what_was_scanned_twice_counts_once() {
+        let mut mm = MmScan::new(Nanos(0));
+        for pages in [0..512, 0..1024, 700..900, 2048..2050] {
+            mm.cover(pages);
+        }
+        assert_eq!(mm.covered_blocks(), 3);
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thermocline_bpf::libbpf_rs::{self, MapCore, MapFlags};
 use thermocline_bpf::tc_counters;
-use thermocline_core::access::{Access, Detail, FaultLatency};
+use thermocline_core::access::{Access, Detail, FaultLatency, Scans};
 use thermocline_core::config;
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 use super::decode::{RawFault, RawStamp, Record, decode};
 use super::load::{Loaded, OpenError, Scope, load, set_cgroup, set_listed};
-use super::stamps::{StampOptions, StampStats, Stamps, Steps};
+use super::stamps::{StampOptions, StampStats, Stamps};
 use crate::source::{self, AccessSource};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
 
@@ -232,8 +232,8 @@ impl HintFaultSource {
     }
 
     /// How the kernel scans the process of which most memory was scanned, where known.
-    pub fn steps(&self) -> Option<Steps> {
-        self.stamps.steps()
+    pub fn scans(&self) -> Option<Scans> {
+        self.stamps.scans()
     }
 
     /// Whether the next access to a page will be a hint fault, as far as scans were seen.

@@ -8,10 +8,11 @@
 //! Known to be wrong for one fault a page: pages mapped, or moved down by the kernel, after scans of their range have been
 //! seen. Their first latency is too long, so they seem colder than they are until they fault again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use thermocline_core::access::FaultLatency;
+use thermocline_core::access::{FaultLatency, Scans};
+use thermocline_core::pace::Interval;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pid};
 
 use super::chunk::{CHUNK_PAGES, CHUNK_SHIFT, Chunk, ChunkScan};
@@ -19,8 +20,6 @@ use super::decode::{RawFault, RawScan};
 
 /// A range that begins so long after the last one has ended belongs to another step: in a step they follow each other at once.
 const STEP_APART: Nanos = Nanos::from_ms(2);
-/// Steps of which the median tells how far apart they are: a process that slept for once was not scanned seldom.
-const STEPS: usize = 7;
 /// Scans of one process that can be under way at once.
 const OPEN_SCANS_MAX: usize = 4;
 /// Faults during a scan whose order relative to it is settled when it ends; later ones count as answered.
@@ -87,25 +86,10 @@ struct Process {
     last_start: u64,
     /// When the last range had been marked.
     last_end: Nanos,
-    /// When the last step began.
-    last_step: Nanos,
-    /// Times between the last steps.
-    intervals: VecDeque<Nanos>,
+    /// The time between its steps.
+    interval: Interval,
     /// Passes that have ended since it was first seen, the first of which may have begun before.
     passes: u32,
-}
-
-/// How the kernel scans a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps {
-    /// The process.
-    pub pid: Pid,
-    /// Time between two steps: the median of the last seven.
-    pub interval: Nanos,
-    /// Its memory, as far as it was scanned, MiB.
-    pub mib: u64,
-    /// Passes that have ended since it was first seen, the first of which may have begun before.
-    pub passes: u32,
 }
 
 #[derive(Debug)]
@@ -231,11 +215,7 @@ impl Stamps {
         }
         let process = self.process(scan.pid);
         if scan.time.since(process.last_end) >= STEP_APART {
-            if process.last_step > Nanos(0) {
-                process.intervals.truncate(STEPS - 1);
-                process.intervals.push_front(scan.time.since(process.last_step));
-            }
-            process.last_step = scan.time;
+            process.interval.step(scan.time);
         }
         process.passes += u32::from(scan.start < process.last_start);
         process.last_start = scan.start;
@@ -325,15 +305,13 @@ impl Stamps {
         }
     }
 
-    /// How the kernel scans the process of which most memory was scanned; `None` before its third step. A process that sleeps is not
-    /// scanned, so what goes by until its next step does not count.
-    pub fn steps(&self) -> Option<Steps> {
+    /// How the kernel scans the process of which most memory was scanned, with that much memory;
+    /// `None` before its third step.
+    pub fn scans(&self) -> Option<Scans> {
         let (pid, process) = self.processes.iter().max_by_key(|(pid, p)| (p.chunks.len(), **pid))?;
-        let mut intervals: Vec<Nanos> = process.intervals.iter().copied().collect();
-        intervals.sort_unstable();
-        let interval = *intervals.get(intervals.len() / 2).filter(|_| intervals.len() > 1)?;
         let mib = (process.chunks.len() * CHUNK_PAGES) as u64 / PAGES_PER_MIB;
-        Some(Steps { pid: Pid(*pid), interval, mib, passes: process.passes })
+        let interval = process.interval.median()?;
+        Some(Scans { pid: Pid(*pid), interval, mib, passes: process.passes })
     }
 
     /// The counters, as of now.
@@ -381,8 +359,11 @@ impl Stamps {
 
     fn process(&mut self, pid: Pid) -> &mut Process {
         if !self.processes.contains_key(&pid.0) && self.processes.len() >= self.options.processes_max.max(1) {
-            let oldest =
-                self.processes.iter().min_by_key(|(pid, p)| (p.last_step, **pid)).map(|(pid, _)| Pid(*pid));
+            let oldest = self
+                .processes
+                .iter()
+                .min_by_key(|(pid, p)| (p.interval.last_step(), **pid))
+                .map(|(pid, _)| Pid(*pid));
             if let Some(oldest) = oldest {
                 self.forget(oldest);
                 self.stats.processes_evicted += 1;

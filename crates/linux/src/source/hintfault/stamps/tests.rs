@@ -238,10 +238,10 @@ fn the_interval_of_steps_is_that_of_the_process_with_most_memory_scanned() {
             stamps.scan_end(scan_of(Pid(77), 0, 8, at + again + 1, 8));
         }
     }
-    let steps = stamps.steps().unwrap();
+    let steps = stamps.scans().unwrap();
     assert_eq!((steps.interval.ms(), steps.mib, steps.passes), (400, 80, 0));
 
     // It has slept for an hour: that was no slow scan. It began with its first page again.
     scan(&mut stamps, 0, 512, 3_600_000, 3_600_001);
-    assert_eq!(stamps.steps().unwrap(), Steps { passes: 1, ..steps });
+    assert_eq!(stamps.scans().unwrap(), Scans { passes: 1, ..steps });
 }

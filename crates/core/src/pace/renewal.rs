@@ -17,20 +17,10 @@
 //! the kernel then also moves pages between nodes of the top tier, and wakes kswapd where one is full:
 //! hot pages there are demoted.
 
-use std::path::PathBuf;
+use crate::access::Scans;
+use crate::config::Config;
+use crate::units::Nanos;
 
-use thermocline_core::config::Kernel;
-use thermocline_core::units::Nanos;
-
-use super::adjust;
-use crate::actuator::{Actuator, ActuatorError, Plan};
-use crate::source::hintfault::stamps::Steps;
-
-/// `numa_balancing_promote_rate_limit_MBps`: the kernel promotes nothing.
-const NOTHING: u32 = 0;
-/// The same: it promotes the least that can be set, 256 pages a second, each of which has one task
-/// recompute. Ours.
-const LITTLE: u32 = 1;
 /// Renew when steps come 4x slower than configured: a program that runs half of the time, and whose
 /// steps take time, is within that.
 const SELDOM: u64 = 4;
@@ -50,12 +40,9 @@ const AGAIN_MAX: Nanos = Nanos::from_s(600);
 /// Memory that the kernel lets one task scan in a second, at most, MB (Linux 6.12 kernel/sched/fair.c, MAX_SCAN_WINDOW).
 const MB_PER_S_MAX: u32 = 2560;
 
-/// When tasks recompute, and what is set for that.
+/// When tasks recompute.
 #[derive(Debug)]
 pub(super) struct Renewal {
-    rate_limit: PathBuf,
-    /// `scan_period_min_ms` and `scan_period_max_ms` where they are ours, with their values.
-    periods_ms: Vec<(PathBuf, u32)>,
     /// Scans are to take this long for a pass.
     period: Nanos,
     stage: Option<Stage>,
@@ -71,46 +58,31 @@ enum Stage {
 }
 
 impl Renewal {
-    /// None where the rate limit or the period is not ours to change.
-    pub(super) fn new(kernel: &Kernel, plan: &Plan) -> Option<Renewal> {
-        let ours = |name| plan.changes.iter().find(|change| change.name == name).map(|change| &change.path);
-        // Where the kernel promotes anyway, tasks reckon without us.
-        let nothing = kernel.numa_balancing_promote_rate_limit_mbps == Some(NOTHING);
-        let rate_limit = ours("numa_balancing_promote_rate_limit_MBps").filter(|_| nothing)?;
-        let period_ms = kernel.scan_period_min_ms?;
-        let periods =
-            [("scan_period_min_ms", Some(period_ms)), ("scan_period_max_ms", kernel.scan_period_max_ms)];
-        let periods_ms =
-            periods.into_iter().filter_map(|(name, ms)| Some((ours(name)?.clone(), ms?))).collect();
-        Some(Renewal {
-            rate_limit: rate_limit.clone(),
-            periods_ms,
-            period: Nanos::from_ms(period_ms.into()),
-            stage: None,
-            next: Nanos(0),
-            again: AGAIN,
-        })
-    }
-
-    /// Whether one is under way.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.stage.is_some()
+    /// None where the rate limit or the period is left alone; where the kernel promotes anyway, so
+    /// that tasks recompute without us; or where a scope excludes processes, because in a renewal the
+    /// kernel promotes no matter whose the pages are.
+    pub(super) fn new(config: &Config) -> Option<Renewal> {
+        let kernel = &config.kernel;
+        let promotes_nothing = kernel.numa_balancing_promote_rate_limit_mbps == Some(0);
+        let excludes = config.scope.iter().any(|scope| scope.exclude);
+        let period_ms = kernel.scan_period_min_ms.filter(|_| promotes_nothing && !excludes)?;
+        Some(Renewal { period: Nanos::from_ms(period_ms.into()), stage: None, next: Nanos(0), again: AGAIN })
     }
 
     /// Whether one is to begin. Before a pass has ended nothing is recomputed.
-    pub(super) fn is_due(&mut self, now: Nanos, steps: &Steps, finest_mb: u32) -> bool {
-        let seldom = self.is_seldom(steps, finest_mb);
+    pub(super) fn is_due(&mut self, now: Nanos, scans: &Scans, finest_mb: u32) -> bool {
+        let seldom = self.is_seldom(scans, finest_mb);
         if !seldom {
             self.again = AGAIN;
         }
-        seldom && steps.passes > 0 && now >= self.next
+        seldom && scans.passes > 0 && now >= self.next
     }
 
     /// Whether steps come much more seldom than they would by the period, with the finest step.
-    fn is_seldom(&self, steps: &Steps, finest_mb: u32) -> bool {
-        let in_a_pass = steps.mib.div_ceil(finest_mb.into()).max(1);
+    fn is_seldom(&self, scans: &Scans, finest_mb: u32) -> bool {
+        let in_a_pass = scans.mib.div_ceil(finest_mb.into()).max(1);
         let least = Nanos::from_ms((1000 / (MB_PER_S_MAX / finest_mb).max(1)).into());
-        steps.interval.0 >= SELDOM * (self.period.0 / in_a_pass).max(least.0)
+        scans.interval.0 >= SELDOM * (self.period.0 / in_a_pass).max(least.0)
     }
 
     /// The step of the wide stage, if a pass in time takes one of `of_pass_mb`.
@@ -118,60 +90,40 @@ impl Renewal {
         of_pass_mb.min(WIDE_MB_MAX).max(finest_mb)
     }
 
-    /// Begins one; `interval` is the time between two steps, and the step has been set to `wide_mb`. Whether it has begun: an operator who has set another limit has
-    /// the say.
-    pub(super) fn begin(
-        &mut self,
-        now: Nanos,
-        interval: Nanos,
-        (wide_mb, finest_mb): (u32, u32),
-        actuator: &mut Actuator,
-    ) -> Result<bool, ActuatorError> {
+    /// Begins one; `interval` is the time between two steps.
+    pub(super) fn begin(&mut self, now: Nanos, interval: Nanos) {
         let length = Nanos(interval.0.saturating_mul(WIDE_STEPS)).clamp(STAGE_MIN, STAGE_MAX);
         self.stage = Some(Stage::Wide { ends: now.plus(length) });
-        for (path, ms) in &self.periods_ms {
-            let shortened = u64::from(*ms) * u64::from(finest_mb) / u64::from(wide_mb.max(1));
-            adjust(path, u32::try_from(shortened).unwrap_or(*ms).max(1), actuator)?;
-        }
-        adjust(&self.rate_limit, LITTLE, actuator)
     }
 
     /// Goes on with one that is under way. Whether it has ended.
-    pub(super) fn go_on(
-        &mut self,
-        now: Nanos,
-        steps: Option<&Steps>,
-        finest_mb: u32,
-        actuator: &mut Actuator,
-    ) -> Result<bool, ActuatorError> {
-        let often = steps.is_some_and(|steps| !self.is_seldom(steps, finest_mb));
+    pub(super) fn go_on(&mut self, now: Nanos, scans: Option<&Scans>, finest_mb: u32) -> bool {
+        let often = scans.is_some_and(|scans| !self.is_seldom(scans, finest_mb));
         match self.stage {
             Some(Stage::Wide { ends }) if often || now >= ends => {
                 self.stage = Some(Stage::Fine { ends: now.plus(self.period.clamp(STAGE_MIN, STAGE_MAX)) });
-                Ok(false)
+                false
             }
-            Some(Stage::Wide { .. }) => Ok(false),
-            Some(Stage::Fine { ends }) if now < ends => Ok(false),
+            Some(Stage::Wide { .. }) => false,
+            Some(Stage::Fine { ends }) if now < ends => false,
             Some(Stage::Fine { .. }) | None => {
                 self.stage = None;
                 self.next = now.plus(self.again);
                 self.again = Nanos(self.again.0 * 2).min(AGAIN_MAX);
-                adjust(&self.rate_limit, NOTHING, actuator)
+                true
             }
         }
     }
 
-    /// Whether steps are to be wide now.
+    /// Whether steps are to be wide.
     pub(super) fn is_wide(&self) -> bool {
         matches!(self.stage, Some(Stage::Wide { .. }))
     }
+}
 
-    /// Sets the whole periods, when the finest step has been set: what reckons in between is scanned too often for a pass, and reckons anew after it. The other way round
-    /// it would be scanned too seldom, and for long.
-    pub(super) fn whole_periods(&self, actuator: &mut Actuator) -> Result<(), ActuatorError> {
-        for (path, ms) in &self.periods_ms {
-            adjust(path, *ms, actuator)?;
-        }
-        Ok(())
-    }
+/// A period with the wide step that has tasks compute the interval that they would with the finest
+/// step and a period of `ms`, in ms.
+pub(super) fn shortened_ms(ms: u32, wide_mb: u32, finest_mb: u32) -> u32 {
+    let shortened = u64::from(ms) * u64::from(finest_mb) / u64::from(wide_mb.max(1));
+    u32::try_from(shortened).unwrap_or(ms).max(1)
 }

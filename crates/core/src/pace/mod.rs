@@ -1,0 +1,175 @@
+//! The pace of the kernel's scans: how much memory one step marks, and how long a pass is to take.
+//!
+//! A pass over a program takes its memory in steps of `scan_size_mb`, times the time between two of
+//! them. That time is a task's own, and in tiering mode (`numa_balancing` 2) it stays as it is
+//! (Linux 6.12 kernel/sched/fair.c): a process has begun with `scan_period_min_ms` divided by its
+//! number of steps; a thread, and with it a program that was started by vfork(2) or posix_spawn(3),
+//! has one step a `scan_delay_ms`; what has run under `numa_balancing` 1 for long, one in up to a
+//! minute.
+//!
+//! * *Renewal.* A task recomputes the interval between its steps at its first fault, after a pass,
+//!   on a page that is in the top tier, or comes there by the fault (task_numa_fault,
+//!   task_numa_placement). So the kernel is let promote a little for some steps where they come much
+//!   more seldom than configured; see [`renewal`].
+//! * *Size.* Small steps separate hot pages from cold ones best, and idle mappings, which take a
+//!   step each, delay a pass the less the shorter the time between steps is. Programs that are
+//!   seldom scanned need larger steps, or the second look at a page would come hours after the first.
+
+mod interval;
+mod renewal;
+
+#[cfg(test)]
+mod tests;
+
+pub use interval::Interval;
+
+use crate::access::Scans;
+use crate::config::{Config, Kernel};
+use crate::topology::{NodeState, Topology};
+use crate::units::{Nanos, PAGES_PER_MIB};
+use renewal::Renewal;
+
+/// Time in which the lower tiers' used memory is to be marked once.
+const PASS: Nanos = Nanos::from_s(10);
+/// What is taken for the time between two steps while it is not known: a thread's.
+const INTERVAL: Nanos = Nanos::from_s(1);
+/// Time between two looks.
+const LOOK_EVERY: Nanos = Nanos::from_s(2);
+/// Time between two looks during a renewal: it ends as soon as it has done its work.
+const LOOK_RENEWING: Nanos = Nanos::from_ms(200);
+
+/// How much of a [`ScanPace`] a machine can have its kernel follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// Nothing of it.
+    #[default]
+    Nothing,
+    /// The step.
+    Steps,
+    /// The step, the periods and renewals.
+    Renewals,
+}
+
+/// How the kernel is to scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanPace {
+    /// Memory that one step marks, MB: `scan_size_mb`.
+    pub step_mb: u32,
+    /// Shortest time for a pass over a task's memory, ms: `scan_period_min_ms`. None leaves it alone.
+    pub period_min_ms: Option<u32>,
+    /// The longest, ms: `scan_period_max_ms`. None leaves it alone.
+    pub period_max_ms: Option<u32>,
+    /// The kernel is to promote the least that can be set, so that tasks recompute the interval
+    /// between their steps; else nothing.
+    pub renewing: bool,
+}
+
+/// Decides on the step between `kernel.scan_size_mb` and `kernel.scan_size_max_mb`, and on when tasks
+/// are to take up `kernel.scan_period_min_ms`.
+#[derive(Debug)]
+pub struct Pace {
+    config: Kernel,
+    most_mb: u32,
+    looked: Option<Nanos>,
+    /// How the kernel scans, as last reported.
+    scans: Option<Scans>,
+    renewal: Option<Renewal>,
+    wish: ScanPace,
+}
+
+impl Pace {
+    /// None where the step is left alone, or is not to change.
+    pub fn new(config: &Config) -> Option<Pace> {
+        let kernel = &config.kernel;
+        let (least_mb, most_mb) = (kernel.scan_size_mb?, kernel.scan_size_max_mb?);
+        (most_mb > least_mb).then(|| Pace {
+            config: kernel.clone(),
+            most_mb,
+            looked: None,
+            scans: None,
+            renewal: Renewal::new(config),
+            wish: ScanPace {
+                step_mb: least_mb,
+                period_min_ms: kernel.scan_period_min_ms,
+                period_max_ms: kernel.scan_period_max_ms,
+                renewing: false,
+            },
+        })
+    }
+
+    /// Takes in how the kernel scans; none where that is not known, or not any more.
+    pub fn see(&mut self, scans: Option<Scans>) {
+        self.scans = scans;
+    }
+
+    /// Looks, every two seconds and more often during a renewal, how much memory lower tiers hold
+    /// and how often the kernel scans; changes the step where it is off by a quarter, and begins or
+    /// ends a renewal. Returns how the kernel is to scan from now on; none where the machine cannot
+    /// have it do so.
+    pub fn look(
+        &mut self,
+        now: Nanos,
+        nodes: &[NodeState],
+        topology: &Topology,
+        pacing: Pacing,
+    ) -> Option<ScanPace> {
+        if pacing == Pacing::Nothing {
+            return None;
+        }
+        let every = if self.wish.renewing { LOOK_RENEWING } else { LOOK_EVERY };
+        if self.looked.is_none_or(|looked| now.since(looked) >= every) {
+            self.looked = Some(now);
+            self.decide(now, used_mb(nodes, topology), machine_mb(nodes), pacing);
+        }
+        Some(self.wish)
+    }
+
+    fn decide(&mut self, now: Nanos, used_mb: f64, machine_mb: f64, pacing: Pacing) {
+        let finest_mb = self.config.step_mb(used_mb, machine_mb).unwrap_or(self.most_mb);
+        let interval = self.scans.map_or(INTERVAL, |scans| scans.interval);
+        let of_pass_mb = (used_mb * interval.0 as f64 / PASS.0 as f64).ceil() as u32;
+        if let Some(renewal) = self.renewal.as_mut().filter(|_| pacing == Pacing::Renewals) {
+            if self.wish.renewing {
+                let was_wide = renewal.is_wide();
+                self.wish.renewing = !renewal.go_on(now, self.scans.as_ref(), finest_mb);
+                if was_wide && !renewal.is_wide() {
+                    // Whole periods come with the finest step: what is recomputed in between is
+                    // scanned too often for a pass, and recomputed after it. The other way round it
+                    // would be scanned too seldom, and for long.
+                    self.wish.step_mb = finest_mb;
+                    self.wish.period_min_ms = self.config.scan_period_min_ms;
+                    self.wish.period_max_ms = self.config.scan_period_max_ms;
+                }
+                return;
+            }
+            if self.scans.is_some_and(|scans| renewal.is_due(now, &scans, finest_mb)) {
+                let wide_mb = Renewal::wide_mb(of_pass_mb.min(self.most_mb), finest_mb);
+                let shortened = |ms| renewal::shortened_ms(ms, wide_mb, finest_mb);
+                renewal.begin(now, interval);
+                self.wish = ScanPace {
+                    step_mb: wide_mb,
+                    period_min_ms: self.config.scan_period_min_ms.map(shortened),
+                    period_max_ms: self.config.scan_period_max_ms.map(shortened),
+                    renewing: true,
+                };
+                return;
+            }
+        }
+        let wanted_mb = of_pass_mb.clamp(finest_mb, self.most_mb);
+        if u64::from(wanted_mb.abs_diff(self.wish.step_mb)) * 4 >= u64::from(self.wish.step_mb) {
+            self.wish.step_mb = wanted_mb;
+        }
+    }
+}
+
+fn machine_mb(nodes: &[NodeState]) -> f64 {
+    nodes.iter().map(|state| state.managed_pages).sum::<u64>() as f64 / PAGES_PER_MIB as f64
+}
+
+/// What lower tiers hold.
+fn used_mb(nodes: &[NodeState], topology: &Topology) -> f64 {
+    let top = topology.nodes.iter().map(|node| node.tier).min();
+    let lower = nodes.iter().filter(|state| topology.tier(state.node) > top);
+    let used_pages: u64 = lower.map(|s| s.managed_pages.saturating_sub(s.free_pages)).sum();
+    used_pages as f64 / PAGES_PER_MIB as f64
+}
