@@ -6,6 +6,7 @@ mod mappings;
 mod members;
 mod owners;
 mod pressure_reader;
+mod scanning;
 mod sources;
 mod steps;
 mod stock;
@@ -13,24 +14,21 @@ mod stock;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thermocline_core::access::{Access, RegionPage, Scans};
+use thermocline_core::access::{Access, RegionPage};
 use thermocline_core::config::Config;
 use thermocline_core::demand::Demoted;
 use thermocline_core::limit::Reserve;
 use thermocline_core::moves::{BatchId, BatchOutcome, Move};
-use thermocline_core::pace::ScanPace;
 use thermocline_core::topology::NodeState;
-use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, PageSize};
+use thermocline_core::units::{Nanos, NodeId, PageSize};
 
-use crate::actuator::{Actuator, ActuatorError};
+use crate::actuator::Actuator;
 use crate::demoter::{Demoter, DemoterStats};
 use crate::kernel_moves::KernelMoves;
 use crate::lists::nodes_text;
 use crate::mover::closed::closed;
 use crate::mover::{Mover, MoverConfig, MoverError, MoverStats};
 use crate::node_state::NodeStateReader;
-use crate::pace::{Pace, Paced};
-use crate::process;
 use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Holdings, ScopeError, Scopes};
@@ -44,6 +42,7 @@ use mappings::Maps;
 use members::Managed;
 use owners::Owners;
 use pressure_reader::PressureReader;
+use scanning::Scanning;
 use sources::Sources;
 use steps::LOOK_PAUSE;
 use stock::Stock;
@@ -125,12 +124,7 @@ pub struct LiveMachine {
     managed: Managed,
     stock: Stock,
     pressure_reader: PressureReader,
-    /// None where the kernel's scans are not paced.
-    pace: Option<Pace>,
-    /// How the kernel scans, as last reported.
-    scans: Option<Scans>,
-    /// How it is to scan.
-    wished_scans: Option<ScanPace>,
+    scanning: Scanning,
     watcher: Watcher,
     maps: Maps,
     looked: Option<Nanos>,
@@ -207,9 +201,7 @@ impl LiveMachine {
             managed,
             stock: Stock::new(holdings)?,
             pressure_reader,
-            pace: None,
-            scans: None,
-            wished_scans: None,
+            scanning: Scanning::default(),
             watcher,
             maps: Maps::new(root),
             looked: None,
@@ -232,25 +224,6 @@ impl LiveMachine {
     /// Has DAMON watch processes that have come, where it watches processes, once a second. Returns what there is to say of it.
     pub fn follow_processes(&mut self, actuator: &mut Actuator) -> Option<String> {
         self.sources.damon.as_mut()?.follow(now(), self.managed.members(), actuator)
-    }
-
-    /// Paces the kernel's scans from now on.
-    pub fn set_pace(&mut self, pace: Pace) {
-        self.pace = Some(pace);
-    }
-
-    /// Has the kernel scan as the engine wishes. Returns what was changed. Where that fails, scans are
-    /// paced no more.
-    ///
-    /// # Errors
-    /// A value cannot be written.
-    pub fn pace_scans(&mut self, actuator: &mut Actuator) -> Result<Option<Paced>, ActuatorError> {
-        let (Some(pace), Some(wish)) = (&mut self.pace, self.wished_scans) else { return Ok(None) };
-        let paced = pace.follow(now(), wish, actuator);
-        if paced.is_err() {
-            self.pace = None;
-        }
-        paced
     }
 
     /// The state of every node with memory.
@@ -314,19 +287,6 @@ impl LiveMachine {
     /// Why the mover has failed, if it has.
     pub fn mover_failure(&self) -> Option<String> {
         self.mover.as_ref().and_then(Mover::failure)
-    }
-
-    /// Time between two scan steps of the process of which most memory was scanned, where known.
-    pub fn scan_interval(&self) -> Option<Nanos> {
-        self.scans.map(|scans| scans.interval)
-    }
-
-    /// How the kernel scans the process of which most memory was scanned, where known; with all
-    /// memory that it has, for its steps pass over the top tier too.
-    fn scans_now(&self) -> Option<Scans> {
-        let scans = self.sources.hintfault.as_ref()?.scans()?;
-        let stat = process::stat(&self.root, scans.pid).ok().flatten();
-        Some(Scans { mib: stat.map_or(scans.mib, |stat| stat.rss_pages / PAGES_PER_MIB), ..scans })
     }
 
     /// The sources in words.

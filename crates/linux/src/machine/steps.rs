@@ -15,7 +15,6 @@ use super::sources::Ended;
 use super::{BATCH_ACCESSES, LiveMachine, MachineError, now};
 use crate::demoter::Demoter;
 use crate::mover::{Mover, Refused};
-use crate::pace::Pace;
 use crate::source::damon::DamonSource;
 
 /// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults come as fast as they are read.
@@ -42,9 +41,8 @@ impl Machine for LiveMachine {
         self.tell_ends(observe);
         self.look(due, observe)?;
         if due {
-            if self.pace.is_some() {
-                self.scans = self.scans_now();
-                observe(Evidence::Scans(self.scans));
+            if self.scanning.is_paced() {
+                observe(Evidence::Scans(self.look_at_scans()));
             }
             let news = self.pressure_reader.report(now(), observe);
             self.news.extend(news.map(|why| {
@@ -64,11 +62,11 @@ impl Machine for LiveMachine {
     }
 
     fn pacing(&self) -> Pacing {
-        self.pace.as_ref().map_or(Pacing::Nothing, Pace::pacing)
+        self.scanning.pacing()
     }
 
     fn wish(&mut self, wishes: Wishes) {
-        self.wished_scans = wishes.scans;
+        self.scanning.wish(wishes.scans);
         if let Some(sampler) = &mut self.sources.hwsample {
             sampler.set_wish(wishes.sample_period_uops);
         }

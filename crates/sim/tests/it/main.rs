@@ -5,6 +5,7 @@ mod laws;
 mod managers;
 mod modes;
 mod numab2;
+mod pace;
 mod paired;
 mod roles;
 mod truths;

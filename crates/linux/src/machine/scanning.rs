@@ -1,0 +1,74 @@
+//! How the kernel scans: what the engine is told of it, and what it wishes.
+
+use thermocline_core::access::Scans;
+use thermocline_core::pace::{Pacing, ScanPace};
+use thermocline_core::units::{Nanos, PAGES_PER_MIB};
+
+use super::{LiveMachine, now};
+use crate::actuator::{Actuator, ActuatorError};
+use crate::pace::{Pace, Paced};
+use crate::process;
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub(super) struct Scanning {
+    /// None where scans are not paced.
+    pace: Option<Pace>,
+    /// As last reported.
+    seen: Option<Scans>,
+    wished: Option<ScanPace>,
+}
+
+impl Scanning {
+    /// Whether anything follows from what is seen.
+    pub(super) fn is_paced(&self) -> bool {
+        self.pace.is_some()
+    }
+
+    pub(super) fn pacing(&self) -> Pacing {
+        self.pace.as_ref().map_or(Pacing::Nothing, Pace::pacing)
+    }
+
+    pub(super) fn wish(&mut self, wished: Option<ScanPace>) {
+        self.wished = wished;
+    }
+}
+
+impl LiveMachine {
+    /// Paces the kernel's scans from now on.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.scanning.pace = Some(pace);
+    }
+
+    /// Has the kernel scan as the engine wishes. Returns what was changed. Where that fails, scans are
+    /// paced no more.
+    ///
+    /// # Errors
+    /// A value cannot be written.
+    pub fn pace_scans(&mut self, actuator: &mut Actuator) -> Result<Option<Paced>, ActuatorError> {
+        let Scanning { pace: Some(pace), wished: Some(wish), .. } = &mut self.scanning else {
+            return Ok(None);
+        };
+        let paced = pace.follow(now(), *wish, actuator);
+        if paced.is_err() {
+            self.scanning.pace = None;
+        }
+        paced
+    }
+
+    /// Time between two scan steps of the process of which most memory was scanned, where known.
+    pub fn scan_interval(&self) -> Option<Nanos> {
+        self.scanning.seen.map(|scans| scans.interval)
+    }
+
+    /// How the kernel scans the process of which most memory was scanned, where known; with all
+    /// memory that it has, for its steps pass over the top tier too.
+    pub(super) fn look_at_scans(&mut self) -> Option<Scans> {
+        let scans = self.sources.hintfault.as_ref().and_then(|source| source.scans());
+        self.scanning.seen = scans.map(|scans| {
+            let stat = process::stat(&self.root, scans.pid).ok().flatten();
+            Scans { mib: stat.map_or(scans.mib, |stat| stat.rss_pages / PAGES_PER_MIB), ..scans }
+        });
+        self.scanning.seen
+    }
+}
