@@ -61,7 +61,7 @@ impl Told {
         assert_eq!(stats.stamped + stats.unstamped, self.faults);
         assert!(stats.processes <= PROCESSES_MAX as u64 && stats.chunks <= CHUNKS_MAX, "{stats:?}");
         // A chunk is 2 MiB.
-        assert!(self.stamps.steps().is_none_or(|steps| steps.mib <= 2 * stats.chunks));
+        assert!(self.stamps.scans().is_none_or(|scans| scans.mib <= 2 * stats.chunks));
     }
 
     /// A record of one of four processes with two threads each, in the first 256 MiB, no later than 16 ms after the one before.
