@@ -106,7 +106,8 @@ fn the_engine_leaves_an_excluded_scope_alone() {
 fn a_huge_page_has_one_mark_one_fault_and_one_decision() {
     let process = "threads = 1\nfootprint = \"16MiB\"\nplace = [{ node = 1 }]\nhuge_pages = true\n\
                    pattern = { kind = \"uniform\", accesses = 400000 }";
-    let setup = setup(process, MARKED_ONCE, &[]);
+    // One scan has all of it.
+    let setup = setup(process, MARKED_ONCE, &["config.kernel.scan_size_mb=16"]);
     for mode in MODES {
         for manager in ["numab2", "fault-count", "thermocline:latency"] {
             let found = simulate(&setup, manager, mode, 1).counters;
