@@ -12,6 +12,7 @@ use thermocline_core::demand::{Demand, Demoted};
 use thermocline_core::label::Label;
 use thermocline_core::machine::{Machine, Wishes};
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Outcome};
+use thermocline_core::pace::Pacing;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
@@ -185,6 +186,10 @@ impl<M: Machine + ?Sized> Machine for Faulty<'_, M> {
         faults.passed.push(Passed::Nodes(nodes.clone()));
         faults.nodes = nodes;
         Ok(&faults.nodes)
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.machine.pacing()
     }
 
     fn wish(&mut self, wishes: Wishes) {
