@@ -177,7 +177,7 @@ fn help_for(text: &str, span: &Range<usize>, message: &str) -> String {
 fn nearest_key(unknown: &str) -> Option<String> {
     let mut names: Vec<(String, String)> = Vec::new();
     for (section, fields) in Config::sections() {
-        names.push((section.rsplit('.').next().unwrap_or(section).to_owned(), section.to_owned()));
+        names.push((section.rsplit('.').next().unwrap_or(&section).to_owned(), section.clone()));
         names.extend(fields.iter().map(|f| (f.name.to_owned(), format!("{section}.{}", f.name))));
     }
     // What differs in length by more than is tolerated need not be compared, however long it is.

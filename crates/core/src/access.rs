@@ -1,28 +1,8 @@
 //! Evidence: what a machine tells the engine about its pages.
 
-use crate::label::labels;
 use crate::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
-/// Where a piece of evidence comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// A NUMA hint fault.
-    HintFault,
-    /// A hardware sample (IBS, PEBS, SPE).
-    HwSample,
-    /// A region that DAMON reports.
-    Damon,
-    /// A counter in the memory device (CXL 3.2 CHMU).
-    Device,
-}
-
-labels!(Source {
-    HintFault = "hint-fault",
-    HwSample = "hw-sample",
-    Damon = "damon",
-    Device = "device",
-});
+pub use crate::config::Source;
 
 /// How long after the scan that marked it a page faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,13 +30,8 @@ pub struct Weights([u64; SOURCES]);
 
 impl Weights {
     /// As configured.
-    pub fn new(keys: &config::Source) -> Weights {
-        Weights(std::array::from_fn(|n| match Source::ALL[n] {
-            Source::HintFault => keys.hintfault.weight.into(),
-            Source::HwSample => keys.hwsample.weight.into(),
-            Source::Damon => keys.damon.weight.into(),
-            Source::Device => keys.chmu.weight.into(),
-        }))
+    pub fn new(keys: &config::Sources) -> Weights {
+        Weights(std::array::from_fn(|n| keys.keys(Source::ALL[n]).weight().into()))
     }
 
     /// The weight of a source.
@@ -151,7 +146,7 @@ mod tests {
     use crate::candidate::score_of_rate;
 
     fn weights() -> Weights {
-        Weights::new(&config::Source::default())
+        Weights::new(&config::Sources::default())
     }
 
     /// What sources say, each for ten seconds from `now` on.

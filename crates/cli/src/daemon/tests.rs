@@ -134,7 +134,7 @@ fn of_all_configurations_of_one_key_run_takes_those_that_the_check_takes() {
             let key = format!("{section}.{}", field.name);
             for value in values(&field.default, &field.range) {
                 let line = format!("{} = {value}\n", field.name);
-                let text = match section {
+                let text = match section.as_str() {
                     "scope" => format!("[[scope]]\n{line}"),
                     _ => format!("[{section}]\n{line}"),
                 };

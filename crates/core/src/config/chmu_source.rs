@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{Any, PowerOfTwo};
+use crate::config::{Enabled, RuleName, SourceKeys};
 use crate::section;
 use crate::units::{Nanos, PAGE_SIZE};
 
@@ -47,6 +48,20 @@ impl ChmuSource {
     /// Over how long a listed count was counted; none where nobody says.
     pub fn counted_for(&self) -> Option<Nanos> {
         (self.mode == HotListMode::Epoch).then(|| Nanos::from_ms(self.epoch_ms))
+    }
+}
+
+impl SourceKeys for ChmuSource {
+    fn enabled(&self) -> Enabled {
+        self.enabled.into()
+    }
+
+    fn weight(&self) -> u8 {
+        self.weight
+    }
+
+    fn taken(&self) -> Option<(&'static str, fn(RuleName) -> bool)> {
+        Some(("what devices count", RuleName::takes_counts))
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{Any, OrUnset, Violation};
+use crate::config::{Enabled, RuleName, SourceKeys};
 use crate::section;
 
 /// Which addresses DAMON watches.
@@ -52,9 +53,22 @@ impl DamonSource {
     pub fn samples(&self) -> u64 {
         (self.aggregation_ms / self.sample_ms.max(1)).max(1)
     }
+}
 
-    /// What single ranges do not tell: keys that must fit together.
-    pub(super) fn check_together(&self, path: &str, out: &mut Vec<Violation>) {
+impl SourceKeys for DamonSource {
+    fn enabled(&self) -> Enabled {
+        self.enabled.into()
+    }
+
+    fn weight(&self) -> u8 {
+        self.weight
+    }
+
+    fn taken(&self) -> Option<(&'static str, fn(RuleName) -> bool)> {
+        Some(("DAMON's regions", RuleName::takes_regions))
+    }
+
+    fn check_together(&self, path: &str, out: &mut Vec<Violation>) {
         let mut wrong = |key: &str, message: &str| {
             out.push(Violation { key: format!("{path}.{key}"), message: message.to_owned() });
         };

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::config::SourceKeys;
 use crate::config::schema::{Any, PowerOfTwo};
 use crate::section;
 
@@ -14,6 +15,12 @@ pub enum Enabled {
     Yes,
     /// Where the machine has it.
     Auto,
+}
+
+impl From<bool> for Enabled {
+    fn from(enabled: bool) -> Enabled {
+        if enabled { Enabled::Yes } else { Enabled::No }
+    }
 }
 
 impl Serialize for Enabled {
@@ -104,6 +111,20 @@ section! {
         ring_kib: u32 = 128, "KiB", PowerOfTwo(8..=65536), "ours: 1800 samples";
         /// Size of each CPU's AUX area (Arm SPE); a power of two.
         aux_kib: u32 = 1024, "KiB", PowerOfTwo(64..=65536), "ours: some 16,000 samples";
+    }
+}
+
+impl SourceKeys for HwSample {
+    fn enabled(&self) -> Enabled {
+        self.enabled
+    }
+
+    fn weight(&self) -> u8 {
+        self.weight
+    }
+
+    fn instead(&self) -> &'static str {
+        "\"auto\""
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::names::{AbsolutePath, GroupName, SocketPath};
 use crate::config::schema::{Any, OrUnset, PowerOfTwo};
+use crate::config::{Enabled, SourceKeys};
 use crate::section;
 
 /// What is done where somebody else changes a setting of ours.
@@ -105,5 +106,15 @@ section! {
         socket_group: Option<String> = None, "", GroupName, "ours";
         /// Time between two lines of `run` and `observe`.
         report_ms: u64 = 1000, "ms", 100..=3600000, "ours";
+    }
+}
+
+impl SourceKeys for HintFault {
+    fn enabled(&self) -> Enabled {
+        self.enabled.into()
+    }
+
+    fn weight(&self) -> u8 {
+        self.weight
     }
 }

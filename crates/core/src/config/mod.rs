@@ -13,6 +13,7 @@ mod reverse;
 pub mod rule;
 pub mod schema;
 mod scope;
+mod source;
 mod together;
 mod tree;
 
@@ -27,5 +28,6 @@ pub use manager::{Damon, Manager, ManagerName, Numab2};
 pub use reverse::Reverse;
 pub use rule::{Rule, RuleName};
 pub use scope::{Scope, TierMap, TierMapError};
+pub use source::{Source, SourceKeys, Sources};
 pub use together::HINTFAULT_CGROUPS_MAX;
-pub use tree::{Config, ConfigError, Source};
+pub use tree::{Config, ConfigError};

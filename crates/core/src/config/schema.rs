@@ -117,12 +117,38 @@ fn toml_text<T: Serialize>(value: &T) -> String {
 pub trait Section {
     /// All fields in order of declaration.
     fn fields() -> Vec<Field>;
+    /// Appends this section, under its dotted name `path`, and those inside it, each with its
+    /// fields, in order of declaration. One without fields of its own is left out.
+    fn sections(path: &str, out: &mut Vec<(String, Vec<Field>)>);
     /// Appends the fields that are out of range; `path` is the section's dotted key.
     fn check(&self, path: &str, out: &mut Vec<Violation>);
 }
 
-/// Declares a section: a struct with serde, defaults, range checks and documentation from one place. Sections inside it
-/// follow in `sections { "key" field: Type; }`; their checks are part of its own.
+/// A section that may stand several times.
+impl<S: Section> Section for Vec<S> {
+    fn fields() -> Vec<Field> {
+        S::fields()
+    }
+
+    fn sections(path: &str, out: &mut Vec<(String, Vec<Field>)>) {
+        S::sections(path, out);
+    }
+
+    fn check(&self, path: &str, out: &mut Vec<Violation>) {
+        for (i, section) in self.iter().enumerate() {
+            section.check(&format!("{path}[{i}]"), out);
+        }
+    }
+}
+
+/// The dotted key of `key` in the section `path`; the root's is empty.
+pub fn dotted(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Declares a section: a struct with serde, defaults, range checks and documentation from one
+/// place. Sections inside it follow in `sections { "key" field: Type; }`: their checks are part of
+/// its own, and they are listed after it.
 #[macro_export]
 macro_rules! section {
     ($(#[$meta:meta])* $name:ident {
@@ -149,31 +175,44 @@ macro_rules! section {
 
         impl $crate::config::schema::Section for $name {
             fn fields() -> Vec<$crate::config::schema::Field> {
-                use $crate::config::schema::{Allowed, Shown};
                 vec![ $( {
                     let default: $ty = $default;
                     $crate::config::schema::Field {
                         name: stringify!($field),
                         unit: $unit,
-                        default: default.shown(),
-                        range: Allowed::<$ty>::words(&$range),
+                        default: $crate::config::schema::Shown::shown(&default),
+                        range: $crate::config::schema::Allowed::<$ty>::words(&$range),
                         source: $source,
                         doc: [ $( $doc ),+ ].iter().map(|l| l.trim()).collect::<Vec<_>>().join(" "),
                     }
                 } ),* ]
             }
 
+            fn sections(
+                path: &str,
+                out: &mut Vec<(String, Vec<$crate::config::schema::Field>)>,
+            ) {
+                let fields = Self::fields();
+                if !fields.is_empty() {
+                    out.push((path.to_owned(), fields));
+                }
+                $( $(
+                    let inside = $crate::config::schema::dotted(path, $key);
+                    <$sub_ty as $crate::config::schema::Section>::sections(&inside, out);
+                )* )?
+            }
+
             fn check(&self, path: &str, out: &mut Vec<$crate::config::schema::Violation>) {
-                use $crate::config::schema::{Allowed, Shown};
+                use $crate::config::schema::dotted;
                 $(
-                    if !Allowed::<$ty>::allows(&$range, &self.$field) {
+                    if !$crate::config::schema::Allowed::<$ty>::allows(&$range, &self.$field) {
                         out.push($crate::config::schema::Violation {
-                            key: format!("{path}.{}", stringify!($field)),
+                            key: dotted(path, stringify!($field)),
                             message: format!(
                                 "{} is not allowed; {} is {}{}{}",
-                                self.$field.shown(),
+                                $crate::config::schema::Shown::shown(&self.$field),
                                 stringify!($field),
-                                Allowed::<$ty>::words(&$range),
+                                $crate::config::schema::Allowed::<$ty>::words(&$range),
                                 if $unit.is_empty() { "" } else { " " },
                                 $unit,
                             ),
@@ -181,7 +220,7 @@ macro_rules! section {
                     }
                 )*
                 $( $(
-                    $crate::config::schema::Section::check(&self.$sub, &format!("{path}.{}", $key), out);
+                    $crate::config::schema::Section::check(&self.$sub, &dotted(path, $key), out);
                 )* )?
                 let _ = (path, out);
             }

@@ -1,7 +1,7 @@
 //! What single ranges do not tell of keys from several sections: whether they fit together on any machine.
 
 use crate::config::schema::Violation;
-use crate::config::{Config, DemotionMode, DemotionWay, Enabled, ManagerName, Unreachable};
+use crate::config::{Config, DemotionMode, DemotionWay, ManagerName, Sources, Unreachable};
 
 /// Cgroups that the filter of the hint-fault source can be told to take in, and as many to leave out.
 pub const HINTFAULT_CGROUPS_MAX: usize = 16;
@@ -42,14 +42,9 @@ impl Config {
     /// Without evidence nothing can be decided.
     fn check_sources(&self, violate: &mut impl FnMut(String, String)) {
         let source = &self.source;
-        let sampled = source.hwsample.enabled != Enabled::No;
-        if !(source.hintfault.enabled || sampled || source.damon.enabled || source.chmu.enabled) {
-            violate(
-                "source.hintfault.enabled".to_owned(),
-                "no source is switched on; leave this one on, or set source.hwsample.enabled, source.damon.enabled or \
-                 source.chmu.enabled"
-                    .to_owned(),
-            );
+        if !source.any_enabled() {
+            let message = format!("no source is switched on; set {}", Sources::switches());
+            violate("source.hintfault.enabled".to_owned(), message);
         }
         if source.hintfault.enabled && self.kernel.numa_balancing == Some(0) {
             let message = "0 keeps the kernel from scanning, so that there are no hint faults; unset it, or set \
@@ -103,7 +98,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Scope;
+    use crate::config::{Enabled, Scope};
 
     fn violations(change: impl Fn(&mut Config)) -> Vec<String> {
         let mut config = Config::default();

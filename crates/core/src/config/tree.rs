@@ -1,64 +1,47 @@
 //! The root of the tree and its checks.
 
-use serde::{Deserialize, Serialize};
-
-use crate::config::rule::{
-    Adaptive, Balance, FaultCount, Frequency, InterArrival, Latency, Regions, Speculative,
-};
 use crate::config::schema::{Field, Section, Violation};
 use crate::config::scope::check_limits;
+use crate::config::source::Source;
 use crate::config::{
-    Admission, Brake, ChmuSource, Daemon, Damon, DamonSource, Demotion, DemotionMode, Enabled, Engine,
-    HintFault, HwSample, Journal, Kernel, Manager, Numab2, Queue, RecordLayout, Reverse, Rule, RuleName,
-    Scope, TierMap,
+    Admission, Brake, Daemon, Demotion, DemotionMode, Enabled, Engine, Journal, Kernel, Manager, Queue,
+    RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
 };
+use crate::section;
 
-/// `[source]`: where evidence comes from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Source {
-    /// `[source.hintfault]`.
-    pub hintfault: HintFault,
-    /// `[source.hwsample]`.
-    pub hwsample: HwSample,
-    /// `[source.damon]`.
-    pub damon: DamonSource,
-    /// `[source.chmu]`.
-    pub chmu: ChmuSource,
-}
-
-/// The whole configuration.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Config {
-    /// `[manager]`.
-    pub manager: Manager,
-    /// `[engine]`.
-    pub engine: Engine,
-    /// `[rule]`.
-    pub rule: Rule,
-    /// `[queue]`.
-    pub queue: Queue,
-    /// `[admission]`.
-    pub admission: Admission,
-    /// `[brake]`.
-    pub brake: Brake,
-    /// `[demotion]`.
-    pub demotion: Demotion,
-    /// `[journal]`.
-    pub journal: Journal,
-    /// `[tiers]`.
-    pub tiers: TierMap,
-    /// `[[scope]]`.
-    pub scope: Vec<Scope>,
-    /// `[source]`.
-    pub source: Source,
-    /// `[reverse]`.
-    pub reverse: Reverse,
-    /// `[kernel]`.
-    pub kernel: Kernel,
-    /// `[daemon]`.
-    pub daemon: Daemon,
+section! {
+    /// The whole configuration.
+    Config {}
+    sections {
+        /// `[manager]`.
+        "manager" manager: Manager;
+        /// `[engine]`.
+        "engine" engine: Engine;
+        /// `[rule]`.
+        "rule" rule: Rule;
+        /// `[queue]`.
+        "queue" queue: Queue;
+        /// `[admission]`.
+        "admission" admission: Admission;
+        /// `[brake]`.
+        "brake" brake: Brake;
+        /// `[demotion]`.
+        "demotion" demotion: Demotion;
+        /// `[journal]`.
+        "journal" journal: Journal;
+        /// `[tiers]`.
+        "tiers" tiers: TierMap;
+        /// `[[scope]]`.
+        "scope" scope: Vec<Scope>;
+        /// `[source]`.
+        "source" source: Sources;
+        /// `[reverse]`.
+        "reverse" reverse: Reverse;
+        /// `[kernel]`.
+        "kernel" kernel: Kernel;
+        /// `[daemon]`.
+        "daemon" daemon: Daemon;
+    }
 }
 
 /// A configuration that cannot be used.
@@ -67,38 +50,21 @@ pub struct Config {
 pub struct ConfigError(pub Vec<Violation>);
 
 impl Config {
-    /// Checks every value against its range.
+    /// Checks every value against its range, and whether the values fit together.
     ///
     /// # Errors
-    /// All violations, in order of the tree.
+    /// All violations: ranges first, in order of the tree.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mut out = Vec::new();
-        self.manager.check("manager", &mut out);
+        Section::check(self, "", &mut out);
         self.manager.damon.check_together("manager.damon", &mut out);
-        self.engine.check("engine", &mut out);
-        self.rule.check("rule", &mut out);
-        self.queue.check("queue", &mut out);
-        self.admission.check("admission", &mut out);
-        self.brake.check("brake", &mut out);
-        self.demotion.check("demotion", &mut out);
-        self.journal.check("journal", &mut out);
-        self.tiers.check("tiers", &mut out);
-        for (i, scope) in self.scope.iter().enumerate() {
-            scope.check(&format!("scope[{i}]"), &mut out);
-        }
         check_limits(&self.scope, &mut out);
         self.check_floors(&mut out);
         self.check_balance(&mut out);
-        self.source.hintfault.check("source.hintfault", &mut out);
-        self.source.hwsample.check("source.hwsample", &mut out);
-        self.source.damon.check("source.damon", &mut out);
-        self.source.damon.check_together("source.damon", &mut out);
-        self.check_regions(&mut out);
-        self.source.chmu.check("source.chmu", &mut out);
-        self.check_counts(&mut out);
-        self.reverse.check("reverse", &mut out);
-        self.kernel.check("kernel", &mut out);
-        self.daemon.check("daemon", &mut out);
+        for source in Source::all() {
+            self.source.keys(source).check_together(&format!("source.{}", source.key()), &mut out);
+        }
+        self.check_taken(&mut out);
         self.check_together(&mut out);
         if out.is_empty() { Ok(()) } else { Err(ConfigError(out)) }
     }
@@ -143,66 +109,34 @@ impl Config {
         }
     }
 
-    /// Regions are of use to some rules only, and one rule has no use for anything else.
-    fn check_regions(&self, out: &mut Vec<Violation>) {
-        let (rule, damon) = (self.rule.name, self.source.damon.enabled);
-        if damon && !rule.takes_regions() {
+    /// Some evidence is of use to some rules only, and one rule has no use for anything but
+    /// regions.
+    fn check_taken(&self, out: &mut Vec<Violation>) {
+        let rule = self.rule.name;
+        for source in Source::all() {
+            let keys = self.source.keys(source);
+            let Some((what, takes)) = keys.taken().filter(|(_, takes)| !takes(rule)) else { continue };
+            if keys.enabled() == Enabled::No {
+                continue;
+            }
             let message = format!(
-                "rule {} makes nothing of DAMON's regions; set rule.name = {}, or leave this source off",
+                "rule {} makes nothing of {what}; set rule.name = {}, or leave this source off",
                 rule.text(),
-                takers(RuleName::takes_regions)
+                takers(takes)
             );
-            out.push(Violation { key: "source.damon.enabled".to_owned(), message });
+            out.push(Violation { key: format!("source.{}.enabled", source.key()), message });
         }
-        if rule == RuleName::Regions && !damon {
+        if rule == RuleName::Regions && !self.source.damon.enabled {
             let message = "looks at DAMON's regions alone; set source.damon.enabled = true".to_owned();
             out.push(Violation { key: "rule.name".to_owned(), message });
         }
     }
 
-    /// Counts of devices are of use to some rules only.
-    fn check_counts(&self, out: &mut Vec<Violation>) {
-        if self.source.chmu.enabled && !self.rule.name.takes_counts() {
-            let message = format!(
-                "rule {} makes nothing of what devices count; set rule.name = {}, or leave this source off",
-                self.rule.name.text(),
-                takers(RuleName::takes_counts)
-            );
-            out.push(Violation { key: "source.chmu.enabled".to_owned(), message });
-        }
-    }
-
     /// Every section's dotted name and fields, for the book and for error messages.
-    pub fn sections() -> Vec<(&'static str, Vec<Field>)> {
-        vec![
-            ("manager", Manager::fields()),
-            ("manager.numab2", Numab2::fields()),
-            ("manager.damon", Damon::fields()),
-            ("engine", Engine::fields()),
-            ("rule", Rule::fields()),
-            ("rule.adaptive", Adaptive::fields()),
-            ("rule.latency", Latency::fields()),
-            ("rule.fault-count", FaultCount::fields()),
-            ("rule.inter-arrival", InterArrival::fields()),
-            ("rule.frequency", Frequency::fields()),
-            ("rule.regions", Regions::fields()),
-            ("rule.speculative", Speculative::fields()),
-            ("rule.balance", Balance::fields()),
-            ("queue", Queue::fields()),
-            ("admission", Admission::fields()),
-            ("brake", Brake::fields()),
-            ("demotion", Demotion::fields()),
-            ("journal", Journal::fields()),
-            ("tiers", TierMap::fields()),
-            ("scope", Scope::fields()),
-            ("source.hintfault", HintFault::fields()),
-            ("source.hwsample", HwSample::fields()),
-            ("source.damon", DamonSource::fields()),
-            ("source.chmu", ChmuSource::fields()),
-            ("reverse", Reverse::fields()),
-            ("kernel", Kernel::fields()),
-            ("daemon", Daemon::fields()),
-        ]
+    pub fn sections() -> Vec<(String, Vec<Field>)> {
+        let mut out = Vec::new();
+        <Config as Section>::sections("", &mut out);
+        out
     }
 }
 

@@ -27,6 +27,7 @@ use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
 use crate::demotion::Demotion;
 use crate::journal::{Decision, Journal, What};
+use crate::label::Label;
 use crate::moves::{Batch, Direction};
 use crate::pace::{Pace, Pacing, ScanPace};
 use crate::queue::{Offer, Queue};
@@ -271,20 +272,16 @@ impl Engine {
         let horizon = self.horizon();
         let believable =
             |a: &Access| a.order <= ORDER_MAX && a.time <= horizon && self.topology.tier(a.node).is_some();
-        let mut sound = 0;
-        let (mut faults, mut samples) = (0, 0);
+        let mut believed = [0; Source::ALL.len()];
         // One pass without a branch: this is done for every access there is.
         for access in batch {
-            let believed = u64::from(believable(access));
-            let source = access.detail.source();
-            sound += believed;
-            faults += believed & u64::from(source == Source::HintFault);
-            samples += believed & u64::from(source == Source::HwSample);
+            believed[access.detail.source().index()] += u64::from(believable(access));
         }
-        self.counters.evidence.add(Source::HintFault, faults);
-        self.counters.evidence.add(Source::HwSample, samples);
-        self.counters.evidence.add(Source::Device, sound - faults - samples);
-        self.counters.numa_hint_faults += faults;
+        let sound: u64 = believed.iter().sum();
+        for source in Source::all() {
+            self.counters.evidence.add(source, believed[source.index()]);
+        }
+        self.counters.numa_hint_faults += believed[Source::HintFault.index()];
         let invalid = batch.len() as u64 - sound;
         if invalid == 0 {
             self.show(batch, mappings);

@@ -8,7 +8,7 @@ use crate::units::{NodeId, ScopeId};
 use crate::weigh::Estimates;
 
 fn queue(capacity: u32) -> Queue {
-    Queue::new(capacity, Weights::new(&config::Source::default()))
+    Queue::new(capacity, Weights::new(&config::Sources::default()))
 }
 
 fn admitted(vpn: u64, score: u16) -> Admitted {

@@ -9,6 +9,7 @@ mod laws;
 mod limits;
 mod machine;
 mod properties;
+mod recipe;
 mod step;
 mod wild;
 mod world;

@@ -143,7 +143,7 @@ fn lines() -> Vec<(String, String, String)> {
     for (section, fields) in Config::sections() {
         for field in fields {
             let key = format!("{section}.{}", field.name);
-            let whole = |line: &str| match section {
+            let whole = |line: &str| match section.as_str() {
                 "scope" if field.name == "cgroup" => format!("[[scope]]\n{line}"),
                 "scope" => format!("[[scope]]\ncgroup = \"/a\"\n{line}"),
                 _ => format!("[{section}]\n{line}"),
