@@ -39,7 +39,7 @@ fn has(report: &Report, id: &str) -> bool {
     report.findings.iter().any(|f| f.id == id)
 }
 
-fn source<'a>(report: &'a Report, name: &str) -> &'a thermocline_linux::doctor::Source {
+fn source<'a>(report: &'a Report, name: &str) -> &'a thermocline_linux::doctor::Probed {
     report.sources.iter().find(|s| s.name == name).unwrap()
 }
 

@@ -18,7 +18,6 @@ use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
 use thermocline_linux::root::Root;
 use thermocline_linux::scope::Missing;
-use thermocline_linux::source::damon::DamonSource;
 use thermocline_linux::topology::Discovered;
 
 use super::demotion::Demotion;
@@ -51,8 +50,6 @@ pub(super) struct Kernel<'a> {
     pub(super) actuator: &'a mut Actuator,
     /// Whose memory is demoted; none where nothing is.
     pub(super) demotion: Option<Offer>,
-    /// DAMON's regions, where they are read.
-    pub(super) damon: Option<DamonSource>,
 }
 
 /// Drives until the session is over, or another manager is to take over.
@@ -68,7 +65,8 @@ pub(super) fn drive(
     let root = kernel.root;
     let topology = found.topology.clone();
     let moving = if mode == Mode::Run { Moving::Live } else { Moving::Off };
-    let mut machine = LiveMachine::open(root, config, moving, kernel.damon.take())?;
+    let sets = (mode != Mode::DryRun).then_some(&mut *kernel.actuator);
+    let mut machine = LiveMachine::open(root, config, moving, sets)?;
     if let Some(pace) = kernel.pace.take() {
         machine.set_pace(pace);
     }
@@ -111,9 +109,7 @@ pub(super) fn drive(
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
         }
         kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
-        if let Some(told) = machine.follow_processes(kernel.actuator) {
-            tell!("{told}");
-        }
+        machine.follow_processes(kernel.actuator).iter().for_each(|told| tell!("{told}"));
         for told in aside::news() {
             tell!("{told}");
         }
@@ -154,11 +150,7 @@ pub(super) fn drive(
             }
         }
         if at >= report_due {
-            if let Some(running) = machine.fewer_kdamonds() {
-                tell!(
-                    "{running} kdamonds of ours still run: somebody has ended the others, and their regions are read no more"
-                );
-            }
+            machine.check_sources().iter().for_each(|told| tell!("{told}"));
             missing.look().iter().for_each(|told| tell!("{told}"));
             report_due = report_due.plus(report).max(at);
             // `status` and every line tell of the machine as it is.

@@ -52,11 +52,12 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
     let mut line =
         format!("{:>5.0}s  faults {:>7.0}/s", now.uptime_ns.0 as f64 / 1e9, faults as f64 / seconds,);
     let mut lost = now.source.dropped;
-    if let Some(samples) = &now.hwsample {
-        let before = last.and_then(|l| l.hwsample.as_ref()).map_or(0, |s| s.samples.useful);
-        let useful = (samples.samples.useful - before) as f64 / seconds;
-        line.push_str(&format!("  useful samples {useful:>7.0}/s"));
-        lost += samples.lost;
+    for rate in &now.rates {
+        let rates = last.into_iter().flat_map(|l| &l.rates);
+        let before = rates.filter(|r| r.what == rate.what).map(|r| r.count).sum();
+        let came = rate.count.saturating_sub(before) as f64 / seconds;
+        line.push_str(&format!("  {} {came:>7.0}/s", rate.what));
+        lost += rate.lost;
     }
     if let Some(reverse) = &now.reverse {
         let before = last.and_then(|l| l.reverse.as_ref()).map_or(0, |r| r.unknown);
@@ -134,9 +135,7 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         "after {seconds:.1} s: {} hint faults seen, {} delivered, {} lost, {} out of scope\n",
         s.seen, s.delivered, s.dropped, s.filtered
     );
-    out.push_str(&text::samples(&json!(end.hwsample)));
-    out.push_str(&text::regions(&json!(end.regions)));
-    out.push_str(&text::hot_list(&json!(end.hot_list)));
+    out.push_str(&text::sources(&json!(end.sources)));
     out.push_str(&text::reverse(&json!(end.reverse)));
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",

@@ -18,17 +18,16 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde_json::json;
-use thermocline_core::config::{Config, ManagerName, Scope};
+use thermocline_core::config::{Config, Enabled, ManagerName, Scope};
 use thermocline_core::engine::Engine;
-use thermocline_linux::actuator::{Actuator, Lock, Plan, plan};
-use thermocline_linux::damon::{Setup, Spaces, offer_source};
+use thermocline_linux::actuator::{Actuator, Change, Lock, Plan, plan};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
 use thermocline_linux::descriptors;
 use thermocline_linux::doctor::{self, Finding, overridden};
 use thermocline_linux::manager;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
-use thermocline_linux::source::damon::DamonSource;
+use thermocline_linux::source::ROWS;
 use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
@@ -175,10 +174,8 @@ fn engine(
     if let Some(demotion) = &demotion {
         demotion::announce(demotion);
     }
-    let regions = config.source.damon.enabled.then(|| offer_source(root, config, discovered)).transpose();
-    let regions = regions.context("DAMON cannot be read (source.damon)")?;
     let mut all = changes.clone();
-    all.changes.extend(regions.iter().flat_map(|(setup, _)| setup.plan.changes.clone()));
+    all.changes.extend(of_sources(root, config, discovered)?);
     if let Some(Ok(Offer { way: Way::Regions(setup), .. })) = &demotion {
         all.changes.extend(setup.plan.changes.clone());
     }
@@ -186,32 +183,28 @@ fn engine(
 
     let applied = actuator.apply(&changes).context("nothing was changed");
     let driven = applied.and_then(|()| {
-        let damon = match regions.as_ref().filter(|_| mode != Mode::DryRun) {
-            Some((setup, watch)) => Some(read_damon(root, config, setup, watch, &mut actuator)?),
-            None => None,
-        };
         let pace = match mode {
             Mode::Run => Pace::new(&changes),
             Mode::Observe => Pace::new(&changes).map(Pace::without_renewals),
             Mode::DryRun => None,
         };
         let demotion = demotion.and_then(Result::ok);
-        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, damon };
+        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion };
         driver::drive(engine, kernel, config, discovered, mode, as_json, session)
     });
     put_back(&mut actuator, mode, driven)
 }
 
-/// Makes the kdamonds of the source `damon`, starts those of nodes and listens to them.
-fn read_damon(
-    root: &Root,
-    config: &Config,
-    setup: &Setup,
-    watch: &Spaces,
-    actuator: &mut Actuator,
-) -> anyhow::Result<DamonSource> {
-    setup.start(root, actuator).context("DAMON was not started")?;
-    DamonSource::open(root, &config.source.damon, watch).context("DAMON cannot be read (source.damon)")
+/// What the sources that are switched on set in the kernel when they are opened.
+fn of_sources(root: &Root, config: &Config, discovered: &Discovered) -> anyhow::Result<Vec<Change>> {
+    let mut changes = Vec::new();
+    for row in ROWS.iter().filter(|row| config.source.keys(row.source).enabled() != Enabled::No) {
+        match (row.plan)(root, config, discovered) {
+            Ok(plan) => changes.extend(plan.changes),
+            Err(why) => anyhow::bail!("{}: {why}", row.cannot),
+        }
+    }
+    Ok(changes)
 }
 
 /// The live actuator; what a killed daemon left is put back first, and told.

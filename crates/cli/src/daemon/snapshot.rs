@@ -1,6 +1,9 @@
 //! The daemon at one moment: what `status` shows and every line is made from.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use serde_json::Value;
 use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::config::{Config, ManagerName, RuleName, Scope};
 use thermocline_core::counters::Counters;
@@ -15,10 +18,8 @@ use thermocline_linux::kswapd::KswapdStats;
 use thermocline_linux::machine::{LiveMachine, Overhead, cpu_time};
 use thermocline_linux::mover::MoverStats;
 use thermocline_linux::reverse;
-use thermocline_linux::source::chmu;
-use thermocline_linux::source::damon;
+use thermocline_linux::source::Rate;
 use thermocline_linux::source::hintfault::Stats;
-use thermocline_linux::source::hwsample;
 
 use super::Mode;
 
@@ -103,12 +104,12 @@ pub struct Snapshot {
     pub free_space_promotion: Vec<NodeId>,
     /// Counters of the hint-fault source; all zero where it is switched off.
     pub source: Stats,
-    /// Counters of the sampler, where there is one.
-    pub hwsample: Option<hwsample::Stats>,
-    /// Counters of DAMON's regions, where they are read.
-    pub regions: Option<damon::Stats>,
-    /// Counters of hot lists, where they are read.
-    pub hot_list: Option<chmu::Stats>,
+    /// Counters of the other sources by their key; null of those that are not open.
+    #[serde(flatten)]
+    pub sources: BTreeMap<&'static str, Value>,
+    /// What came from the other sources, and was lost.
+    #[serde(skip)]
+    pub rates: Vec<Rate>,
     /// Counters of the reverse map, where a source may leave open whose pages it tells of.
     pub reverse: Option<reverse::Stats>,
     /// What a fault, a sample and a moved page cost so far.
@@ -149,9 +150,8 @@ impl Snapshot {
             nodes,
             free_space_promotion: machine.free_space_promotion(),
             source: machine.source_stats().unwrap_or_default(),
-            hwsample: machine.hwsample_stats(),
-            regions: machine.damon_stats(),
-            hot_list: machine.chmu_stats(),
+            sources: machine.other_stats(),
+            rates: machine.other_rates(),
             reverse: machine.reverse_stats(),
             overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),

@@ -53,9 +53,7 @@ fn taken_by_run(root: &Root, config: &Config) -> anyhow::Result<()> {
     }
     Engine::new(config, discovered.topology.clone())?;
     Ready::new(root, config, &discovered)?;
-    if config.source.damon.enabled {
-        offer_source(root, config, &discovered)?;
-    }
+    of_sources(root, config, &discovered)?;
     Ok(())
 }
 

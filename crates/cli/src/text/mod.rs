@@ -6,4 +6,4 @@ mod sources;
 
 pub use kernel::{by_damon, by_kernel, kswapd, mib};
 pub use memory::{brake_row, brakes, rate, residency, scope_row, scopes};
-pub use sources::{hot_list, overhead, regions, reverse, samples};
+pub use sources::{overhead, reverse, sources};

@@ -6,9 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::daemon::socket::{self, Request};
-use crate::text::{
-    brakes, by_damon, by_kernel, hot_list, kswapd, overhead, regions, residency, reverse, samples, scopes,
-};
+use crate::text::{brakes, by_damon, by_kernel, kswapd, overhead, residency, reverse, scopes, sources};
 
 /// Asks the daemon behind `socket` and renders its answer.
 ///
@@ -84,17 +82,7 @@ fn text(s: &Value) -> String {
     out.push_str(&residency(&s["residency"]));
     out.push_str(&scopes(&s["scopes"]));
     out.push_str(&brakes(&s["brakes"], false));
-    let source = &s["source"];
-    if !source.is_null() {
-        let _ = writeln!(
-            out,
-            "hint faults: {} seen, {} delivered, {} lost, {} out of scope",
-            source["seen"], source["delivered"], source["dropped"], source["filtered"]
-        );
-    }
-    out.push_str(&samples(&s["hwsample"]));
-    out.push_str(&regions(&s["regions"]));
-    out.push_str(&hot_list(&s["hot_list"]));
+    out.push_str(&sources(s));
     out.push_str(&reverse(&s["reverse"]));
     out.push_str(&overhead(&s["overhead"]));
     if let Ok(moves) = serde_json::from_value(s["kernel_moves"].clone()) {

@@ -5,10 +5,11 @@ use thermocline_core::units::NodeId;
 
 use crate::damon::MIGRATE_SINCE;
 use crate::doctor::kernel::KernelInfo;
-use crate::doctor::report::{Finding, Ground, Manager, Severity, Source};
+use crate::doctor::report::{Finding, Ground, Manager, Severity};
 use crate::lists::nodes_text;
 use crate::manager::{CannotManage, KernelManager, offer};
 use crate::root::Root;
+use crate::source::Probed;
 use crate::topology::Discovered;
 
 /// All managers, and what keeps the chosen one from working. Kswapd has given up on the nodes
@@ -18,7 +19,7 @@ pub(super) fn managers(
     config: &Config,
     kernel: &KernelInfo,
     found: Option<&Discovered>,
-    sources: &[Source],
+    sources: &[Probed],
     given_up: &[NodeId],
 ) -> (Vec<Manager>, Option<Finding>) {
     let list: Vec<Manager> = ManagerName::ALL
@@ -49,7 +50,7 @@ fn can(
     config: &Config,
     kernel: &KernelInfo,
     found: Option<&Discovered>,
-    sources: &[Source],
+    sources: &[Probed],
     given_up: &[NodeId],
     name: ManagerName,
 ) -> Result<String, String> {

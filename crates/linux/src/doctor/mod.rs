@@ -24,28 +24,29 @@ mod tiers;
 
 use std::path::Path;
 
-use thermocline_core::config::{Config, DemotionWay, ManagerName, Unreachable};
+use thermocline_core::config::{Config, DemotionWay, Enabled, ManagerName, Unreachable};
 use thermocline_core::units::NodeId;
 
 use crate::actuator::{OTHER_PIDS, Plan, has_own_pids, plan};
-use crate::damon::offer_source;
 use crate::demoter::{self, NotDemoting, Offer, Way};
 use crate::manager;
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
 use crate::source::hintfault::layout::{self, AttachPoint};
+use crate::source::{Facts, ROWS, Row};
 use crate::topology::{Discovered, discover};
 use crate::zoneinfo;
 
 use look::Look;
 
+pub use crate::source::{Probed, SourceStatus};
 pub use blind::BLIND_PROCESSES_MAX;
 pub use bundle::{bundle, told};
 pub use choices::overridden;
 pub use kernel::{KernelInfo, Mounts};
 pub use report::{
     Blind, BlindProcess, BlindSum, Confined, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA,
-    Severity, Source, SourceStatus, Verdict,
+    Severity, Verdict,
 };
 
 /// Asks a kernel for the attach points of hint faults; an error says why it cannot be asked.
@@ -107,10 +108,12 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     if let Some(Ok(Offer { way: Way::Regions(setup), .. })) = &demotion {
         changes.extend(setup.plan.changes.clone());
     }
-    if config.source.damon.enabled && !config.manager.name.is_of_kernel() {
-        // Where it cannot be read, the source says why.
-        let regions = topology.as_ref().and_then(|found| offer_source(root, config, found).ok());
-        changes.extend(regions.into_iter().flat_map(|(setup, _)| setup.plan.changes));
+    if let Some(found) = engines {
+        let used = |row: &&Row| config.source.keys(row.source).enabled() != Enabled::No;
+        for row in ROWS.iter().filter(used) {
+            // Where it cannot be read, the source says why.
+            changes.extend((row.plan)(root, config, found).unwrap_or_default().changes);
+        }
     }
     findings
         .extend(skipped.iter().map(|s| Finding::new("kernel.scan_settings", Severity::Note, s.to_string())));
@@ -140,17 +143,23 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     let others = others::others(&mut look, &kernel, mode, state_dir);
     findings.extend(others.findings);
 
-    let known = sources::Known {
+    let mut facts = Facts {
+        root,
         config,
-        kernel: &kernel,
         topology: topology.as_ref(),
+        release: kernel.release.as_deref(),
+        before_6_12: kernel.is_older_than(6, 12),
+        numa_balancing: kernel.numa_balancing,
+        attach_points: probe(root),
         no_bpf: permissions.no_bpf,
         may_sample: permissions.may_sample,
         sees_frames: permissions.sees_frames,
         no_settings,
         our_kdamonds: ours,
+        usable: None,
+        failures: Vec::new(),
     };
-    let (sources, in_the_way) = sources::sources(&mut look, &known, probe);
+    let (sources, in_the_way) = sources::sources(&mut look, &mut facts);
     let (managers, refused) =
         managers::managers(root, config, &kernel, topology.as_ref(), &sources, &given_up);
     // A manager of the kernel's needs no source of ours.

@@ -7,7 +7,7 @@ use thermocline_core::units::{NodeId, Pid};
 
 use crate::actuator::Change;
 use crate::doctor::kernel::KernelInfo;
-use crate::source::hintfault::layout::AttachPoint;
+use crate::source::Probed;
 use crate::topology::Discovered;
 
 /// Number of the JSON's schema.
@@ -27,7 +27,7 @@ pub struct Report {
     /// Free pages and watermarks of the nodes with memory.
     pub nodes: Vec<NodeState>,
     /// Where evidence can come from.
-    pub sources: Vec<Source>,
+    pub sources: Vec<Probed>,
     /// Who can decide which pages move.
     pub managers: Vec<Manager>,
     /// What this process may do.
@@ -114,40 +114,6 @@ impl Ground {
     /// What it needs of the machine was looked for, and is there or not.
     pub(super) const fn seen(so: bool) -> Ground {
         Ground(so)
-    }
-}
-
-/// A place where evidence can come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Source {
-    /// `hintfault`, `hwsample`, `damon`, `device`.
-    pub name: &'static str,
-    /// Whether it can be used.
-    pub status: SourceStatus,
-    /// What it would see, or why it cannot be used.
-    pub detail: String,
-    /// What it attaches to in this kernel, where that was looked at.
-    pub attach_points: Vec<AttachPoint>,
-}
-
-/// Whether a source can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SourceStatus {
-    /// It can.
-    Usable,
-    /// A folder stands for the machine and does not tell.
-    Unknown,
-    /// The machine offers it; it is switched off, or this version of thermocline does not read it.
-    NotRead,
-    /// The machine, the kernel or this process's permissions do not allow it.
-    Unavailable,
-}
-
-impl SourceStatus {
-    /// Whether it is known that it cannot be used as things stand.
-    pub const fn is_refused(self) -> bool {
-        matches!(self, SourceStatus::Unavailable | SourceStatus::NotRead)
     }
 }
 

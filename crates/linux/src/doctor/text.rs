@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use crate::doctor::report::{Finding, Report, Severity, SourceStatus, Verdict};
+use crate::doctor::report::{Finding, Report, Severity, Verdict};
 use crate::lists::format_list;
+use crate::source::SourceStatus;
 use crate::topology::{Discovered, TierOrigin};
 
 impl Report {

@@ -14,8 +14,9 @@ mod stock;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::Value;
 use thermocline_core::access::{Access, RegionPage};
-use thermocline_core::config::Config;
+use thermocline_core::config::{self, Config};
 use thermocline_core::demand::Demoted;
 use thermocline_core::limit::Reserve;
 use thermocline_core::moves::{BatchId, BatchOutcome, Move};
@@ -32,9 +33,8 @@ use crate::node_state::NodeStateReader;
 use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Holdings, ScopeError, Scopes};
-use crate::source::chmu::{self, ChmuSource};
-use crate::source::damon::{self, DamonSource};
-use crate::source::{hintfault, hwsample};
+use crate::source::hintfault;
+use crate::source::{EvidenceSource, Opening, Rate, SourceError};
 use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
 
@@ -56,22 +56,14 @@ const BATCH_ACCESSES: usize = 1024;
 /// Why the live machine cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// Hint faults cannot be watched.
-    #[error("hint faults cannot be watched: {0}")]
-    HintFault(#[from] hintfault::OpenError),
-    /// Accesses cannot be sampled.
-    #[error("accesses cannot be sampled: {0}")]
-    HwSample(#[from] hwsample::OpenError),
-    /// No device lists what is hot.
-    #[error("hot lists cannot be read: {0}")]
-    Chmu(#[from] chmu::OpenError),
+    /// A source that is switched on cannot be opened.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// Nobody can tell whose the frames are that samples, regions or hot lists name.
     #[error("frames cannot be put to processes: {0}")]
     Reverse(#[from] ReverseError),
     /// All sources are switched off.
-    #[error(
-        "no source is switched on: set source.hintfault.enabled, source.hwsample.enabled, source.damon.enabled or source.chmu.enabled"
-    )]
+    #[error("no source is switched on: set {}", config::Sources::switches())]
     NoSource,
     /// Pages cannot be moved.
     #[error("pages cannot be moved: {0}")]
@@ -142,8 +134,8 @@ pub struct LiveMachine {
 }
 
 impl LiveMachine {
-    /// Attaches to the machine's evidence and, if pages are to move, starts the mover. `damon` is open already where it is wanted, because its kdamonds are
-    /// settings of the kernel.
+    /// Attaches to the machine's evidence and, if pages are to move, starts the mover. Sources that
+    /// need something set in the kernel set it by `actuator`; without one they are left out.
     ///
     /// # Errors
     /// As [`MachineError`] tells them apart; nothing stays attached.
@@ -151,7 +143,7 @@ impl LiveMachine {
         root: &Root,
         config: &Config,
         moving: Moving,
-        damon: Option<DamonSource>,
+        actuator: Option<&mut Actuator>,
     ) -> Result<LiveMachine, MachineError> {
         let mut nodes = NodeStateReader::new(root);
         nodes.read()?;
@@ -184,8 +176,13 @@ impl LiveMachine {
                 })?)
             }
         };
-        let (topology, frames) = (&watcher.discovered().topology, watcher.pfns());
-        let sources = Sources::open(root, config, damon, topology, frames, &filter, now())?;
+        let (found, frames) = (watcher.discovered(), watcher.pfns());
+        let mut opening = Opening { root, config, found, frames, scope: &filter, actuator, now: now() };
+        let sources = Sources::open(&mut opening)?;
+        if let Some(faults) = sources.hintfault() {
+            Managed::leave_out_ourselves(&faults.source);
+        }
+        let topology = &found.topology;
         let owners = Owners::open(root, config, &sources, topology, frames, &mut managed)?;
         Ok(LiveMachine {
             sources,
@@ -221,9 +218,11 @@ impl LiveMachine {
         self.demoter = Some(demoter);
     }
 
-    /// Has DAMON watch processes that have come, where it watches processes, once a second. Returns what there is to say of it.
-    pub fn follow_processes(&mut self, actuator: &mut Actuator) -> Option<String> {
-        self.sources.damon.as_mut()?.follow(now(), self.managed.members(), actuator)
+    /// Has the sources follow processes that have come and gone, once a tick. Returns what there is
+    /// to say of it.
+    pub fn follow_processes(&mut self, actuator: &mut Actuator) -> Vec<String> {
+        let (at, managed) = (now(), &self.managed);
+        self.sources.iter_mut().filter_map(|s| s.follow(at, &mut managed.members(), actuator)).collect()
     }
 
     /// The state of every node with memory.
@@ -296,27 +295,24 @@ impl LiveMachine {
 
     /// What the hint-fault source counted, where it is open.
     pub fn source_stats(&self) -> Option<hintfault::Stats> {
-        self.sources.hintfault.as_ref()?.stats().ok()
+        self.sources.hintfault()?.source.stats().ok()
     }
 
-    /// What the sampler counted, where it is open.
-    pub fn hwsample_stats(&self) -> Option<hwsample::Stats> {
-        self.sources.hwsample.as_ref().map(|source| source.stats())
+    /// The counters of the other sources by their key in `status --json`; null of those that are
+    /// not open.
+    pub fn other_stats(&self) -> BTreeMap<&'static str, Value> {
+        self.sources.other_stats()
     }
 
-    /// What was counted of DAMON's regions, where they are read.
-    pub fn damon_stats(&self) -> Option<damon::Stats> {
-        self.sources.damon.as_ref().map(DamonSource::stats)
+    /// What came from the other sources so far, and what of it was lost.
+    pub fn other_rates(&self) -> Vec<Rate> {
+        self.sources.others().filter_map(EvidenceSource::rate).collect()
     }
 
-    /// What was counted of hot lists, where they are read.
-    pub fn chmu_stats(&self) -> Option<chmu::Stats> {
-        self.sources.chmu.as_ref().map(ChmuSource::stats)
-    }
-
-    /// How many kdamonds of ours run, where that are fewer than when last asked; to be asked once a second or so.
-    pub fn fewer_kdamonds(&mut self) -> Option<usize> {
-        self.sources.damon.as_mut()?.look()
+    /// Looks whether the sources still work: once a second or so. Returns what there is to say of
+    /// it.
+    pub fn check_sources(&mut self) -> Vec<String> {
+        self.sources.iter_mut().filter_map(|source| source.check()).collect()
     }
 
     /// What the reverse map counted, where there is one.

@@ -1,6 +1,6 @@
 //! Whose the frames are of which evidence names nothing else: the reverse map, where a source needs it.
 
-use thermocline_core::access::{Access, RegionPage};
+use thermocline_core::access::Access;
 use thermocline_core::config::Config;
 use thermocline_core::moves::{Move, Outcome};
 use thermocline_core::topology::Topology;
@@ -12,14 +12,11 @@ use super::sources::Sources;
 use crate::reverse::Resident;
 use crate::reverse::{ReverseError, ReverseMap, Stats};
 use crate::root::Root;
-use crate::source;
-use crate::source::chmu::ChmuSource;
-use crate::source::damon::DamonSource;
-use crate::source::hwsample::Sampler;
+use crate::source::{self, EvidenceSource, Frames};
 use crate::topology::{PfnMap, PfnRange};
 
 /// The map, for those whose memory is managed.
-struct InScope<'a> {
+pub(super) struct InScope<'a> {
     map: &'a mut ReverseMap,
     managed: &'a Managed,
 }
@@ -42,7 +39,7 @@ impl Owners {
     /// Starts a map where a source may leave open whose pages it tells of; `managed` then follows all processes.
     ///
     /// # Errors
-    /// There can be no map, and the source's evidence is of no use without.
+    /// There can be no map, and a source's evidence is of no use without.
     pub(super) fn open(
         root: &Root,
         config: &Config,
@@ -51,16 +48,18 @@ impl Owners {
         frames: &PfnMap,
         managed: &mut Managed,
     ) -> Result<Owners, MachineError> {
-        let sampler = sources.hwsample.as_ref().filter(|s| s.leaves_processes_open(root));
-        let regions = sources.damon.as_ref();
-        if regions.is_some_and(|damon| !damon.names_frames_alone()) {
+        if sources.iter().any(EvidenceSource::follows_all) {
             managed.follow_all(root)?;
         }
-        let frames_alone = regions.is_some_and(DamonSource::names_frames_alone) || sources.chmu.is_some();
-        if sampler.is_none() && !frames_alone {
+        let wanted: Vec<Frames> = sources
+            .iter()
+            .map(|source| source.frames(root))
+            .filter(|frames| *frames != Frames::Named)
+            .collect();
+        if wanted.is_empty() {
             return Ok(Owners::default());
         }
-        let does_without = !frames_alone && sampler.is_some_and(Sampler::names_processes);
+        let does_without = wanted.iter().all(|frames| *frames == Frames::SomeAlone);
         match ReverseMap::start(root, &config.reverse, frames, topology, config.rule.balance.enabled) {
             Ok(map) => {
                 managed.follow_all(root)?;
@@ -71,40 +70,23 @@ impl Owners {
         }
     }
 
+    /// Has the map know what was found out meanwhile.
+    pub(super) fn take_in(&mut self) {
+        if let Some(map) = &mut self.map {
+            map.take_in();
+        }
+    }
+
     /// Puts pages to the accesses that name frames alone.
     pub(super) fn resolve(&mut self, accesses: &mut [Access], managed: &Managed) {
         if let Some(map) = &mut self.map {
-            map.take_in();
             map.resolve(accesses, |pid| managed.in_scope(pid));
         }
     }
 
-    /// Looks pages of regions up, as far as the source's budget goes.
-    pub(super) fn look_up(
-        &mut self,
-        source: &mut DamonSource,
-        now: Nanos,
-        managed: &Managed,
-        pages: &mut Vec<RegionPage>,
-    ) {
-        if let Some(map) = &mut self.map {
-            map.take_in();
-            source.look_up(now, &mut InScope { map, managed }, pages);
-        }
-    }
-
-    /// Appends accesses to pages that the device has listed, as far as the source's budget goes; returns how many frames were looked at.
-    pub(super) fn read_counted(
-        &mut self,
-        source: &mut ChmuSource,
-        max: usize,
-        now: Nanos,
-        known: (&PfnMap, &Topology),
-        managed: &Managed,
-        accesses: &mut Vec<Access>,
-    ) -> usize {
-        let Some(map) = &mut self.map else { return 0 };
-        source.read(max, now, known, &mut InScope { map, managed }, accesses)
+    /// Who can be asked whose a frame is, if anybody can.
+    pub(super) fn asked<'a>(&'a mut self, managed: &'a Managed) -> Option<InScope<'a>> {
+        self.map.as_mut().map(|map| InScope { map, managed })
     }
 
     /// A move has ended.

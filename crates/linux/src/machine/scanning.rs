@@ -64,7 +64,7 @@ impl LiveMachine {
     /// How the kernel scans the process of which most memory was scanned, where known; with all
     /// memory that it has, for its steps pass over the top tier too.
     pub(super) fn look_at_scans(&mut self) -> Option<Scans> {
-        let scans = self.sources.hintfault.as_ref().and_then(|source| source.scans());
+        let scans = self.sources.hintfault().and_then(|opened| opened.source.scans());
         self.scanning.seen = scans.map(|scans| {
             let stat = process::stat(&self.root, scans.pid).ok().flatten();
             Scans { mib: stat.map_or(scans.mib, |stat| stat.rss_pages / PAGES_PER_MIB), ..scans }

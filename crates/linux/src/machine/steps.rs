@@ -11,11 +11,10 @@ use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
 
 use super::mappings::View;
-use super::sources::Ended;
 use super::{BATCH_ACCESSES, LiveMachine, MachineError, now};
 use crate::demoter::Demoter;
 use crate::mover::{Mover, Refused};
-use crate::source::damon::DamonSource;
+use crate::source::{self, Ended, EvidenceSource, Frames, Turn};
 
 /// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults come as fast as they are read.
 const POLL_MAX: Nanos = Nanos::from_ms(50);
@@ -36,8 +35,7 @@ impl Machine for LiveMachine {
         due: bool,
         observe: &mut dyn FnMut(Evidence<'_>),
     ) -> Result<(), MachineError> {
-        self.read_accesses(at, observe);
-        self.tell_regions(at, observe);
+        self.read_sources(at, observe);
         self.tell_ends(observe);
         self.look(due, observe)?;
         if due {
@@ -67,9 +65,7 @@ impl Machine for LiveMachine {
 
     fn wish(&mut self, wishes: Wishes) {
         self.scanning.wish(wishes.scans);
-        if let Some(sampler) = &mut self.sources.hwsample {
-            sampler.set_wish(wishes.sample_period_uops);
-        }
+        self.sources.iter_mut().for_each(|source| source.wish(&wishes));
     }
 
     fn submit(&mut self, batches: Vec<Batch>) {
@@ -109,40 +105,74 @@ impl Machine for LiveMachine {
     }
 
     fn is_looking(&self) -> bool {
-        self.managed.is_busy() || self.sources.damon.as_ref().is_some_and(DamonSource::is_preparing)
+        self.managed.is_busy() || self.sources.iter().any(EvidenceSource::is_preparing)
     }
 }
 
 impl LiveMachine {
     /// Reads what the sources have, for as long as it may take from `start` on.
-    fn read_accesses(&mut self, start: Nanos, observe: &mut dyn FnMut(Evidence<'_>)) {
-        let mut ended = Vec::new();
+    fn read_sources(&mut self, start: Nanos, observe: &mut dyn FnMut(Evidence<'_>)) {
         loop {
-            let (sources, managed) = (&mut self.sources, &self.managed);
-            let mut more = sources.read_hintfault(BATCH_ACCESSES, start, &mut self.accesses, &mut ended);
-            more |= sources.read_hwsample(BATCH_ACCESSES, start, managed, &mut self.accesses, &mut ended);
-            self.owners.resolve(&mut self.accesses, &self.managed);
-            if let Some(chmu) = &mut self.sources.chmu {
-                let known = (self.watcher.pfns(), &self.watcher.discovered().topology);
-                let (owners, accesses) = (&mut self.owners, &mut self.accesses);
-                let looked = owners.read_counted(chmu, BATCH_ACCESSES, start, known, &self.managed, accesses);
-                more |= looked >= BATCH_ACCESSES;
-            }
-            if !self.accesses.is_empty() {
-                let view = View { source: self.sources.hintfault.as_ref(), maps: &self.maps };
-                observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
-                self.accesses.clear();
-            }
-            for ended in ended.drain(..) {
-                match ended {
-                    Ended::Exec(pid) => self.managed.exec(pid, &mut *observe),
-                    Ended::Exit(pid) => self.managed.exit(pid, &mut *observe),
-                }
+            self.owners.take_in();
+            let (mut more, mut place, mut ends_told) = (false, 0, false);
+            while let Some((waits, tells_ends)) = self.read_source(place, !ends_told, start, observe) {
+                more |= waits;
+                ends_told |= tells_ends;
+                place += 1;
             }
             if !more || now().since(start) >= POLL_MAX {
                 break;
             }
         }
+    }
+
+    /// Reads the source in this place, and who has ended where it is to tell; whether more may wait,
+    /// and whether it tells of ends. None where there is no source.
+    fn read_source(
+        &mut self,
+        place: usize,
+        ends: bool,
+        start: Nanos,
+        observe: &mut dyn FnMut(Evidence<'_>),
+    ) -> Option<(bool, bool)> {
+        let mut ended = Vec::new();
+        let managed = &self.managed;
+        let source = self.sources.at(place)?;
+        let mut owners = self.owners.asked(managed);
+        let mut turn = Turn {
+            max: BATCH_ACCESSES,
+            now: start,
+            frames: self.watcher.pfns(),
+            topology: &self.watcher.discovered().topology,
+            in_scope: &|pid| managed.in_scope(pid),
+            owners: owners.as_mut().map(|owners| owners as &mut dyn source::Owners),
+            accesses: &mut self.accesses,
+            region_pages: &mut self.region_pages,
+            regions: &mut |snapshot| observe(Evidence::Regions(snapshot)),
+            ended: ends.then_some(&mut ended),
+        };
+        let more = source.poll(&mut turn);
+        let (tells_ends, asks) = (source.tells_ends(), source.frames(&self.root) == Frames::Asked);
+        if !asks {
+            self.owners.resolve(&mut self.accesses, managed);
+        }
+        if !self.accesses.is_empty() {
+            let source = self.sources.hintfault().map(|faults| &faults.source);
+            let view = View { source, maps: &self.maps };
+            observe(Evidence::Accesses { batch: &self.accesses, mappings: &view });
+            self.accesses.clear();
+        }
+        if !self.region_pages.is_empty() {
+            observe(Evidence::RegionPages(&self.region_pages));
+            self.region_pages.clear();
+        }
+        for ended in ended {
+            match ended {
+                Ended::Exec(pid) => self.managed.exec(pid, &mut *observe),
+                Ended::Exit(pid) => self.managed.exit(pid, &mut *observe),
+            }
+        }
+        Some((more, tells_ends))
     }
 
     /// Tells how batches and demands ended.
@@ -154,9 +184,7 @@ impl LiveMachine {
         for outcome in self.mover.iter_mut().flat_map(Mover::outcomes) {
             let moves = self.moving.remove(&outcome.id).unwrap_or_default();
             for (done, &ended) in moves.iter().zip(&outcome.outcomes) {
-                if let Some(source) = self.sources.hintfault.as_mut().filter(|_| ended == Outcome::Moved) {
-                    source.page_moved(done.page);
-                }
+                self.sources.iter_mut().for_each(|source| source.ended(done, ended));
                 self.owners.ended(done, ended);
             }
             observe(Evidence::Outcome(&outcome));
@@ -168,21 +196,6 @@ impl LiveMachine {
         }
     }
 
-    fn tell_regions(&mut self, start: Nanos, observe: &mut dyn FnMut(Evidence<'_>)) {
-        let Some(damon) = &mut self.sources.damon else { return };
-        let topology = &self.watcher.discovered().topology;
-        damon.read(topology, |snapshot| observe(Evidence::Regions(snapshot)));
-        if damon.names_frames_alone() {
-            self.owners.look_up(damon, start, &self.managed, &mut self.region_pages);
-        } else {
-            damon.take_pages(start, self.watcher.pfns(), topology, &mut self.region_pages);
-        }
-        if !self.region_pages.is_empty() {
-            observe(Evidence::RegionPages(&self.region_pages));
-            self.region_pages.clear();
-        }
-    }
-
     /// Looks for processes that entered or left a scope and for memory that came or went, once a second before a tick, and for other
     /// changes of the topology, twice a minute. Where there are many processes, a look goes on with the next poll.
     fn look(&mut self, due: bool, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<(), MachineError> {
@@ -190,7 +203,8 @@ impl LiveMachine {
         let anew = due && self.looked.is_none_or(|looked| at.since(looked) >= LOOK_EVERY);
         if anew || self.managed.is_busy() && at.since(self.left_looking) >= LOOK_PAUSE {
             let go_on = || now().since(at) < LOOK_MAX;
-            self.managed.look(anew, go_on, self.sources.hintfault.as_ref(), &mut *observe)?;
+            let filter = self.sources.hintfault().map(|faults| &faults.source);
+            self.managed.look(anew, go_on, filter, &mut *observe)?;
             self.left_looking = now();
         }
         if !anew {
@@ -213,7 +227,9 @@ impl LiveMachine {
         if !change.is_empty() {
             let (frames, topology) = (self.watcher.pfns(), &self.watcher.discovered().topology);
             self.owners.set_machine(&change.offline, frames, topology);
-            self.sources.set_machine(frames, topology)?;
+            for source in self.sources.iter_mut() {
+                source.set_machine(frames, topology)?;
+            }
         }
         if change.topology {
             observe(Evidence::Topology(&self.watcher.discovered().topology));

@@ -1,12 +1,18 @@
-//! Sources of evidence, one module each.
+//! Sources of evidence, a folder each. [`ROWS`] lists them: whoever deals with sources goes by it.
+//!
+//! A source's folder has its row, what the doctor looks for (`probe`), what is written of its
+//! counters (`text`), and what the machine drives (`evidence`).
 
 mod budget;
 pub mod chmu;
 pub mod damon;
+#[cfg(feature = "bpf")]
+mod evidence;
 pub mod hintfault;
 pub mod hwsample;
 pub mod lab_clock;
 pub mod lab_device;
+mod row;
 
 use std::os::fd::BorrowedFd;
 
@@ -15,7 +21,16 @@ use thermocline_core::units::{Nanos, Pfn, Pid};
 
 use crate::reverse::Resident;
 
-/// What a source delivers.
+#[cfg(feature = "bpf")]
+pub use evidence::{
+    BoxedError, Cost, Costed, Ended, EvidenceSource, Frames, Opened, Opening, Rate, SourceError, Turn,
+};
+pub use row::{Facts, Probed, Row, SourceStatus, no_plan};
+
+/// Every source, in the order in which they are opened, read and told of.
+pub const ROWS: &[Row] = &[hintfault::ROW, hwsample::ROW, damon::ROW, chmu::ROW];
+
+/// What a source of accesses delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An access to a page.
@@ -46,4 +61,21 @@ pub trait AccessSource {
 pub trait Owners {
     /// The page whose memory is managed, where one is known; of a huge page its head.
     fn owner(&mut self, pfn: Pfn) -> Option<Resident>;
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_core::config::Source;
+
+    use super::*;
+
+    #[test]
+    fn every_source_of_the_configuration_has_one_row() {
+        let rows: Vec<Source> = ROWS.iter().map(|row| row.source).collect();
+        assert_eq!(rows, Source::all().collect::<Vec<_>>());
+        let mut keys: Vec<&str> = ROWS.iter().map(|row| row.counted_as).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), ROWS.len(), "each has counters of its own");
+    }
 }

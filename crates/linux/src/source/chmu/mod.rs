@@ -9,25 +9,42 @@
 
 pub mod decode;
 pub mod entry;
+#[cfg(feature = "bpf")]
+mod evidence;
+mod probe;
 mod registers;
+mod text;
 
 use std::ops::Range;
 
 use serde::Serialize;
 use thermocline_core::access::{Access, Detail};
-use thermocline_core::config::ChmuSource as Keys;
+use thermocline_core::config::{ChmuSource as Keys, Source};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pfn};
 
 use crate::reverse::Resident;
 use crate::root::Root;
-use crate::source::Owners;
 use crate::source::budget::Budget;
 use crate::source::lab_device::{self, NoLabDevice};
+use crate::source::{Owners, Row, no_plan};
 use crate::sys::DeviceMemory;
 use crate::topology::PfnMap;
 use entry::Format;
 use registers::{COUNTED, Device, EPOCHS, OVERFLOW, TAKEN_OVER};
+
+/// See [`Row`].
+pub(super) const ROW: Row = Row {
+    source: Source::Device,
+    what: "hot lists",
+    cannot: "hot lists cannot be read",
+    counted_as: "hot_list",
+    probe: probe::probe,
+    plan: no_plan,
+    #[cfg(feature = "bpf")]
+    open: evidence::open,
+    text: text::text,
+};
 
 /// Where nobody has read for so long, what waits is of another time.
 const OLD: Nanos = Nanos::from_s(2);
@@ -151,7 +168,7 @@ impl ChmuSource {
         max: usize,
         now: Nanos,
         (frames, topology): (&PfnMap, &Topology),
-        owners: &mut impl Owners,
+        owners: &mut (impl Owners + ?Sized),
         accesses: &mut Vec<Access>,
     ) -> usize {
         self.check_marks(now);

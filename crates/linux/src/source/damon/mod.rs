@@ -16,15 +16,19 @@
 
 mod addresses;
 pub mod event;
+#[cfg(feature = "bpf")]
+mod evidence;
 mod hearing;
 mod lookup;
 mod mapped;
+mod probe;
 mod processes;
 mod ranges;
 mod snapshots;
 pub mod stream;
 #[cfg(test)]
 mod testing;
+mod text;
 mod walk;
 
 use std::io;
@@ -33,18 +37,18 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use thermocline_core::access::{RegionPage, RegionSnapshot, RegionSpace};
-use thermocline_core::config::DamonSource as Keys;
+use thermocline_core::config::{Config, DamonSource as Keys, Source};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use crate::actuator::Actuator;
-use crate::damon::Spaces;
+use crate::actuator::{Actuator, Plan};
+use crate::damon::{Spaces, offer_source};
 use crate::reverse::ReverseError;
 use crate::root::{KernelFileError, Root};
 use crate::scope::Member;
-use crate::source::Owners;
+use crate::source::{Owners, Row};
 use crate::sys::perf::ring::Scratch;
-use crate::topology::PfnMap;
+use crate::topology::{Discovered, PfnMap};
 use addresses::Addresses;
 use event::FormatError;
 use hearing::{Heard, Kdamond};
@@ -52,6 +56,24 @@ use walk::Walks;
 
 pub use mapped::Watched;
 pub use processes::Watching;
+
+/// See [`Row`].
+pub(super) const ROW: Row = Row {
+    source: Source::Damon,
+    what: "regions",
+    cannot: "DAMON cannot be read (source.damon)",
+    counted_as: "regions",
+    probe: probe::probe,
+    plan,
+    #[cfg(feature = "bpf")]
+    open: evidence::open,
+    text: text::text,
+};
+
+/// How many kdamonds there are, which is what they are made by.
+fn plan(root: &Root, config: &Config, found: &Discovered) -> Result<Plan, String> {
+    offer_source(root, config, found).map(|(setup, _)| setup.plan).map_err(|why| why.to_string())
+}
 
 /// Records read at once from each ring.
 const RECORDS_MAX: usize = 65_536;
@@ -184,7 +206,7 @@ impl DamonSource {
     }
 
     /// Looks up frames of the accessed regions of lower tiers, as far as the budget goes, and appends the pages found to `pages`.
-    pub fn look_up(&mut self, now: Nanos, owners: &mut impl Owners, pages: &mut Vec<RegionPage>) {
+    pub fn look_up(&mut self, now: Nanos, owners: &mut (impl Owners + ?Sized), pages: &mut Vec<RegionPage>) {
         let Pages::Frames(walks) = &mut self.pages else { return };
         let before = pages.len();
         walks.walk(now, owners, pages);

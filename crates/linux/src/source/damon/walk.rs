@@ -66,7 +66,12 @@ impl Walks {
     }
 
     /// Looks pages up, each node its share, and appends those found.
-    pub(super) fn walk(&mut self, now: Nanos, owners: &mut impl Owners, pages: &mut Vec<RegionPage>) {
+    pub(super) fn walk(
+        &mut self,
+        now: Nanos,
+        owners: &mut (impl Owners + ?Sized),
+        pages: &mut Vec<RegionPage>,
+    ) {
         let mut budget = self.budget.available(now);
         for walk in self.walks.values_mut() {
             self.cut_short += u64::from(walk.turn(now));
@@ -102,7 +107,7 @@ impl Walk {
     }
 
     /// Looks up at most so many pages; returns how many.
-    fn step(&mut self, most: u64, owners: &mut impl Owners, pages: &mut Vec<RegionPage>) -> u64 {
+    fn step(&mut self, most: u64, owners: &mut (impl Owners + ?Sized), pages: &mut Vec<RegionPage>) -> u64 {
         let mut used = 0;
         while used < most {
             let Some(&region) = self.regions.last() else { break };

@@ -14,13 +14,36 @@ pub mod layout;
 pub mod stamps;
 
 mod chunk;
+mod probe;
+mod text;
 
+#[cfg(feature = "bpf")]
+mod evidence;
 #[cfg(feature = "bpf")]
 mod load;
 #[cfg(feature = "bpf")]
 mod open;
 
+use thermocline_core::config::Source;
+
+use crate::source::{Row, no_plan};
+
+#[cfg(feature = "bpf")]
+pub use evidence::HintFaults;
 #[cfg(feature = "bpf")]
 pub use load::{OpenError, Scope};
 #[cfg(feature = "bpf")]
 pub use open::{Event, HintFault, HintFaultSource, Options, Stats};
+
+/// See [`Row`].
+pub(super) const ROW: Row = Row {
+    source: Source::HintFault,
+    what: "hint faults",
+    cannot: "hint faults cannot be watched",
+    counted_as: "source",
+    probe: probe::probe,
+    plan: no_plan,
+    #[cfg(feature = "bpf")]
+    open: evidence::open,
+    text: text::text,
+};

@@ -17,10 +17,31 @@ pub mod spe;
 pub mod useful;
 
 mod error;
+#[cfg(feature = "bpf")]
+mod evidence;
 mod open;
+mod probe;
 mod sampler;
+mod text;
 mod threads;
+
+use thermocline_core::config::Source;
+
+use crate::source::{Row, no_plan};
 
 pub use error::OpenError;
 pub use open::{HwSampleSource, Stats, descriptors};
 pub use sampler::Sampler;
+
+/// See [`Row`].
+pub(super) const ROW: Row = Row {
+    source: Source::HwSample,
+    what: "hardware samples",
+    cannot: "accesses cannot be sampled",
+    counted_as: "hwsample",
+    probe: probe::probe,
+    plan: no_plan,
+    #[cfg(feature = "bpf")]
+    open: evidence::open,
+    text: text::text,
+};

@@ -1,0 +1,92 @@
+//! Hint faults as the machine drives them.
+
+use std::any::Any;
+use std::os::fd::BorrowedFd;
+
+use serde_json::{Value, json};
+use thermocline_core::moves::{Move, Outcome};
+use thermocline_core::rule;
+use thermocline_core::units::Nanos;
+
+use super::{HintFaultSource, Options, Stats};
+use crate::clock::thread_cpu_time;
+use crate::source::{AccessSource, Cost, Costed, EvidenceSource, Opened, Opening, Rate, Turn};
+use crate::topology::cpu_nodes;
+
+pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
+    let config = opening.config;
+    let mut options = Options {
+        measure_run_time: true,
+        ..Options::from_config(&config.source.hintfault, cpu_nodes(&opening.found.topology))
+    };
+    if let Some(restamp) = rule::build(config).restamp() {
+        options.stamps.restamp = restamp;
+    }
+    let source = HintFaultSource::open(options, opening.scope)?;
+    Ok(Some(Box::new(HintFaults { source, read: Nanos(0) })))
+}
+
+/// The open source, and what it takes to read it.
+#[derive(Debug)]
+pub struct HintFaults {
+    /// The source.
+    pub source: HintFaultSource,
+    /// CPU time of the daemon for reading it.
+    read: Nanos,
+}
+
+impl HintFaults {
+    /// The counters, where the kernel tells them.
+    fn counted(&self) -> Option<Stats> {
+        self.source.stats().ok()
+    }
+}
+
+impl EvidenceSource for HintFaults {
+    fn describe(&self) -> String {
+        "hint faults".to_owned()
+    }
+
+    fn stats(&self) -> Value {
+        json!(self.counted().unwrap_or_default())
+    }
+
+    /// The kernel's filter has left out who is not in scope.
+    fn poll(&mut self, turn: &mut Turn<'_>) -> bool {
+        let start = thread_cpu_time();
+        let read = turn.collect(&mut self.source, |_| true);
+        if read > 0 {
+            self.read = self.read.plus(thread_cpu_time().since(start));
+        }
+        read >= turn.max
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        AccessSource::fds(&self.source).collect()
+    }
+
+    fn tells_ends(&self) -> bool {
+        true
+    }
+
+    fn ended(&mut self, done: &Move, outcome: Outcome) {
+        if outcome == Outcome::Moved {
+            self.source.page_moved(done.page);
+        }
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        let stats = self.counted()?;
+        let beside = Nanos(stats.bpf_run_time_ns);
+        Some(Cost { of: Costed::Fault, events: stats.seen, read: self.read, beside })
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        let stats = self.counted().unwrap_or_default();
+        Some(Rate { what: "faults", count: stats.seen, lost: stats.dropped })
+    }
+}

@@ -1,0 +1,111 @@
+//! A source's row: what is known of it before it is opened.
+
+use serde::Serialize;
+use serde_json::Value;
+use thermocline_core::config::{Config, Source};
+
+use super::hintfault::layout::AttachPoint;
+use crate::actuator::Plan;
+use crate::root::Root;
+use crate::topology::Discovered;
+
+/// A source of evidence.
+#[derive(Debug)]
+pub struct Row {
+    /// Which one of the configuration it is.
+    pub source: Source,
+    /// What it reads, in words that follow "no".
+    pub what: &'static str,
+    /// How an error that keeps it from being opened begins.
+    pub cannot: &'static str,
+    /// The key of its counters in `status --json`.
+    pub counted_as: &'static str,
+    /// Looks whether the machine has it.
+    pub probe: fn(&mut Facts<'_>) -> Probed,
+    /// What it sets in the kernel when it is opened; an error says why it could not be.
+    pub plan: fn(&Root, &Config, &Discovered) -> Result<Plan, String>,
+    /// Opens it.
+    #[cfg(feature = "bpf")]
+    pub open: fn(&mut super::Opening<'_>) -> super::Opened,
+    /// Its counters as text, lines or nothing. Null stands for a source that is not open.
+    pub text: fn(&Value) -> String,
+}
+
+/// The plan of a source that sets nothing.
+pub fn no_plan(_root: &Root, _config: &Config, _found: &Discovered) -> Result<Plan, String> {
+    Ok(Plan::default())
+}
+
+/// What is known of the machine when sources are looked for.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// Where the kernel's files are.
+    pub root: &'a Root,
+    /// What is configured.
+    pub config: &'a Config,
+    /// Its nodes and tiers, where they could be found.
+    pub topology: Option<&'a Discovered>,
+    /// The kernel's release, as uname -r.
+    pub release: Option<&'a str>,
+    /// The kernel is known to be older than 6.12.
+    pub before_6_12: bool,
+    /// kernel.numa_balancing; None where the kernel has none.
+    pub numa_balancing: Option<u32>,
+    /// What the kernel has of what BPF programs attach to, or why it cannot be asked.
+    pub attach_points: Result<Vec<AttachPoint>, String>,
+    /// What keeps BPF programs from being loaded.
+    pub no_bpf: Option<String>,
+    /// This process may sample all CPUs.
+    pub may_sample: bool,
+    /// This process is shown the frame numbers of pages.
+    pub sees_frames: bool,
+    /// What keeps the kernel's settings from being set as configured.
+    pub no_settings: Option<String>,
+    /// The kdamonds that are there are those of a thermocline that runs, or was killed.
+    pub our_kdamonds: bool,
+    /// The first source before this one that can be used.
+    pub usable: Option<&'static str>,
+    /// Files that could not be read, and why.
+    pub failures: Vec<String>,
+}
+
+/// What became of looking for a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probed {
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub status: SourceStatus,
+    /// What it would see, or why it cannot be used.
+    pub detail: String,
+    /// What it attaches to in this kernel, where that was looked at.
+    pub attach_points: Vec<AttachPoint>,
+}
+
+impl Probed {
+    /// Of a source that attaches to nothing.
+    pub fn new(source: Source, status: SourceStatus, detail: impl Into<String>) -> Probed {
+        Probed { name: source.key(), status, detail: detail.into(), attach_points: Vec::new() }
+    }
+}
+
+/// Whether a source can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceStatus {
+    /// It can.
+    Usable,
+    /// A folder stands for the machine and does not tell.
+    Unknown,
+    /// The machine offers it; it is switched off, or this version of thermocline does not read it.
+    NotRead,
+    /// The machine, the kernel or this process's permissions do not allow it.
+    Unavailable,
+}
+
+impl SourceStatus {
+    /// Whether it is known that it cannot be used as things stand.
+    pub const fn is_refused(self) -> bool {
+        matches!(self, SourceStatus::Unavailable | SourceStatus::NotRead)
+    }
+}
