@@ -242,6 +242,7 @@ fn a_sampler_is_read_where_it_is_wanted_and_permitted() {
     assert!(hwsample.detail.contains("CAP_PERFMON"), "{}", hwsample.detail);
 }
 
+#[cfg(feature = "lab")]
 #[test]
 fn the_labs_sampler_is_named_for_what_it_is() {
     let machine = Machine::captured("lab-6.12-tiers");
@@ -343,7 +344,15 @@ fn hot_lists_of_devices_are_said_to_have_no_driver() {
     let driver = chmu(&config);
     assert_eq!(driver.status, SourceStatus::NotRead);
     assert!(driver.detail.starts_with("cxl_hmu_mem0.0.0 is there"), "{}", driver.detail);
+}
 
+#[cfg(feature = "lab")]
+#[test]
+fn the_labs_hot_list_is_named_for_what_it_is() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    let mut config = config(&machine);
+    config.source.chmu.enabled = true;
+    let chmu = |config: &Config| source(&report_with(&machine, config), "chmu").clone();
     machine.write("sys/bus/pci/devices/0000:00:04.0/vendor", "0x1af4\n");
     machine.write("sys/bus/pci/devices/0000:00:04.0/device", "0x1110\n");
     assert!(chmu(&config).detail.contains("cannot map"), "{}", chmu(&config).detail);

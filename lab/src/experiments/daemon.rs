@@ -42,7 +42,7 @@ impl Daemon {
             .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())))
             .transpose()?;
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| {
-            format!("cannot start {command:?}: run `cargo build --release -p thermocline`, and install the packages of lab/packages.txt")
+            format!("cannot start {command:?}: run `make lab-programs`, and install the packages of lab/packages.txt")
         })?;
         let out = child.stdout.take().context("the daemon's output is not piped")?;
         let last = Arc::new(Mutex::new(Value::Null));

@@ -10,7 +10,9 @@ pub mod damon;
 mod evidence;
 pub mod hintfault;
 pub mod hwsample;
+#[cfg(feature = "lab")]
 pub mod lab_clock;
+#[cfg(feature = "lab")]
 pub mod lab_device;
 mod row;
 

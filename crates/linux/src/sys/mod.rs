@@ -4,6 +4,7 @@
 pub mod bpf;
 #[cfg(test)]
 pub(crate) mod counted;
+#[cfg(feature = "lab")]
 mod device_memory;
 mod mapping;
 #[allow(unsafe_code)]
@@ -11,6 +12,7 @@ mod move_pages;
 pub mod pagemap_scan;
 pub mod perf;
 
+#[cfg(feature = "lab")]
 pub use device_memory::DeviceMemory;
 #[cfg(test)]
 pub(crate) use move_pages::refuse_move_pages;

@@ -73,7 +73,7 @@ pub(crate) fn inside(inside: &Inside) -> anyhow::Result<u8> {
 pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     ensure!(
         options.thermocline.exists(),
-        "no {}: run `cargo build --release -p thermocline`",
+        "no {}: run `make lab-programs`",
         options.thermocline.display()
     );
     let plan = Plan {

@@ -121,7 +121,7 @@ impl Manager {
             Manager::Damon { .. } | Manager::Thermocline { .. } => {}
         }
         fs::metadata(daemon).with_context(|| {
-            format!("no {}: run `cargo build --release -p thermocline`", daemon.display())
+            format!("no {}: run `make lab-programs`", daemon.display())
         })?;
         let Some(config) = self.config() else { return Ok(()) };
         let file = tempfile::NamedTempFile::new().context("cannot create a temporary file")?;

@@ -16,7 +16,7 @@ pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
 
 impl EvidenceSource for ChmuSource {
     fn describe(&self) -> String {
-        format!("the hot list of the lab's device, which has {} counters", self.stats.counters)
+        format!("the hot list of the lab's device, which has {} counters", self.stats().counters)
     }
 
     fn stats(&self) -> Value {

@@ -9,29 +9,21 @@
 
 pub mod decode;
 pub mod entry;
-#[cfg(feature = "bpf")]
+#[cfg(all(feature = "lab", feature = "bpf"))]
 mod evidence;
+#[cfg(feature = "lab")]
+mod list;
 mod probe;
+#[cfg(feature = "lab")]
 mod registers;
 mod text;
 
-use std::ops::Range;
+use thermocline_core::config::Source;
 
-use serde::Serialize;
-use thermocline_core::access::{Access, Detail};
-use thermocline_core::config::{ChmuSource as Keys, Source};
-use thermocline_core::topology::Topology;
-use thermocline_core::units::{Nanos, Pfn};
+use crate::source::{Row, no_plan};
 
-use crate::reverse::Resident;
-use crate::root::Root;
-use crate::source::budget::Budget;
-use crate::source::lab_device::{self, NoLabDevice};
-use crate::source::{Owners, Row, no_plan};
-use crate::sys::DeviceMemory;
-use crate::topology::PfnMap;
-use entry::Format;
-use registers::{COUNTED, Device, EPOCHS, OVERFLOW, TAKEN_OVER};
+#[cfg(feature = "lab")]
+pub use list::{ChmuSource, OpenError, Stats, find};
 
 /// See [`Row`].
 pub(super) const ROW: Row = Row {
@@ -42,259 +34,15 @@ pub(super) const ROW: Row = Row {
     probe: probe::probe,
     plan: no_plan,
     #[cfg(feature = "bpf")]
-    open: evidence::open,
+    open,
     text: text::text,
 };
 
-/// Where nobody has read for so long, what waits is of another time.
-const OLD: Nanos = Nanos::from_s(2);
+#[cfg(all(feature = "lab", feature = "bpf"))]
+use evidence::open;
 
-/// Why there is no hot list.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// There is no device with one that could be read.
-    #[error(
-        "no stock kernel has a driver for hot lists of CXL devices, and the lab's device cannot be read: {0}"
-    )]
-    NoDevice(#[from] NoLabDevice),
-    /// Its entries cannot be read.
-    #[error("the device's hot list cannot be read: {0}")]
-    Strange(&'static str),
+/// Nothing to read: there is no driver.
+#[cfg(all(not(feature = "lab"), feature = "bpf"))]
+fn open(_opening: &mut crate::source::Opening<'_>) -> crate::source::Opened {
+    Err("no stock kernel has a driver for hot lists of CXL devices".into())
 }
-
-/// Counters since the start. Every frame that was looked up is of a page (`pages`) or of nobody known; what was not looked up, `not_memory`, `top_tier` and `malformed` tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Entries read.
-    pub entries: u64,
-    /// Frames of their units that were looked up.
-    pub looked_up: u64,
-    /// Pages found there.
-    pub pages: u64,
-    /// Entries that wait in the device's list.
-    pub waiting: u64,
-    /// Hot units that found the device's list full.
-    pub overflow: u64,
-    /// Times that a unit took the counter of another one, because the device has too few: what it then lists is not all that is hot.
-    pub taken_over: u64,
-    /// Accesses that the device has counted.
-    pub counted: u64,
-    /// Epochs of the device's that have ended.
-    pub epochs: u64,
-    /// Entries of no unit that the device has, and marks of the list that cannot be.
-    pub malformed: u64,
-    /// Entries that were given up because nobody had read for too long.
-    pub old: u64,
-    /// Frames that are no memory that is online.
-    pub not_memory: u64,
-    /// Frames of the top tier.
-    pub top_tier: u64,
-    /// Units that the device can count at a time.
-    pub counters: u64,
-    /// The device has refused what it was told to do, and does nothing.
-    pub refused: bool,
-}
-
-/// A unit whose frames are being looked up.
-#[derive(Clone, Debug)]
-struct Unit {
-    /// What is left of it, in the device's addresses.
-    left: Range<u64>,
-    /// What was counted, without downsampling.
-    count: u64,
-    /// The frames of the page that was found last.
-    known: Range<u64>,
-}
-
-/// The open source.
-#[derive(Debug)]
-pub struct ChmuSource {
-    memory: DeviceMemory,
-    device: Device,
-    format: Format,
-    keys: Keys,
-    budget: Budget,
-    unit: Option<Unit>,
-    /// Entries that may still be read in this round: whoever writes to the marks meanwhile, it comes to an end.
-    entries_left: u64,
-    read_at: Nanos,
-    /// The device's counters when it was opened.
-    before: Stats,
-    stats: Stats,
-}
-
-/// Whether there is a device whose list can be read.
-///
-/// # Errors
-/// Why there is none.
-pub fn find(root: &Root) -> Result<(), OpenError> {
-    lab_device::open(root, Device::read)?;
-    Ok(())
-}
-
-impl ChmuSource {
-    /// Tells the device what to list. What is on its list already is given up.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub fn open(root: &Root, keys: &Keys, now: Nanos) -> Result<ChmuSource, OpenError> {
-        let (memory, device) = lab_device::open(root, Device::read)?;
-        let format = Format::new(device.counter_bits, keys.unit_bytes).map_err(OpenError::Strange)?;
-        device.set(&memory, keys);
-        device.give_up(&memory);
-        let budget = Budget::new(keys.pages_per_s);
-        let stats = Stats { counters: device.counters, ..Stats::default() };
-        let keys = keys.clone();
-        let mut source = ChmuSource {
-            memory,
-            device,
-            format,
-            keys,
-            budget,
-            unit: None,
-            entries_left: 0,
-            read_at: now,
-            before: stats,
-            stats,
-        };
-        source.before = source.of_device();
-        Ok(source)
-    }
-
-    /// Appends accesses to pages of listed units, at most `max` and as many as the budget allows; returns how many frames were looked at. One whose page is not known
-    /// names its frame alone. Never blocks.
-    pub fn read(
-        &mut self,
-        max: usize,
-        now: Nanos,
-        (frames, topology): (&PfnMap, &Topology),
-        owners: &mut (impl Owners + ?Sized),
-        accesses: &mut Vec<Access>,
-    ) -> usize {
-        self.check_marks(now);
-        let most = self.budget.available(now).min(max as u64);
-        let mut looked = 0;
-        while looked < most {
-            let Some((pfn, count)) = self.next_frame() else { break };
-            looked += 1;
-            let Some(node) = frames.node_of(pfn) else {
-                self.stats.not_memory += 1;
-                continue;
-            };
-            if !topology.is_lower(node) {
-                self.stats.top_tier += 1;
-                continue;
-            }
-            self.stats.looked_up += 1;
-            let owner = owners.owner(pfn);
-            if let (Some(owner), Some(unit)) = (owner, &mut self.unit) {
-                self.stats.pages += 1;
-                unit.known = owner.pfn.0..owner.pfn.0.saturating_add(1 << owner.order);
-            }
-            let (page, pfn, order) = match owner {
-                Some(Resident { page, pfn, order }) => (Some(page), pfn, order),
-                None => (None, pfn, 0),
-            };
-            let detail = self.detail(count);
-            accesses.push(Access { time: now, pfn: Some(pfn), page, order, node, accessor: None, detail });
-        }
-        self.budget.spend(looked);
-        // At most `max`: it fits.
-        looked as usize
-    }
-
-    /// What a page is known by whose unit was counted so often: its share of the count.
-    fn detail(&self, count: u64) -> Detail {
-        let pages = self.keys.unit_pages();
-        let share = (count / pages).clamp(1, u32::MAX.into());
-        let gap = self.keys.counted_for().map(|time| Nanos(time.0.saturating_mul(pages) / count.max(1)));
-        // It fits: it was clamped.
-        Detail::Count { count: share as u32, gap }
-    }
-
-    /// The next frame of a listed unit, but for those of the page that was found last, and what was counted in the unit.
-    fn next_frame(&mut self) -> Option<(Pfn, u64)> {
-        loop {
-            if let Some(unit) = &mut self.unit {
-                while let Some(pfn) = self.device.decoders.next_frame(&mut unit.left) {
-                    if !unit.known.contains(&pfn.0) {
-                        return Some((pfn, unit.count));
-                    }
-                }
-            }
-            self.unit = Some(self.next_unit()?);
-        }
-    }
-
-    /// Reads the next entry that makes sense.
-    fn next_unit(&mut self) -> Option<Unit> {
-        while self.entries_left > 0 {
-            self.entries_left -= 1;
-            let entry = self.format.decode(self.device.take(&self.memory));
-            self.stats.entries += 1;
-            let addresses = self.format.addresses(entry.unit);
-            let Some(left) = addresses.filter(|a| self.device.decoders.host(a.start).is_some()) else {
-                self.stats.malformed += 1;
-                continue;
-            };
-            let counted = match self.keys.counted_for() {
-                Some(_) => entry.count,
-                None => self.keys.threshold.into(),
-            };
-            let count = counted.saturating_mul(self.keys.downsampling.into());
-            return Some(Unit { left, count, known: 0..0 });
-        }
-        None
-    }
-
-    /// Gives up what waits where it is of another time, or cannot be.
-    fn check_marks(&mut self, now: Nanos) {
-        let waiting = self.device.waiting(&self.memory);
-        if waiting > self.device.slots() {
-            // Somebody else has written to the marks: what lies between them was never listed.
-            self.stats.malformed += 1;
-            self.device.give_up(&self.memory);
-        } else if now.since(self.read_at) >= OLD {
-            self.stats.old += waiting;
-            self.device.give_up(&self.memory);
-            self.unit = None;
-        }
-        self.read_at = now;
-        self.entries_left = self.device.waiting(&self.memory).min(self.device.slots());
-    }
-
-    fn of_device(&self) -> Stats {
-        let load = |register| self.device.load(&self.memory, register);
-        Stats {
-            overflow: load(OVERFLOW),
-            taken_over: load(TAKEN_OVER),
-            counted: load(COUNTED),
-            epochs: load(EPOCHS),
-            ..self.stats
-        }
-    }
-
-    /// The counters, as of now.
-    pub fn stats(&self) -> Stats {
-        let (now, before) = (self.of_device(), &self.before);
-        Stats {
-            waiting: self.device.waiting(&self.memory).min(self.device.slots()),
-            overflow: now.overflow.wrapping_sub(before.overflow),
-            taken_over: now.taken_over.wrapping_sub(before.taken_over),
-            counted: now.counted.wrapping_sub(before.counted),
-            epochs: now.epochs.wrapping_sub(before.epochs),
-            refused: self.device.refuses(&self.memory),
-            ..now
-        }
-    }
-}
-
-impl Drop for ChmuSource {
-    /// The device need not count for nobody.
-    fn drop(&mut self) {
-        self.device.set_off(&self.memory);
-    }
-}
-
-#[cfg(test)]
-mod tests;

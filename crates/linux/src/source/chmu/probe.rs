@@ -3,10 +3,15 @@
 
 use thermocline_core::config::Source;
 
+#[cfg(feature = "lab")]
 use super::find;
 use crate::root::list_optional;
+#[cfg(feature = "lab")]
 use crate::source::lab_device::{self, NoLabDevice};
 use crate::source::{Facts, Probed, SourceStatus};
+
+const NO_DRIVER: &str = "no stock kernel has a driver for a memory device's own list of its hot pages (CXL 3.2 CHMU), and this version does not read \
+     the address decode of real devices (/sys/bus/cxl); it has run in the lab only";
 
 pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
     let source = |status, detail: String| Probed::new(Source::Device, status, detail);
@@ -16,22 +21,28 @@ pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
         None
     });
     let driver = listed.into_iter().flatten().filter(|name| name.starts_with("cxl_hmu")).min();
-    let keys = &facts.config.source.chmu;
-    match (lab_device::is_there(facts.root), driver) {
-        (Ok(()), _) => {}
-        (Err(NoLabDevice::NoDevice), None) => {
-            let detail = "no stock kernel has a driver for a memory device's own list of its hot pages (CXL 3.2 CHMU), and this version does not read the \
-                          address decode of real devices (/sys/bus/cxl); it has run in the lab only";
-            return source(SourceStatus::Unavailable, detail.to_owned());
-        }
-        (Err(NoLabDevice::NoDevice), Some(driver)) => {
+    #[cfg(feature = "lab")]
+    match lab_device::is_there(facts.root) {
+        Ok(()) => return labs_list(facts),
+        Err(NoLabDevice::NoDevice) => {}
+        Err(error) => return source(SourceStatus::Unavailable, error.to_string()),
+    }
+    match driver {
+        None => source(SourceStatus::Unavailable, NO_DRIVER.to_owned()),
+        Some(driver) => {
             let detail = format!(
                 "{driver} is there, of a driver that is in no stock kernel; this version does not read it"
             );
-            return source(SourceStatus::NotRead, detail);
+            source(SourceStatus::NotRead, detail)
         }
-        (Err(error), _) => return source(SourceStatus::Unavailable, error.to_string()),
     }
+}
+
+/// What the lab's device has, which is there.
+#[cfg(feature = "lab")]
+fn labs_list(facts: &Facts<'_>) -> Probed {
+    let source = |status, detail: String| Probed::new(Source::Device, status, detail);
+    let keys = &facts.config.source.chmu;
     let what = "the lab's device, which stands in for CXL 3.2 CHMU: units of its memory that were hot";
     if !keys.enabled {
         let detail = format!("{what}; switched off, source.chmu.enabled = true reads it");

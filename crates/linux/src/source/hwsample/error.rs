@@ -4,7 +4,6 @@ use std::io;
 
 use super::pmu::NoPmu;
 use crate::root::KernelFileError;
-use crate::source::lab_device::NoLabDevice;
 
 /// Why accesses cannot be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -12,9 +11,6 @@ pub enum OpenError {
     /// There is no sampler.
     #[error(transparent)]
     NoPmu(#[from] NoPmu),
-    /// The lab's sampler is not there.
-    #[error(transparent)]
-    NoLabDevice(#[from] NoLabDevice),
     /// The kernel does not let us.
     #[error(
         "{pmu} on all CPUs is not permitted ({cause}); it needs CAP_PERFMON, or kernel.perf_event_paranoid of -1"

@@ -2,27 +2,42 @@
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use thermocline_core::machine::Wishes;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use super::Sampler;
+use super::period::INTERRUPT_NS;
 use super::useful::Judge;
+use super::{HwSampleSource, Stats};
 use crate::root::{KernelFileError, Root};
 use crate::source::{AccessSource, Cost, Costed, EvidenceSource, Frames, Opened, Opening, Rate, Turn};
 use crate::topology::PfnMap;
 
 pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
-    let config = opening.config;
-    let judge = Judge::new(opening.frames.clone(), &opening.found.topology, config.rule.balance.enabled);
-    let sampler = Sampler::open(opening.root, &config.source.hwsample, judge, opening.now)?;
-    Ok(Some(Box::new(sampler)))
+    let (root, keys, now) = (opening.root, &opening.config.source.hwsample, opening.now);
+    let balances = opening.config.rule.balance.enabled;
+    let judge = Judge::new(opening.frames.clone(), &opening.found.topology, balances);
+    #[cfg(feature = "lab")]
+    if keys.sampler == thermocline_core::config::SamplerName::LabRings {
+        return Ok(Some(Box::new(super::lab_rings::LabRings::open(root, keys, judge, now)?)));
+    }
+    Ok(Some(Box::new(HwSampleSource::open(root, keys, judge, now)?)))
 }
 
-impl EvidenceSource for Sampler {
+/// What a line of a run says of a sampler.
+pub(super) fn rate(stats: &Stats) -> Rate {
+    Rate { what: "useful samples", count: stats.samples.useful, lost: stats.lost }
+}
+
+/// What samples have cost; each interrupts a CPU for `interrupt_ns`.
+pub(super) fn cost(stats: &Stats, interrupt_ns: u64) -> Cost {
+    let taken = stats.samples.taken;
+    Cost { of: Costed::Sample, events: taken, read: stats.read_ns, beside: Nanos(taken * interrupt_ns) }
+}
+
+impl EvidenceSource for HwSampleSource {
     fn describe(&self) -> String {
         let stats = self.stats();
         let failed = match stats.cpus_failed {
@@ -49,16 +64,9 @@ impl EvidenceSource for Sampler {
         AccessSource::fds(self).collect()
     }
 
-    fn look_every(&self) -> Option<Duration> {
-        self.look_every()
-    }
-
+    /// Samples of a KVM guest's accesses name no process.
     fn frames(&self, root: &Root) -> Frames {
-        match (self.leaves_processes_open(root), self.names_processes()) {
-            (false, _) => Frames::Named,
-            (true, true) => Frames::SomeAlone,
-            (true, false) => Frames::Alone,
-        }
+        if root.sys.join("module/kvm").exists() { Frames::SomeAlone } else { Frames::Named }
     }
 
     fn tells_ends(&self) -> bool {
@@ -75,14 +83,10 @@ impl EvidenceSource for Sampler {
     }
 
     fn cost(&self) -> Option<Cost> {
-        let stats = self.stats();
-        let taken = stats.samples.taken;
-        let beside = Nanos(taken * self.interrupt_ns());
-        Some(Cost { of: Costed::Sample, events: taken, read: stats.read_ns, beside })
+        Some(cost(&self.stats(), INTERRUPT_NS))
     }
 
     fn rate(&self) -> Option<Rate> {
-        let stats = self.stats();
-        Some(Rate { what: "useful samples", count: stats.samples.useful, lost: stats.lost })
+        Some(rate(&self.stats()))
     }
 }

@@ -5,10 +5,11 @@
 //! the physical address to say.
 //!
 //! None of the three has run on silicon with this code. Attributes are compared with what the kernel's drivers take, decoders are fuzzed, and the
-//! software event `page-faults` takes the same way through the kernel's ring on any machine. The lab's sampler, [`lab_rings`], stands in for hardware
-//! behind the same [`Sampler`].
+//! software event `page-faults` takes the same way through the kernel's ring on any machine. The lab's sampler, `lab_rings`, stands in for hardware
+//! where the feature `lab` is on.
 
 pub mod attr;
+#[cfg(feature = "lab")]
 pub mod lab_rings;
 pub mod period;
 pub mod pmu;
@@ -21,7 +22,6 @@ mod error;
 mod evidence;
 mod open;
 mod probe;
-mod sampler;
 mod text;
 mod threads;
 
@@ -31,7 +31,6 @@ use crate::source::{Row, no_plan};
 
 pub use error::OpenError;
 pub use open::{HwSampleSource, Stats, descriptors};
-pub use sampler::Sampler;
 
 /// See [`Row`].
 pub(super) const ROW: Row = Row {

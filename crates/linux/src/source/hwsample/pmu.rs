@@ -96,8 +96,10 @@ pub enum NoPmu {
     /// The machine does not have the one that is configured.
     #[error("this machine has no {0}; source.hwsample.sampler = \"auto\" takes what there is")]
     NotThis(&'static str),
-    /// The lab's sampler is no PMU.
-    #[error("lab-rings are read from a device's memory, not through perf_event_open(2)")]
+    /// The lab's sampler is no PMU, and only a build for the lab reads it.
+    #[error(
+        "lab-rings are the sampler of the lab's emulator; this thermocline was built without it (feature lab)"
+    )]
     LabRings,
     /// A file of the kernel cannot be used.
     #[error(transparent)]

@@ -1,14 +1,15 @@
 //! Whether accesses can be sampled: by the processor (AMD IBS, Intel PEBS, Arm SPE) through
-//! perf_event_open(2), or by the lab's emulator.
+//! perf_event_open(2).
 
-use thermocline_core::config::{Enabled, SamplerName, Source};
+use thermocline_core::config::{Enabled, Source};
 
 use super::pmu::{NoPmu, Pmu, choose};
-use crate::source::{Facts, Probed, SourceStatus, lab_device};
+use crate::source::{Facts, Probed, SourceStatus};
 
 pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
-    if facts.config.source.hwsample.sampler == SamplerName::LabRings {
-        return lab_sampler(facts);
+    #[cfg(feature = "lab")]
+    if facts.config.source.hwsample.sampler == thermocline_core::config::SamplerName::LabRings {
+        return super::lab_rings::probe(facts);
     }
     let source = |status, detail: String| Probed::new(Source::HwSample, status, detail);
     let pmu = match choose(facts.root, &facts.config.source.hwsample) {
@@ -34,22 +35,4 @@ pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
     }
     let untried = if pmu == Pmu::PageFaults { "" } else { "; this code has never run on silicon" };
     source(SourceStatus::Usable, format!("{samples}{untried}"))
-}
-
-/// The sampler of the lab's emulator. Its samples name frames and no process, so that frame numbers must be seen.
-fn lab_sampler(facts: &Facts<'_>) -> Probed {
-    let source = |status, detail: String| Probed::new(Source::HwSample, status, detail);
-    let what = "the lab's sampler, which stands in for hardware: accesses that missed, by frame";
-    match lab_device::is_there(facts.root) {
-        Err(error) => source(SourceStatus::Unavailable, error.to_string()),
-        Ok(()) if facts.config.source.hwsample.enabled == Enabled::No => source(
-            SourceStatus::NotRead,
-            format!("{what}; switched off, source.hwsample.enabled = true reads it"),
-        ),
-        Ok(()) if !facts.sees_frames => source(
-            SourceStatus::Unavailable,
-            format!("{what}; finding out whose frames they are needs CAP_SYS_ADMIN"),
-        ),
-        Ok(()) => source(SourceStatus::Usable, format!("{what}; the reverse map finds out whose they are")),
-    }
 }

@@ -3,7 +3,10 @@
 //! No real machine has it. Its samples name no process, as those of a device or of a guest's accesses do, so that they are evidence of
 //! frames; [`crate::reverse`] tells whose they are. It reads the rings without waiting for anything, and there is nobody that could wake it.
 
+#[cfg(feature = "bpf")]
+mod evidence;
 mod layout;
+mod probe;
 
 use std::os::fd::BorrowedFd;
 
@@ -17,6 +20,8 @@ use crate::root::Root;
 use crate::source::lab_device::{self, NoLabDevice};
 use crate::source::{AccessSource, Event};
 use crate::sys::DeviceMemory;
+pub(super) use probe::probe;
+
 use layout::{DROPPED, HEAD, Layout, PERIOD, SLOT_BYTES, TAIL, sighting};
 
 /// Time over which the budget is kept.
@@ -66,11 +71,6 @@ impl LabRings {
             rings.set(ring, TAIL, rings.mark(ring, HEAD));
         }
         Ok(rings)
-    }
-
-    /// The judge, to be told of changes of the machine.
-    pub(super) fn judge(&mut self) -> &mut Judge {
-        &mut self.judge
     }
 
     /// The counters, as of now.

@@ -1,0 +1,55 @@
+//! The lab's sampler as the machine drives it.
+
+use std::any::Any;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use thermocline_core::topology::Topology;
+
+use super::LabRings;
+use crate::root::{KernelFileError, Root};
+use crate::source::hwsample::evidence::{cost, rate};
+use crate::source::{Cost, EvidenceSource, Frames, Rate, Turn, lab_device};
+use crate::topology::PfnMap;
+
+impl EvidenceSource for LabRings {
+    fn describe(&self) -> String {
+        format!("{} on {} CPUs", self.stats.sampler, self.stats.cpus)
+    }
+
+    fn stats(&self) -> Value {
+        json!(self.stats())
+    }
+
+    /// No process is named, so that nobody can be out of scope yet.
+    fn poll(&mut self, turn: &mut Turn<'_>) -> bool {
+        turn.collect(self, |_| true) >= turn.max
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn look_every(&self) -> Option<Duration> {
+        Some(lab_device::LOOK_EVERY)
+    }
+
+    fn frames(&self, _root: &Root) -> Frames {
+        Frames::Alone
+    }
+
+    fn set_machine(&mut self, frames: &PfnMap, topology: &Topology) -> Result<(), KernelFileError> {
+        self.judge.set_frames(frames.clone());
+        self.judge.set_topology(topology);
+        Ok(())
+    }
+
+    /// The emulator interrupts nobody.
+    fn cost(&self) -> Option<Cost> {
+        Some(cost(&self.stats(), 0))
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        Some(rate(&self.stats()))
+    }
+}
