@@ -31,6 +31,7 @@ pub mod queue;
 pub mod record;
 pub mod refusal;
 pub mod rule;
+pub mod statistics;
 pub mod topology;
 pub mod units;
 pub mod weigh;

@@ -31,6 +31,7 @@ pub mod reverse;
 pub mod root;
 pub mod scope;
 pub mod source;
+pub mod statistics;
 pub mod sys;
 pub mod topology;
 pub mod vmstat;

@@ -23,9 +23,15 @@ use thermocline_linux::source::hintfault::Stats;
 
 use super::Mode;
 
+/// Which places and meanings the figures have: another number where a reader of the former could
+/// take one for something else, or miss it.
+pub const SCHEMA: u64 = 1;
+
 /// What does not change while running.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fixed {
+    /// See [`SCHEMA`].
+    pub schema: u64,
     /// Version of the program.
     pub version: &'static str,
     /// The daemon's process.
@@ -57,6 +63,7 @@ impl Fixed {
     /// What is known at the start.
     pub fn new(mode: Mode, config: &Config, topology: &Topology) -> Fixed {
         Fixed {
+            schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             mode: mode.name(),

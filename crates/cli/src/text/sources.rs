@@ -1,9 +1,9 @@
 //! What the sources of evidence counted, what the map of frames did for them, and what they cost.
 
-use std::fmt::Write;
-
 use serde_json::Value;
-use thermocline_linux::source::ROWS;
+use thermocline_core::statistics::Declared;
+use thermocline_linux::reverse::Stats;
+use thermocline_linux::source::{ROWS, troubles};
 
 /// What each source counted that `found` has under its key; nothing of one that is not open.
 pub fn sources(found: &Value) -> String {
@@ -27,11 +27,7 @@ pub fn reverse(found: &Value) -> String {
         count("rounds"),
         count("round_ns") as f64 / 1e9,
     );
-    for trouble in ["no_room", "hidden", "unreadable"] {
-        if count(trouble) > 0 {
-            let _ = writeln!(out, "  {trouble}: {}", count(trouble));
-        }
-    }
+    out.push_str(&troubles(found, &Stats::statistics(), &[]));
     if found["failed"] == true {
         out.push_str("  its thread has failed: no more frames are looked up; please report this\n");
     }

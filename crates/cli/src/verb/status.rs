@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::daemon::snapshot::SCHEMA;
 use crate::daemon::socket::{self, Request};
 use crate::text::{brakes, by_damon, by_kernel, kswapd, overhead, residency, reverse, scopes, sources};
 
@@ -20,7 +21,25 @@ pub fn status(socket: &Path, json: bool) -> anyhow::Result<String> {
     if answer.is_null() {
         return Ok("the daemon has just started; ask again in a second\n".to_owned());
     }
-    Ok(text(&answer))
+    match foreign(&answer) {
+        Some(why) => anyhow::bail!(why),
+        None => Ok(text(&answer)),
+    }
+}
+
+/// Why the answer cannot be shown as text, where the daemon is of another version whose figures have
+/// other places or meanings.
+fn foreign(answer: &Value) -> Option<String> {
+    let schema = answer["schema"].as_u64();
+    (schema != Some(SCHEMA)).then(|| {
+        format!(
+            "the daemon is thermocline {}, whose status has schema {}; this command is {} and shows schema {SCHEMA}: \
+             restart the daemon, or use --json, which shows the answer as it is",
+            answer["version"].as_str().unwrap_or("of an unknown version"),
+            schema.map_or("none".to_owned(), |schema| schema.to_string()),
+            env!("CARGO_PKG_VERSION"),
+        )
+    })
 }
 
 /// Sentences, a line each.
@@ -127,6 +146,15 @@ mod tests {
         let missing = json!(["scope[0].cgroup \"/a\" is not there now", "and another"]);
         assert_eq!(lines(&missing), "scope[0].cgroup \"/a\" is not there now\nand another\n");
         assert_eq!(lines(&Value::Null), "");
+    }
+
+    #[test]
+    fn a_daemon_of_another_schema_is_refused_with_what_helps() {
+        assert_eq!(foreign(&json!({ "schema": SCHEMA, "version": "9.9.9" })), None);
+        let newer = foreign(&json!({ "schema": SCHEMA + 1, "version": "9.9.9" })).unwrap();
+        assert!(newer.contains("thermocline 9.9.9, whose status has schema 2"), "{newer}");
+        let older = foreign(&json!({ "version": "0.1.0" })).unwrap();
+        assert!(older.contains("schema none") && older.contains("--json"), "{older}");
     }
 
     #[test]

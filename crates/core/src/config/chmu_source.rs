@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{Any, PowerOfTwo};
-use crate::config::{Enabled, RuleName, SourceKeys};
+use crate::config::{Enabled, RuleName, SourceKeys, Taken};
 use crate::section;
 use crate::units::{Nanos, PAGE_SIZE};
 
@@ -60,7 +60,7 @@ impl SourceKeys for ChmuSource {
         self.weight
     }
 
-    fn taken(&self) -> Option<(&'static str, fn(RuleName) -> bool)> {
+    fn taken(&self) -> Option<Taken> {
         Some(("what devices count", RuleName::takes_counts))
     }
 }

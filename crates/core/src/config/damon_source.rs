@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{Any, OrUnset, Violation};
-use crate::config::{Enabled, RuleName, SourceKeys};
+use crate::config::{Enabled, RuleName, SourceKeys, Taken};
 use crate::section;
 
 /// Which addresses DAMON watches.
@@ -64,7 +64,7 @@ impl SourceKeys for DamonSource {
         self.weight
     }
 
-    fn taken(&self) -> Option<(&'static str, fn(RuleName) -> bool)> {
+    fn taken(&self) -> Option<Taken> {
         Some(("DAMON's regions", RuleName::takes_regions))
     }
 

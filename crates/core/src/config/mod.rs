@@ -28,6 +28,6 @@ pub use manager::{Damon, Manager, ManagerName, Numab2};
 pub use reverse::Reverse;
 pub use rule::{Rule, RuleName};
 pub use scope::{Scope, TierMap, TierMapError};
-pub use source::{Source, SourceKeys, Sources};
+pub use source::{Source, SourceKeys, Sources, Taken};
 pub use together::HINTFAULT_CGROUPS_MAX;
 pub use tree::{Config, ConfigError};

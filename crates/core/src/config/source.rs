@@ -5,6 +5,9 @@ use crate::config::{ChmuSource, DamonSource, Enabled, HintFault, HwSample, RuleN
 use crate::label::{Label, labels};
 use crate::section;
 
+/// What a source's evidence is, in words, and which rules make something of it.
+pub type Taken = (&'static str, fn(RuleName) -> bool);
+
 /// What each source's section of the configuration has.
 pub trait SourceKeys {
     /// Whether the source is used.
@@ -20,7 +23,7 @@ pub trait SourceKeys {
     }
 
     /// What its evidence is, in words, and which rules make something of it; nothing where all do.
-    fn taken(&self) -> Option<(&'static str, fn(RuleName) -> bool)> {
+    fn taken(&self) -> Option<Taken> {
         None
     }
 

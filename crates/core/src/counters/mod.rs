@@ -16,52 +16,12 @@
 use serde::Serialize;
 
 use crate::access::Source;
-use crate::label::{By, Label};
+use crate::label::By;
 use crate::moves::Outcome;
 use crate::refusal::RefusalReason;
+use crate::statistics::{Figure, Kind};
 
-/// What is said of a statistic wherever it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Statistic {
-    /// Its name in status and in the code.
-    pub name: &'static str,
-    /// Its name as a metric.
-    pub metric: String,
-    /// What one unit of it is.
-    pub unit: &'static str,
-    /// What it counts, in full.
-    pub description: String,
-    /// The label that splits it, where one does.
-    pub label: Option<&'static str>,
-}
-
-/// One value of a statistic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Sample {
-    /// The statistic's name.
-    pub name: &'static str,
-    /// The label's value, where the statistic is split by one.
-    pub label: Option<&'static str>,
-    /// The value.
-    pub value: u64,
-}
-
-/// A counter or a family of counters.
-trait Counted {
-    fn samples(&self, name: &'static str, out: &mut Vec<Sample>);
-}
-
-impl Counted for u64 {
-    fn samples(&self, name: &'static str, out: &mut Vec<Sample>) {
-        out.push(Sample { name, label: None, value: *self });
-    }
-}
-
-impl<L: Label> Counted for By<L> {
-    fn samples(&self, name: &'static str, out: &mut Vec<Sample>) {
-        out.extend(self.iter().map(|(label, value)| Sample { name, label: Some(label.name()), value }));
-    }
-}
+pub use crate::statistics::{Sample, Statistic};
 
 macro_rules! label_name {
     () => {
@@ -87,15 +47,17 @@ macro_rules! counters {
                     name: stringify!($name),
                     metric: concat!("thermocline_", stringify!($name), "_total").to_owned(),
                     unit: $unit,
+                    kind: Kind::Counter,
                     description: [ $( $doc ),+ ].map(str::trim).join(" "),
                     label: label_name!($($label)?),
+                    trouble: false,
                 } ),* ]
             }
 
             /// Every value, in order of declaration.
             pub fn samples(&self) -> Vec<Sample> {
                 let mut out = Vec::new();
-                $( Counted::samples(&self.$name, stringify!($name), &mut out); )*
+                $( Figure::samples(&self.$name, stringify!($name), &mut out); )*
                 out
             }
         }

@@ -6,6 +6,7 @@ use crate::counters::{Counters, Sample, Statistic};
 use crate::engine::Engine;
 use crate::label::Label;
 use crate::rule::Gauge;
+use crate::statistics::Kind;
 
 macro_rules! gauges {
     ($( $(#[doc = $doc:literal])+ $name:ident, $unit:literal, |$engine:ident| $value:expr; )*) => {
@@ -18,6 +19,8 @@ macro_rules! gauges {
                     unit: $unit,
                     description: [ $( $doc ),+ ].map(str::trim).join(" "),
                     label: None,
+                    kind: Kind::Gauge,
+                    trouble: false,
                 } ),* ]
             }
 

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use thermocline_core::config::WhenChanged;
 use thermocline_core::units::Nanos;
 
@@ -19,15 +18,17 @@ const LOOK_EVERY: Nanos = Nanos::from_s(1);
 const SETS_MAX: usize = 3;
 const WINDOW: Nanos = Nanos::from_s(60);
 
-/// Settings that others have changed, counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct SettingsStats {
-    /// Times that a setting was found changed. A setting that is left counts once until it has our value again.
-    pub changed_by_others: u64,
-    /// Of these, times that it was set again.
-    pub set_again: u64,
-    /// Settings that are left as somebody else has set them, now.
-    pub left: u64,
+thermocline_core::statistics! {
+    /// Settings that others have changed, counted since the start.
+    #[derive(Copy)]
+    SettingsStats "settings" {
+        /// Times that a setting was found changed. A setting that is left counts once until it has our value again.
+        changed_by_others: u64, "times", Counter trouble;
+        /// Of these, times that it was set again.
+        set_again: u64, "times", Counter;
+        /// Settings that are left as somebody else has set them, now.
+        left: u64, "settings", Gauge trouble;
+    }
 }
 
 /// What is known of settings beside what is to be put back.

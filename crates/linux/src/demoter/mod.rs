@@ -30,7 +30,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use thermocline_core::demand::{Demand, Demoted};
 use thermocline_core::units::{Nanos, NodeId};
 
@@ -47,31 +46,33 @@ const CAPACITY: usize = 64;
 /// How long an early end waits for the command that the thread is at.
 const DROP_BOUND: Duration = Duration::from_secs(2);
 
-/// What the demoter counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct DemoterStats {
-    /// Demands carried out.
-    pub demands: u64,
-    /// Base pages demoted.
-    pub demoted_pages: u64,
-    /// Those of them that DAMON has moved, which the kernel does not count as demoted.
-    pub by_damon_pages: u64,
-    /// CPU time of the thread, most of it the kernel's.
-    pub cpu_time: Nanos,
-    /// Times that a cgroup's pages were aged on a node.
-    pub agings: u64,
-    /// Commands to evict, or to reclaim from a node.
-    pub evictions: u64,
-    /// Commands that the kernel refused, because the generation or its cgroup had gone, or that found less than they asked for.
-    pub refused: u64,
-    /// Demands that ended because somebody has switched the kernel's demotion off.
-    pub demotion_off: u64,
-    /// Base pages passed over, a demand at a time, because a cpuset keeps their cgroup from the lower tiers.
-    pub kept_by_cpuset: u64,
-    /// Base pages passed over, a demand at a time, because their scope has no more than its floor, or hardly more.
-    pub kept_by_floor: u64,
-    /// Base pages passed over, a demand at a time, because their scope's brake lets nothing go.
-    pub kept_by_brake: u64,
+thermocline_core::statistics! {
+    /// What the demoter counts.
+    #[derive(Copy)]
+    DemoterStats "demoter" {
+        /// Demands carried out.
+        demands: u64, "demands", Counter;
+        /// Base pages demoted.
+        demoted_pages: u64, "pages", Counter;
+        /// Those of them that DAMON has moved, which the kernel does not count as demoted.
+        by_damon_pages: u64, "pages", Counter;
+        /// CPU time of the thread, most of it the kernel's.
+        cpu_time: Nanos, "ns", Counter;
+        /// Times that a cgroup's pages were aged on a node.
+        agings: u64, "times", Counter;
+        /// Commands to evict, or to reclaim from a node.
+        evictions: u64, "commands", Counter;
+        /// Commands that the kernel refused, because the generation or its cgroup had gone, or that found less than they asked for.
+        refused: u64, "commands", Counter;
+        /// Demands that ended because somebody has switched the kernel's demotion off.
+        demotion_off: u64, "demands", Counter trouble;
+        /// Base pages passed over, a demand at a time, because a cpuset keeps their cgroup from the lower tiers.
+        kept_by_cpuset: u64, "pages", Counter;
+        /// Base pages passed over, a demand at a time, because their scope has no more than its floor, or hardly more.
+        kept_by_floor: u64, "pages", Counter;
+        /// Base pages passed over, a demand at a time, because their scope's brake lets nothing go.
+        kept_by_brake: u64, "pages", Counter;
+    }
 }
 
 /// What the thread and its owner both look at.

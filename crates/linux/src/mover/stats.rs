@@ -67,31 +67,35 @@ impl OutcomeCounts {
     }
 }
 
-/// What the mover did since it started. Every move of an accepted batch is counted in `outcomes` exactly once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MoverStats {
-    /// Batches that have an outcome.
-    pub batches: u64,
-    /// move_pages calls that move.
-    pub calls: u64,
-    /// move_pages calls that only ask (nodes = NULL).
-    pub queries: u64,
-    /// Base pages handed to move_pages.
-    pub pages_asked: u64,
-    /// Time in move_pages calls that move; divided by `pages_asked` it is the cost of a page.
-    pub move_time: Nanos,
-    /// Time from taking a batch up to its outcome, all batches together.
-    pub batch_time: Nanos,
-    /// Batches of a process that was another one when its number was first seen.
-    pub reused_pids: u64,
-    /// Pages whose frame the kernel did not show (no CAP_SYS_ADMIN), so that only node and mapping were checked.
-    pub frames_hidden: u64,
-    /// Moves refused because the state of the target node could not be read.
-    pub state_unknown: u64,
-    /// Calls that failed with an error that no outcome names; the moves ended as `not_tried`.
-    pub other_errors: u64,
-    /// How moves ended.
-    pub outcomes: OutcomeCounts,
+thermocline_core::statistics! {
+    /// What the mover did since it started. Every move of an accepted batch is counted in `outcomes` exactly once.
+    #[derive(Copy)]
+    MoverStats "mover" {
+        /// Batches that have an outcome.
+        batches: u64, "batches", Counter;
+        /// move_pages calls that move.
+        calls: u64, "calls", Counter;
+        /// move_pages calls that only ask (nodes = NULL).
+        queries: u64, "calls", Counter;
+        /// Base pages handed to move_pages.
+        pages_asked: u64, "pages", Counter;
+        /// Time in move_pages calls that move; divided by `pages_asked` it is the cost of a page.
+        move_time: Nanos, "ns", Counter;
+        /// Time from taking a batch up to its outcome, all batches together.
+        batch_time: Nanos, "ns", Counter;
+        /// Batches of a process that was another one when its number was first seen.
+        reused_pids: u64, "batches", Counter;
+        /// Pages whose frame the kernel did not show (no CAP_SYS_ADMIN), so that only node and mapping were checked.
+        frames_hidden: u64, "pages", Counter;
+        /// Moves refused because the state of the target node could not be read.
+        state_unknown: u64, "moves", Counter trouble;
+        /// Calls that failed with an error that no outcome names; the moves ended as `not_tried`.
+        other_errors: u64, "calls", Counter trouble;
+    }
+    beside {
+        /// How moves ended.
+        outcomes: OutcomeCounts;
+    }
 }
 
 impl MoverStats {

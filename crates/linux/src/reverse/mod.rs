@@ -14,7 +14,6 @@ mod worker;
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-use serde::Serialize;
 use thermocline_core::access::Access;
 use thermocline_core::config;
 use thermocline_core::moves::{Move, Outcome};
@@ -56,35 +55,37 @@ pub enum ReverseError {
     Thread(#[source] std::io::Error),
 }
 
-/// Counters since the start: every access that names a frame alone, and every frame of a region that is looked up, is in `resolved` or in `unknown`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Those whose page was found.
-    pub resolved: u64,
-    /// Those of frames that are nobody's as far as is known: not yet looked up, or of no process in scope.
-    pub unknown: u64,
-    /// Moves that ended because the page was not in that frame any more; the entry is then forgotten.
-    pub stale: u64,
-    /// Frames of which something is known now.
-    pub frames: u64,
-    /// Memory of the map in bytes.
-    pub bytes: u64,
-    /// Pages that were found and had no room in the map (`reverse.memory_mib`).
-    pub no_room: u64,
-    /// Rounds that were begun.
-    pub rounds: u64,
-    /// Pages whose frames were looked up, in rounds that have ended.
-    pub looked_up: u64,
-    /// Pages whose frames the kernel hides, in the last round that has ended.
-    pub hidden: u64,
-    /// Processes that could not be looked at, in the last round that has ended.
-    pub unreadable: u64,
-    /// How long that round took.
-    pub round_ns: Nanos,
-    /// CPU time of rounds that have ended.
-    pub cpu_ns: Nanos,
-    /// The thread has ended before its time: what is known now is all that ever will be.
-    pub failed: bool,
+thermocline_core::statistics! {
+    /// Counters since the start: every access that names a frame alone, and every frame of a region that is looked up, is in `resolved` or in `unknown`.
+    #[derive(Copy)]
+    Stats "reverse" {
+        /// Those whose page was found.
+        resolved: u64, "accesses", Counter;
+        /// Those of frames that are nobody's as far as is known: not yet looked up, or of no process in scope.
+        unknown: u64, "accesses", Counter;
+        /// Moves that ended because the page was not in that frame any more; the entry is then forgotten.
+        stale: u64, "moves", Counter;
+        /// Frames of which something is known now.
+        frames: u64, "frames", Gauge;
+        /// Memory of the map in bytes.
+        bytes: u64, "bytes", Gauge;
+        /// Pages that were found and had no room in the map (`reverse.memory_mib`).
+        no_room: u64, "pages", Counter trouble;
+        /// Rounds that were begun.
+        rounds: u64, "rounds", Counter;
+        /// Pages whose frames were looked up, in rounds that have ended.
+        looked_up: u64, "pages", Counter;
+        /// Pages whose frames the kernel hides, in the last round that has ended.
+        hidden: u64, "pages", Gauge trouble;
+        /// Processes that could not be looked at, in the last round that has ended.
+        unreadable: u64, "processes", Gauge trouble;
+        /// How long that round took.
+        round_ns: Nanos, "ns", Gauge;
+        /// CPU time of rounds that have ended.
+        cpu_ns: Nanos, "ns", Counter;
+        /// The thread has ended before its time: what is known now is all that ever will be.
+        failed: bool, "", Gauge trouble;
+    }
 }
 
 /// Knows whose frames are.

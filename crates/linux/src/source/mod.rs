@@ -27,7 +27,7 @@ use crate::reverse::Resident;
 pub use evidence::{
     BoxedError, Cost, Costed, Ended, EvidenceSource, Frames, Opened, Opening, Rate, SourceError, Turn,
 };
-pub use row::{Facts, Probed, Row, SourceStatus, no_plan};
+pub use row::{Facts, Probed, Row, SourceStatus, no_plan, troubles};
 
 /// Every source, in the order in which they are opened, read and told of.
 pub const ROWS: &[Row] = &[hintfault::ROW, hwsample::ROW, damon::ROW, chmu::ROW];

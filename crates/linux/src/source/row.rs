@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use thermocline_core::config::{Config, Source};
+use thermocline_core::statistics::Statistic;
 
 use super::hintfault::layout::AttachPoint;
 use crate::actuator::Plan;
@@ -29,6 +30,14 @@ pub struct Row {
     pub open: fn(&mut super::Opening<'_>) -> super::Opened,
     /// Its counters as text, lines or nothing. Null stands for a source that is not open.
     pub text: fn(&Value) -> String,
+}
+
+/// A line for each figure of trouble among `statistics` that `found` has and that is not 0, but for
+/// those that were `told` otherwise.
+pub fn troubles(found: &Value, statistics: &[Statistic], told: &[&str]) -> String {
+    let wanted = statistics.iter().filter(|s| s.trouble && !told.contains(&s.name));
+    let counts = wanted.filter_map(|s| Some((s.name, found[s.name].as_u64().filter(|n| *n > 0)?)));
+    counts.map(|(name, count)| format!("  {name}: {count}\n")).collect()
 }
 
 /// The plan of a source that sets nothing.

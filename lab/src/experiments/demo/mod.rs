@@ -71,11 +71,7 @@ pub(crate) fn inside(inside: &Inside) -> anyhow::Result<u8> {
 
 /// Runs the demo and judges it; the exit status.
 pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
-    ensure!(
-        options.thermocline.exists(),
-        "no {}: run `make lab-programs`",
-        options.thermocline.display()
-    );
+    ensure!(options.thermocline.exists(), "no {}: run `make lab-programs`", options.thermocline.display());
     let plan = Plan {
         keys: options.keys,
         value_bytes: options.value_bytes as usize,

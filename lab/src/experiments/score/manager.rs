@@ -120,9 +120,7 @@ impl Manager {
             Manager::None | Manager::Numab2 => return Ok(()),
             Manager::Damon { .. } | Manager::Thermocline { .. } => {}
         }
-        fs::metadata(daemon).with_context(|| {
-            format!("no {}: run `make lab-programs`", daemon.display())
-        })?;
+        fs::metadata(daemon).with_context(|| format!("no {}: run `make lab-programs`", daemon.display()))?;
         let Some(config) = self.config() else { return Ok(()) };
         let file = tempfile::NamedTempFile::new().context("cannot create a temporary file")?;
         fs::write(file.path(), &config).context("cannot write a temporary file")?;

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
 use thermocline_core::access::{Access, Detail};
 use thermocline_core::config::ChmuSource as Keys;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pfn};
 
+use super::Stats;
 use super::entry::Format;
 use super::registers::{COUNTED, Device, EPOCHS, OVERFLOW, TAKEN_OVER};
 use crate::reverse::Resident;
@@ -32,39 +32,6 @@ pub enum OpenError {
     /// Its entries cannot be read.
     #[error("the device's hot list cannot be read: {0}")]
     Strange(&'static str),
-}
-
-/// Counters since the start. Every frame that was looked up is of a page (`pages`) or of nobody known; what was not looked up, `not_memory`, `top_tier` and `malformed` tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Entries read.
-    pub entries: u64,
-    /// Frames of their units that were looked up.
-    pub looked_up: u64,
-    /// Pages found there.
-    pub pages: u64,
-    /// Entries that wait in the device's list.
-    pub waiting: u64,
-    /// Hot units that found the device's list full.
-    pub overflow: u64,
-    /// Times that a unit took the counter of another one, because the device has too few: what it then lists is not all that is hot.
-    pub taken_over: u64,
-    /// Accesses that the device has counted.
-    pub counted: u64,
-    /// Epochs of the device's that have ended.
-    pub epochs: u64,
-    /// Entries of no unit that the device has, and marks of the list that cannot be.
-    pub malformed: u64,
-    /// Entries that were given up because nobody had read for too long.
-    pub old: u64,
-    /// Frames that are no memory that is online.
-    pub not_memory: u64,
-    /// Frames of the top tier.
-    pub top_tier: u64,
-    /// Units that the device can count at a time.
-    pub counters: u64,
-    /// The device has refused what it was told to do, and does nothing.
-    pub refused: bool,
 }
 
 /// A unit whose frames are being looked up.

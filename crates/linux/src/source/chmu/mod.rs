@@ -16,6 +16,7 @@ mod list;
 mod probe;
 #[cfg(feature = "lab")]
 mod registers;
+mod stats;
 mod text;
 
 use thermocline_core::config::Source;
@@ -23,7 +24,8 @@ use thermocline_core::config::Source;
 use crate::source::{Row, no_plan};
 
 #[cfg(feature = "lab")]
-pub use list::{ChmuSource, OpenError, Stats, find};
+pub use list::{ChmuSource, OpenError, find};
+pub use stats::Stats;
 
 /// See [`Row`].
 pub(super) const ROW: Row = Row {

@@ -3,6 +3,10 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use thermocline_core::statistics::Declared;
+
+use super::Stats;
+use crate::source::troubles;
 
 /// What devices listed as hot and what became of it; nothing where that is not read.
 pub(super) fn text(found: &Value) -> String {
@@ -28,11 +32,7 @@ pub(super) fn text(found: &Value) -> String {
             count("counters")
         );
     }
-    for trouble in ["malformed", "old", "not_memory", "top_tier"] {
-        if count(trouble) > 0 {
-            let _ = writeln!(out, "  {trouble}: {}", count(trouble));
-        }
-    }
+    out.push_str(&troubles(found, &Stats::statistics(), &["overflow", "taken_over"]));
     if found["refused"] == true {
         out.push_str("  the device refuses what [source.chmu] tells it to do, and lists nothing\n");
     }

@@ -35,7 +35,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use serde::Serialize;
 use thermocline_core::access::{RegionPage, RegionSnapshot, RegionSpace};
 use thermocline_core::config::{Config, DamonSource as Keys, Source};
 use thermocline_core::topology::Topology;
@@ -108,33 +107,36 @@ pub enum OpenError {
     },
 }
 
-/// Counters since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Kdamonds of nodes that were started.
-    pub started: usize,
-    /// Of these, the ones that ran when last looked at: fewer, where somebody has ended some.
-    pub running: usize,
-    /// The processes that are watched, where addresses are virtual.
-    pub processes: Option<Watching>,
-    /// Regions that were told of.
-    pub regions: u64,
-    /// Aggregations that were told of.
-    pub snapshots: u64,
-    /// Among these, those some of whose regions were lost.
-    pub incomplete: u64,
-    /// Records that were lost because a ring was full.
-    pub lost: u64,
-    /// Records that made no sense.
-    pub malformed: u64,
-    /// Frames of accessed regions of lower tiers, or pages of accessed regions of processes, that were looked up.
-    pub looked_up: u64,
-    /// Pages of lower tiers found there and told. The others the reverse map does not know, or not as anybody's in scope; or they are in the top tier.
-    pub pages: u64,
-    /// Times that a snapshot's regions were given up before all of their pages had been looked up, because a newer one's turn had come.
-    pub cut_short: u64,
-    /// The aggregation interval as last measured, ns: a busy kernel takes longer than it was told.
-    pub aggregation_ns: Nanos,
+thermocline_core::statistics! {
+    /// Counters since the start.
+    Stats "regions" {
+        /// Kdamonds of nodes that were started.
+        started: usize, "kdamonds", Gauge;
+        /// Of these, the ones that ran when last looked at: fewer, where somebody has ended some.
+        running: usize, "kdamonds", Gauge;
+        /// Regions that were told of.
+        regions: u64, "regions", Counter;
+        /// Aggregations that were told of.
+        snapshots: u64, "aggregations", Counter;
+        /// Among these, those some of whose regions were lost.
+        incomplete: u64, "aggregations", Counter trouble;
+        /// Records that were lost because a ring was full.
+        lost: u64, "records", Counter trouble;
+        /// Records that made no sense.
+        malformed: u64, "records", Counter trouble;
+        /// Frames of accessed regions of lower tiers, or pages of accessed regions of processes, that were looked up.
+        looked_up: u64, "pages", Counter;
+        /// Pages of lower tiers found there and told. The others the reverse map does not know, or not as anybody's in scope; or they are in the top tier.
+        pages: u64, "pages", Counter;
+        /// Times that a snapshot's regions were given up before all of their pages had been looked up, because a newer one's turn had come.
+        cut_short: u64, "times", Counter trouble;
+        /// The aggregation interval as last measured, ns: a busy kernel takes longer than it was told.
+        aggregation_ns: Nanos, "ns", Gauge;
+    }
+    beside {
+        /// The processes that are watched, where addresses are virtual.
+        processes: Option<Watching>;
+    }
 }
 
 /// How pages of regions are found.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
 use thermocline_core::units::{Nanos, PAGE_SHIFT, Pid};
 
 use super::mapped::Watched;
@@ -17,21 +16,24 @@ const SIZES_EVERY: Nanos = Nanos::from_s(5);
 /// Processes that begin to be watched at once: the kernel takes its time for each.
 const STARTS_MAX: usize = 8;
 
-/// Counters and states of the processes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Watching {
-    /// Processes that are watched now, or about to be: their mappings are being read.
-    pub watched: usize,
-    /// Processes that are large enough, and for which there is no kdamond left.
-    pub left_out: usize,
-    /// Times that a process began to be watched.
-    pub begun: u64,
-    /// Processes that could not be watched, because the kernel refused or somebody had ended their kdamond.
-    pub failed: u64,
-    /// How well each process is watched.
-    pub each: Vec<Watched>,
-    /// Times that a kdamond was told of other addresses, because its process had mapped others.
-    pub renewed: u64,
+thermocline_core::statistics! {
+    /// Counters and states of the processes.
+    Watching "regions_processes" {
+        /// Processes that are watched now, or about to be: their mappings are being read.
+        watched: usize, "processes", Gauge;
+        /// Processes that are large enough, and for which there is no kdamond left.
+        left_out: usize, "processes", Gauge trouble;
+        /// Times that a process began to be watched.
+        begun: u64, "times", Counter;
+        /// Processes that could not be watched, because the kernel refused or somebody had ended their kdamond.
+        failed: u64, "processes", Counter trouble;
+        /// Times that a kdamond was told of other addresses, because its process had mapped others.
+        renewed: u64, "times", Counter;
+    }
+    beside {
+        /// How well each process is watched.
+        each: Vec<Watched>;
+    }
 }
 
 /// A process: its number alone may be used again.

@@ -3,6 +3,10 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use thermocline_core::statistics::Declared;
+
+use super::Stats;
+use crate::source::troubles;
 
 /// Processes that are told of one by one, those that are watched worst.
 const WATCHED_MAX: usize = 8;
@@ -69,11 +73,7 @@ pub(super) fn text(found: &Value) -> String {
         count("looked_up"),
     );
     out.push_str(&watched_well(processes));
-    for trouble in ["incomplete", "lost", "malformed", "cut_short"] {
-        if count(trouble) > 0 {
-            let _ = writeln!(out, "  {trouble}: {}", count(trouble));
-        }
-    }
+    out.push_str(&troubles(found, &Stats::statistics(), &[]));
     out
 }
 

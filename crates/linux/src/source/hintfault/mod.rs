@@ -15,6 +15,7 @@ pub mod stamps;
 
 mod chunk;
 mod probe;
+mod stats;
 mod text;
 
 #[cfg(feature = "bpf")]
@@ -33,7 +34,8 @@ pub use evidence::HintFaults;
 #[cfg(feature = "bpf")]
 pub use load::{OpenError, Scope};
 #[cfg(feature = "bpf")]
-pub use open::{Event, HintFault, HintFaultSource, Options, Stats};
+pub use open::{Event, HintFault, HintFaultSource, Options};
+pub use stats::Stats;
 
 /// See [`Row`].
 pub(super) const ROW: Row = Row {

@@ -13,9 +13,10 @@ use thermocline_core::access::{Access, Detail, FaultLatency, Scans};
 use thermocline_core::config;
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
+use super::Stats;
 use super::decode::{RawFault, RawStamp, Record, decode};
 use super::load::{Loaded, OpenError, Scope, load, set_cgroup, set_listed};
-use super::stamps::{StampOptions, StampStats, Stamps};
+use super::stamps::{StampOptions, Stamps};
 use crate::source::{self, AccessSource};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
 
@@ -94,40 +95,6 @@ pub enum Event {
     Exit(Pid),
     /// The kernel's own stamp of the page of a thread's latest fault (only with [`Options::kernel_stamp`]).
     Stamp(RawStamp),
-}
-
-/// Counters since the source was opened.
-///
-/// In the kernel, `seen = filtered + submitted + dropped`; of the submitted, all but those that still wait in the ring have been
-/// delivered by [`HintFaultSource::poll`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Stats {
-    /// Hint faults that reached the BPF program: what vmstat counts as numa_hint_faults, from attaching on.
-    pub seen: u64,
-    /// Hint faults out of scope.
-    pub filtered: u64,
-    /// Hint faults written to the ring.
-    pub submitted: u64,
-    /// Hint faults lost because the ring was full.
-    pub dropped: u64,
-    /// Hint faults delivered by `poll`.
-    pub delivered: u64,
-    /// Records of scans and processes written to the ring.
-    pub scans: u64,
-    /// Records of scans and processes lost because the ring was full: latencies then refer to an earlier scan.
-    pub scans_dropped: u64,
-    /// Records that could not be decoded: always 0 unless kernel side and user side disagree.
-    pub malformed: u64,
-    /// Bytes that wait in the ring.
-    pub ring_waiting_bytes: u64,
-    /// Time spent in our BPF programs, in nanoseconds (only with [`Options::measure_run_time`]).
-    pub bpf_run_time_ns: u64,
-    /// Runs of our BPF programs (only with [`Options::measure_run_time`]).
-    pub bpf_runs: u64,
-    /// Runs that the kernel skipped because the program was already running on that CPU.
-    pub bpf_missed: u64,
-    /// How latencies fared.
-    pub stamps: StampStats,
 }
 
 /// Hint faults of a stock kernel, as they happen.

@@ -40,23 +40,25 @@ pub struct StampOptions {
     pub restamp: bool,
 }
 
-/// What had to be forgotten for want of room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct StampStats {
-    /// Processes known.
-    pub processes: u64,
-    /// Chunks (2 MiB each) with a history.
-    pub chunks: u64,
-    /// Processes forgotten because too many were known.
-    pub processes_evicted: u64,
-    /// Chunks forgotten because the memory for scans was used up.
-    pub chunks_evicted: u64,
-    /// Scans whose end was never seen.
-    pub scans_unfinished: u64,
-    /// Faults with a latency.
-    pub stamped: u64,
-    /// Faults of pages that no scan was seen to cover since their last fault.
-    pub unstamped: u64,
+thermocline_core::statistics! {
+    /// What had to be forgotten for want of room.
+    #[derive(Copy)]
+    StampStats "source_stamps" {
+        /// Processes known.
+        processes: u64, "processes", Gauge;
+        /// Chunks (2 MiB each) with a history.
+        chunks: u64, "chunks", Gauge;
+        /// Processes forgotten because too many were known.
+        processes_evicted: u64, "processes", Counter;
+        /// Chunks forgotten because the memory for scans was used up.
+        chunks_evicted: u64, "chunks", Counter;
+        /// Scans whose end was never seen.
+        scans_unfinished: u64, "scans", Counter;
+        /// Faults with a latency.
+        stamped: u64, "faults", Counter;
+        /// Faults of pages that no scan was seen to cover since their last fault.
+        unstamped: u64, "faults", Counter;
+    }
 }
 
 /// The scans of all processes.

@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use serde::Serialize;
 use thermocline_core::config::HwSample;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, PAGE_SHIFT, Pid};
@@ -34,35 +33,38 @@ const SET_EVERY: Nanos = Nanos::from_s(1);
 /// How long looking up the page of a fault may take, once for each process that hangs.
 const LOOK_UP_MAX: Duration = Duration::from_millis(50);
 
-/// Counters since the source was opened, and the period.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// The sampler.
-    pub sampler: &'static str,
-    /// CPUs that are sampled.
-    pub cpus: u32,
-    /// CPUs that could not be.
-    pub cpus_failed: u32,
-    /// Events from one sample to the next, now; none where it is not ours to set.
-    pub period: Option<u32>,
-    /// The budget makes the period longer than the samples ask for, or leaves samples unread.
-    pub budgeted: bool,
-    /// Samples by what came of them.
-    pub samples: Tally,
-    /// Records that the kernel lost because a ring was full.
-    pub lost: u64,
-    /// Times that the kernel stopped an event for the rest of a tick.
-    pub throttled: u64,
-    /// Times that the hardware or the kernel cut an AUX area short.
-    pub truncated: u64,
-    /// Records, or bytes of an AUX area, that made no sense.
-    pub malformed: u64,
-    /// Settings of the period that the kernel refused.
-    pub period_refused: u64,
-    /// CPU time spent on reading.
-    pub read_ns: Nanos,
-    /// Bytes that wait in the rings.
-    pub waiting_bytes: u64,
+thermocline_core::statistics! {
+    /// Counters since the source was opened, and the period.
+    Stats "hwsample" {
+        /// CPUs that are sampled.
+        cpus: u32, "CPUs", Gauge;
+        /// CPUs that could not be.
+        cpus_failed: u32, "CPUs", Gauge trouble;
+        /// Events from one sample to the next, now; none where it is not ours to set.
+        period: Option<u32>, "events", Gauge;
+        /// The budget makes the period longer than the samples ask for, or leaves samples unread.
+        budgeted: bool, "", Gauge;
+        /// Records that the kernel lost because a ring was full.
+        lost: u64, "records", Counter trouble;
+        /// Times that the kernel stopped an event for the rest of a tick.
+        throttled: u64, "times", Counter trouble;
+        /// Times that the hardware or the kernel cut an AUX area short.
+        truncated: u64, "times", Counter trouble;
+        /// Records, or bytes of an AUX area, that made no sense.
+        malformed: u64, "records or bytes", Counter trouble;
+        /// Settings of the period that the kernel refused.
+        period_refused: u64, "settings", Counter trouble;
+        /// CPU time spent on reading.
+        read_ns: Nanos, "ns", Counter;
+        /// Bytes that wait in the rings.
+        waiting_bytes: u64, "bytes", Gauge;
+    }
+    beside {
+        /// The sampler.
+        sampler: &'static str;
+        /// Samples by what came of them.
+        samples: Tally;
+    }
 }
 
 #[derive(Debug)]

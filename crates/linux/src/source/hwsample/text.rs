@@ -3,13 +3,16 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use thermocline_core::statistics::Declared;
+
+use super::Stats;
+use crate::source::troubles;
 
 /// What the sampler took, and what was of no use, by reason; nothing where there is none.
 pub(super) fn text(found: &Value) -> String {
     if found.is_null() {
         return String::new();
     }
-    let count = |key: &str| found[key].as_u64().unwrap_or(0);
     let samples = &found["samples"];
     let mut out = format!(
         "samples: {} taken, {} useful, {} lost by {} on {} CPUs",
@@ -31,11 +34,7 @@ pub(super) fn text(found: &Value) -> String {
             let _ = writeln!(out, "  of no use {reason}: {value}");
         }
     }
-    for trouble in ["throttled", "truncated", "malformed", "period_refused", "cpus_failed"] {
-        if count(trouble) > 0 {
-            let _ = writeln!(out, "  {trouble}: {}", count(trouble));
-        }
-    }
+    out.push_str(&troubles(found, &Stats::statistics(), &["lost"]));
     out
 }
 

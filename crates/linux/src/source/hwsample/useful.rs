@@ -4,7 +4,6 @@
 //! node below the top tier, by a process in scope. S1 filters the same way inside the interrupt. The hardware's own word on where an
 //! access was served is trusted for "not in a cache" only: which tier it was, the physical address says.
 
-use serde::Serialize;
 use thermocline_core::access::{Access, Detail};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, NodeId, PAGE_SHIFT, Pfn, Pid, VirtPage};
@@ -91,29 +90,31 @@ pub enum Useless {
     OutOfScope,
 }
 
-/// Samples by what came of them: `taken = useful + local + ` all others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
-    /// Samples read.
-    pub taken: u64,
-    /// Samples delivered as evidence that a page should move.
-    pub useful: u64,
-    /// Samples of pages that lie where they were accessed from, delivered as evidence that they should stay.
-    pub local: u64,
-    /// No data address, or one of the kernel.
-    pub not_user: u64,
-    /// Neither load nor store.
-    pub no_access: u64,
-    /// Served by a cache.
-    pub cache_hit: u64,
-    /// Without a physical address.
-    pub no_physical: u64,
-    /// On no online memory.
-    pub not_memory: u64,
-    /// On memory of the top tier.
-    pub top_tier: u64,
-    /// Of processes in no scope.
-    pub out_of_scope: u64,
+thermocline_core::statistics! {
+    /// Samples by what came of them: `taken = useful + local + ` all others.
+    #[derive(Copy)]
+    Tally "hwsample_samples" {
+        /// Samples read.
+        taken: u64, "samples", Counter;
+        /// Samples delivered as evidence that a page should move.
+        useful: u64, "samples", Counter;
+        /// Samples of pages that lie where they were accessed from, delivered as evidence that they should stay.
+        local: u64, "samples", Counter;
+        /// No data address, or one of the kernel.
+        not_user: u64, "samples", Counter;
+        /// Neither load nor store.
+        no_access: u64, "samples", Counter;
+        /// Served by a cache.
+        cache_hit: u64, "samples", Counter;
+        /// Without a physical address.
+        no_physical: u64, "samples", Counter;
+        /// On no online memory.
+        not_memory: u64, "samples", Counter;
+        /// On memory of the top tier.
+        top_tier: u64, "samples", Counter;
+        /// Of processes in no scope.
+        out_of_scope: u64, "samples", Counter;
+    }
 }
 
 impl Tally {

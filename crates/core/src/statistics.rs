@@ -1,0 +1,207 @@
+//! How a statistic is declared: once, with unit, kind and meaning. Status, its text, the book and
+//! metrics derive from the declarations.
+
+use serde::Serialize;
+
+use crate::label::{By, Label};
+use crate::units::Nanos;
+
+/// How a figure behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It only grows, from the start on.
+    Counter,
+    /// It is a state of the moment.
+    Gauge,
+}
+
+impl Kind {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        }
+    }
+}
+
+/// What is said of a statistic wherever it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Statistic {
+    /// Its name in status and in the code.
+    pub name: &'static str,
+    /// Its name as a metric.
+    pub metric: String,
+    /// What one unit of it is; empty for what is so or not.
+    pub unit: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// What it counts, in full.
+    pub description: String,
+    /// The label that splits it, where one does.
+    pub label: Option<&'static str>,
+    /// It is 0 where all is well.
+    pub trouble: bool,
+}
+
+/// One value of a statistic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// The statistic's name.
+    pub name: &'static str,
+    /// The label's value, where the statistic is split by one.
+    pub label: Option<&'static str>,
+    /// The value.
+    pub value: u64,
+}
+
+/// A value of a statistic, or one for each value of its label.
+pub trait Figure {
+    /// Appends what it is worth under `name`; nothing where it is not known.
+    fn samples(&self, name: &'static str, out: &mut Vec<Sample>);
+}
+
+macro_rules! figures {
+    ($( $ty:ty: $value:expr; )*) => {
+        $( impl Figure for $ty {
+            fn samples(&self, name: &'static str, out: &mut Vec<Sample>) {
+                let value: fn(&$ty) -> u64 = $value;
+                out.push(Sample { name, label: None, value: value(self) });
+            }
+        } )*
+    };
+}
+
+figures! {
+    u64: |n| *n;
+    u32: |n| u64::from(*n);
+    usize: |n| *n as u64;
+    bool: |so| u64::from(*so);
+    Nanos: |time| time.0;
+}
+
+impl<F: Figure> Figure for Option<F> {
+    fn samples(&self, name: &'static str, out: &mut Vec<Sample>) {
+        self.iter().for_each(|figure| figure.samples(name, out));
+    }
+}
+
+impl<L: Label> Figure for By<L> {
+    fn samples(&self, name: &'static str, out: &mut Vec<Sample>) {
+        out.extend(self.iter().map(|(label, value)| Sample { name, label: Some(label.name()), value }));
+    }
+}
+
+/// Statistics that were declared by [`statistics!`](crate::statistics).
+pub trait Declared {
+    /// What is said of each, in order of declaration.
+    fn statistics() -> Vec<Statistic>
+    where
+        Self: Sized;
+
+    /// The values, in order of declaration.
+    fn samples(&self) -> Vec<Sample>;
+}
+
+/// Declares statistics: a struct that serialises, and [`Declared`] for it. Each has its meaning,
+/// name, type, unit and kind, then `trouble` if it is 0 where all is well. The text after the
+/// struct's name begins the names of its metrics. Fields after `beside` are no statistics, or are
+/// declared elsewhere.
+#[macro_export]
+macro_rules! statistics {
+    ($(#[$meta:meta])* $name:ident $prefix:literal {
+        $( $(#[doc = $doc:literal])+ $field:ident: $ty:ty, $unit:literal, $kind:ident $($trouble:ident)?; )*
+    } $( beside {
+        $( $(#[doc = $beside_doc:literal])+ $beside:ident: $beside_ty:ty; )*
+    } )?) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+        pub struct $name {
+            $( $(#[doc = $doc])+ pub $field: $ty, )*
+            $( $( $(#[doc = $beside_doc])+ pub $beside: $beside_ty, )* )?
+        }
+
+        impl $crate::statistics::Declared for $name {
+            fn statistics() -> Vec<$crate::statistics::Statistic> {
+                use $crate::statistics::{Kind, Statistic};
+                vec![ $( {
+                    let kind = Kind::$kind;
+                    let total = if kind == Kind::Counter { "_total" } else { "" };
+                    Statistic {
+                        name: stringify!($field),
+                        metric: format!("thermocline_{}_{}{total}", $prefix, stringify!($field)),
+                        unit: $unit,
+                        kind,
+                        description: [ $( $doc ),+ ].map(str::trim).join(" "),
+                        label: None,
+                        trouble: $crate::is_trouble!($($trouble)?),
+                    }
+                } ),* ]
+            }
+
+            fn samples(&self) -> Vec<$crate::statistics::Sample> {
+                let mut out = Vec::new();
+                $( $crate::statistics::Figure::samples(&self.$field, stringify!($field), &mut out); )*
+                out
+            }
+        }
+    };
+}
+
+/// Whether the mark `trouble` is there; for [`statistics!`](crate::statistics).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! is_trouble {
+    () => {
+        false
+    };
+    (trouble) => {
+        true
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    statistics! {
+        /// Of a well.
+        Well "well" {
+            /// Buckets that were
+            /// drawn.
+            drawn: u64, "buckets", Counter;
+            /// Buckets that fell back.
+            fallen: u32, "buckets", Counter trouble;
+            /// How long the last one took.
+            last_ns: Option<Nanos>, "ns", Gauge;
+            /// It is dry.
+            dry: bool, "", Gauge trouble;
+        }
+        beside {
+            /// Whose it is.
+            owner: &'static str;
+        }
+    }
+
+    #[test]
+    fn a_declaration_gives_struct_description_and_values() {
+        let well = Well { drawn: 7, dry: true, owner: "village", ..Well::default() };
+        let json = serde_json::to_value(&well).unwrap();
+        assert_eq!(
+            (&json["drawn"], &json["owner"], &json["last_ns"]),
+            (&7.into(), &"village".into(), &serde_json::Value::Null)
+        );
+        let all = Well::statistics();
+        let names: Vec<&str> = all.iter().map(|s| s.name).collect();
+        assert_eq!(names, ["drawn", "fallen", "last_ns", "dry"]);
+        assert_eq!(all[0].description, "Buckets that were drawn.");
+        assert_eq!(
+            (all[0].metric.as_str(), all[2].metric.as_str()),
+            ("thermocline_well_drawn_total", "thermocline_well_last_ns")
+        );
+        assert_eq!(all.iter().map(|s| s.trouble).collect::<Vec<_>>(), [false, true, false, true]);
+        let values: Vec<(&str, u64)> = well.samples().iter().map(|s| (s.name, s.value)).collect();
+        assert_eq!(values, [("drawn", 7), ("fallen", 0), ("dry", 1)], "what is not known has no value");
+    }
+}

@@ -1,0 +1,36 @@
+//! What is counted of hot lists.
+
+thermocline_core::statistics! {
+    /// Counters since the start. Every frame that was looked up is of a page (`pages`) or of nobody known; what was not looked up, `not_memory`, `top_tier` and `malformed` tell.
+    #[derive(Copy)]
+    Stats "hot_list" {
+        /// Entries read.
+        entries: u64, "entries", Counter;
+        /// Frames of their units that were looked up.
+        looked_up: u64, "frames", Counter;
+        /// Pages found there.
+        pages: u64, "pages", Counter;
+        /// Entries that wait in the device's list.
+        waiting: u64, "entries", Gauge;
+        /// Hot units that found the device's list full.
+        overflow: u64, "units", Counter trouble;
+        /// Times that a unit took the counter of another one, because the device has too few: what it then lists is not all that is hot.
+        taken_over: u64, "units", Counter trouble;
+        /// Accesses that the device has counted.
+        counted: u64, "accesses", Counter;
+        /// Epochs of the device's that have ended.
+        epochs: u64, "epochs", Counter;
+        /// Entries of no unit that the device has, and marks of the list that cannot be.
+        malformed: u64, "entries", Counter trouble;
+        /// Entries that were given up because nobody had read for too long.
+        old: u64, "entries", Counter trouble;
+        /// Frames that are no memory that is online.
+        not_memory: u64, "frames", Counter trouble;
+        /// Frames of the top tier.
+        top_tier: u64, "frames", Counter trouble;
+        /// Units that the device can count at a time.
+        counters: u64, "units", Gauge;
+        /// The device has refused what it was told to do, and does nothing.
+        refused: bool, "", Gauge trouble;
+    }
+}
