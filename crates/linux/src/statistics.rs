@@ -2,24 +2,19 @@
 
 use thermocline_core::statistics::{Declared, Statistic};
 
-use crate::source::{chmu, damon, hintfault, hwsample};
+use crate::source::ROWS;
 use crate::{actuator, demoter, mover, reverse};
 
 /// The declarations, each list with its place.
 pub fn all() -> Vec<(&'static str, Vec<Statistic>)> {
-    vec![
-        ("source", hintfault::Stats::statistics()),
-        ("source.stamps", hintfault::stamps::StampStats::statistics()),
-        ("hwsample", hwsample::Stats::statistics()),
-        ("hwsample.samples", hwsample::useful::Tally::statistics()),
-        ("regions", damon::Stats::statistics()),
-        ("regions.processes", damon::Watching::statistics()),
-        ("hot_list", chmu::Stats::statistics()),
+    let mut all: Vec<_> = ROWS.iter().flat_map(|row| (row.statistics)()).collect();
+    all.extend([
         ("reverse", reverse::Stats::statistics()),
         ("mover", mover::MoverStats::statistics()),
         ("demoter", demoter::DemoterStats::statistics()),
         ("settings", actuator::SettingsStats::statistics()),
-    ]
+    ]);
+    all
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub struct Row {
     /// Opens it.
     #[cfg(feature = "bpf")]
     pub open: fn(&mut super::Opening<'_>) -> super::Opened,
+    /// The declarations of its statistics, each list with its place in `status --json`.
+    pub statistics: fn() -> Vec<(&'static str, Vec<Statistic>)>,
     /// Its counters as text, lines or nothing. Null stands for a source that is not open.
     pub text: fn(&Value) -> String,
 }

@@ -6,12 +6,12 @@ use std::any::Any;
 use std::fs;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use thermocline_core::access::{Access, Detail};
 use thermocline_core::config::schema::Any as AnyOf;
 use thermocline_core::config::{Enabled, Source, SourceKeys};
 use thermocline_core::section;
+use thermocline_core::statistics::Declared;
 use thermocline_core::units::Pfn;
 use thermocline_linux::root::{Root, read_optional};
 use thermocline_linux::source::{
@@ -52,6 +52,7 @@ pub const ROW: Row = Row {
     probe,
     plan: no_plan,
     open,
+    statistics: || vec![("listing", Stats::statistics())],
     text,
 };
 
@@ -74,13 +75,14 @@ fn text(found: &Value) -> String {
     }
 }
 
-/// Counters since the start.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Stats {
-    /// Lines read.
-    lines: u64,
-    /// Lines that named no frame of this machine.
-    malformed: u64,
+thermocline_core::statistics! {
+    /// Counters since the start.
+    Stats "listing" {
+        /// Lines read.
+        lines: u64, "lines", Counter;
+        /// Lines that named no frame of this machine.
+        malformed: u64, "lines", Counter trouble;
+    }
 }
 
 /// The open source.

@@ -21,6 +21,8 @@ mod text;
 
 use thermocline_core::config::Source;
 
+use thermocline_core::statistics::Declared;
+
 use crate::source::{Row, no_plan};
 
 #[cfg(feature = "lab")]
@@ -37,6 +39,7 @@ pub(super) const ROW: Row = Row {
     plan: no_plan,
     #[cfg(feature = "bpf")]
     open,
+    statistics: || vec![("hot_list", Stats::statistics())],
     text: text::text,
 };
 

@@ -37,6 +37,7 @@ use std::path::PathBuf;
 
 use thermocline_core::access::{RegionPage, RegionSnapshot, RegionSpace};
 use thermocline_core::config::{Config, DamonSource as Keys, Source};
+use thermocline_core::statistics::Declared;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
@@ -66,6 +67,7 @@ pub(super) const ROW: Row = Row {
     plan,
     #[cfg(feature = "bpf")]
     open: evidence::open,
+    statistics: || vec![("regions", Stats::statistics()), ("regions.processes", Watching::statistics())],
     text: text::text,
 };
 

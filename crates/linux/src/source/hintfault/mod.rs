@@ -27,6 +27,8 @@ mod open;
 
 use thermocline_core::config::Source;
 
+use thermocline_core::statistics::Declared;
+
 use crate::source::{Row, no_plan};
 
 #[cfg(feature = "bpf")]
@@ -47,5 +49,6 @@ pub(super) const ROW: Row = Row {
     plan: no_plan,
     #[cfg(feature = "bpf")]
     open: evidence::open,
+    statistics: || vec![("source", Stats::statistics()), ("source.stamps", stamps::StampStats::statistics())],
     text: text::text,
 };

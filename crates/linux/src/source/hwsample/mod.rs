@@ -27,6 +27,8 @@ mod threads;
 
 use thermocline_core::config::Source;
 
+use thermocline_core::statistics::Declared;
+
 use crate::source::{Row, no_plan};
 
 pub use error::OpenError;
@@ -42,5 +44,6 @@ pub(super) const ROW: Row = Row {
     plan: no_plan,
     #[cfg(feature = "bpf")]
     open: evidence::open,
+    statistics: || vec![("hwsample", Stats::statistics()), ("hwsample.samples", useful::Tally::statistics())],
     text: text::text,
 };
