@@ -5,20 +5,19 @@
 
 mod chmu;
 mod damon;
-mod demoter;
-mod engine;
 mod ibs;
 mod kernel;
 mod pghot;
 mod speculative;
+mod thermocline;
 
 pub use chmu::Chmus;
 pub use damon::Damons;
-pub use engine::Thermocline;
 pub use ibs::Ibs;
 pub use kernel::{Balancing, HintFaulting, Unmanaged};
 pub use pghot::Pghots;
 pub use speculative::Speculative;
+pub use thermocline::Thermocline;
 
 use serde::Serialize;
 use thermocline_core::config::{Config, RuleName};

@@ -1,0 +1,143 @@
+//! Thermocline as manager: core's engine, stepped by the driver that steps it live.
+//!
+//! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0, smaller scans. Hint faults are
+//! collected and shown to the engine at its next tick, with the nodes' states; batches go to a mover that works on one
+//! after the other, and each outcome comes back when the batch is done. Where the target has plenty of room the kernel
+//! promotes every page at its first fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the
+//! engine leaves its goal above the high watermark free, so that its moves never need to. Room is made by the engine's own demands,
+//! which the kernel's generations of pages serve ([`demoter`]).
+
+mod daemon;
+mod demoter;
+mod machine;
+mod mover;
+
+use thermocline_core::access::{Access, Detail, FaultLatency};
+use thermocline_core::config::Config;
+use thermocline_core::driver::Driver;
+use thermocline_core::engine::Engine;
+use thermocline_core::published::threshold::free_space_enough;
+use thermocline_core::units::{Nanos, PAGES_PER_MIB};
+
+use super::{Manager, Notes};
+use crate::kernel::hint_fault::{HintFaults, Metric};
+use crate::machine::Machine;
+use crate::memory::MARK_SHIFT;
+use crate::settings::KernelSettings;
+use crate::spec::SpecError;
+use crate::system::{Fault, NEVER, System};
+use daemon::{Daemon, EVIDENCE_MAX};
+use demoter::Demoter;
+use machine::AtWork;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Thermocline {
+    driver: Driver,
+    config: Config,
+    kernel: HintFaults,
+    daemon: Daemon,
+}
+
+impl Thermocline {
+    /// An engine for this machine.
+    ///
+    /// # Errors
+    /// The configuration does not suit the machine.
+    pub fn new(config: &Config, machine: &Machine) -> Result<Thermocline, SpecError> {
+        let engine = Engine::new(config, machine.topology.clone())
+            .map_err(|e| SpecError::new("config", e.to_string(), "correct the value"))?;
+        Ok(Thermocline {
+            // What the daemon costs is not simulated.
+            driver: Driver::new(engine, config).sparing_nothing(),
+            config: config.clone(),
+            kernel: HintFaults::new(Metric::Time, machine.spec.nr_cpus),
+            daemon: Daemon::new(config, machine),
+        })
+    }
+
+    fn show(&mut self, system: &System) {
+        self.daemon.show(system, &mut |evidence| self.driver.observe(evidence));
+    }
+}
+
+impl Manager for Thermocline {
+    fn name(&self) -> String {
+        format!("thermocline:{}", self.config.rule.name.text())
+    }
+
+    fn configure(&self, kernel: &mut KernelSettings) {
+        let wanted = &self.config.kernel;
+        let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
+        set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);
+        // Memory is placed under a daemon that has found nothing on lower tiers so far.
+        let nodes = &self.driver.engine().topology().nodes;
+        let all_pages: u64 = nodes.iter().map(|node| node.capacity_pages).sum();
+        set(&mut kernel.scan_size_mb, wanted.step_mb(0.0, all_pages as f64 / PAGES_PER_MIB as f64));
+        set(&mut kernel.scan_period_min_ms, wanted.scan_period_min_ms);
+        set(&mut kernel.scan_period_max_ms, wanted.scan_period_max_ms);
+        set(&mut kernel.scan_delay_ms, wanted.scan_delay_ms);
+        kernel.demotion_enabled =
+            self.daemon.demotes || wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
+        kernel.restamp =
+            self.driver.engine().rule().restamp().unwrap_or(self.config.source.hintfault.restamp);
+    }
+
+    fn scans(&self) -> bool {
+        true
+    }
+
+    fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
+        if self.daemon.evidence.len() == EVIDENCE_MAX {
+            self.show(system);
+        }
+        let mm = &system.processes[fault.process].scan;
+        let latency = FaultLatency {
+            time: system.now.since(Nanos(u64::from(fault.marked) << MARK_SHIFT)),
+            faults: fault.faults.wrapping_sub(mm.faults_at(fault.marked)),
+        };
+        self.daemon.evidence.push(Access {
+            time: system.now,
+            pfn: Some(system.pfn(fault.page)),
+            page: Some(system.virt(fault.page)),
+            order: 0,
+            node: system.machine.nodes[usize::from(fault.node)].id,
+            accessor: Some(system.machine.nodes[usize::from(fault.cpu_node)].id),
+            detail: Detail::HintFault { latency: Some(latency) },
+        });
+        // With a limit of 0 the kernel refuses whatever it would consider; only plenty of room lets pages through.
+        let kernel_decides = system.kernel.promote_rate_limit_mbps > 0
+            || !system.machine.is_kernel_lower(fault.node)
+            || free_space_enough(&system.node_state(fault.cpu_node));
+        if kernel_decides {
+            return self.kernel.fault(system, fault);
+        }
+        system.counters.left_to_engine += 1;
+        0.0
+    }
+
+    fn due(&self) -> Nanos {
+        let demoted = self.daemon.demoter.as_ref().map_or(NEVER, Demoter::due);
+        self.driver.next_due().min(self.daemon.mover.done).min(demoted)
+    }
+
+    fn run(&mut self, system: &mut System) {
+        let now = system.now;
+        let Ok(_) = self.driver.step(now, &mut AtWork { daemon: &mut self.daemon, system });
+    }
+
+    fn finish(&mut self, system: &System) -> Result<Notes, String> {
+        self.show(system);
+        let engine = self.driver.engine();
+        engine.check_balance()?;
+        let counters = engine.counters().samples().into_iter().filter(|s| s.value > 0).map(|s| {
+            let name = s.label.map_or(s.name.to_owned(), |l| format!("{}.{l}", s.name));
+            (name, s.value)
+        });
+        let gauges = engine.rule().gauges().into_iter().map(|g| {
+            let name = g.node.map_or(g.name.to_owned(), |n| format!("{}.node{}", g.name, n.0));
+            (name, g.value)
+        });
+        Ok(Notes { figures: counters.chain(gauges).collect(), ..Notes::default() })
+    }
+}
