@@ -2,6 +2,7 @@
 
 mod brake;
 mod chmu_source;
+mod choice;
 mod damon_source;
 mod demotion;
 mod engine;
@@ -19,6 +20,7 @@ mod tree;
 
 pub use brake::Brake;
 pub use chmu_source::{ChmuSource, HotListMode};
+pub use choice::RuleChoice;
 pub use damon_source::{DamonAddresses, DamonSource};
 pub use demotion::{Demotion, DemotionMode, DemotionWay, Unreachable};
 pub use engine::{Admission, Engine, Journal, MemoryPolicies, Queue, RecordLayout, SharedPages};

@@ -64,17 +64,20 @@ impl Reclaim {
         let goal = if self.tiering { marks.promo_pages } else { marks.high_pages };
         let mut budget = STEP.0 as f64 - system.kswapd[i].ahead_ns;
         while budget > 0.0 {
+            let worked_ns = system.kswapd[i].worked_ns;
             if system.memory.free(node) > goal {
-                system.kswapd[i] = Kswapd::default();
+                system.kswapd[i] = Kswapd { worked_ns, ..Kswapd::default() };
                 return;
             }
             let lists = system.memory.nodes[i].lists.as_ref();
             let listed = lists.map_or(0, |l| l.len(List::Active) + l.len(List::Inactive));
             if system.kswapd[i].fruitless > 4 * listed {
-                system.kswapd[i] = Kswapd { due: system.now.plus(GIVE_UP), ..Kswapd::default() };
+                system.kswapd[i] = Kswapd { due: system.now.plus(GIVE_UP), worked_ns, ..Kswapd::default() };
                 return;
             }
-            budget -= reclaim_page(system, node, By::Kswapd);
+            let ns = reclaim_page(system, node, By::Kswapd);
+            system.kswapd[i].worked_ns += ns;
+            budget -= ns;
         }
         system.kswapd[i].ahead_ns = -budget;
         system.kswapd[i].due = system.now.plus(STEP);

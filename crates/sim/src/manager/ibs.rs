@@ -20,7 +20,8 @@ use crate::system::{Fault, SampledAccess, System};
 
 /// Accesses to memory in as many micro-operations, where a sample is of use: fitted on the pages that S1's run on node 2
 /// migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
-const ACCESSES_PER_UOP: f64 = 1.34;
+pub(super) const ACCESSES_PER_UOP: f64 = 1.34;
+
 /// What a thread's sampling is like.
 #[derive(Clone, Copy, Debug)]
 struct Task {

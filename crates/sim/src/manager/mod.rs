@@ -20,7 +20,7 @@ pub use speculative::Speculative;
 pub use thermocline::Thermocline;
 
 use serde::Serialize;
-use thermocline_core::config::{Config, RuleName};
+use thermocline_core::config::{Config, RuleChoice};
 use thermocline_core::published::pghot::Mode;
 use thermocline_core::units::Nanos;
 
@@ -155,7 +155,7 @@ pub enum ManagerName {
     /// S4 with records of four bytes.
     PghotPrecise,
     /// Thermocline with a rule.
-    Thermocline(RuleName),
+    Thermocline(RuleChoice),
 }
 
 impl ManagerName {
@@ -178,8 +178,7 @@ impl ManagerName {
             Pghot,
             PghotPrecise,
         ];
-        // Regions need a model of DAMON that tells of them; there is none.
-        all.extend(RuleName::ALL.into_iter().filter(|rule| *rule != RuleName::Regions).map(Thermocline));
+        all.extend(RuleChoice::all().map(Thermocline));
         all
     }
 
@@ -210,7 +209,7 @@ impl ManagerName {
     /// There is none.
     pub fn parse(text: &str) -> Result<ManagerName, SpecError> {
         if text == "thermocline" {
-            return Ok(ManagerName::Thermocline(Config::default().rule.name));
+            return Ok(ManagerName::Thermocline(RuleChoice::Rule(Config::default().rule.name)));
         }
         ManagerName::all().into_iter().find(|m| m.text() == text).ok_or_else(|| {
             let names: Vec<String> = ManagerName::all().into_iter().map(ManagerName::text).collect();
@@ -248,11 +247,7 @@ impl ManagerName {
             ManagerName::Mtier => Box::new(Damons::new("damon-mtier", machine, &Settings::mtier())),
             ManagerName::Pghot => Box::new(Pghots::new("pghot", Mode::Default)),
             ManagerName::PghotPrecise => Box::new(Pghots::new("pghot-precise", Mode::Precise)),
-            ManagerName::Thermocline(rule) => {
-                let mut config = config.clone();
-                config.rule.name = rule;
-                Box::new(Thermocline::new(&config, machine)?)
-            }
+            ManagerName::Thermocline(choice) => Box::new(Thermocline::new(choice, config, machine)?),
         })
     }
 }

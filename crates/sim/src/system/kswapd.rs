@@ -17,11 +17,13 @@ pub struct Kswapd {
     pub(crate) ahead_ns: f64,
     /// Pages it has looked at since it last demoted one.
     pub(crate) fruitless: u64,
+    /// Time that it has worked, in ns.
+    pub(crate) worked_ns: f64,
 }
 
 impl Default for Kswapd {
     fn default() -> Kswapd {
-        Kswapd { due: NEVER, ahead_ns: 0.0, fruitless: 0 }
+        Kswapd { due: NEVER, ahead_ns: 0.0, fruitless: 0, worked_ns: 0.0 }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The simulator against what is known otherwise: its two modes against each other, and ground truths.
 
+mod evidence;
 mod lab;
 mod laws;
 mod managers;

@@ -16,6 +16,7 @@ pub mod frames;
 pub mod regions;
 pub mod scheme;
 pub mod settings;
+pub mod watch;
 
 use thermocline_core::units::Nanos;
 

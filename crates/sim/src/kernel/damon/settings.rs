@@ -132,11 +132,7 @@ impl Settings {
             sample: Nanos::from_ms(5),
             samples: 20,
             regions: 10..1000,
-            tuning: Some(Tuning {
-                accesses_bp: 400,
-                aggregations: 3,
-                sample: Nanos::from_ms(5)..=Nanos::from_s(10),
-            }),
+            tuning: Some(Tuning::towards(400)),
             promote: scheme(Action::Promote, 1..=u32::MAX, Goal::Used(9970)),
             demote: scheme(Action::Demote, 0..=0, Goal::Free(50)),
         }
@@ -157,6 +153,11 @@ pub fn next_input(last: u64, score: u64) -> u64 {
 }
 
 impl Tuning {
+    /// Towards so many accesses, in ten-thousandths, within the bounds of the kernel's sample.
+    pub fn towards(accesses_bp: u64) -> Tuning {
+        Tuning { accesses_bp, aggregations: 3, sample: Nanos::from_ms(5)..=Nanos::from_s(10) }
+    }
+
     /// The next sampling interval, where `seen` of `most` accesses were seen with this one.
     pub fn next(&self, sample: Nanos, seen: u64, most: u64) -> Nanos {
         let seen_bp = u128::from(seen) * 10_000 / u128::from(most.max(1));

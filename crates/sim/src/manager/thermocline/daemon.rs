@@ -1,16 +1,21 @@
 //! The daemon's side of the machine, between the kernel's models and the engine.
 
-use thermocline_core::access::{Access, Evidence, Membership};
-use thermocline_core::config::{Config, Scope};
+use thermocline_core::access::{Access, Evidence};
+use thermocline_core::config::Config;
 use thermocline_core::demotion::{Reach, reach};
 use thermocline_core::pace::Pacing;
 use thermocline_core::topology::NodeState;
-use thermocline_core::units::ScopeId;
+use thermocline_core::units::Nanos;
 
 use super::demoter::Demoter;
+use super::hot_lists::HotLists;
 use super::mover::Mover;
+use super::regions::Watching;
+use super::samples::Samples;
+use super::scopes::Scopes;
 use crate::machine::Machine;
-use crate::system::{Process, System};
+use crate::spec::SpecError;
+use crate::system::{NEVER, SampledAccess, System};
 
 /// Hint faults that are kept until the engine's next tick; live it is the ring between kernel and
 /// daemon, 4 MiB of 64-byte records by default. What does not fit is shown at once instead: the
@@ -29,14 +34,17 @@ pub(super) struct Daemon {
     pub(super) demotes: bool,
     /// What of the scans' pace is ours to set.
     pub(super) pacing: Pacing,
-    /// The engine knows whose the processes are.
-    pub(super) scoped: bool,
-    pub(super) scopes: Vec<Scope>,
+    pub(super) scopes: Scopes,
+    pub(super) samples: Option<Samples>,
+    pub(super) hot_lists: Option<HotLists>,
+    pub(super) regions: Option<Watching>,
 }
 
 impl Daemon {
-    pub(super) fn new(config: &Config, machine: &Machine) -> Daemon {
-        Daemon {
+    /// # Errors
+    /// The configuration asks for what is not simulated.
+    pub(super) fn new(config: &Config, machine: &Machine) -> Result<Daemon, SpecError> {
+        Ok(Daemon {
             evidence: Vec::with_capacity(EVIDENCE_MAX),
             nodes: Vec::new(),
             mover: Mover::new(&machine.spec.cost),
@@ -47,9 +55,11 @@ impl Daemon {
                 Some(0) => Pacing::Renewals,
                 _ => Pacing::Steps,
             },
-            scoped: false,
-            scopes: config.scope.clone(),
-        }
+            scopes: Scopes::new(config)?,
+            samples: Samples::new(config),
+            hot_lists: HotLists::new(config)?,
+            regions: Watching::new(config, machine)?,
+        })
     }
 
     pub(super) fn show(&mut self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
@@ -57,21 +67,42 @@ impl Daemon {
         self.evidence.clear();
     }
 
-    /// Puts the processes into the configured scopes: the first that lists their number, or whose `command` is their name.
-    pub(super) fn assign(&self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
-        for (i, process) in system.processes.iter().enumerate() {
-            let pid = Process::pid(i);
-            let is_of = |scope: &Scope| {
-                scope.pids.contains(&pid.0) || scope.command.as_deref() == Some(process.name.as_str())
-            };
-            let all_others = || self.scopes.iter().all(|scope| scope.exclude);
-            let membership = match self.scopes.iter().position(is_of) {
-                Some(place) if self.scopes[place].exclude => Membership::Excluded,
-                Some(place) => Membership::Managed(ScopeId::of_place(place)),
-                None if all_others() => Membership::Managed(ScopeId::DEFAULT),
-                None => Membership::Excluded,
-            };
-            observe(Evidence::Process { pid, membership });
+    /// Accesses of a thread from one sample to the next, by whatever samples.
+    pub(super) fn sampled_every(&self) -> Option<f64> {
+        let samples = self.samples.as_ref().map(Samples::accesses);
+        let counts = self.hot_lists.as_ref().map(HotLists::accesses);
+        match (samples, counts) {
+            (Some(a), Some(b)) => Some(1.0 / (1.0 / a + 1.0 / b)),
+            (one, other) => one.or(other),
         }
+    }
+
+    /// A sampled access. Returns what it costs the thread in ns.
+    pub(super) fn sample(&mut self, system: &mut System, sample: &SampledAccess) -> f64 {
+        let counted = match (&self.samples, &self.hot_lists) {
+            // Both sample at random: which of them it was is as random.
+            (Some(samples), Some(lists)) => {
+                let (a, b) = (samples.accesses(), lists.accesses());
+                system.random.chance(a / (a + b))
+            }
+            (_, lists) => lists.is_some(),
+        };
+        if counted {
+            if let Some(lists) = &mut self.hot_lists {
+                lists.count(system, sample);
+            }
+            return 0.0;
+        }
+        let Some(access) = self.samples.as_mut().and_then(|s| s.take(system, sample)) else { return 0.0 };
+        self.evidence.push(access);
+        system.machine.spec.cost.sample_ns
+    }
+
+    /// When something wants to be run beside the driver's ticks.
+    pub(super) fn due(&self) -> Nanos {
+        let demoted = self.demoter.as_ref().map_or(NEVER, Demoter::due);
+        let lists = self.hot_lists.as_ref().map_or(NEVER, |lists| lists.due);
+        let regions = self.regions.as_ref().map_or(NEVER, Watching::due);
+        self.mover.done.min(demoted).min(lists).min(regions)
     }
 }

@@ -18,6 +18,8 @@ use crate::system::System;
 pub(super) struct AtWork<'a> {
     pub(super) daemon: &'a mut Daemon,
     pub(super) system: &'a mut System,
+    /// What of the evidence reaches the engine.
+    pub(super) hears: fn(&Evidence<'_>) -> bool,
 }
 
 impl Machine for AtWork<'_> {
@@ -29,23 +31,37 @@ impl Machine for AtWork<'_> {
         due: bool,
         observe: &mut dyn FnMut(Evidence<'_>),
     ) -> Result<(), Infallible> {
-        let AtWork { daemon, system } = self;
+        let AtWork { daemon, system, hears } = self;
+        let observe = &mut |evidence: Evidence<'_>| {
+            if hears(&evidence) {
+                observe(evidence);
+            }
+        };
         daemon.mover.run(system, observe);
         while let Some(done) = daemon.demoter.as_mut().and_then(|d| d.run(system)) {
             observe(Evidence::Demoted(&done));
         }
+        if let Some(lists) = &mut daemon.hot_lists {
+            lists.run(system, &mut daemon.evidence);
+        }
+        if let Some(regions) = &mut daemon.regions {
+            regions.run(system, observe);
+        }
         if due {
-            if !std::mem::replace(&mut daemon.scoped, true) {
-                daemon.assign(system, observe);
-            }
+            daemon.scopes.report(system, observe);
             daemon.show(system, observe);
             observe(Evidence::Scans(system.scans()));
         }
         Ok(())
     }
 
-    fn nodes(&mut self, _observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Infallible> {
-        let AtWork { daemon, system } = self;
+    fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Infallible> {
+        let AtWork { daemon, system, hears } = self;
+        daemon.scopes.hold(system, &mut |evidence| {
+            if hears(&evidence) {
+                observe(evidence);
+            }
+        });
         daemon.nodes.clear();
         daemon.nodes.extend((0..system.machine.nodes.len()).map(|n| system.node_state(n as u8)));
         daemon.nodes.sort_by_key(|s| s.node);
@@ -57,6 +73,9 @@ impl Machine for AtWork<'_> {
     }
 
     fn wish(&mut self, wishes: Wishes) {
+        if let Some(samples) = &mut self.daemon.samples {
+            samples.wish = wishes.sample_period_uops;
+        }
         if let Some(pace) = wishes.scans {
             self.system.kernel.follow(pace, self.daemon.pacing == Pacing::Renewals);
         }

@@ -1,7 +1,9 @@
 //! Thermocline as manager: core's engine, stepped by the driver that steps it live.
 //!
 //! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0, smaller scans. Hint faults are
-//! collected and shown to the engine at its next tick, with the nodes' states; batches go to a mover that works on one
+//! collected and shown to the engine at its next tick, with the nodes' states. So are hardware samples ([`samples`]) and hot lists
+//! ([`hot_lists`]), where the same sections of the configuration switch them on that do so live; DAMON's regions ([`regions`]), what
+//! scopes hold and how long their tasks wait ([`scopes`]) come by themselves. Batches go to a mover that works on one
 //! after the other, and each outcome comes back when the batch is done. Where the target has plenty of room the kernel
 //! promotes every page at its first fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the
 //! engine leaves its goal above the high watermark free, so that its moves never need to. Room is made by the engine's own demands,
@@ -9,61 +11,80 @@
 
 mod daemon;
 mod demoter;
+mod hot_lists;
 mod machine;
 mod mover;
+mod regions;
+mod samples;
+mod scopes;
 
-use thermocline_core::access::{Access, Detail, FaultLatency};
-use thermocline_core::config::Config;
+use thermocline_core::access::{Access, Detail, Evidence, FaultLatency};
+use thermocline_core::config::{Config, RuleChoice};
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
 use thermocline_core::published::threshold::free_space_enough;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
-use super::{Manager, Notes};
+use super::{Manager, Notes, Sampling};
 use crate::kernel::hint_fault::{HintFaults, Metric};
 use crate::machine::Machine;
 use crate::memory::MARK_SHIFT;
 use crate::settings::KernelSettings;
 use crate::spec::SpecError;
-use crate::system::{Fault, NEVER, System};
+use crate::system::{Fault, SampledAccess, System};
 use daemon::{Daemon, EVIDENCE_MAX};
-use demoter::Demoter;
 use machine::AtWork;
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct Thermocline {
+    choice: RuleChoice,
     driver: Driver,
     config: Config,
     kernel: HintFaults,
     daemon: Daemon,
+    hears: fn(&Evidence<'_>) -> bool,
 }
 
 impl Thermocline {
-    /// An engine for this machine.
+    /// An engine for this machine, in which this rule decides ([`Config::choose`]).
     ///
     /// # Errors
-    /// The configuration does not suit the machine.
-    pub fn new(config: &Config, machine: &Machine) -> Result<Thermocline, SpecError> {
+    /// The configuration does not suit the machine, or asks for what is not simulated.
+    pub fn new(choice: RuleChoice, config: &Config, machine: &Machine) -> Result<Thermocline, SpecError> {
+        let mut config = config.clone();
+        config.choose(choice);
+        let config = &config;
         let engine = Engine::new(config, machine.topology.clone())
             .map_err(|e| SpecError::new("config", e.to_string(), "correct the value"))?;
         Ok(Thermocline {
+            choice,
             // What the daemon costs is not simulated.
             driver: Driver::new(engine, config).sparing_nothing(),
             config: config.clone(),
             kernel: HintFaults::new(Metric::Time, machine.spec.nr_cpus),
-            daemon: Daemon::new(config, machine),
+            daemon: Daemon::new(config, machine)?,
+            hears: |_| true,
         })
     }
 
+    /// The same, whose engine is told only such evidence: what the rest decides is what differs.
+    pub fn hearing(self, hears: fn(&Evidence<'_>) -> bool) -> Thermocline {
+        Thermocline { hears, ..self }
+    }
+
     fn show(&mut self, system: &System) {
-        self.daemon.show(system, &mut |evidence| self.driver.observe(evidence));
+        self.daemon.show(system, &mut |evidence| {
+            if (self.hears)(&evidence) {
+                self.driver.observe(evidence);
+            }
+        });
     }
 }
 
 impl Manager for Thermocline {
     fn name(&self) -> String {
-        format!("thermocline:{}", self.config.rule.name.text())
+        format!("thermocline:{}", self.choice.text())
     }
 
     fn configure(&self, kernel: &mut KernelSettings) {
@@ -84,7 +105,22 @@ impl Manager for Thermocline {
     }
 
     fn scans(&self) -> bool {
+        self.config.source.hintfault.enabled
+    }
+
+    fn tiering(&self) -> bool {
         true
+    }
+
+    fn sampling(&self, _thread: u32) -> Option<Sampling> {
+        self.daemon.sampled_every().map(|accesses| Sampling { accesses })
+    }
+
+    fn on_sample(&mut self, system: &mut System, sample: &SampledAccess) -> f64 {
+        if self.daemon.evidence.len() == EVIDENCE_MAX {
+            self.show(system);
+        }
+        self.daemon.sample(system, sample)
     }
 
     fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
@@ -117,13 +153,13 @@ impl Manager for Thermocline {
     }
 
     fn due(&self) -> Nanos {
-        let demoted = self.daemon.demoter.as_ref().map_or(NEVER, Demoter::due);
-        self.driver.next_due().min(self.daemon.mover.done).min(demoted)
+        self.driver.next_due().min(self.daemon.due())
     }
 
     fn run(&mut self, system: &mut System) {
         let now = system.now;
-        let Ok(_) = self.driver.step(now, &mut AtWork { daemon: &mut self.daemon, system });
+        let machine = &mut AtWork { daemon: &mut self.daemon, system, hears: self.hears };
+        let Ok(_) = self.driver.step(now, machine);
     }
 
     fn finish(&mut self, system: &System) -> Result<Notes, String> {
@@ -138,6 +174,8 @@ impl Manager for Thermocline {
             let name = g.node.map_or(g.name.to_owned(), |n| format!("{}.node{}", g.name, n.0));
             (name, g.value)
         });
-        Ok(Notes { figures: counters.chain(gauges).collect(), ..Notes::default() })
+        let kdamonds = self.daemon.regions.as_ref();
+        let watched = kdamonds.map(|r| ("kdamond_ms".to_owned(), (r.spent_ns() / 1e6) as u64));
+        Ok(Notes { figures: counters.chain(gauges).chain(watched).collect(), ..Notes::default() })
     }
 }

@@ -1,0 +1,76 @@
+//! Hardware samples: IBS as [`crate::manager::Ibs`] has it, read by the daemon.
+//!
+//! A sample is told where its page lies below the top tier, and of the top tier too where the rule
+//! balances. The period is what the rule wishes, or follows S1's formula, one for all threads, as
+//! it does live. Only samples that are told cost their thread: the filter drops the others.
+
+use thermocline_core::access::{Access, Detail};
+use thermocline_core::config::{Config, Enabled, HwSample};
+use thermocline_core::published::scan_period::{Accesses, SAMPLES, adapt};
+
+use crate::manager::ibs::ACCESSES_PER_UOP;
+use crate::memory::flags;
+use crate::system::{SampledAccess, System};
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Samples {
+    keys: HwSample,
+    balances: bool,
+    adapted: u32,
+    /// What the rule wishes.
+    pub(super) wish: Option<u32>,
+    since: Accesses,
+}
+
+impl Samples {
+    /// Samples where they are switched on: the simulated machine has IBS.
+    pub(super) fn new(config: &Config) -> Option<Samples> {
+        let keys = config.source.hwsample.clone();
+        (keys.enabled != Enabled::No).then(|| Samples {
+            balances: config.rule.balance.enabled,
+            adapted: keys.period.clamp(keys.period_min, keys.period_max.max(keys.period_min)),
+            wish: None,
+            since: Accesses::default(),
+            keys,
+        })
+    }
+
+    /// Accesses from one sample to the next.
+    pub(super) fn accesses(&self) -> f64 {
+        f64::from(self.wish.unwrap_or(self.adapted)) * ACCESSES_PER_UOP
+    }
+
+    /// What a sample tells, if anything.
+    pub(super) fn take(&mut self, system: &System, sample: &SampledAccess) -> Option<Access> {
+        let node = system.memory.node(sample.page)?;
+        let lower = !system.machine.is_top(node);
+        if !lower && !self.balances {
+            return None;
+        }
+        let period = self.accesses() as u32;
+        self.adapt(lower);
+        let id = |node: u8| system.machine.nodes[usize::from(node)].id;
+        Some(Access {
+            time: system.now,
+            pfn: Some(system.pfn(sample.page)),
+            page: Some(system.virt(sample.page)),
+            order: 0,
+            node: id(node & flags::NODE),
+            accessor: Some(id(sample.cpu_node)),
+            detail: Detail::Sample { latency_cycles: 0, store: sample.store, period },
+        })
+    }
+
+    fn adapt(&mut self, lower: bool) {
+        let since = &mut self.since;
+        since.local += u64::from(!lower);
+        since.remote += u64::from(lower);
+        since.shared += u64::from(lower);
+        if since.remote >= u64::from(SAMPLES) {
+            let max = self.keys.period_max.max(self.keys.period_min);
+            self.adapted = adapt(self.adapted, self.keys.period_min, max, since);
+            *since = Accesses::default();
+        }
+    }
+}
