@@ -89,7 +89,7 @@ kinds! {
     Evidence::Regions(_) => Some((small(SKEWED, &["machine.node.0.memory=\"16MiB\""]), "regions"));
     Evidence::RegionPages(_) => Some((small(SKEWED, &[]), "regions"));
     Evidence::Process { .. } => Some((
-        small(SKEWED, &["config.scope=[{ name = \"mine\", command = \"^p$\", exclude = true }]"]),
+        small(SKEWED, &["config.scope=[{ name = \"mine\", command = \"^p$\" }]"]),
         "latency",
     ));
     Evidence::Outcome(_) => Some((small(SKEWED, &[]), "latency"));
@@ -98,14 +98,21 @@ kinds! {
         small(SKEWED, &["config.scope=[{ name = \"capped\", cgroup = \"/p\", top_tier_cap_mib = 4 }]"]),
         "latency",
     ));
-    // The kernel promotes too, and wakes kswapd, while the engine moves.
+    // Before the first scan nobody moves. Then the kernel promotes too, and kswapd makes room between
+    // watermarks that are far apart, while the engine fills it.
     Evidence::Pressure(_) => Some((
-        small(BALLAST, &[
-            "machine.node.0.memory=\"128MiB\"",
-            "machine.cost.demote_ns=5880000",
-            "config.kernel.numa_balancing_promote_rate_limit_mbps=16",
-            "config.kernel.demotion_enabled=true",
-        ]),
+        small(
+            &BALLAST.replace("40000000", "120000000"),
+            &[
+                "machine.node.0.memory=\"128MiB\"",
+                "machine.watermark_scale_factor=1000",
+                "machine.cost.demote_ns=1000000",
+                "kernel.scan_delay_ms=9000",
+                "config.kernel.demotion_enabled=true",
+                "config.kernel.numa_balancing_promote_rate_limit_mbps=2",
+                "config.demotion.mode=\"off\"",
+            ],
+        ),
         "latency",
     ));
     Evidence::Scans(_) => Some((setup(SKEWED, KERNEL, &SMALL[..3]), "adaptive"));
