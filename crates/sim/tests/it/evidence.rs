@@ -71,7 +71,6 @@ type Case = (Setup, &'static str);
 /// Lists the kinds of evidence with a scenario each; none where the simulator has no such thing.
 macro_rules! kinds {
     ($( $kind:pat => $case:expr; )*) => {
-        #[expect(clippy::type_complexity, reason = "it is a table")]
         fn kinds() -> Vec<(&'static str, Option<Case>, fn(&Evidence<'_>) -> bool)> {
             vec![$( (stringify!($kind), $case, |evidence| !matches!(evidence, $kind)) ),*]
         }
