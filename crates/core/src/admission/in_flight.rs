@@ -58,9 +58,11 @@ impl InFlight {
 
     /// Holds the folio for a batch that is being made.
     pub(super) fn hold(&mut self, id: BatchId, page: VirtPage, m: &Move, target: NodeId) {
-        self.pages.insert(page, (m.pages(), id));
+        let before = self.pages.insert(page, (m.pages(), id));
+        debug_assert_eq!(before, None, "{page} is in flight already");
         if let Some(pfn) = m.pfn {
-            self.frames.insert(pfn, m.pages());
+            let before = self.frames.insert(pfn, m.pages());
+            debug_assert_eq!(before, None, "frame {:#x} is in flight already", pfn.0);
         }
         *self.towards.entry(target).or_insert(0) += m.pages();
     }
@@ -78,9 +80,11 @@ impl InFlight {
         let mut pages = 0;
         for admitted in &flight.candidates {
             pages += admitted.pages();
-            self.pages.remove(&admitted.page);
+            let held = self.pages.remove(&admitted.page);
+            debug_assert_eq!(held, Some((admitted.pages(), id)), "{} is this batch's", admitted.page);
             if let Some(pfn) = admitted.candidate.pfn {
-                self.frames.remove(&pfn);
+                let held = self.frames.remove(&pfn);
+                debug_assert_eq!(held, Some(admitted.pages()), "frame {:#x} is in flight", pfn.0);
             }
         }
         if let Some(towards) = self.towards.get_mut(&flight.target) {

@@ -17,6 +17,12 @@ impl Engine {
         if outcome.outcomes.len() != flight.candidates.len() {
             self.counters.outcomes_malformed += 1;
         }
+        debug_assert_eq!(flight.id, outcome.id, "another batch landed");
+        debug_assert!(
+            flight.candidates.iter().all(|admitted| self.admission.holder(admitted.page).is_none()),
+            "a page of batch {} is in flight after it has landed",
+            outcome.id.0
+        );
         let told = outcome.outcomes.iter().copied().chain(std::iter::repeat(Outcome::NotTried));
         for (admitted, ended) in flight.candidates.iter().zip(told) {
             self.end(&flight, admitted, ended);

@@ -19,7 +19,7 @@ pub struct Laws {
     topology: Topology,
     /// Batches that the engine holds to be in flight.
     in_flight: BTreeMap<BatchId, Batch>,
-    issued: VecDeque<(Nanos, u64)>,
+    lately: VecDeque<(Nanos, u64)>,
     /// When we moved a page, by page, as the engine's clock had it.
     moved: BTreeMap<VirtPage, Vec<Nanos>>,
     /// The engine's clock: the latest tick.
@@ -27,6 +27,8 @@ pub struct Laws {
     remembered: BTreeMap<Pfn, Memory>,
     /// Frames whose records the outcome at hand may clear.
     may_clear: Vec<(Pfn, u64)>,
+    /// Base pages of batches that were in flight when they were told to have moved.
+    moved_pages: u64,
 }
 
 impl Laws {
@@ -36,11 +38,12 @@ impl Laws {
             config: config.clone(),
             topology,
             in_flight: BTreeMap::new(),
-            issued: VecDeque::new(),
+            lately: VecDeque::new(),
             moved: BTreeMap::new(),
             clock: Nanos(0),
             remembered: BTreeMap::new(),
             may_clear: Vec::new(),
+            moved_pages: 0,
         }
     }
 
@@ -64,9 +67,11 @@ impl Laws {
         if let Err(sum) = engine.check_balance() {
             panic!("a sum does not balance: {sum}");
         }
+        let moves: usize = self.in_flight.values().map(|batch| batch.moves.len()).sum();
+        assert_eq!(engine.moves_in_flight(), moves, "moves in flight");
+        assert_eq!(engine.counters().pgmigrate_success, self.moved_pages, "pages counted as moved");
         let c = &self.config;
-        let gauges = engine.gauges();
-        let gauge = |name| gauges.iter().find(|g| g.name == name).map_or(0, |g| g.value);
+        let gauge = |name| engine.gauges().iter().find(|g| g.name == name).map_or(0, |g| g.value);
         let at_most = |name, most: u64| assert!(gauge(name) <= most, "{name} is {} > {most}", gauge(name));
         at_most("queue_length", c.queue.capacity.into());
         at_most("journal_length", c.journal.capacity.into());
@@ -129,20 +134,26 @@ impl Laws {
         self.rate(batches);
     }
 
-    /// Notes what an outcome may change.
-    pub fn before_outcome(&mut self, engine: &Engine, done: &BatchOutcome) {
-        self.remembered = memories(engine);
-        self.landed(done);
-    }
-
-    /// Takes in how a batch ended; nothing where the engine does not hold it to be in flight.
+    /// Notes the outcome of a batch that is in flight.
     pub fn landed(&mut self, done: &BatchOutcome) {
-        self.may_clear.clear();
         let Some(batch) = self.in_flight.remove(&done.id) else { return };
         for (m, outcome) in batch.moves.iter().zip(&done.outcomes) {
             if *outcome == Outcome::Moved {
                 self.moved.entry(m.page).or_default().push(self.clock);
+                self.moved_pages += m.pages();
             }
+        }
+    }
+
+    /// Notes what an outcome may change.
+    pub fn before_outcome(&mut self, engine: &Engine, batch: &Batch, done: &BatchOutcome) {
+        self.remembered = memories(engine);
+        self.may_clear.clear();
+        if !self.in_flight.contains_key(&batch.id) {
+            return;
+        }
+        self.landed(done);
+        for (m, outcome) in batch.moves.iter().zip(&done.outcomes) {
             let cleared = matches!(
                 outcome,
                 Outcome::Moved
@@ -219,12 +230,12 @@ impl Laws {
 
     /// In any sliding second at most the rate limit plus one batch.
     fn rate(&mut self, batches: &[Batch]) {
-        self.issued.extend(batches.iter().map(|b| (self.clock, b.pages())));
-        while self.issued.front().is_some_and(|(time, _)| time.plus(Nanos::from_s(1)) <= self.clock) {
-            self.issued.pop_front();
+        self.lately.extend(batches.iter().map(|b| (self.clock, b.pages())));
+        while self.lately.front().is_some_and(|(time, _)| time.plus(Nanos::from_s(1)) <= self.clock) {
+            self.lately.pop_front();
         }
-        let sum: u64 = self.issued.iter().map(|(_, pages)| pages).sum();
-        let one = self.issued.iter().map(|(_, pages)| *pages).max().unwrap_or(0);
+        let sum: u64 = self.lately.iter().map(|(_, pages)| pages).sum();
+        let one = self.lately.iter().map(|(_, pages)| *pages).max().unwrap_or(0);
         let limit = self.config.admission.rate_limit_mbps * PAGES_PER_MIB;
         assert!(sum <= limit + one, "{sum} pages in a second, limit {limit}, largest batch {one}");
         // We promise ourselves more: the limit, or one folio where that is larger.

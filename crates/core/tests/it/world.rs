@@ -323,7 +323,7 @@ impl World {
             }
         }
         let done = BatchOutcome { id: batch.id, time: self.now, outcomes };
-        self.laws.before_outcome(self.driver.engine(), &done);
+        self.laws.before_outcome(self.driver.engine(), batch, &done);
         self.last = Some(done.clone());
         self.report(move |observe| observe(Evidence::Outcome(&done)));
         self.laws.after_outcome(self.driver.engine());
