@@ -65,7 +65,7 @@ impl Driver {
     ///
     /// # Errors
     /// The machine's. Batches are submitted by steps that succeed, so that none is lost.
-    pub fn step<M: Machine>(&mut self, now: Nanos, machine: &mut M) -> Result<bool, M::Error> {
+    pub fn step<M: Machine + ?Sized>(&mut self, now: Nanos, machine: &mut M) -> Result<bool, M::Error> {
         let due = is_over(now, self.ticked, self.interval());
         self.poll(now, due, machine)?;
         if !due {
@@ -95,7 +95,7 @@ impl Driver {
     ///
     /// # Errors
     /// The machine's.
-    pub fn drain<M: Machine>(&mut self, now: Nanos, machine: &mut M) -> Result<(), M::Error> {
+    pub fn drain<M: Machine + ?Sized>(&mut self, now: Nanos, machine: &mut M) -> Result<(), M::Error> {
         self.poll(now, false, machine)
     }
 
@@ -119,7 +119,7 @@ impl Driver {
         &self.nodes
     }
 
-    fn poll<M: Machine>(&mut self, now: Nanos, due: bool, machine: &mut M) -> Result<(), M::Error> {
+    fn poll<M: Machine + ?Sized>(&mut self, now: Nanos, due: bool, machine: &mut M) -> Result<(), M::Error> {
         let engine = &mut self.engine;
         machine.poll(now, due, &mut |evidence| engine.observe(evidence))?;
         self.looking = machine.is_looking();

@@ -130,6 +130,8 @@ impl Admission {
         self.recent.check(page, now)?;
         self.in_flight.check(page, candidate)?;
         self.limits.door(scope, candidate.direction, now)?;
+        debug_assert!(!self.targets.nodes(route).is_empty(), "{page} is let in and has nowhere to go to");
+        debug_assert!(!self.targets.nodes(route).contains(&candidate.from), "{page} would stay where it is");
         Ok(Admitted::new(candidate, page, scope, route))
     }
 
@@ -185,6 +187,9 @@ impl Admission {
 
     /// Notes that a candidate that passed goes into batch `id`.
     pub fn take(&mut self, gate: &mut Gate, id: BatchId, admitted: &Admitted, m: &Move, target: NodeId) {
+        debug_assert_eq!(m.page, admitted.page, "a move is its candidate's");
+        debug_assert!(self.targets.nodes(admitted.route).contains(&target), "{target} is not on the route");
+        debug_assert!(self.rate.fits(gate.now, m.pages()), "taken beyond the rate limit");
         self.rate.charge(gate.now, m.pages());
         self.scopes.charge(admitted.scope, gate.now, m.pages());
         self.limits.charge(admitted.scope, admitted.candidate.direction, m.pages());

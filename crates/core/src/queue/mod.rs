@@ -343,7 +343,8 @@ impl Queue {
             None => self.leave(at),
         }
         let page = entry.admitted.page;
-        self.index.remove(&page);
+        let indexed = self.index.remove(&page);
+        debug_assert_eq!(indexed, Some(at), "{page} waits in one place");
         if let Some(list) = self.processes.get_mut(&page.pid) {
             self.slab.unlink(list, Thread::Process, at);
             if list.is_empty() {

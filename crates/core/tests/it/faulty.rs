@@ -191,11 +191,6 @@ impl Faults {
         self.clock
     }
 
-    /// Faults that have happened.
-    pub fn count(&self) -> u64 {
-        self.happened.iter().sum()
-    }
-
     fn note(&mut self, kind: Kind) {
         self.happened[kind as usize] += 1;
     }
