@@ -88,6 +88,7 @@ soak: lab-programs ## what takes longer: long fuzzing, many property cases, the 
 	@scripts/need fuzz
 	$(MAKE) fuzz FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS)
 	PROPTEST_CASES=20000 cargo test --release -p thermocline-core
+	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-core --test it machine_that_fails -- --nocapture
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-lab -- --nocapture
 
 docs: ## the book, in docs/book

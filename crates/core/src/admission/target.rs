@@ -42,6 +42,8 @@ impl Targets {
         // A node without memory, as one that has been taken offline, has no pages to move.
         topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
         let from = index(topology, candidate.from)?;
+        // A node without memory holds no page.
+        topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
         let nodes = self.routes.len() / 3;
         let route = match (candidate.direction, candidate.target) {
             (Direction::Promote, _) if topology.is_top(candidate.from) => {
@@ -157,6 +159,7 @@ mod tests {
         assert_eq!(nodes(Promote, 3, Some(0), Some(4)), Err(RefusalReason::NoTarget), "no memory there");
         assert_eq!(nodes(Promote, 1, Some(0), None), Err(RefusalReason::AlreadyTop));
         assert_eq!(nodes(Promote, 77, Some(0), None), Err(RefusalReason::NoTarget));
+        assert_eq!(nodes(Promote, 4, None, None), Err(RefusalReason::NoTarget), "no page is there");
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn the_laws_hold_on_a_machine_that_fails() {
     let moved = std::cell::RefCell::new(BTreeMap::new());
     let lost = std::cell::Cell::new(0);
     let command = "cargo test --release -p thermocline-core --test it the_laws_hold_on_a_machine_that_fails";
-    let happened = hunt(command, 90, (FAULTS, POLLS), |seed, plan| {
+    let happened = hunt(command, (FAULTS, POLLS), |seed, plan| {
         let rig = course(seed, plan);
         let counters = rig.driver.engine().counters();
         let name = setup(seed).rule.map_or("wild", RuleName::text);

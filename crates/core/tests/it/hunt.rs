@@ -13,18 +13,16 @@ use crate::faulty::{Fault, Kind};
 const FAULTS: u64 = 10_000;
 const FAULTS_SOAK: u64 = 1_000_000;
 
-/// Runs courses until enough faults have happened; `run` returns how many did, by kind. Returns the sum.
-///
-/// `share` is the test's share of all faults in percent, `command` what runs it.
+/// Runs courses until enough faults have happened; `run` returns how many did, by kind, and so does this.
+/// `command` is what runs the test.
 pub fn hunt(
     command: &str,
-    share: u64,
     (faults, polls): (u32, u32),
     run: impl Fn(u64, &[Fault]) -> [u64; Kind::ALL.len()],
 ) -> [u64; Kind::ALL.len()] {
     let alone = std::env::var("THERMOCLINE_FAULTS_SEED").ok().and_then(|seed| seed.parse().ok());
     let soak = std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1");
-    let wanted = if soak { FAULTS_SOAK } else { FAULTS } * share / 100;
+    let wanted = if soak { FAULTS_SOAK } else { FAULTS };
     let mut sum = [0; Kind::ALL.len()];
     let mut seed = alone.unwrap_or(0);
     loop {
