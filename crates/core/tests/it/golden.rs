@@ -114,6 +114,9 @@ fn each_rule_moves_what_its_evidence_is_for() {
     for name in RuleName::ALL {
         let mut config = Config::default();
         config.rule.name = name;
+        // Thresholds stay where they are configured.
+        config.rule.latency.feedback = false;
+        config.rule.inter_arrival.feedback = false;
         config.source.damon.enabled = name.takes_regions();
         let mut engine = Engine::new(&config, topology()).expect("a sound setup");
         let free = |n| NodeState {
