@@ -42,8 +42,6 @@ impl Targets {
         // A node without memory, as one that has been taken offline, has no pages to move.
         topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
         let from = index(topology, candidate.from)?;
-        // A node without memory holds no page.
-        topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
         let nodes = self.routes.len() / 3;
         let route = match (candidate.direction, candidate.target) {
             (Direction::Promote, _) if topology.is_top(candidate.from) => {

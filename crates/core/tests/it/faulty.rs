@@ -13,6 +13,7 @@ use thermocline_core::demand::Demand;
 use thermocline_core::label::Label;
 use thermocline_core::machine::{Machine, Wishes};
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Outcome};
+use thermocline_core::pace::Pacing;
 use thermocline_core::topology::{Node, NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
@@ -387,6 +388,10 @@ impl<M: Machine + ?Sized> Machine for FaultyMachine<'_, M> {
             faults.nodes[which as usize % states.len()].free_pages = 0;
         }
         Ok(&faults.nodes)
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.inner.pacing()
     }
 
     fn wish(&mut self, wishes: Wishes) {
