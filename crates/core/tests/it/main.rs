@@ -15,5 +15,6 @@ mod pages;
 mod properties;
 mod recipe;
 mod step;
+mod tidy;
 mod wild;
 mod world;

@@ -1,0 +1,71 @@
+//! What keeps the tree readable: width, length, words and heads of every file of the workspace.
+
+mod fixtures;
+mod rules;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// Folders whose files are not written by hand.
+const MADE: &[&str] = &["target", "book", "corpus", "artifacts", "seeds", ".git"];
+/// Files that are generated, or that have the words because they forbid them.
+const LEFT_OUT: &[&str] =
+    &["docs/src/config-keys.md", "crates/core/tests/it/tidy/rules.rs", "crates/core/tests/it/tidy/fixtures.rs"];
+const ENDINGS: &[&str] = &["rs", "c", "h", "sh", "md", "toml"];
+
+/// Every file that is held to the rules, by its path in the workspace.
+fn files() -> Vec<(String, String)> {
+    let (mut out, mut todo) = (Vec::new(), vec![PathBuf::from(WORKSPACE)]);
+    while let Some(folder) = todo.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+            let is_folder = entry.file_type().unwrap().is_dir();
+            if is_folder && !MADE.contains(&name.as_str()) {
+                todo.push(path);
+            } else if !is_folder && ENDINGS.iter().any(|end| name.ends_with(&format!(".{end}"))) {
+                let within = path.strip_prefix(Path::new(WORKSPACE)).unwrap().to_str().unwrap().to_owned();
+                if !LEFT_OUT.contains(&within.as_str()) {
+                    out.push((within, fs::read_to_string(&path).unwrap()));
+                }
+            }
+        }
+    }
+    out.sort();
+    out
+}
+
+fn none_complains(rule: fn(&str, &str) -> Vec<String>) {
+    let complaints: Vec<String> = files().iter().flat_map(|(path, text)| rule(path, text)).collect();
+    assert!(complaints.is_empty(), "{} places:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+#[test]
+fn comments_and_prose_have_at_most_100_columns() {
+    none_complains(rules::width);
+}
+
+#[test]
+fn files_stay_short() {
+    none_complains(rules::length);
+    let gone = rules::gone(|path| Path::new(WORKSPACE).join(path).exists());
+    assert!(gone.is_empty(), "{}", gone.join("\n"));
+}
+
+#[test]
+fn words_are_those_of_the_field() {
+    none_complains(rules::words);
+}
+
+#[test]
+fn each_file_begins_by_saying_what_it_is() {
+    none_complains(rules::head);
+}
+
+#[test]
+fn the_whole_tree_is_read() {
+    let files = files();
+    for path in ["README.md", "crates/core/src/lib.rs", "lab/plugin/misses.c", "fuzz/fuzz_targets/engine.rs"] {
+        assert!(files.iter().any(|(name, _)| name == path), "{path} was not read");
+    }
+}
