@@ -10,7 +10,7 @@ SOAK_FUZZ_SECONDS ?= 600
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package lab-programs fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,15 @@ lab-programs:
 	cargo build --release --workspace --bins --examples
 	$(MAKE) -s -C lab/plugin
 	$(LAB) fetch
+
+deb: build package ## a Debian package with a systemd service, in target/debian
+
+# Of the command as it is in target/release.
+package:
+	@scripts/need deb
+	target/release/thermocline generate target/deb
+	deploy/configuration target/release/thermocline > target/deb/thermocline.toml
+	$(TOOLS)/bin/cargo-deb --quiet -p thermocline --no-build --strip
 
 demo: lab-programs ## Redis on CXL gets its hot pages promoted, in the lab; leaves a picture in target/demo
 	@scripts/need picture

@@ -26,6 +26,9 @@ pub(crate) struct MachineOptions {
     /// Bandwidth of each node in GB/s from its nearest processor, as the firmware tells it.
     #[arg(long, value_name = "GBPS,...", value_delimiter = ',')]
     bandwidth: Option<Vec<u32>>,
+    /// Boot with systemd as first process; the command is a unit of it.
+    #[arg(long)]
+    systemd: bool,
     /// Leave the HMAT out: the kernel takes all nodes for one tier.
     #[arg(long)]
     no_tiers: bool,
@@ -83,6 +86,9 @@ impl MachineOptions {
             .timeout(self.limit(300));
         for words in &self.append {
             guest = guest.append(words);
+        }
+        if self.systemd {
+            guest = guest.systemd();
         }
         for plugin in &self.plugin {
             guest = guest.plugin(plugin);

@@ -32,6 +32,8 @@ mod pace;
 mod physical;
 #[path = "daemon/regions.rs"]
 mod regions;
+#[path = "daemon/service.rs"]
+mod service;
 #[path = "daemon/shapes.rs"]
 mod shapes;
 #[path = "daemon/together.rs"]

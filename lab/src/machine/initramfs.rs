@@ -9,6 +9,11 @@ use crate::{Error, Kernel, Result};
 
 const INIT: &str = include_str!("../../guest/init");
 const MAIN: &str = include_str!("../../guest/main");
+/// Units of a guest with systemd.
+const UNITS: [(&str, &str); 2] = [
+    ("lab.target", include_str!("../../guest/systemd/lab.target")),
+    ("lab.service", include_str!("../../guest/systemd/lab.service")),
+];
 /// Programs that a guest has in its PATH beside the host's.
 const PROGRAMS: [(&str, &str); 5] = [
     ("misses", include_str!("../../guest/bin/misses")),
@@ -31,6 +36,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) net: bool,
     /// Whether the guest has a disk.
     pub(crate) disk: bool,
+    /// Whether systemd is the first process, and the command a unit of it.
+    pub(crate) systemd: bool,
 }
 
 /// Builds the archive for one boot.
@@ -41,7 +48,7 @@ pub(crate) fn build(kernel: &Kernel, settings: &Settings) -> Result<Vec<u8>> {
     }
     let modules = modules::closure(kernel, &wanted)?;
     let mut archive = Archive::default();
-    for folder in ["bin", "lab", "lab/bin", "modules"] {
+    for folder in ["bin", "lab", "lab/bin", "lab/systemd", "modules"] {
         archive.folder(folder);
     }
     archive.file("bin/busybox", 0o755, &busybox()?);
@@ -49,6 +56,9 @@ pub(crate) fn build(kernel: &Kernel, settings: &Settings) -> Result<Vec<u8>> {
     archive.file("lab/main", 0o755, MAIN.as_bytes());
     for (name, text) in PROGRAMS {
         archive.file(&format!("lab/bin/{name}"), 0o755, text.as_bytes());
+    }
+    for (name, text) in UNITS {
+        archive.file(&format!("lab/systemd/{name}"), 0o644, text.as_bytes());
     }
     let mut order = String::new();
     for module in &modules {
@@ -70,6 +80,7 @@ fn variables(kernel: &Kernel, settings: &Settings) -> String {
     set("LAB_CONFIG", path(&kernel.config()));
     set("LAB_NET", if settings.net { "1" } else { "" }.to_owned());
     set("LAB_DISK", if settings.disk { crate::DISK } else { "" }.to_owned());
+    set("LAB_SYSTEMD", if settings.systemd { "1" } else { "" }.to_owned());
     set("LAB_SHELL", quote(settings.terminal.unwrap_or_default()));
     set("LAB_SHARE", settings.share.map(path).unwrap_or_default());
     text.push_str("export LAB_SHARE\n");

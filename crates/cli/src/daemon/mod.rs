@@ -10,6 +10,7 @@ mod pulse;
 mod session;
 pub mod snapshot;
 pub mod socket;
+mod supervisor;
 #[cfg(test)]
 mod tests;
 mod trouble;

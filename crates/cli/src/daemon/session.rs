@@ -19,6 +19,7 @@ use thermocline_linux::scope::Scopes;
 use super::ending::Ending;
 use super::pulse::Pulse;
 use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
+use super::supervisor::Supervisor;
 
 /// How long a process may keep whoever wants one of its pages explained.
 const EXPLAIN_MAX: Duration = Duration::from_millis(500);
@@ -45,6 +46,7 @@ struct Asker {
 pub struct Session {
     ending: Ending,
     pulse: Arc<Pulse>,
+    supervisor: Supervisor,
     duration: Option<Duration>,
     /// When it ends: `duration` after the first manager began to work.
     end: OnceCell<Nanos>,
@@ -61,6 +63,7 @@ impl Session {
         Session {
             ending,
             pulse: Arc::default(),
+            supervisor: Supervisor::of_environment(),
             duration,
             end: OnceCell::new(),
             server: OnceCell::new(),
@@ -87,12 +90,14 @@ impl Session {
     /// The loop turns, and will again by then.
     pub fn turns_by(&self, by: Nanos) {
         self.pulse.promise(by);
+        self.supervisor.turns();
     }
 
     /// A manager ends or begins: the loop takes as long as who asks for one waits.
     pub fn is_between_managers(&self) {
         let ns = u64::try_from(SWITCH_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         self.pulse.promise(now().plus(Nanos(ns)));
+        self.supervisor.turns();
     }
 
     /// Listens for questions, unless it does already. The lock of the daemons is held by then, so that the socket of another one is not taken.
@@ -160,6 +165,7 @@ impl Session {
 
     /// A manager works: who asked for one is told.
     pub fn began(&self, manager: ManagerName) {
+        self.supervisor.works(manager.text());
         if let Some(duration) = self.duration {
             let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
             self.ending.at(*self.end.get_or_init(|| now().plus(Nanos(ns))));

@@ -155,6 +155,7 @@ impl GuestBuilder {
             disk: self.disk.is_some(),
             terminal: terminal.map(|terminal| terminal.size.as_str()),
             net: !self.forwards.is_empty(),
+            systemd: self.systemd,
         };
         let initrd = folder.path().join("initrd");
         fs::write(&initrd, initramfs::build(kernel, &settings)?).map_err(Error::file("write", &initrd))?;

@@ -61,6 +61,7 @@ impl Guest {
             timeout: Some(Duration::from_secs(300)),
             share: None,
             disk: None,
+            systemd: false,
             environment: Vec::new(),
             forwards: Vec::new(),
             plugins: Vec::new(),
@@ -84,6 +85,7 @@ pub struct GuestBuilder {
     timeout: Option<Duration>,
     share: Option<PathBuf>,
     disk: Option<PathBuf>,
+    systemd: bool,
     environment: Vec<(String, String)>,
     forwards: Vec<(u16, u16)>,
     plugins: Vec<String>,
@@ -140,6 +142,13 @@ impl GuestBuilder {
     /// The image of an ext4 file system that the guest has at [`DISK`](crate::DISK); what it writes there is forgotten.
     pub fn disk(mut self, image: impl Into<PathBuf>) -> Self {
         self.disk = Some(image.into());
+        self
+    }
+
+    /// Has systemd be the guest's first process, as on a server. The command is a unit of it, and
+    /// no other unit starts by itself.
+    pub fn systemd(mut self) -> Self {
+        self.systemd = true;
         self
     }
 

@@ -1,0 +1,87 @@
+# Installs $DEB on a guest with systemd, has the service manage hotcold, kills and hangs it, upgrades
+# it and purges it. Settings must be back after each end, and no file may stay.
+cd "$LAB_SHARE"
+files() {
+    find /etc /usr/bin /usr/share/man/man1 /usr/share/doc /usr/share/bash-completion /usr/share/zsh \
+        /usr/share/fish /usr/lib/systemd /lib/systemd /var/lib /var/log /run -xdev \
+        \( -path /run/lab -o -path /run/systemd -o -path /var/lib/dpkg -o -path /run/log -o -path /run/udev \
+        -o -path /var/log/journal -o -path /run/credentials -o -path /run/motd.dynamic \) -prune -o -print 2>/dev/null | sort
+    cut -d: -f1 /etc/passwd /etc/group
+}
+until_() { # SECONDS CONDITION...
+    limit=$1; shift
+    for _ in $(seq $((limit * 5))); do "$@" >/dev/null 2>&1 && return 0; sleep 0.2; done
+    fail "not within $limit s: $*; $(systemctl status thermocline 2>&1 | tail -n 20)"
+}
+is_active() { [ "$(systemctl is-active thermocline)" = active ]; }
+restarts() { systemctl show -P NRestarts thermocline; }
+main_pid() { systemctl show -P MainPID thermocline; }
+install() { dpkg -i "$DEB" >dpkg-log 2>&1 || fail "dpkg: $(cat dpkg-log)"; }
+
+# on-slow-node makes a cgroup with a cpuset of its own.
+echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+unusual_settings
+original=$(settings)
+files >files-before
+install
+[ "$(systemctl is-enabled thermocline)" = disabled ] || fail "it is enabled without being asked for"
+is_active && fail "it runs without being asked to"
+thermocline config --check /etc/thermocline/thermocline.toml >/dev/null || fail "the installed configuration"
+unchanged "after installing"
+echo exposure_tenths=$(systemd-analyze security --no-pager thermocline.service | sed -n 's/.*exposure level[^0-9]*\([0-9]*\)\.\([0-9]\).*/\1\2/p')
+
+# The first day: it watches, for which it has the kernel take hint faults, and moves nothing.
+systemctl start thermocline || fail "start: $(journalctl -u thermocline | tail -n 20)"
+is_active || fail "it is not active"
+thermocline status >status || fail "status: $(cat status)"
+systemctl stop thermocline || fail "stop"
+unchanged "after it watched"
+
+# Then it works, under the unit's restrictions.
+sed -i '/^name = "observe"$/d' /etc/thermocline/thermocline.toml
+systemctl start thermocline || fail "start: $(journalctl -u thermocline | tail -n 20)"
+on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 96 --no-thp --report report >log 2>errors &
+loader=$!
+promoted() { thermocline status --json | sed -n 's/.*"pgpromote_success": *\([0-9]*\).*/\1/p' | head -n 1; }
+hot_pages_come() { [ "$(promoted)" -gt 2000 ]; }
+until_ 60 hot_pages_come
+echo promoted=$(promoted)
+
+kill -KILL $(main_pid)
+settings_are_back() { [ "$(settings)" = "$original" ]; }
+until_ 8 settings_are_back
+until_ 30 is_active
+echo restarts_after_kill=$(restarts)
+
+# A loop that hangs is ended and started again.
+mkdir -p /run/systemd/system/thermocline.service.d
+printf '[Service]\nWatchdogSec=4s\nTimeoutAbortSec=2s\n' >/run/systemd/system/thermocline.service.d/soon.conf
+systemctl daemon-reload
+systemctl restart thermocline || fail "restart with a short watchdog"
+sleep 10
+[ "$(restarts)" = 0 ] || fail "the watchdog ends a loop that turns"
+kill -STOP $(main_pid)
+restarted() { [ "$(restarts)" -ge 1 ] && is_active; }
+until_ 40 restarted
+echo restarts_after_hang=$(restarts)
+rm -r /run/systemd/system/thermocline.service.d
+systemctl daemon-reload
+
+# An upgrade has the new one run; what the administrator changed stays.
+before=$(main_pid)
+install
+is_active || fail "it does not run after the upgrade: $(cat dpkg-log)"
+[ "$(main_pid)" != "$before" ] || fail "the former one still runs"
+grep -q '^name = "observe"$' /etc/thermocline/thermocline.toml && fail "the upgrade undid a change"
+
+systemctl stop thermocline || fail "stop"
+unchanged "after it was stopped"
+systemctl start thermocline || fail "start before the removal"
+dpkg --purge thermocline >dpkg-log 2>&1 || fail "purge: $(cat dpkg-log)"
+unchanged "after the purge"
+systemctl daemon-reload
+is_active && fail "it runs after the purge"
+files >files-after
+comm -13 files-before files-after >left-behind
+kill -TERM $(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+wait $loader || fail "hotcold lost data"
