@@ -27,7 +27,8 @@ fn main() {
     }
 }
 
-/// Debian keeps `asm/types.h` in a folder of the architecture, which clang does not search for the BPF target.
+/// Debian keeps `asm/types.h` in a folder of the architecture, which clang does not search for the
+/// BPF target.
 fn multiarch_include() -> Option<String> {
     let output = Command::new("cc").arg("-print-multiarch").output().ok()?;
     let triple = String::from_utf8(output.stdout).ok()?;

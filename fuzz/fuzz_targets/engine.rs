@@ -1,8 +1,8 @@
-//! Sequences of evidence, ticks and outcomes, read from the fuzzer's bytes; the engine is held to the same laws as in its
-//! property tests, whose steps, machine and laws these are.
+//! Sequences of evidence, ticks and outcomes, read from the fuzzer's bytes; the engine is held to
+//! the same laws as in its property tests, whose steps, machine and laws these are.
 //!
-//! `cargo +nightly fuzz run engine -- -max_total_time=20 -len_control=0 -max_len=2048`: long courses from the start, because
-//! little happens in a short one.
+//! `cargo +nightly fuzz run engine -- -max_total_time=20 -len_control=0 -max_len=2048`: long
+//! courses from the start, because little happens in a short one.
 
 #![no_main]
 

@@ -1,8 +1,10 @@
 //! Records of the BPF ring as the fuzzer makes them, all the way to the latencies of hint faults.
 //!
-//! Of the first byte one bit chooses the stamps and another the form: records as they are, of 40 bytes each, or of eight bytes each of which one is made whose
-//! processes, threads, pages and times are few enough to meet. Whatever they say: no panic, no more memory than was allowed, every fault counted once, and no latency longer
-//! than there has been time. `cargo +nightly fuzz run faults`.
+//! Of the first byte one bit chooses the stamps and another the form: records as they are, of 40
+//! bytes each, or of eight bytes each of which one is made whose processes, threads, pages and
+//! times are few enough to meet. Whatever they say: no panic, no more memory than was allowed,
+//! every fault counted once, and no latency longer than there has been time. `cargo +nightly fuzz
+//! run faults`.
 
 #![no_main]
 
@@ -64,7 +66,8 @@ impl Told {
         assert!(self.stamps.scans().is_none_or(|scans| scans.mib <= 2 * stats.chunks));
     }
 
-    /// A record of one of four processes with two threads each, in the first 256 MiB, no later than 16 ms after the one before.
+    /// A record of one of four processes with two threads each, in the first 256 MiB, no later than
+    /// 16 ms after the one before.
     fn made_of(&mut self, few: &[u8; 8]) -> [u8; RECORD_BYTES] {
         let [kind, who, low, high, pages, wait_low, wait_high, rest] = *few;
         self.now += u64::from(u16::from_le_bytes([wait_low, wait_high])) << 8;

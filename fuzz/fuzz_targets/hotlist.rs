@@ -1,7 +1,10 @@
-//! The memory of the lab's hot list as the fuzzer fills it: registers, marks and entries before the source opens it, and while it reads.
+//! The memory of the lab's hot list as the fuzzer fills it: registers, marks and entries before the
+//! source opens it, and while it reads.
 //!
-//! The first two bytes choose the settings. Each ten bytes of the rest write a number of eight somewhere, those of the second half after the list was opened. Whatever
-//! they write: no panic, every reading ends and tells no more than it was asked for, and every access is of a frame of the slow node's. `cargo +nightly fuzz run hotlist`.
+//! The first two bytes choose the settings. Each ten bytes of the rest write a number of eight
+//! somewhere, those of the second half after the list was opened. Whatever they write: no panic,
+//! every reading ends and tells no more than it was asked for, and every access is of a frame of
+//! the slow node's. `cargo +nightly fuzz run hotlist`.
 
 #![no_main]
 

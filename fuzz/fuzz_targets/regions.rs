@@ -1,7 +1,10 @@
-//! The ring of a kdamond's tracepoint as the fuzzer fills it, and the kernel's description of the event as it changes it.
+//! The ring of a kdamond's tracepoint as the fuzzer fills it, and the kernel's description of the
+//! event as it changes it.
 //!
-//! The first byte says how much of the input is written over the description, and whether a node is watched or a process; the rest is the ring. Whatever they say: no panic, no more regions in a snapshot than twice
-//! as many as there may be, ascending and disjoint. `cargo +nightly fuzz run regions`.
+//! The first byte says how much of the input is written over the description, and whether a node is
+//! watched or a process; the rest is the ring. Whatever they say: no panic, no more regions in a
+//! snapshot than twice as many as there may be, ascending and disjoint. `cargo +nightly fuzz run
+//! regions`.
 
 #![no_main]
 

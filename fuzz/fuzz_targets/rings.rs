@@ -1,7 +1,10 @@
-//! The memory of the lab's sampler as the fuzzer fills it: marks, samples and clocks before the source opens it, and while it reads.
+//! The memory of the lab's sampler as the fuzzer fills it: marks, samples and clocks before the
+//! source opens it, and while it reads.
 //!
-//! Each ten bytes write a number of eight somewhere, those of the second half after the rings were opened. Whatever they write: no panic, every poll ends and
-//! counts each sample once, every access is of the slow node and not of the future, and no clock is behind its instructions. `cargo +nightly fuzz run rings`.
+//! Each ten bytes write a number of eight somewhere, those of the second half after the rings were
+//! opened. Whatever they write: no panic, every poll ends and counts each sample once, every access
+//! is of the slow node and not of the future, and no clock is behind its instructions. `cargo
+//! +nightly fuzz run rings`.
 
 #![no_main]
 

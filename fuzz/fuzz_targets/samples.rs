@@ -1,7 +1,9 @@
-//! Bytes of a perf ring or of an Arm SPE area, as the fuzzer makes them, all the way to the accesses that the engine is shown.
+//! Bytes of a perf ring or of an Arm SPE area, as the fuzzer makes them, all the way to the
+//! accesses that the engine is shown.
 //!
-//! The first byte says which of the two they are; of a ring, the next two say where its end is. Whatever the bytes: no panic, no more memory
-//! than is asked for at the start, every record told of once, and every access in bounds. `cargo +nightly fuzz run samples`.
+//! The first byte says which of the two they are; of a ring, the next two say where its end is.
+//! Whatever the bytes: no panic, no more memory than is asked for at the start, every record told
+//! of once, and every access in bounds. `cargo +nightly fuzz run samples`.
 
 #![no_main]
 

@@ -1,10 +1,11 @@
 //! Shows what the hint-fault source sees, and checks it against the kernel.
 //!
-//! `hintfault [--seconds N] [--ring-kib N] [--poll-ms N] [--restamp] [--no-run-time] [--kernel-stamp]
+//! `hintfault [--seconds N] [--ring-kib N] [--poll-ms N] [--restamp] [--no-run-time]
+//! [--kernel-stamp]
 //! [--only PID] [--without PID] [--only-cgroup FOLDER] [--without-cgroup FOLDER]`
 //!
-//! A line a second, then a summary in JSON. With `--kernel-stamp` each latency is compared with the kernel's own, and some frames with
-//! pagemap's.
+//! A line a second, then a summary in JSON. With `--kernel-stamp` each latency is compared with the
+//! kernel's own, and some frames with pagemap's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -181,8 +182,9 @@ impl Seen {
 
     /// How far our stamps are from the kernel's, by the kernel's own clock.
     ///
-    /// Our stamp is when the scan came to the page's table; the kernel's is in jiffies, which advance every few milliseconds, and late
-    /// when the machine is busy. So what counts is how far the kernel's stamp is from the jiffies between that table and the next.
+    /// Our stamp is when the scan came to the page's table; the kernel's is in jiffies, which
+    /// advance every few milliseconds, and late when the machine is busy. So what counts is how far
+    /// the kernel's stamp is from the jiffies between that table and the next.
     fn agreement(&mut self) -> Value {
         self.clock.sort_unstable();
         let (Some(first), Some(last)) = (self.clock.first().copied(), self.clock.last().copied()) else {
@@ -196,7 +198,8 @@ impl Seen {
         let ms = |jiffies: u64| jiffies * 1000 / hz;
         let (mut by_clock, mut by_time, mut unknown, mut older) = (Vec::new(), Vec::new(), 0u64, 0u64);
         for (fault, jiffies, stamp) in &self.stamped {
-            // Linux 6.12 include/linux/mm.h: the stamp is jiffies in ms, cut to its field (21 bits on Debian's kernels).
+            // Linux 6.12 include/linux/mm.h: the stamp is jiffies in ms, cut to its field (21 bits
+            // on Debian's kernels).
             let kernel = ms(*jiffies).wrapping_sub(*stamp) & ((1 << 21) - 1);
             if fault.raw.time.0 < first.0 + kernel * 1_000_000 {
                 older += 1;
@@ -209,7 +212,8 @@ impl Seen {
             by_time.push(latency.time.0 as f64 / 1e6 - kernel as f64);
             let ours = fault.raw.time.0 - latency.time.0;
             let next = self.clock.partition_point(|&(time, _)| time <= ours);
-            // The clock is read right after our stamp: `next` belongs to the same table, the one after it to the next.
+            // The clock is read right after our stamp: `next` belongs to the same table, the one
+            // after it to the next.
             let (earliest, latest) = (next.saturating_sub(1), (next + 1).min(self.clock.len() - 1));
             let stamped = ms(*jiffies) - kernel;
             let before = ms(self.clock[earliest].1).saturating_sub(stamped) as f64;

@@ -2,10 +2,11 @@
 /*
  * The last-level cache: set-associative, physically indexed, least recently used out first.
  *
- * One cache is shared by all vCPUs, as cores share an LLC: a thread that the guest moves to another vCPU finds its lines
- * still there, and no line is present twice, which private models without coherence would get wrong. Tags are relaxed
- * atomics and there is no lock: two vCPUs in the same set at the same instant can lose or double a tag, which costs at
- * most one wrong verdict and is gone once the set has turned over.
+ * One cache is shared by all vCPUs, as cores share an LLC: a thread that the guest moves to another
+ * vCPU finds its lines still there, and no line is present twice, which private models without
+ * coherence would get wrong. Tags are relaxed atomics and there is no lock: two vCPUs in the same
+ * set at the same instant can lose or double a tag, which costs at most one wrong verdict and is
+ * gone once the set has turned over.
  */
 #ifndef CACHE_H
 #define CACHE_H

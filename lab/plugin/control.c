@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The control socket: a Unix stream socket, one command a line, one line of JSON back. Several clients may be connected.
- * One of them may be a port of the guest, so that programs inside can ask as well: QEMU listens there and we connect,
- * because QEMU makes its ports before it loads plugins.
+ * The control socket: a Unix stream socket, one command a line, one line of JSON back. Several
+ * clients may be connected. One of them may be a port of the guest, so that programs inside can ask
+ * as well: QEMU listens there and we connect, because QEMU makes its ports before it loads plugins.
  */
 #include <errno.h>
 #include <inttypes.h>

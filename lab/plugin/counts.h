@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is counted, one copy a vCPU. Only that vCPU's thread writes its copy, so nothing on the way of an access is locked
- * or a locked instruction; readers sum the copies with relaxed loads.
+ * What is counted, one copy a vCPU. Only that vCPU's thread writes its copy, so nothing on the way
+ * of an access is locked or a locked instruction; readers sum the copies with relaxed loads.
  *
- * To start again from zero a reader cannot clear what another thread writes. It raises the epoch instead: each vCPU
- * clears its own copy at its next access, and until then readers see that the copy is of an older epoch and skip it.
+ * To start again from zero a reader cannot clear what another thread writes. It raises the epoch
+ * instead: each vCPU clears its own copy at its next access, and until then readers see that the
+ * copy is of an older epoch and skip it.
  */
 #ifndef COUNTS_H
 #define COUNTS_H
@@ -35,9 +36,10 @@ struct page_count {
 };
 
 /*
- * The lines that this vCPU used last, as a level-1 cache would hold them: 32 KiB, by virtual address, one place a line. What
- * is found here is a hit and needs no physical address, which is what costs most. A page that moves may leave lines behind:
- * at most all 512, and only until others take their places.
+ * The lines that this vCPU used last, as a level-1 cache would hold them: 32 KiB, by virtual
+ * address, one place a line. What is found here is a hit and needs no physical address, which is
+ * what costs most. A page that moves may leave lines behind: at most all 512, and only until others
+ * take their places.
  */
 #define NEAR_LINES 512
 #define NEAR_LINE_SHIFT 6

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The hot list of a memory device, as the hotness monitoring unit of CXL 3.2 (CHMU) keeps one: misses that the slow node serves are
- * counted by unit of the device's own addresses, and units that reach a threshold are put on a list that the guest reads.
+ * The hot list of a memory device, as the hotness monitoring unit of CXL 3.2 (CHMU) keeps one:
+ * misses that the slow node serves are counted by unit of the device's own addresses, and units
+ * that reach a threshold are put on a list that the guest reads.
  *
- * A device has so many counters and no more. Which units keep one is for Space-Saving (Metwally, Agrawal, El Abbadi 2005) to say, within
- * sets of 16 counters, as a cache has ways: a unit that finds none takes over the one with the least count, and what that had counted for
- * others is remembered as its error. Of the two published ways to live with too few counters, this one finds what is hot even so, however late it
- * comes; lossy counting keeps whoever came first. Only what was certainly counted for a unit, count less error, is compared and
- * listed: where counters run out, the list gets shorter and not wrong. How often one was taken over is told.
+ * A device has so many counters and no more. Which units keep one is for Space-Saving (Metwally,
+ * Agrawal, El Abbadi 2005) to say, within sets of 16 counters, as a cache has ways: a unit that
+ * finds none takes over the one with the least count, and what that had counted for others is
+ * remembered as its error. Of the two published ways to live with too few counters, this one finds
+ * what is hot even so, however late it comes; lossy counting keeps whoever came first. Only what
+ * was certainly counted for a unit, count less error, is compared and listed: where counters run
+ * out, the list gets shorter and not wrong. How often one was taken over is told.
  *
- * The memory lies in the sampler's file (sampler.h tells where), so that both are one device to the guest: a page of registers, then
- * the slots. An entry has 64 bits: the count in the low bits, the unit's number above them. What the guest writes is checked or can lose its
- * own entries, nothing else.
+ * The memory lies in the sampler's file (sampler.h tells where), so that both are one device to the
+ * guest: a page of registers, then the slots. An entry has 64 bits: the count in the low bits, the
+ * unit's number above them. What the guest writes is checked or can lose its own entries, nothing
+ * else.
  */
 #ifndef HOTLIST_H
 #define HOTLIST_H
@@ -103,8 +107,8 @@ struct hotlist {
 uint64_t hotlist_bytes(uint32_t slots);
 
 /*
- * Makes `memory`, hotlist_bytes() of zeroes, the registers and list of a device that holds `node`'s memory. NULL, or what is wrong: both
- * numbers are powers of two.
+ * Makes `memory`, hotlist_bytes() of zeroes, the registers and list of a device that holds `node`'s
+ * memory. NULL, or what is wrong: both numbers are powers of two.
  */
 const char *hotlist_init(struct hotlist *hotlist, const struct layout *layout, unsigned int node, uint32_t counters, uint32_t slots,
 			 void *memory);

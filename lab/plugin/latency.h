@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Latency that the guest feels: a vCPU whose access missed waits, as long as the node that serves it is slow. The wait is the
- * host's time, so that the guest's own clock shows it.
+ * Latency that the guest feels: a vCPU whose access missed waits, as long as the node that serves
+ * it is slow. The wait is the host's time, so that the guest's own clock shows it.
  */
 #ifndef LATENCY_H
 #define LATENCY_H

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A TCG plugin that counts the guest's loads and stores that miss a modelled last-level cache, by NUMA node and by page.
+ * A TCG plugin that counts the guest's loads and stores that miss a modelled last-level cache, by
+ * NUMA node and by page.
  *
- * The guest boots at full speed: at first only two rare events are watched (a vCPU wakes, a block is translated).
- * When counting is asked for, the first vCPU that passes such an event flushes the translated code, which from then on
- * calls on_access() for each load and store.
+ * The guest boots at full speed: at first only two rare events are watched (a vCPU wakes, a block
+ * is translated). When counting is asked for, the first vCPU that passes such an event flushes the
+ * translated code, which from then on calls on_access() for each load and store.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -55,9 +56,9 @@ static _Atomic bool instrumented;
 static void on_reset(qemu_plugin_id_t id);
 
 /*
- * Called on vCPU threads wherever it is cheap to ask. There is one reset in the life of a machine and no way back to
- * uninstrumented code: before QEMU 10.0 the thread that carries a reset out keeps the plugin lock, and another one's reset
- * would wait for it for ever.
+ * Called on vCPU threads wherever it is cheap to ask. There is one reset in the life of a machine
+ * and no way back to uninstrumented code: before QEMU 10.0 the thread that carries a reset out
+ * keeps the plugin lock, and another one's reset would wait for it for ever.
  */
 static void instrument_if_wanted(void)
 {
@@ -193,8 +194,9 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 }
 
 /*
- * A block of user space's begins. Which program runs is not known here, but no two have their memory at the same addresses: the
- * next access tells. A block that ends early, at a fault, is counted whole.
+ * A block of user space's begins. Which program runs is not known here, but no two have their
+ * memory at the same addresses: the next access tells. A block that ends early, at a fault, is
+ * counted whole.
  */
 static void on_block(unsigned int vcpu, void *userdata)
 {
@@ -252,9 +254,10 @@ static void on_exit_of_qemu(qemu_plugin_id_t id, void *userdata)
 }
 
 /*
- * Before QEMU 8.0 an instrumented instruction that ends a block leaves its vCPU with a pointer to its callbacks. A flush of
- * translated code frees them, and the kernel's next access through a helper ends QEMU with an assertion. QEMU has a function
- * that forgets the pointer, though it is no part of the plugin interface; versions without it do not need it.
+ * Before QEMU 8.0 an instrumented instruction that ends a block leaves its vCPU with a pointer to
+ * its callbacks. A flush of translated code frees them, and the kernel's next access through a
+ * helper ends QEMU with an assertion. QEMU has a function that forgets the pointer, though it is no
+ * part of the plugin interface; versions without it do not need it.
  */
 static void *(*get_cpu)(int index);
 static void (*forget_callbacks)(void *cpu);

@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Modelled time: what the guest's programs would have taken on a machine whose nodes are as fast as they are told to be. A vCPU's clock
- * goes on by CPI for each instruction of user space, and for each miss by the latency of the node that serves it, and by what it queues for
- * that node's bandwidth. It stands still while the vCPU is idle or in the kernel. No miss overlaps another: who wants a processor
- * with several under way gives the latency that is left of each.
+ * Modelled time: what the guest's programs would have taken on a machine whose nodes are as fast as
+ * they are told to be. A vCPU's clock goes on by CPI for each instruction of user space, and for
+ * each miss by the latency of the node that serves it, and by what it queues for that node's
+ * bandwidth. It stands still while the vCPU is idle or in the kernel. No miss overlaps another: who
+ * wants a processor with several under way gives the latency that is left of each.
  *
- * Queueing is the simulator's (crates/sim/src/machine/bandwidth.rs), so that both can be compared: a miss takes the node's latency times a
- * factor, 1 / (1 - u / 2) while the use u of its bandwidth is below 90 % (half of the time in an M/D/1 queue), and above that whatever holds
- * the use there. At each look the factor goes half of the way to where it should be.
+ * Queueing is the simulator's (crates/sim/src/machine/bandwidth.rs), so that both can be compared:
+ * a miss takes the node's latency times a factor, 1 / (1 - u / 2) while the use u of its bandwidth
+ * is below 90 % (half of the time in an M/D/1 queue), and above that whatever holds the use there.
+ * At each look the factor goes half of the way to where it should be.
  *
- * A queue of single misses, "busy until", would be wrong here. Clocks drift apart: the emulator takes ten times as long for a modelled ns of
- * instructions as for one of misses, an idle vCPU's clock does not go at all, and the host stops vCPUs as it likes. A vCPU whose clock is behind would wait
- * in a queue that was served long ago, one that is ahead would find the node idle. What a vCPU asks for does not depend on where its clock stands: of
- * each millisecond of its own, the mix of instructions and misses by node is kept, and from that follows what it asks of each node at any factor. The use of
- * a node is the sum over the vCPUs, each by the share of the host's time in which it was not idle, compared with the one that was so longest: as if those that
- * are at work were so together, whether or not the host lets them. All pay the same factor, so that each gets of a narrow node as it asks. Within a
- * millisecond more may pass than the bandwidth.
+ * A queue of single misses, "busy until", would be wrong here. Clocks drift apart: the emulator
+ * takes ten times as long for a modelled ns of instructions as for one of misses, an idle vCPU's
+ * clock does not go at all, and the host stops vCPUs as it likes. A vCPU whose clock is behind
+ * would wait in a queue that was served long ago, one that is ahead would find the node idle. What
+ * a vCPU asks for does not depend on where its clock stands: of each millisecond of its own, the
+ * mix of instructions and misses by node is kept, and from that follows what it asks of each node
+ * at any factor. The use of a node is the sum over the vCPUs, each by the share of the host's time
+ * in which it was not idle, compared with the one that was so longest: as if those that are at work
+ * were so together, whether or not the host lets them. All pay the same factor, so that each gets
+ * of a narrow node as it asks. Within a millisecond more may pass than the bandwidth.
  *
- * A second clock goes beside: the same instructions and misses with all misses served by node 0, at its latency and with the queueing that all of them
- * would find there. It is what the time is a slowdown against.
+ * A second clock goes beside: the same instructions and misses with all misses served by node 0, at
+ * its latency and with the queueing that all of them would find there. It is what the time is a
+ * slowdown against.
  *
- * Both lie in memory that the guest can map, in the sampler's file (sampler.h tells where): one page with struct modelled_head and behind it a struct
- * modelled_shown for each vCPU. Every number there is written whole; those of one vCPU may be one miss apart. What the guest writes there is never read.
+ * Both lie in memory that the guest can map, in the sampler's file (sampler.h tells where): one
+ * page with struct modelled_head and behind it a struct modelled_shown for each vCPU. Every number
+ * there is written whole; those of one vCPU may be one miss apart. What the guest writes there is
+ * never read.
  */
 #ifndef MODELLED_H
 #define MODELLED_H
@@ -121,8 +129,9 @@ void modelled_show(struct modelled *modelled, struct counts *const *vcpus, uint3
 bool modelled_parse(struct modelled_settings *settings, unsigned int nodes, const char *text);
 
 /*
- * From epoch on, which is yet to be made known to the vCPUs, all clocks begin at 0, all nodes are idle, and time is modelled like this, or
- * not at all if `on` is false. `host_ns` is the host's CLOCK_MONOTONIC.
+ * From epoch on, which is yet to be made known to the vCPUs, all clocks begin at 0, all nodes are
+ * idle, and time is modelled like this, or not at all if `on` is false. `host_ns` is the host's
+ * CLOCK_MONOTONIC.
  */
 void modelled_set(struct modelled *modelled, bool on, const struct modelled_settings *settings, uint32_t epoch, uint64_t host_ns);
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A hardware sampler, as processors have them: about every Nth access is tagged, and a tagged access that misses becomes a sample in
- * a ring of its vCPU. The rings lie in memory that the guest can map, so that reading samples costs it no exit. Like
- * hardware's, samples name addresses and no process.
+ * A hardware sampler, as processors have them: about every Nth access is tagged, and a tagged
+ * access that misses becomes a sample in a ring of its vCPU. The rings lie in memory that the guest
+ * can map, so that reading samples costs it no exit. Like hardware's, samples name addresses and no
+ * process.
  *
- * The memory, little-endian: a page with struct sampler_head, then for each vCPU a page with struct sampler_ring and behind it the
- * slots. The writer alone moves `head`, the reader alone moves `tail`; both only ever grow, and a place in the ring is the
- * number modulo the slots. What the guest writes there is never trusted: it can lose its own samples and nothing else.
+ * The memory, little-endian: a page with struct sampler_head, then for each vCPU a page with struct
+ * sampler_ring and behind it the slots. The writer alone moves `head`, the reader alone moves
+ * `tail`; both only ever grow, and a place in the ring is the number modulo the slots. What the
+ * guest writes there is never trusted: it can lose its own samples and nothing else.
  */
 #ifndef SAMPLER_H
 #define SAMPLER_H

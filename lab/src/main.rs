@@ -43,8 +43,9 @@ enum Verb {
     },
     /// Run a command in a fresh guest and return its exit status.
     ///
-    /// The status is the command's own, except 122: the emulator failed and another try may not, 123: the guest's
-    /// kernel panicked, 124: the time limit passed, 125: the lab failed, 130: a signal ended it.
+    /// The status is the command's own, except 122: the emulator failed and another try may not,
+    /// 123: the guest's kernel panicked, 124: the time limit passed, 125: the lab failed, 130: a
+    /// signal ended it.
     Run {
         #[command(flatten)]
         machine: Box<MachineOptions>,
@@ -57,7 +58,8 @@ enum Verb {
         #[command(flatten)]
         machine: Box<MachineOptions>,
     },
-    /// Show Thermocline at work: a real Redis whose memory starts on the slow tier, without and with it.
+    /// Show Thermocline at work: a real Redis whose memory starts on the slow tier, without and
+    /// with it.
     ///
     /// Status 1: a bar does not hold. Otherwise as `run`.
     Demo(demo::Options),
@@ -69,11 +71,13 @@ enum Verb {
     ///
     /// Otherwise as `run`.
     Compare(Box<score::CompareOptions>),
-    /// Watch how soon samples, hint faults and the kernel by itself bring memory home that lies on another node (S1's microbenchmark).
+    /// Watch how soon samples, hint faults and the kernel by itself bring memory home that lies on
+    /// another node (S1's microbenchmark).
     ///
     /// Otherwise as `run`.
     Remote(Box<remote::Options>),
-    /// Fill DRAM with cold ballast, let Redis spill to CXL, and tell how much slower than in DRAM alone it is read under each manager (S3's experiment).
+    /// Fill DRAM with cold ballast, let Redis spill to CXL, and tell how much slower than in DRAM
+    /// alone it is read under each manager (S3's experiment).
     ///
     /// Otherwise as `run`.
     Spill(Box<spill::Options>),

@@ -53,8 +53,8 @@ pub(crate) struct MachineOptions {
     /// Pass a TCP port of the host's loopback to the guest.
     #[arg(long, value_name = "HOST:GUEST")]
     forward: Vec<String>,
-    /// Count cache misses by node and page; the guest's program `misses` controls it. Page dumps go to the shared
-    /// folder if there is one.
+    /// Count cache misses by node and page; the guest's program `misses` controls it. Page dumps go
+    /// to the shared folder if there is one.
     #[arg(long, value_name = "KEY=VALUE,...", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     misses: Option<String>,
     /// Also have the guest see the plugin's samples: rings in the memory of a PCI device.
@@ -75,7 +75,8 @@ pub(crate) struct MachineOptions {
 }
 
 impl MachineOptions {
-    /// The guest that these options ask for. A plugin keeps its socket in `scratch` unless a folder is shared.
+    /// The guest that these options ask for. A plugin keeps its socket in `scratch` unless a folder
+    /// is shared.
     pub(crate) fn builder(&self, scratch: &Path) -> anyhow::Result<GuestBuilder> {
         let machine = self.machine()?;
         let mut guest = Guest::builder()

@@ -103,7 +103,8 @@ impl Run {
 
     /// What came of the script; nothing where this machine cannot run guests.
     fn run(&self, script: &str) -> Option<Outcome> {
-        // The lab may boot again and begin anew; what the first attempt left must not be taken for the second's.
+        // The lab may boot again and begin anew; what the first attempt left must not be taken for
+        // the second's.
         let script = format!("rm -rf \"$LAB_SHARE\"/*\n{script}");
         let outcome = match self.guest.run(&script) {
             Err(error)
@@ -282,7 +283,8 @@ fn huge_pages_are_promoted() {
     assert_eq!(number(&outcome, "kernel_promoted"), 0);
 }
 
-/// Where node 0 has much to spare the kernel promotes at the first fault, whatever its limit says. That is its doing, not ours.
+/// Where node 0 has much to spare the kernel promotes at the first fault, whatever its limit says.
+/// That is its doing, not ours.
 #[test]
 fn the_kernels_own_promotion_is_told_apart() {
     let run = Run::new(Line::Newest, [3072, 128, 512], ThpMode::Never, 200)
@@ -345,8 +347,8 @@ fn users_are_told_what_is_done_and_refused() {
     assert!(run.text("explained").contains("moved"), "the page has moved: {explained:#}");
 }
 
-/// The share of hotcold's hot pages that must be in DRAM after a minute: on a quiet machine, and on one that does other things
-/// as well, where an emulated minute holds fewer accesses.
+/// The share of hotcold's hot pages that must be in DRAM after a minute: on a quiet machine, and on
+/// one that does other things as well, where an emulated minute holds fewer accesses.
 const HOT_MIN: f64 = 0.9;
 const HOT_MIN_BUSY: f64 = 0.8;
 /// The share of hot pages among those that we moved.
@@ -411,7 +413,8 @@ fn hot_pages_are_promoted(line: Line) {
     let kernel = number("kernel_promoted");
     assert!(moved.promoted.pages <= ours + kernel, "hotcold's pages came up without us");
     assert!(kernel * 4 < ours, "the kernel promotes more than a renewal needs");
-    // On a machine that does other things as well the figure says nothing: what the guest waits for its CPU counts as used.
+    // On a machine that does other things as well the figure says nothing: what the guest waits for
+    // its CPU counts as used.
     if soak() {
         assert!((daemon + bpf) / workload <= 0.05);
     }
@@ -427,7 +430,8 @@ fn hot_pages_are_promoted_on_the_newest() {
     where_time_is_no_matter(|| hot_pages_are_promoted(Line::Newest));
 }
 
-/// Page faults take the way of hardware samples: the kernel's rings, the decoder, the judge, the engine, the mover.
+/// Page faults take the way of hardware samples: the kernel's rings, the decoder, the judge, the
+/// engine, the mover.
 #[test]
 fn samples_come_through_the_kernels_ring() {
     let run = Run::new(Line::Stable, [640, 128, 512], ThpMode::Never, 280);

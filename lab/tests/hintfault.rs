@@ -1,4 +1,5 @@
-//! The hint-fault source against the kernel's own figures: how many faults there were, where, and how long after the scan.
+//! The hint-fault source against the kernel's own figures: how many faults there were, where, and
+//! how long after the scan.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,8 +13,8 @@ use serde_json::Value;
 use soak::where_time_is_no_matter;
 use thermocline_lab::{Guest, Line, Machine};
 
-/// Watches one program on the slow node, first with the kernel's stamps, then with five scopes at once; then one with huge pages. The
-/// kernel's own promotion is off.
+/// Watches one program on the slow node, first with the kernel's stamps, then with five scopes at
+/// once; then one with huge pages. The kernel's own promotion is off.
 const SCRIPT: &str = r#"
     set -e
     # Ten scans a second instead of one: with the usual delays, faults pause for many seconds.

@@ -1,5 +1,5 @@
-//! One guest in which everything about the workload is known beforehand: the program, its judge, the plugin and the
-//! oracle must all say the same.
+//! One guest in which everything about the workload is known beforehand: the program, its judge,
+//! the plugin and the oracle must all say the same.
 
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
@@ -19,7 +19,8 @@ const MIB: u64 = 64;
 const PAGES: u64 = MIB * 256;
 const SLOW: NodeId = NodeId(2);
 
-/// hotcold runs on the slow node, is counted there, is moved to node 0 as a whole by migratepages(8), and is counted there.
+/// hotcold runs on the slow node, is counted there, is moved to node 0 as a whole by
+/// migratepages(8), and is counted there.
 const SCRIPT: &str = r#"
     set -e
     sysctl -q kernel.numa_balancing=0

@@ -1,4 +1,5 @@
-//! Tests that boot guests. One guest runs at a time on the machine, so each test asks as much of its guest as it can.
+//! Tests that boot guests. One guest runs at a time on the machine, so each test asks as much of
+//! its guest as it can.
 
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
@@ -199,7 +200,8 @@ fn sizes_sockets_and_speeds_are_parameters() {
     assert_eq!(is["cpus"].trim(), "0 1");
     assert_eq!(is["distances"], "18 10 18 35");
     assert_eq!((is["latency"], is["bandwidth"]), ("350", "30000"));
-    // What is present, not MemTotal: a kernel puts its own image, up to 100 MiB, at a random place in any node.
+    // What is present, not MemTotal: a kernel puts its own image, up to 100 MiB, at a random place
+    // in any node.
     for (name, mib) in [("mib0", 1024_u64), ("mib1", 512), ("mib2", 512), ("mib3", 2048)] {
         let seen: u64 = is[name].parse().unwrap();
         assert!(seen <= mib && seen + 4 >= mib, "{name}: {seen} of {mib}");

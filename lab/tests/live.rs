@@ -1,4 +1,5 @@
-//! The live machine's modules (topology, doctor, settings, scopes) on the kernels that they are written for.
+//! The live machine's modules (topology, doctor, settings, scopes) on the kernels that they are
+//! written for.
 
 #![allow(clippy::unwrap_used)]
 

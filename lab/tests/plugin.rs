@@ -1,4 +1,5 @@
-//! The plugin is held to programs whose misses are known to the line, and whose instructions are known, in a live guest.
+//! The plugin is held to programs whose misses are known to the line, and whose instructions are
+//! known, in a live guest.
 
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
@@ -21,7 +22,8 @@ const LOOPS: u64 = 20_000_000;
 /// What a miss on node 2 waits: many times what the emulator needs for one.
 const WAIT_NS: u32 = 20_000;
 
-/// Bandwidth of node 2 in the model, GB/s: half of what two processors would ask for that wait 350 ns for each line.
+/// Bandwidth of node 2 in the model, GB/s: half of what two processors would ask for that wait 350
+/// ns for each line.
 const GBPS: f64 = 0.18;
 /// The share of a node's bandwidth that the model's queue lets pass.
 const FULL: f64 = 0.9;
@@ -134,7 +136,8 @@ fn counts_a_known_pattern_on_the_newest_kernel_across_the_hole() {
     pattern_on_every_node(Line::Newest, &[3, 1, 1]);
 }
 
-/// Whether `value` is `expected` or up to 4 % more: the instructions of a loop around each miss take a ns or two.
+/// Whether `value` is `expected` or up to 4 % more: the instructions of a loop around each miss
+/// take a ns or two.
 fn is_about(value: f64, expected: f64) -> bool {
     (expected..1.04 * expected).contains(&value)
 }
@@ -177,7 +180,8 @@ fn modelled_time_is_what_the_model_says() {
     assert!(is_about(quick.modelled_ns_per_load.unwrap(), 100.0), "{quick:?}");
     assert!(is_about(slow.modelled_ns_per_load.unwrap(), 350.0), "{slow:?}");
 
-    // Two processors get of the slow node what it has, each as much as the other; on the fast one they wait for its latency alone.
+    // Two processors get of the slow node what it has, each as much as the other; on the fast one
+    // they wait for its latency alone.
     let [narrow, wide]: [Streams; 2] = [narrow, wide].map(|line| serde_json::from_str(line).unwrap());
     assert!((narrow.gbps / (FULL * GBPS) - 1.0).abs() < 0.04, "{narrow:?}");
     for stream in &narrow.streams {

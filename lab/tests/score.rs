@@ -1,4 +1,5 @@
-//! `lab score` and `lab compare` as their users run them: what must differ between managers differs, and every figure is one that can be.
+//! `lab score` and `lab compare` as their users run them: what must differ between managers
+//! differs, and every figure is one that can be.
 
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
@@ -18,7 +19,8 @@ use serde_json::Value;
 use soak::where_time_is_no_matter;
 use thermocline_lab::{Cache, Kernel, Line};
 
-/// Memory of hotcold, and how many accesses it makes a second at most: promotion needs some seconds, however quick this machine is.
+/// Memory of hotcold, and how many accesses it makes a second at most: promotion needs some
+/// seconds, however quick this machine is.
 const MIB: u64 = 136;
 const RATE: u64 = 4_000_000;
 
@@ -52,7 +54,8 @@ fn lab(arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), text.into_owned())
 }
 
-/// The daemon is given what the plugin keeps because its configuration names it, and promotes by nothing else.
+/// The daemon is given what the plugin keeps because its configuration names it, and promotes by
+/// nothing else.
 fn promotes_by_what_the_plugin_keeps(source: &str, settings: &str) {
     if let Some(why) = unavailable() {
         return println!("skipped: {why}");
@@ -88,7 +91,8 @@ fn a_manager_that_reads_a_hot_list_gets_it() {
     });
 }
 
-/// memcached's values lie where the kernel first put them, and nobody moves them. The modelled CXL has less bandwidth than it asks for.
+/// memcached's values lie where the kernel first put them, and nobody moves them. The modelled CXL
+/// has less bandwidth than it asks for.
 #[test]
 fn a_server_of_keys_is_filled_read_and_scored() {
     const KEYS: u64 = 120_000;
@@ -119,13 +123,15 @@ fn a_server_of_keys_is_filled_read_and_scored() {
     let expected_pages = KEYS as f64 * 1197.0 / 4096.0;
     assert!((of("footprint_pages") / expected_pages - 1.0).abs() < 0.1, "{row}");
     assert!((100_000.0..101_000.0).contains(&of("ops")) && of("misses") > 0.5 * of("ops"), "{row}");
-    // In modelled time it gets no more of CXL than there is, and that is slower than any latency makes it.
+    // In modelled time it gets no more of CXL than there is, and that is slower than any latency
+    // makes it.
     let cxl_gbps = (1.0 - of("dram_share")) * of("misses") * 64.0 / of("modelled_s") / 1e9;
     assert!(cxl_gbps < CXL_GBPS && cxl_gbps > CXL_GBPS / 4.0, "{cxl_gbps} GB/s: {row}");
     assert!(of("slowdown") > 3.5 && (0.3..0.95).contains(&of("queueing_share")), "{row}");
     assert_eq!(row["model"]["nodes"][1]["bandwidth_gbps"], CXL_GBPS, "{row}");
     let share = of("capacity_pages") / of("footprint_pages");
-    // All values are read alike. The index and buffers, which came first and lie in DRAM, are read with each of them.
+    // All values are read alike. The index and buffers, which came first and lie in DRAM, are read
+    // with each of them.
     assert!((0.25..0.45).contains(&share), "{row}");
     assert!(
         of("dram_share") > share && of("dram_share") < of("best_share") && of("best_share") < 0.95,
@@ -134,7 +140,8 @@ fn a_server_of_keys_is_filled_read_and_scored() {
     assert_eq!((of("promoted"), of("demoted")), (0.0, 0.0), "{row}");
 }
 
-/// A database is prepared, read into memory and scored: its data is all there, each page counted once, whoever of its processes reads it.
+/// A database is prepared, read into memory and scored: its data is all there, each page counted
+/// once, whoever of its processes reads it.
 fn a_database_is_scored(workload: &str, ops: [&str; 2], mib_per_scale: f64, other_mib: f64) {
     const SCALE: f64 = 6.0;
     if let Some(why) = unavailable() {

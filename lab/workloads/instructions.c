@@ -1,8 +1,9 @@
 /*
  * A program whose instructions are known: `instructions LOOPS`.
  *
- * It prints the ranges of its memory on one line, as the plugin's command `program` takes them, waits for a line of input, executes
- * LOOPS times three instructions of which one loads and stores, prints "done" and waits for another line.
+ * It prints the ranges of its memory on one line, as the plugin's command `program` takes them,
+ * waits for a line of input, executes LOOPS times three instructions of which one loads and stores,
+ * prints "done" and waits for another line.
  */
 #include <stdint.h>
 #include <stdio.h>

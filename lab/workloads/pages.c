@@ -15,8 +15,9 @@
  *       guest     COUNT base pages that are read all the time, of which every eighth is a registered io_uring buffer: like those of a virtual
  *                 machine, of which a device uses some
  *
- * Every page holds a pattern of its own, which changes are taken back for. Prints "ready ADDRESS PAGES", then answers a line on standard input with one
- * line: "check" with "ok" or "bad PAGE", "let go" (of what is held; of what is bound, also to node 0) with "ok". Ends with its input.
+ * Every page holds a pattern of its own, which changes are taken back for. Prints "ready ADDRESS
+ * PAGES", then answers a line on standard input with one line: "check" with "ok" or "bad PAGE",
+ * "let go" (of what is held; of what is bound, also to node 0) with "ok". Ends with its input.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,8 +1,9 @@
 /*
  * A program whose samples are known: `samples NODE PERIOD`, its memory on NODE.
  *
- * It maps the sampler's rings, has about every PERIOD-th access tagged, sweeps a block so that every line misses, first reading, then writing,
- * and holds each sample of the block to what it must say. Then it lets the rings overflow. It prints what it found as JSON.
+ * It maps the sampler's rings, has about every PERIOD-th access tagged, sweeps a block so that
+ * every line misses, first reading, then writing, and holds each sample of the block to what it
+ * must say. Then it lets the rings overflow. It prints what it found as JSON.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -19,7 +19,8 @@ pub struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Look at the machine: tiers, sources, permissions, who else moves pages, and the remedy for each problem.
+    /// Look at the machine: tiers, sources, permissions, who else moves pages, and the remedy for
+    /// each problem.
     ///
     /// Exit status: 0 everything is there, 1 usable with problems, 2 cannot work here.
     Doctor(Doctor),
@@ -30,7 +31,8 @@ pub enum Verb {
         /// What both `observe` and `run` take.
         #[command(flatten)]
         watch: Watch,
-        /// Who decides which pages move (instead of manager.name of the configuration): thermocline, numab2, damon or observe.
+        /// Who decides which pages move (instead of manager.name of the configuration):
+        /// thermocline, numab2, damon or observe.
         #[arg(long, value_name = "NAME", value_parser = manager)]
         manager: Option<ManagerName>,
         /// Decide, but neither change a setting nor move a page.
@@ -60,7 +62,8 @@ pub enum Verb {
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
-    /// Have another manager take over in the running daemon; what the former one had set is put back first.
+    /// Have another manager take over in the running daemon; what the former one had set is put
+    /// back first.
     ///
     /// Exit status: 0 it manages now; 1 it cannot work here, and the former one goes on.
     Switch {
@@ -95,22 +98,27 @@ pub enum Verb {
     Sim(Sim),
     /// Compare managers and rules on simulated scenarios.
     ///
-    /// Ctrl-C prints what is done. Exit status: 0 done, 1 the simulation failed, 2 a scenario cannot be simulated.
+    /// Ctrl-C prints what is done. Exit status: 0 done, 1 the simulation failed, 2 a scenario
+    /// cannot be simulated.
     Compare(Compare),
     /// Set published tables beside the simulator's.
     ///
-    /// Ctrl-C prints what is done. Exit status: 0 done, whatever holds; 1 the simulation failed, 2 there is no such table.
+    /// Ctrl-C prints what is done. Exit status: 0 done, whatever holds; 1 the simulation failed, 2
+    /// there is no such table.
     Reproduce(Reproduce),
-    /// Simulate every combination of parameters, scenarios, managers and seeds, and write the figures as Parquet.
+    /// Simulate every combination of parameters, scenarios, managers and seeds, and write the
+    /// figures as Parquet.
     ///
-    /// What is done is kept: after Ctrl-C, a crash or a kill the same command goes on where it was. Shards may run at the same time, on
-    /// any machines that share the folder. Their parts are put together by `--merge`, to the same bytes for any number of shards.
+    /// What is done is kept: after Ctrl-C, a crash or a kill the same command goes on where it was.
+    /// Shards may run at the same time, on any machines that share the folder. Their parts are put
+    /// together by `--merge`, to the same bytes for any number of shards.
     ///
-    /// In a Slurm array of tasks 1 to 64, give --shard $SLURM_ARRAY_TASK_ID/64. In an indexed job of Kubernetes, whose index begins
-    /// at 0, have a shell give --shard $((JOB_COMPLETION_INDEX + 1))/64.
+    /// In a Slurm array of tasks 1 to 64, give --shard $SLURM_ARRAY_TASK_ID/64. In an indexed job
+    /// of Kubernetes, whose index begins at 0, have a shell give --shard $((JOB_COMPLETION_INDEX +
+    /// 1))/64.
     ///
-    /// Exit status: 0 done, 1 the simulation failed or the folder cannot be written, 2 the grid cannot be run, or runs are missing;
-    /// 130 ended by Ctrl-C before all was done.
+    /// Exit status: 0 done, 1 the simulation failed or the folder cannot be written, 2 the grid
+    /// cannot be run, or runs are missing; 130 ended by Ctrl-C before all was done.
     Sweep(Sweep),
     /// Write man pages and shell completions into a folder.
     Generate {
@@ -128,10 +136,12 @@ pub struct Doctor {
     /// Configuration file (TOML) to examine the machine for.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Look at another machine, whose /proc and /sys are below this folder; what they do not tell is unknown.
+    /// Look at another machine, whose /proc and /sys are below this folder; what they do not tell
+    /// is unknown.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Write what was read, and nothing else, into this tar file: unpacked, it is a folder for --root.
+    /// Write what was read, and nothing else, into this tar file: unpacked, it is a folder for
+    /// --root.
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
 }
@@ -162,7 +172,8 @@ pub struct Sim {
     /// List the scenarios, machines and managers.
     #[arg(long)]
     pub list: bool,
-    /// Simulate it on another machine: a preset's name, a TOML file, or the JSON of `thermocline doctor --json`.
+    /// Simulate it on another machine: a preset's name, a TOML file, or the JSON of `thermocline
+    /// doctor --json`.
     #[arg(long, value_name = "NAME|FILE")]
     pub machine: Option<String>,
     /// Who moves pages: none, numab2, fault-count, thermocline, ... (--list names all).
@@ -171,8 +182,9 @@ pub struct Sim {
     /// The same as --manager thermocline:RULE.
     #[arg(long, value_name = "RULE", conflicts_with = "manager")]
     pub rule: Option<String>,
-    /// Change a value of the scenario (process.0.threads=2), of its machine (machine.cost.migrate_ns=5000), of the kernel's
-    /// settings (kernel.scan_size_mb=64) or of Thermocline's configuration (config.admission.rate_limit_mbps=64).
+    /// Change a value of the scenario (process.0.threads=2), of its machine
+    /// (machine.cost.migrate_ns=5000), of the kernel's settings (kernel.scan_size_mb=64) or of
+    /// Thermocline's configuration (config.admission.rate_limit_mbps=64).
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub changes: Vec<String>,
     /// Run this many seeds and tell mean and spread.
@@ -181,7 +193,8 @@ pub struct Sim {
     /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Fit the scenario's free parameters to the published figures that its section `fit` names, and print them as --set.
+    /// Fit the scenario's free parameters to the published figures that its section `fit` names,
+    /// and print them as --set.
     #[arg(long, conflicts_with_all = ["manager", "rule", "json", "seeds"])]
     pub fit: bool,
     /// Every access (exact), from fault to fault (event), or whichever suits the size (auto).
@@ -220,7 +233,8 @@ pub struct Reproduce {
     /// Run this many seeds of each column.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: Option<u64>,
-    /// Print JSON: a list of {table, row, published, ours, sd, difference, tolerance, holds, seeds}.
+    /// Print JSON: a list of {table, row, published, ours, sd, difference, tolerance, holds,
+    /// seeds}.
     #[arg(long)]
     pub json: bool,
     /// Draw the tables into this file.

@@ -1,5 +1,5 @@
-//! Reads a configuration file and says, where it cannot be used, which line is wrong, what was meant and what is
-//! allowed.
+//! Reads a configuration file and says, where it cannot be used, which line is wrong, what was
+//! meant and what is allowed.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use crate::foreign;
 /// Longest configuration that is read, in bytes.
 pub const SIZE_BYTES_MAX: u64 = 256 << 10;
 
-/// Errors that are shown of one file; each takes a look at the whole text, and the number tells of the others.
+/// Errors that are shown of one file; each takes a look at the whole text, and the number tells of
+/// the others.
 const SHOWN_MAX: usize = 20;
 
 /// Why a configuration file cannot be used.
@@ -156,7 +157,8 @@ fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// What to do about a parser's error: the nearest key for an unknown one, the range for a bad value.
+/// What to do about a parser's error: the nearest key for an unknown one, the range for a bad
+/// value.
 fn help_for(text: &str, span: &Range<usize>, message: &str) -> String {
     if let Some(unknown) = message.strip_prefix("unknown field `").and_then(|m| m.split('`').next()) {
         return match nearest_key(unknown) {

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 /// Whether a terminal may act on a character, or show what stands around it in another order.
 fn commands_terminals(c: char) -> bool {
-    // Directional marks, embeddings, overrides and isolates, and the separators of lines and paragraphs.
+    // Directional marks, embeddings, overrides and isolates, and the separators of lines and
+    // paragraphs.
     let reorders =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || reorders

@@ -81,12 +81,14 @@ pub fn shortened(text: &str) -> String {
     text.split('\n').map(shorten).collect::<Vec<_>>().join("\n")
 }
 
-/// Draws on a terminal: what commands it is left in, so that nothing from outside may be in the text.
+/// Draws on a terminal: what commands it is left in, so that nothing from outside may be in the
+/// text.
 pub fn draw(text: Arguments<'_>) {
     let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
-/// Prints a result, as it stands, on standard output. A reader that has gone away wants no more of it.
+/// Prints a result, as it stands, on standard output. A reader that has gone away wants no more of
+/// it.
 ///
 /// # Errors
 /// It cannot be written, as on a full disk.
@@ -94,7 +96,8 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
     put(&escape::text(&text.to_string()))
 }
 
-/// Prints text in colours, unless something from outside is in it that commands terminals: then without.
+/// Prints text in colours, unless something from outside is in it that commands terminals: then
+/// without.
 ///
 /// # Errors
 /// As [`fn@print`].

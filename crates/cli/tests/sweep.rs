@@ -45,7 +45,8 @@ fn merged(folder: &str) -> Vec<u8> {
     std::fs::read(Path::new(folder).join("sweep.parquet")).expect("it was merged")
 }
 
-/// Starts a sweep and ends it by a signal once a few runs are in its journal. Returns its exit status.
+/// Starts a sweep and ends it by a signal once a few runs are in its journal. Returns its exit
+/// status.
 fn interrupt(args: &[&str], journal: &Path, signal: Signal) -> Option<i32> {
     let mut child = sweep(args).env("RAYON_NUM_THREADS", "1").spawn().expect("it starts");
     let begun = Instant::now();

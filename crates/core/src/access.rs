@@ -27,14 +27,16 @@ pub enum Detail {
         latency_cycles: u32,
         /// Whether the access was a store.
         store: bool,
-        /// The sampling period: one access in about so many becomes a sample; 0 where that is not known.
+        /// The sampling period: one access in about so many becomes a sample; 0 where that is not
+        /// known.
         period: u32,
     },
     /// Accesses that a device has counted.
     Count {
         /// Accesses to the page; at least one.
         count: u32,
-        /// The time between two of them on average, where the device tells over how long it counted; else they were counted since it told of the page last.
+        /// The time between two of them on average, where the device tells over how long it
+        /// counted; else they were counted since it told of the page last.
         gap: Option<Nanos>,
     },
 }
@@ -49,7 +51,8 @@ impl Detail {
         }
     }
 
-    /// The time between two accesses of a page, as the evidence tells it, or else as it follows from the last evidence having come `gap` before.
+    /// The time between two accesses of a page, as the evidence tells it, or else as it follows
+    /// from the last evidence having come `gap` before.
     pub fn between_accesses(self, gap: Nanos) -> Nanos {
         match self {
             Detail::HintFault { latency: Some(latency) } => latency.time,
@@ -113,7 +116,8 @@ pub struct Region {
     pub check: Nanos,
 }
 
-/// More than this share of the checks, in 1/10000, says no more than this: an access rate beyond some three accesses a check cannot be told.
+/// More than this share of the checks, in 1/10000, says no more than this: an access rate beyond
+/// some three accesses a check cannot be told.
 const RATE_MAX_BP: u16 = 9500;
 
 impl Region {
@@ -122,15 +126,17 @@ impl Region {
         self.end.saturating_sub(self.start)
     }
 
-    /// The time between two accesses of a page of it, on average, if its pages are alike and each is accessed at random times: a check then finds an access
-    /// with probability 1 - exp(-check / gap). `None` where no check found one.
+    /// The time between two accesses of a page of it, on average, if its pages are alike and each
+    /// is accessed at random times: a check then finds an access with probability 1 - exp(-check /
+    /// gap). `None` where no check found one.
     pub fn gap(&self) -> Option<Nanos> {
         let found = f64::from(self.access_rate_bp.min(RATE_MAX_BP)) / 10_000.0;
         (found > 0.0).then(|| Nanos((self.check.0 as f64 / -(-found).ln_1p()) as u64))
     }
 }
 
-/// A page that lies in a region. Nobody has seen this page accessed: what is known of the region is likely true of it.
+/// A page that lies in a region. Nobody has seen this page accessed: what is known of the region is
+/// likely true of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPage {
     /// The page; of a folio, the one that maps its head.
@@ -161,7 +167,8 @@ pub trait Mappings: std::fmt::Debug {
     /// First and last-plus-one virtual page number of the mapping that holds `page`, where known.
     fn bounds(&self, page: VirtPage) -> Option<std::ops::Range<u64>>;
 
-    /// Where `page` is, if a scan has marked it and it has not faulted since: the next access will be a hint fault.
+    /// Where `page` is, if a scan has marked it and it has not faulted since: the next access will
+    /// be a hint fault.
     fn marked(&self, page: VirtPage) -> Option<Marked>;
 }
 
@@ -190,8 +197,8 @@ impl Mappings for NoMappings {
 
 /// How much of the top tier a scope with a floor or a cap holds: what its cgroup is charged for.
 ///
-/// The machine looks after it has told everything else it knows of: whatever move's or demand's outcome was told before, its pages are
-/// in this figure.
+/// The machine looks after it has told everything else it knows of: whatever move's or demand's
+/// outcome was told before, its pages are in this figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// The scope.
@@ -202,7 +209,8 @@ pub struct Holding {
     pub pages: u64,
 }
 
-/// How long tasks of a scope have waited for memory: the totals of its cgroup's `memory.pressure`, or of the machine's (PSI).
+/// How long tasks of a scope have waited for memory: the totals of its cgroup's `memory.pressure`,
+/// or of the machine's (PSI).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pressure {
     /// The scope.
@@ -233,9 +241,11 @@ pub struct Scans {
 pub enum Membership {
     /// It belongs to this scope.
     Managed(ScopeId),
-    /// It has been looked at and is to be left alone: a scope excludes it, or none of those that are configured names it.
+    /// It has been looked at and is to be left alone: a scope excludes it, or none of those that
+    /// are configured names it.
     Excluded,
-    /// It has not been looked at, or not since something changed that scopes go by. It is left alone until it has been.
+    /// It has not been looked at, or not since something changed that scopes go by. It is left
+    /// alone until it has been.
     Unexamined,
 }
 
@@ -251,7 +261,8 @@ pub enum Evidence<'a> {
     },
     /// A region snapshot.
     Regions(&'a RegionSnapshot),
-    /// Pages of lower tiers that lie in regions of a snapshot which was told before: as many as there is time to look up, the hottest regions first.
+    /// Pages of lower tiers that lie in regions of a snapshot which was told before: as many as
+    /// there is time to look up, the hottest regions first.
     RegionPages(&'a [RegionPage]),
     /// Frames `[start, end)` of a node appeared (memory hot-added).
     MemoryOnline {
@@ -278,12 +289,14 @@ pub enum Evidence<'a> {
         /// Whether its memory may move.
         membership: Membership,
     },
-    /// A process has replaced its address space: what is known of its pages is void, and it is in the scope that it was in.
+    /// A process has replaced its address space: what is known of its pages is void, and it is in
+    /// the scope that it was in.
     Exec {
         /// The process.
         pid: Pid,
     },
-    /// A process is gone with all its threads; its number may be reused, and whoever has it then is unexamined.
+    /// A process is gone with all its threads; its number may be reused, and whoever has it then is
+    /// unexamined.
     Exit {
         /// The process.
         pid: Pid,

@@ -1,4 +1,5 @@
-//! Demand and supply: what the machine is asked to demote, what scopes may give, and what came of it.
+//! Demand and supply: what the machine is asked to demote, what scopes may give, and what came of
+//! it.
 
 use serde::Serialize;
 
@@ -18,7 +19,8 @@ pub struct Allowance {
     pub pages: u64,
 }
 
-/// What scopes that do not give everything may give now. What one demand is allowed is taken off for the next.
+/// What scopes that do not give everything may give now. What one demand is allowed is taken off
+/// for the next.
 #[derive(Clone, Debug, Default)]
 pub struct Giving {
     /// What scopes with a floor have above it; those that are not named give nothing.

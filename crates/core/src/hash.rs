@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Multiplies and folds (the finaliser of SplitMix64, Steele et al., OOPSLA 2014). Page numbers of one process
-/// differ in few bits; the fold carries them into the high bits that the table looks at first.
+/// Multiplies and folds (the finaliser of SplitMix64, Steele et al., OOPSLA 2014). Page numbers of
+/// one process differ in few bits; the fold carries them into the high bits that the table looks at
+/// first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedHasher(u64);
 

@@ -152,8 +152,8 @@ impl Journal {
         self.entries.iter()
     }
 
-    /// The decisions from number `from` on (the run's first is number 0), as far as they are kept, and the number to
-    /// ask from next time: for whoever follows the journal.
+    /// The decisions from number `from` on (the run's first is number 0), as far as they are kept,
+    /// and the number to ask from next time: for whoever follows the journal.
     pub fn since(&self, from: u64) -> (impl Iterator<Item = &Decision>, u64) {
         let oldest = self.written - self.entries.len() as u64;
         let skip = usize::try_from(from.saturating_sub(oldest)).unwrap_or(usize::MAX);

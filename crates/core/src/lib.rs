@@ -1,8 +1,9 @@
 //! The engine: evidence in, moves out; no clock, no I/O, no threads, no `unsafe`.
 //!
-//! The way of a page: [`access`] (evidence) → [`record`] (what is remembered of a page) → [`rule`] (is it
-//! hot?) → [`weigh`] (what several sources say of it) → [`queue`] (the best first) → [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] →
-//! [`journal`]. Time is passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
+//! The way of a page: [`access`] (evidence) → [`record`] (what is remembered of a page) → [`rule`]
+//! (is it hot?) → [`weigh`] (what several sources say of it) → [`queue`] (the best first) →
+//! [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] → [`journal`]. Time is
+//! passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
 //!
 //! [`machine::Machine`] is what whoever owns memory implements; [`driver::Driver`] steps it.
 

@@ -22,8 +22,8 @@ use crate::units::Nanos;
 pub struct Wishes {
     /// One hardware sample in so many micro-operations; `None` leaves it to the configuration.
     pub sample_period_uops: Option<u32>,
-    /// How the kernel is to scan; `None` leaves it to the configuration. What is wished stays wished:
-    /// where it cannot be set yet, it may be tried again.
+    /// How the kernel is to scan; `None` leaves it to the configuration. What is wished stays
+    /// wished: where it cannot be set yet, it may be tried again.
     pub scans: Option<ScanPace>,
 }
 
@@ -50,7 +50,8 @@ pub trait Machine {
 
     /// Reads the state of every node with memory, and reports what scopes with a floor or a cap
     /// hold of the top tier: the two things that every move changes. Called after
-    /// [`poll`](Machine::poll) in steps that need them, so that they include every outcome reported.
+    /// [`poll`](Machine::poll) in steps that need them, so that they include every outcome
+    /// reported.
     ///
     /// # Errors
     /// The state cannot be read.

@@ -30,7 +30,8 @@ pub struct BatchId(pub u64);
 pub struct Move {
     /// The page by which the folio is named to the mover.
     pub page: VirtPage,
-    /// The frame that the evidence was about; another frame there now means that the heat is not this page's.
+    /// The frame that the evidence was about; another frame there now means that the heat is not
+    /// this page's.
     pub pfn: Option<Pfn>,
     /// log2 of the folio's size in base pages.
     pub order: u8,
@@ -56,7 +57,8 @@ pub struct Batch {
     pub target: NodeId,
     /// Which way.
     pub direction: Direction,
-    /// At most [`BATCH_PAGES_MAX`] base pages, except that a single larger folio makes a batch of its own.
+    /// At most [`BATCH_PAGES_MAX`] base pages, except that a single larger folio makes a batch of
+    /// its own.
     pub moves: Vec<Move>,
 }
 
@@ -85,7 +87,8 @@ pub enum Outcome {
     Busy,
     /// The folio is pinned (DMA, io_uring, a VMM) and cannot move as long as it is.
     Pinned,
-    /// Several processes map it and moving shared pages is not allowed by the configuration or the kernel.
+    /// Several processes map it and moving shared pages is not allowed by the configuration or the
+    /// kernel.
     Shared,
     /// The kernel refuses: EPERM, EACCES, or the process's cpuset does not allow the target.
     NoPermission,

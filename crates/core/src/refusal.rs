@@ -57,15 +57,18 @@ pub enum Effect {
 }
 
 reasons! {
-    /// No virtual page is known for the frame, or the page's numbers make no sense: nothing can name it to the mover.
+    /// No virtual page is known for the frame, or the page's numbers make no sense: nothing can
+    /// name it to the mover.
     NotMovable = "not_movable", Refused;
     /// The configuration switches this direction off.
     DirectionOff = "direction_off", Refused;
     /// The process is in an excluded scope, or scopes are configured and none names it.
     Excluded = "excluded", Refused;
-    /// Scopes are configured, and the process has not been looked at yet, or not since its last exec; that takes a second or two.
+    /// Scopes are configured, and the process has not been looked at yet, or not since its last
+    /// exec; that takes a second or two.
     Unexamined = "unexamined", Refused;
-    /// The scope holds as much of the top tier as its `top_tier_cap_mib` allows, with what is on its way there.
+    /// The scope holds as much of the top tier as its `top_tier_cap_mib` allows, with what is on
+    /// its way there.
     ScopeCap = "scope_cap", Refused;
     /// The scope would be left with less of the top tier than its `top_tier_floor_mib`.
     ScopeFloor = "scope_floor", Refused;
@@ -77,19 +80,24 @@ reasons! {
     InFlight = "in_flight", Refused;
     /// We moved the page less than `admission.residency_ms` ago.
     Resident = "resident", Refused;
-    /// The page was moved to and fro `admission.ping_pong_moves` times within `admission.ping_pong_window_ms`.
+    /// The page was moved to and fro `admission.ping_pong_moves` times within
+    /// `admission.ping_pong_window_ms`.
     PingPong = "ping_pong", Refused;
     /// The mover found the page pinned; it is left alone for `admission.quarantine_ms`.
     Pinned = "pinned", Refused;
-    /// The kernel does not let us move the page there (permission or cpuset); left alone for `admission.quarantine_ms`.
+    /// The kernel does not let us move the page there (permission or cpuset); left alone for
+    /// `admission.quarantine_ms`.
     NoPermission = "no_permission", Refused;
-    /// The page's mapping, or its process, has a memory policy that says where its pages belong (see `admission.memory_policies`); left alone for `admission.quarantine_ms`.
+    /// The page's mapping, or its process, has a memory policy that says where its pages belong
+    /// (see `admission.memory_policies`); left alone for `admission.quarantine_ms`.
     Mempolicy = "mempolicy", Refused;
-    /// Several processes map the page and shared pages may not be moved; left alone for `admission.quarantine_ms`.
+    /// Several processes map the page and shared pages may not be moved; left alone for
+    /// `admission.quarantine_ms`.
     Shared = "shared", Refused;
     /// The outcome of the page's last batch never came; left alone for `admission.quarantine_ms`.
     Lost = "lost", Refused;
-    /// Nothing moves in this mode, and the page was told of already; told again after `admission.quarantine_ms`.
+    /// Nothing moves in this mode, and the page was told of already; told again after
+    /// `admission.quarantine_ms`.
     DryRun = "dry_run", Refused;
     /// The page was busy, or its target full, `queue.retries` times in a row.
     GaveUp = "gave_up", Refused;
@@ -101,13 +109,16 @@ reasons! {
     RateLimited = "rate_limited", Held;
     /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
     ShareExceeded = "share_exceeded", Held;
-    /// The scope's moves are slowed or stopped, because its memory pressure rose with them or its pages went to and fro; `status` tells which.
+    /// The scope's moves are slowed or stopped, because its memory pressure rose with them or its
+    /// pages went to and fro; `status` tells which.
     Braked = "braked", Held;
-    /// The machine has not told lately what the scope holds of the top tier, so that its floor and cap cannot be kept.
+    /// The machine has not told lately what the scope holds of the top tier, so that its floor and
+    /// cap cannot be kept.
     ScopeUnknown = "scope_unknown", Held;
     /// No target has memory free above its high watermark and `admission.free_goal_mib`.
     NodeFull = "node_full", Held;
-    /// A target has room, but not for a folio of this size: it would be left with less than `admission.free_goal_mib` above its high watermark.
+    /// A target has room, but not for a folio of this size: it would be left with less than
+    /// `admission.free_goal_mib` above its high watermark.
     BelowGoal = "below_goal", Held;
     /// The machine did not tell the state of any target at this tick.
     NodeUnknown = "node_unknown", Held;

@@ -13,7 +13,8 @@ pub struct Node {
     pub tier: TierId,
     /// CPUs of the node, ascending; empty on a memory-only node.
     pub cpus: Vec<u32>,
-    /// Memory of the node, in base pages of [`Topology::page_bytes`]; 0 on a CPU-only node, and on one that is left out.
+    /// Memory of the node, in base pages of [`Topology::page_bytes`]; 0 on a CPU-only node, and on
+    /// one that is left out.
     pub capacity_pages: u64,
     /// Idle read latency from the nearest CPUs in ns, where the firmware tells (HMAT).
     pub read_latency_ns: Option<u32>,
@@ -118,7 +119,8 @@ impl Topology {
         self.tier(id).is_some_and(|t| Some(t) == self.top)
     }
 
-    /// Whether a node is below the top tier, so that its pages can be promoted; unknown nodes are not.
+    /// Whether a node is below the top tier, so that its pages can be promoted; unknown nodes are
+    /// not.
     #[inline]
     pub fn is_lower(&self, id: NodeId) -> bool {
         self.tier(id).is_some_and(|t| self.top.is_some_and(|top| t > top))
@@ -141,8 +143,9 @@ impl Topology {
         self.node(from)?.distances.get(to).copied()
     }
 
-    /// Nodes with memory in a tier faster than that of `from`, nearest to `near` first: the places to promote to.
-    /// The nearest tier upwards is not preferred over the top tier: what is hot belongs to the top.
+    /// Nodes with memory in a tier faster than that of `from`, nearest to `near` first: the places
+    /// to promote to. The nearest tier upwards is not preferred over the top tier: what is hot
+    /// belongs to the top.
     pub fn promotion_targets(&self, from: NodeId, near: NodeId) -> Vec<NodeId> {
         let Some(tier) = self.tier(from) else { return Vec::new() };
         let mut targets: Vec<&Node> =
@@ -151,8 +154,8 @@ impl Topology {
         targets.into_iter().map(|n| n.id).collect()
     }
 
-    /// The first of [`Topology::promotion_targets`] for an access by a CPU of node `accessor` (where unknown: the
-    /// node that holds the page), without making the list.
+    /// The first of [`Topology::promotion_targets`] for an access by a CPU of node `accessor`
+    /// (where unknown: the node that holds the page), without making the list.
     pub fn promotion_target(&self, from: NodeId, accessor: Option<NodeId>) -> Option<NodeId> {
         let tier = self.tier(from)?;
         if let Some(near) = accessor
@@ -185,8 +188,8 @@ impl Topology {
     }
 }
 
-/// The watermarks of a node, summed over its zones, in base pages, without what the kernel adds for a while when pages of different kinds have got
-/// mixed (Linux mm/page_alloc.c, boost_watermark).
+/// The watermarks of a node, summed over its zones, in base pages, without what the kernel adds for
+/// a while when pages of different kinds have got mixed (Linux mm/page_alloc.c, boost_watermark).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Watermarks {
     /// Direct reclaim below it.

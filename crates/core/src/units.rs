@@ -1,17 +1,20 @@
-//! Quantities with their units in the type, so that a page number is never taken for a node or a time.
+//! Quantities with their units in the type, so that a page number is never taken for a node or a
+//! time.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// log2 of the base page size in bytes that the engine counts in; see [`PageSize`] for other machines.
+/// log2 of the base page size in bytes that the engine counts in; see [`PageSize`] for other
+/// machines.
 pub const PAGE_SHIFT: u32 = 12;
 /// Bytes in a base page.
 pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
 /// Base pages in one MiB.
 pub const PAGES_PER_MIB: u64 = 1 << (20 - PAGE_SHIFT);
 
-/// The size of a machine's base pages, which is what its kernel counts memory in. In JSON it is the number of bytes.
+/// The size of a machine's base pages, which is what its kernel counts memory in. In JSON it is the
+/// number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "u64")]
 pub struct PageSize {
@@ -84,7 +87,8 @@ impl Nanos {
         self.0 / 1_000_000
     }
 
-    /// The span from `earlier` to `self`, zero where `earlier` is later: clocks of different CPUs may disagree.
+    /// The span from `earlier` to `self`, zero where `earlier` is later: clocks of different CPUs
+    /// may disagree.
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -124,7 +128,8 @@ impl ScopeId {
     /// The scope of processes that no configured scope names.
     pub const DEFAULT: ScopeId = ScopeId(0);
 
-    /// The scope with place `place` in the configuration, from 0. A configuration has fewer than 65536.
+    /// The scope with place `place` in the configuration, from 0. A configuration has fewer than
+    /// 65536.
     pub fn of_place(place: usize) -> ScopeId {
         ScopeId(u16::try_from(place + 1).unwrap_or(u16::MAX))
     }

@@ -1,13 +1,15 @@
 //! What several sources say of one page, weighed together.
 //!
-//! Each source that makes a rule propose a page gives an estimate of the time between its accesses, which is the proposal's
+//! Each source that makes a rule propose a page gives an estimate of the time between its accesses,
+//! which is the proposal's
 //! [score](crate::candidate::score_of_rate): an octave is 64 points, so that the mean of scores is the geometric mean of times. Sources know it
-//! with different certainty, which is their *weight* w: the variance of the logarithm among pages at large, over that of what the source says. Of the estimates s that
-//! are not too old
+//! with different certainty, which is their *weight* w: the variance of the logarithm among pages
+//! at large, over that of what the source says. Of the estimates s that are not too old
 //!
 //! * the page's score is the mean that counts each by its weight, `sum(w s) / sum(w)`;
-//! * its rank is the same with the score 0 of weight 1 among them, `sum(w s) / (1 + sum(w))`: a page is taken for cold until it is shown to be otherwise, so that of
-//!   equal scores the one goes first that is known from a better source, or from more of them.
+//! * its rank is the same with the score 0 of weight 1 among them, `sum(w s) / (1 + sum(w))`: a
+//!   page is taken for cold until it is shown to be otherwise, so that of equal scores the one goes
+//!   first that is known from a better source, or from more of them.
 //!
 //! With one source alone, the order is that of the scores.
 

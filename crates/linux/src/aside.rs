@@ -1,9 +1,12 @@
-//! Work that may hang on another process, done aside so that whoever needs it waits for a bounded time only.
+//! Work that may hang on another process, done aside so that whoever needs it waits for a bounded
+//! time only.
 //!
-//! Most of what the kernel tells of a process's memory takes that process's mmap lock, and somebody may hold the lock for ever: a thread that
-//! faults on a mapping of a dead network file system while another one waits to map something. A call that waits for it cannot be ended. So it is made on
-//! a thread of its own kind; where it does not come back in time, the thread is left to it, the process is set aside, and another thread takes the next call.
-//! That the call returns at last is the sign that the process can be asked again: nobody has to try.
+//! Most of what the kernel tells of a process's memory takes that process's mmap lock, and somebody
+//! may hold the lock for ever: a thread that faults on a mapping of a dead network file system
+//! while another one waits to map something. A call that waits for it cannot be ended. So it is
+//! made on a thread of its own kind; where it does not come back in time, the thread is left to it,
+//! the process is set aside, and another thread takes the next call. That the call returns at last
+//! is the sign that the process can be asked again: nobody has to try.
 //!
 //! A worker waits for its call ([`Aside::ask`]). The machine's loop has others to see to and
 //! fetches the answer later ([`Later`]).
@@ -116,7 +119,8 @@ impl fmt::Debug for Aside {
 }
 
 impl Aside {
-    /// For calls that are to return within `bound`; `what` says what they are for, as in "while {what}".
+    /// For calls that are to return within `bound`; `what` says what they are for, as in "while
+    /// {what}".
     pub fn new(root: &Root, what: &'static str, bound: Duration) -> Aside {
         Aside { root: root.clone(), what, bound, hands: Arc::default() }
     }

@@ -1,5 +1,5 @@
-//! How many file descriptors a run holds open: a sampler takes one or two for each CPU, and the usual soft limit of 1024
-//! is met on machines of some hundreds of CPUs.
+//! How many file descriptors a run holds open: a sampler takes one or two for each CPU, and the
+//! usual soft limit of 1024 is met on machines of some hundreds of CPUs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thermocline_core::config::{Config, Enabled};
@@ -7,7 +7,8 @@ use thermocline_core::config::{Config, Enabled};
 use crate::root::Root;
 use crate::source::hwsample;
 
-/// What everything but the sampler takes, with room to spare: maps and programs of BPF, sockets, files that are read in turn.
+/// What everything but the sampler takes, with room to spare: maps and programs of BPF, sockets,
+/// files that are read in turn.
 const BESIDE_SAMPLER: u64 = 256;
 
 /// Why there cannot be enough of them.

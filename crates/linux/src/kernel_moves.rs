@@ -1,10 +1,12 @@
-//! Who has moved what between tiers. What the kernel itself has moved is known from its own counters; what DAMON moves is in none of them.
+//! Who has moved what between tiers. What the kernel itself has moved is known from its own
+//! counters; what DAMON moves is in none of them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::vmstat::Vmstat;
 
-/// Base pages that the kernel has moved between tiers since some moment, by who in it did. Names are those of vmstat.
+/// Base pages that the kernel has moved between tiers since some moment, by who in it did. Names
+/// are those of vmstat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelMoves {
@@ -12,7 +14,8 @@ pub struct KernelMoves {
     pub pgpromote_success: u64,
     /// Demoted by kswapd, which works ahead.
     pub pgdemote_kswapd: u64,
-    /// Demoted by programs that had to wait for it: what demotion too late costs. Without what was demoted at our command.
+    /// Demoted by programs that had to wait for it: what demotion too late costs. Without what was
+    /// demoted at our command.
     pub pgdemote_direct: u64,
     /// Demoted for huge pages.
     pub pgdemote_khugepaged: u64,
@@ -23,8 +26,8 @@ pub struct KernelMoves {
 }
 
 impl KernelMoves {
-    /// What was moved from `earlier` to `now`. `at_our_command` base pages were demoted because we asked; kernels that do not count commands of
-    /// their own take them for direct reclaim.
+    /// What was moved from `earlier` to `now`. `at_our_command` base pages were demoted because we
+    /// asked; kernels that do not count commands of their own take them for direct reclaim.
     pub fn since(now: &Vmstat, earlier: &Vmstat, at_our_command: u64) -> KernelMoves {
         let grown = |name: &str| now.since(earlier, name).unwrap_or(0);
         let stalls =
@@ -59,7 +62,8 @@ pub struct MovedBy {
     pub damon: u64,
 }
 
-/// Base pages moved between tiers since the start, by who moved them. The same under every manager, so that managers can be compared.
+/// Base pages moved between tiers since the start, by who moved them. The same under every manager,
+/// so that managers can be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moved {

@@ -1,9 +1,11 @@
-//! The kernel's list format for CPUs and nodes, as in `0-3,8` (Linux lib/bitmap.c, bitmap_parselist).
+//! The kernel's list format for CPUs and nodes, as in `0-3,8` (Linux lib/bitmap.c,
+//! bitmap_parselist).
 
 /// The largest number a list may name; beyond any CPU or node number that Linux can be built for.
 const NUMBER_MAX: u32 = 1 << 16;
 
-/// The numbers of a list, ascending and unique; None where the text is no list. An empty text is an empty list.
+/// The numbers of a list, ascending and unique; None where the text is no list. An empty text is an
+/// empty list.
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|p| !p.is_empty()) {

@@ -77,7 +77,8 @@ impl KernelManager {
     }
 }
 
-/// The manager of the kernel's that `name` stands for, on the machine that was found; none where the engine decides, or nobody.
+/// The manager of the kernel's that `name` stands for, on the machine that was found; none where
+/// the engine decides, or nobody.
 ///
 /// # Errors
 /// Why it cannot work here, and what would change that.

@@ -7,9 +7,9 @@ use thermocline_core::topology::NodeState;
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::zoneinfo::{self, Zone};
 
-/// Reads between two full readings of zoneinfo. zoneinfo also lists every CPU's page sets, which takes
-/// milliseconds on large machines; watermarks change when an operator changes them, and are worth that once a
-/// second at ten ticks a second.
+/// Reads between two full readings of zoneinfo. zoneinfo also lists every CPU's page sets, which
+/// takes milliseconds on large machines; watermarks change when an operator changes them, and are
+/// worth that once a second at ten ticks a second.
 const READS_PER_ZONEINFO: u32 = 10;
 
 /// Reads the nodes' state.
@@ -34,8 +34,8 @@ impl NodeStateReader {
         }
     }
 
-    /// The state of every node with memory, ascending by number. Free pages are of now; watermarks are at most
-    /// nine reads old.
+    /// The state of every node with memory, ascending by number. Free pages are of now; watermarks
+    /// are at most nine reads old.
     ///
     /// # Errors
     /// zoneinfo is absent or cannot be read.
@@ -65,8 +65,8 @@ impl NodeStateReader {
         Ok(())
     }
 
-    /// Takes the free pages from each node's vmstat; false where a node has none (a kernel without NUMA, or a
-    /// node that went away).
+    /// Takes the free pages from each node's vmstat; false where a node has none (a kernel without
+    /// NUMA, or a node that went away).
     fn refresh_free(&mut self) -> Result<bool, KernelFileError> {
         for state in &mut self.states {
             let path = self.node_folder.join(format!("node{}/vmstat", state.node.0));

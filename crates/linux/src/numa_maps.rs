@@ -1,8 +1,8 @@
-//! `/proc/PID/numa_maps`: where a process's pages are, mapping by mapping, and under which memory policy
-//! (Linux fs/proc/task_mmu.c, show_numa_map; mm/mempolicy.c, mpol_to_str).
+//! `/proc/PID/numa_maps`: where a process's pages are, mapping by mapping, and under which memory
+//! policy (Linux fs/proc/task_mmu.c, show_numa_map; mm/mempolicy.c, mpol_to_str).
 //!
-//! Reading it walks the page tables of the process: cheap for megabytes, about a second for hundreds of
-//! gigabytes.
+//! Reading it walks the page tables of the process: cheap for megabytes, about a second for
+//! hundreds of gigabytes.
 
 use std::fs::File;
 use std::io::Read;
@@ -29,8 +29,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether the kernel takes hint faults under this policy. Only the default and what asks for them carries
-    /// MPOL_F_MOF, without which a mapping is never scanned (Linux 6.12 mm/mempolicy.c, vma_policy_mof).
+    /// Whether the kernel takes hint faults under this policy. Only the default and what asks for
+    /// them carries MPOL_F_MOF, without which a mapping is never scanned (Linux 6.12
+    /// mm/mempolicy.c, vma_policy_mof).
     pub fn has_hint_faults(&self) -> bool {
         self.mode == "default" || self.balancing
     }
@@ -40,8 +41,8 @@ impl Policy {
         matches!(self.mode.as_str(), "default" | "local")
     }
 
-    /// Whether pages under this policy are not to be moved to `node`. One that lets the kernel balance pages between its nodes
-    /// (MPOL_F_NUMA_BALANCING) asks for that.
+    /// Whether pages under this policy are not to be moved to `node`. One that lets the kernel
+    /// balance pages between its nodes (MPOL_F_NUMA_BALANCING) asks for that.
     pub fn forbids(&self, node: NodeId, respected: MemoryPolicies) -> bool {
         let among = self.nodes.contains(&node);
         match respected {
@@ -60,7 +61,8 @@ pub struct Mapping {
     pub policy: Policy,
     /// Pages on each node, in pages of [`page_kib`](Mapping::page_kib).
     pub pages: Vec<(NodeId, u64)>,
-    /// Size of those pages in KiB: that of hugetlb, else the base page's, transparent huge pages included.
+    /// Size of those pages in KiB: that of hugetlb, else the base page's, transparent huge pages
+    /// included.
     pub page_kib: u64,
     /// Whether it is hugetlb memory.
     pub hugetlb: bool,
@@ -82,19 +84,21 @@ pub fn read(root: &Root, pid: Pid) -> Result<Option<Vec<Mapping>>, KernelFileErr
     Ok(text.map(|text| text.lines().filter_map(parse_line).collect()))
 }
 
-/// The policy of a thread that is another than the default, if it has one; as far as its first mapping tells, which has one of its own
-/// hardly ever. The kernel walks nothing but that mapping.
+/// The policy of a thread that is another than the default, if it has one; as far as its first
+/// mapping tells, which has one of its own hardly ever. The kernel walks nothing but that mapping.
 fn policy_of_thread(file: &Path) -> Option<Policy> {
     let mut line = [0; 64];
-    // As short a read as that has the kernel tell of one mapping. A thread that has ended has no policy.
+    // As short a read as that has the kernel tell of one mapping. A thread that has ended has no
+    // policy.
     let read = File::open(file).and_then(|mut file| file.read(&mut line)).ok()?;
     let text = str::from_utf8(&line[..read]).ok()?;
     let policy = policy(text.split_once(' ')?.1.lines().next()?).0;
     (!policy.is_default()).then_some(policy)
 }
 
-/// The policy of some thread of a process, but the first one, that is another than the default: its pages cannot be told from those of the
-/// other threads. Of processes with very many threads the first `THREADS_MAX` are asked.
+/// The policy of some thread of a process, but the first one, that is another than the default: its
+/// pages cannot be told from those of the other threads. Of processes with very many threads the
+/// first `THREADS_MAX` are asked.
 pub fn policy_of_threads(root: &Root, pid: Pid) -> Option<Policy> {
     let folder = root.proc.join(pid.0.to_string()).join("task");
     let threads = std::fs::read_dir(folder).ok()?.flatten();
@@ -123,7 +127,8 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
     Some(mapping)
 }
 
-/// Two of the modes have a space in their name; flags and nodes follow, as in `bind=static|balancing:0-1`.
+/// Two of the modes have a space in their name; flags and nodes follow, as in
+/// `bind=static|balancing:0-1`.
 fn policy(text: &str) -> (Policy, &str) {
     let spaced = ["prefer (many)", "weighted interleave"].iter().find(|mode| text.starts_with(**mode));
     let mode_end = spaced.map_or(0, |mode| mode.len());

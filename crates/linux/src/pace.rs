@@ -78,8 +78,8 @@ impl Pace {
         if self.rate_limit.is_some() { Pacing::Renewals } else { Pacing::Steps }
     }
 
-    /// Sets what is not set as wished: first the step, then the periods, then the rate limit, so that
-    /// no task recomputes with a step or a period of before. Returns what there is to tell.
+    /// Sets what is not set as wished: first the step, then the periods, then the rate limit, so
+    /// that no task recomputes with a step or a period of before. Returns what there is to tell.
     ///
     /// # Errors
     /// A value cannot be written.

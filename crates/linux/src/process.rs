@@ -32,7 +32,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether it has ended. A process of which only the first thread has ended lives on, though `/proc/PID` shows that thread's state.
+    /// Whether it has ended. A process of which only the first thread has ended lives on, though
+    /// `/proc/PID` shows that thread's state.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads <= 1
     }
@@ -104,7 +105,8 @@ pub fn stat(root: &Root, pid: Pid) -> Result<Option<Stat>, KernelFileError> {
     }
 }
 
-/// Parses `/proc/PID/stat`. The name stands in parentheses and may itself hold spaces and parentheses.
+/// Parses `/proc/PID/stat`. The name stands in parentheses and may itself hold spaces and
+/// parentheses.
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let (pid, rest) = text.split_once(" (")?;
     let (comm, rest) = rest.rsplit_once(") ")?;
@@ -122,7 +124,8 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The command line with spaces between its words; None where the process is gone, empty for kernel threads.
+/// The command line with spaces between its words; None where the process is gone, empty for kernel
+/// threads.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -131,7 +134,8 @@ pub fn command_line(root: &Root, pid: Pid) -> Result<Option<String>, KernelFileE
     Ok(text.map(|t| t.trim_end_matches('\0').replace('\0', " ")))
 }
 
-/// The path below the cgroup v2 root, `/` for the root itself; None where the process is gone or in no cgroup v2.
+/// The path below the cgroup v2 root, `/` for the root itself; None where the process is gone or in
+/// no cgroup v2.
 ///
 /// # Errors
 /// The file cannot be read.

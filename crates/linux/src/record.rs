@@ -1,6 +1,7 @@
 //! Records what a thread reads of a machine: a copy of the machine, to be examined elsewhere.
 //!
-//! Every reading goes through [`crate::root`], so that a recording holds what was asked for and nothing else.
+//! Every reading goes through [`crate::root`], so that a recording holds what was asked for and
+//! nothing else.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,7 +25,8 @@ thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
 }
 
-/// Does `work`, and keeps what this thread reads meanwhile. Recordings do not nest: the inner one has it all.
+/// Does `work`, and keeps what this thread reads meanwhile. Recordings do not nest: the inner one
+/// has it all.
 pub fn record<T>(work: impl FnOnce() -> T) -> (T, Recording) {
     RECORDING.set(Some(Recording::new()));
     let done = work();

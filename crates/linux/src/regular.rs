@@ -1,4 +1,5 @@
-//! Files that are files: a FIFO, a device or a socket in a file's place is refused and never waited for.
+//! Files that are files: a FIFO, a device or a socket in a file's place is refused and never waited
+//! for.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -8,7 +9,8 @@ use std::path::Path;
 /// Opens a regular file for reading. Links are followed.
 ///
 /// # Errors
-/// As the file system answers; [`io::ErrorKind::InvalidInput`] with a sentence where it is no regular file.
+/// As the file system answers; [`io::ErrorKind::InvalidInput`] with a sentence where it is no
+/// regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), 0, path)
 }

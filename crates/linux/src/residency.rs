@@ -1,7 +1,8 @@
 //! Where the memory of managed processes is, by process and node, from `/proc/PID/numa_maps`.
 //!
-//! The kernel walks the page tables of a process for it, so looks are few and short: the largest processes only, within a time, and
-//! not again before that time is a small share of what has passed.
+//! The kernel walks the page tables of a process for it, so looks are few and short: the largest
+//! processes only, within a time, and not again before that time is a small share of what has
+//! passed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,7 +24,8 @@ const TIME_MAX: Duration = Duration::from_secs(1);
 const PROCESS_MAX: Duration = Duration::from_millis(1500);
 /// A look is good for at least this long.
 const GOOD_FOR_MIN: Duration = Duration::from_secs(2);
-/// And for so many times as long as it took: however often one asks, looks take at most a hundredth of the time.
+/// And for so many times as long as it took: however often one asks, looks take at most a hundredth
+/// of the time.
 const GOOD_FOR_LOOKS: u32 = 100;
 
 /// The memory of one process.
@@ -137,7 +139,8 @@ mod tests {
 
     use super::*;
 
-    /// A machine with processes of so many resident pages, all on node 2 but for one page on node 0.
+    /// A machine with processes of so many resident pages, all on node 2 but for one page on node
+    /// 0.
     fn machine(rss: &[u64]) -> (tempfile::TempDir, Residencies) {
         let folder = tempfile::tempdir().unwrap();
         for (pid, pages) in (100..).zip(rss) {

@@ -1,4 +1,5 @@
-//! Where the kernel's file systems are, so that a test hands every module a folder instead of the machine.
+//! Where the kernel's file systems are, so that a test hands every module a folder instead of the
+//! machine.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -105,8 +106,8 @@ impl Root {
         }
     }
 
-    /// Whether this is the machine that we run on. What only a running machine can tell, as what this process may do, is not to be asked
-    /// where it is not.
+    /// Whether this is the machine that we run on. What only a running machine can tell, as what
+    /// this process may do, is not to be asked where it is not.
     pub fn is_live(&self) -> bool {
         self.proc == Path::new("/proc")
     }
@@ -156,8 +157,8 @@ pub(crate) fn kernel_version(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The text of a file, or None where it is absent. Bytes that are no UTF-8 are replaced: the kernel writes
-/// ASCII, but command names are arbitrary bytes.
+/// The text of a file, or None where it is absent. Bytes that are no UTF-8 are replaced: the kernel
+/// writes ASCII, but command names are arbitrary bytes.
 ///
 /// # Errors
 /// The file is there and cannot be read.
@@ -169,7 +170,8 @@ pub fn read_optional(path: &Path) -> Result<Option<String>, KernelFileError> {
     }
 }
 
-/// More than any file of the kernel that we read holds; a copy of a machine may have a longer one in its place.
+/// More than any file of the kernel that we read holds; a copy of a machine may have a longer one
+/// in its place.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// The bytes of a file.
@@ -224,8 +226,8 @@ pub fn list_optional(path: &Path) -> Result<Option<Vec<String>>, KernelFileError
     Ok(Some(names))
 }
 
-/// A file that vanished between listing and reading, or a process that ended while its file was read (ESRCH),
-/// is as absent as one that never was.
+/// A file that vanished between listing and reading, or a process that ended while its file was
+/// read (ESRCH), is as absent as one that never was.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error() == Some(libc::ESRCH)

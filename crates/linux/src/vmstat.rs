@@ -37,8 +37,8 @@ impl Vmstat {
         self.counters.get(name).copied()
     }
 
-    /// How far a counter went since `earlier`; None where this kernel does not have it. A counter that went
-    /// back, as gauges do, is at 0.
+    /// How far a counter went since `earlier`; None where this kernel does not have it. A counter
+    /// that went back, as gauges do, is at 0.
     pub fn since(&self, earlier: &Vmstat, name: &str) -> Option<u64> {
         Some(self.get(name)?.saturating_sub(earlier.get(name)?))
     }

@@ -1,4 +1,5 @@
-//! `/proc/zoneinfo`: free pages, watermarks and spans of every zone (Linux mm/vmstat.c, zoneinfo_show_print).
+//! `/proc/zoneinfo`: free pages, watermarks and spans of every zone (Linux mm/vmstat.c,
+//! zoneinfo_show_print).
 
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{NodeId, PageSize};
@@ -12,10 +13,12 @@ pub struct Zone {
     pub name: String,
     /// Free pages.
     pub free: u64,
-    /// What the kernel adds to every watermark for a while, after pages of one kind had to be taken from a block of another: kswapd shall reclaim so
-    /// much, and takes the boost back as soon as an allocation wakes it. Nothing is to be kept free for that.
+    /// What the kernel adds to every watermark for a while, after pages of one kind had to be taken
+    /// from a block of another: kswapd shall reclaim so much, and takes the boost back as soon as
+    /// an allocation wakes it. Nothing is to be kept free for that.
     pub boost: u64,
-    /// Direct reclaim below it. This and the other marks are without the boost, which the kernel prints in all of them.
+    /// Direct reclaim below it. This and the other marks are without the boost, which the kernel
+    /// prints in all of them.
     pub min: u64,
     /// kswapd wakes below it.
     pub low: u64,
@@ -38,15 +41,15 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// The promo watermark, derived from the others where the kernel does not print it: the marks are
-    /// evenly spaced (Linux 6.12 mm/page_alloc.c, __setup_per_zone_wmarks).
+    /// The promo watermark, derived from the others where the kernel does not print it: the marks
+    /// are evenly spaced (Linux 6.12 mm/page_alloc.c, __setup_per_zone_wmarks).
     pub fn promo_or_derived(&self) -> u64 {
         self.promo.unwrap_or_else(|| self.high.saturating_add(self.high.saturating_sub(self.low)))
     }
 }
 
-/// The zones that `text` tells of. Lines that are not understood are skipped: the kernel adds some with every
-/// release.
+/// The zones that `text` tells of. Lines that are not understood are skipped: the kernel adds some
+/// with every release.
 pub fn parse(text: &str) -> Vec<Zone> {
     let mut zones: Vec<Zone> = Vec::new();
     for line in text.lines() {
@@ -89,7 +92,8 @@ fn header(line: &str) -> Option<Zone> {
     Some(Zone { node, name, ..Zone::default() })
 }
 
-/// `protection: (0, 3019, 5963, 5963)`: the last is what an allocation for the highest zone must leave.
+/// `protection: (0, 3019, 5963, 5963)`: the last is what an allocation for the highest zone must
+/// leave.
 fn last_of_protection(line: &str) -> u64 {
     let list = line.rsplit('(').next().unwrap_or("").trim_end().trim_end_matches(')');
     list.rsplit(',').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0)
@@ -132,8 +136,8 @@ pub fn given_up(zones: &[Zone]) -> Vec<NodeId> {
     nodes
 }
 
-/// Whether the kernel promotes to `node` whatever it is asked to, because the node has memory to spare: any
-/// populated zone with more free than promo watermark + max(1 GiB, 1/16 of the node)
+/// Whether the kernel promotes to `node` whatever it is asked to, because the node has memory to
+/// spare: any populated zone with more free than promo watermark + max(1 GiB, 1/16 of the node)
 /// (Linux 6.12 kernel/sched/fair.c, pgdat_free_space_enough).
 pub fn free_space_promotion(zones: &[Zone], node: NodeId, size: PageSize) -> bool {
     let of_node = || zones.iter().filter(|z| z.node == node);

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::{self, NonNull};
 
-/// Bytes in a huge page of x86-64 (and of arm64 with 4 KiB base pages); the step in which an [`Arena`] grows.
+/// Bytes in a huge page of x86-64 (and of arm64 with 4 KiB base pages); the step in which an
+/// [`Arena`] grows.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Numbers for which all bits zero is a value and every value is only bits.
@@ -50,9 +51,10 @@ impl std::error::Error for ArenaError {}
 
 /// An array that grows in place up to a fixed bound.
 ///
-/// The bound is address space only; memory is taken from the kernel in steps of [`HUGE_PAGE_BYTES`] as the array
-/// grows, zeroed, and in huge pages where transparent huge pages are `madvise` or `always`. Elements never move, so
-/// that growing costs no copy. All memory goes back when the arena is dropped.
+/// The bound is address space only; memory is taken from the kernel in steps of [`HUGE_PAGE_BYTES`]
+/// as the array grows, zeroed, and in huge pages where transparent huge pages are `madvise` or
+/// `always`. Elements never move, so that growing costs no copy. All memory goes back when the
+/// arena is dropped.
 pub struct Arena<T: Plain> {
     /// First element; aligned to a huge page.
     start: NonNull<T>,
@@ -83,7 +85,8 @@ impl<T: Plain> Arena<T> {
         let bytes = bound.checked_mul(size_of::<T>()).ok_or(too_much)?;
         let reserved = bytes.max(1).checked_next_multiple_of(HUGE_PAGE_BYTES).ok_or(too_much)?;
         let mapping_bytes = reserved.checked_add(HUGE_PAGE_BYTES).ok_or(too_much)?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of
+        // ours.
         let mapping = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -98,7 +101,8 @@ impl<T: Plain> Arena<T> {
             return Err(ArenaError { what: "reserve", bytes: mapping_bytes, errno: last_errno() });
         }
         let front = mapping.addr().wrapping_neg() % HUGE_PAGE_BYTES;
-        // SAFETY: `front` is less than HUGE_PAGE_BYTES, by which the mapping is longer than `reserved`.
+        // SAFETY: `front` is less than HUGE_PAGE_BYTES, by which the mapping is longer than
+        // `reserved`.
         let start = unsafe { mapping.byte_add(front) };
         let nonnull =
             |pointer| NonNull::new(pointer).expect("mmap without MAP_FIXED never returns address 0");
@@ -113,7 +117,8 @@ impl<T: Plain> Arena<T> {
         })
     }
 
-    /// Makes the arena at least `len` elements long; the new ones are zero. A shorter `len` changes nothing.
+    /// Makes the arena at least `len` elements long; the new ones are zero. A shorter `len` changes
+    /// nothing.
     ///
     /// # Errors
     /// `len` is above the bound, or the kernel refuses the memory; the arena is as it was.
@@ -125,14 +130,15 @@ impl<T: Plain> Arena<T> {
         let committed = bytes.next_multiple_of(HUGE_PAGE_BYTES);
         if committed > self.committed {
             let more = committed - self.committed;
-            // SAFETY: `committed` is at most `reserved`, a multiple of the step, so the range lies in our mapping, and
-            // nothing refers to it yet.
+            // SAFETY: `committed` is at most `reserved`, a multiple of the step, so the range lies
+            // in our mapping, and nothing refers to it yet.
             unsafe {
                 let new = self.start.as_ptr().byte_add(self.committed).cast();
                 if libc::mprotect(new, more, libc::PROT_READ | libc::PROT_WRITE) != 0 {
                     return Err(ArenaError { what: "grow to", bytes, errno: last_errno() });
                 }
-                // Without huge pages (EINVAL: the kernel was built without them) the array is slower, not wrong.
+                // Without huge pages (EINVAL: the kernel was built without them) the array is
+                // slower, not wrong.
                 libc::madvise(new, more, libc::MADV_HUGEPAGE);
             }
             self.committed = committed;
@@ -141,8 +147,8 @@ impl<T: Plain> Arena<T> {
         Ok(())
     }
 
-    /// Zeroes the elements of `range` and gives the memory of whole base pages in it back to the kernel until they are
-    /// written again.
+    /// Zeroes the elements of `range` and gives the memory of whole base pages in it back to the
+    /// kernel until they are written again.
     ///
     /// # Panics
     /// `range` is out of bounds, as with a slice.
@@ -155,8 +161,8 @@ impl<T: Plain> Arena<T> {
         let front = start.next_multiple_of(page) - start;
         let whole = bytes.saturating_sub(front) / page * page;
         let returned = whole > 0 && {
-            // SAFETY: the pages lie in `slice`, which is private anonymous memory that nobody else refers to; reading
-            // them afterwards gives zeroes, which are values of a Plain type.
+            // SAFETY: the pages lie in `slice`, which is private anonymous memory that nobody else
+            // refers to; reading them afterwards gives zeroes, which are values of a Plain type.
             unsafe {
                 libc::madvise(slice.as_mut_ptr().byte_add(front).cast(), whole, libc::MADV_DONTNEED) == 0
             }
@@ -181,8 +187,8 @@ impl<T: Plain> Deref for Arena<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements from `start` are committed, aligned, initialised (zero or written through us), and
-        // borrowed as we are.
+        // SAFETY: `len` elements from `start` are committed, aligned, initialised (zero or written
+        // through us), and borrowed as we are.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -207,8 +213,8 @@ impl<T: Plain> fmt::Debug for Arena<T> {
 
 impl<T: Plain> Drop for Arena<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing borrows from it any more. It cannot fail on a range that was mapped
-        // as a whole; if it did, the memory would stay until exit.
+        // SAFETY: the mapping is ours and nothing borrows from it any more. It cannot fail on a
+        // range that was mapped as a whole; if it did, the memory would stay until exit.
         unsafe { libc::munmap(self.mapping.as_ptr(), self.mapping_bytes) };
     }
 }

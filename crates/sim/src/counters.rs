@@ -1,6 +1,8 @@
-//! What is counted, under the kernel's names where it counts the same, and the laws that hold between the counts.
+//! What is counted, under the kernel's names where it counts the same, and the laws that hold
+//! between the counts.
 //!
-//! The life of a hint fault in tiering mode (Linux 6.12 `kernel/sched/fair.c`, `should_numa_migrate_memory`):
+//! The life of a hint fault in tiering mode (Linux 6.12 `kernel/sched/fair.c`,
+//! `should_numa_migrate_memory`):
 //!
 //! ```text
 //! numa_hint_faults and
@@ -66,7 +68,8 @@ counters! {
     left_to_kthread;
     /// Sampled accesses that were handled as hint faults: they took no mark.
     sampled_hints;
-    /// Marked pages that were handled with a fault on another page: the rest of a huge page, or what is ahead (S2).
+    /// Marked pages that were handled with a fault on another page: the rest of a huge page, or
+    /// what is ahead (S2).
     handled_ahead;
     /// Candidates above the rate limit.
     rate_limited;
@@ -84,7 +87,8 @@ counters! {
     engine_promoted;
     /// Pages that Thermocline has moved out of it.
     engine_demoted;
-    /// Pages that anybody has moved between two nodes that are both of the kernel's top tier, or both below it.
+    /// Pages that anybody has moved between two nodes that are both of the kernel's top tier, or
+    /// both below it.
     moved_within;
     /// Pages promoted by another kernel thread (DAMON, kmigrated).
     other_promoted;

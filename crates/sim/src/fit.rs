@@ -1,10 +1,11 @@
 //! Fitting a scenario's free parameters to published figures.
 //!
-//! A scenario's `[fit]` names the parameters, the figures of one column of a table, and the one manager whose column it is; every
-//! other arm stays a prediction. The search is Hooke and Jeeves' (1961): each parameter in turn is tried a step up and a
-//! step down and the better value is kept; when none helps, the steps are halved. All points are judged with the same seeds, so that
-//! two of them differ by the parameters and not by luck. What is minimised is the sum of the squared differences of the means over
-//! the seeds, each in units of its tolerance.
+//! A scenario's `[fit]` names the parameters, the figures of one column of a table, and the one
+//! manager whose column it is; every other arm stays a prediction. The search is Hooke and Jeeves'
+//! (1961): each parameter in turn is tried a step up and a step down and the better value is kept;
+//! when none helps, the steps are halved. All points are judged with the same seeds, so that two of
+//! them differ by the parameters and not by luck. What is minimised is the sum of the squared
+//! differences of the means over the seeds, each in units of its tolerance.
 
 use serde::Serialize;
 
@@ -14,7 +15,8 @@ use crate::run::{Arm, RunError, mode_for, run_all};
 use crate::scenario::{FitSpec, Setup};
 use crate::spec::SpecError;
 
-/// A figure of a report: `rejected_percent` (of the hint faults), `top_share_percent`, or one of [`Report::figures`].
+/// A figure of a report: `rejected_percent` (of the hint faults), `top_share_percent`, or one of
+/// [`Report::figures`].
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let counters = &report.counters;
     match name {
@@ -48,8 +50,8 @@ pub enum FitError {
     Run(#[from] RunError),
 }
 
-/// Fits a scenario. `load` makes the scenario with changes as of `--set`; `look` is shown every point, with whether it is the
-/// best so far. The search ends after `rounds` halvings of the steps.
+/// Fits a scenario. `load` makes the scenario with changes as of `--set`; `look` is shown every
+/// point, with whether it is the best so far. The search ends after `rounds` halvings of the steps.
 ///
 /// # Errors
 /// The scenario has no `[fit]`, or cannot be simulated.

@@ -1,4 +1,5 @@
-//! A machine of arithmetic: tiers of memory, what the kernel does by itself, programs, and core's engine among them.
+//! A machine of arithmetic: tiers of memory, what the kernel does by itself, programs, and core's
+//! engine among them.
 //!
 //! ```text
 //!  scenario (TOML) ──▶ Setup ──▶ run ──▶ Report
@@ -11,24 +12,31 @@
 //!           models (scanner, kswapd, traffic, ...) ──▶ System (memory, counters, nodes) ◀── both
 //! ```
 //!
-//! * [`machine`]: nodes in tiers, latencies, bandwidth, watermarks, costs. Presets in `machine/presets`.
-//! * [`workload`]: processes and their [`workload::Pattern`]s, which give phases: a distribution over cells, or a walk.
+//! * [`machine`]: nodes in tiers, latencies, bandwidth, watermarks, costs. Presets in
+//!   `machine/presets`.
+//! * [`workload`]: processes and their [`workload::Pattern`]s, which give phases: a distribution
+//!   over cells, or a walk.
 //! * [`memory`]: the page tables as arrays, about nine bytes a page.
-//! * [`kernel`]: models of the kernel's own doing, each a [`kernel::Model`] on the [`system::System`]; they see no accesses,
-//!   only marks, faults, samples and accessed bits, so that they are the same under both modes.
-//! * [`manager`]: who decides: nobody, the kernel, or Thermocline's engine, unchanged, with moves that take their time.
-//! * [`mode`]: the two ways to let programs run. [`counters`]: what is counted, and the laws that hold in every run.
+//! * [`kernel`]: models of the kernel's own doing, each a [`kernel::Model`] on the
+//!   [`system::System`]; they see no accesses, only marks, faults, samples and accessed bits, so
+//!   that they are the same under both modes.
+//! * [`manager`]: who decides: nobody, the kernel, or Thermocline's engine, unchanged, with moves
+//!   that take their time.
+//! * [`mode`]: the two ways to let programs run. [`counters`]: what is counted, and the laws that
+//!   hold in every run.
 //! * [`oracle`]: what the best placements could do.
-//! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted or assumed.
-//! * [`fit`]: free parameters from the published figures of one column. [`reproduce`]: published tables beside ours.
+//! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted
+//!   or assumed.
+//! * [`fit`]: free parameters from the published figures of one column. [`reproduce`]: published
+//!   tables beside ours.
 //! * [`sweep`]: every combination of parameters, scenarios, managers and seeds.
 //!
-//! To add a pattern, see [`workload`]; a kernel model, [`kernel`]; a manager, [`manager`]; a machine or a scenario: a TOML file
-//! in `presets/` and a line in the `PRESETS` beside it.
+//! To add a pattern, see [`workload`]; a kernel model, [`kernel`]; a manager, [`manager`]; a
+//! machine or a scenario: a TOML file in `presets/` and a line in the `PRESETS` beside it.
 //!
-//! Time is in nanoseconds; a run begins at [`system::START`]. Equal scenario, arm and seed give equal reports, to the bit, on any
-//! number of cores: every thread and every purpose draws from a stream of its own ([`random`]), and nothing depends on the
-//! order in which runs happen to end.
+//! Time is in nanoseconds; a run begins at [`system::START`]. Equal scenario, arm and seed give
+//! equal reports, to the bit, on any number of cores: every thread and every purpose draws from a
+//! stream of its own ([`random`]), and nothing depends on the order in which runs happen to end.
 
 // What is said goes through the writers of the command, which know what to do where nobody reads.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,5 +1,5 @@
-//! The allocation of memory before the threads begin: in one system call, so that no scan comes between, or by several processes at
-//! the same time.
+//! The allocation of memory before the threads begin: in one system call, so that no scan comes
+//! between, or by several processes at the same time.
 
 use std::ops::Range;
 
@@ -30,7 +30,8 @@ impl Part<'_> {
     }
 }
 
-/// Processes that allocate their memory at the same time, each at its own pace, so that all are done together.
+/// Processes that allocate their memory at the same time, each at its own pace, so that all are
+/// done together.
 pub(crate) struct Populate<'a> {
     parts: Vec<Part<'a>>,
     /// Time that is not yet a whole nanosecond.
@@ -89,7 +90,8 @@ impl<'a> Populate<'a> {
         parts.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
     }
 
-    /// The node that a part's next page comes from: the first that has room above its low watermark; else above its min.
+    /// The node that a part's next page comes from: the first that has room above its low
+    /// watermark; else above its min.
     fn choose(&mut self, part: usize, system: &mut System) -> Result<NodeIndex, SpecError> {
         let part = &mut self.parts[part];
         for attempt in 0..3 {

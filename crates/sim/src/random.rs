@@ -1,4 +1,5 @@
-//! Random numbers: one named generator, one stream a purpose, so that what one part draws never shifts what another gets.
+//! Random numbers: one named generator, one stream a purpose, so that what one part draws never
+//! shifts what another gets.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -12,7 +13,8 @@ pub enum Stream {
     Accessed,
     /// What the kernel's and other managers' models decide at random.
     Models,
-    /// The phases of a thread: the same in both modes, so that a pair of runs differs only in its accesses.
+    /// The phases of a thread: the same in both modes, so that a pair of runs differs only in its
+    /// accesses.
     Phases(u32),
     /// The accesses of a thread.
     Accesses(u32),
@@ -42,7 +44,8 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// A number below `end`; 0 where `end` is 0. The high half of a product: its bias is below 2^-32 for what is drawn here.
+    /// A number below `end`; 0 where `end` is 0. The high half of a product: its bias is below
+    /// 2^-32 for what is drawn here.
     #[inline(always)]
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
@@ -60,8 +63,8 @@ impl Random {
         -(1.0 - self.unit()).ln()
     }
 
-    /// Whether [`exponential`](Random::exponential) is below `limit`: the same draw, mostly without its logarithm, since -ln(1 - u) is no
-    /// less than u.
+    /// Whether [`exponential`](Random::exponential) is below `limit`: the same draw, mostly without
+    /// its logarithm, since -ln(1 - u) is no less than u.
     #[inline(always)]
     pub fn exponential_below(&mut self, limit: f64) -> bool {
         let unit = self.unit();

@@ -29,7 +29,8 @@ pub struct ProcessReport {
     pub pages: Vec<u64>,
     /// The same on average from the start of the threads.
     pub mean_pages: Vec<f64>,
-    /// Time from the start of the threads to its last one's end in seconds; none where it was not done.
+    /// Time from the start of the threads to its last one's end in seconds; none where it was not
+    /// done.
     pub time_s: Option<f64>,
     /// Scan passes over its memory.
     pub scan_passes: u64,
@@ -131,8 +132,8 @@ impl Report {
         (best > 0.0).then(|| Some(self.top_share? / best))?
     }
 
-    /// Time against that with all memory in the top tier; none where the run was not done, since nobody knows how long the rest
-    /// would have taken, or where nothing was to be done.
+    /// Time against that with all memory in the top tier; none where the run was not done, since
+    /// nobody knows how long the rest would have taken, or where nothing was to be done.
     pub fn slowdown(&self) -> Option<f64> {
         let least = self.oracle.as_ref()?.all_top_time_s;
         (least > 0.0).then(|| Some(self.time_s? / least))?

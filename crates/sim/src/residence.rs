@@ -20,7 +20,8 @@ impl Residence {
         Residence { since: now, pages_ns: vec![vec![0.0; memory.nodes.len()]; memory.spaces.len()] }
     }
 
-    /// Adds what is where now for the time since this was last done, if that is long enough or the run is over.
+    /// Adds what is where now for the time since this was last done, if that is long enough or the
+    /// run is over.
     pub(crate) fn note(&mut self, memory: &Memory, now: Nanos, over: bool) {
         let span = now.since(self.since);
         if span.0 == 0 || (span.0 < EVERY.0 && !over) {

@@ -57,7 +57,8 @@ pub struct Arm {
     pub seed: u64,
 }
 
-/// Below so many pages every access can be made; above, event mode is faster by orders of magnitude.
+/// Below so many pages every access can be made; above, event mode is faster by orders of
+/// magnitude.
 const EXACT_PAGES_MAX: u64 = 1 << 14;
 
 /// The mode for a scenario where none is asked for.
@@ -65,8 +66,8 @@ pub fn mode_for(setup: &Setup) -> ModeName {
     if setup.pages() <= EXACT_PAGES_MAX { ModeName::Exact } else { ModeName::Event }
 }
 
-/// Runs every arm, on all cores, until `stop` is set; tells of each that is done. The reports come in the order of the arms, none
-/// for those that were stopped.
+/// Runs every arm, on all cores, until `stop` is set; tells of each that is done. The reports come
+/// in the order of the arms, none for those that were stopped.
 ///
 /// # Errors
 /// The first arm that failed.
@@ -88,7 +89,8 @@ pub fn run_each(
     arms.par_iter().map(one).collect()
 }
 
-/// Runs every arm, on all cores; the reports come in the order of the arms and do not depend on the number of cores.
+/// Runs every arm, on all cores; the reports come in the order of the arms and do not depend on the
+/// number of cores.
 pub fn run_all(setup: &Setup, arms: &[Arm]) -> Vec<Result<Report, RunError>> {
     arms.par_iter().map(|arm| run(setup, *arm)).collect()
 }

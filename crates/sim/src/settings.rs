@@ -42,7 +42,8 @@ pub struct KernelSettings {
     pub chmu_counters: u64,
     /// Device counters: pages that its list holds.
     pub chmu_list: u64,
-    /// Share of virtual to marked memory that one scan may pass over (Linux 6.12 `task_numa_work`: 8).
+    /// Share of virtual to marked memory that one scan may pass over (Linux 6.12 `task_numa_work`:
+    /// 8).
     pub scan_virtual_factor: u64,
 }
 

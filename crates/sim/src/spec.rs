@@ -1,4 +1,5 @@
-//! Reading what people write: TOML with known keys only, and errors that name the place and the remedy.
+//! Reading what people write: TOML with known keys only, and errors that name the place and the
+//! remedy.
 
 use serde::de::DeserializeOwned;
 

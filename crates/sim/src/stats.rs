@@ -28,8 +28,8 @@ pub fn summary(values: &[f64]) -> Summary {
     Summary { mean, sd: (squares / (n - 1.0)).sqrt() }
 }
 
-/// How far one more value may lie from the mean of these, at 95 % (the prediction interval of Student's t). Fewer than two values
-/// say nothing of their spread.
+/// How far one more value may lie from the mean of these, at 95 % (the prediction interval of
+/// Student's t). Fewer than two values say nothing of their spread.
 pub fn one_more_within(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
@@ -41,7 +41,8 @@ const PAIRS_MAX: usize = 14;
 /// Signs that are drawn.
 const DRAWS: u32 = 10_000;
 
-/// The probability that the pairs differ as much as they do, if each difference might as well have the other sign.
+/// The probability that the pairs differ as much as they do, if each difference might as well have
+/// the other sign.
 pub fn pair_test(a: &[f64], b: &[f64]) -> f64 {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     let observed = differences.iter().sum::<f64>().abs();
@@ -59,8 +60,8 @@ pub fn pair_test(a: &[f64], b: &[f64]) -> f64 {
     (as_far + 1) as f64 / f64::from(DRAWS + 1)
 }
 
-/// The probabilities of several tests, each as if it were the only one (S. Holm, 1979): that any of those below some level is below
-/// it by chance is at most as probable as that level.
+/// The probabilities of several tests, each as if it were the only one (S. Holm, 1979): that any of
+/// those below some level is below it by chance is at most as probable as that level.
 pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     order.sort_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));

@@ -45,8 +45,8 @@ impl World {
         World { system, manager, demand, models: Vec::new(), patterns, phases }
     }
 
-    /// Places the memory of all processes, one after the other, and starts their threads. Where `course_every` is given, what is
-    /// promoted is noted so often.
+    /// Places the memory of all processes, one after the other, and starts their threads. Where
+    /// `course_every` is given, what is promoted is noted so often.
     ///
     /// # Errors
     /// Memory does not suffice.
@@ -134,7 +134,8 @@ impl World {
         }
     }
 
-    /// A thread touches a marked page at `system.now`. Returns what that costs it in ns, without the access itself.
+    /// A thread touches a marked page at `system.now`. Returns what that costs it in ns, without
+    /// the access itself.
     pub fn fault(&mut self, thread: u32, page: Page) -> f64 {
         let system = &mut self.system;
         let process = usize::from(system.threads[thread as usize].process);
@@ -157,8 +158,8 @@ impl World {
         cost
     }
 
-    /// The rest of the huge page of a fault: one mark, one fault, the same decision for each page. Returns what it would cost page by
-    /// page.
+    /// The rest of the huge page of a fault: one mark, one fault, the same decision for each page.
+    /// Returns what it would cost page by page.
     fn fault_rest(&mut self, fault: &Fault) -> f64 {
         let system = &mut self.system;
         let mut cost = 0.0;

@@ -1,9 +1,10 @@
-//! Event mode against exact mode, in pairs of the same seed, for the patterns: zipf, latest, sequential, and a mix of two
-//! processes, each with one and with eight threads.
+//! Event mode against exact mode, in pairs of the same seed, for the patterns: zipf, latest,
+//! sequential, and a mix of two processes, each with one and with eight threads.
 //!
-//! Counters with a mean of at least 10,000 differ by at most 2 % in the paired mean; rarer ones do not differ at p = 0.01
-//! (a test of all changes of sign, corrected after Holm for the number of counters).
-//! To run one again: `cargo test --release -p thermocline-sim --test patterns NAME -- --nocapture`.
+//! Counters with a mean of at least 10,000 differ by at most 2 % in the paired mean; rarer ones do
+//! not differ at p = 0.01 (a test of all changes of sign, corrected after Holm for the number of
+//! counters). To run one again: `cargo test --release -p thermocline-sim --test patterns NAME --
+//! --nocapture`.
 
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
@@ -37,7 +38,8 @@ fn process(threads: u32, mib: u32, pattern: &str) -> String {
     )
 }
 
-/// Probability that the sum of differences is as far from zero as it is, if each sign is as likely as the other.
+/// Probability that the sum of differences is as far from zero as it is, if each sign is as likely
+/// as the other.
 fn sign_test(differences: &[f64]) -> f64 {
     let observed = differences.iter().sum::<f64>().abs();
     let all = 1u32 << differences.len();

@@ -161,7 +161,8 @@ fn hotplug() {
         .collect();
     blocks.sort_unstable();
     let state = |block: u64| format!("/sys/devices/system/memory/memory{block}/state");
-    // A block goes offline only where nothing in it is bound to its place; most of the kernel's own is on node 0.
+    // A block goes offline only where nothing in it is bound to its place; most of the kernel's own
+    // is on node 0.
     let block = *blocks.iter().find(|&&block| fs::write(state(block), "offline").is_ok()).unwrap();
     let pages = 0x800_0000 >> 12;
     let pfn = Pfn(block * pages);

@@ -1,7 +1,9 @@
-//! Checks of this crate on the real kernel of a lab guest, which it changes: never run it elsewhere.
+//! Checks of this crate on the real kernel of a lab guest, which it changes: never run it
+//! elsewhere.
 //!
-//! `live_lab check tiers|one-tier|single` prints a line `ok NAME` for each check that holds and ends with status 1
-//! where one does not. `live_lab hold FOLDER` is the daemon that the checks kill.
+//! `live_lab check tiers|one-tier|single` prints a line `ok NAME` for each check that holds and
+//! ends with status 1 where one does not. `live_lab hold FOLDER` is the daemon that the checks
+//! kill.
 
 #![allow(clippy::unwrap_used)]
 

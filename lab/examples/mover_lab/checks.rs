@@ -167,7 +167,8 @@ fn piped_pages_stay(machine: &Machine) -> Checked {
     held_pages_stay(machine, "piped")
 }
 
-/// Every eighth page is held: it is busy twice, then pinned, and moves when it is let go; the others move at once.
+/// Every eighth page is held: it is busy twice, then pinned, and moves when it is let go; the
+/// others move at once.
 fn held_pages_stay(machine: &Machine, kind: &str) -> Checked {
     let mut holder = Holder::start(machine, kind, 128, SLOW)?;
     let mut mover = machine.mover(SharedPages::Move)?;
@@ -269,7 +270,8 @@ pub(crate) fn as_nobody(pid: &str, vpn: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A daemon with every capability but CAP_SYS_NICE. Capabilities belong to threads, so a thread can be that daemon.
+/// A daemon with every capability but CAP_SYS_NICE. Capabilities belong to threads, so a thread can
+/// be that daemon.
 fn no_sys_nice(machine: &Machine) -> Checked {
     let mut own = Holder::start(machine, "private", 64, SLOW)?;
     let mut shared = Holder::start(machine, "shared", 64, SLOW)?;
@@ -361,7 +363,8 @@ fn fill(machine: &Machine, leave_pages: u64) -> Checked<Holder> {
     Holder::start_confined(machine, "private", spare - leave_pages, SMALL)
 }
 
-/// Pages go to a node until it has no room above its high watermark and the goal; the kernel never has to reclaim.
+/// Pages go to a node until it has no room above its high watermark and the goal; the kernel never
+/// has to reclaim.
 fn full_node(machine: &Machine) -> Checked {
     let state = machine.node(SMALL)?;
     let goal = MoverConfig::default().reserve.floor(&state) - state.watermarks.high_pages;

@@ -23,7 +23,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Starts it in a cgroup of its own that allows one node only, so that its pages lie there without a mempolicy.
+    /// Starts it in a cgroup of its own that allows one node only, so that its pages lie there
+    /// without a mempolicy.
     pub(crate) fn start_confined(machine: &Machine, kind: &str, count: u64, node: NodeId) -> Checked<Holder> {
         let cgroup = PathBuf::from(format!("/sys/fs/cgroup/{kind}-on-{}", node.0));
         if !cgroup.exists() {

@@ -50,8 +50,9 @@ impl Machine {
         ensure!(Path::new("/run/lab/settings").exists(), "this is not the lab; run it with `lab run`");
         let root = Root::default();
         fs::write("/proc/sys/kernel/numa_balancing", "0")?;
-        // Short lists of free pages for each CPU. By default Linux 7.2 keeps thousands of pages of the small
-        // node there, which it does not count as free, and how many differs from run to run.
+        // Short lists of free pages for each CPU. By default Linux 7.2 keeps thousands of pages of
+        // the small node there, which it does not count as free, and how many differs from run to
+        // run.
         fs::write("/proc/sys/vm/percpu_pagelist_high_fraction", "1000000")?;
         let zones = zoneinfo::parse(&fs::read_to_string("/proc/zoneinfo")?);
         let frames = PfnMap::read(&root, &zones)?;
@@ -85,8 +86,8 @@ impl Machine {
         Ok(state.ok_or("the node is gone")?)
     }
 
-    /// Pages of a node that are free above its high watermark. Those that CPUs hold in advance are free, too, but the
-    /// kernel does not count them among the free ones.
+    /// Pages of a node that are free above its high watermark. Those that CPUs hold in advance are
+    /// free, too, but the kernel does not count them among the free ones.
     pub(crate) fn spare(&self, node: NodeId) -> Checked<u64> {
         let text = fs::read_to_string("/proc/zoneinfo")?;
         let of_node = text.split("Node ").filter(|zone| zone.starts_with(&format!("{},", node.0)));
@@ -96,15 +97,16 @@ impl Machine {
         Ok((state.free_pages + held).saturating_sub(state.watermarks.high_pages))
     }
 
-    /// The node of each of `pages` pages, told from their frame numbers: a witness that has nothing to do with
-    /// move_pages.
+    /// The node of each of `pages` pages, told from their frame numbers: a witness that has nothing
+    /// to do with move_pages.
     pub(crate) fn nodes(&self, pid: Pid, vpn: u64, pages: u64) -> Checked<Vec<Option<NodeId>>> {
         let map = Pagemap::open(&self.root.proc, pid)?;
         let node = |vpn| Ok(map.entry(vpn)?.and_then(|e| e.pfn()).and_then(|pfn| self.frames.node_of(pfn)));
         (vpn..vpn + pages).map(node).collect()
     }
 
-    /// Moves for folios of one order on the slow node, with the frames that are there now as evidence.
+    /// Moves for folios of one order on the slow node, with the frames that are there now as
+    /// evidence.
     pub(crate) fn moves(&self, pid: Pid, vpn: u64, pages: u64, order: u8) -> Checked<Vec<Move>> {
         let map = Pagemap::open(&self.root.proc, pid)?;
         let of = |vpn| {

@@ -1,7 +1,8 @@
-//! Checks the mover against real pages of real processes: `mover_lab PAGES [CHECK...]`, inside the lab, as root.
+//! Checks the mover against real pages of real processes: `mover_lab PAGES [CHECK...]`, inside the
+//! lab, as root.
 //!
-//! PAGES is the built `lab/workloads/pages.c`. Prints a line a check and exits with 1 if any failed. It writes kernel
-//! settings and cgroups, so it refuses to run outside the lab.
+//! PAGES is the built `lab/workloads/pages.c`. Prints a line a check and exits with 1 if any
+//! failed. It writes kernel settings and cgroups, so it refuses to run outside the lab.
 
 mod checks;
 mod holder;

@@ -15,10 +15,12 @@ use thermocline_lab::programs::{
     ballast, chase, judge, modelled, pattern, read_json, residency, stream, write_json,
 };
 
-/// Accesses memory at random, a share of the pages taking a share of the accesses, and verifies all data.
+/// Accesses memory at random, a share of the pages taking a share of the accesses, and verifies all
+/// data.
 ///
-/// Prints a line of JSON when the memory is ready, one every --report-every, one at each drift, and a summary at the end (after --seconds, or at SIGINT
-/// or SIGTERM). Exit status 1 if any data was lost.
+/// Prints a line of JSON when the memory is ready, one every --report-every, one at each drift, and
+/// a summary at the end (after --seconds, or at SIGINT or SIGTERM). Exit status 1 if any data was
+/// lost.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -36,7 +38,8 @@ enum Verb {
     Pattern(Pattern),
     /// Follows pointers in random order through a block and prints what one load takes
     Chase(Chase),
-    /// Reads a block on each of several processors from front to back and prints the bandwidth in modelled time
+    /// Reads a block on each of several processors from front to back and prints the bandwidth in
+    /// modelled time
     Stream(Stream),
     /// Prints the modelled time of each processor
     Time,

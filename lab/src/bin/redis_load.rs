@@ -15,8 +15,8 @@ use thermocline_lab::programs::write_json;
 
 /// Fills a Redis with verifiable values, reads them with zipfian popularity, and verifies them.
 ///
-/// Prints lines of JSON. Exit status 1 if Redis failed or a value was missing or wrong. All verbs must be given the same --keys and
-/// --value-bytes.
+/// Prints lines of JSON. Exit status 1 if Redis failed or a value was missing or wrong. All verbs
+/// must be given the same --keys and --value-bytes.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {

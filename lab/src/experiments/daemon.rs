@@ -23,8 +23,9 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `command`, which is the daemon's program, for one process or for all, with a configuration file or with the default
-    /// configuration. All that it prints is also written to `log`, if one is named.
+    /// Starts `command`, which is the daemon's program, for one process or for all, with a
+    /// configuration file or with the default configuration. All that it prints is also written to
+    /// `log`, if one is named.
     pub(crate) fn start(
         mut command: Command,
         pid: Option<u32>,

@@ -25,7 +25,8 @@ const START_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Started(Child);
 
 impl Started {
-    /// Starts a server through the program `starter`: `on-slow-node` makes its memory come from the slow node.
+    /// Starts a server through the program `starter`: `on-slow-node` makes its memory come from the
+    /// slow node.
     pub(crate) fn start(server: Server, starter: &str) -> anyhow::Result<Started> {
         let words: &[&str] = match server {
             Server::Redis => &["redis-server", "--save", "", "--appendonly", "no", "--dir", "/tmp"],

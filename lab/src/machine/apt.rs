@@ -1,4 +1,5 @@
-//! The machine's apt sources: where its Debian mirror is, and an apt configuration of our own beside it.
+//! The machine's apt sources: where its Debian mirror is, and an apt configuration of our own
+//! beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -131,7 +132,8 @@ fn deb822(stanza: &[String]) -> Option<Source> {
     })
 }
 
-/// An apt that knows only the given suites and keeps its lists and its idea of what is installed to itself.
+/// An apt that knows only the given suites and keeps its lists and its idea of what is installed to
+/// itself.
 #[derive(Debug)]
 pub(crate) struct Apt {
     folder: PathBuf,
@@ -225,7 +227,8 @@ fn to_install(simulation: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Runs a program and returns what it printed; its failure is an error with the end of its messages.
+/// Runs a program and returns what it printed; its failure is an error with the end of its
+/// messages.
 pub(crate) fn text_of(command: &mut Command, program: &'static str, package: &'static str) -> Result<String> {
     let output = output_of(command, program, package)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

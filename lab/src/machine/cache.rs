@@ -12,8 +12,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The cache of this user: `$THERMOCLINE_LAB_CACHE`, else `$XDG_CACHE_HOME/thermocline-lab`, else
-    /// `~/.cache/thermocline-lab`.
+    /// The cache of this user: `$THERMOCLINE_LAB_CACHE`, else `$XDG_CACHE_HOME/thermocline-lab`,
+    /// else `~/.cache/thermocline-lab`.
     pub fn of_user() -> Cache {
         let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let root = from("THERMOCLINE_LAB_CACHE")
@@ -45,7 +45,8 @@ impl Cache {
         Ok(path)
     }
 
-    /// Waits for the lock that lets one fetch run at a time. It is released when the file is dropped.
+    /// Waits for the lock that lets one fetch run at a time. It is released when the file is
+    /// dropped.
     pub(crate) fn fetch_lock(&self) -> Result<File> {
         self.folder("")?;
         lock(&self.root.join("fetch.lock"), "fetch")

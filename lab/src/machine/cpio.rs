@@ -1,5 +1,5 @@
-//! Writes the archive that the kernel unpacks as its first file system: the "newc" form of cpio, as in the Linux
-//! documentation's initramfs buffer format.
+//! Writes the archive that the kernel unpacks as its first file system: the "newc" form of cpio, as
+//! in the Linux documentation's initramfs buffer format.
 
 /// An archive being written in memory.
 #[derive(Debug, Default)]
@@ -32,7 +32,8 @@ impl Archive {
         self.entries += 1;
         let links = if mode & FOLDER != 0 { 2 } else { 1 };
         let name_len = path.len() as u32 + 1;
-        // inode, mode, uid, gid, links, mtime, size, device major/minor, rdev major/minor, name length, checksum
+        // inode, mode, uid, gid, links, mtime, size, device major/minor, rdev major/minor, name
+        // length, checksum
         let fields = [self.entries, mode, 0, 0, links, 0, content.len() as u32, 0, 0, 0, 0, name_len, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {

@@ -11,8 +11,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum End {
     /// The guest's kernel panicked.
     Panicked,
-    /// QEMU ran stale code where the guest's kernel had patched its own, and the kernel took that for an error of its
-    /// own. QEMU 7.2 does so now and then when it emulates several processors, more often on a busy host.
+    /// QEMU ran stale code where the guest's kernel had patched its own, and the kernel took that
+    /// for an error of its own. QEMU 7.2 does so now and then when it emulates several processors,
+    /// more often on a busy host.
     EmulatorFault {
         /// Whether the command had been started.
         command_started: bool,
@@ -139,7 +140,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether this machine lacks what every guest needs: a program, or any kernel. Tests skip then and say why.
+    /// Whether this machine lacks what every guest needs: a program, or any kernel. Tests skip then
+    /// and say why.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Error::MissingProgram { .. } | Error::NoKernel { .. })
     }

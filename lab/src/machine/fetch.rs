@@ -29,8 +29,8 @@ impl Fetched {
     }
 }
 
-/// Resolves the newest kernel of a line from the signed package index and downloads it if the cache lacks it.
-/// One fetch runs at a time; others wait and then find its kernel.
+/// Resolves the newest kernel of a line from the signed package index and downloads it if the cache
+/// lacks it. One fetch runs at a time; others wait and then find its kernel.
 ///
 /// # Errors
 /// [`Error::NoKernel`] if the archive cannot be used and the cache holds no kernel of the line.

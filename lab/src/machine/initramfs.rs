@@ -1,4 +1,5 @@
-//! The guest's first file system: busybox, the modules that reach the host's files, our scripts and the command.
+//! The guest's first file system: busybox, the modules that reach the host's files, our scripts and
+//! the command.
 
 use std::fs;
 use std::path::Path;

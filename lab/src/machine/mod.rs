@@ -1,4 +1,5 @@
-//! The guest: nodes and tiers, Debian's kernels, QEMU, and what runs in it from the first process on.
+//! The guest: nodes and tiers, Debian's kernels, QEMU, and what runs in it from the first process
+//! on.
 
 pub(crate) mod apt;
 mod cache;

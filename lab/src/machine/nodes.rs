@@ -30,8 +30,8 @@ const FAR_DRAM_BANDWIDTH_GBPS: u32 = 100;
 /// Bandwidth of CXL memory, in GB/s.
 const CXL_BANDWIDTH_GBPS: u32 = 30;
 
-/// What the kernel divides memory into (Linux arch/x86/include/asm/sparsemem.h, SECTION_SIZE_BITS 27), and tells to be of one node: a
-/// section that two nodes shared would be shown as one node's.
+/// What the kernel divides memory into (Linux arch/x86/include/asm/sparsemem.h, SECTION_SIZE_BITS
+/// 27), and tells to be of one node: a section that two nodes shared would be shown as one node's.
 const SECTION_BYTES: u64 = 128 << 20;
 
 impl NodeSpec {
@@ -51,7 +51,8 @@ impl NodeSpec {
 pub struct Machine {
     /// The nodes, from node 0.
     pub nodes: Vec<NodeSpec>,
-    /// Whether the HMAT says how fast each node is. Without it the kernel takes all nodes for one tier.
+    /// Whether the HMAT says how fast each node is. Without it the kernel takes all nodes for one
+    /// tier.
     pub tiers: bool,
 }
 
@@ -63,8 +64,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Nodes of the given sizes in bytes: the last is CXL if there is more than one, the others are DRAM, and node 0
-    /// has two processors.
+    /// Nodes of the given sizes in bytes: the last is CXL if there is more than one, the others are
+    /// DRAM, and node 0 has two processors.
     pub fn of_sizes(bytes: &[u64]) -> Machine {
         let mut nodes: Vec<NodeSpec> = bytes.iter().map(|&bytes| NodeSpec::dram(bytes, 0)).collect();
         if let Some(first) = nodes.first_mut() {
@@ -124,8 +125,8 @@ impl Machine {
         Ok(())
     }
 
-    /// QEMU's arguments for this machine. The backends are named `m0`, `m1`, ... and created in the order of the
-    /// nodes, which is the order of their offsets in QEMU's RAM address space.
+    /// QEMU's arguments for this machine. The backends are named `m0`, `m1`, ... and created in the
+    /// order of the nodes, which is the order of their offsets in QEMU's RAM address space.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let hmat = self.tiers && self.nodes.len() > 1;
         let mut arguments = Vec::new();
@@ -170,7 +171,8 @@ impl Machine {
         }
     }
 
-    /// The SLIT distance: 10 is local by definition of ACPI; others are in proportion to the latency.
+    /// The SLIT distance: 10 is local by definition of ACPI; others are in proportion to the
+    /// latency.
     fn distance(&self, from: usize, to: usize) -> u32 {
         let seen = |from: usize, to: usize| (self.nodes[from].cpus > 0).then(|| self.speed(from, to).0);
         let latency_ns = seen(from, to).max(seen(to, from)).unwrap_or_else(|| {

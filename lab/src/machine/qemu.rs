@@ -33,8 +33,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) shared_memory: Option<(&'a Path, u64)>,
 }
 
-/// All that is emulated but fast byte-wise string operations, by which kernels clear and copy pages where they are offered: emulated, they
-/// take eight times as many steps as those by words, and up to seconds for a page that held code.
+/// All that is emulated but fast byte-wise string operations, by which kernels clear and copy pages
+/// where they are offered: emulated, they take eight times as many steps as those by words, and up
+/// to seconds for a page that held code.
 const CPU: &str = "max,erms=off,fsrm=off";
 
 impl Setup<'_> {
@@ -90,7 +91,8 @@ impl Setup<'_> {
             push("-d", "plugin".to_owned());
         }
         arguments.extend(self.machine.arguments());
-        // Behind the nodes' memory: the plugin tells addresses by the order in which QEMU makes its memory.
+        // Behind the nodes' memory: the plugin tells addresses by the order in which QEMU makes its
+        // memory.
         if let Some((path, bytes)) = self.shared_memory {
             let backend =
                 format!("memory-backend-file,id=shared,share=on,size={bytes},mem-path={}", escaped(path));

@@ -33,7 +33,8 @@ impl RawTerminal {
         Ok(RawTerminal { before: Some(before), size: stty(size.ws_row, size.ws_col) })
     }
 
-    /// Joins the guest's terminal to ours. The thread that reads ours ends with the process: nothing interrupts it.
+    /// Joins the guest's terminal to ours. The thread that reads ours ends with the process:
+    /// nothing interrupts it.
     pub(crate) fn join(&self, guest: UnixStream) -> Result<Reader> {
         let mut to_guest = guest.try_clone().map_err(Error::file("use", "the guest's terminal"))?;
         thread::spawn(move || {

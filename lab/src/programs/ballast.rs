@@ -23,7 +23,8 @@ enum Line {
     Verified { pages: u32 },
 }
 
-/// Writes to all of `mib` MiB once, touches none of it until `stop` is set, and then looks at all of it.
+/// Writes to all of `mib` MiB once, touches none of it until `stop` is set, and then looks at all
+/// of it.
 ///
 /// # Errors
 /// When there is no memory to fill, output fails, or data was lost.

@@ -17,7 +17,8 @@ use super::residency::{NodeMap, page_frames};
 const LINE_WORDS: usize = 8;
 /// Loads between two looks at the clock.
 const LOADS: u32 = 4096;
-/// Such stretches. The quickest counts: what else the processors have to do only ever makes one slower.
+/// Such stretches. The quickest counts: what else the processors have to do only ever makes one
+/// slower.
 const STRETCHES: u32 = 32;
 
 /// What a chase came to.
@@ -32,7 +33,8 @@ pub struct Chase {
     pub pages_by_node: BTreeMap<NodeId, u64>,
 }
 
-/// Follows a cycle through all lines of `mib` MiB, in random order, so that in a smaller cache every load misses.
+/// Follows a cycle through all lines of `mib` MiB, in random order, so that in a smaller cache
+/// every load misses.
 ///
 /// # Errors
 /// Without memory to chase through, or when pagemap hides page frames.

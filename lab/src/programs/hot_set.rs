@@ -1,7 +1,8 @@
 //! Which pages are hot.
 //!
-//! Pages come in grains of one or more; a seeded shuffle puts the grains in an order, and the hot ones are a window of
-//! that order. Drift moves the window: what leaves it turns cold, what enters it turns hot.
+//! Pages come in grains of one or more; a seeded shuffle puts the grains in an order, and the hot
+//! ones are a window of that order. Drift moves the window: what leaves it turns cold, what enters
+//! it turns hot.
 
 use clap::ValueEnum;
 use rand_pcg::Pcg32;
@@ -27,10 +28,12 @@ pub struct HotSet {
 }
 
 impl HotSet {
-    /// `pages` in grains of `grain_pages`, of which the share `hot_share` (0 to 1) is hot, at least one and not all.
+    /// `pages` in grains of `grain_pages`, of which the share `hot_share` (0 to 1) is hot, at least
+    /// one and not all.
     ///
     /// # Errors
-    /// When there are fewer than two grains, pages that fill no grain, or more pages than 32 bits number.
+    /// When there are fewer than two grains, pages that fill no grain, or more pages than 32 bits
+    /// number.
     pub fn new(
         pages: u64,
         grain_pages: u32,
@@ -67,7 +70,8 @@ impl HotSet {
         (self.order.len() as u32 - self.hot) * self.grain_pages
     }
 
-    /// How far the window moves for the share `replaced` (0 to 1) of the hot grains to turn cold, at least one grain.
+    /// How far the window moves for the share `replaced` (0 to 1) of the hot grains to turn cold,
+    /// at least one grain.
     pub fn step(&self, replaced: f64) -> u32 {
         ((f64::from(self.hot) * replaced).round() as u32).clamp(1, self.hot)
     }
@@ -77,12 +81,14 @@ impl HotSet {
         ((u64::from(start) + u64::from(step)) % self.order.len() as u64) as u32
     }
 
-    /// The hot page number `index` (below [`hot_pages`](Self::hot_pages)) while the window starts at `start`.
+    /// The hot page number `index` (below [`hot_pages`](Self::hot_pages)) while the window starts
+    /// at `start`.
     pub fn hot_page(&self, start: u32, index: u32) -> u32 {
         self.page(start, index)
     }
 
-    /// The cold page number `index` (below [`cold_pages`](Self::cold_pages)) while the window starts at `start`.
+    /// The cold page number `index` (below [`cold_pages`](Self::cold_pages)) while the window
+    /// starts at `start`.
     pub fn cold_page(&self, start: u32, index: u32) -> u32 {
         self.page(self.moved(start, self.hot), index)
     }
@@ -92,7 +98,8 @@ impl HotSet {
         grain * self.grain_pages + index % self.grain_pages
     }
 
-    /// The hot pages as [first, end) in ascending order, neighbours joined, while the window starts at `start`.
+    /// The hot pages as [first, end) in ascending order, neighbours joined, while the window starts
+    /// at `start`.
     pub fn hot_ranges(&self, start: u32) -> Vec<(u32, u32)> {
         let mut grains: Vec<u32> = (0..self.hot).map(|i| self.order[self.moved(start, i) as usize]).collect();
         grains.sort_unstable();

@@ -1,4 +1,5 @@
-//! A program of known truth: a share of its pages takes a share of its accesses, and every byte is known.
+//! A program of known truth: a share of its pages takes a share of its accesses, and every byte is
+//! known.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -220,7 +221,8 @@ fn work(shared: &Shared, plan: &Plan, number: u32) -> Result<Vec<u32>, Mismatch>
     let mut rng = Pcg64Mcg::seed_from_u64(plan.seed ^ u64::from(number + 1) << 32);
     let set = &shared.set;
     let mut written = vec![0u32; shared.memory.pages() as usize];
-    // One random number serves a whole access: 32 bits for the page, 9 for the word, 12 and 11 for the two choices.
+    // One random number serves a whole access: 32 bits for the page, 9 for the word, 12 and 11 for
+    // the two choices.
     let hot_below = (plan.access_share * 4096.0).round() as u64;
     let write_below = (plan.write_share * 2048.0).round() as u64;
     let started = Instant::now();

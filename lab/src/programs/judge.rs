@@ -108,7 +108,8 @@ pub struct Verdict {
 /// Looks at the program that `report` tells of. `sys` and `proc` are normally /sys and /proc.
 ///
 /// # Errors
-/// When the program has ended, its pagemap is not for us to read, or `before` is of another program.
+/// When the program has ended, its pagemap is not for us to read, or `before` is of another
+/// program.
 pub fn judge(
     sys: &Path,
     proc: &Path,

@@ -1,7 +1,8 @@
 //! Memory that knows its own contents.
 //!
-//! Every 64-bit word holds a stamp made of its place, so that a word read anywhere tells whether the page that it came from is
-//! the right one. The last word of each page is a counter that starts at its stamp: a lost write shows in the sum.
+//! Every 64-bit word holds a stamp made of its place, so that a word read anywhere tells whether
+//! the page that it came from is the right one. The last word of each page is a counter that starts
+//! at its stamp: a lost write shows in the sum.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +40,8 @@ pub struct StampedMemory {
 }
 
 impl StampedMemory {
-    /// Allocates and stamps `pages` pages. They lie where the kernel puts them for the calling thread.
+    /// Allocates and stamps `pages` pages. They lie where the kernel puts them for the calling
+    /// thread.
     pub fn new(pages: u32) -> StampedMemory {
         let count = pages as usize * PAGE_WORDS as usize;
         let mut words: Vec<AtomicU64> = Vec::with_capacity(count + ALIGN_BYTES / 8);
@@ -104,7 +106,8 @@ impl StampedMemory {
     }
 }
 
-/// Distinct for every place, and never what a fresh page holds: an odd factor is a bijection that keeps zero to place -1 alone.
+/// Distinct for every place, and never what a fresh page holds: an odd factor is a bijection that
+/// keeps zero to place -1 alone.
 fn stamp(place: u64) -> u64 {
     (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

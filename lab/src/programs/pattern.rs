@@ -1,7 +1,8 @@
 //! The known pattern that the plugin is held to.
 //!
-//! A block of pages, much larger than the modelled cache, is swept line by line: with least recently used out first every line
-//! of every sweep misses once. So the misses by node, by page and by kind are known beforehand, exactly.
+//! A block of pages, much larger than the modelled cache, is swept line by line: with least
+//! recently used out first every line of every sweep misses once. So the misses by node, by page
+//! and by kind are known beforehand, exactly.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,13 +34,13 @@ pub struct Outcome {
     pub pages_by_node: BTreeMap<NodeId, u64>,
     /// What the plugin counted.
     pub counts: Counts,
-    /// The greatest difference between the counted and the expected misses of any node and kind, as a share (0 to 1) of all
-    /// expected ones.
+    /// The greatest difference between the counted and the expected misses of any node and kind, as
+    /// a share (0 to 1) of all expected ones.
     pub error: f64,
 }
 
-/// Sweeps `pages` pages `loads` times reading and `stores` times writing while the plugin at `plugin` counts, and has the page
-/// dump written to `dump` (a name in the plugin's dump folder).
+/// Sweeps `pages` pages `loads` times reading and `stores` times writing while the plugin at
+/// `plugin` counts, and has the page dump written to `dump` (a name in the plugin's dump folder).
 ///
 /// # Errors
 /// When the plugin refuses, pagemap hides page frames, or pages moved meanwhile.

@@ -9,12 +9,14 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use thermocline_core::units::{NodeId, PAGE_SIZE, PAGES_PER_MIB, Pfn};
 
-/// Linux Documentation/admin-guide/mm/pagemap.rst: bit 63 present, bit 62 swapped, bits 0 to 54 the page frame.
+/// Linux Documentation/admin-guide/mm/pagemap.rst: bit 63 present, bit 62 swapped, bits 0 to 54 the
+/// page frame.
 const PRESENT: u64 = 1 << 63;
 const PFN_MASK: u64 = (1 << 55) - 1;
 /// Mappings this close belong together.
 const NEAR_BYTES: u64 = 1 << 30;
-/// x86-64 user space ends here with four-level page tables (Linux Documentation/arch/x86/x86_64/mm.rst).
+/// x86-64 user space ends here with four-level page tables (Linux
+/// Documentation/arch/x86/x86_64/mm.rst).
 const USER_END: u64 = 1 << 47;
 
 /// Page frames of each node.
@@ -100,8 +102,8 @@ fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, std::path::
     Ok(found)
 }
 
-/// The page frames behind `pages` consecutive pages of a process from virtual page `first` on, from its pagemap below `proc`
-/// (normally /proc); `None` for a page that is not in memory.
+/// The page frames behind `pages` consecutive pages of a process from virtual page `first` on, from
+/// its pagemap below `proc` (normally /proc); `None` for a page that is not in memory.
 ///
 /// # Errors
 /// When the pagemap cannot be read, or hides page frames from a reader without CAP_SYS_ADMIN.
@@ -138,7 +140,8 @@ pub struct Mapping {
     pub by_node: BTreeMap<NodeId, u64>,
 }
 
-/// The mappings of a process that overlap `range`, from its maps and numa_maps below `proc` (normally /proc).
+/// The mappings of a process that overlap `range`, from its maps and numa_maps below `proc`
+/// (normally /proc).
 ///
 /// # Errors
 /// When either cannot be read, as when the process has ended.
@@ -165,8 +168,9 @@ pub fn mappings(proc: &Path, pid: u32, range: &Range<u64>) -> anyhow::Result<Vec
     Ok(found)
 }
 
-/// Where most of a process's memory is: of its mappings with 1 MiB or more in memory those that lie within 1 GiB of each other. What lies
-/// far off, as the heap does, is small, and a range that took it in would take in the memory of other processes too.
+/// Where most of a process's memory is: of its mappings with 1 MiB or more in memory those that lie
+/// within 1 GiB of each other. What lies far off, as the heap does, is small, and a range that took
+/// it in would take in the memory of other processes too.
 ///
 /// # Errors
 /// When the process's maps cannot be read, and where it has no such mapping.
@@ -201,8 +205,8 @@ pub fn largest_mapping(proc: &Path, pid: u32) -> anyhow::Result<Range<u64>> {
     Ok(largest.with_context(|| format!("process {pid} has no memory"))?.range)
 }
 
-/// All of a process's memory as a few ranges: what lies within 1 GiB is taken together. Address space layout randomisation keeps those of
-/// two programs apart.
+/// All of a process's memory as a few ranges: what lies within 1 GiB is taken together. Address
+/// space layout randomisation keeps those of two programs apart.
 ///
 /// # Errors
 /// When the process's maps cannot be read, as when it has ended.
@@ -217,8 +221,9 @@ pub fn program_ranges(proc: &Path, pid: u32) -> anyhow::Result<Vec<Range<u64>>> 
     Ok(ranges)
 }
 
-/// The virtual addresses from the first to the last large (1 MiB or more) writable anonymous mapping above the brk heap: where an
-/// allocator keeps a program's data, and what to have the plugin count. `None` if there is none.
+/// The virtual addresses from the first to the last large (1 MiB or more) writable anonymous
+/// mapping above the brk heap: where an allocator keeps a program's data, and what to have the
+/// plugin count. `None` if there is none.
 ///
 /// # Errors
 /// When the process's maps below `proc` (normally /proc) cannot be read, as when it has ended.
@@ -229,7 +234,8 @@ pub fn data_span(proc: &Path, pid: u32) -> anyhow::Result<Option<Range<u64>>> {
     let mut span: Option<Range<u64>> = None;
     for line in maps.lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        // Bounds, permissions, offset, device, inode 0: a file or a name such as [heap] would follow.
+        // Bounds, permissions, offset, device, inode 0: a file or a name such as [heap] would
+        // follow.
         let &[bounds, "rw-p", _, _, "0"] = fields.as_slice() else { continue };
         let Some((Ok(start), Ok(end))) = bounds
             .split_once('-')
@@ -244,8 +250,8 @@ pub fn data_span(proc: &Path, pid: u32) -> anyhow::Result<Option<Range<u64>>> {
     Ok(span)
 }
 
-/// Base pages by node for each mapping's start (Linux Documentation/filesystems/proc.rst: `N<node>=<pages>`, in pages of
-/// `kernelpagesize_kB`).
+/// Base pages by node for each mapping's start (Linux Documentation/filesystems/proc.rst:
+/// `N<node>=<pages>`, in pages of `kernelpagesize_kB`).
 fn parse_numa_maps(text: &str) -> BTreeMap<u64, BTreeMap<NodeId, u64>> {
     let mut mappings = BTreeMap::new();
     for line in text.lines() {

@@ -37,8 +37,9 @@ pub struct Stream {
     pub queueing_ns_per_line: f64,
 }
 
-/// Has a thread on each of `threads` processors read a block of `mib` MiB of its own from front to back, `sweeps` times to warm up and as often to be measured; none ends
-/// before all have been measured.
+/// Has a thread on each of `threads` processors read a block of `mib` MiB of its own from front to
+/// back, `sweeps` times to warm up and as often to be measured; none ends before all have been
+/// measured.
 ///
 /// # Errors
 /// When there are not so many processors, or no modelled time.

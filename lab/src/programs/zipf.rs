@@ -1,8 +1,9 @@
 //! Zipf-distributed ranks: rank k comes with a probability in proportion to k^-s.
 //!
-//! Rejection-inversion (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
-//! distributions", ACM TOMACS 6(3), 1996): the area under x^-s is inverted, and the rare point that falls between that curve and the
-//! steps of the distribution is drawn anew. No tables, and about one draw a rank.
+//! Rejection-inversion (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from
+//! monotone discrete distributions", ACM TOMACS 6(3), 1996): the area under x^-s is inverted, and
+//! the rare point that falls between that curve and the steps of the distribution is drawn anew. No
+//! tables, and about one draw a rank.
 
 use rand_pcg::rand_core::Rng;
 
@@ -18,7 +19,8 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Ranks from 1 to `ranks`; `exponent` 0 makes all alike, larger ones the first ranks more likely.
+    /// Ranks from 1 to `ranks`; `exponent` 0 makes all alike, larger ones the first ranks more
+    /// likely.
     ///
     /// # Errors
     /// Without ranks, or with an exponent that is negative or not finite.
@@ -52,8 +54,8 @@ impl Zipf {
         x.powf(-self.exponent)
     }
 
-    /// The area under the weight from 1 to `x`. For an exponent near 1 the power's difference loses all digits: ln_1p and exp_m1 keep
-    /// them, and the limit is the logarithm.
+    /// The area under the weight from 1 to `x`. For an exponent near 1 the power's difference loses
+    /// all digits: ln_1p and exp_m1 keep them, and the limit is the logarithm.
     fn integral(&self, x: f64) -> f64 {
         let power = 1.0 - self.exponent;
         let log = x.ln();
@@ -88,7 +90,8 @@ mod tests {
         counts
     }
 
-    /// Pearson's statistic over bins that each expect at least 50 draws, and its degrees of freedom.
+    /// Pearson's statistic over bins that each expect at least 50 draws, and its degrees of
+    /// freedom.
     fn chi_squared(counts: &[f64], expected: &[f64]) -> (f64, f64) {
         let (mut sum, mut bins, mut seen, mut wanted) = (0.0, 0.0, 0.0, 0.0);
         for (&count, &expect) in counts.iter().zip(expected) {

@@ -37,8 +37,8 @@ pub fn host_socket(folder: &Path) -> PathBuf {
 /// Memory of the sampler's rings, KiB.
 const RINGS_KIB: u64 = 1024;
 
-/// Has the guest see the sampler's rings as a device's memory ([`GuestBuilder::shared_memory`]), which a file in `folder` holds. The text is the
-/// argument to give the plugin by [`attach`].
+/// Has the guest see the sampler's rings as a device's memory ([`GuestBuilder::shared_memory`]),
+/// which a file in `folder` holds. The text is the argument to give the plugin by [`attach`].
 pub fn offer_samples(guest: GuestBuilder, folder: &Path) -> (GuestBuilder, String) {
     let path = folder.join("samples");
     let argument = format!("ring={},ring-kib={RINGS_KIB}", path.display());
@@ -47,8 +47,9 @@ pub fn offer_samples(guest: GuestBuilder, folder: &Path) -> (GuestBuilder, Strin
 
 /// Builds the plugin if need be and loads it into `guest`, which is to boot `machine`.
 ///
-/// Its socket ([`host_socket`]) and its page dumps go to `folder`, whose path must be short (a Unix socket's has at most 107
-/// bytes) and free of commas. The guest reaches it at [`GUEST_PORT`]. `more` are further arguments of the plugin, such as `cache-kib=1024`.
+/// Its socket ([`host_socket`]) and its page dumps go to `folder`, whose path must be short (a Unix
+/// socket's has at most 107 bytes) and free of commas. The guest reaches it at [`GUEST_PORT`].
+/// `more` are further arguments of the plugin, such as `cache-kib=1024`.
 ///
 /// # Errors
 /// [`AttachError`].

@@ -12,7 +12,8 @@ const RECORD_BYTES: usize = 24;
 /// The misses of one page while it was in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageMisses {
-    /// Virtual page number (address / 4096); 2^35 - 1 for any address of the kernel. Which process it is of, the plugin cannot tell.
+    /// Virtual page number (address / 4096); 2^35 - 1 for any address of the kernel. Which process
+    /// it is of, the plugin cannot tell.
     pub vpn: u64,
     /// Where the page was.
     pub pfn: Pfn,
@@ -62,7 +63,8 @@ pub fn read_dump(path: &Path) -> Result<Vec<PageMisses>, DumpError> {
     parse_dump(&bytes)
 }
 
-/// Reads a dump from memory: one entry a pair of virtual and physical page, in that order, the vCPUs' records added up.
+/// Reads a dump from memory: one entry a pair of virtual and physical page, in that order, the
+/// vCPUs' records added up.
 ///
 /// # Errors
 /// [`DumpError::NotADump`] and [`DumpError::CutShort`].

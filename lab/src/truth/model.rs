@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::Machine;
 
-/// What an instruction takes while memory does not keep it waiting, ns: one cycle at 3 GHz. Ours: a server core's clock, and what server
-/// code reaches is between half a cycle and two.
+/// What an instruction takes while memory does not keep it waiting, ns: one cycle at 3 GHz. Ours: a
+/// server core's clock, and what server code reaches is between half a cycle and two.
 pub const CPI_NS: f64 = 1.0 / 3.0;
 
-/// How fast the modelled machine is. No miss overlaps another: for a processor with several under way, the latency is what is left of each.
+/// How fast the modelled machine is. No miss overlaps another: for a processor with several under
+/// way, the latency is what is left of each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
     /// What an instruction takes, ns.

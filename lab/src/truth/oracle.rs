@@ -1,7 +1,8 @@
 //! The best placement that never moves a page.
 
-/// The share (0 to 1) of all misses that the fast tier would have served, had the `capacity` pages with the most misses been
-/// in it throughout; `None` without any miss. No fixed placement of whole pages does better on these counts.
+/// The share (0 to 1) of all misses that the fast tier would have served, had the `capacity` pages
+/// with the most misses been in it throughout; `None` without any miss. No fixed placement of whole
+/// pages does better on these counts.
 pub fn best_static(misses_by_page: impl IntoIterator<Item = u64>, capacity: usize) -> Option<f64> {
     let mut misses: Vec<u64> = misses_by_page.into_iter().collect();
     let all: u64 = misses.iter().sum();
@@ -14,7 +15,8 @@ pub fn best_static(misses_by_page: impl IntoIterator<Item = u64>, capacity: usiz
     (all > 0).then(|| best as f64 / all as f64)
 }
 
-/// The share (0 to 1) of the misses that went to pages for which `is_fast` holds; `None` without any miss.
+/// The share (0 to 1) of the misses that went to pages for which `is_fast` holds; `None` without
+/// any miss.
 pub fn served_share<P>(
     pages: impl IntoIterator<Item = (P, u64)>,
     is_fast: impl Fn(&P) -> bool,

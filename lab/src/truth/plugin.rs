@@ -72,7 +72,8 @@ pub enum State {
     Counting,
 }
 
-/// Accesses that one node served, and those of them that missed the modelled cache, since the last reset.
+/// Accesses that one node served, and those of them that missed the modelled cache, since the last
+/// reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCounts {
     /// Loads, hits included.
@@ -91,7 +92,8 @@ pub struct NodeCounts {
     pub queueing_ns: u64,
 }
 
-/// Modelled time since the last reset. What is of the program is of the instructions of the program that was named and of the misses that the filter lets through.
+/// Modelled time since the last reset. What is of the program is of the instructions of the program
+/// that was named and of the misses that the filter lets through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modelled {
     /// The clocks of all processors added up, ns.
@@ -220,7 +222,8 @@ impl Plugin {
         self.order("reset")
     }
 
-    /// Counts only accesses to virtual addresses from `start` up to, not including, `end`; `None` lifts the filter.
+    /// Counts only accesses to virtual addresses from `start` up to, not including, `end`; `None`
+    /// lifts the filter.
     ///
     /// # Errors
     /// [`PluginError`].
@@ -231,7 +234,8 @@ impl Plugin {
         }
     }
 
-    /// Names the program whose instructions are counted apart, by the addresses of its memory (eight ranges at most); none ends that.
+    /// Names the program whose instructions are counted apart, by the addresses of its memory
+    /// (eight ranges at most); none ends that.
     ///
     /// # Errors
     /// [`PluginError`].
@@ -246,8 +250,8 @@ impl Plugin {
         self.order(&command)
     }
 
-    /// Tags about every `every`th access from now on, or none, and hands those that miss to the guest as samples
-    /// ([`offer_samples`](super::offer_samples)); only while it counts.
+    /// Tags about every `every`th access from now on, or none, and hands those that miss to the
+    /// guest as samples ([`offer_samples`](super::offer_samples)); only while it counts.
     ///
     /// # Errors
     /// [`PluginError`].
@@ -258,8 +262,8 @@ impl Plugin {
         }
     }
 
-    /// Has a vCPU wait for each miss, so many ns (a million at most) by the node that serves it, in node order, while misses are counted; with
-    /// none, nobody waits.
+    /// Has a vCPU wait for each miss, so many ns (a million at most) by the node that serves it, in
+    /// node order, while misses are counted; with none, nobody waits.
     ///
     /// # Errors
     /// [`PluginError`], as when there is not one for each node.
@@ -276,7 +280,8 @@ impl Plugin {
         self.order(&format!("model {}", model.map_or("none".to_owned(), Model::words)))
     }
 
-    /// Has the page dump written to `name` in the plugin's dump folder on the host; returns the number of records.
+    /// Has the page dump written to `name` in the plugin's dump folder on the host; returns the
+    /// number of records.
     ///
     /// # Errors
     /// [`PluginError`].

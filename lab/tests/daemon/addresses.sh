@@ -1,5 +1,6 @@
-# The daemon sees nothing but the regions that DAMON tells of by processes' addresses: of hotcold, which is on the slow node, and of another one that starts when the
-# first has ended. Then the daemon is killed.
+# The daemon sees nothing but the regions that DAMON tells of by processes' addresses: of hotcold,
+# which is on the slow node, and of another one that starts when the first has ended. Then the
+# daemon is killed.
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }

@@ -1,4 +1,5 @@
-//! The brake: a scope that waits for memory while we move its pages is moved slower, and not for ever.
+//! The brake: a scope that waits for memory while we move its pages is moved slower, and not for
+//! ever.
 
 use thermocline_lab::{Line, ThpMode};
 
@@ -6,8 +7,8 @@ use super::{Run, number, where_time_is_no_matter, with_settings};
 
 /// hotcold, of which three fifths are hot: at 1 MB/s two minutes of moves.
 const FOOTPRINT_MIB: u64 = 200;
-/// What may still come when the scope has been stopped, in pages: what was on its way, and what had moved since the line that is compared with. In three seconds
-/// without a brake it would be 768.
+/// What may still come when the scope has been stopped, in pages: what was on its way, and what had
+/// moved since the line that is compared with. In three seconds without a brake it would be 768.
 const ON_THEIR_WAY: u64 = 512;
 
 fn pressure_brakes_and_lets_go(line: Line) {

@@ -1,6 +1,7 @@
-# hotcold is promoted at a steady, low rate. A second program of its scope waits for memory, again and again, because of its own limit: what the
-# scope waits rises while we move, so that the brake has to engage. Once the waiting ends soon, and once it goes on: then it was not the moves,
-# and they have to go on.
+# hotcold is promoted at a steady, low rate. A second program of its scope waits for memory, again
+# and again, because of its own limit: what the scope waits rises while we move, so that the brake
+# has to engage. Once the waiting ends soon, and once it goes on: then it was not the moves, and
+# they have to go on.
 cd "$LAB_SHARE"
 unusual_settings
 sysctl -qw kernel.numa_balancing=0
@@ -33,7 +34,8 @@ until_brake() {
 # Pages that we have promoted; the kernel's own come later in the line.
 promoted() { tail -n 1 daemon | grep -o '"pgpromote_success":[0-9]*' | head -n 1 | cut -d : -f 2; }
 
-# Whether those who ask are told of the brake, while it is on. On a machine that is busy an answer may be late.
+# Whether those who ask are told of the brake, while it is on. On a machine that is busy an answer
+# may be late.
 told=0
 ask() {
     for try in 1 2 3; do

@@ -1,8 +1,8 @@
-//! Half an hour of what may befall a daemon, at random and one upon the other: for a quarter without
-//! an end of it, so that its memory can be followed, then with ends.
+//! Half an hour of what may befall a daemon, at random and one upon the other: for a quarter
+//! without an end of it, so that its memory can be followed, then with ends.
 //!
-//! Each start of a daemon changes code of the kernel, for which the emulator now and then lets a guest
-//! panic. So the second quarter has several guests, each with few starts.
+//! Each start of a daemon changes code of the kernel, for which the emulator now and then lets a
+//! guest panic. So the second quarter has several guests, each with few starts.
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};

@@ -194,8 +194,8 @@ chaos() {
         if [ -z "$early" ] && [ $((until - $(now))) -lt $((SECONDS_LONG * 4 / 5)) ]; then resident; early=$beyond; fi
     done
 }
-# The daemon's memory, KiB, without its tables at their largest: they say how large they are and have
-# bounds, and what they give back is kept for the next ones.
+# The daemon's memory, KiB, without its tables at their largest: they say how large they are and
+# have bounds, and what they give back is kept for the next ones.
 largest=0
 look_at_tables() {
     $THERMOCLINE status --json >status.json || fail "status: $(cat status.json)"

@@ -1,4 +1,5 @@
-//! A memory device's own hot list as the only evidence: hot pages come up by it, cold ones stay, and what a short list leaves out is counted and comes later.
+//! A memory device's own hot list as the only evidence: hot pages come up by it, cold ones stay,
+//! and what a short list leaves out is counted and comes later.
 
 use serde_json::Value;
 use thermocline_lab::truth::{attach, offer_samples};
@@ -6,8 +7,9 @@ use thermocline_lab::{Line, Machine, ThpMode};
 
 use super::{MIB, Run, count, number, soak, where_time_is_no_matter};
 
-/// hotcold, of which a fifth is hot: 3276 pages with some 110 accesses a second each, where the host is not too busy, and 13108 with three. It fits into DRAM: which pages
-/// come up is for the list to say.
+/// hotcold, of which a fifth is hot: 3276 pages with some 110 accesses a second each, where the
+/// host is not too busy, and 13108 with three. It fits into DRAM: which pages come up is for the
+/// list to say.
 const FOOTPRINT_MIB: u64 = 64;
 const RATE: u64 = 400_000;
 /// The device's list has room for a third of the hot pages.

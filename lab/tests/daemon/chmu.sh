@@ -1,4 +1,5 @@
-# hotcold is on the slow node, and the daemon sees nothing but the hot list that the device keeps: first in epochs, then, with another hotcold, always on.
+# hotcold is on the slow node, and the daemon sees nothing but the hot list that the device keeps:
+# first in epochs, then, with another hotcold, always on.
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }

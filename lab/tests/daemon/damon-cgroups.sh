@@ -1,5 +1,6 @@
-# Three of hotcold on the slow node, each in its cgroup, while DAMON manages: one is excluded and the others move, the third of which comes later, below a
-# cgroup that is named before it is there; then it is the other way round.
+# Three of hotcold on the slow node, each in its cgroup, while DAMON manages: one is excluded and
+# the others move, the third of which comes later, below a cgroup that is named before it is there;
+# then it is the other way round.
 cd "$LAB_SHARE"
 hierarchy=/sys/fs/cgroup
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }

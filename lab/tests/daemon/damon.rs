@@ -1,4 +1,5 @@
-//! The kernel's managers: DAMON promotes what is hot, beside nobody else's kdamonds; then NUMA balancing. Everything is put back.
+//! The kernel's managers: DAMON promotes what is hot, beside nobody else's kdamonds; then NUMA
+//! balancing. Everything is put back.
 
 use thermocline_lab::{Line, ThpMode};
 
@@ -7,8 +8,9 @@ use super::{Run, number, soak, where_time_is_no_matter, with_damon_settings, wit
 /// hotcold, of which a fifth is hot. It fits into DRAM: where pages stay is DAMON's choice alone.
 const FOOTPRINT_MIB: u64 = 96;
 const PAGES_PER_MIB: u64 = 256;
-/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones. Most come within seconds. Cold ones may come along, as a page that was
-/// never looked at counts as young; they go down again when they are cold_ms old.
+/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones. Most come within
+/// seconds. Cold ones may come along, as a page that was never looked at counts as young; they go
+/// down again when they are cold_ms old.
 const HOT_MIN: f64 = 0.5;
 const AHEAD_MIN: f64 = 0.3;
 
@@ -37,7 +39,8 @@ fn hot_pages_come_by_damon(line: Line) {
     let by_damon = |direction: &str| last["moved"][direction]["damon"].as_u64().unwrap();
     let moved = judged.moved.unwrap();
     assert!(moved.promoted.pages > FOOTPRINT_MIB * PAGES_PER_MIB / 20);
-    // Programs other than hotcold have pages as well, and what DAMON moves between the last look and the end is in the kernel's count alone.
+    // Programs other than hotcold have pages as well, and what DAMON moves between the last look
+    // and the end is in the kernel's count alone.
     assert!(by_damon("promoted") + by_damon("promoted") / 20 >= moved.promoted.pages, "moves are not told");
     assert!(by_damon("promoted") + by_damon("demoted") <= number("migrated"), "more is told than was moved");
 
@@ -60,7 +63,8 @@ fn hot_pages_come_by_damon_on_the_newest() {
     hot_pages_come_by_damon(Line::Newest);
 }
 
-/// Of three of hotcold, those that may move do, and of the others not a page: excluded, and allowed the other way round.
+/// Of three of hotcold, those that may move do, and of the others not a page: excluded, and allowed
+/// the other way round.
 fn filters_are_by_cgroup(line: Line) {
     let allows = matches!(line, Line::Newest);
     let run = Run::new(line, [640, 128, 512], ThpMode::Never, 400)

@@ -1,4 +1,5 @@
-# hotcold is on the slow node while DAMON manages: first refused beside others' use of DAMON, then at work, then killed.
+# hotcold is on the slow node while DAMON manages: first refused beside others' use of DAMON, then
+# at work, then killed.
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 unusual_settings

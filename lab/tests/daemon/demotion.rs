@@ -28,7 +28,8 @@ fn cold_memory_makes_room(line: Line, way: &str) {
 
     assert_eq!(number("daemon_status"), 0);
     assert!(number("free_before") <= FREE_MIB + 4, "node 0 is not full");
-    // The goal: the high watermark, what admission leaves free (16 MiB, but at most 1 % of the node), and 2 % of the node.
+    // The goal: the high watermark, what admission leaves free (16 MiB, but at most 1 % of the
+    // node), and 2 % of the node.
     let node = &last["nodes"][0];
     let pages = |name: &str| node[name].as_u64().unwrap();
     let high = node["watermarks"]["high_pages"].as_u64().unwrap();
@@ -37,14 +38,16 @@ fn cold_memory_makes_room(line: Line, way: &str) {
     println!("free {} MiB of {} MiB that are promised", pages("free_pages") >> 8, goal >> 8);
     assert!(pages("free_pages") * 10 >= goal * 9, "the goal is not met");
     assert!(counter("demotion_done") > 0 && counter("pgpromote_success") > 0);
-    // What went down at our command is the kernel's count too, less what programs were made to demote.
+    // What went down at our command is the kernel's count too, less what programs were made to
+    // demote.
     let commanded = number("commanded");
     let told = counter("demotion_done") + kernel["pgdemote_direct"].as_u64().unwrap();
     assert!(told.abs_diff(commanded) * 100 <= commanded, "{told} of {commanded}");
     let hot = FOOTPRINT_MIB / 5;
     assert!(judged.hot_in_dram >= 0.5, "of {hot} MiB that are hot");
     assert!(number("cold_down") * 10 >= hot * 3, "room came from elsewhere");
-    // A cpuset keeps its memory where it is, but for what the kernel demotes for its own reasons: 6.12 does not heed cpusets then.
+    // A cpuset keeps its memory where it is, but for what the kernel demotes for its own reasons:
+    // 6.12 does not heed cpusets then.
     let own: u64 =
         ["direct", "proactive"].map(|who| kernel[format!("pgdemote_{who}")].as_u64().unwrap()).iter().sum();
     let own = own + number("by_itself");

@@ -1,5 +1,6 @@
-# Node 0 is full of cold memory, hotcold is on the slow node. The daemon, in its default configuration but for times that are shorter, has to
-# keep free what it promises, by demoting what is cold, and to promote what is hot. Then it is killed while it demotes.
+# Node 0 is full of cold memory, hotcold is on the slow node. The daemon, in its default
+# configuration but for times that are shorter, has to keep free what it promises, by demoting what
+# is cold, and to promote what is hot. Then it is killed while it demotes.
 cd "$LAB_SHARE"
 unusual_settings
 sysctl -qw kernel.numa_balancing=0
@@ -12,7 +13,8 @@ diary() { read -r seconds _ </proc/uptime; echo "at $seconds s: $*" | tee -a kil
 # MiB of a cgroup's memory on a node.
 on_node() { awk -v n="$2" '$1 == "anon" || $1 == "file" { for (i = 2; i <= NF; i++) if (split($i, p, "=") == 2 && p[1] == "N" n) s += p[2] } END { print int(s / 1048576) }' /sys/fs/cgroup/$1/memory.numa_stat; }
 pattern='the water below is cold'
-# fill NAME MIB NODES: so much memory of node 0 that belongs to a cgroup, which may have it on these nodes from then on.
+# fill NAME MIB NODES: so much memory of node 0 that belongs to a cgroup, which may have it on these
+# nodes from then on.
 fill() {
     mkdir /sys/fs/cgroup/$1
     echo 0 >/sys/fs/cgroup/$1/cpuset.mems
@@ -28,7 +30,8 @@ scan_period_min_ms = 1000
 scan_period_max_ms = 2000
 END
 
-# The programs are on node 0 in a file system of memory alone: more is mapped there than there is page cache, so that nothing can be had by dropping.
+# The programs are on node 0 in a file system of memory alone: more is mapped there than there is
+# page cache, so that nothing can be had by dropping.
 mkdir programs /sys/fs/cgroup/programs
 mount -t tmpfs none programs
 echo 0 >/sys/fs/cgroup/programs/cpuset.mems
@@ -63,12 +66,14 @@ by_itself() { echo $(($(vmstat pgdemote_kswapd) + $(vmstat pgdemote_khugepaged))
 commanded=$(vmstat pgdemote_direct) stalled=$(stalls) itself=$(by_itself)
 $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
 daemon=$!
-# However slow the host is: until most of what is hot has come up, and as much that is cold has gone down.
+# However slow the host is: until most of what is hot has come up, and as much that is cold has gone
+# down.
 begun=$(date +%s)
 hot_percent() { $HOTCOLD judge --report report --dram 0-1 | sed 's/.*"hot_in_dram":\([0-9.]*\).*/\1/' | awk '{ print int($1 * 100) }'; }
 done_by_now() { [ $(($(date +%s) - begun)) -ge "$SECONDS_ON" ] && [ "$(hot_percent)" -ge 60 ] && [ "$(on_node cold 2)" -ge $((MIB / 10)) ]; }
 until done_by_now || [ $(($(date +%s) - begun)) -ge 240 ]; do sleep 2; done
-# Promotions may use the room down to what admission leaves, so that the goal is met once nobody waits any more: what waits does so for 10 s.
+# Promotions may use the room down to what admission leaves, so that the goal is met once nobody
+# waits any more: what waits does so for 10 s.
 kill -STOP $pid
 sleep 15
 kill -TERM $daemon

@@ -1,8 +1,10 @@
-# The daemon is killed while it migrates a Redis that is read and verified all the time; once for each of $DELAYS, in ms.
+# The daemon is killed while it migrates a Redis that is read and verified all the time; once for
+# each of $DELAYS, in ms.
 cd "$LAB_SHARE"
 unusual_settings
 original=$(settings)
-# A rule that has something to move as soon as there are faults, and a limit that keeps it busy for long.
+# A rule that has something to move as soon as there are faults, and a limit that keeps it busy for
+# long.
 cat >config.toml <<END
 [kernel]
 scan_size_mb = 256
@@ -40,8 +42,8 @@ for delay in $DELAYS; do
     $THERMOCLINE run --config config.toml >daemon 2>daemon-errors &
     daemon=$!
     tries=0
-    # In mode 1 the kernel moves pages itself. (In mode 0 it would not, but to switch scans off and on patches code that Redis is running,
-    # which QEMU does not always survive.)
+    # In mode 1 the kernel moves pages itself. (In mode 0 it would not, but to switch scans off and
+    # on patches code that Redis is running, which QEMU does not always survive.)
     until [ "$(cat /proc/sys/kernel/numa_balancing)" = 2 ]; do
         sleep 0.05
         kill -0 $daemon || fail "the daemon ended: $(cat daemon-errors)"
@@ -64,7 +66,8 @@ for delay in $DELAYS; do
     read -r seconds _ </proc/uptime
     echo "at $seconds s: kill $kills, $delay ms after the first page: $(($(migrated) - before)) pages migrated, $left left" | tee -a kills
     [ "$(settings)" != "$original" ] || fail "the killed daemon had changed nothing"
-    # Most of those that start after a kill are killed as well; now and then one may end by itself, or the command restores.
+    # Most of those that start after a kill are killed as well; now and then one may end by itself,
+    # or the command restores.
     case $((kills % 5)) in
     3)
         $THERMOCLINE restore >restored || fail "restore: $(cat restored)"

@@ -7,7 +7,8 @@ use super::{Run, number, with_settings};
 const CAP_MIB: u64 = 8;
 /// Memory of the scope with a floor that is above it.
 const SPARE_MIB: u64 = 12;
-/// What the kernel has not counted by cgroup yet: 64 pages a CPU. And what a program needs for itself.
+/// What the kernel has not counted by cgroup yet: 64 pages a CPU. And what a program needs for
+/// itself.
 const SLACK_KIB: u64 = 2048;
 
 #[test]

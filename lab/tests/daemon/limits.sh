@@ -1,5 +1,6 @@
-# Node 0 is full of memory with a floor just below what it is, and hotcold, on the slow node, may have but a little of the top tier. The daemon
-# has to demote down to the floor and to promote up to the cap, and no further, however much it would like to.
+# Node 0 is full of memory with a floor just below what it is, and hotcold, on the slow node, may
+# have but a little of the top tier. The daemon has to demote down to the floor and to promote up to
+# the cap, and no further, however much it would like to.
 cd "$LAB_SHARE"
 unusual_settings
 sysctl -qw kernel.numa_balancing=0

@@ -8,7 +8,8 @@ use super::{Run, count, number, soak, where_time_is_no_matter, with_settings};
 const FOOTPRINT_MIB: u64 = 200;
 const FREE_MIB: u64 = 8;
 
-/// What share of the hot pages got to DRAM; nothing where this machine cannot run guests. `when` the kernel is locked down: "before", "meanwhile" or "never".
+/// What share of the hot pages got to DRAM; nothing where this machine cannot run guests. `when`
+/// the kernel is locked down: "before", "meanwhile" or "never".
 fn hot_in_dram(line: Line, when: &str, enough_percent: u64) -> Option<f64> {
     let run = Run::new(line, [512, 128, 1024], ThpMode::Never, 600)
         .append("lsm=lockdown,capability")

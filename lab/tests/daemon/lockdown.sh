@@ -1,4 +1,5 @@
-# Node 0 is full of idle memory, hotcold is on the slow node. The kernel is locked down while the daemon demotes, or before it starts.
+# Node 0 is full of idle memory, hotcold is on the slow node. The kernel is locked down while the
+# daemon demotes, or before it starts.
 cd "$LAB_SHARE"
 sysctl -qw kernel.numa_balancing=0
 free_mib() { awk '/MemFree/ { print int($4 / 1024) }' /sys/devices/system/node/node$1/meminfo; }

@@ -72,7 +72,8 @@ $THERMOCLINE explain $pid $moved >explained-text || fail "explain: $(cat explain
 $THERMOCLINE status --json >status || fail "status"
 $THERMOCLINE status >status-text || fail "status"
 cat status-text explained-text
-# Somebody else sets a setting: that is told and counted. The kernel may promote meanwhile, so that it comes last.
+# Somebody else sets a setting: that is told and counted. The kernel may promote meanwhile, so that
+# it comes last.
 limit=/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
 was=$(cat $limit)
 echo 7 >$limit

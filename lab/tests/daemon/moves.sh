@@ -1,4 +1,5 @@
-# $HOTCOLD on the slow node, in mode $BALANCING, then for $SECONDS_ON with a daemon that promotes whatever is accessed.
+# $HOTCOLD on the slow node, in mode $BALANCING, then for $SECONDS_ON with a daemon that promotes
+# whatever is accessed.
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 cat >config.toml <<END

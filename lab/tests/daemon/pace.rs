@@ -1,11 +1,13 @@
-//! A program that the kernel would scan once a second of its time is scanned at the pace that is configured.
+//! A program that the kernel would scan once a second of its time is scanned at the pace that is
+//! configured.
 
 use thermocline_lab::{Line, ThpMode};
 
 use super::{Run, number, where_time_is_no_matter};
 
-/// Some 100 MiB of it on CXL: 50 steps of 2 MB, a second apart, and others that pass over DRAM. Passes of five seconds take their place, or
-/// of somewhat more on a busy machine, where steps take long and the kernel lets no task spend more than a 32nd of its time on them.
+/// Some 100 MiB of it on CXL: 50 steps of 2 MB, a second apart, and others that pass over DRAM.
+/// Passes of five seconds take their place, or of somewhat more on a busy machine, where steps take
+/// long and the kernel lets no task spend more than a 32nd of its time on them.
 const FOOTPRINT_MIB: u64 = 560;
 
 fn scans_keep_the_pace(line: Line) {

@@ -1,5 +1,6 @@
-# hotcold is started by vfork, as services are, and does not find room for all of it in DRAM: the kernel scans it once a second of its time.
-# Passes are counted without the daemon, and beside it: for as long as two take, but no longer than the kernel alone would take for little more than one.
+# hotcold is started by vfork, as services are, and does not find room for all of it in DRAM: the
+# kernel scans it once a second of its time. Passes are counted without the daemon, and beside it:
+# for as long as two take, but no longer than the kernel alone would take for little more than one.
 cd "$LAB_SHARE"
 balance=/sys/kernel/debug/sched/numa_balancing
 fail() { echo "$1" >&2; cat daemon-errors >&2; exit 1; }
@@ -8,7 +9,8 @@ passes() { awk '/numa_scan_seq/ { print $3 }' /proc/$pid/sched; }
 sysctl -qw kernel.numa_balancing=2
 echo 2 >$balance/scan_size_mb
 echo 5000 >$balance/scan_period_min_ms
-# What a subshell runs before its last command is started by vfork where the shell can, and by fork where not.
+# What a subshell runs before its last command is started by vfork where the shell can, and by fork
+# where not.
 ($HOTCOLD --mib "$MIB" --no-thp --report report >log 2>errors; echo $? >hotcold-status) &
 loader=$!
 until [ -e report ]; do sleep 0.2; done

@@ -1,4 +1,5 @@
-//! Evidence that names frames and no process: it finds its pages, hot ones come up, pinned ones are left alone.
+//! Evidence that names frames and no process: it finds its pages, hot ones come up, pinned ones are
+//! left alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +10,14 @@ use thermocline_lab::{Line, Machine, ThpMode};
 
 use super::{MIB, Run, count, number, where_time_is_no_matter};
 
-/// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the samples to say.
+/// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the samples to
+/// say.
 const FOOTPRINT_MIB: u64 = 96;
 /// Pages of the process whose every eighth page is pinned.
 const GUEST_PAGES: u64 = 4096;
 const PINNED_PAGES: u64 = GUEST_PAGES / 8;
-/// About every 200th access is tagged: some two samples a second of a hot page, one in 15 s of a cold one.
+/// About every 200th access is tagged: some two samples a second of a hot page, one in 15 s of a
+/// cold one.
 const EVERY: u64 = 200;
 
 /// A program that holds pages in awkward states.
@@ -27,7 +30,8 @@ fn pages() -> PathBuf {
     program
 }
 
-/// Share of the samples since `before`, or since the start, that were useful, in percent; none where there were hardly any.
+/// Share of the samples since `before`, or since the start, that were useful, in percent; none
+/// where there were hardly any.
 fn useful_percent(before: Option<&Value>, now: &Value) -> Option<u64> {
     let grown = |what: &str| {
         let path = format!("/hwsample/samples/{what}");
@@ -70,7 +74,8 @@ fn frames_without_a_process_find_their_pages(line: Line) {
     println!("{:.0} % hot, {:.0} % cold in DRAM", judged.hot_in_dram * 100.0, judged.cold_in_dram * 100.0);
     assert!(judged.hot_in_dram >= 0.7);
     assert!(judged.hot_in_dram >= judged.cold_in_dram + 0.3, "hot pages are not told from cold ones");
-    // So do huge ones, of a process that came later. A cold huge page is sampled as often as hot base pages are, so that it comes up as well.
+    // So do huge ones, of a process that came later. A cold huge page is sampled as often as hot
+    // base pages are, so that it comes up as well.
     let judged = run.verdict("judged-huge");
     println!("{} huge pages, {:.0} % hot in DRAM", number("huge"), judged.hot_in_dram * 100.0);
     assert!(number("huge") >= FOOTPRINT_MIB / 2 / 2, "there were no huge pages to show anything");

@@ -1,5 +1,6 @@
-# Two processes that stand for virtual machine monitors, their memory on the slow node, and a daemon that sees nothing of them but the frames that
-# the lab's sampler names: no hint faults, no processes. $HOTCOLD has hot and cold pages; of the memory of $PAGES every eighth page is pinned.
+# Two processes that stand for virtual machine monitors, their memory on the slow node, and a daemon
+# that sees nothing of them but the frames that the lab's sampler names: no hint faults, no
+# processes. $HOTCOLD has hot and cold pages; of the memory of $PAGES every eighth page is pinned.
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
@@ -58,7 +59,8 @@ $THERMOCLINE status >status-text
 kill -TERM $loader
 wait $loader || { echo "hotcold lost data"; exit 1; }
 
-# Another process, in frames that the first one had, with huge pages. What is sampled before its cpuset allows node 0 would be left alone for a minute.
+# Another process, in frames that the first one had, with huge pages. What is sampled before its
+# cpuset allows node 0 would be left alone for a minute.
 misses sample none >/dev/null
 start_hotcold huge "--mib $MIB --grain-kib 2048"
 group=/sys/fs/cgroup$(sed s/0::// /proc/$loader/cgroup)

@@ -1,5 +1,5 @@
-# $HOTCOLD on the slow node, with free DRAM for at most a third of it: without the daemon, then with it for $ON_SECONDS, and where a busy machine does not get so far,
-# for up to $MORE_SECONDS more.
+# $HOTCOLD on the slow node, with free DRAM for at most a third of it: without the daemon, then with
+# it for $ON_SECONDS, and where a busy machine does not get so far, for up to $MORE_SECONDS more.
 set -e
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }

@@ -1,4 +1,5 @@
-//! DAMON's regions as the only evidence, by frames and by processes' addresses: hot pages come up by them, beside nobody else's kdamonds, and everything is put back.
+//! DAMON's regions as the only evidence, by frames and by processes' addresses: hot pages come up
+//! by them, beside nobody else's kdamonds, and everything is put back.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,9 +9,11 @@ use thermocline_lab::{Line, ThpMode};
 
 use super::{Run, number, soak, where_time_is_no_matter, with_damon_settings};
 
-/// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the regions to say.
+/// hotcold, of which a fifth is hot. It fits into DRAM: which pages come up is for the regions to
+/// say.
 const FOOTPRINT_MIB: u64 = 96;
-/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones: a region is hot as a whole until DAMON has split it.
+/// Hot pages in DRAM at the end, and how far they must be ahead of the cold ones: a region is hot
+/// as a whole until DAMON has split it.
 const HOT_MIN: f64 = 0.7;
 const AHEAD_MIN: f64 = 0.3;
 
@@ -73,7 +76,8 @@ fn far() -> PathBuf {
     library
 }
 
-/// By addresses: of a process that was there, with a brk heap between large holes, and of one that starts when the other has ended, in huge pages.
+/// By addresses: of a process that was there, with a brk heap between large holes, and of one that
+/// starts when the other has ended, in huge pages.
 fn hot_pages_come_by_addresses(line: Line) {
     let run = Run::new(line, [640, 128, 512], ThpMode::Always, 300)
         .env("MIB", FOOTPRINT_MIB)

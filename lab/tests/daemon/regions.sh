@@ -1,5 +1,5 @@
-# hotcold is on the slow node, and the daemon sees nothing but the regions that DAMON tells of: first refused beside others' use of DAMON, then at work,
-# then killed.
+# hotcold is on the slow node, and the daemon sees nothing but the regions that DAMON tells of:
+# first refused beside others' use of DAMON, then at work, then killed.
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }

@@ -1,5 +1,5 @@
-# $HOTCOLD on the slow node, and a daemon that sees nothing but page faults, through the kernel's ring of samples; then one whose ring
-# is as small as rings are and who stands still for a while.
+# $HOTCOLD on the slow node, and a daemon that sees nothing but page faults, through the kernel's
+# ring of samples; then one whose ring is as small as rings are and who stands still for a while.
 cd "$LAB_SHARE"
 vmstat() { awk -v n="$1" '$1 == n { print $2 }' /proc/vmstat; }
 # $1: size of the ring. Where every hint fault is taken, the first one has to be enough.

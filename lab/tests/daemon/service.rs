@@ -1,4 +1,5 @@
-//! The package and its service, on a guest with systemd: installed, started, killed, upgraded, purged.
+//! The package and its service, on a guest with systemd: installed, started, killed, upgraded,
+//! purged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,8 +19,7 @@ fn package() -> PathBuf {
 }
 
 fn the_service_works_as_installed(line: Line) {
-    let mut run =
-        Run::new(line, [640, 128, 512], ThpMode::Never, 400).env("DEB", package().display());
+    let mut run = Run::new(line, [640, 128, 512], ThpMode::Never, 400).env("DEB", package().display());
     run.guest = run.guest.systemd();
     let Some(outcome) = run.run(&with_settings(include_str!("service.sh"))) else { return };
     assert_eq!(run.text("left-behind"), "", "files that were not there before");

@@ -1,5 +1,5 @@
-# Installs $DEB on a guest with systemd, has the service manage hotcold, kills and hangs it, upgrades
-# it and purges it. Settings must be back after each end, and no file may stay.
+# Installs $DEB on a guest with systemd, has the service manage hotcold, kills and hangs it,
+# upgrades it and purges it. Settings must be back after each end, and no file may stay.
 cd "$LAB_SHARE"
 files() {
     find /etc /usr/bin /usr/share/man/man1 /usr/share/doc /usr/share/bash-completion /usr/share/zsh \

@@ -13,7 +13,8 @@ unusual_settings() {
     echo 4321 >/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps
     echo 123 >$balance/scan_size_mb
     echo 177 >$balance/scan_period_min_ms
-    # A program that the kernel has come to scan once a minute only would keep us waiting for as long.
+    # A program that the kernel has come to scan once a minute only would keep us waiting for as
+    # long.
     echo 243 >$balance/scan_period_max_ms
     echo 3 >/proc/sys/vm/min_unmapped_ratio
     echo 7 >/proc/sys/vm/min_slab_ratio

@@ -18,8 +18,8 @@ $THERMOCLINE doctor >doctor
 echo doctor=$?
 $THERMOCLINE doctor --config config.toml >doctor-scopes
 echo doctor_scopes=$?
-# Balancing among nodes, as stock kernels start with, would move pages before the daemon has begun. To
-# the doctor it would be somebody's choice, which is another question.
+# Balancing among nodes, as stock kernels start with, would move pages before the daemon has begun.
+# To the doctor it would be somebody's choice, which is another question.
 sysctl -qw kernel.numa_balancing=0
 absent=$(sed -n 's/.*\(scope\[1\]\.cgroup.*\) \[scope\.no_cgroup\].*/\1/p' doctor-scopes | head -n 1)
 on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 32 --no-thp --report report >log 2>errors &

@@ -1,4 +1,5 @@
-# Managers take over from each other in one daemon: each finds the settings as they were before all, and the last one leaves them so.
+# Managers take over from each other in one daemon: each finds the settings as they were before all,
+# and the last one leaves them so.
 cd "$LAB_SHARE"
 damon=/sys/kernel/mm/damon/admin/kdamonds
 stat=/sys/module/damon_stat/parameters/enabled

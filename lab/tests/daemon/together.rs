@@ -1,4 +1,5 @@
-//! Three sources at once, of which one floods: what they say of a page is weighed together, and the flood is nobody's harm but its own.
+//! Three sources at once, of which one floods: what they say of a page is weighed together, and the
+//! flood is nobody's harm but its own.
 
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};

@@ -1,5 +1,6 @@
-# hotcold is on the slow node, and the daemon reads hint faults, samples and the device's hot list at once. More samples are taken than
-# may be read. Pages come up slowly, so that they wait for long enough to be seen by more than one source.
+# hotcold is on the slow node, and the daemon reads hint faults, samples and the device's hot list
+# at once. More samples are taken than may be read. Pages come up slowly, so that they wait for long
+# enough to be seen by more than one source.
 cd "$LAB_SHARE"
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 fail() { echo "$1" >&2; exit 1; }

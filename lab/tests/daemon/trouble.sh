@@ -1,5 +1,6 @@
-# A daemon that promotes all the time, and what may befall it: it stands still for $STOPPED_S seconds, its program is killed and its cgroup
-# removed in the middle of a batch, it gets next to no CPU time, and memory of the slow node is taken away and comes back.
+# A daemon that promotes all the time, and what may befall it: it stands still for $STOPPED_S
+# seconds, its program is killed and its cgroup removed in the middle of a batch, it gets next to no
+# CPU time, and memory of the slow node is taken away and comes back.
 cd "$LAB_SHARE"
 unusual_settings
 original=$(settings)
@@ -28,7 +29,8 @@ start() {
     group=/sys/fs/cgroup$(sed s/0::// /proc/$!/cgroup)
     until [ "$(cat $group/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done
 }
-# Not in the shared folder: while memory is taken away, bytes that were written to such a file got lost.
+# Not in the shared folder: while memory is taken away, bytes that were written to such a file got
+# lost.
 out=/dev/shm/daemon
 $THERMOCLINE run --config config.toml --json >$out 2>daemon-errors &
 daemon=$!
@@ -78,7 +80,8 @@ echo throttled=$throttled
 echo max >/sys/fs/cgroup/starved/cpu.max
 promotes "after it was starved"
 
-# The memory of the slow node, block by block, while pages come up from it. What is in use goes to other blocks or nodes, as far as it can be moved.
+# The memory of the slow node, block by block, while pages come up from it. What is in use goes to
+# other blocks or nodes, as far as it can be moved.
 migratepages $keeper 0,1 2
 blocks=$(for block in /sys/devices/system/node/node2/memory*; do basename $block; done)
 for try in 1 2 3 4 5; do

@@ -9,7 +9,8 @@ const MANAGERS: [&str; 4] = ["none", "numab2", "damon", "thermocline"];
 /// Part of the oracle's share of misses that the default configuration has DRAM serve.
 const OF_ORACLE_MIN: f64 = 0.85;
 
-/// A program under every manager, a summary for each in their order; `more` are options of `lab compare`.
+/// A program under every manager, a summary for each in their order; `more` are options of `lab
+/// compare`.
 fn compared(program: &str, more: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("summaries.json");
@@ -62,7 +63,8 @@ fn redis_is_served_by_dram_where_somebody_manages_and_who_moved_what_is_told() {
     let (up, down) = by(numab2, "kernel");
     assert!(up > 500 && down > 500 && by(numab2, "thermocline") == (0, 0), "{numab2}");
     let (up, down) = by(ours, "thermocline");
-    // The kernel promotes so little that it can only be for tasks to reckon their scan periods anew.
+    // The kernel promotes so little that it can only be for tasks to reckon their scan periods
+    // anew.
     assert!(up > 500 && down > 500 && by(ours, "kernel").0 * 4 < up, "{ours}");
     assert!(of(ours, "daemon_cpu") > 0.0 && of(ours, "bpf_cpu") > 0.0, "{ours}");
     // With HMSDK's times DAMON may not get to move anything in so short a run.

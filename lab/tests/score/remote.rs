@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{lab, unavailable};
 
-/// Memory on the DRAM node without processors is balanced to where it is accessed from, by samples: the kernel takes no hint fault.
+/// Memory on the DRAM node without processors is balanced to where it is accessed from, by samples:
+/// the kernel takes no hint fault.
 #[test]
 fn samples_balance_nodes_of_dram() {
     if let Some(why) = unavailable() {

@@ -1,4 +1,5 @@
-//! `lab spill` as its users run it: who finds cold ballast in DRAM and Redis beside it on CXL tells the one from the other.
+//! `lab spill` as its users run it: who finds cold ballast in DRAM and Redis beside it on CXL tells
+//! the one from the other.
 
 use serde_json::Value;
 
@@ -23,7 +24,8 @@ fn ballast_on_cxl(run: &Value, when: &str) -> f64 {
     run["row"]["ballast"][when]["1"].as_f64().unwrap_or(0.0)
 }
 
-/// What must hold of every experiment, however long: `runs` are of one load and one spill, dram-only, cxl-only and none first.
+/// What must hold of every experiment, however long: `runs` are of one load and one spill,
+/// dram-only, cxl-only and none first.
 fn judge(runs: &[&Value]) {
     let [dram, cxl, none] = runs[..3] else { panic!("three runs without a manager: {runs:?}") };
     assert_eq!(
@@ -31,12 +33,14 @@ fn judge(runs: &[&Value]) {
         (&"dram-only".into(), &"cxl-only".into(), &"none".into())
     );
     let pages = |run: &Value| of(run, "footprint_pages");
-    // The server's program and libraries are shared with whoever read them first, wherever that was.
+    // The server's program and libraries are shared with whoever read them first, wherever that
+    // was.
     assert!(of(dram, "dram_pages_after") > 0.9 * pages(dram), "{dram}");
     assert!(of(cxl, "dram_pages_after") < 0.1 * pages(cxl), "{cxl}");
     assert!((of(dram, "slowdown") - 1.0).abs() < 0.02, "{dram}");
 
-    // The kernel keeps some of DRAM free and some for page tables: of so small a Redis more spills than was asked for.
+    // The kernel keeps some of DRAM free and some for page tables: of so small a Redis more spills
+    // than was asked for.
     let spilled = 1.0 - of(none, "dram_pages_before") / pages(none);
     let asked = none["spill"].as_f64().unwrap();
     assert!((asked - 0.1..asked + 0.25).contains(&spilled), "{spilled} of Redis spilled: {none}");
@@ -44,7 +48,8 @@ fn judge(runs: &[&Value]) {
     let slowdown = |run: &Value| of(run, "slowdown");
     assert!(slowdown(dram) < slowdown(none) && slowdown(none) < slowdown(cxl), "{dram} {none} {cxl}");
     for run in &runs[3..] {
-        // Nearly all that comes up is Redis': what of it is not in DRAM at the end has gone down again, or others of its pages have.
+        // Nearly all that comes up is Redis': what of it is not in DRAM at the end has gone down
+        // again, or others of its pages have.
         let gained = of(run, "dram_pages_after") - of(run, "dram_pages_before");
         let redis = of(run, "promoted") - gained;
         let ballast = ballast_on_cxl(run, "after") - ballast_on_cxl(run, "before");
@@ -54,7 +59,8 @@ fn judge(runs: &[&Value]) {
             of(run, "demoted")
         );
         if run["who"] == "thermocline" {
-            // As soon as the kernel may demote it does so by itself where it is short of memory, Redis as well as ballast.
+            // As soon as the kernel may demote it does so by itself where it is short of memory,
+            // Redis as well as ballast.
             let kernel = run["row"]["demoted_by"]["kernel"].as_f64().unwrap();
             assert!(slowdown(run) < slowdown(none) && gained + kernel > 0.0, "{run}");
             assert!(run["row"]["promoted_by"]["thermocline"].as_u64().unwrap() > 500, "{run}");
@@ -82,7 +88,8 @@ fn cold_ballast() {
     let ours = ["--managers", "thermocline", "--warmup-ops", "300000"];
     let (nobody, ours) = (spill(&[&load[..], &nobody].concat()), spill(&[&load[..], &ours].concat()));
     assert!(nobody.iter().all(|run| run["row"]["felt_slowdown"].is_null()), "{nobody:?}");
-    // What is felt is the host's time, and a test's host may be busy: only that it was measured is certain.
+    // What is felt is the host's time, and a test's host may be busy: only that it was measured is
+    // certain.
     assert!(of(&ours[0], "felt_slowdown") > 0.5 && of(&ours[0], "felt_slowdown") < 5.0, "{ours:?}");
     judge(&nobody.iter().chain(&ours).collect::<Vec<_>>());
 }

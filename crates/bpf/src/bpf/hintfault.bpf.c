@@ -2,10 +2,11 @@
 /*
  * Watches NUMA hint faults and the scans that cause them.
  *
- * One fentry program on numa_migrate_check sees every hint fault that /proc/vmstat counts as numa_hint_faults: the
- * kernel counts it in that very function, for PTEs and PMDs alike. The page table lock is held there, so the program does
- * little: a few loads, one clock read, one ring write. User space reads the ring on a timer; a program wakes it only
- * when much of the ring is in use.
+ * One fentry program on numa_migrate_check sees every hint fault that /proc/vmstat counts as
+ * numa_hint_faults: the kernel counts it in that very function, for PTEs and PMDs alike. The page
+ * table lock is held there, so the program does little: a few loads, one clock read, one ring
+ * write. User space reads the ring on a timer; a program wakes it only when much of the ring is in
+ * use.
  */
 #include "kernel.h"
 #include "intf.h"
@@ -152,8 +153,8 @@ static __always_inline __u8 folio_order(struct folio *folio, unsigned long flags
 }
 
 /*
- * The frame of the page that faulted, from the entry that faulted. x86-64 stores the frame bits of an entry that is not
- * present inverted (its L1TF mitigation), and a hint entry is one.
+ * The frame of the page that faulted, from the entry that faulted. x86-64 stores the frame bits of
+ * an entry that is not present inverted (its L1TF mitigation), and a hint entry is one.
  */
 static __always_inline __u64 entry_pfn(unsigned long entry, bool pmd)
 {
@@ -280,8 +281,9 @@ int BPF_PROG(scan_begin, struct vm_area_struct *vma, unsigned long start, unsign
 }
 
 /*
- * Called once for each page table whose entries are changed or dropped, with its lock held. A scan of 256 MiB takes long enough
- * for its pages to be stamped at visibly different times; the ticks tell how it went along.
+ * Called once for each page table whose entries are changed or dropped, with its lock held. A scan
+ * of 256 MiB takes long enough for its pages to be stamped at visibly different times; the ticks
+ * tell how it went along.
  */
 SEC("fentry/flush_tlb_batched_pending")
 int BPF_PROG(scan_tick)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the BPF programs and user space must agree on: the kinds of ring records, their layouts, the limits of the maps.
- * The Rust mirror is crates/linux/src/source/hintfault/decode.rs; a test there reads this file and compares.
- * Every record is 40 bytes, so that 64 KiB of ring hold 1365 of them with the ring's own 8-byte headers.
+ * What the BPF programs and user space must agree on: the kinds of ring records, their layouts, the
+ * limits of the maps. The Rust mirror is crates/linux/src/source/hintfault/decode.rs; a test there
+ * reads this file and compares. Every record is 40 bytes, so that 64 KiB of ring hold 1365 of them
+ * with the ring's own 8-byte headers.
  */
 #ifndef THERMOCLINE_INTF_H
 #define THERMOCLINE_INTF_H
@@ -69,8 +70,9 @@ struct tc_task {
 };
 
 /*
- * Lab tests only. The kernel's own stamp of the page whose fault record came just before from the same thread; or what the kernel's
- * clock, which it stamps by, said as a scan came to a page table (clock, without a stamp).
+ * Lab tests only. The kernel's own stamp of the page whose fault record came just before from the
+ * same thread; or what the kernel's clock, which it stamps by, said as a scan came to a page table
+ * (clock, without a stamp).
  */
 struct tc_stamp {
 	__u8 kind;

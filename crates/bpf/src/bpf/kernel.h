@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The kernel types that the programs touch, cut down to the fields they read. CO-RE finds each field by name in the
- * running kernel's BTF, so order, size and everything left out do not matter.
+ * The kernel types that the programs touch, cut down to the fields they read. CO-RE finds each
+ * field by name in the running kernel's BTF, so order, size and everything left out do not matter.
  */
 #ifndef THERMOCLINE_KERNEL_H
 #define THERMOCLINE_KERNEL_H

@@ -57,7 +57,8 @@ impl<'a> Demotion<'a> {
         Demotion { root, config, found, way: None, failed: Vec::new() }
     }
 
-    /// Starts what demotes, where the door for commands reaches the kernel. Settings have been made.
+    /// Starts what demotes, where the door for commands reaches the kernel. Settings have been
+    /// made.
     pub(super) fn start(
         &mut self,
         offer: Offer,

@@ -190,8 +190,8 @@ pub(super) fn drive(
     Ok(ended)
 }
 
-/// What there is to tell of the pace of the scans. Where they are paced no more they keep their pace:
-/// pages are found sooner or later, but found.
+/// What there is to tell of the pace of the scans. Where they are paced no more they keep their
+/// pace: pages are found sooner or later, but found.
 fn paced(paced: Result<Option<Paced>, ActuatorError>, interval: Option<Nanos>) -> Option<String> {
     let told = match paced {
         Ok(None) => return None,

@@ -1,7 +1,8 @@
 //! What is hot where: hint-fault waits by process and node, for `observe`.
 //!
-//! The wait is the time from the scan that marked a page to its next access. Short waits are hot pages. Of a page that lies in a region of DAMON's, the time
-//! between two accesses that the region tells stands for it, and of a page that a device has counted, what that tells.
+//! The wait is the time from the scan that marked a page to its next access. Short waits are hot
+//! pages. Of a page that lies in a region of DAMON's, the time between two accesses that the region
+//! tells stands for it, and of a page that a device has counted, what that tells.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ const ROWS_MAX: usize = 4096;
 /// Accesses of one process to one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// Hint faults, samples, listings by a device, and pages looked up because they lie in a region.
+    /// Hint faults, samples, listings by a device, and pages looked up because they lie in a
+    /// region.
     pub faults: u64,
     /// Base pages that faulted, or were looked up, by wait class.
     pub pages_by_wait: [u64; 6],

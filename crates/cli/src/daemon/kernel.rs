@@ -33,10 +33,12 @@ const CGROUPS_EVERY: Nanos = Nanos::from_s(1);
 /// How soon a signal is seen.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Runs the manager that the configuration names until the session is over or another one is to take over. A dry run only tells what would be done.
+/// Runs the manager that the configuration names until the session is over or another one is to
+/// take over. A dry run only tells what would be done.
 ///
 /// # Errors
-/// When the manager cannot work here, or a setting cannot be made; everything that was changed is put back first.
+/// When the manager cannot work here, or a setting cannot be made; everything that was changed is
+/// put back first.
 pub(super) fn run(
     root: &Root,
     config: &Config,

@@ -59,11 +59,13 @@ impl Mode {
     }
 }
 
-/// Runs until the duration is over or a signal asks for the end. `manager` is who decides which pages move at first, where it is not to be who the
-/// configuration says; a client may have another take over.
+/// Runs until the duration is over or a signal asks for the end. `manager` is who decides which
+/// pages move at first, where it is not to be who the configuration says; a client may have another
+/// take over.
 ///
 /// # Errors
-/// When the machine cannot be used or a kernel setting cannot be made; everything that was changed is put back first.
+/// When the machine cannot be used or a kernel setting cannot be made; everything that was changed
+/// is put back first.
 pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
     let mut config = configuration(watch, mode, manager)?;
     output::detach()?;
@@ -117,7 +119,8 @@ fn manage(
     run(root, config, &discovered, mode, as_json, session)
 }
 
-/// What a verb comes to under a manager: to observe is the same by either, and a dry run stays one, since it must change no setting.
+/// What a verb comes to under a manager: to observe is the same by either, and a dry run stays one,
+/// since it must change no setting.
 fn what(mode: Mode, manager: ManagerName) -> (Mode, ManagerName) {
     match (mode, manager) {
         (Mode::Observe, _) | (Mode::Run, ManagerName::Observe) => (Mode::Observe, ManagerName::Observe),

@@ -1,4 +1,5 @@
-//! What outlives a manager: the socket, the time at which everything ends, and who waits to hear of the next manager.
+//! What outlives a manager: the socket, the time at which everything ends, and who waits to hear of
+//! the next manager.
 
 use std::cell::{OnceCell, RefCell};
 use std::path::Path;
@@ -100,7 +101,8 @@ impl Session {
         self.supervisor.turns();
     }
 
-    /// Listens for questions, unless it does already. The lock of the daemons is held by then, so that the socket of another one is not taken.
+    /// Listens for questions, unless it does already. The lock of the daemons is held by then, so
+    /// that the socket of another one is not taken.
     ///
     /// # Errors
     /// As [`Server::listen`], or a scope that cannot be used.
@@ -132,8 +134,8 @@ impl Session {
         self.server.get().into_iter().flat_map(Server::questions)
     }
 
-    /// Whether `to` takes over from `from`, as was asked, unless `refusal` says why it cannot. Where
-    /// it does not, who asked is told.
+    /// Whether `to` takes over from `from`, as was asked, unless `refusal` says why it cannot.
+    /// Where it does not, who asked is told.
     pub fn switch(
         &self,
         from: ManagerName,
@@ -158,7 +160,8 @@ impl Session {
         Ended::Over
     }
 
-    /// `answer` is to be told when a manager works. Where it is another one than was asked for, `instead` says why.
+    /// `answer` is to be told when a manager works. Where it is another one than was asked for,
+    /// `instead` says why.
     pub fn tell(&self, answer: Answer, instead: Option<String>) {
         *self.asker.borrow_mut() = Some(Asker { answer, instead });
     }

@@ -135,7 +135,8 @@ pub struct Snapshot {
     pub kswapd: KswapdStats,
     /// Scopes whose cgroup is not there, a sentence each.
     pub no_cgroup: Vec<String>,
-    /// Calls given up because a process kept them waiting; the process is set aside until they return.
+    /// Calls given up because a process kept them waiting; the process is set aside until they
+    /// return.
     pub calls_given_up: u64,
     /// What the kernel has moved by itself since the start.
     pub kernel_moves: KernelMoves,

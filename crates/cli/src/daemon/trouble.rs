@@ -1,6 +1,8 @@
-//! Whether the daemon does its job: one sentence with the remedy where a minute's work came to nothing.
+//! Whether the daemon does its job: one sentence with the remedy where a minute's work came to
+//! nothing.
 //!
-//! It is silent where something moved, where nothing was to be done, and where what holds candidates back was asked for.
+//! It is silent where something moved, where nothing was to be done, and where what holds
+//! candidates back was asked for.
 
 use thermocline_core::counters::Counters;
 use thermocline_core::label::{By, Label};
@@ -47,7 +49,8 @@ impl Tally {
     }
 }
 
-/// Why nothing came of the time between two tallies; `None` where something did, or where that is no fault.
+/// Why nothing came of the time between two tallies; `None` where something did, or where that is
+/// no fault.
 fn judge(before: &Tally, now: &Tally) -> Option<String> {
     let grown = |count: fn(&Counters) -> u64| count(&now.counters).saturating_sub(count(&before.counters));
     if grown(|c| c.moved) > 0 {
@@ -66,7 +69,8 @@ fn judge(before: &Tally, now: &Tally) -> Option<String> {
     }
     if issued == 0 && proposed >= ENOUGH {
         let (was, is) = (&before.counters, &now.counters);
-        // What was held is counted by look, not by candidate, and only told where nothing else is known.
+        // What was held is counted by look, not by candidate, and only told where nothing else is
+        // known.
         let (reason, _) = most(&[(&was.refused, &is.refused), (&was.expired, &is.expired)])
             .or_else(|| most(&[(&was.held, &is.held)]))?;
         let remedy = refusal_remedy(reason, now)?;
@@ -159,7 +163,8 @@ impl Watch {
         Watch { begin: now, before: Tally::default(), found: None }
     }
 
-    /// Judges what was done since the last judgement, if that was a minute ago; returns what there is to say.
+    /// Judges what was done since the last judgement, if that was a minute ago; returns what there
+    /// is to say.
     pub fn look(&mut self, now: Nanos, tally: impl FnOnce() -> Tally) -> Option<String> {
         if now.since(self.begin) < EVERY {
             return None;

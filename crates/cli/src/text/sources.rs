@@ -10,7 +10,8 @@ pub fn sources(found: &Value) -> String {
     ROWS.iter().map(|row| (row.text)(&found[row.counted_as])).collect()
 }
 
-/// How many accesses that named a frame alone were put to a page, and what the map of frames is like; nothing where there is none.
+/// How many accesses that named a frame alone were put to a page, and what the map of frames is
+/// like; nothing where there is none.
 pub fn reverse(found: &Value) -> String {
     if found.is_null() {
         return String::new();

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use thermocline_core::config::Config;
 use thermocline_core::config::schema::Field;
 
-/// A TOML file with every key at its default, each with its explanation; keys without a default are commented out.
+/// A TOML file with every key at its default, each with its explanation; keys without a default are
+/// commented out.
 pub fn annotated() -> String {
     let mut out = String::new();
     for (section, fields) in Config::sections() {

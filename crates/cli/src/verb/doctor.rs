@@ -19,7 +19,8 @@ use crate::output::{print, print_painted, tell};
 /// The report's place in a bundle.
 const REPORT: &str = "doctor.json";
 
-/// Examines the machine, or the folder that stands for one, and prints the report; the verdict is the exit status.
+/// Examines the machine, or the folder that stands for one, and prints the report; the verdict is
+/// the exit status.
 ///
 /// # Errors
 /// When the configuration file or the folder cannot be used, or the bundle cannot be written.

@@ -37,8 +37,8 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
     print(out)
 }
 
-/// The scenario of that name, or in that file, with the changes, and on the machine of that name, or in that file, where one
-/// is given.
+/// The scenario of that name, or in that file, with the changes, and on the machine of that name,
+/// or in that file, where one is given.
 ///
 /// # Errors
 /// There is none, or it cannot be simulated.

@@ -27,8 +27,8 @@ pub fn status(socket: &Path, json: bool) -> anyhow::Result<String> {
     }
 }
 
-/// Why the answer cannot be shown as text, where the daemon is of another version whose figures have
-/// other places or meanings.
+/// Why the answer cannot be shown as text, where the daemon is of another version whose figures
+/// have other places or meanings.
 fn foreign(answer: &Value) -> Option<String> {
     let schema = answer["schema"].as_u64();
     (schema != Some(SCHEMA)).then(|| {

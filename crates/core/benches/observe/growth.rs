@@ -40,8 +40,8 @@ pub(crate) fn at_size<T: Slot>(layout: RecordLayout, gib: u64) -> Point {
     Point { gib, observe_ns, array_ns, bytes }
 }
 
-/// Observes until every section has slots; returns the memory that it took, by the kernel's count or ours, whichever
-/// is more.
+/// Observes until every section has slots; returns the memory that it took, by the kernel's count
+/// or ours, whichever is more.
 pub(crate) fn fill(observer: &mut Observer, source: &mut Source, pages: u64) -> u64 {
     let before = resident_bytes();
     // A section is missed by n random accesses for each with a chance of exp(-n).
@@ -50,7 +50,8 @@ pub(crate) fn fill(observer: &mut Observer, source: &mut Source, pages: u64) -> 
     resident_bytes().saturating_sub(before).max(observer.table.memory_bytes() as u64)
 }
 
-/// CPU time per access, in ns, of the whole engine while its queue is full with `queued` candidates.
+/// CPU time per access, in ns, of the whole engine while its queue is full with `queued`
+/// candidates.
 pub(crate) fn at_queue(queued: u32) -> f64 {
     let pages = 64 * 1024 * PAGES_PER_MIB;
     let mut engine = engine(RecordLayout::Word, pages, queued);

@@ -87,8 +87,8 @@ pub(crate) fn show(engine: &mut Engine, source: &mut Source, batches: u64) {
     }
 }
 
-/// The same with a tick every 100 ms of the source's time, whose moves succeed at once. Returns the CPU time of ticks
-/// and outcomes in ns.
+/// The same with a tick every 100 ms of the source's time, whose moves succeed at once. Returns the
+/// CPU time of ticks and outcomes in ns.
 pub(crate) fn show_and_move(engine: &mut Engine, source: &mut Source, batches: u64) -> f64 {
     const TICK: Nanos = Nanos::from_ms(100);
     let mut moving = 0.0;

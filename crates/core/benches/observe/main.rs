@@ -1,10 +1,12 @@
-//! `cargo bench -p thermocline-core --bench observe`: how fast accesses are observed, and in how much memory.
+//! `cargo bench -p thermocline-core --bench observe`: how fast accesses are observed, and in how
+//! much memory.
 //!
-//! One terabyte of pages (256 Mi), accessed in random order, in batches of 512. *Observing* is the way of every access:
-//! frame look-up, record, rule `frequency`; 1 % become candidates. The bar: at least half the rate of batched,
-//! prefetched read-modify-writes to an array of the same size that the same batches drive. Both times include making
-//! the batches. The two alternate, so that whatever disturbs the machine disturbs both. Writes `results.json`,
-//! `growth.svg` and `growth.png` to `target/bench`; the exit status is 1 where a bar does not hold.
+//! One terabyte of pages (256 Mi), accessed in random order, in batches of 512. *Observing* is the
+//! way of every access: frame look-up, record, rule `frequency`; 1 % become candidates. The bar: at
+//! least half the rate of batched, prefetched read-modify-writes to an array of the same size that
+//! the same batches drive. Both times include making the batches. The two alternate, so that
+//! whatever disturbs the machine disturbs both. Writes `results.json`, `growth.svg` and
+//! `growth.png` to `target/bench`; the exit status is 1 where a bar does not hold.
 
 mod array;
 mod chart;

@@ -1,4 +1,5 @@
-//! What measurements share: how they begin, and their results: a table for people, `results.json` for machines, pictures.
+//! What measurements share: how they begin, and their results: a table for people, `results.json`
+//! for machines, pictures.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 /// Why there are no results.
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
-/// Measures, with `target/bench`, wherever cargo builds, to write to. `measure` says whether every bar holds.
+/// Measures, with `target/bench`, wherever cargo builds, to write to. `measure` says whether every
+/// bar holds.
 pub(crate) fn run(measure: impl FnOnce(&Path) -> Result<bool, Failure>) -> ExitCode {
     // `cargo test --benches` asks for nothing to be measured; only `cargo bench` gives this.
     if !std::env::args().any(|arg| arg == "--bench") {
@@ -46,7 +48,8 @@ pub(crate) struct Figure {
     pub(crate) unit: &'static str,
     /// What it is compared with, in the same unit.
     pub(crate) reference: Option<f64>,
-    /// How they compare: the share of the reference's rate that is reached, or of its amount that is used.
+    /// How they compare: the share of the reference's rate that is reached, or of its amount that
+    /// is used.
     pub(crate) ratio: Option<f64>,
     /// What the ratio has to be.
     pub(crate) bar: Option<Bar>,
@@ -112,7 +115,8 @@ pub(crate) fn print(figures: &[Figure]) {
     }
 }
 
-/// Puts the figures into `results.json` in `folder`, in place of those with the same names; others stay.
+/// Puts the figures into `results.json` in `folder`, in place of those with the same names; others
+/// stay.
 pub(crate) fn write(folder: &Path, figures: &[Figure]) -> std::io::Result<PathBuf> {
     let path = folder.join("results.json");
     let mut list = match std::fs::read_to_string(&path) {

@@ -26,10 +26,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Accesses to `pages` pages, so far apart that [`CANDIDATE_SHARE`] of them find their page accessed within `window`:
-    /// at threshold 2 that share becomes candidates.
+    /// Accesses to `pages` pages, so far apart that [`CANDIDATE_SHARE`] of them find their page
+    /// accessed within `window`: at threshold 2 that share becomes candidates.
     pub(crate) fn new(pages: u64, window: Nanos) -> Source {
-        // Of uniformly random accesses a share of 1 - exp(-n / pages) hits a page that one of the last n hit.
+        // Of uniformly random accesses a share of 1 - exp(-n / pages) hits a page that one of the
+        // last n hit.
         let within_window = -(1.0 - CANDIDATE_SHARE).ln() * pages as f64;
         Source {
             random: Pcg64Mcg::seed_from_u64(SEED),

@@ -1,13 +1,15 @@
 //! Check at construction: does the record have room for what this machine needs?
 //!
-//! A 1-byte record cannot name the accessing node. Where two top-tier nodes are far apart, promoting to the wrong one is
-//! costly: the published 1-byte layout lost 27 % of Graph500 on such a machine (S4, v7 cover letter).
+//! A 1-byte record cannot name the accessing node. Where two top-tier nodes are far apart,
+//! promoting to the wrong one is costly: the published 1-byte layout lost 27 % of Graph500 on such
+//! a machine (S4, v7 cover letter).
 
 use crate::config;
 use crate::topology::Topology;
 use crate::units::NodeId;
 
-/// Two top-tier nodes that are far apart on a machine whose record cannot tell which of them accesses a page.
+/// Two top-tier nodes that are far apart on a machine whose record cannot tell which of them
+/// accesses a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a 1-byte record cannot tell which node accesses a page, and the top-tier nodes {a} and {b} are far apart (SLIT \
@@ -24,7 +26,8 @@ pub struct FarNodes {
     pub far: u8,
 }
 
-/// Refuses a 1-byte record without the node beside it where two top-tier nodes with memory are far apart.
+/// Refuses a 1-byte record without the node beside it where two top-tier nodes with memory are far
+/// apart.
 ///
 /// # Errors
 /// The first such pair.

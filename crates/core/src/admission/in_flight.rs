@@ -1,8 +1,8 @@
 //! Check: is the page on its way already? And the book of batches whose outcome has not come yet.
 //!
-//! Two batches that hold the same page would fight over it, and the second would be judged by the evidence of the first.
-//! Folios are ranges, so ranges are compared: of virtual pages, and of frames where they are known, because two
-//! processes may map one frame.
+//! Two batches that hold the same page would fight over it, and the second would be judged by the
+//! evidence of the first. Folios are ranges, so ranges are compared: of virtual pages, and of
+//! frames where they are known, because two processes may map one frame.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ pub struct Flight {
     pub target: NodeId,
     /// Which way.
     pub direction: Direction,
-    /// The process is gone, or another by what it runs or by its scope: what failed is not tried again.
+    /// The process is gone, or another by what it runs or by its scope: what failed is not tried
+    /// again.
     pub exited: bool,
     /// The candidates, in order of the batch's moves.
     pub candidates: Vec<Admitted>,

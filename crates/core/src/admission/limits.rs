@@ -1,15 +1,17 @@
 //! Checks: floor and cap of a scope's memory in the top tier, and the account behind them.
 //!
-//! The machine tells now and then what a scope holds of the top tier. In between the engine keeps account of what it has
-//! asked for, so as to err on the safe side: a page that was sent up counts as there, and one that was sent down as gone, from when
-//! it was asked for until the first telling after its outcome, whatever that outcome was. So at every moment, as far as our own moves go,
+//! The machine tells now and then what a scope holds of the top tier. In between the engine keeps
+//! account of what it has asked for, so as to err on the safe side: a page that was sent up counts
+//! as there, and one that was sent down as gone, from when it was asked for until the first telling
+//! after its outcome, whatever that outcome was. So at every moment, as far as our own moves go,
 //!
 //! ```text
 //! pages there <= told + up     a promotion is admitted while  told + up + its pages <= cap
 //! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor
 //! ```
 //!
-//! Where nothing was told, or not lately, neither is admitted. Moves between lower tiers are counted as if they were to or from the top.
+//! Where nothing was told, or not lately, neither is admitted. Moves between lower tiers are
+//! counted as if they were to or from the top.
 
 use serde::Serialize;
 
@@ -135,7 +137,8 @@ impl Limits {
         self.scopes.get_mut(usize::from(scope.0))?.as_mut()
     }
 
-    /// Takes a holding; false where the scope has no limit. One that is older than the last says nothing new.
+    /// Takes a holding; false where the scope has no limit. One that is older than the last says
+    /// nothing new.
     pub(super) fn tell(&mut self, holding: &Holding) -> bool {
         let Some(limit) = self.of_mut(holding.scope) else { return false };
         if limit.told.is_none_or(|(time, _)| time <= holding.time) {
@@ -151,7 +154,8 @@ impl Limits {
         self.scopes.iter_mut().flatten().for_each(|limit| limit.told = None);
     }
 
-    /// The door: where there is no room for a single page, waiting in the queue would only take others' places.
+    /// The door: where there is no room for a single page, waiting in the queue would only take
+    /// others' places.
     #[inline]
     pub(super) fn door(&self, scope: ScopeId, direction: Direction, now: Nanos) -> Result<(), RefusalReason> {
         match self.check(scope, direction, 1, now) {

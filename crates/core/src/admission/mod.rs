@@ -1,10 +1,12 @@
 //! Admission: may this page move, and may it move now?
 //!
-//! One file a check. At the *door*, when a rule proposes, a candidate is refused for what will not pass while it waits:
-//! no name for the mover, direction off, process excluded, no target, moved lately, on its way already. At the *gate*,
-//! when its turn comes at a tick, it is held for what may pass: rate limit, share of its scope, room on the target,
-//! batches in flight, the brake of its scope. Floor and cap of its scope are looked at in both
-//! places: what is on its way uses them up. The order of the checks is the order of the code below; every refusal has a [`RefusalReason`].
+//! One file a check. At the *door*, when a rule proposes, a candidate is refused for what will not
+//! pass while it waits: no name for the mover, direction off, process excluded, no target, moved
+//! lately, on its way already. At the *gate*, when its turn comes at a tick, it is held for what
+//! may pass: rate limit, share of its scope, room on the target, batches in flight, the brake of
+//! its scope. Floor and cap of its scope are looked at in both places: what is on its way uses them
+//! up. The order of the checks is the order of the code below; every refusal has a
+//! [`RefusalReason`].
 
 mod admitted;
 mod brake;
@@ -164,7 +166,8 @@ impl Admission {
         gate.rooms.check(self.targets.nodes(route), 1).map(drop)
     }
 
-    /// The gate: where a waiting candidate may go now. `others_wait` says whether candidates of another scope do.
+    /// The gate: where a waiting candidate may go now. `others_wait` says whether candidates of
+    /// another scope do.
     ///
     /// # Errors
     /// The first reason against it, and whom it stops.
@@ -230,7 +233,8 @@ impl Admission {
         self.limits.tell(holding)
     }
 
-    /// What may be demoted of each scope with a floor, where it has anything to spare, and of each braked one.
+    /// What may be demoted of each scope with a floor, where it has anything to spare, and of each
+    /// braked one.
     pub fn giving(&mut self, now: Nanos) -> Giving {
         Giving { spare: self.limits.spare(now), braked: self.brakes.allowances(now) }
     }
@@ -280,7 +284,8 @@ impl Admission {
         self.brakes.standings(now).into_iter().filter(managed).collect()
     }
 
-    /// Scopes that were braked, stopped or freed, from change number `from` on, and the number to ask from next time.
+    /// Scopes that were braked, stopped or freed, from change number `from` on, and the number to
+    /// ask from next time.
     pub fn brake_changes(&self, from: u64) -> (Vec<Braking>, u64) {
         self.brakes.changes(from)
     }
@@ -293,7 +298,8 @@ impl Admission {
         moves
     }
 
-    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within the ping-pong window; true once for each promotion.
+    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within
+    /// the ping-pong window; true once for each promotion.
     pub fn came_back(&mut self, page: VirtPage, time: Nanos) -> bool {
         self.recent.came_back(page, time)
     }
@@ -313,7 +319,8 @@ impl Admission {
         }
     }
 
-    /// Notes what a process is; none where the process or the scope cannot be, else whether it was something else before.
+    /// Notes what a process is; none where the process or the scope cannot be, else whether it was
+    /// something else before.
     pub fn assign(&mut self, pid: Pid, membership: Membership) -> Option<bool> {
         self.scopes.assign(pid, membership)
     }

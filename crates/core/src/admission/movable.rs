@@ -4,14 +4,16 @@ use crate::candidate::Candidate;
 use crate::refusal::RefusalReason;
 use crate::units::VirtPage;
 
-/// log2 of the largest folio that is believed, in base pages: 1 GiB, the largest huge page of x86-64. Evidence of a
-/// larger one is nonsense.
+/// log2 of the largest folio that is believed, in base pages: 1 GiB, the largest huge page of
+/// x86-64. Evidence of a larger one is nonsense.
 pub const ORDER_MAX: u8 = 18;
 
-/// One more than the highest process number (Linux include/linux/threads.h, PID_MAX_LIMIT on 64 bits).
+/// One more than the highest process number (Linux include/linux/threads.h, PID_MAX_LIMIT on 64
+/// bits).
 pub const PID_LIMIT: u32 = 1 << 22;
 
-/// One more than the highest virtual page number of a user address (57 bits: five-level page tables).
+/// One more than the highest virtual page number of a user address (57 bits: five-level page
+/// tables).
 pub const VPN_LIMIT: u64 = 1 << (57 - crate::units::PAGE_SHIFT);
 
 /// The page by which the mover can name the candidate's folio.

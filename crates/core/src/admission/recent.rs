@@ -1,9 +1,10 @@
 //! Check: has the page moved lately, or did its last move fail for good?
 //!
-//! A log of what lately happened to pages, each entry linked to the page's entry before, and an index of each page's
-//! latest. It tells three things: minimum residency, ping-pong (so many moves within a sliding window), and failures that
-//! would only fail again. The log is bounded by `admission.moved_capacity`: the oldest entry gives way, counted.
-//! Process exits are marked, not searched for: entries from before the exit belong to nobody.
+//! A log of what lately happened to pages, each entry linked to the page's entry before, and an
+//! index of each page's latest. It tells three things: minimum residency, ping-pong (so many moves
+//! within a sliding window), and failures that would only fail again. The log is bounded by
+//! `admission.moved_capacity`: the oldest entry gives way, counted. Process exits are marked, not
+//! searched for: entries from before the exit belong to nobody.
 
 use std::collections::VecDeque;
 
@@ -86,7 +87,8 @@ impl Recent {
         }
     }
 
-    /// Whether a refusal of the page is the first since it was left alone: only that one is worth telling.
+    /// Whether a refusal of the page is the first since it was left alone: only that one is worth
+    /// telling.
     pub(super) fn first_refusal(&mut self, page: VirtPage) -> bool {
         let Some((number, _)) = self.latest(page) else { return true };
         match self.log.get_mut((number - self.first) as usize) {
@@ -115,7 +117,8 @@ impl Recent {
         self.push(page, now, now.plus(self.quarantine), why, false);
     }
 
-    /// The process is gone: what is known of its pages says nothing of a later process with its number.
+    /// The process is gone: what is known of its pages says nothing of a later process with its
+    /// number.
     pub(super) fn exit(&mut self, pid: Pid) {
         let next = self.first + self.log.len() as u64;
         if let Some(process) = self.processes.get_mut(&pid) {
@@ -178,7 +181,8 @@ impl Recent {
         moves
     }
 
-    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within the window; true once for each promotion.
+    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within
+    /// the window; true once for each promotion.
     pub(super) fn came_back(&mut self, page: VirtPage, time: Nanos) -> bool {
         let Some((number, event)) = self.latest(page) else { return false };
         let back = event.up && event.time < time && time.since(event.time) < self.window;

@@ -1,8 +1,9 @@
 //! Check: does the target keep its goal?
 //!
-//! move_pages allocates on its target and reclaims there directly when the target is short (Linux mm/migrate.c), which
-//! would make the moved process pay. So a folio goes only where it leaves the node's free pages, less all that is on
-//! its way there, at the high watermark plus a reserve or above: `admission.free_goal_mib`, and on small nodes no more than a hundredth of them.
+//! move_pages allocates on its target and reclaims there directly when the target is short (Linux
+//! mm/migrate.c), which would make the moved process pay. So a folio goes only where it leaves the
+//! node's free pages, less all that is on its way there, at the high watermark plus a reserve or
+//! above: `admission.free_goal_mib`, and on small nodes no more than a hundredth of them.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ impl Rooms {
         Rooms { nodes: states.iter().map(|s| (s.node, room(s))).collect() }
     }
 
-    /// The first of `targets` with room for `pages`, else the reason of the target that is nearest to having it.
+    /// The first of `targets` with room for `pages`, else the reason of the target that is nearest
+    /// to having it.
     pub(super) fn check(&self, targets: &[NodeId], pages: u64) -> Result<NodeId, RefusalReason> {
         let mut reason = RefusalReason::NodeUnknown;
         for target in targets {

@@ -1,7 +1,7 @@
 //! Checks: may this process's memory move, and has its scope used up its share?
 //!
-//! A scope's share of the rate limit binds only while candidates of another scope wait: nobody pays for a share that
-//! nobody else wants.
+//! A scope's share of the rate limit binds only while candidates of another scope wait: nobody pays
+//! for a share that nobody else wants.
 
 use crate::access::Membership;
 use crate::admission::movable::PID_LIMIT;
@@ -29,7 +29,8 @@ struct Scope {
 }
 
 impl Scopes {
-    /// Without a scope that includes, everything is managed that has been looked at and is not excluded; without any scope, everything.
+    /// Without a scope that includes, everything is managed that has been looked at and is not
+    /// excluded; without any scope, everything.
     pub(super) fn new(scopes: &[config::Scope], limit_pages: u64) -> Scopes {
         let rest = Scope { managed: scopes.iter().all(|s| s.exclude), share: Rate::new(limit_pages) };
         let named = scopes.iter().map(|s| {
@@ -43,7 +44,8 @@ impl Scopes {
         Scopes { scopes: std::iter::once(rest).chain(named).collect(), known: FixedMap::default(), stranger }
     }
 
-    /// Notes what a process is; none where the process or the scope cannot be, else whether it was something else before.
+    /// Notes what a process is; none where the process or the scope cannot be, else whether it was
+    /// something else before.
     pub(super) fn assign(&mut self, pid: Pid, membership: Membership) -> Option<bool> {
         let scope_exists = match membership {
             Membership::Managed(scope) => usize::from(scope.0) < self.scopes.len(),

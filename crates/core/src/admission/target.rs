@@ -13,7 +13,8 @@ use crate::units::NodeId;
 #[serde(transparent)]
 pub struct Route(u32);
 
-/// All routes of a machine: to each node alone, to the top tier as seen from each node, downwards from each node.
+/// All routes of a machine: to each node alone, to the top tier as seen from each node, downwards
+/// from each node.
 #[derive(Debug)]
 pub struct Targets {
     routes: Vec<Vec<NodeId>>,
@@ -24,7 +25,8 @@ impl Targets {
     pub fn new(topology: &Topology) -> Targets {
         let ids = || topology.nodes.iter().map(|n| n.id);
         let alone = ids().map(|id| vec![id]);
-        // What is hot belongs to the top tier: where its nodes are full, waiting costs less than moving twice.
+        // What is hot belongs to the top tier: where its nodes are full, waiting costs less than
+        // moving twice.
         let upwards = ids().map(|near| top_tier_by_distance(topology, near));
         let downwards = ids().map(|from| topology.demotion_targets(from));
         Targets { routes: alone.chain(upwards).chain(downwards).collect() }
@@ -35,9 +37,9 @@ impl Targets {
         self.routes.get(route.0 as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The route of a candidate: to the node that its rule names; else, upwards, to the top-tier nodes in order of
-    /// distance from the accessor (from the page, where nobody knows the accessor); downwards, to the next tier's; for
-    /// balance, to the accessor.
+    /// The route of a candidate: to the node that its rule names; else, upwards, to the top-tier
+    /// nodes in order of distance from the accessor (from the page, where nobody knows the
+    /// accessor); downwards, to the next tier's; for balance, to the accessor.
     pub(super) fn check(&self, topology: &Topology, candidate: &Candidate) -> Result<Route, RefusalReason> {
         // A node without memory, as one that has been taken offline, has no pages to move.
         topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;

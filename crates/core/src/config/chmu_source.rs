@@ -18,13 +18,17 @@ pub enum HotListMode {
 }
 
 section! {
-    /// `[source.chmu]`: hot lists that memory devices keep themselves (CXL 3.2 CHMU). No stock kernel has a driver for them yet: it has run in the lab only, on the device of the lab's emulator. Rules adaptive and frequency take them.
+    /// `[source.chmu]`: hot lists that memory devices keep themselves (CXL 3.2 CHMU). No stock
+    /// kernel has a driver for them yet: it has run in the lab only, on the device of the lab's
+    /// emulator. Rules adaptive and frequency take them.
     ChmuSource {
         /// Use this source.
         enabled: bool = false, "", Any("true or false"), "ours";
-        /// "epoch": counters start at nothing in each epoch, and what is hot is listed at its end; "always-on": what is hot is listed as soon as it is.
+        /// "epoch": counters start at nothing in each epoch, and what is hot is listed at its end;
+        /// "always-on": what is hot is listed as soon as it is.
         mode: HotListMode = HotListMode::Epoch, "", Any("\"epoch\" or \"always-on\""), "CXL 3.2: both are its modes";
-        /// Memory that has one counter; a power of two. All pages of a larger unit than a page count as equally hot.
+        /// Memory that has one counter; a power of two. All pages of a larger unit than a page
+        /// count as equally hot.
         unit_bytes: u32 = 4096, "bytes", PowerOfTwo(256..=1 << 30), "CXL 3.2: 256 bytes and more; ours: a page";
         /// What is counted so often in an epoch is listed, of one access in `downsampling`.
         threshold: u32 = 16, "counts", 1..=65_535, "ours";
@@ -32,9 +36,12 @@ section! {
         epoch_ms: u64 = 1000, "ms", 1..=4_095_000, "ours; CXL 3.2: up to 4095 times 1 s";
         /// One access in so many is counted, drawn at random; a power of two.
         downsampling: u32 = 1, "accesses", PowerOfTwo(1..=32_768), "CXL 3.2: 1 to 32768";
-        /// How much the word of this source counts beside that of others: how many times as well one knows a page by it as without it, in variances of the logarithm of the time between accesses.
+        /// How much the word of this source counts beside that of others: how many times as well
+        /// one knows a page by it as without it, in variances of the logarithm of the time between
+        /// accesses.
         weight: u8 = 100, "", 1..=100, "ours: 1/16 or less, as 16 accesses or more were counted, to 16 would be 256";
-        /// Pages of listed units that are looked up and told in a second, at most. What is not read in time, the device leaves out and counts.
+        /// Pages of listed units that are looked up and told in a second, at most. What is not read
+        /// in time, the device leaves out and counts.
         pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: as source.damon";
     }
 }

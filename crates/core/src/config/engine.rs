@@ -33,7 +33,8 @@ pub enum SharedPages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryPolicies {
-    /// Every one but the default and "local": what is bound, interleaved or preferred stays where its policy has put it.
+    /// Every one but the default and "local": what is bound, interleaved or preferred stays where
+    /// its policy has put it.
     All,
     /// Those that bind to nodes which the target is not among (MPOL_BIND).
     Bind,
@@ -44,7 +45,8 @@ section! {
     Engine {
         /// Record layout: "byte", "word", "pghot-byte" or "pghot-word".
         record: RecordLayout = RecordLayout::Word, "", Any("\"byte\", \"word\", \"pghot-byte\", \"pghot-word\""), "ours";
-        /// Keep the accessing node beside the 1-byte record, once per 2 MiB block. Without it the 1-byte layouts are refused on machines with two far-apart top-tier nodes.
+        /// Keep the accessing node beside the 1-byte record, once per 2 MiB block. Without it the
+        /// 1-byte layouts are refused on machines with two far-apart top-tier nodes.
         record_node_per_block: bool = true, "", Any("true or false"), "ours; a 1-byte record without the node lost 27 % of Graph500 on two-node machines (S4, v7 cover letter)";
         /// SLIT distance from which two top-tier nodes count as far apart.
         far_distance: u8 = 20, "SLIT", 10..=254, "ACPI SLIT: 20 is twice the local latency";
@@ -74,7 +76,8 @@ section! {
     Admission {
         /// Pages moved per second, at most, all scopes together.
         rate_limit_mbps: u64 = 256, "MB/s", 1..=65536, "ours; the kernel's default of 65536 switches its own feedback off (Linux 6.12 kernel/sched/fair.c)";
-        /// Free memory to leave on a target above its high watermark, but no more than a hundredth of the node.
+        /// Free memory to leave on a target above its high watermark, but no more than a hundredth
+        /// of the node.
         free_goal_mib: u64 = 16, "MiB", 0..=1048576, "ours";
         /// Batches in flight at most; no more are issued until outcomes come back.
         batches_in_flight: u32 = 16, "batches", 1..=256, "ours: 16 batches of 2 MiB a tick of 100 ms carry the default rate limit";
@@ -100,7 +103,8 @@ section! {
         balance: bool = true, "", Any("true or false"), "ours";
         /// Pages that several processes map: "move" or "leave".
         shared_pages: SharedPages = SharedPages::Move, "", Any("\"move\" or \"leave\""), "ours";
-        /// Memory policies (numactl, set_mempolicy, mbind) that keep pages where they are, whatever the source of evidence: "all", or "bind" for those alone that forbid the target.
+        /// Memory policies (numactl, set_mempolicy, mbind) that keep pages where they are, whatever
+        /// the source of evidence: "all", or "bind" for those alone that forbid the target.
         memory_policies: MemoryPolicies = MemoryPolicies::All, "", Any("\"all\" or \"bind\""), "ours; the kernel's own promotion scans no memory under a policy that does not ask for it";
     }
 }

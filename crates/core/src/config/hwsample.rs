@@ -87,25 +87,34 @@ pub enum PebsSamples {
 }
 
 section! {
-    /// `[source.hwsample]`: accesses sampled by the processor. It has never run on silicon: see the book's page on sources.
+    /// `[source.hwsample]`: accesses sampled by the processor. It has never run on silicon: see the
+    /// book's page on sources.
     HwSample {
         /// Use this source: true, false, or "auto" for where the machine has a sampler.
         enabled: Enabled = Enabled::No, "", Any("true, false or \"auto\""), "ours";
-        /// The sampler; "page-faults" samples no accesses but the kernel's page faults, which tries the way of a sample on any machine; "lab-rings" is the lab's emulator, whose samples name no process.
+        /// The sampler; "page-faults" samples no accesses but the kernel's page faults, which tries
+        /// the way of a sample on any machine; "lab-rings" is the lab's emulator, whose samples
+        /// name no process.
         sampler: SamplerName = SamplerName::Auto, "", Any("\"auto\", \"ibs\", \"pebs\", \"spe\", \"page-faults\" or \"lab-rings\""), "ours";
         /// What PEBS samples: loads that missed the L3, or loads that took long.
         pebs_samples: PebsSamples = PebsSamples::L3Miss, "", Any("\"l3-miss\" or \"load-latency\""), "ours";
         /// With "load-latency": loads from this many cycles on.
         load_latency_cycles: u16 = 30, "cycles", 3..=65535, "perf mem's default (Linux 6.12 tools/perf)";
-        /// Sampling period at first: micro-operations (IBS), misses or slow loads (PEBS), operations (SPE).
+        /// Sampling period at first: micro-operations (IBS), misses or slow loads (PEBS),
+        /// operations (SPE).
         period: u32 = 10_000, "events", 1..=134_217_712, "S1: sample_period_def";
         /// Shortest sampling period.
         period_min: u32 = 5_000, "events", 1..=134_217_712, "S1: sample_period_min";
-        /// Longest sampling period, unless the budget needs a longer one; no shorter than the shortest.
+        /// Longest sampling period, unless the budget needs a longer one; no shorter than the
+        /// shortest.
         period_max: u32 = 20_000, "events", 1..=134_217_712, "S1: sample_period_max";
-        /// How much the word of this source counts beside that of others: how many times as well one knows a page by it as without it, in variances of the logarithm of the time between accesses.
+        /// How much the word of this source counts beside that of others: how many times as well
+        /// one knows a page by it as without it, in variances of the logarithm of the time between
+        /// accesses.
         weight: u8 = 10, "", 1..=100, "ours: as source.hintfault, by the time between two samples";
-        /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured, and 2 us for each interrupt, as estimated. Beyond it the period gets longer; of "lab-rings", whose period is not ours to set, less is read.
+        /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured,
+        /// and 2 us for each interrupt, as estimated. Beyond it the period gets longer; of
+        /// "lab-rings", whose period is not ours to set, less is read.
         cpu_budget_permille: u16 = 10, "1/1000", 1..=1000, "ours";
         /// Size of each CPU's ring; a power of two.
         ring_kib: u32 = 128, "KiB", PowerOfTwo(8..=65536), "ours: 1800 samples";

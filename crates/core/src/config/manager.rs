@@ -43,7 +43,10 @@ impl ManagerName {
 section! {
     /// `[manager]`: who decides which pages move.
     Manager {
-        /// "thermocline": our engine. "numab2": the kernel's NUMA balancing and reclaim. "damon": the kernel's DAMON. "observe": nobody. The kernel's managers know no rules and, but for damon with scopes by cgroup, no scopes, and set what is in their own section instead of `[kernel]`.
+        /// "thermocline": our engine. "numab2": the kernel's NUMA balancing and reclaim. "damon":
+        /// the kernel's DAMON. "observe": nobody. The kernel's managers know no rules and, but for
+        /// damon with scopes by cgroup, no scopes, and set what is in their own section instead of
+        /// `[kernel]`.
         name: ManagerName = ManagerName::Thermocline, "", Any("\"thermocline\", \"numab2\", \"damon\" or \"observe\""), "ours";
     }
     sections {
@@ -55,7 +58,8 @@ section! {
 }
 
 section! {
-    /// `[manager.numab2]`: the kernel promotes after hint faults (kernel.numa_balancing = 2). Unset keys are left alone.
+    /// `[manager.numab2]`: the kernel promotes after hint faults (kernel.numa_balancing = 2). Unset
+    /// keys are left alone.
     Numab2 {
         /// Let the kernel make room by demoting cold pages (/sys/kernel/mm/numa/demotion_enabled).
         demotion_enabled: Option<bool> = Some(true), "", Any("true, false, or unset"), "Linux 6.12: false; without it nothing is promoted once the top tier is full";
@@ -65,11 +69,14 @@ section! {
 }
 
 section! {
-    /// `[manager.damon]`: a kdamond for every node with memory. It promotes from lower tiers what is accessed (`migrate_hot`), and demotes from upper tiers what is not (`migrate_cold`); where there are scopes, which must be by cgroup, only their pages, by filters (`memcg`).
+    /// `[manager.damon]`: a kdamond for every node with memory. It promotes from lower tiers what
+    /// is accessed (`migrate_hot`), and demotes from upper tiers what is not (`migrate_cold`);
+    /// where there are scopes, which must be by cgroup, only their pages, by filters (`memcg`).
     Damon {
         /// Time between two looks at a page of each region.
         sample_ms: u64 = 100, "ms", 1..=10_000, "S3; HMSDK";
-        /// Time over which accesses of a region are counted; regions are then merged, split and acted on.
+        /// Time over which accesses of a region are counted; regions are then merged, split and
+        /// acted on.
         aggregation_ms: u64 = 2_000, "ms", 10..=600_000, "S3; HMSDK";
         /// Time between two looks at what memory there is.
         update_ms: u64 = 20_000, "ms", 10..=3_600_000, "S3; HMSDK";
@@ -81,13 +88,15 @@ section! {
         hot_percent: u64 = 5, "% of the samples", 1..=100, "S3; HMSDK";
         /// A region is demoted when it was not accessed for this long.
         cold_ms: u64 = 30_000, "ms", 0..=3_600_000, "S3; HMSDK";
-        /// Only pages that were accessed since the last look are promoted, only others demoted (filter `young`).
+        /// Only pages that were accessed since the last look are promoted, only others demoted
+        /// (filter `young`).
         young: bool = true, "", Any("true or false"), "S3; HMSDK";
         /// CPU time that promotion may take of each quota_ms; 0 for no limit.
         promote_time_ms: u64 = 2_000, "ms", 0..=600_000, "S3; HMSDK";
         /// CPU time that demotion may take of each quota_ms; 0 for no limit.
         demote_time_ms: u64 = 1_000, "ms", 0..=600_000, "S3; HMSDK";
-        /// Memory that each node's promotion, and its demotion, may try in each quota_ms; 0 for no limit.
+        /// Memory that each node's promotion, and its demotion, may try in each quota_ms; 0 for no
+        /// limit.
         quota_mib: u64 = 51_200, "MiB", 0..=1_048_576, "S3; HMSDK";
         /// Time for which quotas are given.
         quota_ms: u64 = 20_000, "ms", 1..=3_600_000, "S3; HMSDK";
@@ -97,21 +106,28 @@ section! {
         weight_accesses_permille: u32 = 0, "1/1000", 0..=1000, "S3; HMSDK";
         /// Weight of how long it has been so.
         weight_age_permille: u32 = 10, "1/1000", 0..=1000, "S3; HMSDK";
-        /// Quotas of promotion follow how much of the target node is used, towards this (goal `node_mem_used_bp`); as in Linux' own sample 9970.
+        /// Quotas of promotion follow how much of the target node is used, towards this (goal
+        /// `node_mem_used_bp`); as in Linux' own sample 9970.
         used_goal_bp: Option<u32> = None, "1/10000 of the node", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c";
-        /// Quotas of demotion follow how much of the node is free, towards this (goal `node_mem_free_bp`); as in Linux' own sample 50.
+        /// Quotas of demotion follow how much of the node is free, towards this (goal
+        /// `node_mem_free_bp`); as in Linux' own sample 50.
         free_goal_bp: Option<u32> = None, "1/10000 of the node", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c";
-        /// The intervals follow how many of the possible accesses are seen, towards this; as in Linux' own sample 400.
+        /// The intervals follow how many of the possible accesses are seen, towards this; as in
+        /// Linux' own sample 400.
         access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c";
-        /// Demotion rests while more of the machine's memory is free than this. The three watermarks are set together or not at all, none above the one before it.
+        /// Demotion rests while more of the machine's memory is free than this. The three
+        /// watermarks are set together or not at all, none above the one before it.
         watermark_high_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none";
         /// Demotion begins below this.
         watermark_mid_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none";
         /// Demotion rests below this too, and leaves what is free to reclaim.
         watermark_low_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none";
-        /// kernel.numa_balancing while running: 0, so that nobody else moves pages. Unset: as it is.
+        /// kernel.numa_balancing while running: 0, so that nobody else moves pages. Unset: as it
+        /// is.
         numa_balancing: Option<u32> = Some(0), "bitmask", OrUnset(0..=3), "ours";
-        /// Stop DAMON_STAT while running, which keeps others from DAMON where it runs (newer kernels start it at boot), and start it again at the end. Otherwise manager damon refuses to start beside it.
+        /// Stop DAMON_STAT while running, which keeps others from DAMON where it runs (newer
+        /// kernels start it at boot), and start it again at the end. Otherwise manager damon
+        /// refuses to start beside it.
         stop_damon_stat: bool = false, "", Any("true or false"), "ours";
     }
 }

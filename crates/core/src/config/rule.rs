@@ -96,20 +96,27 @@ section! {
 section! {
     /// `[rule.adaptive]`: pages that are early at every scan.
     Adaptive {
-        /// Hint faults in a row, each sooner after its scan than the cut, that make a page hot. Fewer find hot pages a scan pass earlier and move more cold ones.
+        /// Hint faults in a row, each sooner after its scan than the cut, that make a page hot.
+        /// Fewer find hot pages a scan pass earlier and move more cold ones.
         confirmations: u8 = 3, "faults", 1..=255, "ours";
-        /// Where the faults of a page are at least this far apart, one confirmation fewer is enough.
+        /// Where the faults of a page are at least this far apart, one confirmation fewer is
+        /// enough.
         slow_pass_ms: u64 = 5000, "ms", 100..=600_000, "ours";
-        /// A page that waits this long for its fault is neither hot nor worth free memory: accessed once a minute, it needs about an hour to
-        /// earn its move of 10 us at 150 ns a miss.
+        /// A page that waits this long for its fault is neither hot nor worth free memory: accessed
+        /// once a minute, it needs about an hour to earn its move of 10 us at 150 ns a miss.
         cut_max_ms: u64 = 60_000, "ms", 1..=3_600_000, "ours";
         /// Sampled pages that must be known before anything is proposed.
         pages_min: u32 = 100, "pages", 10..=4096, "ours";
-        /// How long after pages last stood out the cut stays, and free memory is left for others that may.
+        /// How long after pages last stood out the cut stays, and free memory is left for others
+        /// that may.
         settle_s: u64 = 10, "s", 1..=86_400, "ours";
-        /// While nothing stands out clearly, fill free memory of the target with the more often accessed pages; where there is room for all that lower tiers hold, with whatever is accessed.
+        /// While nothing stands out clearly, fill free memory of the target with the more often
+        /// accessed pages; where there is room for all that lower tiers hold, with whatever is
+        /// accessed.
         fill: bool = true, "", Any("true or false"), "ours";
-        /// Where the top tier is full, also propose what is hot with less certainty, and the more often accessed pages while nothing stands out: they go up only in exchange for pages that are colder by far.
+        /// Where the top tier is full, also propose what is hot with less certainty, and the more
+        /// often accessed pages while nothing stands out: they go up only in exchange for pages
+        /// that are colder by far.
         exchange: bool = true, "", Any("true or false"), "ours";
     }
 }
@@ -117,9 +124,11 @@ section! {
 section! {
     /// `[rule.latency]`: mainline's hint-fault latency with its threshold feedback.
     Latency {
-        /// A page is hot when it faults sooner than this after the scan; the feedback moves it between an eighth and twice the value.
+        /// A page is hot when it faults sooner than this after the scan; the feedback moves it
+        /// between an eighth and twice the value.
         hot_threshold_ms: u64 = 1000, "ms", 8..=600_000, "Linux 6.12 kernel/sched/fair.c: sysctl_numa_balancing_hot_threshold";
-        /// Raise the threshold when fewer pages are hot than the rate limit lets through, lower it when more are.
+        /// Raise the threshold when fewer pages are hot than the rate limit lets through, lower it
+        /// when more are.
         feedback: bool = true, "", Any("true or false"), "Linux 6.12 kernel/sched/fair.c: numa_promotion_adjust_threshold";
         /// Time between two adjustments of the threshold.
         adjust_period_ms: u64 = 60_000, "ms", 1000..=3_600_000, "Linux 6.12 kernel/sched/fair.c: scan_period_max_ms";
@@ -137,9 +146,11 @@ section! {
 }
 
 section! {
-    /// `[rule.regions]`: DAMON's regions by their hot score. Rule adaptive judges regions by these keys too.
+    /// `[rule.regions]`: DAMON's regions by their hot score. Rule adaptive judges regions by these
+    /// keys too.
     Regions {
-        /// A region is hot when it was accessed in so many of the checks, and its score is among those that the top tier has room for.
+        /// A region is hot when it was accessed in so many of the checks, and its score is among
+        /// those that the top tier has room for.
         hot_percent: u32 = 5, "% of the checks", 1..=100, "S3; HMSDK";
         /// A region is hot when it has been as it is for this long.
         age_min_ms: u64 = 0, "ms", 0..=3_600_000, "S3; HMSDK";
@@ -153,9 +164,11 @@ section! {
 section! {
     /// `[rule.fault-count]`: hint-fault latency counted in hint faults of the process.
     FaultCount {
-        /// A page is hot when fewer hint faults of its process than this came between scan and fault.
+        /// A page is hot when fewer hint faults of its process than this came between scan and
+        /// fault.
         fault_count_threshold: u32 = 1_000_000, "faults", 1..=u32::MAX, "S0, patch 1: fault_count_threshold";
-        /// Stamp a page again at each scan that finds it still marked. It takes the place of source.hintfault.restamp.
+        /// Stamp a page again at each scan that finds it still marked. It takes the place of
+        /// source.hintfault.restamp.
         restamp: bool = true, "", Any("true or false"), "S0, patch 2";
     }
 }
@@ -163,9 +176,11 @@ section! {
 section! {
     /// `[rule.inter-arrival]`: two hardware samples of a page soon after one another.
     InterArrival {
-        /// A page is hot when two samples of it are less than this apart; the feedback moves it between an eighth and twice the value.
+        /// A page is hot when two samples of it are less than this apart; the feedback moves it
+        /// between an eighth and twice the value.
         hot_threshold_ms: u64 = 1000, "ms", 8..=600_000, "Linux 6.12 kernel/sched/fair.c: sysctl_numa_balancing_hot_threshold";
-        /// Raise the threshold when fewer pages are hot than the rate limit lets through, lower it when more are.
+        /// Raise the threshold when fewer pages are hot than the rate limit lets through, lower it
+        /// when more are.
         feedback: bool = true, "", Any("true or false"), "Linux 6.12 kernel/sched/fair.c: numa_promotion_adjust_threshold";
         /// Time between two adjustments of the threshold.
         adjust_period_ms: u64 = 60_000, "ms", 1000..=3_600_000, "Linux 6.12 kernel/sched/fair.c: scan_period_max_ms";
@@ -179,11 +194,13 @@ section! {
 }
 
 section! {
-    /// `[rule.speculative]`: beside a hot page of a stream, propose the pages that come next. It wraps any rule.
+    /// `[rule.speculative]`: beside a hot page of a stream, propose the pages that come next. It
+    /// wraps any rule.
     Speculative {
         /// Switch it on.
         enabled: bool = false, "", Any("true or false"), "ours";
-        /// Windows of a mapping: "streams" keeps several, also for descending streams; "published" keeps one.
+        /// Windows of a mapping: "streams" keeps several, also for descending streams; "published"
+        /// keeps one.
         windows: Windows = Windows::Streams, "", Any("\"streams\" or \"published\""), "ours; S2 has one";
         /// Streams that are followed in one mapping.
         streams: u8 = 8, "streams", 1..=64, "ours";
@@ -195,9 +212,11 @@ section! {
 }
 
 section! {
-    /// `[rule.balance]`: move pages of the top tier to the node that accesses them, by hardware samples. It wraps any rule.
+    /// `[rule.balance]`: move pages of the top tier to the node that accesses them, by hardware
+    /// samples. It wraps any rule.
     Balance {
-        /// Switch it on. It needs source.hwsample and engine.record = "word", which keeps the accessing node of pages of the top tier too.
+        /// Switch it on. It needs source.hwsample and engine.record = "word", which keeps the
+        /// accessing node of pages of the top tier too.
         enabled: bool = false, "", Any("true or false"), "S1, its first half (kernel.numa_balancing = 1)";
     }
 }

@@ -11,7 +11,8 @@ use crate::section;
 const MIB_MAX: u64 = 1 << 26;
 
 section! {
-    /// `[[scope]]`: processes that are managed together. Without any scope the whole machine is managed.
+    /// `[[scope]]`: processes that are managed together. Without any scope the whole machine is
+    /// managed.
     Scope {
         /// Name in reports.
         name: String = String::new(), "", Any("text, unique"), "ours";
@@ -25,19 +26,23 @@ section! {
         exclude: bool = false, "", Any("true or false"), "ours";
         /// Share of the rate limit that the scope may use while others wait.
         rate_share_percent: u8 = 100, "%", 1..=100, "ours";
-        /// Memory of the top tier that demotion leaves to the scope; 0: none. Needs a cgroup and no other criterion.
+        /// Memory of the top tier that demotion leaves to the scope; 0: none. Needs a cgroup and no
+        /// other criterion.
         top_tier_floor_mib: u64 = 0, "MiB", 0..=MIB_MAX, "ours";
-        /// Memory of the top tier at which nothing is promoted into the scope any more. Needs a cgroup and no other criterion.
+        /// Memory of the top tier at which nothing is promoted into the scope any more. Needs a
+        /// cgroup and no other criterion.
         top_tier_cap_mib: Option<u64> = None, "MiB", OrUnset(0..=MIB_MAX), "ours";
     }
 }
 
 section! {
-    /// `[tiers]`: which nodes belong together, fastest first; empty: as the kernel says. It overrides placement, not what the kernel scans.
+    /// `[tiers]`: which nodes belong together, fastest first; empty: as the kernel says. It
+    /// overrides placement, not what the kernel scans.
     TierMap {
         /// Lists of nodes, fastest tier first, as in `[[0, 1], [2]]`.
         nodes: Vec<Vec<u16>> = Vec::new(), "nodes", Any("a list of lists of node numbers"), "the kernel's memory tiers";
-        /// Nodes that are left out: nothing is moved to them or from them, and their memory is not counted.
+        /// Nodes that are left out: nothing is moved to them or from them, and their memory is not
+        /// counted.
         exclude: Vec<u16> = Vec::new(), "nodes", Any("a list of node numbers"), "ours: none";
     }
 }
@@ -97,13 +102,14 @@ impl Scope {
         path.map(normal)
     }
 
-    /// Whether it may come to cgroups, which are all that the kernel's reclaim can be told of: it names
-    /// nothing else, or processes alone, which may have cgroups to themselves.
+    /// Whether it may come to cgroups, which are all that the kernel's reclaim can be told of: it
+    /// names nothing else, or processes alone, which may have cgroups to themselves.
     pub fn may_be_cgroup(&self) -> bool {
         self.command.is_none() && (self.cgroup.is_none() || self.pids.is_empty())
     }
 
-    /// The key of what this scope asks beyond whose a page is by its cgroup, which is all that DAMON can be told.
+    /// The key of what this scope asks beyond whose a page is by its cgroup, which is all that
+    /// DAMON can be told.
     pub fn beyond_cgroup(&self) -> Option<&'static str> {
         let default = Scope::default();
         let keys = [
@@ -140,7 +146,8 @@ impl Earlier {
         }
     }
 
-    /// One that may take processes of `subtree`: it is of any cgroup, of one above, or of one within.
+    /// One that may take processes of `subtree`: it is of any cgroup, of one above, or of one
+    /// within.
     fn may_take_of(&self, subtree: &str) -> Option<usize> {
         let ends = subtree.match_indices('/').map(|(at, _)| at.max(1)).chain([subtree.len()]);
         let above = ends.filter_map(|end| self.by_path.get(&subtree[..end]));

@@ -1,9 +1,11 @@
-//! What single ranges do not tell of keys from several sections: whether they fit together on any machine.
+//! What single ranges do not tell of keys from several sections: whether they fit together on any
+//! machine.
 
 use crate::config::schema::Violation;
 use crate::config::{Config, DemotionMode, DemotionWay, ManagerName, Sources, Unreachable};
 
-/// Cgroups that the filter of the hint-fault source can be told to take in, and as many to leave out.
+/// Cgroups that the filter of the hint-fault source can be told to take in, and as many to leave
+/// out.
 pub const HINTFAULT_CGROUPS_MAX: usize = 16;
 
 impl Config {

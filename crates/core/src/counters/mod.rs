@@ -1,4 +1,5 @@
-//! Counters, declared once: name, unit, meaning and label; status, metrics and the book derive from here.
+//! Counters, declared once: name, unit, meaning and label; status, metrics and the book derive from
+//! here.
 //!
 //! The life of a candidate, so that every one is accounted for ([`Counters::check_balance`]):
 //!
@@ -10,8 +11,9 @@
 //! failed{busy, node_full, not_tried} ── returned ── back to the second line
 //! ```
 //!
-//! The kernel's names are used where the meaning is the kernel's; each metric carries `by="thermocline"`, because our
-//! moves go through move_pages(2) and appear in vmstat's pgmigrate_success, never in its pgpromote_success.
+//! The kernel's names are used where the meaning is the kernel's; each metric carries
+//! `by="thermocline"`, because our moves go through move_pages(2) and appear in vmstat's
+//! pgmigrate_success, never in its pgpromote_success.
 
 use serde::Serialize;
 
@@ -67,15 +69,17 @@ macro_rules! counters {
 counters! {
     /// Accesses that came as evidence, by source; regions for DAMON.
     evidence: By<Source> ["source"], "accesses";
-    /// Evidence that cannot be true and was ignored: a folio above 1 GiB, an unknown node, scope or process number, a
-    /// region that ends before it starts, a time more than a minute ahead.
+    /// Evidence that cannot be true and was ignored: a folio above 1 GiB, an unknown node, scope or
+    /// process number, a region that ends before it starts, a time more than a minute ahead.
     evidence_invalid: u64, "items";
     /// Pages of lower tiers that were looked up because they lie in a region.
     region_pages: u64, "pages";
-    /// Hint faults seen; vmstat's numa_hint_faults counts those of every process, ours those that reached the engine.
+    /// Hint faults seen; vmstat's numa_hint_faults counts those of every process, ours those that
+    /// reached the engine.
     numa_hint_faults: u64, "faults";
 
-    /// Candidates that the rule proposed. Each ends as dropped, merged, refused, expired, queue_evicted, exited or issued.
+    /// Candidates that the rule proposed. Each ends as dropped, merged, refused, expired,
+    /// queue_evicted, exited or issued.
     proposed: u64, "candidates";
     /// Proposals beyond what one batch of evidence may bring.
     dropped: u64, "candidates";
@@ -83,11 +87,14 @@ counters! {
     merged: u64, "candidates";
     /// Candidates let go with a reason. The page's evidence is kept.
     refused: By<RefusalReason> ["reason"], "candidates";
-    /// Times that a tick held the candidate whose turn it was, and with it those behind it; they stay in the queue.
+    /// Times that a tick held the candidate whose turn it was, and with it those behind it; they
+    /// stay in the queue.
     held: By<RefusalReason> ["reason"], "looks";
-    /// Candidates whose evidence grew too old while they waited, by what held them last (`expired`: nothing did, their turn did not come).
+    /// Candidates whose evidence grew too old while they waited, by what held them last (`expired`:
+    /// nothing did, their turn did not come).
     expired: By<RefusalReason> ["reason"], "candidates";
-    /// Candidates that gave their place in the full queue to one with a higher rank, or of a source that had less than its share.
+    /// Candidates that gave their place in the full queue to one with a higher rank, or of a source
+    /// that had less than its share.
     queue_evicted: u64, "candidates";
     /// Candidates whose process exited, called exec or changed its scope.
     exited: u64, "candidates";
@@ -106,26 +113,31 @@ counters! {
     lost: u64, "moves";
     /// Outcomes of batches that are not in flight: unknown, told twice, or too late.
     outcomes_unknown: u64, "batches";
-    /// Outcomes with more or fewer entries than the batch has moves; missing ones count as not tried.
+    /// Outcomes with more or fewer entries than the batch has moves; missing ones count as not
+    /// tried.
     outcomes_malformed: u64, "batches";
 
     /// Base pages that were candidates for promotion when they joined the queue.
     pgpromote_candidate: u64, "pages";
     /// Base pages moved to a faster tier.
     pgpromote_success: u64, "pages";
-    /// Base pages moved to a slower tier; vmstat splits its pgdemote_* by which part of the kernel did it.
+    /// Base pages moved to a slower tier; vmstat splits its pgdemote_* by which part of the kernel
+    /// did it.
     pgdemote: u64, "pages";
     /// Base pages moved within their tier, towards the node that accesses them.
     pgbalance: u64, "pages";
     /// Base pages moved, whichever way.
     pgmigrate_success: u64, "pages";
-    /// Base pages that could not be moved, or whose outcome was lost; those that were gone, elsewhere or not tried do not count.
+    /// Base pages that could not be moved, or whose outcome was lost; those that were gone,
+    /// elsewhere or not tried do not count.
     pgmigrate_fail: u64, "pages";
 
-    /// Base pages that the machine was asked to demote by the kernel's reclaim. With `demotion_over` they are the sum of `demotion_done`,
-    /// `demotion_short`, `demotion_lost` and what is under way.
+    /// Base pages that the machine was asked to demote by the kernel's reclaim. With
+    /// `demotion_over` they are the sum of `demotion_done`, `demotion_short`, `demotion_lost` and
+    /// what is under way.
     demotion_asked: u64, "pages";
-    /// Base pages that it demoted. The kernel moves them: vmstat has them in pgdemote_proactive, or, where a kernel lacks that, in pgdemote_direct.
+    /// Base pages that it demoted. The kernel moves them: vmstat has them in pgdemote_proactive,
+    /// or, where a kernel lacks that, in pgdemote_direct.
     demotion_done: u64, "pages";
     /// Base pages asked for beyond what was cold enough.
     demotion_short: u64, "pages";
@@ -133,19 +145,24 @@ counters! {
     demotion_over: u64, "pages";
     /// Base pages asked for without an answer within `admission.outcome_timeout_ms`.
     demotion_lost: u64, "pages";
-    /// Base pages that we promoted after an earlier move of ours within `admission.ping_pong_window_ms`: what went down in between was not cold.
+    /// Base pages that we promoted after an earlier move of ours within
+    /// `admission.ping_pong_window_ms`: what went down in between was not cold.
     promoted_again: u64, "pages";
-    /// Base pages that we promoted and that were accessed on a lower tier within `admission.ping_pong_window_ms`, after a wait of a quarter of the idle time or less, estimated from one page in 16.
+    /// Base pages that we promoted and that were accessed on a lower tier within
+    /// `admission.ping_pong_window_ms`, after a wait of a quarter of the idle time or less,
+    /// estimated from one page in 16.
     came_back: u64, "pages";
 
-    /// Recent moves that had to be forgotten early because `admission.moved_capacity` was reached: residency and ping-pong do not hold for their pages.
+    /// Recent moves that had to be forgotten early because `admission.moved_capacity` was reached:
+    /// residency and ping-pong do not hold for their pages.
     recent_forgotten: u64, "pages";
     /// Ticks.
     ticks: u64, "ticks";
 }
 
 impl Counters {
-    /// Whether every candidate and every move is accounted for, given those that wait and those in flight.
+    /// Whether every candidate and every move is accounted for, given those that wait and those in
+    /// flight.
     ///
     /// # Errors
     /// The sum that does not balance, with its terms.

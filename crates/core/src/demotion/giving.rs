@@ -5,13 +5,14 @@ use crate::demotion::OVER_PAGES;
 use crate::units::ScopeId;
 
 impl Giving {
-    /// Base pages that a demand may ask for: those of the default scope, which everything belongs to where it is anybody's.
+    /// Base pages that a demand may ask for: those of the default scope, which everything belongs
+    /// to where it is anybody's.
     pub(super) fn most(&self) -> u64 {
         self.braked.iter().find(|a| a.scope == ScopeId::DEFAULT).map_or(u64::MAX, |a| a.pages)
     }
 
-    /// Takes up to `pages` off what each scope with a floor has: which scope they will come from, the machine finds out. One that hardly
-    /// has more than its floor gives nothing.
+    /// Takes up to `pages` off what each scope with a floor has: which scope they will come from,
+    /// the machine finds out. One that hardly has more than its floor gives nothing.
     pub(super) fn above_floors(&mut self, pages: u64) -> Vec<Allowance> {
         let share = |of: &mut Allowance| {
             let pages = of.pages.min(pages.saturating_add(OVER_PAGES));

@@ -1,9 +1,12 @@
-//! How cold is cold enough: colder by far than what waits to come up, and the more so the more comes back.
+//! How cold is cold enough: colder by far than what waits to come up, and the more so the more
+//! comes back.
 //!
 //! * Nobody waits: [`idle_ms`](config::Demotion::idle_ms).
-//! * Pages wait that are accessed once in a *gap*: a page that has not been accessed for [`COLDER`] times as long is accessed that much more
-//!   seldom, and both gain by the exchange. It is never less than `idle_min_ms`.
-//! * Where pages that we promoted are accessed on a lower tier soon after, what went down was not cold: the time doubles, whichever it is.
+//! * Pages wait that are accessed once in a *gap*: a page that has not been accessed for [`COLDER`]
+//!   times as long is accessed that much more seldom, and both gain by the exchange. It is never
+//!   less than `idle_min_ms`.
+//! * Where pages that we promoted are accessed on a lower tier soon after, what went down was not
+//!   cold: the time doubles, whichever it is.
 
 use crate::config;
 use crate::demand::COLDER;

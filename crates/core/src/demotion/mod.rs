@@ -1,23 +1,31 @@
 //! Demotion: how much of each top-tier node shall go down now, and how cold it must be.
 //!
-//! The engine decides how much, when and from where; which pages, the machine knows best, because what is accessed in the top tier
-//! leaves no evidence here (hint faults see lower tiers only). So a [`Demand`] names a node, a number of pages and the time for which
-//! they must not have been accessed, and the machine answers with how many it found and demoted.
+//! The engine decides how much, when and from where; which pages, the machine knows best, because
+//! what is accessed in the top tier leaves no evidence here (hint faults see lower tiers only). So
+//! a [`Demand`] names a node, a number of pages and the time for which they must not have been
+//! accessed, and the machine answers with how many it found and demoted.
 //!
-//! * A demand is made for a node whose free memory is below its *goal*, and asks for what is missing to the goal and the hysteresis, and for the
-//!   pages that wait to come up, up to a sixteenth of the node. It never asks for more than the rate limit lets through, nor for more
+//! * A demand is made for a node whose free memory is below its *goal*, and asks for what is
+//!   missing to the goal and the hysteresis, and for the pages that wait to come up, up to a
+//!   sixteenth of the node. It never asks for more than the rate limit lets through, nor for more
 //!   than lower tiers have room for.
 //! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
-//! * It pays for itself: after a demand the next one waits until the CPU time that the machine has spent on it is no more than the share
-//!   that demotion may take of one CPU's time. Pages that are slow to demote do not eat what fast memory is to gain.
-//! * Scopes with a floor give what they have above it: a demand names how much it may take of each, and of one that it does not name, nothing.
+//! * It pays for itself: after a demand the next one waits until the CPU time that the machine has
+//!   spent on it is no more than the share that demotion may take of one CPU's time. Pages that are
+//!   slow to demote do not eat what fast memory is to gain.
+//! * Scopes with a floor give what they have above it: a demand names how much it may take of each,
+//!   and of one that it does not name, nothing.
 //! * Braked scopes give no more in a second than their brake leaves them; a stopped one, nothing.
-//! * How cold: colder by far than what waits to come up (see `idle`). Where promoted pages are accessed on lower tiers soon after, what went
-//!   down was not cold enough, and the idle time doubles.
-//! * Where less than half of what promotions leave is free, programs' new pages are about to go to lower tiers, and those are accessed at once. Then the coldest there are go
-//!   down until that much is free again: each such demand that finds too little is followed by one for pages idle for half as long.
-//! * For whom: the hottest quarter of what waits. Where the node has too little that is so cold, the next demand is for half as many, which are hotter, so
-//!   that something colder by far is found for them, if for anybody; where all was found, for twice as many.
+//! * How cold: colder by far than what waits to come up (see `idle`). Where promoted pages are
+//!   accessed on lower tiers soon after, what went down was not cold enough, and the idle time
+//!   doubles.
+//! * Where less than half of what promotions leave is free, programs' new pages are about to go to
+//!   lower tiers, and those are accessed at once. Then the coldest there are go down until that
+//!   much is free again: each such demand that finds too little is followed by one for pages idle
+//!   for half as long.
+//! * For whom: the hottest quarter of what waits. Where the node has too little that is so cold,
+//!   the next demand is for half as many, which are hotter, so that something colder by far is
+//!   found for them, if for anybody; where all was found, for twice as many.
 
 mod giving;
 mod idle;
@@ -37,8 +45,9 @@ use crate::units::{Nanos, NodeId};
 use idle::Idle;
 use node::{Node, Pending};
 
-/// Base pages that one command to the kernel may take beyond what it is asked for, and those that the kernel has not counted yet: a batch of
-/// reclaim is 64 pages (Linux 6.12 mm/vmscan.c, MIN_LRU_BATCH), the last of which may be a huge page's, and a CPU counts up to 125 pages for
+/// Base pages that one command to the kernel may take beyond what it is asked for, and those that
+/// the kernel has not counted yet: a batch of reclaim is 64 pages (Linux 6.12 mm/vmscan.c,
+/// MIN_LRU_BATCH), the last of which may be a huge page's, and a CPU counts up to 125 pages for
 /// itself (mm/vmstat.c). A scope with so much above its floor, or less, is left alone.
 pub const OVER_PAGES: u64 = 1024;
 
@@ -80,7 +89,8 @@ pub struct Demotion {
     next_id: u64,
 }
 
-/// Most that a demand asks for, for pages that wait to come up, as a part of the node. Looking for cold pages costs about as much for many as for few.
+/// Most that a demand asks for, for pages that wait to come up, as a part of the node. Looking for
+/// cold pages costs about as much for many as for few.
 const FOR_THEM: u64 = 16;
 impl Demotion {
     /// With nothing demoted yet.
@@ -102,8 +112,9 @@ impl Demotion {
         }
     }
 
-    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with a demand under way. `wanted` has a node once at
-    /// most; no part of what scopes may give is allowed to two demands.
+    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with
+    /// a demand under way. `wanted` has a node once at most; no part of what scopes may give is
+    /// allowed to two demands.
     pub fn tick(
         &mut self,
         topology: &Topology,
@@ -192,17 +203,20 @@ impl Demotion {
         lost
     }
 
-    /// So many base pages that were promoted within the ping-pong window have been accessed on a lower tier since.
+    /// So many base pages that were promoted within the ping-pong window have been accessed on a
+    /// lower tier since.
     pub fn came_back(&mut self, pages: u64) {
         self.idle.came_back(pages);
     }
 
-    /// The next demand from this node is for one in so many of those that wait for its room, the hottest.
+    /// The next demand from this node is for one in so many of those that wait for its room, the
+    /// hottest.
     pub fn one_in(&self, node: NodeId) -> u64 {
         self.nodes.get(&node).map_or_else(|| Node::default().one_in(), Node::one_in)
     }
 
-    /// Whether a page that comes back after such a wait was no better to send down than those that came up for it.
+    /// Whether a page that comes back after such a wait was no better to send down than those that
+    /// came up for it.
     pub fn is_early(&self, wait: Nanos) -> bool {
         wait <= Nanos(self.idle().0 / COLDER)
     }
@@ -227,7 +241,8 @@ impl Demotion {
         self.goal(state).saturating_add(part(state, self.hysteresis_bp))
     }
 
-    /// Pages that are free for whatever is worth it: down to a hysteresis below the goal, so that then it is asked for what is cold.
+    /// Pages that are free for whatever is worth it: down to a hysteresis below the goal, so that
+    /// then it is asked for what is cold.
     pub fn spare(&self, state: &NodeState) -> u64 {
         let left = self.goal(state).saturating_sub(part(state, self.hysteresis_bp));
         state.free_pages.saturating_sub(left)

@@ -52,7 +52,8 @@ impl Default for Node {
 }
 
 impl Node {
-    /// What there may be a demand for now; `low` says whether new pages are about to go to lower tiers, `waited_for` whether pages wait.
+    /// What there may be a demand for now; `low` says whether new pages are about to go to lower
+    /// tiers, `waited_for` whether pages wait.
     pub(super) fn reason(&self, now: Nanos, low: bool, waited_for: bool) -> Option<DemandReason> {
         if self.pending.is_some() {
             None
@@ -70,7 +71,8 @@ impl Node {
         self.pending.is_none() && now >= self.rest_until
     }
 
-    /// For how long what goes down must be idle; `gap` is the time between accesses of those that wait, if it is for them.
+    /// For how long what goes down must be idle; `gap` is the time between accesses of those that
+    /// wait, if it is for them.
     pub(super) fn idle(&self, idle: &mut Idle, reason: DemandReason, gap: Option<Nanos>) -> Nanos {
         match reason {
             DemandReason::Allocations => idle.hurried(self.haste),

@@ -1,4 +1,5 @@
-//! Whose memory may go down: what the kernel can be asked for is a node's memory of a cgroup, so scopes have to be cgroups.
+//! Whose memory may go down: what the kernel can be asked for is a node's memory of a cgroup, so
+//! scopes have to be cgroups.
 
 use serde::Serialize;
 
@@ -17,7 +18,8 @@ pub struct Subtree {
     pub floor: bool,
 }
 
-/// Whose memory demotion may take. Paths are those of cgroup v2, normal, each for its whole subtree.
+/// Whose memory demotion may take. Paths are those of cgroup v2, normal, each for its whole
+/// subtree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
     /// Only these; where none is named, everything.

@@ -179,7 +179,8 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
 }
 
 proptest! {
-    /// What machines tell to have spent is never more than the share of one CPU's time, but for the demands that have just ended.
+    /// What machines tell to have spent is never more than the share of one CPU's time, but for the
+    /// demands that have just ended.
     #[test]
     fn demotion_pays_for_itself(percent in 1u8..=100, costs in prop::collection::vec(0u64..3_000, 1..100)) {
         let mut config = Config::default();
@@ -200,8 +201,10 @@ proptest! {
         }
     }
 
-    /// Never more than goal and hysteresis are missing and wait to come up, of these no more than a sixteenth of the node, never beyond the rate limit in any
-    /// second, never more than lower tiers can take, never less idle than what waits allows, or than the least where allocations need room; and every page that was asked for is accounted for.
+    /// Never more than goal and hysteresis are missing and wait to come up, of these no more than a
+    /// sixteenth of the node, never beyond the rate limit in any second, never more than lower
+    /// tiers can take, never less idle than what waits allows, or than the least where allocations
+    /// need room; and every page that was asked for is accounted for.
     #[test]
     fn demands_keep_the_laws(
         rate_mbps in 1u64..400,

@@ -21,7 +21,8 @@ pub(super) struct Open {
 }
 
 impl Batches {
-    /// At most `batches_free` batches of at most `batch_pages` base pages, except that a larger folio goes alone.
+    /// At most `batches_free` batches of at most `batch_pages` base pages, except that a larger
+    /// folio goes alone.
     pub(super) fn new(batches_free: usize, batch_pages: u64) -> Batches {
         Batches { open: Vec::new(), batch_pages, batches_free }
     }
@@ -31,7 +32,8 @@ impl Batches {
         self.open.len() >= self.batches_free && self.open.iter().all(|o| o.pages >= self.batch_pages)
     }
 
-    /// The batch that a folio can join, made if need be under the next number; none where all are taken.
+    /// The batch that a folio can join, made if need be under the next number; none where all are
+    /// taken.
     pub(super) fn find(
         &mut self,
         next: &mut u64,

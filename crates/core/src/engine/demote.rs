@@ -10,8 +10,8 @@ use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
 
 impl Engine {
-    /// What the machine shall demote now; called after [`Engine::tick`] with the same states, by machines that can. What came of each
-    /// demand is told by [`crate::access::Evidence::Demoted`].
+    /// What the machine shall demote now; called after [`Engine::tick`] with the same states, by
+    /// machines that can. What came of each demand is told by [`crate::access::Evidence::Demoted`].
     pub fn demote(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Demand> {
         let now = now.max(self.clock());
         let lost = self.demotion.lose(now);

@@ -116,8 +116,8 @@ impl Engine {
         self.explain_at(page, None)
     }
 
-    /// The same, where the caller knows which frame the page has now (pagemap). A page that was decided on as part of a
-    /// folio is explained by the folio, whose record is that of its head.
+    /// The same, where the caller knows which frame the page has now (pagemap). A page that was
+    /// decided on as part of a folio is explained by the folio, whose record is that of its head.
     pub fn explain_at(&self, page: VirtPage, pfn: Option<Pfn>) -> Explanation {
         let decisions = self.journal.of(page, DECISIONS_MAX);
         let head = self.head(page, decisions.last());
@@ -140,7 +140,8 @@ impl Engine {
         Explanation { page, head, pfn, record, state, scope, brake, decisions, summary }
     }
 
-    /// The page by which the engine knows the folio of `page`: its own name where something is known by it now.
+    /// The page by which the engine knows the folio of `page`: its own name where something is
+    /// known by it now.
     fn head(&self, page: VirtPage, last: Option<&Decision>) -> VirtPage {
         if let Some(flight) = self.admission.holder(page) {
             let covers = |w: &&Admitted| page.vpn.wrapping_sub(w.page.vpn) < 1 << w.candidate.order;

@@ -11,7 +11,8 @@ use crate::statistics::Kind;
 macro_rules! gauges {
     ($( $(#[doc = $doc:literal])+ $name:ident, $unit:literal, |$engine:ident| $value:expr; )*) => {
         impl Engine {
-            /// What is said of each of the engine's own gauges; the rule's describe themselves by their names.
+            /// What is said of each of the engine's own gauges; the rule's describe themselves by
+            /// their names.
             pub fn gauge_statistics() -> Vec<Statistic> {
                 vec![ $( Statistic {
                     name: stringify!($name),

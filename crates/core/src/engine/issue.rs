@@ -1,4 +1,5 @@
-//! What moves at a tick: the lanes' best candidates in order of score, through the gate, into batches.
+//! What moves at a tick: the lanes' best candidates in order of score, through the gate, into
+//! batches.
 
 use std::collections::BinaryHeap;
 
@@ -12,8 +13,8 @@ use crate::refusal::RefusalReason;
 use crate::topology::NodeState;
 use crate::units::Nanos;
 
-/// Candidates that a tick looks at and leaves waiting, at most: it bounds a tick's work when much is held singly (folios
-/// too large for the room that is left, more processes than batches).
+/// Candidates that a tick looks at and leaves waiting, at most: it bounds a tick's work when much
+/// is held singly (folios too large for the room that is left, more processes than batches).
 const HELD_LOOKS_MAX: u32 = 4096;
 
 type Turns = BinaryHeap<(Turn, LaneKey)>;

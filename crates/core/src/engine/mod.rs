@@ -1,8 +1,9 @@
 //! The engine: evidence in, batches out, outcomes in. [`crate::driver`] calls it for whoever owns a
 //! [`crate::machine::Machine`], and nothing in it blocks.
 //!
-//! Equal inputs give equal decisions, to the byte of the journal. Time is what [`Engine::tick`] is told and never goes
-//! back; nonsense in the evidence is counted and ignored; everything that is kept has a bound.
+//! Equal inputs give equal decisions, to the byte of the journal. Time is what [`Engine::tick`] is
+//! told and never goes back; nonsense in the evidence is counted and ignored; everything that is
+//! kept has a bound.
 
 mod batches;
 mod demote;
@@ -76,13 +77,15 @@ pub struct Engine {
     life: Nanos,
 }
 
-/// One page in so many is looked up when it is accessed on a lower tier: each look costs as much as all else that is done for an access.
+/// One page in so many is looked up when it is accessed on a lower tier: each look costs as much as
+/// all else that is done for an access.
 const BACK_SAMPLED: u64 = 16;
 /// How far ahead of the latest tick evidence may be dated.
 const AHEAD_MAX: Nanos = Nanos::from_s(60);
 /// log2 of the base pages in a section of 128 MiB.
 const SECTION_SHIFT: u32 = 27 - PAGE_SHIFT;
-/// Sections that may have records at least: 1 TiB of address space, so that small machines may grow.
+/// Sections that may have records at least: 1 TiB of address space, so that small machines may
+/// grow.
 const SECTIONS_MIN: u64 = 1 << 13;
 
 impl Engine {
@@ -176,8 +179,8 @@ impl Engine {
         self.accept_proposals();
     }
 
-    /// Lets time pass to `now` and says what is to move. The states are those of the nodes at about `now`; a node
-    /// without one takes no pages.
+    /// Lets time pass to `now` and says what is to move. The states are those of the nodes at about
+    /// `now`; a node without one takes no pages.
     pub fn tick(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Batch> {
         let now = self.now.map_or(now, |before| before.max(now));
         self.now = Some(now);
@@ -234,8 +237,8 @@ impl Engine {
         self.admission.brakes(self.clock())
     }
 
-    /// Scopes that were braked, stopped or freed, from change number `from` on (the run's first is number 0), as far as they are kept, and
-    /// the number to ask from next time.
+    /// Scopes that were braked, stopped or freed, from change number `from` on (the run's first is
+    /// number 0), as far as they are kept, and the number to ask from next time.
     pub fn brake_changes(&self, from: u64) -> (Vec<Braking>, u64) {
         self.admission.brake_changes(from)
     }
@@ -292,8 +295,9 @@ impl Engine {
         }
     }
 
-    /// Counts what we promoted and what is accessed on a lower tier again, after a wait as short as those for which it went down: it was not cold. A page of
-    /// middling heat comes back too, and was still worth less than what took its place.
+    /// Counts what we promoted and what is accessed on a lower tier again, after a wait as short as
+    /// those for which it went down: it was not cold. A page of middling heat comes back too, and
+    /// was still worth less than what took its place.
     fn count_back(&mut self, batch: &[Access]) {
         for access in batch {
             let Detail::HintFault { latency: Some(latency) } = access.detail else { continue };
@@ -439,7 +443,8 @@ impl Engine {
     }
 }
 
-/// Whether a page is one of those that are looked up; which ones has nothing to do with where they lie.
+/// Whether a page is one of those that are looked up; which ones has nothing to do with where they
+/// lie.
 fn is_sampled(page: VirtPage) -> bool {
     (page.vpn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(BACK_SAMPLED)
 }

@@ -35,7 +35,8 @@ impl Engine {
             for admitted in &flight.candidates {
                 self.counters.lost += 1;
                 self.counters.pgmigrate_fail += admitted.pages();
-                // The mover may still be at it: the page must not get into a second batch meanwhile.
+                // The mover may still be at it: the page must not get into a second batch
+                // meanwhile.
                 self.admission.quarantine(admitted.page, now, RefusalReason::Lost);
                 self.tell(&flight, admitted, What::Lost { batch: flight.id });
             }
@@ -98,8 +99,8 @@ impl Engine {
         self.admission.quarantine(admitted.page, self.clock(), why);
     }
 
-    /// Lets the candidate wait for its next try, each time twice as long, until it has had its tries. Either way its
-    /// evidence stays.
+    /// Lets the candidate wait for its next try, each time twice as long, until it has had its
+    /// tries. Either way its evidence stays.
     fn retry(&mut self, flight: &Flight, admitted: &Admitted) {
         if flight.exited {
             return;

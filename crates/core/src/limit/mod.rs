@@ -1,4 +1,5 @@
-//! Limits that promotion and demotion keep alike: pages in a sliding second, and pages that stay free.
+//! Limits that promotion and demotion keep alike: pages in a sliding second, and pages that stay
+//! free.
 
 mod rate;
 mod reserve;

@@ -1,8 +1,9 @@
 //! Check: the rate limit.
 //!
-//! The law: in any sliding second at most the limit, or one folio where that is larger, is issued. What was issued is
-//! kept in slots of about 8 ms, each dated by its latest part, so that a slot leaves the second no sooner than any of its
-//! parts. A folio larger than the limit is charged to as many seconds as the limit needs for it.
+//! The law: in any sliding second at most the limit, or one folio where that is larger, is issued.
+//! What was issued is kept in slots of about 8 ms, each dated by its latest part, so that a slot
+//! leaves the second no sooner than any of its parts. A folio larger than the limit is charged to
+//! as many seconds as the limit needs for it.
 
 use std::collections::VecDeque;
 

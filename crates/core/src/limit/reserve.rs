@@ -4,7 +4,8 @@ use crate::config;
 use crate::topology::NodeState;
 use crate::units::PAGES_PER_MIB;
 
-/// Part of a node that its reserve is at most: 16 MiB are nothing to a node of hundreds of GiB and much to one of 256 MiB.
+/// Part of a node that its reserve is at most: 16 MiB are nothing to a node of hundreds of GiB and
+/// much to one of 256 MiB.
 const RESERVE_DIVISOR: u64 = 100;
 
 /// What promotions leave free.

@@ -9,11 +9,12 @@
 //!
 //! * *Renewal.* A task recomputes the interval between its steps at its first fault, after a pass,
 //!   on a page that is in the top tier, or comes there by the fault (task_numa_fault,
-//!   task_numa_placement). So the kernel is let promote a little for some steps where they come much
-//!   more seldom than configured; see [`renewal`].
+//!   task_numa_placement). So the kernel is let promote a little for some steps where they come
+//!   much more seldom than configured; see [`renewal`].
 //! * *Size.* Small steps separate hot pages from cold ones best, and idle mappings, which take a
 //!   step each, delay a pass the less the shorter the time between steps is. Programs that are
-//!   seldom scanned need larger steps, or the second look at a page would come hours after the first.
+//!   seldom scanned need larger steps, or the second look at a page would come hours after the
+//!   first.
 
 mod interval;
 mod renewal;
@@ -55,7 +56,8 @@ pub enum Pacing {
 pub struct ScanPace {
     /// Memory that one step marks, MB: `scan_size_mb`.
     pub step_mb: u32,
-    /// Shortest time for a pass over a task's memory, ms: `scan_period_min_ms`. None leaves it alone.
+    /// Shortest time for a pass over a task's memory, ms: `scan_period_min_ms`. None leaves it
+    /// alone.
     pub period_min_ms: Option<u32>,
     /// The longest, ms: `scan_period_max_ms`. None leaves it alone.
     pub period_max_ms: Option<u32>,
@@ -64,8 +66,8 @@ pub struct ScanPace {
     pub renewing: bool,
 }
 
-/// Decides on the step between `kernel.scan_size_mb` and `kernel.scan_size_max_mb`, and on when tasks
-/// are to take up `kernel.scan_period_min_ms`.
+/// Decides on the step between `kernel.scan_size_mb` and `kernel.scan_size_max_mb`, and on when
+/// tasks are to take up `kernel.scan_period_min_ms`.
 #[derive(Debug)]
 pub struct Pace {
     config: Kernel,

@@ -1,21 +1,21 @@
 //! Renewal: tasks are made to recompute the interval between their scan steps.
 //!
-//! A task does so at its next fault on a page that is in the top tier by then, once a pass has ended,
-//! with the step and the period that are set at that moment. Scans do not mark the top tier, but a
-//! page that the kernel promotes at the fault is there, and counts. So the kernel may promote the
-//! least that can be set, in two stages:
+//! A task does so at its next fault on a page that is in the top tier by then, once a pass has
+//! ended, with the step and the period that are set at that moment. Scans do not mark the top tier,
+//! but a page that the kernel promotes at the fault is there, and counts. So the kernel may promote
+//! the least that can be set, in two stages:
 //!
 //! 1. *Wide*: few steps that cover much of the program, so that they meet hot pages wherever these
-//!    are, until steps come often, or for the time of five. A task divides its period by the number of
-//!    steps, so the period is shortened as the step is widened: what tasks compute is what they would
-//!    with the finest step.
-//! 2. *Fine*: the finest step and the whole period for one pass. In it the other tasks of the program
-//!    recompute too. It also shows how often steps come: a task pays for a wide step by waiting 32
-//!    times as long, whatever interval it has computed.
+//!    are, until steps come often, or for the time of five. A task divides its period by the number
+//!    of steps, so the period is shortened as the step is widened: what tasks compute is what they
+//!    would with the finest step.
+//! 2. *Fine*: the finest step and the whole period for one pass. In it the other tasks of the
+//!    program recompute too. It also shows how often steps come: a task pays for a wide step by
+//!    waiting 32 times as long, whatever interval it has computed.
 //!
 //! `numa_balancing` 3 would have tasks recompute as well, because scans mark the top tier then. But
-//! the kernel then also moves pages between nodes of the top tier, and wakes kswapd where one is full:
-//! hot pages there are demoted.
+//! the kernel then also moves pages between nodes of the top tier, and wakes kswapd where one is
+//! full: hot pages there are demoted.
 
 use crate::access::Scans;
 use crate::config::Config;
@@ -35,9 +35,11 @@ const STAGE_MAX: Nanos = Nanos::from_s(60);
 /// Time to the second renewal; it doubles with each, because a program that hardly runs is scanned
 /// rarely, whatever interval it has computed.
 const AGAIN: Nanos = Nanos::from_s(30);
-/// Longest time to the next renewal: where none of a program's hot pages is on a lower tier, it is of no help until one is.
+/// Longest time to the next renewal: where none of a program's hot pages is on a lower tier, it is
+/// of no help until one is.
 const AGAIN_MAX: Nanos = Nanos::from_s(600);
-/// Memory that the kernel lets one task scan in a second, at most, MB (Linux 6.12 kernel/sched/fair.c, MAX_SCAN_WINDOW).
+/// Memory that the kernel lets one task scan in a second, at most, MB (Linux 6.12
+/// kernel/sched/fair.c, MAX_SCAN_WINDOW).
 const MB_PER_S_MAX: u32 = 2560;
 
 /// When tasks recompute.
@@ -59,8 +61,8 @@ enum Stage {
 
 impl Renewal {
     /// None where the rate limit or the period is left alone; where the kernel promotes anyway, so
-    /// that tasks recompute without us; or where a scope excludes processes, because in a renewal the
-    /// kernel promotes no matter whose the pages are.
+    /// that tasks recompute without us; or where a scope excludes processes, because in a renewal
+    /// the kernel promotes no matter whose the pages are.
     pub(super) fn new(config: &Config) -> Option<Renewal> {
         let kernel = &config.kernel;
         let promotes_nothing = kernel.numa_balancing_promote_rate_limit_mbps == Some(0);

@@ -1,4 +1,5 @@
-//! The decisions, on the figures that a machine in the lab has reported; and what they must never do.
+//! The decisions, on the figures that a machine in the lab has reported; and what they must never
+//! do.
 
 use super::*;
 use crate::config::Scope;

@@ -1,4 +1,5 @@
-//! DAMON's hot score: how much a region is worth moving up, by how often it was accessed and for how long it has been so.
+//! DAMON's hot score: how much a region is worth moving up, by how often it was accessed and for
+//! how long it has been so.
 
 use crate::units::Nanos;
 
@@ -14,8 +15,10 @@ pub struct Weights {
     pub age: u32,
 }
 
-/// The hot score of a region that `accesses` of `most` looks found accessed and that has been so for `age`, from 0 to [`SCORE_MAX`]; the cold score is
-/// what is missing to that (Linux 6.12 mm/damon/ops-common.c, `damon_hot_score` and `damon_cold_score`). A region that nobody accesses gets colder with age.
+/// The hot score of a region that `accesses` of `most` looks found accessed and that has been so
+/// for `age`, from 0 to [`SCORE_MAX`]; the cold score is what is missing to that (Linux 6.12
+/// mm/damon/ops-common.c, `damon_hot_score` and `damon_cold_score`). A region that nobody accesses
+/// gets colder with age.
 pub fn hot_score(accesses: u64, most: u64, age: Nanos, weights: Weights) -> u32 {
     let seconds = age.0 / 1_000_000_000;
     let log = (64 - seconds.leading_zeros()).min(32) as i32;

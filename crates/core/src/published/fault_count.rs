@@ -1,8 +1,8 @@
 //! S0's latency of a hint fault, counted in hint faults of the process instead of in time.
 //!
-//! Source: S0, "Hot page promotion optimization for large address space", patch 1 (2024-03). The process counts its hint
-//! faults in an int; a scan stamps a page with the count in buckets of 65536; a fault is hot when fewer than a million
-//! faults came between.
+//! Source: S0, "Hot page promotion optimization for large address space", patch 1 (2024-03). The
+//! process counts its hint faults in an int; a scan stamps a page with the count in buckets of
+//! 65536; a fault is hot when fewer than a million faults came between.
 //!
 //! Both the difference and the threshold are unsigned, so that a page whose difference exceeds 2^31
 //! is refused like any other cold page. The counter wraps at 2^32: a page that waited longer than

@@ -1,12 +1,13 @@
 //! The hot-page record of pghot (S4): its bits, its clock that wraps, its update.
 //!
-//! S4 is "mm: Hot page tracking and promotion infrastructure", RFC v6, 2026-03. A record is made of a frequency, a
-//! time in the low bits of jiffies, a ready bit and, in precise mode, the node to promote to. Nothing ages a record,
-//! and the time wraps: two accesses any distance apart are judged by their distance modulo [`Mode::wrap_jiffies`].
-//! That is the published behaviour and is kept here on purpose.
+//! S4 is "mm: Hot page tracking and promotion infrastructure", RFC v6, 2026-03. A record is made of
+//! a frequency, a time in the low bits of jiffies, a ready bit and, in precise mode, the node to
+//! promote to. Nothing ages a record, and the time wraps: two accesses any distance apart are
+//! judged by their distance modulo [`Mode::wrap_jiffies`]. That is the published behaviour and is
+//! kept here on purpose.
 //!
-//! The headers of v3 and v4 masked fields with `(1 << SHIFT) - 1` where the width was meant, which left the node no
-//! bits at all; the masks here are of the fields' widths, as from v5 on.
+//! The headers of v3 and v4 masked fields with `(1 << SHIFT) - 1` where the width was meant, which
+//! left the node no bits at all; the masks here are of the fields' widths, as from v5 on.
 
 use crate::units::Nanos;
 
@@ -100,7 +101,8 @@ impl Mode {
         ((jiffies >> self.time_shift()) & self.time().max() as u64) as u16
     }
 
-    /// Jiffies from the record's `time` to `jiffies`, both in units of the record's time, modulo the wrap.
+    /// Jiffies from the record's `time` to `jiffies`, both in units of the record's time, modulo
+    /// the wrap.
     pub const fn gap_jiffies(self, time: u16, jiffies: u64) -> u64 {
         let units = (jiffies >> self.time_shift()).wrapping_sub(time as u64) & self.time().max() as u64;
         units << self.time_shift()
@@ -122,8 +124,8 @@ pub const fn tick_ns(hz: u32) -> u64 {
     (1_000_000_000 + hz as u64 / 2) / hz as u64
 }
 
-/// Ticks from boot to `time`. The kernel's own counter starts 300 s below its 32-bit wrap instead of at 0; only the
-/// borders of the 128-jiffy buckets could tell the difference.
+/// Ticks from boot to `time`. The kernel's own counter starts 300 s below its 32-bit wrap instead
+/// of at 0; only the borders of the 128-jiffy buckets could tell the difference.
 pub const fn jiffies(time: Nanos, hz: u32) -> u64 {
     time.0 / tick_ns(hz)
 }
@@ -152,7 +154,8 @@ impl PghotRecord {
         }
     }
 
-    /// Puts the record together; frequency saturates, what else does not fit its field loses its high bits.
+    /// Puts the record together; frequency saturates, what else does not fit its field loses its
+    /// high bits.
     pub const fn encode(self, mode: Mode) -> u32 {
         let frequency =
             if self.frequency < mode.frequency_max() { self.frequency } else { mode.frequency_max() };
@@ -168,13 +171,15 @@ impl PghotRecord {
 pub struct Tuning {
     /// Accesses that make a page ready (S4: `freq_threshold`, default 2).
     pub threshold: u8,
-    /// Accesses further apart than this start to count anew, in ms (S4: `freq_window_ms`, default 3000, precise 5000).
+    /// Accesses further apart than this start to count anew, in ms (S4: `freq_window_ms`, default
+    /// 3000, precise 5000).
     pub window_ms: u64,
     /// Timer frequency of the kernel, in Hz.
     pub hz: u32,
 }
 
-/// The record after one more access at `jiffies` that asks for node `nid` (S4: `pghot_record_access`).
+/// The record after one more access at `jiffies` that asks for node `nid` (S4:
+/// `pghot_record_access`).
 ///
 /// A ready record stays ready when its window has passed: v5 and v6 clear node, frequency and time
 /// alone, in both modes. v8 rebuilds the record and drops the bit.
@@ -193,8 +198,8 @@ pub const fn update(mode: Mode, old: PghotRecord, jiffies: u64, nid: u16, tuning
     }
 }
 
-/// Whether kmigrated still takes the record's last access for recent: it is less than `threshold_ms` ago, modulo the
-/// wrap (S4, kmigrated).
+/// Whether kmigrated still takes the record's last access for recent: it is less than
+/// `threshold_ms` ago, modulo the wrap (S4, kmigrated).
 pub const fn is_recent(mode: Mode, record: PghotRecord, jiffies: u64, threshold_ms: u64, hz: u32) -> bool {
     mode.gap_ms(record.time, jiffies, hz) < threshold_ms
 }
@@ -256,7 +261,8 @@ mod tests {
 
     #[test]
     fn time_aliases_as_published() {
-        // 5096 jiffies of 1 ms later is 1000 later modulo 4096 (in buckets of 128: 39.8 modulo 32): judged in window.
+        // 5096 jiffies of 1 ms later is 1000 later modulo 4096 (in buckets of 128: 39.8 modulo 32):
+        // judged in window.
         let first = update(Mode::Default, PghotRecord::default(), 128, 0, TUNING);
         assert!(!update(Mode::Default, first, 128 + 4095, 0, TUNING).ready);
         assert!(update(Mode::Default, first, 128 + 4096, 0, TUNING).ready);
@@ -270,8 +276,8 @@ mod tests {
 
     #[test]
     fn share_of_random_gaps_judged_within_the_window() {
-        // S4's default layout at HZ = 1000: window / wrap is 3000 / 4096; in whole buckets 24 of 32. At HZ = 250 a
-        // bucket is 512 ms, the wrap 16.4 s: 6 of 32.
+        // S4's default layout at HZ = 1000: window / wrap is 3000 / 4096; in whole buckets 24 of
+        // 32. At HZ = 250 a bucket is 512 ms, the wrap 16.4 s: 6 of 32.
         for (hz, expected) in [(1000, 24), (250, 6)] {
             let record = PghotRecord { time: 0, frequency: 1, ..Default::default() };
             let tuning = Tuning { hz, ..TUNING };

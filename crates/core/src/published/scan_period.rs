@@ -1,7 +1,8 @@
 //! The formula that makes a period longer or shorter from how local and how private accesses are.
 //!
-//! Source: Linux 6.12 `kernel/sched/fair.c`, `update_task_scan_period`, where it sets the time between two scans. S1 sets the
-//! hardware's sampling period with it, once every [`SAMPLES`] useful samples of a task.
+//! Source: Linux 6.12 `kernel/sched/fair.c`, `update_task_scan_period`, where it sets the time
+//! between two scans. S1 sets the hardware's sampling period with it, once every [`SAMPLES`] useful
+//! samples of a task.
 
 /// Parts that a period is adjusted in (`NUMA_PERIOD_SLOTS`).
 const SLOTS: u64 = 10;
@@ -34,8 +35,8 @@ pub struct Accesses {
 
 /// The next period, between `min` and `max`.
 ///
-/// Without local and shared accesses, or with failed migrations, it doubles: nothing to do, or too fast. Mostly
-/// private, or mostly local accesses make it longer; else it gets shorter.
+/// Without local and shared accesses, or with failed migrations, it doubles: nothing to do, or too
+/// fast. Mostly private, or mostly local accesses make it longer; else it gets shorter.
 pub fn adapt(period: u32, min: u32, max: u32, accesses: &Accesses) -> u32 {
     if accesses.local + accesses.shared == 0 || accesses.failed > 0 {
         return period.saturating_mul(2).min(max);
@@ -72,7 +73,8 @@ mod tests {
 
     #[test]
     fn private_and_local_accesses_make_it_longer_by_slots() {
-        // 10,000 in ten slots of 1,000: private 10 of 10 gives three slots, 7 of 10 and 8 of 10 one.
+        // 10,000 in ten slots of 1,000: private 10 of 10 gives three slots, 7 of 10 and 8 of 10
+        // one.
         let private = |private, shared| Accesses { local: 5, remote: 5, private, shared, failed: 0 };
         assert_eq!(ibs(10_000, private(10, 0)), 13_000);
         assert_eq!(ibs(10_000, private(9, 1)), 12_000);

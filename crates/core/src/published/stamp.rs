@@ -1,9 +1,11 @@
-//! The kernel's hint-fault latency: the scan time of a lower-tier page, kept in the field of its last CPU and process.
+//! The kernel's hint-fault latency: the scan time of a lower-tier page, kept in the field of its
+//! last CPU and process.
 //!
-//! Source: Linux 6.12 `include/linux/mm.h` (`folio_xchg_access_time`), `include/linux/page-flags-layout.h` and
-//! `kernel/sched/fair.c` (`numa_hint_fault_latency`).
+//! Source: Linux 6.12 `include/linux/mm.h` (`folio_xchg_access_time`),
+//! `include/linux/page-flags-layout.h` and `kernel/sched/fair.c` (`numa_hint_fault_latency`).
 
-/// The least bits that the time shall span; narrower fields keep coarser time (`PAGE_ACCESS_TIME_MIN_BITS`).
+/// The least bits that the time shall span; narrower fields keep coarser time
+/// (`PAGE_ACCESS_TIME_MIN_BITS`).
 pub const MIN_BITS: u32 = 12;
 
 /// How a kernel built for some number of CPUs keeps the scan time of a page.
@@ -14,7 +16,8 @@ pub struct StampWidth {
 }
 
 impl StampWidth {
-    /// The width for `CONFIG_NR_CPUS` = `cpus`: eight bits of the process number and log2 of the CPUs, rounded up.
+    /// The width for `CONFIG_NR_CPUS` = `cpus`: eight bits of the process number and log2 of the
+    /// CPUs, rounded up.
     pub const fn for_cpus(cpus: u32) -> StampWidth {
         StampWidth::of_bits(8 + cpus.next_power_of_two().trailing_zeros())
     }
@@ -65,7 +68,8 @@ mod tests {
 
     #[test]
     fn narrow_fields_keep_coarse_time() {
-        // One CPU: 8 bits, 16 ms a step; both the stamp and the difference lose their low four bits.
+        // One CPU: 8 bits, 16 ms a step; both the stamp and the difference lose their low four
+        // bits.
         let width = StampWidth::for_cpus(1);
         assert_eq!(width.stamp(1000), (1000 >> 4) & 0xff);
         assert_eq!(width.latency_ms(1040, width.stamp(1000)), 48);

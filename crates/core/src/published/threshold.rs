@@ -1,18 +1,22 @@
 //! Threshold feedback and rate limit of promotion candidates, per target node.
 //!
-//! Source: Linux 6.12 `kernel/sched/fair.c`, `numa_promotion_adjust_threshold`, `numa_promotion_rate_limit` and
-//! `pgdat_free_space_enough`. S4 uses the same arithmetic with its frequency window as reference.
+//! Source: Linux 6.12 `kernel/sched/fair.c`, `numa_promotion_adjust_threshold`,
+//! `numa_promotion_rate_limit` and `pgdat_free_space_enough`. S4 uses the same arithmetic with its
+//! frequency window as reference.
 
 use crate::topology::NodeState;
 use crate::units::{Nanos, PAGES_PER_MIB};
 
-/// Time between two adjustments: `scan_period_max_ms`, 60 s by default (Linux 6.12 `kernel/sched/fair.c`).
+/// Time between two adjustments: `scan_period_max_ms`, 60 s by default (Linux 6.12
+/// `kernel/sched/fair.c`).
 pub const ADJUST_PERIOD_MS: u64 = 60_000;
-/// The threshold has this many steps between nothing and twice the reference (`NUMA_MIGRATION_ADJUST_STEPS`).
+/// The threshold has this many steps between nothing and twice the reference
+/// (`NUMA_MIGRATION_ADJUST_STEPS`).
 pub const ADJUST_STEPS: u64 = 16;
 /// The rate limiter's window (`MSEC_PER_SEC` in `numa_promotion_rate_limit`).
 pub const RATE_WINDOW_MS: u64 = 1_000;
-/// The kernel's default rate limit, in MB/s: so high that the feedback only ever raises the threshold.
+/// The kernel's default rate limit, in MB/s: so high that the feedback only ever raises the
+/// threshold.
 pub const RATE_LIMIT_MBPS: u64 = 65_536;
 
 /// Base pages per second in a limit given in MB/s, as the kernel counts them (2^20 bytes a MB).
@@ -22,16 +26,18 @@ pub const fn rate_limit_pages(mbps: u64) -> u64 {
 
 /// The hot threshold of one target node.
 ///
-/// Every period the candidates of the period are compared with what the rate limit would let through. More than 110 %
-/// lower the threshold by a sixteenth of twice the reference, fewer than 90 % raise it by as much, within one step and
-/// twice the reference.
+/// Every period the candidates of the period are compared with what the rate limit would let
+/// through. More than 110 % lower the threshold by a sixteenth of twice the reference, fewer than
+/// 90 % raise it by as much, within one step and twice the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
-    /// Start of the current period in ms; a node starts at 0, so the first fault later than a period adjusts at once.
+    /// Start of the current period in ms; a node starts at 0, so the first fault later than a
+    /// period adjusts at once.
     start_ms: u64,
     /// All candidates, in base pages, at the last adjustment.
     candidates_then: u64,
-    /// The threshold in ms; `None` until the first adjustment, and after the target had plenty of room.
+    /// The threshold in ms; `None` until the first adjustment, and after the target had plenty of
+    /// room.
     threshold_ms: Option<u64>,
 }
 
@@ -41,8 +47,8 @@ impl Threshold {
         self.threshold_ms.unwrap_or(reference_ms)
     }
 
-    /// Adjusts the threshold if a period is over. `candidates` counts all candidate pages so far, `rate_limit_pages` is
-    /// per second. Returns whether a period ended.
+    /// Adjusts the threshold if a period is over. `candidates` counts all candidate pages so far,
+    /// `rate_limit_pages` is per second. Returns whether a period ended.
     pub fn adjust(
         &mut self,
         now: Nanos,
@@ -85,8 +91,8 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// Whether a candidate is over the limit. `candidates` counts all candidate pages so far, this one included; the
-    /// first one after a second opens the next window and is not counted in it.
+    /// Whether a candidate is over the limit. `candidates` counts all candidate pages so far, this
+    /// one included; the first one after a second opens the next window and is not counted in it.
     pub fn limited(&mut self, now: Nanos, candidates: u64, rate_limit_pages: u64) -> bool {
         let now_ms = now.ms();
         if now_ms.saturating_sub(self.start_ms) > RATE_WINDOW_MS {
@@ -97,8 +103,8 @@ impl RateLimit {
     }
 }
 
-/// Whether a node has so much room that the kernel promotes every page at its first hint fault: more free than its
-/// promo watermark plus the larger of 1 GiB and a sixteenth of the node.
+/// Whether a node has so much room that the kernel promotes every page at its first hint fault:
+/// more free than its promo watermark plus the larger of 1 GiB and a sixteenth of the node.
 ///
 /// The kernel asks this of each zone; a node's sum is as close as its published counters come.
 pub fn free_space_enough(node: &NodeState) -> bool {
@@ -149,7 +155,8 @@ mod tests {
 
     #[test]
     fn steps_are_bounded_by_the_band_and_by_both_ends() {
-        // 100 MB/s are 25,600 pages a second and 1,536,000 a minute; the band is 1,382,400 to 1,689,600.
+        // 100 MB/s are 25,600 pages a second and 1,536,000 a minute; the band is 1,382,400 to
+        // 1,689,600.
         assert_eq!(run(100, &[1_382_400, 1_689_600]), [1000, 1000]);
         assert_eq!(run(100, &[1_382_399]), [1125]);
         assert_eq!(run(100, &[1_689_601]), [875]);
@@ -174,7 +181,8 @@ mod tests {
         for minute in 1..=3 {
             threshold.adjust(Nanos::from_ms(minute * 60_001), 0, 1000, 3000, ADJUST_PERIOD_MS);
         }
-        // After three minutes the recency test is beyond what pghot's 1-byte record can express (3968 ms).
+        // After three minutes the recency test is beyond what pghot's 1-byte record can express
+        // (3968 ms).
         assert_eq!(threshold.ms(3000), 4125);
     }
 

@@ -1,8 +1,8 @@
 //! S2's window of pages that are handled ahead of a stream of hint faults.
 //!
-//! Source: S2, "mm: Add speculative numa fault support" (2021-12), the word `numafault_ahead` of a mapping: the page after
-//! the last fault, and a number of pages. One window a mapping: interleaved streams undo each other's, and a descending
-//! stream is taken for random (its author's TODO).
+//! Source: S2, "mm: Add speculative numa fault support" (2021-12), the word `numafault_ahead` of a
+//! mapping: the page after the last fault, and a number of pages. One window a mapping: interleaved
+//! streams undo each other's, and a descending stream is taken for random (its author's TODO).
 
 /// Pages of a window that opens.
 pub const OPEN: u64 = 2;
@@ -28,8 +28,8 @@ impl Window {
     }
 }
 
-/// The next window of a mapping after a fault on page `fault`. `left` pages follow it in its mapping and its 2 MiB
-/// block.
+/// The next window of a mapping after a fault on page `fault`. `left` pages follow it in its
+/// mapping and its 2 MiB block.
 pub fn adjust(previous: Option<Window>, fault: u64, left: u64) -> Window {
     let pages = match previous {
         None => OPEN,

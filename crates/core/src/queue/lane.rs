@@ -22,7 +22,8 @@ pub struct LaneKey {
     pub source: Source,
 }
 
-/// Candidates of one lane, by rank. A full node or a used-up share costs one look, not one a candidate.
+/// Candidates of one lane, by rank. A full node or a used-up share costs one look, not one a
+/// candidate.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     /// Entries of each rank in use, oldest first.

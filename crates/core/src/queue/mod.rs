@@ -1,9 +1,11 @@
 //! The candidate queue: bounded, highest rank first, first come first served within a rank.
 //!
-//! A page has one entry; proposing it again renews the entry, in which the word of each source is [weighed](crate::weigh). Where the queue is full the lowest rank
-//! gives way, and of equal ranks the one that came last. No source can crowd out the others: each may hold an equal share of the places whatever ranks the
-//! others have, and gives way to those that have less than theirs. Entries wait in lanes ([`LaneKey`]): what a full node, a used-up share or a
-//! closed direction blocks is blocked together, so one look tells. A page that was tried and may be tried again is
+//! A page has one entry; proposing it again renews the entry, in which the word of each source is
+//! [weighed](crate::weigh). Where the queue is full the lowest rank gives way, and of equal ranks
+//! the one that came last. No source can crowd out the others: each may hold an equal share of the
+//! places whatever ranks the others have, and gives way to those that have less than theirs.
+//! Entries wait in lanes ([`LaneKey`]): what a full node, a used-up share or a closed direction
+//! blocks is blocked together, so one look tells. A page that was tried and may be tried again is
 //! parked until its time. Every operation costs a hash look-up and a step in two small trees.
 
 mod lane;
@@ -134,7 +136,8 @@ impl Queue {
         self.reason_of(self.entry(page)?)
     }
 
-    /// Takes a candidate in, or renews the entry of its page. One that was tried is parked until `not_before`.
+    /// Takes a candidate in, or renews the entry of its page. One that was tried is parked until
+    /// `not_before`.
     pub fn offer(&mut self, admitted: &Admitted, not_before: Option<Nanos>) -> Offer {
         if let Some(&at) = self.index.get(&admitted.page) {
             self.renew(at, admitted);
@@ -194,7 +197,8 @@ impl Queue {
         }
     }
 
-    /// Takes out entries that have expired, as far as this tick's part of the lap goes, with what held each.
+    /// Takes out entries that have expired, as far as this tick's part of the lap goes, with what
+    /// held each.
     pub fn sweep(&mut self, now: Nanos) -> Vec<(Admitted, Option<RefusalReason>)> {
         let high = self.slab.high();
         let mut out = Vec::new();
@@ -274,8 +278,9 @@ impl Queue {
         out
     }
 
-    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest, one in `of`, how many they are and the score of the last of
-    /// them. They go first, and what is colder does not keep them waiting.
+    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest,
+    /// one in `of`, how many they are and the score of the last of them. They go first, and what is
+    /// colder does not keep them waiting.
     pub fn without_room(&self, of: impl Fn(LaneKey) -> u64) -> impl Iterator<Item = (LaneKey, u64, u16)> {
         let for_room =
             |lane: &&Lane| matches!(lane.held, Some(RefusalReason::NodeFull | RefusalReason::BelowGoal));
@@ -316,8 +321,9 @@ impl Queue {
         }
     }
 
-    /// Renews an entry: expiry, target and reason are the newest proposal's, what other sources said and is not too old still counts, the tries stay. It keeps its
-    /// place where lane and rank stay the same.
+    /// Renews an entry: expiry, target and reason are the newest proposal's, what other sources
+    /// said and is not too old still counts, the tries stay. It keeps its place where lane and rank
+    /// stay the same.
     fn renew(&mut self, at: u32, new: &Admitted) {
         let Some(old) = self.slab.get(at).copied() else { return };
         let estimates = old.admitted.estimates.renewed(&new.estimates, new.candidate.time);
@@ -380,8 +386,10 @@ impl Queue {
         }
     }
 
-    /// The entry that makes room for a new one: of those that take turns, and whose source holds more than its share or is the new one's, the one with the lowest
-    /// rank, and of these the one that came last. A rank that is no lower gives way only where the new one's source has less than its share.
+    /// The entry that makes room for a new one: of those that take turns, and whose source holds
+    /// more than its share or is the new one's, the one with the lowest rank, and of these the one
+    /// that came last. A rank that is no lower gives way only where the new one's source has less
+    /// than its share.
     fn giving_way(&self, new: &Entry) -> Option<u32> {
         let mut held: BTreeMap<Source, usize> = BTreeMap::from([(new.chief, 0)]);
         for (key, lane) in &self.lanes {

@@ -176,7 +176,8 @@ fn a_source_that_floods_the_queue_leaves_the_others_their_share() {
     for vpn in 1000..1100 {
         q.offer(&from(Source::HintFault, vpn, 500 + vpn as u16), None);
     }
-    // As many as its share found a place, though all of them rank lower; then the better ones took the places of the worse.
+    // As many as its share found a place, though all of them rank lower; then the better ones took
+    // the places of the worse.
     let held = |q: &Queue, source| {
         q.lanes.iter().filter(|(k, _)| k.source == source).map(|(_, l)| l.len).sum::<usize>()
     };

@@ -2,11 +2,13 @@
 
 use crate::units::Pfn;
 
-/// log2 of the frames in a section: 128 MiB, the step in which Linux adds and removes memory on x86-64.
+/// log2 of the frames in a section: 128 MiB, the step in which Linux adds and removes memory on
+/// x86-64.
 pub(super) const SECTION_SHIFT: u32 = 15;
 /// Frames in a section.
 pub(super) const SECTION_FRAMES: usize = 1 << SECTION_SHIFT;
-/// Frame after the last that can have a record: 4 PiB of physical addresses, the most that x86-64 can have.
+/// Frame after the last that can have a record: 4 PiB of physical addresses, the most that x86-64
+/// can have.
 pub(super) const PFN_END: u64 = 1 << 40;
 
 const LEAF_SHIFT: u32 = 11;
@@ -18,12 +20,14 @@ const LEAVES: usize = (PFN_END >> (SECTION_SHIFT + LEAF_SHIFT)) as usize;
 pub(super) struct Section {
     /// Index of its first slot.
     pub(super) first: usize,
-    /// The tick that its stamps count from. It is kept beside `first`, so that both come with one cache line.
+    /// The tick that its stamps count from. It is kept beside `first`, so that both come with one
+    /// cache line.
     pub(super) base: u64,
 }
 
-/// A section that has no slots. Every tick is below its base and so, modulo 2^64, far beyond it: one test finds what
-/// has no slots yet, what needs a later base and what is too early for its base.
+/// A section that has no slots. Every tick is below its base and so, modulo 2^64, far beyond it:
+/// one test finds what has no slots yet, what needs a later base and what is too early for its
+/// base.
 const NO_SECTION: Section = Section { first: 0, base: 1 << 62 };
 
 impl Section {
@@ -34,7 +38,8 @@ impl Section {
 
 type Leaf = [Section; LEAF_SECTIONS];
 
-/// Two levels: a root of 128 KiB, and 32 KiB for each 256 GiB of physical addresses in which anything has a record.
+/// Two levels: a root of 128 KiB, and 32 KiB for each 256 GiB of physical addresses in which
+/// anything has a record.
 #[derive(Debug)]
 pub(super) struct Directory {
     root: Vec<Option<Box<Leaf>>>,

@@ -1,4 +1,5 @@
-//! What a slot looks like: the contract, and our own two layouts, whose time saturates and never aliases.
+//! What a slot looks like: the contract, and our own two layouts, whose time saturates and never
+//! aliases.
 
 use std::fmt::Debug;
 
@@ -9,8 +10,9 @@ use crate::units::{Nanos, NodeId, PAGE_SIZE};
 
 /// A way to pack a record into a slot.
 ///
-/// Time inside a slot is a *stamp*: ticks since its section's base. A layout whose stamps end at some point has the
-/// section's slots moved to a later base, lazily, when an access comes whose stamp would not fit.
+/// Time inside a slot is a *stamp*: ticks since its section's base. A layout whose stamps end at
+/// some point has the section's slots moved to a later base, lazily, when an access comes whose
+/// stamp would not fit.
 pub(super) trait Layout: Copy + Debug {
     /// What a slot is stored as; all bits zero is "never recorded".
     type Slot: Plain + PartialEq + Debug;
@@ -29,10 +31,12 @@ pub(super) trait Layout: Copy + Debug {
     /// `time` in ticks, below 2^62.
     fn ticks(&self, time: Nanos) -> u64;
 
-    /// The base to give a section at tick `now`; before tick 0 it wraps, and so do stamps, back again.
+    /// The base to give a section at tick `now`; before tick 0 it wraps, and so do stamps, back
+    /// again.
     fn base(&self, now: u64) -> u64;
 
-    /// Makes every stamp earlier by `ticks`, as the base has become later; stamps that fall before it become "long ago".
+    /// Makes every stamp earlier by `ticks`, as the base has become later; stamps that fall before
+    /// it become "long ago".
     fn rebase(slots: &mut [Self::Slot], ticks: u64);
 
     /// Takes a slot apart, as seen at `stamp`.
@@ -45,10 +49,12 @@ pub(super) trait Layout: Copy + Debug {
     fn with_ready(slot: Self::Slot, ready: bool) -> Self::Slot;
 }
 
-/// The longest window that a clock is made for, about 52 days: a stamp of it in ns fits 64 bits in every layout.
+/// The longest window that a clock is made for, about 52 days: a stamp of it in ns fits 64 bits in
+/// every layout.
 const WINDOW_MAX: Nanos = Nanos(1 << 52);
 
-/// The clock of our own layouts: ticks of a power of two of nanoseconds, so that a shift is all it takes.
+/// The clock of our own layouts: ticks of a power of two of nanoseconds, so that a shift is all it
+/// takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     /// log2 of a tick in ns.
@@ -58,8 +64,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The finest clock, not finer than 2^`finest` ns, that tells gaps of up to `window` and more with `codes` stamps
-    /// while a section is rebased no more than once in three windows.
+    /// The finest clock, not finer than 2^`finest` ns, that tells gaps of up to `window` and more
+    /// with `codes` stamps while a section is rebased no more than once in three windows.
     fn new(window: Nanos, finest: u32, codes: u64) -> Clock {
         let reach = codes.div_ceil(4);
         let window = window.min(WINDOW_MAX);
@@ -84,12 +90,13 @@ impl Clock {
         now.wrapping_sub(self.reach)
     }
 
-    /// Time from stamp `then` to stamp `now`; none where `then` is "long ago", zero where clocks disagree.
+    /// Time from stamp `then` to stamp `now`; none where `then` is "long ago", zero where clocks
+    /// disagree.
     #[inline(always)]
     fn gap(self, then: u64, now: u64) -> Option<Nanos> {
         let told = then != 0;
-        // Which pages were accessed before is anybody's guess; with this value for those that were not, a rule that asks
-        // for a short gap has one rare answer to branch on.
+        // Which pages were accessed before is anybody's guess; with this value for those that were
+        // not, a rule that asks for a short gap has one rare answer to branch on.
         let gap = std::hint::select_unpredictable(told, now.saturating_sub(then) << self.shift, u64::MAX);
         told.then_some(Nanos(gap))
     }
@@ -158,7 +165,8 @@ impl Layout for Byte {
     }
 }
 
-/// Four bytes: bits 0-10 one more than the accessing node (0: unknown), 11-14 frequency, 15 ready, 16-31 stamp.
+/// Four bytes: bits 0-10 one more than the accessing node (0: unknown), 11-14 frequency, 15 ready,
+/// 16-31 stamp.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word(pub(super) Clock);
 
@@ -224,7 +232,8 @@ impl Layout for Word {
     }
 }
 
-/// Passes all slots through `change`, asking for memory two pages ahead: the CPU's own prefetching ends at each page.
+/// Passes all slots through `change`, asking for memory two pages ahead: the CPU's own prefetching
+/// ends at each page.
 fn sweep<T: Plain>(slots: &mut [T], change: impl Fn(T) -> T) {
     const LINE_BYTES: usize = 64;
     for line in slots.chunks_mut(LINE_BYTES / size_of::<T>()) {

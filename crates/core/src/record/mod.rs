@@ -1,9 +1,11 @@
-//! What is remembered of each page frame: one slot a frame, in sections that are allocated when first needed.
+//! What is remembered of each page frame: one slot a frame, in sections that are allocated when
+//! first needed.
 //!
-//! Four layouts, chosen at run time. `byte` and `word` are ours: their time saturates ("long ago") and never aliases,
-//! because stamps count from a base that each section moves forward when it must. `pghot-byte` and `pghot-word` are
-//! the published layouts of S4 to the bit (see [`crate::published::pghot`]): their time wraps, they count in jiffies,
-//! and pages of the top tier have no record.
+//! Four layouts, chosen at run time. `byte` and `word` are ours: their time saturates ("long ago")
+//! and never aliases, because stamps count from a base that each section moves forward when it
+//! must. `pghot-byte` and `pghot-word` are the published layouts of S4 to the bit (see
+//! [`crate::published::pghot`]): their time wraps, they count in jiffies, and pages of the top tier
+//! have no record.
 //!
 //! | layout | bytes a page | frequency | node | resolution of time for a window of 3 s |
 //! |---|---|---|---|---|
@@ -35,14 +37,15 @@ const HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 
 /// What is remembered of a page, decoded from whichever layout holds it.
 ///
-/// A rule sees the record as it was before the access and leaves it as it shall be afterwards. The time of the
-/// access and, where known, the accessing node are stored by the layout itself.
+/// A rule sees the record as it was before the access and leaves it as it shall be afterwards. The
+/// time of the access and, where known, the accessing node are stored by the layout itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Accesses that counted; the layout saturates it at [`RecordTable::frequency_max`].
     pub frequency: u8,
-    /// Time since the last recorded access, as exactly as the layout can tell; `None` where there was none, or
-    /// longer ago than the layout reaches. The published layouts alias: their gap is modulo their wrap.
+    /// Time since the last recorded access, as exactly as the layout can tell; `None` where there
+    /// was none, or longer ago than the layout reaches. The published layouts alias: their gap is
+    /// modulo their wrap.
     pub gap: Option<Nanos>,
     /// The node that accessed it last, where the layout keeps it.
     pub node: Option<NodeId>,
@@ -59,10 +62,11 @@ pub struct RecordParams {
     pub hz: u32,
     /// Keep the accessing node once per 2 MiB beside the bytes of [`RecordLayout::Byte`].
     pub node_per_block: bool,
-    /// The longest time between two accesses that the rule wants to tell from "long ago"; our own layouts choose
-    /// their resolution by it.
+    /// The longest time between two accesses that the rule wants to tell from "long ago"; our own
+    /// layouts choose their resolution by it.
     pub window: Nanos,
-    /// Sections of 128 MiB that may have slots at once. It costs address space only: 32 KiB (byte) or 128 KiB (word) each.
+    /// Sections of 128 MiB that may have slots at once. It costs address space only: 32 KiB (byte)
+    /// or 128 KiB (word) each.
     pub sections_max: u32,
 }
 
@@ -139,14 +143,16 @@ impl RecordTable {
         Ok(RecordTable { store })
     }
 
-    /// Hands every access to `each` with the record of its frame as it was before the access, and stores the record as
-    /// `each` leaves it, with the time of the access and, where known, the accessing node.
+    /// Hands every access to `each` with the record of its frame as it was before the access, and
+    /// stores the record as `each` leaves it, with the time of the access and, where known, the
+    /// accessing node.
     ///
-    /// A record's time never goes back: where accesses arrive out of order the later one counts, and the gap is zero.
-    /// Our own layouts say "long ago" of what lies further than their reach before the latest access to the section,
-    /// and the table looks ahead within the batch: a batch should span less time than the rule's window.
-    /// An access without a frame, or one that has no slot (see [`RecordTable::unrecorded`]; top tier in a published
-    /// layout), comes with an empty record that is forgotten.
+    /// A record's time never goes back: where accesses arrive out of order the later one counts,
+    /// and the gap is zero. Our own layouts say "long ago" of what lies further than their reach
+    /// before the latest access to the section, and the table looks ahead within the batch: a batch
+    /// should span less time than the rule's window. An access without a frame, or one that has no
+    /// slot (see [`RecordTable::unrecorded`]; top tier in a published layout), comes with an empty
+    /// record that is forgotten.
     pub fn observe(&mut self, batch: &[Access], each: impl FnMut(&Access, &mut Record)) {
         with_store!(&mut self.store, s => s.observe(batch, each));
     }
@@ -161,20 +167,22 @@ impl RecordTable {
         with_store!(&mut self.store, s => s.set_ready(pfn, ready))
     }
 
-    /// Forgets the frames of a folio of 2^`order` base pages at `pfn`: the next page there inherits no heat.
+    /// Forgets the frames of a folio of 2^`order` base pages at `pfn`: the next page there inherits
+    /// no heat.
     pub fn clear(&mut self, pfn: Pfn, order: u8) {
         let end = Pfn(pfn.0.saturating_add(1u64.checked_shl(order.into()).unwrap_or(PFN_END)));
         with_store!(&mut self.store, s => s.clear(pfn, end));
     }
 
-    /// Forgets the frames `[start, end)`, which have disappeared, and gives back the memory of whole sections. Frames
-    /// that appear need no call: a section is allocated when it is first accessed.
+    /// Forgets the frames `[start, end)`, which have disappeared, and gives back the memory of
+    /// whole sections. Frames that appear need no call: a section is allocated when it is first
+    /// accessed.
     pub fn offline(&mut self, start: Pfn, end: Pfn) {
         with_store!(&mut self.store, s => s.offline(start, end));
     }
 
-    /// Says which nodes are in the top tier; the published layouts keep no record of their pages. Until it is called
-    /// none is.
+    /// Says which nodes are in the top tier; the published layouts keep no record of their pages.
+    /// Until it is called none is.
     pub fn set_topology(&mut self, topology: &Topology) {
         let top = topology.nodes.iter().map(|node| node.id).filter(|&id| topology.is_top(id));
         with_store!(&mut self.store, s => s.set_top_tier(top));

@@ -8,8 +8,8 @@ use crate::record::directory::{Directory, PFN_END, SECTION_FRAMES, Section};
 use crate::record::layout::{Layout, unpack_node};
 use crate::units::{Nanos, NodeId, Pfn};
 
-/// Accesses whose slots are asked for before the first of them is used: enough to hide the latency of DRAM, few enough
-/// that the cache lines asked for stay in the nearest cache.
+/// Accesses whose slots are asked for before the first of them is used: enough to hide the latency
+/// of DRAM, few enough that the cache lines asked for stay in the nearest cache.
 const CHUNK: usize = 64;
 /// log2 of the frames that share one remembered node: 2 MiB.
 const BLOCK_SHIFT: u32 = 9;
@@ -21,7 +21,8 @@ pub(super) struct Store<L: Layout> {
     directory: Directory,
     /// Slots of the sections, in the order in which the sections appeared.
     slots: Arena<L::Slot>,
-    /// By 2 MiB block of slots: one more than the node that accessed it last; empty where that is not kept.
+    /// By 2 MiB block of slots: one more than the node that accessed it last; empty where that is
+    /// not kept.
     nodes: Arena<u16>,
     nodes_beside: bool,
     /// First slots of the sections whose memory went offline; the next ones to be given out.
@@ -73,7 +74,8 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Finds the places of a chunk and asks for their cache lines; `pending` are those of the chunk before.
+    /// Finds the places of a chunk and asks for their cache lines; `pending` are those of the chunk
+    /// before.
     #[inline(always)]
     fn ask(&mut self, chunk: &[Access], places: &mut [Place; CHUNK], pending: &mut [Place]) {
         let mut done = 0;
@@ -88,7 +90,8 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// The same up to the first access that needs [`Store::settle`]; returns how many there were before it.
+    /// The same up to the first access that needs [`Store::settle`]; returns how many there were
+    /// before it.
     #[inline(always)]
     fn ask_settled(&self, chunk: &[Access], places: &mut [Place]) -> usize {
         let (directory, layout, slots) = (&self.directory, self.layout, &self.slots[..]);
@@ -109,8 +112,9 @@ impl<L: Layout> Store<L> {
         chunk.len()
     }
 
-    /// The place of an access that comes first to its section, or so late that the section needs another base, or so
-    /// early that it is "long ago" there. `pending` are places that have been found and not visited.
+    /// The place of an access that comes first to its section, or so late that the section needs
+    /// another base, or so early that it is "long ago" there. `pending` are places that have been
+    /// found and not visited.
     #[cold]
     #[inline(never)]
     fn settle<'a>(&mut self, access: &Access, pending: impl Iterator<Item = &'a mut Place>) -> Place {

@@ -1,4 +1,5 @@
-//! Tables against hand-computed cases, against a model with exact times, and against the published update.
+//! Tables against hand-computed cases, against a model with exact times, and against the published
+//! update.
 
 use std::collections::BTreeMap;
 
@@ -301,7 +302,8 @@ fn step() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// Which frame, how much later than the access before, by which node, whether it leaves the record ready.
+/// Which frame, how much later than the access before, by which node, whether it leaves the record
+/// ready.
 type Step = (usize, i64, Option<u16>, bool);
 
 fn batches() -> impl Strategy<Value = Vec<Vec<Step>>> {
@@ -310,8 +312,8 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Step>>> {
 }
 
 proptest! {
-    /// Our own layouts tell every gap within their resolution, or "long ago" where it is beyond their reach; they never
-    /// take the one for the other, whatever comes in whatever batches.
+    /// Our own layouts tell every gap within their resolution, or "long ago" where it is beyond
+    /// their reach; they never take the one for the other, whatever comes in whatever batches.
     #[test]
     fn ours_never_alias(batches in batches(), byte in any::<bool>(), start in 0..1u64 << 60) {
         let layout = if byte { RecordLayout::Byte } else { RecordLayout::Word };
@@ -367,8 +369,8 @@ proptest! {
         }
     }
 
-    /// A table in a published layout, under a rule that decides as published, holds what the published update makes of
-    /// the same accesses, bit for bit.
+    /// A table in a published layout, under a rule that decides as published, holds what the
+    /// published update makes of the same accesses, bit for bit.
     #[test]
     fn published_layouts_do_as_published(
         accesses in prop::collection::vec((0..3u64, 0..30_000_000_000u64, 0..1024u16), 1..200),

@@ -1,14 +1,17 @@
 //! The wrapper `balance`: pages of the top tier go to the node that accesses them.
 //!
-//! For each hardware sample of a page that lies on one node of the top tier and was accessed from another:
-//! 1. The page is proposed for the accessing node when its last sample came from there too, no longer ago than the record reaches.
+//! For each hardware sample of a page that lies on one node of the top tier and was accessed from
+//! another:
+//! 1. The page is proposed for the accessing node when its last sample came from there too, no
+//!    longer ago than the record reaches.
 //! 2. The closer together the two samples were, the higher its score.
 //!
 //! All evidence goes to the wrapped rule besides, which decides about promotion.
 //!
-//! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11), first half: samples in place of the hint faults of
-//! `kernel.numa_balancing = 1`. Two in a row from the same node are mainline's filter as well: a page that two nodes share alike passes
-//! it one time in four, so that minimum residency and the limit on ping-pong have to hold such pages.
+//! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11), first half: samples in
+//! place of the hint faults of `kernel.numa_balancing = 1`. Two in a row from the same node are
+//! mainline's filter as well: a page that two nodes share alike passes it one time in four, so that
+//! minimum residency and the limit on ping-pong have to hold such pages.
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};

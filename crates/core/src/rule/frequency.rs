@@ -1,17 +1,20 @@
 //! Rule `frequency`: accesses that follow each other within a window.
 //!
 //! For each access of any source to a page below the top tier:
-//! 1. The count restarts at 1 where the page's last access is longer ago than `freq_window_ms` (3000), or unknown;
-//!    else it grows by one, or by what a device counter reports. Of a counter that does not tell over how long it counted, a report is as one access: how
-//!    long that was, the next one says.
+//! 1. The count restarts at 1 where the page's last access is longer ago than `freq_window_ms`
+//!    (3000), or unknown; else it grows by one, or by what a device counter reports. Of a counter
+//!    that does not tell over how long it counted, a report is as one access: how long that was,
+//!    the next one says.
 //! 2. At `freq_threshold` (2) the page is ready and is proposed, now and at each further access.
 //! 3. An access from the page's own node, where a lower tier has CPUs, says nothing.
 //!
-//! Source: S4, RFC v6, `pghot_record_access`. It is a test of the time between accesses, not of a rate: the window slides with
-//! each access. Two things differ: the published code clears a record before it asks whether the page may move, so that
-//! a refused page starts again; here evidence stays until the page moves or goes cold. And it does not rank; here the
-//! latest gap gives the score, or what a hint fault or a device's counter tells better. Its second test, whether the last access is still recent when the move is made, belongs
-//! to admission, where it is the candidate's expiry.
+//! Source: S4, RFC v6, `pghot_record_access`. It is a test of the time between accesses, not of a
+//! rate: the window slides with each access. Two things differ: the published code clears a record
+//! before it asks whether the page may move, so that a refused page starts again; here evidence
+//! stays until the page moves or goes cold. And it does not rank; here the latest gap gives the
+//! score, or what a hint fault or a device's counter tells better. Its second test, whether the
+//! last access is still recent when the move is made, belongs to admission, where it is the
+//! candidate's expiry.
 
 use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
@@ -34,8 +37,8 @@ impl Frequency {
         Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(config.freq_window_ms), life }
     }
 
-    /// Proposes the page, ranked by the latest gap between accesses that is known of it. Apart from the test, which is made for every
-    /// access.
+    /// Proposes the page, ranked by the latest gap between accesses that is known of it. Apart from
+    /// the test, which is made for every access.
     #[cold]
     #[inline(never)]
     fn propose(&self, access: &Access, gap: Option<Nanos>, out: &mut Candidates) {
@@ -85,7 +88,8 @@ mod tests {
         Frequency::new(&config, Nanos::from_s(10))
     }
 
-    /// Frequencies after samples of one page at the given times in ms, and the times at which it was proposed.
+    /// Frequencies after samples of one page at the given times in ms, and the times at which it
+    /// was proposed.
     fn run(rule: &mut Frequency, times_ms: &[u64]) -> (Vec<u8>, Vec<u64>) {
         let mut machine = Machine::new();
         let frequencies =

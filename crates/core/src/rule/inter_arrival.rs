@@ -1,14 +1,17 @@
 //! Rule `inter-arrival`: two hardware samples of a page soon after one another.
 //!
 //! For each sample:
-//! 1. A page below the top tier is proposed when its last sample was less than the threshold ago; the shorter, the higher its
-//!    score. The threshold is mainline's: `hot_threshold_ms` (1000), with the same feedback per target node.
-//! 2. Every 250 samples the sampling period that the source should use is adapted by the kernel's scan-period formula,
-//!    from `sample_period_uops` (10000) within `sample_period_min_uops` (5000) and `sample_period_max_uops` (20000).
+//! 1. A page below the top tier is proposed when its last sample was less than the threshold ago;
+//!    the shorter, the higher its score. The threshold is mainline's: `hot_threshold_ms` (1000),
+//!    with the same feedback per target node.
+//! 2. Every 250 samples the sampling period that the source should use is adapted by the kernel's
+//!    scan-period formula, from `sample_period_uops` (10000) within `sample_period_min_uops` (5000)
+//!    and `sample_period_max_uops` (20000).
 //!
-//! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11). With samples in place of scans nobody stamps a page, so
-//! that mainline's "latency" becomes the time between two samples. S1 adapts a period for each task; a perf event
-//! belongs to a CPU, so here there is one for all, and "private" means that the same node accessed the page before.
+//! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11). With samples in place
+//! of scans nobody stamps a page, so that mainline's "latency" becomes the time between two
+//! samples. S1 adapts a period for each task; a perf event belongs to a CPU, so here there is one
+//! for all, and "private" means that the same node accessed the page before.
 
 use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
@@ -170,7 +173,8 @@ mod tests {
             };
         // Pages of the slow node alone: nothing local, nothing shared, so the period doubles.
         assert_eq!(samples(&mut machine, &mut rule, |_| 0, 2), Some(20_000));
-        // One node, then the other, on a page of node 2: shared and remote, seven slots shorter, to the minimum in the end.
+        // One node, then the other, on a page of node 2: shared and remote, seven slots shorter, to
+        // the minimum in the end.
         assert_eq!(samples(&mut machine, &mut rule, |i| (i % 2) as u16, 2), Some(6000));
         assert_eq!(samples(&mut machine, &mut rule, |i| (i % 2) as u16, 2), Some(5000));
         // Local and, but for the first, private: nine of ten, so two slots of 500 longer.

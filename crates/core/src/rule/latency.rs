@@ -1,15 +1,17 @@
 //! Rule `latency`: mainline's hint-fault latency.
 //!
-//! For each hint fault on a page below the top tier, with `latency` the time since the scan that marked it:
-//! 1. The target node's threshold starts at `hot_threshold_ms` (1000). Every `adjust_period_ms` (60 s) the candidate pages
-//!    of the period are compared with what the rate limit lets through: above 110 % the threshold falls by an eighth of
-//!    the reference, below 90 % it rises by as much, within an eighth and twice the reference (`feedback`).
+//! For each hint fault on a page below the top tier, with `latency` the time since the scan that
+//! marked it:
+//! 1. The target node's threshold starts at `hot_threshold_ms` (1000). Every `adjust_period_ms` (60
+//!    s) the candidate pages of the period are compared with what the rate limit lets through:
+//!    above 110 % the threshold falls by an eighth of the reference, below 90 % it rises by as
+//!    much, within an eighth and twice the reference (`feedback`).
 //! 2. A page whose latency is below the threshold is proposed; the shorter, the higher its score.
 //!
-//! Source: Linux 6.12 `kernel/sched/fair.c`, `should_numa_migrate_memory`. What differs: the kernel moves in order of the faults
-//! and refuses what exceeds the rate limit; here candidates wait, ranked. The kernel promotes every page that faults
-//! while the target has plenty of room; here such a fault only resets the threshold, as in the kernel, and the page
-//! must still be hot.
+//! Source: Linux 6.12 `kernel/sched/fair.c`, `should_numa_migrate_memory`. What differs: the kernel
+//! moves in order of the faults and refuses what exceeds the rate limit; here candidates wait,
+//! ranked. The kernel promotes every page that faults while the target has plenty of room; here
+//! such a fault only resets the threshold, as in the kernel, and the page must still be hot.
 
 use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
@@ -124,7 +126,8 @@ mod tests {
 
     #[test]
     fn more_candidates_than_the_limit_lower_the_threshold_and_folios_count_their_pages() {
-        // 1 MB/s: 256 pages a second, 15,360 a minute; 34 folios of 512 pages are 17,408, above 110 %.
+        // 1 MB/s: 256 pages a second, 15,360 a minute; 34 folios of 512 pages are 17,408, above 110
+        // %.
         let mut machine = Machine::new();
         let mut rule = rule(1);
         machine.access(&mut rule, &fault(2, 0, 60_001, 5000));

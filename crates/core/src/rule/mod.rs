@@ -32,7 +32,8 @@ use crate::record::{Record, RecordTable};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, Pid};
 
-/// The gap of a record, where it tells how far accesses are apart: of none at all, evidence came late, after some of another source, or closer than the record can tell.
+/// The gap of a record, where it tells how far accesses are apart: of none at all, evidence came
+/// late, after some of another source, or closer than the record can tell.
 fn told(gap: Option<Nanos>) -> Option<Nanos> {
     gap.filter(|gap| gap.0 > 0)
 }
@@ -64,19 +65,20 @@ pub trait Rule: std::fmt::Debug + Send {
     /// The rule's name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// The longest time between two accesses of a page that the rule wants told from "long ago": the record layouts
-    /// choose their resolution by it. S4's precise mode looks 5000 ms back.
+    /// The longest time between two accesses of a page that the rule wants told from "long ago":
+    /// the record layouts choose their resolution by it. S4's precise mode looks 5000 ms back.
     fn window(&self) -> Nanos {
         Nanos::from_ms(5000)
     }
 
-    /// Whether the source must stamp a page again at each scan that finds it still marked (S0, patch 2); `None` where the
-    /// rule leaves it to the source's configuration.
+    /// Whether the source must stamp a page again at each scan that finds it still marked (S0,
+    /// patch 2); `None` where the rule leaves it to the source's configuration.
     fn restamp(&self) -> Option<bool> {
         None
     }
 
-    /// The period in micro-operations that hardware should be sampled with now; `None` where the rule has no wish.
+    /// The period in micro-operations that hardware should be sampled with now; `None` where the
+    /// rule has no wish.
     fn sample_period_uops(&self) -> Option<u32> {
         None
     }
@@ -86,8 +88,8 @@ pub trait Rule: std::fmt::Debug + Send {
         let _ = (access, record, ctx, out);
     }
 
-    /// A batch of accesses, in order; each goes to [`Rule::on_access`] with its page's record. One call a batch through
-    /// a `dyn Rule`, so that the loop within is compiled for each rule.
+    /// A batch of accesses, in order; each goes to [`Rule::on_access`] with its page's record. One
+    /// call a batch through a `dyn Rule`, so that the loop within is compiled for each rule.
     fn on_batch(
         &mut self,
         batch: &[Access],
@@ -118,7 +120,8 @@ pub trait Rule: std::fmt::Debug + Send {
         let _ = (done, outcome, out);
     }
 
-    /// So many base pages of a top-tier node are free for whatever is worth it. Where nothing is demoted it is not told: what fills a node then stays.
+    /// So many base pages of a top-tier node are free for whatever is worth it. Where nothing is
+    /// demoted it is not told: what fills a node then stays.
     fn on_spare(&mut self, node: NodeId, pages: u64) {
         let _ = (node, pages);
     }
@@ -139,7 +142,8 @@ pub trait Rule: std::fmt::Debug + Send {
     }
 }
 
-/// The rule that the configuration names, wrapped in [`Speculative`] and in [`Balance`] if these are switched on.
+/// The rule that the configuration names, wrapped in [`Speculative`] and in [`Balance`] if these
+/// are switched on.
 pub fn build(config: &Config) -> Box<dyn Rule> {
     let life = Nanos::from_ms(config.queue.expire_ms);
     let limit_mbps = config.admission.rate_limit_mbps;

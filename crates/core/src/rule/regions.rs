@@ -1,18 +1,26 @@
 //! Rule `regions`: memory that DAMON finds accessed, by its own hot score.
 //!
 //! For each page of a lower tier that lies in a region:
-//! 1. A region's hot score, 0 to 99, is half how many of the checks found it accessed, half for how long it has been so (the bits of its age in
-//!    seconds), by the weights `weight_accesses_permille` and `weight_age_permille` (100, 100).
-//! 2. It is hot where `hot_percent` (5) of the checks found it accessed and it has been so for `age_min_ms` (0).
-//! 3. Of hot regions only those are taken that the top tier has room for, were all hot memory moved there: the latest regions of every node, or process, that
-//!    is watched are added up from the highest score on, those of the top tier too, until fifteen sixteenths of its memory are reached.
-//! 4. Each of its pages is proposed, ranked by the time between two accesses of a page that the share of the checks stands for: as with other
-//!    sources, so that demotion knows what is colder by far.
+//! 1. A region's hot score, 0 to 99, is half how many of the checks found it accessed, half for how
+//!    long it has been so (the bits of its age in seconds), by the weights
+//!    `weight_accesses_permille` and `weight_age_permille` (100, 100).
+//! 2. It is hot where `hot_percent` (5) of the checks found it accessed and it has been so for
+//!    `age_min_ms` (0).
+//! 3. Of hot regions only those are taken that the top tier has room for, were all hot memory moved
+//!    there: the latest regions of every node, or process, that is watched are added up from the
+//!    highest score on, those of the top tier too, until fifteen sixteenths of its memory are
+//!    reached.
+//! 4. Each of its pages is proposed, ranked by the time between two accesses of a page that the
+//!    share of the checks stands for: as with other sources, so that demotion knows what is colder
+//!    by far.
 //!
-//! A region is a prior: its pages are alike as far as DAMON has split it. Pages that nobody accesses come up with it, and go down again as any other.
+//! A region is a prior: its pages are alike as far as DAMON has split it. Pages that nobody
+//! accesses come up with it, and go down again as any other.
 //!
-//! Source: S3, `DAMOS_PROMOTE`, now `migrate_hot`; score: Linux 6.12 mm/damon/ops-common.c; threshold: HMSDK; weights: Linux 7.2 samples/damon/mtier.c. There a quota
-//! in bytes chooses the lowest score, here the size of the top tier does: what is scored lower would only push out what is scored higher.
+//! Source: S3, `DAMOS_PROMOTE`, now `migrate_hot`; score: Linux 6.12 mm/damon/ops-common.c;
+//! threshold: HMSDK; weights: Linux 7.2 samples/damon/mtier.c. There a quota in bytes chooses the
+//! lowest score, here the size of the top tier does: what is scored lower would only push out what
+//! is scored higher.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +35,8 @@ use crate::units::{Nanos, Pid};
 
 /// Nodes and processes whose regions are remembered; those beyond count for nothing.
 const SPACES_MAX: usize = 4096;
-/// For how long regions count: of an aggregation ten times as long as HMSDK's there are three by then.
+/// For how long regions count: of an aggregation ten times as long as HMSDK's there are three by
+/// then.
 const SPACE_LIFE: Nanos = Nanos::from_s(60);
 
 /// Hot pages by score.
@@ -86,7 +95,8 @@ impl Regions {
         }
     }
 
-    /// The lowest score whose pages, with those of all higher ones, the top tier has room for; the highest one there is in any case.
+    /// The lowest score whose pages, with those of all higher ones, the top tier has room for; the
+    /// highest one there is in any case.
     fn find_cut(&self, topology: &Topology) -> u32 {
         let top = topology.nodes.iter().filter(|n| topology.is_top(n.id));
         let capacity: u64 = top.map(|n| n.capacity_pages).sum();

@@ -27,13 +27,14 @@ pub(super) struct Thresholds {
 }
 
 impl Thresholds {
-    /// Thresholds around `reference_ms` that follow a rate limit in base pages a second, every `period_ms` if at all.
+    /// Thresholds around `reference_ms` that follow a rate limit in base pages a second, every
+    /// `period_ms` if at all.
     pub(super) fn new(reference_ms: u64, period_ms: Option<u64>, rate_limit_pages: u64) -> Thresholds {
         Thresholds { reference_ms, period_ms, rate_limit_pages, targets: BTreeMap::new() }
     }
 
-    /// Whether `gap`, in whole ms as the kernel counts, is below the threshold of the node that the page would go to.
-    /// An accepted page is counted as a candidate.
+    /// Whether `gap`, in whole ms as the kernel counts, is below the threshold of the node that the
+    /// page would go to. An accepted page is counted as a candidate.
     pub(super) fn accepts(&mut self, access: &Access, topology: &Topology, gap: Nanos) -> bool {
         let Some(node) = topology.promotion_target(access.node, access.accessor) else { return false };
         let target = self.targets.entry(node).or_default();

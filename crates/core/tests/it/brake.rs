@@ -1,5 +1,5 @@
-//! Laws of the brake, tried on a machine with more hot pages than may move, whose tasks wait for memory because of that, or for reasons of
-//! their own.
+//! Laws of the brake, tried on a machine with more hot pages than may move, whose tasks wait for
+//! memory because of that, or for reasons of their own.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -129,7 +129,8 @@ impl Machine {
         [state(0, self.free_pages), state(1, NODE_PAGES)]
     }
 
-    /// A tick in which program `p` waits a share `stall(p, its rate)` of the time, and pages that nobody has seen before are hot. Returns the pages issued by program.
+    /// A tick in which program `p` waits a share `stall(p, its rate)` of the time, and pages that
+    /// nobody has seen before are hot. Returns the pages issued by program.
     fn tick(&mut self, mut stall: impl FnMut(usize, f64) -> f64) -> Vec<u64> {
         for i in 0..self.programs.len() {
             let first = self.programs[i].next_page;
@@ -186,7 +187,8 @@ impl Machine {
         self.engine.brakes().into_iter().find(|b| b.scope == scope).expect("a managed scope")
     }
 
-    /// Ticks for so long; returns the share of the full rate at which the first program's pages moved.
+    /// Ticks for so long; returns the share of the full rate at which the first program's pages
+    /// moved.
     fn run(&mut self, seconds: u64, mut stall: impl FnMut(usize, f64) -> f64) -> f64 {
         let ticks = seconds * 1000 / TICK_MS;
         let pages: u64 = (0..ticks).map(|_| self.tick(&mut stall)[0]).sum();
@@ -305,7 +307,8 @@ const CASES: u32 = 48;
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.min(CASES), ..ProptestConfig::default() })]
 
-    /// In no second more is issued than the brake leaves; nothing while it is stopped; and never more than without it.
+    /// In no second more is issued than the brake leaves; nothing while it is stopped; and never
+    /// more than without it.
     #[test]
     fn no_more_moves_than_the_brake_leaves(course in prop::collection::vec((0u32..=100, 1u32..60), 1..60)) {
         let mut machine = Machine::new(0);
@@ -328,7 +331,8 @@ proptest! {
         }
     }
 
-    /// Waiting that has nothing to do with moves, however much and since whenever, does not hold them up for ever.
+    /// Waiting that has nothing to do with moves, however much and since whenever, does not hold
+    /// them up for ever.
     #[test]
     fn pressure_of_another_cause_does_not_stop_moves(before in 0u32..=100, after in 0u32..=100, seconds in 1u64..100) {
         let mut machine = Machine::new(0);

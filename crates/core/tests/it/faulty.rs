@@ -1,7 +1,7 @@
 //! A machine that fails: wraps any machine and spoils what passes between it and the engine.
 //!
-//! Which faults happen, and when, is a list, so that a course can be repeated and shortened. Without
-//! faults the wrapped machine is as it was.
+//! Which faults happen, and when, is a list, so that a course can be repeated and shortened.
+//! Without faults the wrapped machine is as it was.
 
 use std::collections::VecDeque;
 

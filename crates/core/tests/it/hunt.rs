@@ -13,8 +13,8 @@ use crate::faulty::{Fault, Kind};
 const FAULTS: u64 = 10_000;
 const FAULTS_SOAK: u64 = 1_000_000;
 
-/// Runs courses until enough faults have happened; `run` returns how many did, by kind, and so does this.
-/// `command` is what runs the test.
+/// Runs courses until enough faults have happened; `run` returns how many did, by kind, and so does
+/// this. `command` is what runs the test.
 pub fn hunt(
     command: &str,
     (faults, polls): (u32, u32),

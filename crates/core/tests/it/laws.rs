@@ -1,4 +1,5 @@
-//! What holds whatever happens: a second, simpler book of what the engine decided, and the laws it must keep.
+//! What holds whatever happens: a second, simpler book of what the engine decided, and the laws it
+//! must keep.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -77,7 +78,8 @@ impl Laws {
         at_most("journal_length", c.journal.capacity.into());
         at_most("recent_length", c.admission.moved_capacity.into());
         at_most("batches_in_flight", c.admission.batches_in_flight.into());
-        // A vector and a table grow to at most twice what they hold; an entry has less than 256 bytes in all.
+        // A vector and a table grow to at most twice what they hold; an entry has less than 256
+        // bytes in all.
         at_most("queue_bytes", 2 * 256 * u64::from(c.queue.capacity));
         at_most("recent_bytes", 2 * 256 * u64::from(c.admission.moved_capacity));
         at_most("journal_bytes", 2 * 256 * u64::from(c.journal.capacity));
@@ -88,7 +90,8 @@ impl Laws {
         self.remembered = memories(engine);
     }
 
-    /// Evidence survives whatever is neither evidence nor an outcome: ticks, and with them every refusal and expiry.
+    /// Evidence survives whatever is neither evidence nor an outcome: ticks, and with them every
+    /// refusal and expiry.
     pub fn evidence_survives(&self, engine: &Engine) {
         assert_eq!(self.remembered, memories(engine), "records changed");
     }

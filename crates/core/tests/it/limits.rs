@@ -1,7 +1,9 @@
-//! Laws of floor and cap, tried on a machine that moves, allocates, frees, answers and tells whenever it likes.
+//! Laws of floor and cap, tried on a machine that moves, allocates, frees, answers and tells
+//! whenever it likes.
 //!
-//! A second book keeps the truth: what each scope has in the top tier. What the scope itself allocates or frees between two tellings nobody can
-//! know, so that the laws are about our own moves: those are told apart here.
+//! A second book keeps the truth: what each scope has in the top tier. What the scope itself
+//! allocates or frees between two tellings nobody can know, so that the laws are about our own
+//! moves: those are told apart here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -98,7 +100,8 @@ struct Machine {
     now: Nanos,
     next_page: u64,
     truth: BTreeMap<u16, Truth>,
-    /// Batches that the mover has, and those that are done and not told of, with the pages still to be moved by scope.
+    /// Batches that the mover has, and those that are done and not told of, with the pages still to
+    /// be moved by scope.
     moving: VecDeque<(Nanos, Batch)>,
     moved: VecDeque<BatchOutcome>,
     /// Batches that the engine holds to be in flight.

@@ -1,7 +1,8 @@
 //! The laws, for many random courses of events.
 //!
-//! `PROPTEST_CASES` asks for more courses than are run by default. A failure prints the seed of its run and the smallest course that fails, as bytes in hexadecimal; they are read as the
-//! fuzzer reads them.
+//! `PROPTEST_CASES` asks for more courses than are run by default. A failure prints the seed of its
+//! run and the smallest course that fails, as bytes in hexadecimal; they are read as the fuzzer
+//! reads them.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +80,8 @@ fn the_same_inputs_give_the_same_journal() {
     });
 }
 
-/// Laws that nothing comes near to are kept by chance: random courses must reach what the laws are about.
+/// Laws that nothing comes near to are kept by chance: random courses must reach what the laws are
+/// about.
 #[test]
 fn random_courses_reach_what_the_laws_are_about() {
     let mut random = Pcg64Mcg::new(0x7468_6572_6d6f);

@@ -1,4 +1,5 @@
-//! One thing that happens to an engine, readable from bytes so that the fuzzer and the property tests share it.
+//! One thing that happens to an engine, readable from bytes so that the fuzzer and the property
+//! tests share it.
 
 /// What happens.
 #[derive(Clone, Debug)]
@@ -9,7 +10,8 @@ pub enum Step {
     Nonsense([u64; 4]),
     /// A region of arbitrary numbers.
     Region([u64; 3]),
-    /// Time passes by so many ms (signed: clocks that jump back), with so many free pages on each node.
+    /// Time passes by so many ms (signed: clocks that jump back), with so many free pages on each
+    /// node.
     Tick {
         /// ms.
         advance: i16,

@@ -1,4 +1,5 @@
-//! A small machine behind a driver: four nodes in three tiers, a few processes, and a mover that does what the steps say.
+//! A small machine behind a driver: four nodes in three tiers, a few processes, and a mover that
+//! does what the steps say.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -308,7 +309,8 @@ impl World {
         self.in_flight.extend(batches);
     }
 
-    /// Takes a batch in flight out, by age; batches that the engine gave up may still be among them.
+    /// Takes a batch in flight out, by age; batches that the engine gave up may still be among
+    /// them.
     fn pick(&mut self, which: u8) -> Option<Batch> {
         let n = self.in_flight.len().max(1);
         self.in_flight.remove(usize::from(which) % n)

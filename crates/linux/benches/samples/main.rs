@@ -1,9 +1,13 @@
-//! `cargo bench -p thermocline-linux --bench samples`: what a hardware sample costs on its way from the ring to the engine.
+//! `cargo bench -p thermocline-linux --bench samples`: what a hardware sample costs on its way from
+//! the ring to the engine.
 //!
-//! Rings of the default size, generated: loads that missed, of random pages of a slow node, 30 % of them useful (S1: 29 %) or all; some
-//! records reach over the ring's end. The way of a sample: record, decoding, judgement with node and scope, access; and from there
-//! through records and rule of the engine. The bar: 200 ns of user CPU a sample, with the engine. Arm SPE's packets take the same way
-//! behind a decoder of their own. A sample that names a frame and no process takes a look into the reverse map besides. Adds its figures to `results.json` in `target/bench`; the exit status is 1 where a bar does not hold.
+//! Rings of the default size, generated: loads that missed, of random pages of a slow node, 30 % of
+//! them useful (S1: 29 %) or all; some records reach over the ring's end. The way of a sample:
+//! record, decoding, judgement with node and scope, access; and from there through records and rule
+//! of the engine. The bar: 200 ns of user CPU a sample, with the engine. Arm SPE's packets take the
+//! same way behind a decoder of their own. A sample that names a frame and no process takes a look
+//! into the reverse map besides. Adds its figures to `results.json` in `target/bench`; the exit
+//! status is 1 where a bar does not hold.
 
 mod frames;
 mod rings;

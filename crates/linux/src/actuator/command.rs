@@ -1,4 +1,5 @@
-//! Commands: what is written to have something done once. They set nothing, so that nothing is recorded or put back.
+//! Commands: what is written to have something done once. They set nothing, so that nothing is
+//! recorded or put back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use thermocline_core::units::NodeId;
 use crate::actuator::door::{Door, Live};
 use crate::root::Root;
 
-/// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to those that work beside it.
+/// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to those
+/// that work beside it.
 pub struct Commands {
     root: Root,
     lru_gen: PathBuf,

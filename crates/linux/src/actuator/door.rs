@@ -28,8 +28,9 @@ pub trait Door: Send {
     fn reaches_kernel(&self) -> bool;
 }
 
-/// Tries for a file that is busy, and the pause between them. DAMON's files are, for the moment in which one of its threads holds the lock of
-/// its sysfs (Linux 6.12 mm/damon/sysfs.c, mutex_trylock); what stays busy is in use by others.
+/// Tries for a file that is busy, and the pause between them. DAMON's files are, for the moment in
+/// which one of its threads holds the lock of its sysfs (Linux 6.12 mm/damon/sysfs.c,
+/// mutex_trylock); what stays busy is in use by others.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -93,7 +94,8 @@ impl Door for DryRun {
     }
 }
 
-/// A kernel of values in memory, which remembers every write and fails where it is told to. Clones share it.
+/// A kernel of values in memory, which remembers every write and fails where it is told to. Clones
+/// share it.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     state: Arc<Mutex<State>>,

@@ -73,7 +73,8 @@ pub(super) fn holder(root: &Root, path: &Path) -> Option<Holder> {
     Some(Holder { pid, name, is_thermocline: runs_our_program(root, pid) })
 }
 
-/// The process of a line of /proc/locks, where it is of that file (Linux Documentation/filesystems/proc.rst).
+/// The process of a line of /proc/locks, where it is of that file (Linux
+/// Documentation/filesystems/proc.rst).
 fn pid_of(line: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     let mut words = line.split_ascii_whitespace().skip(1);
     // Who waits for a lock is marked by an arrow.

@@ -53,12 +53,13 @@ pub const OTHER_PIDS: &str = "this is a pid namespace of its own, and the kernel
     numbers in the initial one: start the container with --pid=host (hostPID: true in Kubernetes)";
 
 impl Lock {
-    /// Takes the lock of `state_dir`, which is created where absent, and the machine's, so that two daemons
-    /// with different state folders refuse each other too. An ordinary user has no access to the second and
-    /// goes without: it cannot write to the kernel either.
+    /// Takes the lock of `state_dir`, which is created where absent, and the machine's, so that two
+    /// daemons with different state folders refuse each other too. An ordinary user has no access
+    /// to the second and goes without: it cannot write to the kernel either.
     ///
     /// # Errors
-    /// Another process holds one of them, the files are not ours alone or cannot be made, or processes have other numbers here than the kernel's.
+    /// Another process holds one of them, the files are not ours alone or cannot be made, or
+    /// processes have other numbers here than the kernel's.
     pub fn acquire(root: &Root, state_dir: &Path) -> Result<Lock, LockError> {
         if has_own_pids(root) {
             return Err(LockError::PidNamespace);
@@ -109,7 +110,8 @@ impl Drop for Lock {
     }
 }
 
-/// Whether the numbers that we know processes by are not those of the initial pid namespace; false where that cannot be told.
+/// Whether the numbers that we know processes by are not those of the initial pid namespace; false
+/// where that cannot be told.
 pub fn has_own_pids(root: &Root) -> bool {
     let namespace = std::fs::metadata(root.proc.join("self/ns/pid"));
     namespace.is_ok_and(|namespace| namespace.ino() != INITIAL_PID_NAMESPACE)
@@ -128,8 +130,8 @@ fn machine_folder(root: &Root) -> Result<Option<(Folder, &'static str)>, LockErr
     Ok(None)
 }
 
-/// The runtime folder of the machine's first process, which is the same from every mount namespace. None where it is the one that we see ourselves, or where we may not
-/// look.
+/// The runtime folder of the machine's first process, which is the same from every mount namespace.
+/// None where it is the one that we see ourselves, or where we may not look.
 fn shared_run(root: &Root) -> Option<PathBuf> {
     let path = root.proc.join("1/root/run");
     let (theirs, ours) = (std::fs::metadata(&path).ok()?, std::fs::metadata(&root.run));

@@ -1,7 +1,8 @@
 //! The log of kernel settings to put back: written before each change, read after a crash.
 //!
-//! One record a line: eight hexadecimal digits of CRC-32, a space, JSON. A record is on the disk before the
-//! value that it tells of is written, so a last line without its end means that nothing was written for it.
+//! One record a line: eight hexadecimal digits of CRC-32, a space, JSON. A record is on the disk
+//! before the value that it tells of is written, so a last line without its end means that nothing
+//! was written for it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -92,8 +93,8 @@ pub struct RestoreLog {
 }
 
 impl RestoreLog {
-    /// The log of `folder`, cut down to `entries`. Without entries the file is removed, and made again with
-    /// the first record.
+    /// The log of `folder`, cut down to `entries`. Without entries the file is removed, and made
+    /// again with the first record.
     ///
     /// # Errors
     /// A file operation failed; the old log is then still there.
@@ -117,7 +118,8 @@ impl RestoreLog {
     /// Appends a record and waits until it is on the disk.
     ///
     /// # Errors
-    /// The record is not there, or may be there in pieces, which the next one takes the place of; nothing may be changed for it.
+    /// The record is not there, or may be there in pieces, which the next one takes the place of;
+    /// nothing may be changed for it.
     pub fn append(&mut self, entry: &Entry) -> Result<(), LogError> {
         let path = self.folder.path().join(FILE_NAME);
         if self.records >= RECORDS_MAX {
@@ -211,7 +213,8 @@ pub fn parse(bytes: &[u8]) -> Contents {
     let mut lines = bytes.split(|&b| b == b'\n').enumerate().peekable();
     while let Some((i, line)) = lines.next() {
         let last = lines.peek().is_none();
-        // What follows the last newline is empty, or a record that was cut off before its value was written.
+        // What follows the last newline is empty, or a record that was cut off before its value was
+        // written.
         if last || contents.entries.len() + contents.damaged.len() >= RECORDS_MAX {
             break;
         }

@@ -1,8 +1,9 @@
 //! The one door for everything that is written to the kernel.
 //!
-//! Before a value is written, {boot id, path, old value, our value} is on the disk ([`log`]); at the end, at the
-//! next start after a crash, or by `thermocline restore`, values are put back in reverse order, only in the same
-//! boot and only where they are still ours. Whoever holds the [`Lock`] may open the door.
+//! Before a value is written, {boot id, path, old value, our value} is on the disk ([`log`]); at
+//! the end, at the next start after a crash, or by `thermocline restore`, values are put back in
+//! reverse order, only in the same boot and only where they are still ours. Whoever holds the
+//! [`Lock`] may open the door.
 
 mod command;
 mod deputy;
@@ -136,11 +137,12 @@ pub struct Actuator {
 }
 
 impl Actuator {
-    /// The live form. What a crashed daemon left in the log of the lock's folder is put back first, and told.
+    /// The live form. What a crashed daemon left in the log of the lock's folder is put back first,
+    /// and told.
     ///
     /// # Errors
-    /// The boot id or the log cannot be read. Values that cannot be put back are no error: they are in the
-    /// report, stay in the log, and are tried again at the end.
+    /// The boot id or the log cannot be read. Values that cannot be put back are no error: they are
+    /// in the report, stay in the log, and are tried again at the end.
     pub fn live(root: &Root, lock: Lock) -> Result<(Actuator, RestoreReport), ActuatorError> {
         Actuator::with_door(root, lock, Box::new(Live))
     }
@@ -261,8 +263,8 @@ impl Actuator {
         Ok(Written::Changed { from: chosen(&old).to_owned() })
     }
 
-    /// Replaces a value of ours by another: what is put back stays the value before the first one. `None` where the value is
-    /// not ours, or not ours any more: whoever changed it has the say.
+    /// Replaces a value of ours by another: what is put back stays the value before the first one.
+    /// `None` where the value is not ours, or not ours any more: whoever changed it has the say.
     ///
     /// # Errors
     /// As [`set`](Actuator::set).
@@ -275,7 +277,8 @@ impl Actuator {
         let old = self.entries[at].old.clone();
         let before = self.entries.len();
         let written = self.set(path, value)?;
-        // Until here both values were recorded as ours, so that no moment is left at which a crash would lose the first.
+        // Until here both values were recorded as ours, so that no moment is left at which a crash
+        // would lose the first.
         if self.entries.len() > before {
             self.entries[before].old = old;
             self.entries.remove(at);
@@ -284,11 +287,13 @@ impl Actuator {
         Ok(Some(written))
     }
 
-    /// Writes a value into the folders that our value of `made_by` has made beside it, and that go when it is put back: it needs no
-    /// record of its own. What the kernel makes of it is not looked at.
+    /// Writes a value into the folders that our value of `made_by` has made beside it, and that go
+    /// when it is put back: it needs no record of its own. What the kernel makes of it is not
+    /// looked at.
     ///
     /// # Errors
-    /// `made_by` has no value of ours, the path is not below its folder, or the kernel refuses the value.
+    /// `made_by` has no value of ours, the path is not below its folder, or the kernel refuses the
+    /// value.
     pub fn fill(&mut self, made_by: &Path, path: &Path, value: &str) -> Result<(), ActuatorError> {
         let ours = self.has_set(made_by);
         let below = made_by.parent().is_some_and(|folder| path.starts_with(folder));
@@ -303,8 +308,9 @@ impl Actuator {
         })
     }
 
-    /// Records that a file in the folders which our value of `made_by` has made will have `value` at times, by [`fill`](Actuator::fill): where it has so at the end, the
-    /// value of now is put back.
+    /// Records that a file in the folders which our value of `made_by` has made will have `value`
+    /// at times, by [`fill`](Actuator::fill): where it has so at the end, the value of now is put
+    /// back.
     ///
     /// # Errors
     /// The file cannot be read, or the value not be recorded.
@@ -369,8 +375,9 @@ impl Actuator {
         })
     }
 
-    /// Puts every value back for good. Where all are back the lock is given up: whatever keeps the process from ending has no say over the kernel's
-    /// settings any more, and nothing can be set by it.
+    /// Puts every value back for good. Where all are back the lock is given up: whatever keeps the
+    /// process from ending has no say over the kernel's settings any more, and nothing can be set
+    /// by it.
     pub fn end(&mut self) -> RestoreReport {
         let report = self.restore();
         if self.entries.is_empty() && report.log_failure.is_none() {
@@ -389,7 +396,8 @@ impl Actuator {
         self.log = None;
     }
 
-    /// Puts every value back that is still ours, the latest first. What could not be put back stays recorded.
+    /// Puts every value back that is still ours, the latest first. What could not be put back stays
+    /// recorded.
     pub fn restore(&mut self) -> RestoreReport {
         self.restore_from(0)
     }
@@ -466,8 +474,8 @@ impl Actuator {
 }
 
 impl Drop for Actuator {
-    /// A daemon that ends by an early return or a panic leaves the kernel as it found it. Whoever wants to
-    /// know what became of it calls [`restore`](Actuator::restore) before.
+    /// A daemon that ends by an early return or a panic leaves the kernel as it found it. Whoever
+    /// wants to know what became of it calls [`restore`](Actuator::restore) before.
     fn drop(&mut self) {
         if !self.entries.is_empty() {
             self.restore();

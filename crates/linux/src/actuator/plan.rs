@@ -34,8 +34,8 @@ pub struct Plan {
     /// Settings that have their value already, and that value: it is to stay while running.
     #[serde(skip)]
     pub kept: Vec<(PathBuf, String)>,
-    /// Settings that are left as they are because this kernel keeps them out of reach. Thermocline works without
-    /// them, at the kernel's own pace.
+    /// Settings that are left as they are because this kernel keeps them out of reach. Thermocline
+    /// works without them, at the kernel's own pace.
     pub skipped: Vec<Skipped>,
 }
 
@@ -91,14 +91,15 @@ enum Place {
     Sysctl,
     /// Below proc/sys/vm.
     Vm,
-    /// Below debugfs sched/numa_balancing; until Linux 5.13 a sysctl with the prefix `numa_balancing_`.
+    /// Below debugfs sched/numa_balancing; until Linux 5.13 a sysctl with the prefix
+    /// `numa_balancing_`.
     SchedDebug,
     /// Below sys/kernel/mm/numa.
     MmNuma,
 }
 
-/// In order of writing. The promote rate limit is there before the mode that would promote without it, and the
-/// mode is last: scans begin with their size and period already set.
+/// In order of writing. The promote rate limit is there before the mode that would promote without
+/// it, and the mode is last: scans begin with their size and period already set.
 const KNOBS: [Knob; 9] = [
     Knob {
         name: "numa_balancing_promote_rate_limit_MBps",
@@ -165,8 +166,8 @@ const KNOBS: [Knob; 9] = [
 /// What `kernel` changes on the machine at `root`. Nothing is written.
 ///
 /// # Errors
-/// A setting that is needed is not offered by this kernel, or cannot be read. The scan settings only pace the kernel:
-/// where they are out of reach, they are skipped.
+/// A setting that is needed is not offered by this kernel, or cannot be read. The scan settings
+/// only pace the kernel: where they are out of reach, they are skipped.
 pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
     let mut plan = Plan::default();
     for knob in &KNOBS {

@@ -59,7 +59,8 @@ pub struct RestoreReport {
     pub damaged_lines: Vec<usize>,
     /// Where a log is kept that had such lines, or records that are not followed.
     pub kept_aside: Option<PathBuf>,
-    /// Why the log could not be cut down to what is left; the next start then looks at these values again.
+    /// Why the log could not be cut down to what is left; the next start then looks at these values
+    /// again.
     pub log_failure: Option<String>,
 }
 
@@ -140,7 +141,8 @@ pub enum RestoreError {
     Actuator(#[from] ActuatorError),
 }
 
-/// Puts back `entries` (oldest first) and returns what became of them, with the entries to try again.
+/// Puts back `entries` (oldest first) and returns what became of them, with the entries to try
+/// again.
 pub(super) fn put_back(
     root: &Root,
     door: &mut dyn Door,
@@ -182,7 +184,8 @@ fn fate(root: &Root, door: &mut dyn Door, boot_id: &str, entry: &Entry) -> Fate 
     if !same_value(&found, &entry.ours) {
         return Fate::NotOurs { found: super::chosen(&found).to_owned() };
     }
-    // The kernel makes and ends no kdamonds while one of them runs, and a record that one does may be lost.
+    // The kernel makes and ends no kdamonds while one of them runs, and a record that one does may
+    // be lost.
     let ended = settings::kdamonds_made_by(root, &entry.path, &entry.ours).try_for_each(|state| {
         match door.read(&state) {
             Ok(text) if same_value(&text, "on") => door.write(&state, "off"),

@@ -6,11 +6,13 @@ use std::path::{Component, Path, PathBuf};
 use crate::actuator::{damon_stat, kdamonds, plan};
 use crate::root::Root;
 
-/// Kdamonds that are looked for at most: one for each node, or one for each process that is watched.
+/// Kdamonds that are looked for at most: one for each node, or one for each process that is
+/// watched.
 const KDAMONDS_MAX: usize = 4096;
 const NR_KDAMONDS: &str = "nr_kdamonds";
 
-/// Whether a file is one of the settings that are recorded, written and put back: those of `[kernel]`, the switch of damon_stat, the number of kdamonds, and whether each is on.
+/// Whether a file is one of the settings that are recorded, written and put back: those of
+/// `[kernel]`, the switch of damon_stat, the number of kdamonds, and whether each is on.
 pub(super) fn may_set(root: &Root, path: &Path) -> bool {
     match below_kdamonds(root, path).as_deref() {
         Some([name]) => *name == NR_KDAMONDS,
@@ -25,7 +27,8 @@ pub(super) fn is_state(root: &Root, path: &Path) -> bool {
     below_kdamonds(root, path).is_some_and(|names| names.len() > 1)
 }
 
-/// Whether a setting may be set again where somebody else has changed it: to make kdamonds ends those that the other has made.
+/// Whether a setting may be set again where somebody else has changed it: to make kdamonds ends
+/// those that the other has made.
 pub(super) fn may_set_again(root: &Root, path: &Path) -> bool {
     below_kdamonds(root, path).is_none()
 }
@@ -39,7 +42,8 @@ pub(super) fn may_fill(root: &Root, path: &Path) -> bool {
     })
 }
 
-/// The state files of the kdamonds that value `ours` of a setting has made; none of any other setting.
+/// The state files of the kdamonds that value `ours` of a setting has made; none of any other
+/// setting.
 pub(super) fn kdamonds_made_by(
     root: &Root,
     path: &Path,

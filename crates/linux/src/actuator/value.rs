@@ -1,7 +1,8 @@
 //! Whether two texts of a kernel file mean the same value.
 
 /// The kernel echoes a value in its own form: a switch written as `1` reads back as `Y`, `true` or
-/// `enabled`, a choice among several as `always [madvise] never`. Texts that mean the same are equal here.
+/// `enabled`, a choice among several as `always [madvise] never`. Texts that mean the same are
+/// equal here.
 pub fn same_value(a: &str, b: &str) -> bool {
     let (a, b) = (chosen(a), chosen(b));
     if a == b {
@@ -16,7 +17,8 @@ pub fn same_value(a: &str, b: &str) -> bool {
     }
 }
 
-/// The text in brackets where the kernel lists all choices and marks the current one, else all of it.
+/// The text in brackets where the kernel lists all choices and marks the current one, else all of
+/// it.
 pub fn chosen(text: &str) -> &str {
     let text = text.trim();
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {

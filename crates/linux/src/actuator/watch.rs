@@ -1,7 +1,8 @@
-//! Settings that somebody else changes while we run: noticed, reported once, and set again or left, as configured.
+//! Settings that somebody else changes while we run: noticed, reported once, and set again or left,
+//! as configured.
 //!
-//! To set a value again is no fight: after some times within a minute it is left. What the other has set then takes the place of what was there before us, and is what
-//! is put back at the end.
+//! To set a value again is no fight: after some times within a minute it is left. What the other
+//! has set then takes the place of what was there before us, and is what is put back at the end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ thermocline_core::statistics! {
     /// Settings that others have changed, counted since the start.
     #[derive(Copy)]
     SettingsStats "settings" {
-        /// Times that a setting was found changed. A setting that is left counts once until it has our value again.
+        /// Times that a setting was found changed. A setting that is left counts once until it has
+        /// our value again.
         changed_by_others: u64, "times", Counter trouble;
         /// Of these, times that it was set again.
         set_again: u64, "times", Counter;
@@ -64,7 +66,8 @@ impl Actuator {
         self.watch.kept.extend(plan.kept.iter().cloned());
     }
 
-    /// Looks, once a second, whether settings still have our values; what has changed is told, and set again where `when` says so.
+    /// Looks, once a second, whether settings still have our values; what has changed is told, and
+    /// set again where `when` says so.
     pub fn look_after(&mut self, now: Nanos, when: WhenChanged) -> Vec<String> {
         let early = self.watch.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY);
         if early || !self.door.reaches_kernel() {
@@ -81,7 +84,8 @@ impl Actuator {
         SettingsStats { left, ..self.watch.stats }
     }
 
-    /// Each setting with the value that it is to have now. Whether a kdamond is on changes by itself.
+    /// Each setting with the value that it is to have now. Whether a kdamond is on changes by
+    /// itself.
     fn watched(&self) -> BTreeMap<PathBuf, String> {
         let mut watched = self.watch.kept.clone();
         let lasting = self.entries.iter().filter(|entry| !settings::is_state(&self.root, &entry.path));

@@ -1,7 +1,8 @@
 //! Whose pages DAMON may move: cgroups, as scopes name them.
 //!
-//! DAMON tells whose a page is by the memory cgroup that it is charged to, and by nothing else; and it knows each cgroup by itself, without those
-//! below it (Linux 6.12 mm/damon/paddr.c). So a scope's subtree is taken apart into its cgroups, again and again, since they come and go.
+//! DAMON tells whose a page is by the memory cgroup that it is charged to, and by nothing else; and
+//! it knows each cgroup by itself, without those below it (Linux 6.12 mm/damon/paddr.c). So a
+//! scope's subtree is taken apart into its cgroups, again and again, since they come and go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,7 +56,8 @@ pub enum NotCgroups {
     File(#[from] KernelFileError),
 }
 
-/// Cgroups by path, with the kernel's number of each: one that is made anew by the same name is another.
+/// Cgroups by path, with the kernel's number of each: one that is made anew by the same name is
+/// another.
 pub(super) type Numbers = BTreeMap<String, u64>;
 
 /// Whose pages may move.
@@ -133,8 +135,8 @@ impl Cgroups {
         Ok(Some(Cgroups { mount, only, not }))
     }
 
-    /// What there is now. As everywhere, a scope takes in all that is below its cgroup, an exclusion wins, and where nothing but exclusions is named, the
-    /// rest may move.
+    /// What there is now. As everywhere, a scope takes in all that is below its cgroup, an
+    /// exclusion wins, and where nothing but exclusions is named, the rest may move.
     pub(super) fn look(&self) -> Result<Found, NotCgroups> {
         let mut untold = None;
         let not = self.within(&self.not, &[], &mut untold)?;
@@ -255,7 +257,8 @@ mod tests {
         m.make("/a/b");
         let after = m.look(&[not("/a")]);
         assert_eq!((names(&after), after == before), (vec!["/a", "/a/b"], false));
-        // A folder of that name, and another one beside it so that the number is not given again at once.
+        // A folder of that name, and another one beside it so that the number is not given again at
+        // once.
         m.make("/c");
         fs::rename(m.folder("/c"), m.folder("/a/c")).unwrap();
         fs::rename(m.folder("/a/b"), m.folder("/gone")).unwrap();

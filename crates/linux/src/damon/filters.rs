@@ -1,7 +1,7 @@
 //! Filters of schemes: which pages of a region are moved.
 //!
-//! A page is compared with one filter after the other, and the first that matches decides (Linux Documentation/mm/damon/design.rst, "Filters"). Those of
-//! kernels before 6.14 can only reject.
+//! A page is compared with one filter after the other, and the first that matches decides (Linux
+//! Documentation/mm/damon/design.rst, "Filters"). Those of kernels before 6.14 can only reject.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use super::{Action, Scheme, has, kdamond_folder, nr_kdamonds, scheme_folder};
 use crate::actuator::{Actuator, ActuatorError};
 use crate::root::Root;
 
-/// Cgroups that are filtered by, at most: each page of a region is compared with one after the other.
+/// Cgroups that are filtered by, at most: each page of a region is compared with one after the
+/// other.
 pub(super) const CGROUPS_MAX: usize = 256;
 /// The first kernel whose filters can let pages through, too (`allow`).
 const ALLOW_SINCE: (u32, u32) = (6, 14);
@@ -35,8 +36,9 @@ fn each(numbers: &Numbers, allow: bool) -> impl Iterator<Item = Filter<'_>> {
     numbers.keys().map(move |path| Filter { kind: "memcg", matching: true, allow, cgroup: Some(path) })
 }
 
-/// The filters of a scheme. Pages of cgroups that it leaves alone are not looked at for having been accessed either, where the kernel's order of things
-/// allows: that look makes them seem not accessed to who looks next.
+/// The filters of a scheme. Pages of cgroups that it leaves alone are not looked at for having been
+/// accessed either, where the kernel's order of things allows: that look makes them seem not
+/// accessed to who looks next.
 fn filters(action: Action, young: bool, whose: &Whose) -> Vec<Filter<'_>> {
     // Promotion rejects what is not young, demotion what is.
     let young = young.then(|| reject("young", action == Action::MigrateCold));
@@ -110,8 +112,9 @@ impl Follower {
         Follower { schemes: schemes.to_vec(), kdamonds, ..self.clone() }
     }
 
-    /// Looks which cgroups there are, and has the kdamonds change their filters where they are others than before: at the end of an aggregation, for which this
-    /// waits. Returns what there is to say, once.
+    /// Looks which cgroups there are, and has the kdamonds change their filters where they are
+    /// others than before: at the end of an aggregation, for which this waits. Returns what there
+    /// is to say, once.
     pub fn look(&mut self, root: &Root, actuator: &mut Actuator) -> Option<String> {
         // Kdamonds that others have made instead of ours are left alone.
         if !has(actuator, &nr_kdamonds(root), &self.kdamonds.to_string()) {
@@ -210,7 +213,8 @@ mod tests {
         paths.iter().enumerate().map(|(n, path)| ((*path).to_owned(), n as u64)).collect()
     }
 
-    /// What the kernel makes of a page (Linux 6.12 and 7.2, damos_pa_filter_out): `cgroup` it is charged to, whether it is `young` and anonymous.
+    /// What the kernel makes of a page (Linux 6.12 and 7.2, damos_pa_filter_out): `cgroup` it is
+    /// charged to, whether it is `young` and anonymous.
     fn moves(filters: &[Filter<'_>], cgroup: &str, young: bool, anon: bool) -> bool {
         let decided = filters.iter().find(|filter| {
             let is = match filter.kind {
@@ -246,7 +250,8 @@ mod tests {
                         assert_eq!(moves(&filters, cgroup, young, anon), expected, "{whose:?} {cgroup}");
                     }
                 }
-                // Whatever the kernel does where nothing matches: only one filter may be last that lets pages through, and none is.
+                // Whatever the kernel does where nothing matches: only one filter may be last that
+                // lets pages through, and none is.
                 assert!(filters.last().is_none_or(|last| !last.allow));
             }
         }

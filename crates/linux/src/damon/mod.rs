@@ -1,15 +1,19 @@
 //! DAMON's kdamonds, made and put back.
 //!
-//! Manager `damon` (S3): a kdamond for every node with memory, which promotes from lower tiers what is accessed (`migrate_hot`) and
-//! demotes from upper tiers what is not (`migrate_cold`), by physical address.
+//! Manager `damon` (S3): a kdamond for every node with memory, which promotes from lower tiers what
+//! is accessed (`migrate_hot`) and demotes from upper tiers what is not (`migrate_cold`), by
+//! physical address.
 //!
-//! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, or for every process of some size, which watches and does nothing.
+//! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, or for every
+//! process of some size, which watches and does nothing.
 //!
-//! Demotion by regions ([`crate::demoter`]): a kdamond for every node of the top tier, which demotes on demand, as much as the demand asks for.
+//! Demotion by regions ([`crate::demoter`]): a kdamond for every node of the top tier, which
+//! demotes on demand, as much as the demand asks for.
 //!
-//! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all kdamonds there at once, by writing their
-//! number, and refuses that while one of them runs. So kdamonds of others cannot be added to without ending them: where there are
-//! any, nothing is done ([`offer`]).
+//! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all
+//! kdamonds there at once, by writing their number, and refuses that while one of them runs. So
+//! kdamonds of others cannot be added to without ending them: where there are any, nothing is done
+//! ([`offer`]).
 
 mod cgroups;
 mod filters;
@@ -121,7 +125,8 @@ impl Setup {
         Setup { plan: Plan::default(), fills: Vec::new(), schemes: vec![scheme], kdamonds: 1, follower: None }
     }
 
-    /// The number of the kdamond that watches a node for its only scheme, and where that moves pages.
+    /// The number of the kdamond that watches a node for its only scheme, and where that moves
+    /// pages.
     pub(crate) fn kdamond_of(&self, node: NodeId) -> Option<(usize, NodeId)> {
         self.schemes.iter().find(|scheme| scheme.from == node).map(|scheme| (scheme.kdamond, scheme.to))
     }

@@ -13,7 +13,8 @@ use crate::root::{KernelFileError, Root, exists, read_optional};
 use crate::topology::{Discovered, PfnMap};
 use crate::zoneinfo;
 
-/// Modules of the kernel that share DAMON with nobody while they run (Linux mm/damon: `damon_start` with `exclusive`).
+/// Modules of the kernel that share DAMON with nobody while they run (Linux mm/damon: `damon_start`
+/// with `exclusive`).
 const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", STAT];
 /// The first kernel with migrate_hot and migrate_cold.
 pub(crate) const MIGRATE_SINCE: (u32, u32) = (6, 11);
@@ -90,7 +91,8 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     Ok(Setup { plan, fills, schemes, kdamonds: watched.len(), follower })
 }
 
-/// What would be set up so that cold regions of the top tier can be had demoted on demand, while nobody else uses DAMON.
+/// What would be set up so that cold regions of the top tier can be had demoted on demand, while
+/// nobody else uses DAMON.
 ///
 /// # Errors
 /// Why nothing can be.
@@ -122,7 +124,8 @@ pub enum Spaces {
     Processes(usize),
 }
 
-/// What would be set up to watch the machine that was found and to do nothing about it, while nobody else uses DAMON; and what is watched.
+/// What would be set up to watch the machine that was found and to do nothing about it, while
+/// nobody else uses DAMON; and what is watched.
 ///
 /// # Errors
 /// Why nothing can be.
@@ -148,7 +151,8 @@ pub fn offer_source(root: &Root, config: &Config, found: &Discovered) -> Result<
     Ok((Setup { plan, fills, schemes: Vec::new(), kdamonds: started, follower: None }, watch))
 }
 
-/// Adds to a plan what makes so many kdamonds of ours, where nobody else has any. `stop_stat` says whether DAMON_STAT may be stopped for it, by which key.
+/// Adds to a plan what makes so many kdamonds of ours, where nobody else has any. `stop_stat` says
+/// whether DAMON_STAT may be stopped for it, by which key.
 fn claim(
     root: &Root,
     mut plan: Plan,

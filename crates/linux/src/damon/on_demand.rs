@@ -1,4 +1,5 @@
-//! Kdamonds that demote nothing until a demand says how much: one for every node of the top tier, which gets its only scheme then.
+//! Kdamonds that demote nothing until a demand says how much: one for every node of the top tier,
+//! which gets its only scheme then.
 //!
 //! A quota counts from the beginning of its window, and kernels know it only then: some (6.12.117)
 //! apply a scheme without any limit until its second window begins. So a scheme is *loaded* first,
@@ -12,11 +13,13 @@ use super::setup::{Fills, Watched, Watching, context};
 use super::{Action, Scheme, kdamond_folder};
 use crate::root::Root;
 
-/// Time between two looks at a page of each region. Ours: 1,000 regions then take a few percent of a CPU.
+/// Time between two looks at a page of each region. Ours: 1,000 regions then take a few percent of
+/// a CPU.
 const SAMPLE_MS: u64 = 25;
 /// Time in which accesses are counted; the unit of a region's age.
 pub(crate) const AGGREGATION_MS: u64 = 250;
-/// Memory of a node for each region that it may be divided into, where that are fewer than the most.
+/// Memory of a node for each region that it may be divided into, where that are fewer than the
+/// most.
 const PAGES_A_REGION: u64 = 512;
 const REGIONS_MIN: u64 = 50;
 const REGIONS_MAX: u64 = 1_000;
@@ -43,7 +46,8 @@ pub(crate) mod file {
     pub(crate) use crate::damon::kdamond_file::STATE;
 }
 
-/// What is to be written for these nodes, in order, and the schemes that kdamonds get when something is demanded.
+/// What is to be written for these nodes, in order, and the schemes that kdamonds get when
+/// something is demanded.
 pub(super) fn fills(root: &Root, watched: &[Watched]) -> (Vec<(PathBuf, String)>, Vec<Scheme>) {
     let (mut fills, mut schemes) = (Fills::default(), Vec::new());
     for (kdamond, node) in watched.iter().enumerate() {

@@ -1,8 +1,10 @@
 //! Kdamonds for processes: as many as were made at the start, each on while it watches one.
 //!
-//! A kdamond could watch several processes, and take others in while it runs (`commit`). But it knows them by their place in its list, and what has closed up in the
-//! list inherits the regions of who was there (Linux 6.12 mm/damon/core.c, damon_commit_targets); and one that has ended cannot be left in it, since then the whole
-//! list is refused. One kdamond a process needs none of that: it ends with its process, by itself, and begins anew with another.
+//! A kdamond could watch several processes, and take others in while it runs (`commit`). But it
+//! knows them by their place in its list, and what has closed up in the list inherits the regions
+//! of who was there (Linux 6.12 mm/damon/core.c, damon_commit_targets); and one that has ended
+//! cannot be left in it, since then the whole list is refused. One kdamond a process needs none of
+//! that: it ends with its process, by itself, and begins anew with another.
 
 use thermocline_core::units::Pid;
 
@@ -79,7 +81,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Refuses a kdamond that is none of those that we made, or is on. Whoever has made others since, has made another number of them, or has them on, or gave them other processes.
+    /// Refuses a kdamond that is none of those that we made, or is on. Whoever has made others
+    /// since, has made another number of them, or has them on, or gave them other processes.
     ///
     /// # Errors
     /// [`PoolError`]; its files may be busy, too.

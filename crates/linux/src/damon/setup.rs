@@ -11,8 +11,8 @@ use super::{Action, Scheme, filters, kdamond_folder, scheme_folder};
 use crate::root::Root;
 use crate::topology::PfnRange;
 
-/// Aggregations from one adjustment of the intervals to the next, and the bounds of the sampling interval, us (Linux 7.2
-/// samples/damon/mtier.c).
+/// Aggregations from one adjustment of the intervals to the next, and the bounds of the sampling
+/// interval, us (Linux 7.2 samples/damon/mtier.c).
 const TUNE_AGGREGATIONS: u64 = 3;
 const TUNE_SAMPLE_US: (u64, u64) = (5_000, 10_000_000);
 /// Time between two looks at the watermarks, us (Linux 6.12 mm/damon/reclaim.c).

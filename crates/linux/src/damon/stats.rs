@@ -20,10 +20,12 @@ pub struct SchemeStats {
     pub to: NodeId,
     /// Base pages in the regions that it tried.
     pub tried_pages: u64,
-    /// Base pages that it moved, by the kernel's count. Where the node that they were to go to is full, Linux 6.12 copies pages to another
-    /// one, even to that which they come from, and counts them too.
+    /// Base pages that it moved, by the kernel's count. Where the node that they were to go to is
+    /// full, Linux 6.12 copies pages to another one, even to that which they come from, and counts
+    /// them too.
     pub moved_pages: u64,
-    /// Base pages that anybody wanted on that node meanwhile and got elsewhere (`numa_foreign`): at most so many of those moved are not there.
+    /// Base pages that anybody wanted on that node meanwhile and got elsewhere (`numa_foreign`): at
+    /// most so many of those moved are not there.
     pub elsewhere_pages: u64,
     /// Times that a quota held it up.
     pub quota_exceeded: u64,
@@ -73,8 +75,8 @@ impl Stats {
         Stats { root: root.clone(), commands, kdamonds, schemes, foreign, last }
     }
 
-    /// What they did until now. Each kdamond is asked for its figures and answers when it next wakes, after `sample_ms` at most; those of
-    /// one that has ended stay as they were last.
+    /// What they did until now. Each kdamond is asked for its figures and answers when it next
+    /// wakes, after `sample_ms` at most; those of one that has ended stay as they were last.
     pub fn read(&mut self) -> &DamonStats {
         let mut fresh = Vec::with_capacity(self.kdamonds);
         self.last.running = 0;
@@ -117,7 +119,8 @@ fn unmoved(scheme: &Scheme) -> SchemeStats {
     }
 }
 
-/// Base pages that were wanted on a node and allocated on another since the boot; 0 where the kernel does not count.
+/// Base pages that were wanted on a node and allocated on another since the boot; 0 where the
+/// kernel does not count.
 fn foreign(root: &Root, node: NodeId) -> u64 {
     let path = root.sys.join(format!("devices/system/node/node{}/numastat", node.0));
     let text = read_optional(&path).ok().flatten().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! By the generations of the multi-generational LRU: ages what has not been aged for long, evicts what is idle, counts what went down.
+//! By the generations of the multi-generational LRU: ages what has not been aged for long, evicts
+//! what is idle, counts what went down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,16 +25,19 @@ use crate::scope::cpuset::Cpusets;
 
 /// Longest idle time that is waited for; a longer one passes between two demands.
 const WAIT_MAX: Nanos = Nanos::from_s(1);
-/// Pages that were aged so many idle times ago, or more, are aged twice: of what is idle for long enough, the more has been accessed since
-/// the longer ago that was.
+/// Pages that were aged so many idle times ago, or more, are aged twice: of what is idle for long
+/// enough, the more has been accessed since the longer ago that was.
 const LONG_AGO: u64 = 2;
-/// The kernel tells the age of a generation in ticks, of 10 ms at most, so that it may seem younger by one.
+/// The kernel tells the age of a generation in ticks, of 10 ms at most, so that it may seem younger
+/// by one.
 const TICK: Duration = Duration::from_millis(10);
 /// Time between two looks, while waiting, whether to stop.
 const NAP: Duration = Duration::from_millis(20);
-/// Base pages of a command from which on what came of it can be told although a CPU may not have added up yet what it has counted.
+/// Base pages of a command from which on what came of it can be told although a CPU may not have
+/// added up yet what it has counted.
 const COUNTED_PAGES: u64 = 512;
-/// Idle times that differ by no more than this factor are about the same: generations are made an idle time apart and four are kept. Ours.
+/// Idle times that differ by no more than this factor are about the same: generations are made an
+/// idle time apart and four are kept. Ours.
 const ABOUT_AS_LONG: u64 = 2;
 
 /// What the thread works with.
@@ -81,7 +85,8 @@ impl ByGenerations {
         self.survey.read(&self.commands)?;
         let allowed = self.allowed(demand.node, &allowances, &stopped, stats)?;
         self.age(demand, &allowed, &stopped, stats)?;
-        // What aging took does not count: with much memory that is more than all else, and nothing would ever come of it.
+        // What aging took does not count: with much memory that is more than all else, and nothing
+        // would ever come of it.
         let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
         let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
         let start = self.counted.settled(&self.commands, demand.node)?;
@@ -131,8 +136,9 @@ impl ByGenerations {
         Ok(Taken { pages: demoted, by_scope })
     }
 
-    /// Makes a new generation where the youngest is older than the idle time: what is accessed leaves the old ones by that. A page is known to be idle
-    /// by two agings between which it was not accessed, so where the last one is long ago there are two, the idle time apart.
+    /// Makes a new generation where the youngest is older than the idle time: what is accessed
+    /// leaves the old ones by that. A page is known to be idle by two agings between which it was
+    /// not accessed, so where the last one is long ago there are two, the idle time apart.
     fn age(
         &mut self,
         demand: &Demand,
@@ -179,9 +185,10 @@ impl ByGenerations {
         Ok(stats.agings - before)
     }
 
-    /// The cgroup whose pages have been idle for longest, and the generation up to which they may go. Of several that are idle for about as long
-    /// it is the one of whose memory the most is idle: the kernel keeps four generations, so that memory that nobody touches any more
-    /// soon looks no older than what a busy program touches now and then.
+    /// The cgroup whose pages have been idle for longest, and the generation up to which they may
+    /// go. Of several that are idle for about as long it is the one of whose memory the most is
+    /// idle: the kernel keeps four generations, so that memory that nobody touches any more soon
+    /// looks no older than what a busy program touches now and then.
     fn coldest(
         &mut self,
         demand: &Demand,
@@ -269,7 +276,8 @@ impl Allowances {
         Allowances { above_floors: pages(&demand.allowances), by_brakes: pages(&demand.braked) }
     }
 
-    /// What a command may ask for. It stays above the floor also where it takes more than it is asked for.
+    /// What a command may ask for. It stays above the floor also where it takes more than it is
+    /// asked for.
     fn left(&self, subtree: Option<&Subtree>) -> u64 {
         let Some(Subtree { scope, floor, .. }) = subtree else { return u64::MAX };
         let above = self.above_floors.get(scope).map_or(0, |pages| pages.saturating_sub(OVER_PAGES));

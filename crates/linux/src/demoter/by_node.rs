@@ -1,5 +1,6 @@
-//! By the kernel's reclaim of a whole node (Linux 6.18 and later, mm/vmscan.c, user_proactive_reclaim): whatever is coldest there by the kernel's LRU, whosesoever
-//! it is and for however long it has been idle.
+//! By the kernel's reclaim of a whole node (Linux 6.18 and later, mm/vmscan.c,
+//! user_proactive_reclaim): whatever is coldest there by the kernel's LRU, whosesoever it is and
+//! for however long it has been idle.
 
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +61,8 @@ impl ByNode {
             let command = format!("{} swappiness={SWAPPINESS}", pages * PAGE_SIZE);
             match self.commands.reclaim_node(demand.node, &command) {
                 Ok(()) => {}
-                // It has found less than that, which the counters tell, or somebody else asks for the same.
+                // It has found less than that, which the counters tell, or somebody else asks for
+                // the same.
                 Err(e) if is_passing(&e) => stats.refused += 1,
                 Err(e) => return Err(e),
             }
@@ -79,7 +81,8 @@ impl ByNode {
     }
 }
 
-/// Less was found, a signal came, or somebody else asks for the same. That a command is not understood does not pass.
+/// Less was found, a signal came, or somebody else asks for the same. That a command is not
+/// understood does not pass.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::EBUSY))
 }

@@ -1,5 +1,6 @@
-//! By DAMON's regions (Linux 6.11 and later): a kdamond a node knows which regions have not been accessed for how long, and moves so much of
-//! the coldest to the lower tier as it is told. It needs no debugfs, so that it works in a kernel that is locked down.
+//! By DAMON's regions (Linux 6.11 and later): a kdamond a node knows which regions have not been
+//! accessed for how long, and moves so much of the coldest to the lower tier as it is told. It
+//! needs no debugfs, so that it works in a kernel that is locked down.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +20,8 @@ const NAP: Duration = Duration::from_millis(50);
 /// How long a quota may take to be known: a window begins when the kdamond looks at a scheme, once
 /// an aggregation.
 const LOADING: Duration = Duration::from_millis(8 * AGGREGATION_MS);
-/// How long the first page may take: the kdamond takes the scheme up at the end of an aggregation, and applies it after the next.
+/// How long the first page may take: the kdamond takes the scheme up at the end of an aggregation,
+/// and applies it after the next.
 const OPENING: Duration = Duration::from_millis(4 * AGGREGATION_MS);
 /// When so long nothing more is tried, there is nothing more to try.
 const QUIET: Duration = Duration::from_millis(2 * AGGREGATION_MS);

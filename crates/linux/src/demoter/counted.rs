@@ -29,7 +29,8 @@ impl Counted {
         }
     }
 
-    /// Base pages that have been demoted from a node by command so far; of all nodes where the kernel counts them together.
+    /// Base pages that have been demoted from a node by command so far; of all nodes where the
+    /// kernel counts them together.
     pub(super) fn so_far(&self, commands: &Commands, node: NodeId) -> io::Result<u64> {
         let of_node = commands.read(&self.nodes.join(format!("node{}/vmstat", node.0)))?;
         let count = |text: &str| {
@@ -43,10 +44,11 @@ impl Counted {
         }
     }
 
-    /// The same, after every CPU has added up what it has counted for itself: up to 125 pages each, which otherwise may take a second or two
-    /// (Linux mm/vmstat.c, calculate_normal_threshold).
+    /// The same, after every CPU has added up what it has counted for itself: up to 125 pages each,
+    /// which otherwise may take a second or two (Linux mm/vmstat.c, calculate_normal_threshold).
     pub(super) fn settled(&self, commands: &Commands, node: NodeId) -> io::Result<u64> {
-        // Where it cannot be asked for, a few pages are counted late, or taken for the kernel's own doing.
+        // Where it cannot be asked for, a few pages are counted late, or taken for the kernel's own
+        // doing.
         let _ = commands.read(&self.stat_refresh);
         self.so_far(commands, node)
     }

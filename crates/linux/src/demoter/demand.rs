@@ -7,7 +7,8 @@ use thermocline_core::units::{Nanos, ScopeId};
 
 /// How long pages are evicted for a demand; what is left is asked for again.
 pub(super) const SPAN: Duration = Duration::from_secs(1);
-/// CPU time that is spent on aging for a demand, and again on evicting, but for the last command of each: what is spent has to be paid for by rest, and a long rest would let memory fill up.
+/// CPU time that is spent on aging for a demand, and again on evicting, but for the last command of
+/// each: what is spent has to be paid for by rest, and a long rest would let memory fill up.
 pub(super) const CPU_SPAN: Nanos = Nanos::from_ms(100);
 /// Anonymous pages first: they are demoted like all others.
 pub(super) const SWAPPINESS: u32 = 200;

@@ -1,4 +1,5 @@
-//! `debugfs/lru_gen`: the generations of pages of every cgroup on every node (Linux mm/vmscan.c, lru_gen_seq_show).
+//! `debugfs/lru_gen`: the generations of pages of every cgroup on every node (Linux mm/vmscan.c,
+//! lru_gen_seq_show).
 
 use thermocline_core::units::{Nanos, NodeId};
 
@@ -40,8 +41,9 @@ impl Lru {
         self.generations.iter().map(|g| g.pages).sum()
     }
 
-    /// The youngest generation whose pages, and all older ones, have not been accessed for `idle`; with the pages of all of them. A page of a
-    /// generation may have been accessed until the next one was made, and no longer.
+    /// The youngest generation whose pages, and all older ones, have not been accessed for `idle`;
+    /// with the pages of all of them. A page of a generation may have been accessed until the next
+    /// one was made, and no longer.
     pub fn idle_for(&self, idle: Nanos) -> Option<(Generation, u64)> {
         let evictable = self.generations.len().checked_sub(PROTECTED)?;
         let last = (0..evictable).rev().find(|&i| self.generations[i + 1].age >= idle)?;

@@ -1,8 +1,10 @@
 //! The demoter: a thread that has the kernel demote cold pages, as much as the engine demands.
 //!
-//! The kernel's multi-generational LRU knows by cgroup and node which pages have not been accessed for how long. On command it looks at the
-//! accessed bits again (aging) and reclaims its oldest generations (eviction), which on a node of the top tier means demotion while
-//! `demotion_enabled` is set. Where that is not to be had, DAMON moves regions that it has seen idle, and newer kernels reclaim from a node as a whole. The book's chapter "Demotion" says what each guarantees.
+//! The kernel's multi-generational LRU knows by cgroup and node which pages have not been accessed
+//! for how long. On command it looks at the accessed bits again (aging) and reclaims its oldest
+//! generations (eviction), which on a node of the top tier means demotion while `demotion_enabled`
+//! is set. Where that is not to be had, DAMON moves regions that it has seen idle, and newer
+//! kernels reclaim from a node as a whole. The book's chapter "Demotion" says what each guarantees.
 
 mod by_generations;
 mod by_node;
@@ -62,13 +64,16 @@ thermocline_core::statistics! {
         agings: u64, "times", Counter;
         /// Commands to evict, or to reclaim from a node.
         evictions: u64, "commands", Counter;
-        /// Commands that the kernel refused, because the generation or its cgroup had gone, or that found less than they asked for.
+        /// Commands that the kernel refused, because the generation or its cgroup had gone, or that
+        /// found less than they asked for.
         refused: u64, "commands", Counter;
         /// Demands that ended because somebody has switched the kernel's demotion off.
         demotion_off: u64, "demands", Counter trouble;
-        /// Base pages passed over, a demand at a time, because a cpuset keeps their cgroup from the lower tiers.
+        /// Base pages passed over, a demand at a time, because a cpuset keeps their cgroup from the
+        /// lower tiers.
         kept_by_cpuset: u64, "pages", Counter;
-        /// Base pages passed over, a demand at a time, because their scope has no more than its floor, or hardly more.
+        /// Base pages passed over, a demand at a time, because their scope has no more than its
+        /// floor, or hardly more.
         kept_by_floor: u64, "pages", Counter;
         /// Base pages passed over, a demand at a time, because their scope's brake lets nothing go.
         kept_by_brake: u64, "pages", Counter;
@@ -129,11 +134,13 @@ impl Demoter {
         Ok(Demoter { queue: Some(queue), done, common, in_flight: 0 })
     }
 
-    /// Hands over a demand and returns at once; one that cannot be taken is done at once, with nothing demoted.
+    /// Hands over a demand and returns at once; one that cannot be taken is done at once, with
+    /// nothing demoted.
     pub fn submit(&mut self, demand: Demand) -> Option<Demoted> {
         let refused = Some(demand.done(0, Nanos(0)));
         let Some(queue) = self.queue.as_ref() else { return refused };
-        // Everything in flight fits into the channel of outcomes, so that the thread never waits for its owner.
+        // Everything in flight fits into the channel of outcomes, so that the thread never waits
+        // for its owner.
         if self.in_flight >= CAPACITY || queue.try_send(demand).is_err() {
             return refused;
         }
@@ -168,8 +175,8 @@ impl Demoter {
         lock(&self.common.failure).clone()
     }
 
-    /// Ends the thread and waits for the command that it is at, at most `bound`: while it evicts, demotion must stay enabled. Returns
-    /// what came of the last demands, and whether it has ended.
+    /// Ends the thread and waits for the command that it is at, at most `bound`: while it evicts,
+    /// demotion must stay enabled. Returns what came of the last demands, and whether it has ended.
     pub fn shutdown(&mut self, bound: Duration) -> (Vec<Demoted>, bool) {
         let end = Instant::now() + bound;
         self.common.stop.store(true, Ordering::Relaxed);
@@ -185,7 +192,8 @@ impl Demoter {
 }
 
 impl Drop for Demoter {
-    /// Waits as [`shutdown`](Demoter::shutdown) does, where that was not called: settings are put back next.
+    /// Waits as [`shutdown`](Demoter::shutdown) does, where that was not called: settings are put
+    /// back next.
     fn drop(&mut self) {
         self.shutdown(DROP_BOUND);
     }

@@ -98,7 +98,8 @@ pub enum NotDemoting {
          systemd.unified_cgroup_hierarchy=1"
     )]
     MemoryElsewhere,
-    /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node, swap out and drop.
+    /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node,
+    /// swap out and drop.
     #[error(
         "the kernel demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see `thermocline \
          doctor` for how the kernel can be made to see them"
@@ -148,7 +149,8 @@ pub fn offer_but(
     Ok(Offer { reach, way })
 }
 
-/// The way that is asked for; left to us, the one that keeps most promises of those that can be used.
+/// The way that is asked for; left to us, the one that keeps most promises of those that can be
+/// used.
 fn way(
     root: &Root,
     config: &Config,
@@ -208,7 +210,8 @@ fn try_open(path: PathBuf) -> Result<(), NotDemoting> {
     }
 }
 
-/// Whether the nodes with memory are in the kernel's tiers as they are in ours, and in more than one.
+/// Whether the nodes with memory are in the kernel's tiers as they are in ours, and in more than
+/// one.
 pub(crate) fn same_tiers(found: &Discovered) -> bool {
     let mut ours: BTreeMap<TierId, BTreeSet<NodeId>> = BTreeMap::new();
     for node in found.topology.nodes.iter().filter(|n| n.capacity_pages > 0) {
@@ -425,7 +428,8 @@ mod tests {
         assert_eq!(asked(DemotionWay::Auto, named), Ok(DemotionWay::Generations));
         let failed = [DemotionWay::Generations, DemotionWay::Regions];
         assert_eq!(without(DemotionWay::Auto, Vec::new(), &failed), Ok(DemotionWay::Node));
-        // A file that is there and cannot be opened for writing, as in a kernel that is locked down.
+        // A file that is there and cannot be opened for writing, as in a kernel that is locked
+        // down.
         fs::remove_file(root.debugfs().join("lru_gen")).unwrap();
         fs::create_dir(root.debugfs().join("lru_gen")).unwrap();
         assert_eq!(auto(), Ok(DemotionWay::Regions));

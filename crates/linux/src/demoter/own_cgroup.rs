@@ -1,4 +1,5 @@
-//! Scopes that name processes which have cgroups to themselves: to the kernel's reclaim they are those cgroups.
+//! Scopes that name processes which have cgroups to themselves: to the kernel's reclaim they are
+//! those cgroups.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +14,9 @@ use crate::scope::cgroup;
 /// Cgroups below one that are looked through at most.
 const CGROUPS_MAX: usize = 1024;
 
-/// The scopes, those that name nothing but processes replaced by these processes' cgroups where nobody else is in them now, and which of
-/// the scopes each of them is. Scopes for which that is not so, or cannot be seen, stay as they are.
+/// The scopes, those that name nothing but processes replaced by these processes' cgroups where
+/// nobody else is in them now, and which of the scopes each of them is. Scopes for which that is
+/// not so, or cannot be seen, stay as they are.
 pub(super) fn by_cgroup(root: &Root, scopes: &[Scope]) -> (Vec<Scope>, Vec<ScopeId>) {
     let mount = cgroup::mount(root).ok().flatten();
     let mut found = scopes.to_vec();

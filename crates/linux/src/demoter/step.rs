@@ -1,7 +1,8 @@
 //! How many pages one command evicts.
 //!
-//! Machines take from a microsecond to milliseconds for a page. A command cannot be interrupted but by a signal, and what it costs is only
-//! known afterwards, so that it is kept short; and it should not be so small that reading what the kernel has, before each, costs more.
+//! Machines take from a microsecond to milliseconds for a page. A command cannot be interrupted but
+//! by a signal, and what it costs is only known afterwards, so that it is kept short; and it should
+//! not be so small that reading what the kernel has, before each, costs more.
 
 use thermocline_core::units::Nanos;
 

@@ -1,4 +1,5 @@
-//! Memory that hint faults cannot see: under a memory policy that the kernel does not scan, or hugetlb.
+//! Memory that hint faults cannot see: under a memory policy that the kernel does not scan, or
+//! hugetlb.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -27,8 +28,9 @@ const PROCESS_MAX: Duration = Duration::from_millis(500);
 /// Share of the lower tiers' memory from which unseen memory is a problem rather than a note.
 const PROBLEM_PERCENT: u64 = 10;
 
-/// Looks at the mappings of all processes, the largest first, until the time is up. `lower` are the nodes below the
-/// kernel's top tier. Programs whose cpusets leave out the whole top tier are found by the way.
+/// Looks at the mappings of all processes, the largest first, until the time is up. `lower` are the
+/// nodes below the kernel's top tier. Programs whose cpusets leave out the whole top tier are found
+/// by the way.
 pub(super) fn blind(
     look: &mut Look<'_>,
     lower: &[NodeId],
@@ -103,7 +105,8 @@ fn walk(root: &Root, aside: &Aside, pid: Pid) -> Walked {
     }
 }
 
-/// A finding where memory below the top tier cannot be seen; `capacity_kib` is that of the lower tiers.
+/// A finding where memory below the top tier cannot be seen; `capacity_kib` is that of the lower
+/// tiers.
 pub(super) fn finding(blind: &Blind, capacity_kib: u64) -> Option<Finding> {
     let BlindSum { lower_tier_kib, .. } = blind.total;
     if lower_tier_kib < 1024 {

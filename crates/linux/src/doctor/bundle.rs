@@ -14,8 +14,8 @@ const MOUNTS: [&str; 6] = ["debugfs", "tracefs", "bpf", "cgroup", "cgroup2", "se
 /// Lines of a process's status that are kept.
 const STATUS: [&str; 6] = ["CapEff:", "Uid:", "Mems_allowed_list:", "Seccomp:", "NoNewPrivs:", "State:"];
 
-/// Examines the machine, and keeps what was read for it, by path below the root. Other programs' names, addresses and files are left out, unless
-/// the report names the program.
+/// Examines the machine, and keeps what was read for it, by path below the root. Other programs'
+/// names, addresses and files are left out, unless the report names the program.
 pub fn bundle(root: &Root, config: &Config) -> (Report, Recording) {
     let (report, read) = record(|| examine(root, config));
     let named = named(&report);

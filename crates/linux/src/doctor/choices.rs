@@ -1,4 +1,5 @@
-//! What an operator has chosen on purpose and a run would change, and whom that would cost something.
+//! What an operator has chosen on purpose and a run would change, and whom that would cost
+//! something.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,8 @@ const GUESTS: [&str; 5] = ["qemu", "kvm", "cloud-hyperviso", "firecracker", "cro
 /// Share of the machine's memory from which guests' is worth a word, in percent.
 const GUESTS_PERCENT: u64 = 50;
 
-/// Says that kernel.numa_balancing was 0 by choice, where it was, and what it costs that it becomes `wanted`; nothing where it stays.
+/// Says that kernel.numa_balancing was 0 by choice, where it was, and what it costs that it becomes
+/// `wanted`; nothing where it stays.
 pub fn overridden(root: &Root, wanted: Option<u32>) -> Option<String> {
     let wanted = wanted.filter(|wanted| *wanted != 0)?;
     let now = read_optional(&root.proc.join("sys/kernel/numa_balancing")).ok()??;

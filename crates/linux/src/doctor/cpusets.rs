@@ -1,4 +1,5 @@
-//! Programs that may not have memory on any node of the top tier: nothing of theirs can be promoted.
+//! Programs that may not have memory on any node of the top tier: nothing of theirs can be
+//! promoted.
 
 use thermocline_core::units::Pid;
 
@@ -10,7 +11,8 @@ use crate::topology::Discovered;
 /// Programs that a finding names.
 const NAMED: usize = 5;
 
-/// The process and its cgroup, if its cpuset leaves out the whole top tier. Its status is read without its mmap lock.
+/// The process and its cgroup, if its cpuset leaves out the whole top tier. Its status is read
+/// without its mmap lock.
 pub(super) fn confined(root: &Root, pid: Pid, comm: &str, found: &Discovered) -> Option<Confined> {
     let folder = root.proc.join(pid.0.to_string());
     let status = read_optional(&folder.join("status")).ok()??;

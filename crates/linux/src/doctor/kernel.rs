@@ -13,9 +13,11 @@ pub struct KernelInfo {
     pub release: Option<String>,
     /// Those words of its boot command line that have to do with memory and permissions.
     pub command_line: String,
-    /// Timer frequency, from the kernel's configuration or derived from its tick counter, where either is shown.
+    /// Timer frequency, from the kernel's configuration or derived from its tick counter, where
+    /// either is shown.
     pub hz: Option<u32>,
-    /// `none`, `integrity` or `confidentiality`; None where it cannot be told, because securityfs is not mounted.
+    /// `none`, `integrity` or `confidentiality`; None where it cannot be told, because securityfs
+    /// is not mounted.
     pub lockdown: Option<String>,
     /// kernel.numa_balancing: bit 0 moves pages towards the running CPU, bit 1 is tiering.
     pub numa_balancing: Option<u32>,
@@ -46,7 +48,8 @@ pub struct Mounts {
     pub cgroup2: Option<String>,
 }
 
-/// Timer frequencies that kernels are built with (Linux kernel/Kconfig.hz, and Alpha's and the user-mode kernel's).
+/// Timer frequencies that kernels are built with (Linux kernel/Kconfig.hz, and Alpha's and the
+/// user-mode kernel's).
 const HZ: [u32; 6] = [24, 100, 250, 300, 1000, 1024];
 
 impl KernelInfo {
@@ -92,8 +95,8 @@ fn without_lockdown(mounts: &str) -> Option<String> {
     mounted.then(|| "none".to_owned())
 }
 
-/// Words of the boot command line, by how they begin, that have to do with memory or with what we may do. The others, which may hold addresses
-/// and secrets, are nobody's business.
+/// Words of the boot command line, by how they begin, that have to do with memory or with what we
+/// may do. The others, which may hold addresses and secrets, are nobody's business.
 const BOOT_WORDS: [&str; 18] = [
     "numa",
     "hmat",
@@ -125,8 +128,8 @@ fn configured_hz(look: &mut Look<'_>, release: Option<&str>) -> Option<u32> {
     config.lines().find_map(|line| line.strip_prefix("CONFIG_HZ="))?.trim().parse().ok()
 }
 
-/// The tick counter starts 300 seconds before 2^32 (Linux include/linux/jiffies.h, INITIAL_JIFFIES), so that its
-/// value and the uptime give the frequency.
+/// The tick counter starts 300 seconds before 2^32 (Linux include/linux/jiffies.h,
+/// INITIAL_JIFFIES), so that its value and the uptime give the frequency.
 fn hz(look: &mut Look<'_>) -> Option<u32> {
     let schedstat = look.text(&look.root.proc.join("schedstat"))?;
     let uptime = look.text(&look.root.proc.join("uptime"))?;

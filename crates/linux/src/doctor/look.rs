@@ -26,7 +26,8 @@ impl<'a> Look<'a> {
         line.split_ascii_whitespace().any(|w| w == word)
     }
 
-    /// Looks for what demotion is offered by, which is tried elsewhere: a copy of the machine has to have it.
+    /// Looks for what demotion is offered by, which is tried elsewhere: a copy of the machine has
+    /// to have it.
     pub(super) fn demotion(&self, found: Option<&Discovered>) {
         let nodes = found.into_iter().flat_map(|found| &found.topology.nodes);
         let files = nodes.map(|node| node_reclaim(self.root, node.id)).chain([lru_gen(self.root)]);

@@ -65,7 +65,8 @@ pub(super) fn free_space(found: &Discovered, zones: &[Zone], mode: Option<u32>) 
         .collect()
 }
 
-/// Nodes that the cpuset of this process leaves out; `run` is started from where the doctor is asked.
+/// Nodes that the cpuset of this process leaves out; `run` is started from where the doctor is
+/// asked.
 pub(super) fn closed(look: &mut Look<'_>, found: &Discovered) -> Option<Finding> {
     let closed = closed::closed(look.root, &found.topology);
     let closed = look.keep(closed)?;
@@ -173,7 +174,8 @@ fn mapped_against_the_kernel(found: &Discovered) -> Option<Finding> {
     )
 }
 
-/// Memory that is there and not used as memory: devices in devdax mode, CXL memory without a region, offline blocks.
+/// Memory that is there and not used as memory: devices in devdax mode, CXL memory without a
+/// region, offline blocks.
 fn unused_memory(look: &mut Look<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for device in look.list(&look.root.sys.join("bus/dax/devices"), "dax") {

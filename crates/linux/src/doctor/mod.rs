@@ -1,4 +1,5 @@
-//! Whether thermocline can work on this machine, what stands in its way, and what would change that.
+//! Whether thermocline can work on this machine, what stands in its way, and what would change
+//! that.
 //!
 //! The doctor looks and changes nothing. Whatever cannot be read is a finding, not an end.
 
@@ -62,12 +63,14 @@ pub fn examine(root: &Root, config: &Config) -> Report {
     examine_with(root, config, &probe_btf)
 }
 
-/// As [`examine`], with another way to ask for attach points: for a machine whose files were copied from elsewhere.
+/// As [`examine`], with another way to ask for attach points: for a machine whose files were copied
+/// from elsewhere.
 pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     look_at(root, config, probe, Depth::Everything)
 }
 
-/// What keeps `run` from working with `config`: the blockers of [`examine`], found without looking at processes.
+/// What keeps `run` from working with `config`: the blockers of [`examine`], found without looking
+/// at processes.
 pub fn blockers(root: &Root, config: &Config) -> Vec<Finding> {
     let mut findings = look_at(root, config, &probe_btf, Depth::Blockers).findings;
     findings.retain(|finding| finding.severity == Severity::Blocker);
@@ -164,7 +167,8 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         managers::managers(root, config, &kernel, topology.as_ref(), &sources, &given_up);
     // A manager of the kernel's needs no source of ours.
     findings.extend(in_the_way.into_iter().filter(|_| !config.manager.name.is_of_kernel()));
-    // What is in the way of DAMON may be a thermocline's; that it runs, or was killed, is a finding of its own.
+    // What is in the way of DAMON may be a thermocline's; that it runs, or was killed, is a finding
+    // of its own.
     findings.extend(refused.filter(|_| !ours));
 
     let lower = lower_nodes(topology.as_ref());
@@ -206,7 +210,8 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     }
 }
 
-/// What a manager of the kernel's would set; nothing where it cannot work, which is a finding of its own.
+/// What a manager of the kernel's would set; nothing where it cannot work, which is a finding of
+/// its own.
 fn kernels_plan(root: &Root, config: &Config, found: Option<&Discovered>) -> Plan {
     let offered =
         found.and_then(|found| manager::offer(root, config, config.manager.name, found).ok().flatten());

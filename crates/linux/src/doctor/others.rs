@@ -34,7 +34,8 @@ pub(super) struct Others {
     pub(super) findings: Vec<Finding>,
 }
 
-/// Looks for everybody else who moves pages. `mode` is kernel.numa_balancing as it will be while running.
+/// Looks for everybody else who moves pages. `mode` is kernel.numa_balancing as it will be while
+/// running.
 pub(super) fn others(
     look: &mut Look<'_>,
     kernel: &KernelInfo,

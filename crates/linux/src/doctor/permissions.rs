@@ -64,7 +64,8 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
     // A folder without it was not copied by who would run thermocline there.
     let unknown = effective.is_none() && !look.root.is_live();
     let has = |bit: u32| unknown || effective.unwrap_or(0) & (1 << bit) != 0;
-    // CAP_SYS_ADMIN stands in for the two that were split from it (Linux include/linux/capability.h).
+    // CAP_SYS_ADMIN stands in for the two that were split from it (Linux
+    // include/linux/capability.h).
     let held = |bit: u32| has(bit) || (matches!(bit, CAP_BPF | CAP_PERFMON) && has(CAP_SYS_ADMIN));
     let mut list: Vec<Permission> = NEEDS
         .iter()
@@ -130,7 +131,8 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
     Permissions { list, no_bpf, may_sample, sees_frames: has(CAP_SYS_ADMIN), findings }
 }
 
-/// Whether user numbers are mapped here: only the machine's own namespace maps all 2^32 - 1 to themselves.
+/// Whether user numbers are mapped here: only the machine's own namespace maps all 2^32 - 1 to
+/// themselves.
 fn foreign_user_namespace(look: &mut Look<'_>) -> bool {
     let map = look.text(&look.root.proc.join("self/uid_map"));
     map.is_some_and(|map| !map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))

@@ -1,5 +1,5 @@
-//! What the doctor found. Its JSON is a stable interface: keys are added, never renamed or removed, within a
-//! [`SCHEMA`] number.
+//! What the doctor found. Its JSON is a stable interface: keys are added, never renamed or removed,
+//! within a [`SCHEMA`] number.
 
 use serde::Serialize;
 use thermocline_core::topology::NodeState;
@@ -103,7 +103,8 @@ pub struct Remedy {
     pub command: Option<String>,
 }
 
-/// What a remedy rests on. No remedy is written without one, and what cannot work on the machine at hand is not printed.
+/// What a remedy rests on. No remedy is written without one, and what cannot work on the machine at
+/// hand is not printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground(bool);
 

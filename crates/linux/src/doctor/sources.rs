@@ -29,7 +29,8 @@ pub(super) fn sources(look: &mut Look<'_>, facts: &mut Facts<'_>) -> (Vec<Probed
     (list, findings)
 }
 
-/// Why no source can be used: what each says that the configuration wants, or hint faults where it wants none.
+/// Why no source can be used: what each says that the configuration wants, or hint faults where it
+/// wants none.
 fn none_can_be_used(list: &[Probed], config: &Config) -> String {
     let mut wanted: Vec<&Probed> = insisted(list, config).map(|(source, _)| source).collect();
     if wanted.is_empty() {
@@ -48,7 +49,8 @@ fn insisted<'a>(list: &'a [Probed], config: &'a Config) -> impl Iterator<Item = 
     })
 }
 
-/// Sources that the configuration insists on and that cannot be used, where others could: `run` ends at once.
+/// Sources that the configuration insists on and that cannot be used, where others could: `run`
+/// ends at once.
 fn refused(list: &[Probed], config: &Config) -> Vec<Finding> {
     insisted(list, config)
         .filter(|(source, _)| source.status.is_refused())

@@ -8,7 +8,8 @@ use crate::source::SourceStatus;
 use crate::topology::{Discovered, TierOrigin};
 
 impl Report {
-    /// The report as text of many lines. `paint` decorates the words that tell a severity, for a terminal.
+    /// The report as text of many lines. `paint` decorates the words that tell a severity, for a
+    /// terminal.
     pub fn text(&self, paint: impl Fn(Severity, &str) -> String) -> String {
         let mut out = Vec::new();
         self.memory(&mut out);

@@ -9,7 +9,8 @@ use crate::topology::Discovered;
 /// How much slower than the fastest node of its tier a node may be before it looks misplaced.
 const SLOWER_PERCENT: u64 = 130;
 
-/// The tiers that the figures of the firmware make, as `[tiers] nodes` is written; None where they make no two tiers.
+/// The tiers that the figures of the firmware make, as `[tiers] nodes` is written; None where they
+/// make no two tiers.
 ///
 /// # Errors
 /// Nodes of which the firmware does not tell the latency, so that it cannot be told which are slow.
@@ -40,8 +41,8 @@ pub(super) fn suggested_map(topology: &Topology) -> Result<Option<String>, Vec<u
     Ok(several.then(|| format!("[{}]", tiers.join(", "))))
 }
 
-/// Grows with latency and falls with bandwidth, in proportion to each, as the kernel's abstract distance does
-/// (Linux 6.12 mm/memory-tiers.c, mt_perf_to_adistance).
+/// Grows with latency and falls with bandwidth, in proportion to each, as the kernel's abstract
+/// distance does (Linux 6.12 mm/memory-tiers.c, mt_perf_to_adistance).
 fn slowness(node: &Node, by_bandwidth: bool) -> f64 {
     let latency = f64::from(node.read_latency_ns.unwrap_or(0));
     let bandwidth = node.read_bandwidth_mbps.filter(|_| by_bandwidth).map_or(1.0, f64::from);
@@ -60,8 +61,8 @@ pub(super) fn contradictions(found: &Discovered) -> Vec<Finding> {
     findings
 }
 
-/// Where a node is said to be slower than one of a lower tier. Latency is believed before distance, which says
-/// nothing of the memory itself.
+/// Where a node is said to be slower than one of a lower tier. Latency is believed before distance,
+/// which says nothing of the memory itself.
 fn contradiction(topology: &Topology, upper: &Node, lower: &Node) -> Option<Finding> {
     let (id, what) = match (upper.read_latency_ns, lower.read_latency_ns) {
         (Some(of_upper), Some(of_lower)) if of_upper > of_lower && !has_more_bandwidth(upper, lower) => {

@@ -1,5 +1,5 @@
-//! The mappings behind accesses, for rules that look at neighbours: read from /proc/PID/maps when asked, once a
-//! second at most for each process.
+//! The mappings behind accesses, for rules that look at neighbours: read from /proc/PID/maps when
+//! asked, once a second at most for each process.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

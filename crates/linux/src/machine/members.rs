@@ -1,4 +1,5 @@
-//! Whose memory is managed: keeps the filter in the kernel and the engine's scopes in step with the processes.
+//! Whose memory is managed: keeps the filter in the kernel and the engine's scopes in step with the
+//! processes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,13 +13,15 @@ use crate::root::Root;
 use crate::scope::{CgroupScope, Change, Known, Member, Members, Scopes};
 use crate::source::hintfault::Scope;
 
-/// The kernel's filter of hint faults, as far as it follows processes and cgroups. An error leaves to the engine to refuse what the filter lets through.
+/// The kernel's filter of hint faults, as far as it follows processes and cgroups. An error leaves
+/// to the engine to refuse what the filter lets through.
 pub(super) trait Filter {
     /// Lists a process, or takes it off the list; false where that failed.
     fn include(&self, pid: Pid, listed: bool) -> bool;
     /// Leaves a process out, or takes that back; false where that failed.
     fn exclude(&self, pid: Pid, excluded: bool) -> bool;
-    /// Has the cgroup of this place among the configured ones be the one in `folder`, or none; false where that failed.
+    /// Has the cgroup of this place among the configured ones be the one in `folder`, or none;
+    /// false where that failed.
     fn set_cgroup(&self, place: usize, excluded: bool, folder: Option<PathBuf>) -> bool;
 }
 
@@ -27,12 +30,14 @@ pub(super) trait Filter {
 pub(super) struct Managed {
     root: Root,
     scopes: Scopes,
-    /// None where nobody has to be looked for: the whole machine is managed, and every access says whose it is.
+    /// None where nobody has to be looked for: the whole machine is managed, and every access says
+    /// whose it is.
     members: Option<Members>,
     /// The filter lists members one by one.
     listed: bool,
     own: Pid,
-    /// The numbers of the cgroups that the filter was told of, last; none of one that was not there.
+    /// The numbers of the cgroups that the filter was told of, last; none of one that was not
+    /// there.
     cgroups: Vec<Option<u64>>,
     /// Processes that the filter leaves out.
     left_out: BTreeSet<Pid>,
@@ -115,7 +120,8 @@ impl Managed {
         Ok(())
     }
 
-    /// Keeps the filter at the cgroups that have the configured paths now: a service that is started anew has another cgroup by the same name.
+    /// Keeps the filter at the cgroups that have the configured paths now: a service that is
+    /// started anew has another cgroup by the same name.
     fn follow_cgroups(&mut self, filter: &impl Filter) -> Result<(), MachineError> {
         let mut places = [0, 0];
         for (known, found) in self.cgroups.iter_mut().zip(self.scopes.cgroups(&self.root)?) {
@@ -147,7 +153,8 @@ impl Managed {
         }
     }
 
-    /// A process has called exec: its pages are others, and where scopes go by the command it is nobody's until it has been looked at.
+    /// A process has called exec: its pages are others, and where scopes go by the command it is
+    /// nobody's until it has been looked at.
     pub(super) fn exec(&mut self, pid: Pid, mut observe: impl FnMut(Evidence<'_>)) {
         observe(Evidence::Exec { pid });
         if let Some(Known { membership, .. }) = self.members.as_mut().and_then(|m| m.exec(pid)?.now) {
@@ -163,7 +170,8 @@ impl Managed {
         observe(Evidence::Exit { pid });
     }
 
-    /// Whether a process's memory is managed, as far as is known by now: for sources that see the whole machine.
+    /// Whether a process's memory is managed, as far as is known by now: for sources that see the
+    /// whole machine.
     pub(super) fn in_scope(&self, pid: Pid) -> bool {
         let managed = |members: &Members| matches!(members.membership(pid), Membership::Managed(_));
         pid != self.own && self.members.as_ref().is_none_or(managed)
@@ -171,8 +179,8 @@ impl Managed {
 
     /// Our own memory never moves.
     pub(super) fn leave_out_ourselves(filter: &impl Filter) {
-        // The list is empty as yet, so that there is room; without the entry the engine would refuse nothing but
-        // our own pages, which are few.
+        // The list is empty as yet, so that there is room; without the entry the engine would
+        // refuse nothing but our own pages, which are few.
         let _ = filter.exclude(Pid(std::process::id()), true);
     }
 }

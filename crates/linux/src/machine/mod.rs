@@ -123,7 +123,8 @@ pub struct LiveMachine {
     /// When a look at processes was last left.
     left_looking: Nanos,
     topology_read: Nanos,
-    /// The moves of each batch that the mover has, to tell source and reverse map what came of them.
+    /// The moves of each batch that the mover has, to tell source and reverse map what came of
+    /// them.
     moving: BTreeMap<BatchId, Vec<Move>>,
     accesses: Vec<Access>,
     region_pages: Vec<RegionPage>,
@@ -233,7 +234,8 @@ impl LiveMachine {
         self.nodes.read()
     }
 
-    /// Nodes on which the kernel promotes every page at its first fault, because they have so much free memory.
+    /// Nodes on which the kernel promotes every page at its first fault, because they have so much
+    /// free memory.
     pub fn free_space_promotion(&self) -> Vec<NodeId> {
         let zones = self.nodes.zones();
         let mut nodes: Vec<NodeId> = zones.iter().map(|z| z.node).collect();
@@ -254,8 +256,9 @@ impl LiveMachine {
         self.demoter.as_ref().map(Demoter::stats).or(self.demoter_stats)
     }
 
-    /// What the kernel itself has moved since the start, without what it was told to demote; while a demand is under way, whose pages
-    /// could not be told apart yet, what it had moved before that.
+    /// What the kernel itself has moved since the start, without what it was told to demote; while
+    /// a demand is under way, whose pages could not be told apart yet, what it had moved before
+    /// that.
     pub fn kernel_moves(&mut self) -> KernelMoves {
         let settled = self.demoter.as_ref().is_none_or(Demoter::is_idle);
         if let Some(now) = Vmstat::read(&self.root).ok().filter(|_| settled) {
@@ -330,12 +333,14 @@ impl LiveMachine {
         self.mover.as_ref().map(Mover::stats)
     }
 
-    /// Processes in scope whose faults are not seen, because the kernel's list of processes is full.
+    /// Processes in scope whose faults are not seen, because the kernel's list of processes is
+    /// full.
     pub fn unlisted(&self) -> u64 {
         self.managed.unlisted
     }
 
-    /// Ends the demoter, waiting at most `bound` for the command that it is at; the next poll delivers what came of its last demands.
+    /// Ends the demoter, waiting at most `bound` for the command that it is at; the next poll
+    /// delivers what came of its last demands.
     pub fn end_demoter(&mut self, bound: Duration) {
         if let Some(mut demoter) = self.demoter.take() {
             self.undone.extend(demoter.shutdown(bound).0);
@@ -343,7 +348,8 @@ impl LiveMachine {
         }
     }
 
-    /// Ends the mover, waiting at most `bound` for the batch it works on; returns the last outcomes.
+    /// Ends the mover, waiting at most `bound` for the batch it works on; returns the last
+    /// outcomes.
     pub fn close(mut self, bound: Duration) -> Vec<BatchOutcome> {
         let mut outcomes = std::mem::take(&mut self.returned);
         if let Some(mover) = self.mover.take() {

@@ -1,4 +1,5 @@
-//! Whose the frames are of which evidence names nothing else: the reverse map, where a source needs it.
+//! Whose the frames are of which evidence names nothing else: the reverse map, where a source needs
+//! it.
 
 use thermocline_core::access::Access;
 use thermocline_core::config::Config;
@@ -36,7 +37,8 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Starts a map where a source may leave open whose pages it tells of; `managed` then follows all processes.
+    /// Starts a map where a source may leave open whose pages it tells of; `managed` then follows
+    /// all processes.
     ///
     /// # Errors
     /// There can be no map, and a source's evidence is of no use without.

@@ -40,8 +40,8 @@ impl LiveMachine {
         self.scanning.pace = Some(pace);
     }
 
-    /// Has the kernel scan as the engine wishes. Returns what was changed. Where that fails, scans are
-    /// paced no more.
+    /// Has the kernel scan as the engine wishes. Returns what was changed. Where that fails, scans
+    /// are paced no more.
     ///
     /// # Errors
     /// A value cannot be written.

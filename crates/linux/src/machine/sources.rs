@@ -78,7 +78,8 @@ impl Sources {
         self.iter().find_map(|source| source.as_any().downcast_ref())
     }
 
-    /// The open sources in words, why one that was wanted is not among them, and what else there is to say of them.
+    /// The open sources in words, why one that was wanted is not among them, and what else there is
+    /// to say of them.
     pub(super) fn told(&self, besides: Option<String>) -> String {
         let open = self.iter().map(EvidenceSource::describe);
         let without =
@@ -113,7 +114,8 @@ impl Sources {
         }
     }
 
-    /// What the sources cost; `cpu_time` is all that the daemon has used, `pages_moved` what it has moved.
+    /// What the sources cost; `cpu_time` is all that the daemon has used, `pages_moved` what it has
+    /// moved.
     pub(super) fn overhead(&self, cpu_time: Nanos, pages_moved: u64) -> Overhead {
         Overhead::new(self.iter().filter_map(EvidenceSource::cost), cpu_time, pages_moved)
     }
@@ -124,13 +126,16 @@ fn is_hintfault(row: &Row) -> bool {
     row.source == thermocline_core::config::Source::HintFault
 }
 
-/// Faults, samples or moved pages below which no cost of one is told: most of it would be of starting, waking up and following scans.
+/// Faults, samples or moved pages below which no cost of one is told: most of it would be of
+/// starting, waking up and following scans.
 const COSTED_MIN: u64 = 1000;
 
-/// What a fault, a sample and a moved page cost, in ns of CPU, once there were some: the table by which S1 compares its sources.
+/// What a fault, a sample and a moved page cost, in ns of CPU, once there were some: the table by
+/// which S1 compares its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overhead {
-    /// A hint fault: our BPF programs and reading the record. The fault itself is the kernel's and not in it.
+    /// A hint fault: our BPF programs and reading the record. The fault itself is the kernel's and
+    /// not in it.
     pub fault_ns: Option<u64>,
     /// A sample, useful or not: reading it, as measured, and its interrupt, as estimated.
     pub sample_ns: Option<u64>,

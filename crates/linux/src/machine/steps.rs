@@ -16,14 +16,16 @@ use crate::demoter::Demoter;
 use crate::mover::{Mover, Refused};
 use crate::source::{self, Ended, EvidenceSource, Frames, Turn};
 
-/// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults come as fast as they are read.
+/// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults
+/// come as fast as they are read.
 const POLL_MAX: Nanos = Nanos::from_ms(50);
 /// Time between two looks at processes and at the extent of the nodes' memory.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
 /// Time for a look at processes, of which another one goes on with the rest after a pause.
 const LOOK_MAX: Nanos = Nanos::from_ms(20);
 pub(super) const LOOK_PAUSE: Nanos = Nanos::from_ms(30);
-/// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in some dozen files a node.
+/// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in some
+/// dozen files a node.
 const TOPOLOGY_EVERY: Nanos = Nanos::from_s(30);
 
 impl Machine for LiveMachine {
@@ -126,8 +128,8 @@ impl LiveMachine {
         }
     }
 
-    /// Reads the source in this place, and who has ended where it is to tell; whether more may wait,
-    /// and whether it tells of ends. None where there is no source.
+    /// Reads the source in this place, and who has ended where it is to tell; whether more may
+    /// wait, and whether it tells of ends. None where there is no source.
     fn read_source(
         &mut self,
         place: usize,
@@ -196,8 +198,9 @@ impl LiveMachine {
         }
     }
 
-    /// Looks for processes that entered or left a scope and for memory that came or went, once a second before a tick, and for other
-    /// changes of the topology, twice a minute. Where there are many processes, a look goes on with the next poll.
+    /// Looks for processes that entered or left a scope and for memory that came or went, once a
+    /// second before a tick, and for other changes of the topology, twice a minute. Where there are
+    /// many processes, a look goes on with the next poll.
     fn look(&mut self, due: bool, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<(), MachineError> {
         let at = now();
         let anew = due && self.looked.is_none_or(|looked| at.since(looked) >= LOOK_EVERY);

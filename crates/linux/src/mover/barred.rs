@@ -1,5 +1,6 @@
-//! Processes for which every move fails the same way, whatever the page: a cpuset without the target, no right to touch them. They are set aside for a while, so that not every
-//! page is tried, and longer each time, so that a change is found all the same.
+//! Processes for which every move fails the same way, whatever the page: a cpuset without the
+//! target, no right to touch them. They are set aside for a while, so that not every page is tried,
+//! and longer each time, so that a change is found all the same.
 
 use std::collections::BTreeMap;
 

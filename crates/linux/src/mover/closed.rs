@@ -1,5 +1,7 @@
-//! Nodes on which this process may not allocate. The kernel allocates a page's new place for whoever asks for the move, so that our own cpuset
-//! decides beside the program's (Linux 6.12 mm/page_alloc.c, __cpuset_zone_allowed): where it leaves out the top tier, every promotion ends as if the node were full.
+//! Nodes on which this process may not allocate. The kernel allocates a page's new place for
+//! whoever asks for the move, so that our own cpuset decides beside the program's (Linux 6.12
+//! mm/page_alloc.c, __cpuset_zone_allowed): where it leaves out the top tier, every promotion ends
+//! as if the node were full.
 
 use std::path::PathBuf;
 
@@ -18,7 +20,8 @@ pub(crate) struct Closed {
     pub(crate) top: bool,
 }
 
-/// Nodes of the topology on which this process may not allocate; none where the kernel does not say.
+/// Nodes of the topology on which this process may not allocate; none where the kernel does not
+/// say.
 ///
 /// # Errors
 /// The file that says so cannot be read, or says what is no list of nodes.

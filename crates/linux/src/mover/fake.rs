@@ -1,5 +1,5 @@
-//! A kernel of one process, for tests: it keeps pages on nodes and moves them the way move_pages does, sub-batches
-//! and unwritten statuses included.
+//! A kernel of one process, for tests: it keeps pages on nodes and moves them the way move_pages
+//! does, sub-batches and unwritten statuses included.
 
 use std::collections::BTreeMap;
 use std::io;

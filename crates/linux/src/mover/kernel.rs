@@ -1,4 +1,5 @@
-//! What the mover asks of the kernel, behind a trait so that each of its errors can be played in tests.
+//! What the mover asks of the kernel, behind a trait so that each of its errors can be played in
+//! tests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,27 +20,29 @@ use crate::sys::{self, MovePagesError, MoveWhat};
 
 /// The kernel as the mover sees it.
 pub trait Kernel: Send {
-    /// When a process started, in clock ticks since boot; `None` if there is no such process. With its number it tells
-    /// one process from a later one.
+    /// When a process started, in clock ticks since boot; `None` if there is no such process. With
+    /// its number it tells one process from a later one.
     ///
     /// # Errors
     /// A failure other than the process's absence.
     fn start_time(&self, pid: Pid) -> Result<Option<u64>, KernelFileError>;
 
-    /// Whether the process's memory may move, as it is now: it may have changed since that was decided.
+    /// Whether the process's memory may move, as it is now: it may have changed since that was
+    /// decided.
     ///
     /// # Errors
     /// A file of the process cannot be read.
     fn membership(&self, pid: Pid) -> Result<Membership, KernelFileError>;
 
-    /// Pagemap entries: `entries[i]` for `vpns[i]`; pages beyond the end read as not mapped. `vpns` ascend.
+    /// Pagemap entries: `entries[i]` for `vpns[i]`; pages beyond the end read as not mapped. `vpns`
+    /// ascend.
     ///
     /// # Errors
     /// What pagemap says of the process.
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError>;
 
-    /// The memory policies of a process: from each address on, until the next, this one holds. Ascending; empty where it is gone
-    /// or the kernel knows no policies.
+    /// The memory policies of a process: from each address on, until the next, this one holds.
+    /// Ascending; empty where it is gone or the kernel knows no policies.
     ///
     /// # Errors
     /// The kernel does not tell.
@@ -84,10 +87,12 @@ pub struct LiveKernel {
     aside: Aside,
 }
 
-/// How long a call about a process may take. To read the mappings of hundreds of GiB takes about a second.
+/// How long a call about a process may take. To read the mappings of hundreds of GiB takes about a
+/// second.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
-/// Entries between two wanted pages that are read along with them: a read call costs about as much as that many entries.
+/// Entries between two wanted pages that are read along with them: a read call costs about as much
+/// as that many entries.
 const GAP_PAGES: u64 = 64;
 
 impl LiveKernel {

@@ -1,4 +1,5 @@
-//! What the mover remembers from batch to batch: who each process was, and which pages would not move.
+//! What the mover remembers from batch to batch: who each process was, and which pages would not
+//! move.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use thermocline_core::units::{Pfn, Pid, VirtPage};
 const PROCESSES_MAX: usize = 4096;
 /// Sets of slots for pages that failed; a power of two.
 const STUBBORN_SETS: usize = 4096;
-/// Slots of a set: as many pages that fail at the same time and have the same set do not displace each other.
+/// Slots of a set: as many pages that fail at the same time and have the same set do not displace
+/// each other.
 const STUBBORN_WAYS: usize = 4;
 
 /// The start time of each process when its number was first seen.
@@ -18,8 +20,9 @@ pub(super) struct Identities {
 }
 
 impl Identities {
-    /// Whether `pid`, which started at `start`, is the process that had the number when it was first seen. The newcomer is
-    /// remembered, so that only what was decided before it came is refused.
+    /// Whether `pid`, which started at `start`, is the process that had the number when it was
+    /// first seen. The newcomer is remembered, so that only what was decided before it came is
+    /// refused.
     pub(super) fn same(&mut self, pid: Pid, start: u64) -> bool {
         if self.started.len() >= PROCESSES_MAX && !self.started.contains_key(&pid) {
             self.started.clear();
@@ -36,8 +39,9 @@ impl Identities {
 /// A page that failed, its frame, and how often it did.
 type Failed = (VirtPage, Option<Pfn>, u8);
 
-/// Counts failures of a page that stays in its frame. Each page has one of the slots of a set, which a later page may take from the one that failed
-/// least: a lost count makes a pinned page look busy for some tries more.
+/// Counts failures of a page that stays in its frame. Each page has one of the slots of a set,
+/// which a later page may take from the one that failed least: a lost count makes a pinned page
+/// look busy for some tries more.
 #[derive(Debug)]
 pub(super) struct Stubborn {
     sets: Vec<[Option<Failed>; STUBBORN_WAYS]>,

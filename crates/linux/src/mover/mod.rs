@@ -1,8 +1,10 @@
-//! The mover: a thread that moves batches of pages with move_pages(2), so that nothing else ever waits for it.
+//! The mover: a thread that moves batches of pages with move_pages(2), so that nothing else ever
+//! waits for it.
 //!
-//! A batch goes through: is it still the same process, and may its memory move? → what is mapped at each page now (`plan`) → on which node →
-//! does a memory policy keep it there (`policy`) → has the target room → move → what came of it (`settle`). The book's chapter "The mover" says which outcomes are
-//! certain and which are inferred.
+//! A batch goes through: is it still the same process, and may its memory move? → what is mapped at
+//! each page now (`plan`) → on which node → does a memory policy keep it there (`policy`) → has the
+//! target room → move → what came of it (`settle`). The book's chapter "The mover" says which
+//! outcomes are certain and which are inferred.
 
 mod barred;
 pub(crate) mod closed;
@@ -58,8 +60,8 @@ pub struct MoverConfig {
     pub reserve: Reserve,
     /// Batches that may be accepted and not yet collected by [`Mover::outcomes`].
     pub capacity: usize,
-    /// Failures of one page in one frame, each in a batch of its own and without a passing reason in sight, after which
-    /// it counts as pinned instead of busy.
+    /// Failures of one page in one frame, each in a batch of its own and without a passing reason
+    /// in sight, after which it counts as pinned instead of busy.
     pub pinned_after: u8,
     /// Where the kernel's file systems are.
     pub root: Root,
@@ -108,7 +110,8 @@ pub enum Refused {
 pub struct Shutdown {
     /// Outcomes not yet collected; batches that were still queued end as not tried.
     pub outcomes: Vec<BatchOutcome>,
-    /// Whether the thread has ended; if not, it sits in a system call and the batch it works on has no outcome here.
+    /// Whether the thread has ended; if not, it sits in a system call and the batch it works on has
+    /// no outcome here.
     pub finished: bool,
 }
 
@@ -139,8 +142,8 @@ impl std::fmt::Debug for Mover {
 }
 
 impl Mover {
-    /// Starts the thread on the running kernel. `node_state` gives the state of a node right now, `None` where it cannot
-    /// be read; it is called from the mover's thread before every batch.
+    /// Starts the thread on the running kernel. `node_state` gives the state of a node right now,
+    /// `None` where it cannot be read; it is called from the mover's thread before every batch.
     ///
     /// # Errors
     /// As [`MoverError`] tells them apart.
@@ -192,7 +195,8 @@ impl Mover {
         let Some(queue) = self.queue.as_ref().filter(|_| self.failure().is_none()) else {
             return Err(Refused::Dead(batch));
         };
-        // Everything in flight fits into the channel of outcomes, so that the thread never waits for its owner.
+        // Everything in flight fits into the channel of outcomes, so that the thread never waits
+        // for its owner.
         if self.in_flight >= self.capacity {
             return Err(Refused::Full(batch));
         }
@@ -230,18 +234,20 @@ impl Mover {
         *lock(&self.common.stats)
     }
 
-    /// Processes that were set aside since the last call, because every move of theirs fails, and why.
+    /// Processes that were set aside since the last call, because every move of theirs fails, and
+    /// why.
     pub fn news(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.common.news))
     }
 
-    /// Why the thread has failed, if it has; from then on every batch is refused, and the ones already accepted end as
-    /// not tried.
+    /// Why the thread has failed, if it has; from then on every batch is refused, and the ones
+    /// already accepted end as not tried.
     pub fn failure(&self) -> Option<String> {
         lock(&self.common.failure).clone()
     }
 
-    /// Lets the thread finish the batch it works on, ends the others as not tried, and waits for it, at most `bound`.
+    /// Lets the thread finish the batch it works on, ends the others as not tried, and waits for
+    /// it, at most `bound`.
     pub fn shutdown(mut self, bound: Duration) -> Shutdown {
         let end = Instant::now() + bound;
         self.stop();

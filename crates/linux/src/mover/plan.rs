@@ -1,4 +1,5 @@
-//! What is mapped where a batch wants to move pages, and which addresses to hand to the kernel for it.
+//! What is mapped where a batch wants to move pages, and which addresses to hand to the kernel for
+//! it.
 
 use std::ops::Range;
 
@@ -9,15 +10,17 @@ use thermocline_core::units::{PAGE_SHIFT, Pfn, Pid, VirtPage};
 use super::kernel::Kernel;
 use crate::pagemap::{Entry, PagemapError};
 
-/// log2 of the largest folio whose pages are looked at one by one: 2 MiB, the largest that the kernel splits when the
-/// target has no block of its size. Larger ones are hugetlb pages, which are never split.
+/// log2 of the largest folio whose pages are looked at one by one: 2 MiB, the largest that the
+/// kernel splits when the target has no block of its size. Larger ones are hugetlb pages, which are
+/// never split.
 const SPLIT_ORDER_MAX: u8 = 9;
 /// log2 of the largest folio there is, in base pages (1 GiB).
 const FOLIO_ORDER_MAX: u8 = 18;
 /// Virtual page numbers end here (57-bit addresses).
 const VPN_END: u64 = 1 << (57 - PAGE_SHIFT);
 
-/// One address for the kernel: a folio, or a page of a folio that has fallen apart since the evidence.
+/// One address for the kernel: a folio, or a page of a folio that has fallen apart since the
+/// evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     /// Index of the move in the batch.
@@ -26,7 +29,8 @@ pub(super) struct Item {
     pub(super) page: VirtPage,
     /// The frame at that page, where the kernel shows it.
     pub(super) pfn: Option<Pfn>,
-    /// It is another frame than the evidence's: it is looked up, for where it is says more, but not moved.
+    /// It is another frame than the evidence's: it is looked up, for where it is says more, but not
+    /// moved.
     pub(super) stale: bool,
     /// The virtual pages that the folio is mapped at, as far as they are checked after a failure.
     pub(super) vpns: Range<u64>,
@@ -112,7 +116,8 @@ fn resolve(kernel: &impl Kernel, view: &View, of: usize, m: &Move, items: &mut V
         items.push(whole(vpns, pfn));
         return;
     };
-    // Pages behind the first that are not this folio's: it has been split, or something else is mapped there now.
+    // Pages behind the first that are not this folio's: it has been split, or something else is
+    // mapped there now.
     let strangers =
         vpns.clone().find(|&vpn| view.entry(vpn).pfn().is_some_and(|p| p.0 != head.0 + (vpn - first)));
     let is_folio = kernel.flags(head).map_or(strangers.is_none(), |flags| flags.compound_head());

@@ -1,5 +1,5 @@
-//! Memory policies of processes: looked up in numa_maps, and remembered for a while, because the kernel walks all page tables of a process
-//! for it.
+//! Memory policies of processes: looked up in numa_maps, and remembered for a while, because the
+//! kernel walks all page tables of a process for it.
 
 use std::collections::BTreeMap;
 

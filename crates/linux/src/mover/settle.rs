@@ -1,9 +1,10 @@
 //! From what the kernel answers to outcomes.
 //!
-//! move_pages goes through its pages in order and collects those it can isolate into a sub-batch. A page that cannot be
-//! isolated gets its status and ends the sub-batch, which is then migrated; so does the end of the list. When some page
-//! of a sub-batch does not migrate, the call ends: the sub-batch's statuses and all later ones stay unwritten, though
-//! many of its pages may have moved (Linux 6.12 mm/migrate.c).
+//! move_pages goes through its pages in order and collects those it can isolate into a sub-batch. A
+//! page that cannot be isolated gets its status and ends the sub-batch, which is then migrated; so
+//! does the end of the list. When some page of a sub-batch does not migrate, the call ends: the
+//! sub-batch's statuses and all later ones stay unwritten, though many of its pages may have moved
+//! (Linux 6.12 mm/migrate.c).
 
 use thermocline_core::moves::Outcome;
 use thermocline_core::units::NodeId;
@@ -74,8 +75,8 @@ pub(super) fn status(value: i32) -> Status {
     }
 }
 
-/// What the failure of a whole call means for every page that it did not move; `None` for an errno that no outcome
-/// names.
+/// What the failure of a whole call means for every page that it did not move; `None` for an errno
+/// that no outcome names.
 pub(super) fn failure(error: MovePagesError) -> Option<Outcome> {
     match error {
         MovePagesError::NoProcess(_) | MovePagesError::NoMemoryMap(_) => Some(Outcome::Gone),
@@ -87,8 +88,9 @@ pub(super) fn failure(error: MovePagesError) -> Option<Outcome> {
     }
 }
 
-/// Of the ends of the pages of one folio, the one that the folio's move is reported with: the greatest. What may be tried
-/// again or must be told comes before what has worked, and that before pages that are no longer part of the folio.
+/// Of the ends of the pages of one folio, the one that the folio's move is reported with: the
+/// greatest. What may be tried again or must be told comes before what has worked, and that before
+/// pages that are no longer part of the folio.
 fn weight(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Gone | Outcome::OtherPage => 0,

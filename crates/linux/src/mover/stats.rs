@@ -68,7 +68,8 @@ impl OutcomeCounts {
 }
 
 thermocline_core::statistics! {
-    /// What the mover did since it started. Every move of an accepted batch is counted in `outcomes` exactly once.
+    /// What the mover did since it started. Every move of an accepted batch is counted in
+    /// `outcomes` exactly once.
     #[derive(Copy)]
     MoverStats "mover" {
         /// Batches that have an outcome.
@@ -85,7 +86,8 @@ thermocline_core::statistics! {
         batch_time: Nanos, "ns", Counter;
         /// Batches of a process that was another one when its number was first seen.
         reused_pids: u64, "batches", Counter;
-        /// Pages whose frame the kernel did not show (no CAP_SYS_ADMIN), so that only node and mapping were checked.
+        /// Pages whose frame the kernel did not show (no CAP_SYS_ADMIN), so that only node and
+        /// mapping were checked.
         frames_hidden: u64, "pages", Counter;
         /// Moves refused because the state of the target node could not be read.
         state_unknown: u64, "moves", Counter trouble;

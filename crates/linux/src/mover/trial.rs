@@ -1,4 +1,5 @@
-//! A trial: whether this process may move pages at all. A page of its own goes to a lower node and back, which costs nothing.
+//! A trial: whether this process may move pages at all. A page of its own goes to a lower node and
+//! back, which costs nothing.
 
 use std::path::Path;
 
@@ -22,7 +23,8 @@ pub enum CannotMove {
     Kernel(MovePagesError),
 }
 
-/// Moves a page of this process to a lower node and back. On a machine whose files were copied from elsewhere there is nothing to try.
+/// Moves a page of this process to a lower node and back. On a machine whose files were copied from
+/// elsewhere there is nothing to try.
 ///
 /// # Errors
 /// Pages cannot be moved by this process. That a node is full or closed to it is no error here.

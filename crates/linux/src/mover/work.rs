@@ -17,7 +17,8 @@ use super::{MoverConfig, MoverStats};
 use crate::pagemap::PagemapError;
 use crate::sys::{MovePagesError, MoveWhat};
 
-/// Calls for one batch at most: a page that does not migrate ends a call, and those behind it need another.
+/// Calls for one batch at most: a page that does not migrate ends a call, and those behind it need
+/// another.
 const CALLS_MAX: usize = 4;
 
 /// Reads the state of a node.
@@ -162,7 +163,8 @@ impl<K: Kernel> Worker<K> {
         Ok(kept)
     }
 
-    /// Keeps the items that no memory policy keeps where they are: move_pages would move them all the same.
+    /// Keeps the items that no memory policy keeps where they are: move_pages would move them all
+    /// the same.
     fn allowed_there(&mut self, task: &mut Task<'_>, items: Vec<Item>) -> Result<Vec<Item>, Outcome> {
         if items.is_empty() {
             return Ok(items);
@@ -175,8 +177,8 @@ impl<K: Kernel> Worker<K> {
         Ok(free)
     }
 
-    /// Keeps the items for which the target has room above its high watermark and the goal, so that the kernel never has
-    /// to reclaim for them: move_pages itself would.
+    /// Keeps the items for which the target has room above its high watermark and the goal, so that
+    /// the kernel never has to reclaim for them: move_pages itself would.
     fn admit(&mut self, task: &mut Task<'_>, items: Vec<Item>) -> Vec<Item> {
         if items.is_empty() {
             return items;
@@ -240,8 +242,9 @@ impl<K: Kernel> Worker<K> {
         Answer { result, statuses }
     }
 
-    /// The call did not move everything. What moved all the same is found by its place, the rest by status or error.
-    /// Returns the items that the kernel did not come to and that another call may move.
+    /// The call did not move everything. What moved all the same is found by its place, the rest by
+    /// status or error. Returns the items that the kernel did not come to and that another call may
+    /// move.
     fn after_stop(
         &mut self,
         task: &mut Task<'_>,
@@ -278,8 +281,8 @@ impl<K: Kernel> Worker<K> {
         task.ends.end(item.of, outcome);
     }
 
-    /// Where the items are now, looked at in every page that they are mapped at: a folio for which the target had no block
-    /// of its size is split by the kernel and may have moved in part.
+    /// Where the items are now, looked at in every page that they are mapped at: a folio for which
+    /// the target had no block of its size is split by the kernel and may have moved in part.
     fn places(&mut self, task: &mut Task<'_>, items: &[Item]) -> Result<Vec<Place>, Outcome> {
         let pid = task.batch.pid;
         let vpns = items.iter().flat_map(|item| item.vpns.clone());
@@ -311,8 +314,9 @@ impl<K: Kernel> Worker<K> {
         failure(error).unwrap_or_else(|| task.unknown())
     }
 
-    /// The kernel says of a page that does not move only that it does not. A lock or writeback passes; a page that fails
-    /// again and again without either is held by something that user space cannot see, which is what a pin looks like.
+    /// The kernel says of a page that does not move only that it does not. A lock or writeback
+    /// passes; a page that fails again and again without either is held by something that user
+    /// space cannot see, which is what a pin looks like.
     fn busy_or_pinned(&mut self, item: &Item) -> Outcome {
         let flags = item.pfn.and_then(|pfn| self.kernel.flags(pfn));
         if flags.is_some_and(|f| f.locked() || f.writeback()) {

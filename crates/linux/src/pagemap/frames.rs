@@ -24,7 +24,8 @@ impl FrameFlags {
         self.bit(0)
     }
 
-    /// On one of the kernel's lists of reclaimable pages. Pages that are not, cannot be isolated for migration.
+    /// On one of the kernel's lists of reclaimable pages. Pages that are not, cannot be isolated
+    /// for migration.
     pub const fn lru(self) -> bool {
         self.bit(5)
     }
@@ -73,7 +74,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Opens `PROC/kpageflags` and `PROC/kpagecount`; absent or forbidden ones answer `None` from then on.
+    /// Opens `PROC/kpageflags` and `PROC/kpagecount`; absent or forbidden ones answer `None` from
+    /// then on.
     pub fn open(proc: &Path) -> Frames {
         Frames {
             flags: File::open(proc.join("kpageflags")).ok(),
@@ -86,14 +88,16 @@ impl Frames {
         read_one(self.flags.as_ref()?, pfn).map(FrameFlags)
     }
 
-    /// How often a frame is mapped, by all processes together. It does not count other references, so a pin is not seen.
+    /// How often a frame is mapped, by all processes together. It does not count other references,
+    /// so a pin is not seen.
     pub fn map_count(&self, pfn: Pfn) -> Option<u64> {
         read_one(self.counts.as_ref()?, pfn)
     }
 
     /// The first frame of the folio that holds `pfn`: itself for a base page.
     ///
-    /// A folio of order n starts at a multiple of 2^n, so the first multiple that carries the head's flag is its head.
+    /// A folio of order n starts at a multiple of 2^n, so the first multiple that carries the
+    /// head's flag is its head.
     pub fn head(&self, pfn: Pfn) -> Option<Pfn> {
         if !self.flags(pfn)?.compound_tail() {
             return Some(pfn);

@@ -1,4 +1,5 @@
-//! /proc/PID/pagemap: what is mapped at a virtual page of a process (Linux Documentation/admin-guide/mm/pagemap.rst).
+//! /proc/PID/pagemap: what is mapped at a virtual page of a process (Linux
+//! Documentation/admin-guide/mm/pagemap.rst).
 
 mod frames;
 
@@ -21,8 +22,8 @@ pub struct Entry(pub u64);
 const PFN_MASK: u64 = (1 << 55) - 1;
 /// Bits 0-4 hold the swap type of a page that is not present.
 const SWAP_TYPE_MASK: u64 = 0x1f;
-/// Swap types from here on are no swap device but special entries. With every option built in the kernel leaves 23
-/// types for devices (Linux 6.12 include/linux/swap.h).
+/// Swap types from here on are no swap device but special entries. With every option built in the
+/// kernel leaves 23 types for devices (Linux 6.12 include/linux/swap.h).
 const SPECIAL_SWAP_TYPE_MIN: u8 = 23;
 
 impl Entry {
@@ -46,14 +47,15 @@ impl Entry {
         self.0 >> 56 & 1 != 0
     }
 
-    /// The frame, if one is mapped and the kernel shows it: without CAP_SYS_ADMIN every frame number reads 0.
+    /// The frame, if one is mapped and the kernel shows it: without CAP_SYS_ADMIN every frame
+    /// number reads 0.
     pub const fn pfn(self) -> Option<Pfn> {
         let pfn = self.0 & PFN_MASK;
         if self.present() && pfn != 0 { Some(Pfn(pfn)) } else { None }
     }
 
-    /// The page is on its way between two nodes, or the entry is another special one (poison, device memory). Which of
-    /// them it is the kernel does not tell.
+    /// The page is on its way between two nodes, or the entry is another special one (poison,
+    /// device memory). Which of them it is the kernel does not tell.
     pub const fn in_transit(self) -> bool {
         !self.present() && self.swapped() && (self.0 & SWAP_TYPE_MASK) as u8 >= SPECIAL_SWAP_TYPE_MIN
     }
@@ -95,7 +97,8 @@ impl PagemapError {
     }
 }
 
-/// The pagemap of one process, as it is now: after an exec it shows the old memory, so it is opened anew each time.
+/// The pagemap of one process, as it is now: after an exec it shows the old memory, so it is opened
+/// anew each time.
 #[derive(Debug)]
 pub struct Pagemap {
     file: File,
@@ -115,8 +118,8 @@ impl Pagemap {
         }
     }
 
-    /// Reads the entries from virtual page `vpn` on and returns how many there were. It is fewer than asked for at the end
-    /// of the address space, and none when the process has ended.
+    /// Reads the entries from virtual page `vpn` on and returns how many there were. It is fewer
+    /// than asked for at the end of the address space, and none when the process has ended.
     ///
     /// # Errors
     /// As [`PagemapError`] tells them apart.
@@ -149,7 +152,8 @@ impl Pagemap {
     }
 }
 
-/// Reads up to `count` 64-bit values from the `index`th on; stops quietly at the end of the file, half values included.
+/// Reads up to `count` 64-bit values from the `index`th on; stops quietly at the end of the file,
+/// half values included.
 fn read_u64s(file: &File, index: u64, count: usize, mut put: impl FnMut(usize, u64)) -> io::Result<usize> {
     let mut buffer = [0u8; 4096];
     let mut done = 0;

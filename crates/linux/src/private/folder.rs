@@ -32,8 +32,9 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, made with mode 0700 where it is absent, as are those above it with 0755. The mode of one that
-    /// is there stays: it may be `/run` or somebody's home, which others pass through.
+    /// The folder at `path`, made with mode 0700 where it is absent, as are those above it with
+    /// 0755. The mode of one that is there stays: it may be `/run` or somebody's home, which others
+    /// pass through.
     ///
     /// # Errors
     /// It is not ours alone, or cannot be made.
@@ -50,8 +51,8 @@ impl Folder {
         Folder::reach(path, false)
     }
 
-    /// A folder that many use and only root or we may change, as /run is, reached by any way that the kernel shows. What is opened in it is ours alone all the
-    /// same.
+    /// A folder that many use and only root or we may change, as /run is, reached by any way that
+    /// the kernel shows. What is opened in it is ours alone all the same.
     ///
     /// # Errors
     /// Others could replace what is in it, or it cannot be opened.
@@ -124,8 +125,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Lets a group pass through a folder that is closed to others, to what it may use in it; it can neither list nor
-    /// change it. One that others may read or pass through stays as it is.
+    /// Lets a group pass through a folder that is closed to others, to what it may use in it; it
+    /// can neither list nor change it. One that others may read or pass through stays as it is.
     ///
     /// # Errors
     /// The folder cannot be given to the group.
@@ -171,7 +172,8 @@ impl Folder {
         }
     }
 
-    /// A file of ours for appending, made with mode 0600 where it is absent. One of ours that others may read is closed to them.
+    /// A file of ours for appending, made with mode 0600 where it is absent. One of ours that
+    /// others may read is closed to them.
     ///
     /// # Errors
     /// As [`read`](Folder::read).

@@ -1,7 +1,8 @@
 //! Files that are ours alone: no other user can have written or replaced them.
 //!
-//! A [`Folder`] is reached from `/` without a symbolic link, through folders that only root or we may change, and belongs to us. What is opened in it is a
-//! regular file of ours with one name. So a line in it is one that we wrote, and what is written to it goes nowhere else.
+//! A [`Folder`] is reached from `/` without a symbolic link, through folders that only root or we
+//! may change, and belongs to us. What is opened in it is a regular file of ours with one name. So
+//! a line in it is one that we wrote, and what is written to it goes nowhere else.
 
 mod folder;
 

@@ -1,11 +1,13 @@
 //! The reverse map: whose page a frame is, for evidence that names frames and no process.
 //!
-//! The kernel tells where a page lies, `/proc/PID/pagemap`, but not who maps a frame. So a thread goes through the memory of all processes in
-//! scope, in rounds and within a budget, and notes the frames of lower tiers: 8 bytes a frame. A round begins only where frames
-//! were asked for that the last one had not found.
+//! The kernel tells where a page lies, `/proc/PID/pagemap`, but not who maps a frame. So a thread
+//! goes through the memory of all processes in scope, in rounds and within a budget, and notes the
+//! frames of lower tiers: 8 bytes a frame. A round begins only where frames were asked for that the
+//! last one had not found.
 //!
-//! What was noted may be out of date: pages are freed, and their frames given to others. Nothing wrong moves by that: the mover reads the
-//! pagemap again before each move, and where another frame is mapped there, or none, the move ends and the entry is forgotten.
+//! What was noted may be out of date: pages are freed, and their frames given to others. Nothing
+//! wrong moves by that: the mover reads the pagemap again before each move, and where another frame
+//! is mapped there, or none, the move ends and the entry is forgotten.
 
 mod resident;
 mod scan;
@@ -56,14 +58,17 @@ pub enum ReverseError {
 }
 
 thermocline_core::statistics! {
-    /// Counters since the start: every access that names a frame alone, and every frame of a region that is looked up, is in `resolved` or in `unknown`.
+    /// Counters since the start: every access that names a frame alone, and every frame of a region
+    /// that is looked up, is in `resolved` or in `unknown`.
     #[derive(Copy)]
     Stats "reverse" {
         /// Those whose page was found.
         resolved: u64, "accesses", Counter;
-        /// Those of frames that are nobody's as far as is known: not yet looked up, or of no process in scope.
+        /// Those of frames that are nobody's as far as is known: not yet looked up, or of no
+        /// process in scope.
         unknown: u64, "accesses", Counter;
-        /// Moves that ended because the page was not in that frame any more; the entry is then forgotten.
+        /// Moves that ended because the page was not in that frame any more; the entry is then
+        /// forgotten.
         stale: u64, "moves", Counter;
         /// Frames of which something is known now.
         frames: u64, "frames", Gauge;
@@ -152,8 +157,8 @@ impl ReverseMap {
         })
     }
 
-    /// Puts the page to each access that names a frame alone, as far as it is known; allocates nothing. `in_scope` says whether a process's memory is
-    /// managed still.
+    /// Puts the page to each access that names a frame alone, as far as it is known; allocates
+    /// nothing. `in_scope` says whether a process's memory is managed still.
     #[inline]
     pub fn resolve(&mut self, accesses: &mut [Access], in_scope: impl Fn(Pid) -> bool) {
         for access in accesses {
@@ -171,7 +176,8 @@ impl ReverseMap {
         }
     }
 
-    /// The page in a frame, as far as it is known and `in_scope` says that its process's memory is managed still.
+    /// The page in a frame, as far as it is known and `in_scope` says that its process's memory is
+    /// managed still.
     pub fn owner(&mut self, pfn: Pfn, in_scope: impl Fn(Pid) -> bool) -> Option<Resident> {
         match self.table.get(pfn) {
             Some(mapped) if in_scope(mapped.page.pid) => {
@@ -189,7 +195,8 @@ impl ReverseMap {
         }
     }
 
-    /// A move has ended. Where the page has left the frame, that is forgotten; `outcome` tells whether it had left before.
+    /// A move has ended. Where the page has left the frame, that is forgotten; `outcome` tells
+    /// whether it had left before.
     pub fn ended(&mut self, done: &Move, outcome: Outcome) {
         let Some(pfn) = done.pfn else { return };
         match outcome {
@@ -246,7 +253,8 @@ impl ReverseMap {
         }
     }
 
-    /// Begins a round through these processes, where there is cause and the last one is long enough ago.
+    /// Begins a round through these processes, where there is cause and the last one is long enough
+    /// ago.
     pub fn look(&mut self, now: Nanos, processes: impl Iterator<Item = Pid>) {
         let due = self.began.is_none_or(|began| now.since(began) >= self.round_every);
         if !self.wanted || self.busy || !due {

@@ -9,7 +9,8 @@ use crate::clock::thread_cpu_time;
 use crate::pagemap::{Entry, PagemapError};
 use crate::sys::pagemap_scan::Region;
 
-/// Base pages of a slice at most: the kernel holds the process's mappings still while it looks for them.
+/// Base pages of a slice at most: the kernel holds the process's mappings still while it looks for
+/// them.
 pub(crate) const SLICE_PAGES: u64 = 8192;
 /// Regions of a slice at most.
 const SLICE_REGIONS: usize = 256;
@@ -27,7 +28,8 @@ pub(crate) struct Found {
 
 /// What processes have mapped.
 pub(crate) trait Memory {
-    /// As [`crate::sys::pagemap_scan::present`], up to `to` or the last page that can be entered; where the next one begins, if there is more.
+    /// As [`crate::sys::pagemap_scan::present`], up to `to` or the last page that can be entered;
+    /// where the next one begins, if there is more.
     fn present(
         &mut self,
         pid: Pid,
@@ -71,7 +73,8 @@ pub(crate) struct Slice {
     pub(crate) found: Vec<Found>,
 }
 
-/// Reads the slice of `pid` that begins at virtual page `within.start`, of at most `pages_max` pages that are there. A huge page that reaches out of `within` is found whole.
+/// Reads the slice of `pid` that begins at virtual page `within.start`, of at most `pages_max`
+/// pages that are there. A huge page that reaches out of `within` is found whole.
 ///
 /// # Errors
 /// The process is gone, or may not be looked at.
@@ -107,7 +110,8 @@ pub(crate) fn slice(
     Ok(slice)
 }
 
-/// Looks a huge page up by its first and its last page; false where these are not what they should be: it has been split since, or is of another size.
+/// Looks a huge page up by its first and its last page; false where these are not what they should
+/// be: it has been split since, or is of another size.
 fn huge(memory: &mut impl Memory, pid: Pid, head: u64, slice: &mut Slice) -> Result<bool, PagemapError> {
     let mut ends = [Entry::default(); 2];
     memory.entries(pid, head, &mut ends[..1])?;

@@ -18,9 +18,11 @@ pub(super) const HUGE_PAGES: u64 = 1 << HUGE_ORDER;
 
 const HUGE_BIT: u64 = 1 << 63;
 const PID_SHIFT: u32 = 41;
-/// Processes that an entry can name: as many as Linux can number (include/linux/threads.h, PID_MAX_LIMIT).
+/// Processes that an entry can name: as many as Linux can number (include/linux/threads.h,
+/// PID_MAX_LIMIT).
 const PID_END: u64 = 1 << 22;
-/// Virtual pages that an entry can name: addresses of 53 bits. Only programs that ask for addresses beyond 47 bits, with five-level page tables, get others.
+/// Virtual pages that an entry can name: addresses of 53 bits. Only programs that ask for addresses
+/// beyond 47 bits, with five-level page tables, get others.
 pub(super) const VPN_END: u64 = 1 << PID_SHIFT;
 
 /// Who maps a frame: 1 bit huge, 22 bits process, 41 bits virtual page. All zero: nobody known.
@@ -73,7 +75,8 @@ impl Table {
         Table { sections: BTreeMap::new(), sections_max, known: 0, no_room: 0 }
     }
 
-    /// Notes who maps a frame, in place of what was known; of a huge page, whose frames begin at a multiple of its size, who maps all of it.
+    /// Notes who maps a frame, in place of what was known; of a huge page, whose frames begin at a
+    /// multiple of its size, who maps all of it.
     pub(super) fn insert(&mut self, pfn: Pfn, page: VirtPage, huge: bool) {
         let pages = if huge { HUGE_PAGES } else { 1 };
         let last = VirtPage { vpn: page.vpn.saturating_add(pages - 1), ..page };
@@ -110,7 +113,8 @@ impl Table {
             return Some(Mapped { page, pfn, order: 0 });
         }
         let tails = pfn.0 % HUGE_PAGES;
-        // A tail's page is as far behind its head's as the frame is, or it would not have been entered.
+        // A tail's page is as far behind its head's as the frame is, or it would not have been
+        // entered.
         let page = VirtPage { vpn: page.vpn - tails, ..page };
         Some(Mapped { page, pfn: Pfn(pfn.0 - tails), order: HUGE_ORDER })
     }

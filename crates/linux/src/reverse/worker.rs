@@ -1,4 +1,5 @@
-//! The thread that looks frames up: a process may keep whoever reads its pagemap waiting, and nobody else shall wait for that.
+//! The thread that looks frames up: a process may keep whoever reads its pagemap waiting, and
+//! nobody else shall wait for that.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,8 +17,9 @@ use crate::pagemap::{Entry, Pagemap, PagemapError};
 use crate::root::Root;
 use crate::sys::pagemap_scan::Region;
 
-/// Ends of user space in pages, the widest first: 53 bits of addresses are as many as can be entered; 52 and 48 (arm64), 47 (x86-64 without
-/// five-level page tables). The last page is nobody's.
+/// Ends of user space in pages, the widest first: 53 bits of addresses are as many as can be
+/// entered; 52 and 48 (arm64), 47 (x86-64 without five-level page tables). The last page is
+/// nobody's.
 const ENDS: [u64; 4] = [VPN_END - 1, (1 << 40) - 1, (1 << 36) - 1, (1 << 35) - 1];
 
 /// What the thread tells.

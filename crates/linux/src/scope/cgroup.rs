@@ -8,8 +8,8 @@ pub use thermocline_core::cgroup::{is_within, normal};
 
 use crate::root::{KernelFileError, Root, exists, read_optional};
 
-/// The folder that cgroup v2 is mounted at; None where it is not mounted. Its place is read from the mount
-/// table: machines with both versions have it below `/sys/fs/cgroup/unified`.
+/// The folder that cgroup v2 is mounted at; None where it is not mounted. Its place is read from
+/// the mount table: machines with both versions have it below `/sys/fs/cgroup/unified`.
 ///
 /// # Errors
 /// The mount table cannot be read.
@@ -32,8 +32,8 @@ pub fn folder(mount: &Path, path: &str) -> PathBuf {
     mount.join(path.trim_start_matches('/'))
 }
 
-/// The kernel's number of a cgroup: the inode of its folder (Linux kernel/cgroup, cgroup_id, on 64-bit
-/// machines). None where there is no such cgroup now.
+/// The kernel's number of a cgroup: the inode of its folder (Linux kernel/cgroup, cgroup_id, on
+/// 64-bit machines). None where there is no such cgroup now.
 ///
 /// # Errors
 /// The folder cannot be looked at.
@@ -49,7 +49,8 @@ pub fn id(mount: &Path, path: &str) -> Result<Option<u64>, KernelFileError> {
     }
 }
 
-/// The cgroups right below one; none where it is not there. A name that is no UTF-8 has a replacement character in it.
+/// The cgroups right below one; none where it is not there. A name that is no UTF-8 has a
+/// replacement character in it.
 ///
 /// # Errors
 /// The folder cannot be listed.

@@ -20,7 +20,8 @@ impl Cpusets {
         Cpusets { mount: cgroup::mount(root).ok().flatten() }
     }
 
-    /// The nodes of a cgroup, read by `read`: those of the nearest cgroup upwards for which the controller is on. None where there is none.
+    /// The nodes of a cgroup, read by `read`: those of the nearest cgroup upwards for which the
+    /// controller is on. None where there is none.
     ///
     /// # Errors
     /// A file is there and cannot be read, or is no list.

@@ -1,7 +1,9 @@
-//! What scopes with a floor or a cap hold of the top tier: `memory.numa_stat` of their cgroups, subtrees included.
+//! What scopes with a floor or a cap hold of the top tier: `memory.numa_stat` of their cgroups,
+//! subtrees included.
 //!
-//! Anonymous memory and page cache count, shared memory with it: what can move. The kernel adds up what its CPUs have counted for themselves
-//! when it is asked, but leaves out what is less than 64 pages a CPU (Linux 6.12 mm/memcontrol.c, memcg_vmstats_needs_flush).
+//! Anonymous memory and page cache count, shared memory with it: what can move. The kernel adds up
+//! what its CPUs have counted for themselves when it is asked, but leaves out what is less than 64
+//! pages a CPU (Linux 6.12 mm/memcontrol.c, memcg_vmstats_needs_flush).
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +46,8 @@ impl Holdings {
         self.scopes.is_empty()
     }
 
-    /// What each scope holds `now` of the nodes in the top tier. A cgroup that is not there holds nothing.
+    /// What each scope holds `now` of the nodes in the top tier. A cgroup that is not there holds
+    /// nothing.
     pub fn read(
         &self,
         topology: &Topology,
@@ -64,7 +67,8 @@ fn pages(folder: &Path, on: impl Fn(NodeId) -> bool) -> Result<u64, KernelFileEr
         if !crate::root::exists(folder) {
             return Ok(0);
         }
-        // A controller that version 1 has is not offered by version 2, and cannot be switched on there.
+        // A controller that version 1 has is not offered by version 2, and cannot be switched on
+        // there.
         let offered = folder
             .parent()
             .map(|above| read_optional(&above.join("cgroup.controllers")))

@@ -1,7 +1,7 @@
 //! Which processes are in which scope now, looked at about once a second.
 //!
-//! What has not been looked at is nobody's: a process that has just come, one that has called exec where scopes go by the command, one whose
-//! files cannot be read.
+//! What has not been looked at is nobody's: a process that has just come, one that has called exec
+//! where scopes go by the command, one whose files cannot be read.
 //!
 //! A look can be left at any moment and gone on with later, so that nobody has to wait for 100,000
 //! processes.
@@ -17,8 +17,8 @@ use crate::process::{self, Listing};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Scopes, Traits, cgroup};
 
-/// Processes known before that a look examines again, in turn: a move between cgroups or another name
-/// shows after at most (processes / 256) looks, and a look costs some milliseconds at most.
+/// Processes known before that a look examines again, in turn: a move between cgroups or another
+/// name shows after at most (processes / 256) looks, and a look costs some milliseconds at most.
 const RECHECKS: usize = 256;
 
 /// Processes that are to be examined out of their turn at most; of more, each waits for its turn.
@@ -27,8 +27,8 @@ const DUE_MAX: usize = 65_536;
 /// How long the reading of a command line may take.
 const COMMAND_MAX: Duration = Duration::from_millis(500);
 
-/// Command lines that are read at once, each by a thread. Handing one to a thread and waiting for it
-/// takes longer than reading it, so that one at a time is slow.
+/// Command lines that are read at once, each by a thread. Handing one to a thread and waiting for
+/// it takes longer than reading it, so that one at a time is slow.
 const AT_ONCE: usize = 32;
 
 /// How long a step waits for the first of them. Where none comes, the look is left for now.
@@ -145,13 +145,14 @@ impl Members {
         })
     }
 
-    /// Readings of processes that failed for lack of permission or an unknown format, since the beginning. Such
-    /// processes are in no scope.
+    /// Readings of processes that failed for lack of permission or an unknown format, since the
+    /// beginning. Such processes are in no scope.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// A process has called exec: where scopes go by the command it is unexamined until the next look, which begins with it.
+    /// A process has called exec: where scopes go by the command it is unexamined until the next
+    /// look, which begins with it.
     pub fn exec(&mut self, pid: Pid) -> Option<Change> {
         if !self.scopes.needs_command() {
             return None;
@@ -166,7 +167,8 @@ impl Members {
         self.update(pid, Some(now))
     }
 
-    /// A process is gone: who has the number is unexamined until the next look, which begins with it.
+    /// A process is gone: who has the number is unexamined until the next look, which begins with
+    /// it.
     pub fn exit(&mut self, pid: Pid) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.membership = Membership::Unexamined;
@@ -365,7 +367,8 @@ pub(crate) fn examine(
     if pid == own || stat.kernel_thread || stat.has_ended() {
         return known(Membership::Excluded);
     }
-    // Its first thread has ended, and what it runs can be seen no more: nobody's, rather than by half of what scopes go by.
+    // Its first thread has ended, and what it runs can be seen no more: nobody's, rather than by
+    // half of what scopes go by.
     let is_headless = matches!(stat.state, 'Z' | 'X');
     if is_headless && scopes.needs_command() {
         return known(Membership::Unexamined);

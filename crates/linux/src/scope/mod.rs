@@ -107,12 +107,14 @@ struct Rule {
     cgroup: Option<String>,
 }
 
-/// A cgroup whose whole subtree a scope takes in or leaves out: what a filter inside the kernel compares with.
+/// A cgroup whose whole subtree a scope takes in or leaves out: what a filter inside the kernel
+/// compares with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupScope {
     /// Its folder in the file system.
     pub folder: PathBuf,
-    /// The kernel's number of the cgroup that is there now; none where there is none. One that is made anew has another number.
+    /// The kernel's number of the cgroup that is there now; none where there is none. One that is
+    /// made anew has another number.
     pub id: Option<u64>,
     /// Whether the scope leaves it out.
     pub excluded: bool,
@@ -134,8 +136,8 @@ impl ScopeError {
 }
 
 impl Scopes {
-    /// Prepares the configured scopes. The scope with place `i` in the configuration has number `i + 1`; 0 is the
-    /// default scope of the whole machine.
+    /// Prepares the configured scopes. The scope with place `i` in the configuration has number `i
+    /// + 1`; 0 is the default scope of the whole machine.
     ///
     /// # Errors
     /// A scope that names nothing, or a regular expression that is none.
@@ -166,9 +168,9 @@ impl Scopes {
         Ok(Scopes { rules })
     }
 
-    /// Whether a process's memory may move. An exclusion wins; then the first scope that names the process; where no scope
-    /// takes anything in, the rest of the machine is the default scope. A scope that gives several criteria takes
-    /// in what meets all of them; of its pids any.
+    /// Whether a process's memory may move. An exclusion wins; then the first scope that names the
+    /// process; where no scope takes anything in, the rest of the machine is the default scope. A
+    /// scope that gives several criteria takes in what meets all of them; of its pids any.
     pub fn membership(&self, process: Traits<'_>) -> Membership {
         let (exclusions, scopes): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(|r| r.exclude);
         if exclusions.iter().any(|r| r.names(process)) {
@@ -201,8 +203,8 @@ impl Scopes {
         self.rules.iter().any(|r| r.cgroup.is_some())
     }
 
-    /// The cgroups that scopes name by path alone, those that are not there among them. Scopes with other criteria beside the path are decided by
-    /// process.
+    /// The cgroups that scopes name by path alone, those that are not there among them. Scopes with
+    /// other criteria beside the path are decided by process.
     ///
     /// # Errors
     /// The hierarchy cannot be read.

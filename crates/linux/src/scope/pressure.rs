@@ -1,7 +1,8 @@
 //! How long tasks of each scope have waited for memory: pressure stall information (PSI).
 //!
-//! A scope by cgroup is looked at in its cgroup's `memory.pressure`, subtree included; one that names processes alone, and everything where no
-//! scope is configured, in the machine's. Reading costs a sum over the CPUs (Linux 6.12 kernel/sched/psi.c, psi_show), which brings the totals up
+//! A scope by cgroup is looked at in its cgroup's `memory.pressure`, subtree included; one that
+//! names processes alone, and everything where no scope is configured, in the machine's. Reading
+//! costs a sum over the CPUs (Linux 6.12 kernel/sched/psi.c, psi_show), which brings the totals up
 //! to date.
 
 use std::path::PathBuf;

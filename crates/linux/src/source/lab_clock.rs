@@ -1,7 +1,9 @@
-//! Modelled time of the lab's emulator, as its processors' programs would have taken it on the machine that is modelled.
+//! Modelled time of the lab's emulator, as its processors' programs would have taken it on the
+//! machine that is modelled.
 //!
-//! The plugin writes it into the memory of the lab's device (`lab/plugin/modelled.h`), little-endian; the sampler's head says where. No machine has it, and nothing
-//! is decided by it: it is what programs in the lab are measured by.
+//! The plugin writes it into the memory of the lab's device (`lab/plugin/modelled.h`),
+//! little-endian; the sampler's head says where. No machine has it, and nothing is decided by it:
+//! it is what programs in the lab are measured by.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +57,8 @@ pub struct Wait {
 /// A processor's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuTime {
-    /// Modelled time since the plugin was told to begin anew, ns: of its instructions and of its misses.
+    /// Modelled time since the plugin was told to begin anew, ns: of its instructions and of its
+    /// misses.
     pub ns: u64,
     /// What it would be had node 0 served every miss, ns.
     pub reference_ns: u64,
@@ -118,7 +121,8 @@ impl LabClock {
         Ok(LabClock { memory, layout })
     }
 
-    /// All clocks as of now, by the number of the processor. Numbers of one processor may be one miss apart.
+    /// All clocks as of now, by the number of the processor. Numbers of one processor may be one
+    /// miss apart.
     ///
     /// # Errors
     /// [`NoTime`].
@@ -177,7 +181,8 @@ mod tests {
     const OWN: usize = AT + PAGE;
     const BYTES: usize = OWN + 2 * 512;
 
-    /// A machine of two processors and two nodes, as the plugin leaves its memory, and the plugin's view of that.
+    /// A machine of two processors and two nodes, as the plugin leaves its memory, and the plugin's
+    /// view of that.
     fn machine() -> (tempfile::TempDir, Root, DeviceMemory) {
         let (folder, root, writer) = lab_device::fake(&[0; BYTES]);
         for (at, number) in [

@@ -1,4 +1,5 @@
-//! The device behind which the lab's sampler, hot list and modelled time are: QEMU's ivshmem, a PCI device whose memory is all that there is to it.
+//! The device behind which the lab's sampler, hot list and modelled time are: QEMU's ivshmem, a PCI
+//! device whose memory is all that there is to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ const DEVICE: &str = "0x1110";
 const BAR: &str = "resource2";
 /// The least that `open` promises to be there to read.
 const HEAD_BYTES: usize = 32;
-/// The first eight bytes of the memory that the lab's plugin lays out, and the two halves in which it says where what is behind the rings lies.
+/// The first eight bytes of the memory that the lab's plugin lays out, and the two halves in which
+/// it says where what is behind the rings lies.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLCSAMP1");
 const PLACES: usize = 24;
 /// What lies there begins at pages of this size, and has one of registers.
@@ -59,10 +61,12 @@ pub fn is_there(root: &Root) -> Result<(), NoLabDevice> {
     if devices(root)?.is_empty() { Err(NoLabDevice::NoDevice) } else { Ok(()) }
 }
 
-/// The memory of the first such device of which `read` makes something; ivshmem has other uses as well.
+/// The memory of the first such device of which `read` makes something; ivshmem has other uses as
+/// well.
 ///
 /// # Errors
-/// Why there is none; of several such devices, why not the last. `read` says what is wrong with its memory.
+/// Why there is none; of several such devices, why not the last. `read` says what is wrong with its
+/// memory.
 pub(crate) fn open<T>(
     root: &Root,
     read: impl Fn(&DeviceMemory) -> Result<T, &'static str>,
@@ -88,7 +92,8 @@ pub(crate) fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// Where the registers of the hot list and the clocks of modelled time are said to lie; 0 for what is not there. The first 32 bytes are there to read.
+/// Where the registers of the hot list and the clocks of modelled time are said to lie; 0 for what
+/// is not there. The first 32 bytes are there to read.
 ///
 /// # Errors
 /// When the memory is another program's.

@@ -45,8 +45,9 @@ pub enum Event {
 
 /// A source of accesses to single pages.
 pub trait AccessSource {
-    /// Delivers what waits, up to about `records_max` records, and returns how many were read. Never blocks. A source that cannot keep
-    /// processes out of scope from being recorded leaves their accesses out here, and counts them.
+    /// Delivers what waits, up to about `records_max` records, and returns how many were read.
+    /// Never blocks. A source that cannot keep processes out of scope from being recorded leaves
+    /// their accesses out here, and counts them.
     fn poll(
         &mut self,
         records_max: usize,

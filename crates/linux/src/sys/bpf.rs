@@ -1,4 +1,5 @@
-//! The parts of BPF that libbpf-rs has no safe door to: a ring read without a callback per record, and run-time figures.
+//! The parts of BPF that libbpf-rs has no safe door to: a ring read without a callback per record,
+//! and run-time figures.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,19 +11,21 @@ use thermocline_bpf::libbpf_rs::libbpf_sys;
 
 use super::mapping::Mapping;
 
-/// Bytes before each record: its length with two flag bits, and a page offset that only the kernel uses
-/// (Linux include/uapi/linux/bpf.h, BPF_RINGBUF_HDR_SZ).
+/// Bytes before each record: its length with two flag bits, and a page offset that only the kernel
+/// uses (Linux include/uapi/linux/bpf.h, BPF_RINGBUF_HDR_SZ).
 const HEADER_BYTES: u64 = 8;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
-/// Space is handed back to the kernel after this many records, so that a full ring refills while we read.
+/// Space is handed back to the kernel after this many records, so that a full ring refills while we
+/// read.
 const RELEASE_EVERY: usize = 256;
 
 /// The reading end of a BPF ring buffer. There must be no other reader.
 #[derive(Debug)]
 pub struct Ring {
     consumer: Mapping,
-    /// The producer's position in the first page, then the data twice over, so that no record is split.
+    /// The producer's position in the first page, then the data twice over, so that no record is
+    /// split.
     producer: Mapping,
     page: usize,
     size: u64,
@@ -50,7 +53,8 @@ impl Ring {
         written.wrapping_sub(self.consumer.word(0).load(Ordering::Relaxed))
     }
 
-    /// Hands up to `records_max` waiting records to `each`, in order, and returns how many there were.
+    /// Hands up to `records_max` waiting records to `each`, in order, and returns how many there
+    /// were.
     ///
     /// Stops early at a record that the kernel is still writing.
     pub fn drain(&mut self, records_max: usize, mut each: impl FnMut(&[u8])) -> usize {
@@ -68,8 +72,9 @@ impl Ring {
                 break;
             }
             if header & DISCARDED == 0 {
-                // SAFETY: the record is committed, so that the kernel does not write to it until the consumer's position passes it, below.
-                // The data are mapped twice over, so that it lies in one piece.
+                // SAFETY: the record is committed, so that the kernel does not write to it until
+                // the consumer's position passes it, below. The data are mapped twice over, so that
+                // it lies in one piece.
                 let record = unsafe { self.producer.slice(at + HEADER_BYTES as usize, length as usize) };
                 each(record);
             }
@@ -102,7 +107,8 @@ pub struct ProgramRunTime {
 pub fn program_run_time(program: BorrowedFd<'_>) -> io::Result<ProgramRunTime> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = size_of::<libbpf_sys::bpf_prog_info>() as u32;
-    // SAFETY: `info` is valid for `bytes` bytes, and all its pointers are null, so the kernel writes nowhere else.
+    // SAFETY: `info` is valid for `bytes` bytes, and all its pointers are null, so the kernel
+    // writes nowhere else.
     let result =
         unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut bytes) };
     if result < 0 {
@@ -111,7 +117,8 @@ pub fn program_run_time(program: BorrowedFd<'_>) -> io::Result<ProgramRunTime> {
     Ok(ProgramRunTime { run_time_ns: info.run_time_ns, runs: info.run_cnt, missed: info.recursion_misses })
 }
 
-/// Makes the kernel measure the run time of all BPF programs until the returned descriptor is closed.
+/// Makes the kernel measure the run time of all BPF programs until the returned descriptor is
+/// closed.
 ///
 /// # Errors
 /// What bpf(BPF_ENABLE_STATS) returns: EPERM without CAP_SYS_ADMIN.

@@ -14,7 +14,8 @@ struct Counted;
 #[global_allocator]
 static COUNTED: Counted = Counted;
 
-// SAFETY: everything is left to the system's allocator; the counter is a plain number that needs no allocation itself.
+// SAFETY: everything is left to the system's allocator; the counter is a plain number that needs no
+// allocation itself.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending has no counter any more; nobody asks for it either.

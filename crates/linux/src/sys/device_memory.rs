@@ -11,7 +11,8 @@ use rustix::mm::ProtFlags;
 
 use super::mapping::Mapping;
 
-/// A device's memory, mapped. Whoever is behind it may write at any time, so that there is no slice of it: every word is an atomic.
+/// A device's memory, mapped. Whoever is behind it may write at any time, so that there is no slice
+/// of it: every word is an atomic.
 #[derive(Debug)]
 pub struct DeviceMemory {
     mapping: Mapping,

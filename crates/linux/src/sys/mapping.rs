@@ -17,7 +17,8 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the mapping is shared memory that is reached through atomics or, where the kernel has handed it over, read-only.
+// SAFETY: the mapping is shared memory that is reached through atomics or, where the kernel has
+// handed it over, read-only.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -43,8 +44,8 @@ impl Mapping {
     /// If it is not aligned or not within the mapping.
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.bytes, "no word at {at} of {} bytes", self.bytes);
-        // SAFETY: the place is aligned, since mappings begin at pages, and mapped as long as `self` lives; the kernel too treats these
-        // words as atomics.
+        // SAFETY: the place is aligned, since mappings begin at pages, and mapped as long as `self`
+        // lives; the kernel too treats these words as atomics.
         unsafe { self.start.add(at).cast().as_ref() }
     }
 

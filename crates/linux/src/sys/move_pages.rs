@@ -65,11 +65,12 @@ impl MovePagesError {
     }
 }
 
-/// Asks for the node of the page at each address: `status[i]` becomes its number, or a negative errno (ENOENT: not
-/// mapped; EFAULT: the zero page, or no mapping of the kind that migrates).
+/// Asks for the node of the page at each address: `status[i]` becomes its number, or a negative
+/// errno (ENOENT: not mapped; EFAULT: the zero page, or no mapping of the kind that migrates).
 ///
 /// # Errors
-/// What the kernel says of the process; EINVAL as [`MovePagesError::Other`] if the slices differ in length.
+/// What the kernel says of the process; EINVAL as [`MovePagesError::Other`] if the slices differ in
+/// length.
 pub fn query_pages(pid: Pid, addresses: &[u64], status: &mut [i32]) -> Result<(), MovePagesError> {
     call(pid, addresses, None, status, 0).map(|_| ()).map_err(|e| match e {
         CallError::Lengths => MovePagesError::Other(pid, Errno::INVAL),
@@ -77,14 +78,16 @@ pub fn query_pages(pid: Pid, addresses: &[u64], status: &mut [i32]) -> Result<()
     })
 }
 
-/// Moves the pages at `addresses` to `target`, synchronously, and returns how many the kernel did not move.
+/// Moves the pages at `addresses` to `target`, synchronously, and returns how many the kernel did
+/// not move.
 ///
-/// `status[i]` becomes the node of the page, or a negative errno, **only as far as the kernel got**: on an error, and
-/// on a return other than 0, the entries of the sub-batch that failed and of everything behind it keep what they held.
+/// `status[i]` becomes the node of the page, or a negative errno, **only as far as the kernel
+/// got**: on an error, and on a return other than 0, the entries of the sub-batch that failed and
+/// of everything behind it keep what they held.
 ///
 /// # Errors
-/// What the kernel says of the process or the target; pages before the failure may have moved. EINVAL as
-/// [`MovePagesError::Other`] if the slices differ in length.
+/// What the kernel says of the process or the target; pages before the failure may have moved.
+/// EINVAL as [`MovePagesError::Other`] if the slices differ in length.
 pub fn move_pages(
     pid: Pid,
     addresses: &[u64],
@@ -125,9 +128,10 @@ fn call(
         _ => return Err(CallError::Errno(Errno::SRCH)),
     };
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
-    // SAFETY: `addresses`, `nodes` (unless null, which asks for a query) and `status` each hold `count` elements of the
-    // size that the kernel reads or writes, and live until the call returns. The addresses themselves belong to the
-    // other process and are never dereferenced here; moving a page keeps its contents and its virtual address.
+    // SAFETY: `addresses`, `nodes` (unless null, which asks for a query) and `status` each hold
+    // `count` elements of the size that the kernel reads or writes, and live until the call
+    // returns. The addresses themselves belong to the other process and are never dereferenced
+    // here; moving a page keeps its contents and its virtual address.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -163,7 +167,8 @@ pub(crate) fn refuse_move_pages(errno: Errno) {
         statement(ret, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the kernel copies `program` and the instructions that it points to before the call returns; both live until then.
+    // SAFETY: the kernel copies `program` and the instructions that it points to before the call
+    // returns; both live until then.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0

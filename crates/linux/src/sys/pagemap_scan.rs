@@ -59,12 +59,13 @@ impl Region {
     }
 }
 
-/// Writes the regions between two virtual page numbers where pages are present, the page of zeroes excepted, to `regions`. Ends when these are full or
-/// `pages_max` pages are in them. Returns how many regions there are and the page that the walk came to.
+/// Writes the regions between two virtual page numbers where pages are present, the page of zeroes
+/// excepted, to `regions`. Ends when these are full or `pages_max` pages are in them. Returns how
+/// many regions there are and the page that the walk came to.
 ///
 /// # Errors
-/// What ioctl(PAGEMAP_SCAN) returns: ENOTTY where the kernel does not offer it, EFAULT where `to` is beyond the addresses of user space,
-/// ESRCH where the process has no memory any more.
+/// What ioctl(PAGEMAP_SCAN) returns: ENOTTY where the kernel does not offer it, EFAULT where `to`
+/// is beyond the addresses of user space, ESRCH where the process has no memory any more.
 pub fn present(
     pagemap: &File,
     from: u64,
@@ -86,8 +87,8 @@ pub fn present(
         category_anyof_mask: 0,
         return_mask: HUGE,
     };
-    // SAFETY: `arg` is as long as it says itself, and the kernel writes no more than `vec_len` regions to `vec`, which are ours alone
-    // until it returns. Any bits are a valid `Region`.
+    // SAFETY: `arg` is as long as it says itself, and the kernel writes no more than `vec_len`
+    // regions to `vec`, which are ours alone until it returns. Any bits are a valid `Region`.
     let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg) };
     match usize::try_from(count) {
         Ok(count) => Ok((count.min(regions.len()), arg.walk_end >> PAGE_SHIFT)),
@@ -114,7 +115,8 @@ mod tests {
             }
             scanned => assert_eq!(scanned.unwrap().0, 1, "one page was asked for"),
         }
-        // More than any allocator keeps, so that it is a mapping of its own; only the fourth page is written to.
+        // More than any allocator keeps, so that it is a mapping of its own; only the fourth page
+        // is written to.
         let mut block: Vec<u8> = Vec::with_capacity(64 << 20);
         let first = (block.as_ptr() as u64).div_ceil(1 << PAGE_SHIFT);
         let offset = (first << PAGE_SHIFT) - block.as_ptr() as u64 + (3 << PAGE_SHIFT);

@@ -15,7 +15,8 @@ use ring::{Read, Scratch, Waiting};
 /// Bytes of the attribute: PERF_ATTR_SIZE_VER7 (Linux 5.13). Later kernels take the rest as zeros.
 pub const ATTR_BYTES: usize = 128;
 
-/// ioctls of an event and the flag that extends them to its group (Linux include/uapi/linux/perf_event.h).
+/// ioctls of an event and the flag that extends them to its group (Linux
+/// include/uapi/linux/perf_event.h).
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const IOC_FLAG_GROUP: libc::c_ulong = 1;
@@ -34,7 +35,8 @@ const AUX_SIZE: usize = 1080;
 pub enum Whose {
     /// Those of everybody who runs on a CPU.
     Everybody,
-    /// Those of the calling thread and of what it starts: nobody else's, for tests on machines that others use.
+    /// Those of the calling thread and of what it starts: nobody else's, for tests on machines that
+    /// others use.
     OwnThread,
     /// What happens in this thread, on whichever CPU it runs.
     Thread(u32),
@@ -53,11 +55,13 @@ impl AsFd for Event {
 }
 
 impl Event {
-    /// Opens an event on `cpu`, or, for a single thread, on whichever CPU that runs, in the group of `leader` if there is one.
+    /// Opens an event on `cpu`, or, for a single thread, on whichever CPU that runs, in the group
+    /// of `leader` if there is one.
     ///
     /// # Errors
-    /// What perf_event_open(2) returns: EACCES or EPERM without CAP_PERFMON, ENODEV where the CPU is offline, ENOENT or EOPNOTSUPP where
-    /// the PMU does not know the event, EBUSY or ENOSPC where somebody else has it.
+    /// What perf_event_open(2) returns: EACCES or EPERM without CAP_PERFMON, ENODEV where the CPU
+    /// is offline, ENOENT or EOPNOTSUPP where the PMU does not know the event, EBUSY or ENOSPC
+    /// where somebody else has it.
     pub fn open(
         attr: &[u8; ATTR_BYTES],
         whose: Whose,
@@ -122,7 +126,8 @@ impl Ring {
     /// Maps a ring of `bytes` (a power of two, whole pages) for `event`.
     ///
     /// # Errors
-    /// What mmap(2) returns: EPERM where the memory that may be locked is used up, EINVAL for a size that no ring has.
+    /// What mmap(2) returns: EPERM where the memory that may be locked is used up, EINVAL for a
+    /// size that no ring has.
     pub fn map(event: &Event, bytes: u32) -> io::Result<Ring> {
         let page = rustix::param::page_size();
         let size = bytes as usize;
@@ -148,8 +153,8 @@ impl Ring {
         let written = written.min(self.size) as usize;
         let start = (tail & (self.size - 1)) as usize;
         let first = written.min(self.size as usize - start);
-        // SAFETY: both are within the data that follows the first page. The kernel has written them, and it writes nothing there
-        // before the tail has passed, below.
+        // SAFETY: both are within the data that follows the first page. The kernel has written
+        // them, and it writes nothing there before the tail has passed, below.
         let waiting = unsafe {
             Waiting {
                 first: self.mapping.slice(self.page + start, first),
@@ -182,8 +187,9 @@ impl Aux {
         Ok(Aux { area: map(event, offset, bytes as usize)?, size: bytes.into() })
     }
 
-    /// Hands `bytes` from `offset` on to `each`, in two pieces where they reach over the area's end, and gives their room back. Returns
-    /// whether they were there; where they were not, all that waits is given up, so that the hardware is not left without room.
+    /// Hands `bytes` from `offset` on to `each`, in two pieces where they reach over the area's
+    /// end, and gives their room back. Returns whether they were there; where they were not, all
+    /// that waits is given up, so that the hardware is not left without room.
     pub fn read(
         &mut self,
         ring: &mut Ring,
@@ -202,8 +208,8 @@ impl Aux {
         }
         let start = (offset & (self.size - 1)) as usize;
         let first = (bytes as usize).min(self.size as usize - start);
-        // SAFETY: both are within the area and between its tail and its head: the hardware writes nothing there before the tail
-        // has passed, below.
+        // SAFETY: both are within the area and between its tail and its head: the hardware writes
+        // nothing there before the tail has passed, below.
         unsafe { each(self.area.slice(start, first), self.area.slice(0, bytes as usize - first)) };
         tail.store(end, Ordering::Release);
         true

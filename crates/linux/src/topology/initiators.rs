@@ -1,13 +1,15 @@
 //! How fast a node's memory is, as seen by the nearest CPUs.
 //!
-//! `access0` is the view of the nearest initiator of any kind, which may be a device beside the memory, and `access1`
-//! that of the nearest CPUs (Linux Documentation/admin-guide/mm/numaperf.rst). Each lists the nodes whose view it is.
+//! `access0` is the view of the nearest initiator of any kind, which may be a device beside the
+//! memory, and `access1` that of the nearest CPUs (Linux
+//! Documentation/admin-guide/mm/numaperf.rst). Each lists the nodes whose view it is.
 
 use std::path::Path;
 
 use crate::root::{KernelFileError, list_optional, read_optional};
 
-/// The figure `name` of the node in `folder` with number `node`, as CPUs see it; none where the firmware does not tell.
+/// The figure `name` of the node in `folder` with number `node`, as CPUs see it; none where the
+/// firmware does not tell.
 pub(super) fn value(folder: &Path, node: u16, name: &str) -> Result<Option<u32>, KernelFileError> {
     for access in ["access1", "access0"] {
         let initiators = folder.join(format!("node{node}")).join(access).join("initiators");

@@ -1,9 +1,9 @@
 //! Nodes, CPUs, distances and tiers as sysfs shows them.
 //!
-//! The kernel lists its memory tiers below `devices/virtual/memory_tiering`, the fastest with the lowest number
-//! (Linux 6.12 mm/memory-tiers.c). Kernels before 6.1 have none, and firmware without HMAT leaves all nodes in
-//! one. A tier map in the configuration overrides where pages are *placed*; what the kernel *scans* stays as
-//! [`Discovered::kernel_top`] says.
+//! The kernel lists its memory tiers below `devices/virtual/memory_tiering`, the fastest with the
+//! lowest number (Linux 6.12 mm/memory-tiers.c). Kernels before 6.1 have none, and firmware without
+//! HMAT leaves all nodes in one. A tier map in the configuration overrides where pages are
+//! *placed*; what the kernel *scans* stays as [`Discovered::kernel_top`] says.
 
 mod initiators;
 mod page_size;
@@ -27,7 +27,8 @@ pub use watcher::{Change, Watcher};
 /// SLIT distance of a node to itself (ACPI 6.5, 5.2.17).
 const DISTANCE_LOCAL: u8 = 10;
 
-/// SLIT distance between nodes where the firmware tells none (Linux include/linux/topology.h, REMOTE_DISTANCE).
+/// SLIT distance between nodes where the firmware tells none (Linux include/linux/topology.h,
+/// REMOTE_DISTANCE).
 const DISTANCE_REMOTE: u8 = 20;
 
 /// Where the tiers of a topology come from.
@@ -60,9 +61,9 @@ pub struct Discovered {
     pub origin: TierOrigin,
     /// The kernel's own tiers, fastest first; empty where it has none.
     pub kernel_tiers: Vec<KernelTier>,
-    /// Nodes with memory that the kernel counts as top tier: it neither scans them in tiering mode nor promotes
-    /// from them. A tier with CPUs and every faster one is top tier (Linux 6.12 mm/memory-tiers.c,
-    /// establish_demotion_targets).
+    /// Nodes with memory that the kernel counts as top tier: it neither scans them in tiering mode
+    /// nor promotes from them. A tier with CPUs and every faster one is top tier (Linux 6.12
+    /// mm/memory-tiers.c, establish_demotion_targets).
     pub kernel_top: Vec<NodeId>,
     /// Nodes with memory that `tiers.exclude` leaves out.
     pub excluded: Vec<NodeId>,
@@ -126,7 +127,8 @@ struct RawNode {
 /// The node of each CPU, by CPU number.
 pub fn cpu_nodes(topology: &Topology) -> Vec<NodeId> {
     let last = topology.nodes.iter().flat_map(|n| n.cpus.iter()).max().map_or(0, |&c| c as usize + 1);
-    // A CPU that sysfs does not list belongs to no node with memory; 0 is what the kernel assumes for it.
+    // A CPU that sysfs does not list belongs to no node with memory; 0 is what the kernel assumes
+    // for it.
     let mut nodes = vec![NodeId(0); last];
     for node in &topology.nodes {
         for &cpu in &node.cpus {
@@ -195,8 +197,8 @@ pub fn discover(root: &Root, map: &TierMap) -> Result<Discovered, DiscoverError>
     })
 }
 
-/// The nodes whose memory anybody may get; None where the kernel does not list them. Memory of devices alone
-/// (ZONE_DEVICE) and nodes that a driver keeps to itself are not among them.
+/// The nodes whose memory anybody may get; None where the kernel does not list them. Memory of
+/// devices alone (ZONE_DEVICE) and nodes that a driver keeps to itself are not among them.
 fn ordinary_memory(folder: &Path) -> Result<Option<Vec<NodeId>>, KernelFileError> {
     let path = folder.join("has_memory");
     read_optional(&path)?.map(|text| node_list(&path, &text)).transpose()
@@ -310,7 +312,8 @@ fn tiers(
 ) -> Result<(TierOrigin, Vec<TierId>), DiscoverError> {
     if map.nodes.iter().all(|tier| tier.is_empty()) {
         let origin = if kernel.is_empty() { TierOrigin::Assumed } else { TierOrigin::Kernel };
-        // A node in no tier counts as top tier in the kernel (node_is_toptier), and so it does here.
+        // A node in no tier counts as top tier in the kernel (node_is_toptier), and so it does
+        // here.
         let tier_of = |id| kernel.iter().position(|t| t.nodes.contains(&id)).unwrap_or(0);
         return Ok((origin, raw.iter().map(|n| tier_id(tier_of(n.id))).collect()));
     }
@@ -335,7 +338,8 @@ fn tiers(
     Ok((TierOrigin::TierMap, tiers))
 }
 
-/// The kernel has at most a few dozen tiers, the map is checked; a larger index shares the last number.
+/// The kernel has at most a few dozen tiers, the map is checked; a larger index shares the last
+/// number.
 fn tier_id(index: usize) -> TierId {
     TierId(u8::try_from(index).unwrap_or(u8::MAX))
 }

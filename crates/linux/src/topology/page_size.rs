@@ -1,11 +1,13 @@
-//! How large the machine's base pages are: what the kernel counts memory in, and what its tables and addresses go by.
+//! How large the machine's base pages are: what the kernel counts memory in, and what its tables
+//! and addresses go by.
 
 use thermocline_core::units::PageSize;
 
 use crate::root::{KernelFileError, Root, list_optional, read_optional};
 use crate::zoneinfo;
 
-/// How far the two sides of the comparison may be apart: memory comes and goes between two readings.
+/// How far the two sides of the comparison may be apart: memory comes and goes between two
+/// readings.
 const TOLERANCE_PERCENT: u64 = 10;
 
 /// The page size of the machine at `root`; none where its files do not tell.

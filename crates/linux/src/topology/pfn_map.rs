@@ -23,8 +23,8 @@ pub struct PfnMap {
 }
 
 impl PfnMap {
-    /// A map of `ranges`; where two overlap, the one that starts first keeps the frames. Neighbours of one node
-    /// are joined.
+    /// A map of `ranges`; where two overlap, the one that starts first keeps the frames. Neighbours
+    /// of one node are joined.
     pub fn new(mut ranges: Vec<PfnRange>) -> PfnMap {
         ranges.sort_unstable();
         let mut joined: Vec<PfnRange> = Vec::new();
@@ -43,8 +43,8 @@ impl PfnMap {
         PfnMap { ranges: joined }
     }
 
-    /// Reads the machine's memory blocks; `zones` tell where a block has memory of two nodes and where the
-    /// kernel has no memory blocks at all.
+    /// Reads the machine's memory blocks; `zones` tell where a block has memory of two nodes and
+    /// where the kernel has no memory blocks at all.
     ///
     /// # Errors
     /// sysfs cannot be read.

@@ -24,7 +24,8 @@ impl Change {
     }
 }
 
-/// Reads the topology and the table of page frames, and reads them again when memory has come or gone.
+/// Reads the topology and the table of page frames, and reads them again when memory has come or
+/// gone.
 #[derive(Debug)]
 pub struct Watcher {
     root: Root,
@@ -94,8 +95,8 @@ impl Watcher {
     }
 }
 
-/// Whether nodes, tiers, CPUs and distances are the same. A capacity alone differs whenever a balloon breathes,
-/// and is taken over without notice.
+/// Whether nodes, tiers, CPUs and distances are the same. A capacity alone differs whenever a
+/// balloon breathes, and is taken over without notice.
 fn same_shape(a: &Discovered, b: &Discovered) -> bool {
     let strip = |d: &Discovered| {
         let mut d = d.clone();

@@ -1,15 +1,18 @@
 //! `cargo bench -p thermocline-sim`: how fast the machine is simulated, and in how much memory.
 //!
-//! 1. Exact mode over 50 million pages, uniform, with Thermocline's engine attached. The bar: at least 60 % of the rate of
-//!    batched, prefetched random updates of an array with a byte a page, drawn by the same generator. The two alternate, so that
-//!    whatever disturbs the machine disturbs both.
+//! 1. Exact mode over 50 million pages, uniform, with Thermocline's engine attached. The bar: at
+//!    least 60 % of the rate of batched, prefetched random updates of an array with a byte a page,
+//!    drawn by the same generator. The two alternate, so that whatever disturbs the machine
+//!    disturbs both.
 //! 2. Event mode at the published scale: `chunks-192g`, at most 4 s and 1 GiB a run on one core.
-//! 3. Growth with pages, 8 GiB to 4 TiB, and with faults: time, and memory of at most 12 bytes a page and 64 MiB.
+//! 3. Growth with pages, 8 GiB to 4 TiB, and with faults: time, and memory of at most 12 bytes a
+//!    page and 64 MiB.
 //!
-//! `cargo bench -p thermocline-sim -- exact` measures that part alone; the others are `scale` and `growth`.
+//! `cargo bench -p thermocline-sim -- exact` measures that part alone; the others are `scale` and
+//! `growth`.
 //!
-//! Times are CPU times of one thread. Writes `results.json`, `sim-growth.svg` and `.png` to `target/bench`; the exit status is 1
-//! where a bar does not hold.
+//! Times are CPU times of one thread. Writes `results.json`, `sim-growth.svg` and `.png` to
+//! `target/bench`; the exit status is 1 where a bar does not hold.
 
 mod chart;
 mod limit;
@@ -130,7 +133,8 @@ fn growth(folder: &Path) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-/// What something costs at a large size beside what it costs at a small one: half as much again is noise and caches.
+/// What something costs at a large size beside what it costs at a small one: half as much again is
+/// noise and caches.
 fn linear(name: &str, small: f64, large: f64) -> Figure {
     Figure {
         name: name.to_owned(),

@@ -60,7 +60,8 @@ pub(crate) fn scenario(
     cost(&Setup::preset(name, changes)?, manager, ModeName::Event)
 }
 
-/// Chunks of 1 GiB in so much memory, two thirds of it DRAM, with so many visits of ten accesses a page.
+/// Chunks of 1 GiB in so much memory, two thirds of it DRAM, with so many visits of ten accesses a
+/// page.
 pub(crate) fn of_size(gib: u64, visits: u64) -> Result<Cost, Box<dyn std::error::Error>> {
     let changes = [
         format!("machine.node.1.memory=\"{}GiB\"", gib * 2 / 3),
@@ -72,7 +73,8 @@ pub(crate) fn of_size(gib: u64, visits: u64) -> Result<Cost, Box<dyn std::error:
     scenario("chunks-192g", &changes, "numab2")
 }
 
-/// Time of an access in exact mode, uniform over 50 million pages, with the engine attached: what more accesses cost more.
+/// Time of an access in exact mode, uniform over 50 million pages, with the engine attached: what
+/// more accesses cost more.
 pub(crate) fn exact_ns_per_access() -> Result<f64, Box<dyn std::error::Error>> {
     let seconds =
         |accesses: u64| cost(&uniform(accesses)?, "thermocline:adaptive", ModeName::Exact).map(|c| c.seconds);

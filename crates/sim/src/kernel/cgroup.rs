@@ -1,11 +1,13 @@
 //! A cgroup that is made smaller again and again: somebody writes to its `memory.reclaim`.
 //!
-//! Reclaim looks at the group's pages of the top tier, one after the other, round and round. What has been accessed since it was last looked at
-//! stays; what has not is demoted to the nearest node that has room, which counts as reclaimed although the group is charged as
-//! before. It ends when as much has been demoted as was asked for, or when every page has been looked at.
+//! Reclaim looks at the group's pages of the top tier, one after the other, round and round. What
+//! has been accessed since it was last looked at stays; what has not is demoted to the nearest node
+//! that has room, which counts as reclaimed although the group is charged as before. It ends when
+//! as much has been demoted as was asked for, or when every page has been looked at.
 //!
-//! Source: Linux 6.12 `mm/memcontrol.c` (`memory_reclaim`), `mm/vmscan.c` (`demote_folio_list`). A process is a group of its own here. The
-//! group's lists are one list in the order of addresses; there is no swap, so that pages below the top tier stay where they are.
+//! Source: Linux 6.12 `mm/memcontrol.c` (`memory_reclaim`), `mm/vmscan.c` (`demote_folio_list`). A
+//! process is a group of its own here. The group's lists are one list in the order of addresses;
+//! there is no swap, so that pages below the top tier stay where they are.
 
 use thermocline_core::units::Nanos;
 

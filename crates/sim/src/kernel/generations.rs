@@ -1,12 +1,16 @@
-//! Generations of pages, and reclaim of the oldest ones on request: what the multi-generational LRU offers in `debugfs/lru_gen`.
+//! Generations of pages, and reclaim of the oldest ones on request: what the multi-generational LRU
+//! offers in `debugfs/lru_gen`.
 //!
-//! 1. *Aging* (`+`) looks at the accessed bit of every page of a node and clears it. Pages that were accessed are of the youngest generation
-//!    then, all others are a generation older, of four at most.
-//! 2. *Eviction* (`-`) demotes pages that two agings or more have not found accessed, the oldest generation first, until as many as were
-//!    asked for have gone. A page that was accessed since the last aging becomes young instead.
+//! 1. *Aging* (`+`) looks at the accessed bit of every page of a node and clears it. Pages that
+//!    were accessed are of the youngest generation then, all others are a generation older, of four
+//!    at most.
+//! 2. *Eviction* (`-`) demotes pages that two agings or more have not found accessed, the oldest
+//!    generation first, until as many as were asked for have gone. A page that was accessed since
+//!    the last aging becomes young instead.
 //!
-//! Source: Linux 6.12 `mm/vmscan.c` (`run_aging`, `run_eviction`, MIN_NR_GENS, MAX_NR_GENS). A node has one list here, in the order of
-//! addresses. The accessed bits are the same that [`super::reclaim`] looks at, as in the kernel.
+//! Source: Linux 6.12 `mm/vmscan.c` (`run_aging`, `run_eviction`, MIN_NR_GENS, MAX_NR_GENS). A node
+//! has one list here, in the order of addresses. The accessed bits are the same that
+//! [`super::reclaim`] looks at, as in the kernel.
 
 use thermocline_core::units::Nanos;
 

@@ -1,10 +1,13 @@
 //! What the kernel does at a hint fault in tiering mode (`numa_balancing` = 2).
 //!
-//! 1. Where the target, the node of the faulting CPU, has plenty of room, the page is promoted and the threshold forgotten.
-//! 2. Else the latency decides: the time since the scan against the threshold, which follows the candidates ([`Metric::Time`]), or
-//!    hint faults of the process since the scan against a fixed number of them ([`Metric::Faults`], S0).
+//! 1. Where the target, the node of the faulting CPU, has plenty of room, the page is promoted and
+//!    the threshold forgotten.
+//! 2. Else the latency decides: the time since the scan against the threshold, which follows the
+//!    candidates ([`Metric::Time`]), or hint faults of the process since the scan against a fixed
+//!    number of them ([`Metric::Faults`], S0).
 //! 3. What is hot is a candidate; above the rate limit it is refused.
-//! 4. What is left is migrated, if the target stays above its high watermark; else kswapd is woken and the page stays.
+//! 4. What is left is migrated, if the target stays above its high watermark; else kswapd is woken
+//!    and the page stays.
 //!
 //! Source: Linux 6.12 `kernel/sched/fair.c` (`should_numa_migrate_memory`) and `mm/migrate.c`
 //! (`migrate_misplaced_folio_prepare`); S0, patch 1. The arithmetic is core's `published`.
@@ -57,7 +60,8 @@ impl HintFaults {
         HintFaults { metric, width: StampWidth::for_cpus(nr_cpus), latencies: Latencies::default() }
     }
 
-    /// Handles a fault whose mark has been taken; returns what it costs the thread beyond the fault itself, in ns.
+    /// Handles a fault whose mark has been taken; returns what it costs the thread beyond the fault
+    /// itself, in ns.
     pub fn fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
         if !system.machine.is_kernel_lower(fault.node) {
             system.counters.not_promotable += 1;
@@ -136,5 +140,6 @@ fn migrate(system: &mut System, fault: &Fault) -> f64 {
     system.machine.spec.cost.migrate_ns
 }
 
-/// The time between two adjustments is the longest scan period; the kernel's default is core's constant.
+/// The time between two adjustments is the longest scan period; the kernel's default is core's
+/// constant.
 const _: () = assert!(ADJUST_PERIOD_MS == 60_000);

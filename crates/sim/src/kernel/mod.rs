@@ -1,8 +1,9 @@
 //! Models of what the kernel does by itself, one file each.
 //!
-//! A [`Model`] runs when it is due and works on the [`System`]; between two dues the mode lets programs run. What a model
-//! shares with Thermocline's rules (threshold feedback, fault count, scan period, pghot's record, S2's window) it calls from
-//! `thermocline_core::published`; here is only the plumbing. To add one: a file here, and a manager that returns it from
+//! A [`Model`] runs when it is due and works on the [`System`]; between two dues the mode lets
+//! programs run. What a model shares with Thermocline's rules (threshold feedback, fault count,
+//! scan period, pghot's record, S2's window) it calls from `thermocline_core::published`; here is
+//! only the plumbing. To add one: a file here, and a manager that returns it from
 //! [`crate::manager::Manager::models`].
 
 pub mod cgroup;
@@ -23,7 +24,8 @@ pub trait Model: std::fmt::Debug {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// When it wants to run; [`crate::system::NEVER`] as long as nothing happens. Asked after every fault: be quick.
+    /// When it wants to run; [`crate::system::NEVER`] as long as nothing happens. Asked after every
+    /// fault: be quick.
     fn due(&self, system: &System) -> Nanos;
 
     /// Runs at `system.now`, which is at or after its due.

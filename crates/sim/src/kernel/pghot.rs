@@ -1,11 +1,13 @@
 //! pghot (S4): a record a page, and kmigrated, which promotes the pages whose record is ready.
 //!
-//! 1. A hint fault updates the record of its page (core's `published::pghot`). Once it is ready, its section is hot.
-//! 2. kmigrated of each lower node looks every 100 ms. It walks the hot sections and takes each ready record, which is then empty
-//!    whatever comes of it.
-//! 3. Where the target has plenty of room the page is promoted and the threshold forgotten. Else it must have been accessed
-//!    lately, by a threshold that follows the candidates, and the rate limit must allow it; and the target must stay above its
-//!    high watermark, or the page is left where it is and kswapd is woken.
+//! 1. A hint fault updates the record of its page (core's `published::pghot`). Once it is ready,
+//!    its section is hot.
+//! 2. kmigrated of each lower node looks every 100 ms. It walks the hot sections and takes each
+//!    ready record, which is then empty whatever comes of it.
+//! 3. Where the target has plenty of room the page is promoted and the threshold forgotten. Else it
+//!    must have been accessed lately, by a threshold that follows the candidates, and the rate
+//!    limit must allow it; and the target must stay above its high watermark, or the page is left
+//!    where it is and kswapd is woken.
 //!
 //! A section is 128 MiB of frames; here, of the pages' numbers. Source: S4, RFC v6.
 

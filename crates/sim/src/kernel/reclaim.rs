@@ -1,15 +1,18 @@
 //! Reclaim that demotes: kswapd, and direct reclaim of tasks that allocate.
 //!
-//! 1. kswapd of a node is woken by an allocation that finds it below its low watermark, or a promotion that would leave it below
-//!    the high one. It works until the node is above its promo watermark (in tiering mode; else the high one).
-//! 2. The oldest inactive page is looked at. Accessed since it was last: the first time it stays (and is referenced now), the
-//!    second time it becomes active. Not accessed: it is demoted to the nearest node of the next tier that has room.
-//! 3. While there are more active pages than the inactive ones times the square root of ten times the node's size in GiB, the oldest
-//!    active pages become inactive, accessed or not, and lose their accessed bit.
+//! 1. kswapd of a node is woken by an allocation that finds it below its low watermark, or a
+//!    promotion that would leave it below the high one. It works until the node is above its promo
+//!    watermark (in tiering mode; else the high one).
+//! 2. The oldest inactive page is looked at. Accessed since it was last: the first time it stays
+//!    (and is referenced now), the second time it becomes active. Not accessed: it is demoted to
+//!    the nearest node of the next tier that has room.
+//! 3. While there are more active pages than the inactive ones times the square root of ten times
+//!    the node's size in GiB, the oldest active pages become inactive, accessed or not, and lose
+//!    their accessed bit.
 //!
-//! Source: Linux 6.12 `mm/vmscan.c` (`balance_pgdat`, `shrink_inactive_list`, `shrink_active_list`, `folio_check_references`,
-//! `inactive_is_low`, `demote_folio_list`). Memory is anonymous here. kswapd works at the speed that `cost` gives it; it runs
-//! on a CPU of its own.
+//! Source: Linux 6.12 `mm/vmscan.c` (`balance_pgdat`, `shrink_inactive_list`, `shrink_active_list`,
+//! `folio_check_references`, `inactive_is_low`, `demote_folio_list`). Memory is anonymous here.
+//! kswapd works at the speed that `cost` gives it; it runs on a CPU of its own.
 
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
@@ -19,8 +22,8 @@ use crate::memory::{List, lru};
 use crate::system::kswapd::{Kswapd, STEP};
 use crate::system::{NEVER, System, Way};
 
-/// It sleeps this long after it has looked at every page and found none to demote (the kernel gives up after 16 rounds and
-/// waits to be woken; a woken one looks again at once).
+/// It sleeps this long after it has looked at every page and found none to demote (the kernel gives
+/// up after 16 rounds and waits to be woken; a woken one looks again at once).
 const GIVE_UP: Nanos = Nanos::from_ms(100);
 /// Pages that a task reclaims at a time (SWAP_CLUSTER_MAX).
 const CLUSTER: u64 = 32;
@@ -84,7 +87,8 @@ impl Reclaim {
     }
 }
 
-/// Reclaims for a task that allocates: a cluster of pages of this node. Returns the time in ns that it takes the task.
+/// Reclaims for a task that allocates: a cluster of pages of this node. Returns the time in ns that
+/// it takes the task.
 pub fn direct(system: &mut System, node: NodeIndex) -> f64 {
     if !system.kernel.demotion_enabled {
         return 0.0;
@@ -100,7 +104,8 @@ pub fn direct(system: &mut System, node: NodeIndex) -> f64 {
     ns
 }
 
-/// Looks at one page, after active pages have become inactive where there are too many; returns the CPU time in ns.
+/// Looks at one page, after active pages have become inactive where there are too many; returns the
+/// CPU time in ns.
 fn reclaim_page(system: &mut System, node: NodeIndex, by: By) -> f64 {
     let i = usize::from(node);
     let costs = system.machine.spec.cost;

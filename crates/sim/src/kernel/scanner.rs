@@ -1,19 +1,24 @@
-//! The scanner of NUMA balancing: makes a part of a process's memory inaccessible now and then, so that its next access
-//! tells of itself.
+//! The scanner of NUMA balancing: makes a part of a process's memory inaccessible now and then, so
+//! that its next access tells of itself.
 //!
-//! 1. A task whose CPU time has gone on by its scan period since its stamp asks for a scan; the stamp goes on by the period.
-//!    If the process's next scan is due as well, the task scans: the next one is a period from now.
-//! 2. A scan starts where the last one ended. Ranges of the scan size are looked at; pages below the top tier that are not
-//!    marked yet are. A range in which something was marked counts in full against the scan size, and every range counts
-//!    against eight times that. So memory of the top tier, and what is marked already, is passed over up to eight times as fast.
-//! 3. The scanning task pays for it, and its stamp goes on by 32 times that: 3 % of its time at most go to scanning.
-//! 4. At the end of memory a pass is complete; the task whose next promotion is recorded adapts its period (core's
-//!    `scan_period`). In tiering mode that always means: double, within the limits, which follow from the size of the process.
+//! 1. A task whose CPU time has gone on by its scan period since its stamp asks for a scan; the
+//!    stamp goes on by the period. If the process's next scan is due as well, the task scans: the
+//!    next one is a period from now.
+//! 2. A scan starts where the last one ended. Ranges of the scan size are looked at; pages below
+//!    the top tier that are not marked yet are. A range in which something was marked counts in
+//!    full against the scan size, and every range counts against eight times that. So memory of the
+//!    top tier, and what is marked already, is passed over up to eight times as fast.
+//! 3. The scanning task pays for it, and its stamp goes on by 32 times that: 3 % of its time at
+//!    most go to scanning.
+//! 4. At the end of memory a pass is complete; the task whose next promotion is recorded adapts its
+//!    period (core's `scan_period`). In tiering mode that always means: double, within the limits,
+//!    which follow from the size of the process.
 //!
-//! The first period: a process that was forked computes it from its size when its first second of CPU time is over; a thread
-//! keeps the scan delay of 1000 ms until a pass is complete. Source: Linux 6.12 `kernel/sched/fair.c` (`task_tick_numa`,
-//! `task_numa_work`, `init_numa_balancing`, `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`.
-//! What is not modelled: several mappings, and the skipping of those that a task has not touched lately.
+//! The first period: a process that was forked computes it from its size when its first second of
+//! CPU time is over; a thread keeps the scan delay of 1000 ms until a pass is complete. Source:
+//! Linux 6.12 `kernel/sched/fair.c` (`task_tick_numa`, `task_numa_work`, `init_numa_balancing`,
+//! `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`. What is not
+//! modelled: several mappings, and the skipping of those that a task has not touched lately.
 
 use thermocline_core::published::scan_period::{Accesses, adapt};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
@@ -28,13 +33,14 @@ const OVERHEAD_FACTOR: f64 = 32.0;
 /// Scans whose fault counts are remembered; at one each 100 ms this is a day.
 const HISTORY_MAX: usize = 1 << 20;
 
-/// Tells the scanner of a page that was promoted at a hint fault of `thread`: private and remote, as the kernel records it in
-/// tiering mode.
+/// Tells the scanner of a page that was promoted at a hint fault of `thread`: private and remote,
+/// as the kernel records it in tiering mode.
 pub fn record_promotion(system: &mut System, thread: u32) {
     record(system, thread, false, true);
 }
 
-/// Tells the scanner of a hint fault of `thread` that counts. The first one after a pass adapts the task's period.
+/// Tells the scanner of a hint fault of `thread` that counts. The first one after a pass adapts the
+/// task's period.
 pub fn record(system: &mut System, thread: u32, local: bool, private: bool) {
     let task = &mut system.threads[thread as usize];
     let process = &mut system.processes[usize::from(task.process)];
@@ -153,7 +159,8 @@ struct Passed {
     skipped: u64,
 }
 
-/// Marks the pages of a range that can be; stamps those again that are marked, where S0's second patch is on.
+/// Marks the pages of a range that can be; stamps those again that are marked, where S0's second
+/// patch is on.
 fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed {
     let lower = if system.kernel.scan_all { 0 } else { system.machine.kernel_top };
     let is_lower = |byte: u8| {
@@ -164,7 +171,8 @@ fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed 
     let mut passed = Passed::default();
     let mut at = start;
     while at < end {
-        // Most of memory is passed over: count it by the block, in loops that the compiler can make wide.
+        // Most of memory is passed over: count it by the block, in loops that the compiler can make
+        // wide.
         let block = (at + 4096).min(end);
         let bytes = system.memory.bytes(at..block);
         let below = bytes.iter().filter(|b| is_lower(**b)).count() as u64;

@@ -1,15 +1,18 @@
-//! Bandwidth with queueing: the more of a node's bandwidth is used, the longer an access to it takes.
+//! Bandwidth with queueing: the more of a node's bandwidth is used, the longer an access to it
+//! takes.
 //!
-//! Every [`PERIOD`] the lines that a node has served since the last time are compared with what it can serve. The
-//! latency is the idle one times a factor: 1 / (1 - u / 2) while the use u is below 90 % (half of the time in a queue with
-//! regular service, M/D/1), and above that whatever holds the use there. Threads wait for their accesses, so that the
-//! rate follows from the latency (Little's law: threads = rate x latency) and the factor settles.
+//! Every [`PERIOD`] the lines that a node has served since the last time are compared with what it
+//! can serve. The latency is the idle one times a factor: 1 / (1 - u / 2) while the use u is below
+//! 90 % (half of the time in a queue with regular service, M/D/1), and above that whatever holds
+//! the use there. Threads wait for their accesses, so that the rate follows from the latency
+//! (Little's law: threads = rate x latency) and the factor settles.
 
 use thermocline_core::units::Nanos;
 
 /// Time between two looks at the traffic.
 pub const PERIOD: Nanos = Nanos::from_ms(1);
-/// Use from which the factor no longer follows the queue's formula but whatever keeps the use from growing.
+/// Use from which the factor no longer follows the queue's formula but whatever keeps the use from
+/// growing.
 const FULL: f64 = 0.9;
 /// The factor at that use.
 const QUEUE_MAX: f64 = 1.0 / (1.0 - FULL / 2.0);

@@ -1,8 +1,9 @@
 //! The machine that one runs on, as `thermocline doctor --json` describes it.
 //!
-//! Nodes, tiers, CPUs, memory, distances and HZ are read; so are latency and bandwidth where the firmware reports them (HMAT).
-//! Where it does not, an access takes 110 ns and 4 ns more for each unit of SLIT distance above 10: about what two sockets
-//! (32) and CXL (50 to 60) are measured at. What the kernel's work costs is assumed, as in the presets.
+//! Nodes, tiers, CPUs, memory, distances and HZ are read; so are latency and bandwidth where the
+//! firmware reports them (HMAT). Where it does not, an access takes 110 ns and 4 ns more for each
+//! unit of SLIT distance above 10: about what two sockets (32) and CXL (50 to 60) are measured at.
+//! What the kernel's work costs is assumed, as in the presets.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +88,8 @@ impl Doctor {
         let with_cpus: Vec<usize> = (0..nodes.len()).filter(|i| !nodes[*i].cpus.is_empty()).collect();
         let node = |node: &Node| {
             let from = |i: usize| node.distances.get(i).copied().unwrap_or(10);
-            // The firmware tells of the nearest CPUs; farther ones are as much slower as their distance says.
+            // The firmware tells of the nearest CPUs; farther ones are as much slower as their
+            // distance says.
             let nearest = with_cpus.iter().map(|i| from(*i)).min().unwrap_or(10);
             let factor = node.read_latency_ns.map_or(1.0, |ns| f64::from(ns) / latency_ns(nearest));
             NodeSpec {

@@ -1,7 +1,8 @@
 //! The machine: nodes in tiers, what an access costs, and how fast the kernel works on it.
 //!
-//! [`MachineSpec`] is what a TOML file says; [`Machine`] is what is simulated: nodes sorted from the fastest tier to the
-//! slowest, so that "is in the top tier" is a comparison of indices. Presets are in `presets/`.
+//! [`MachineSpec`] is what a TOML file says; [`Machine`] is what is simulated: nodes sorted from
+//! the fastest tier to the slowest, so that "is in the top tier" is a comparison of indices.
+//! Presets are in `presets/`.
 
 pub(crate) mod bandwidth;
 mod doctor;
@@ -23,8 +24,8 @@ use crate::spec::SpecError;
 /// Nodes that can be simulated: a page keeps its node in six bits, one value of which is "nowhere".
 pub const NODES_MAX: usize = 63;
 
-/// What moving a base page of a huge page costs, of moving it on its own: the copy is left, unmapping and flushing are once for all.
-/// Assumed.
+/// What moving a base page of a huge page costs, of moving it on its own: the copy is left,
+/// unmapping and flushing are once for all. Assumed.
 pub(crate) const HUGE_SHARE: f64 = 0.1;
 
 /// A node, by its index in order of tiers.
@@ -62,8 +63,9 @@ pub struct Machine {
     pub nodes: Vec<SimNode>,
     /// How many of them are in the top tier.
     pub top: NodeIndex,
-    /// How many of them the kernel calls top tier: every tier down to the slowest that has CPUs. It neither scans nor
-    /// promotes from them in tiering mode (Linux 6.12 `mm/memory-tiers.c`, `node_is_toptier`).
+    /// How many of them the kernel calls top tier: every tier down to the slowest that has CPUs. It
+    /// neither scans nor promotes from them in tiering mode (Linux 6.12 `mm/memory-tiers.c`,
+    /// `node_is_toptier`).
     pub kernel_top: NodeIndex,
     /// The same for the engine.
     pub topology: Topology,

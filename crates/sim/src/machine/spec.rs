@@ -23,9 +23,11 @@ pub struct NodeSpec {
     pub memory: Bytes,
     /// SLIT distances to the nodes, in their order.
     pub distances: Vec<u8>,
-    /// Idle latency in ns of a load from the CPUs of each node, in their order; what a node without CPUs has is not used.
+    /// Idle latency in ns of a load from the CPUs of each node, in their order; what a node without
+    /// CPUs has is not used.
     pub read_ns: Vec<f64>,
-    /// What a store costs its thread in ns, likewise; a store waits for its line as a load does where this is not given.
+    /// What a store costs its thread in ns, likewise; a store waits for its line as a load does
+    /// where this is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_ns: Option<Vec<f64>>,
     /// Bandwidth in MB/s (10^6 bytes), where it limits.
@@ -53,7 +55,8 @@ pub struct Costs {
     pub migrate_ns: f64,
     /// Marking a page in a scan: charged to the thread that scans.
     pub scan_mark_ns: f64,
-    /// Passing over a page in a scan whose descriptor says that it is not to be marked: of the top tier, mostly.
+    /// Passing over a page in a scan whose descriptor says that it is not to be marked: of the top
+    /// tier, mostly.
     pub scan_skip_ns: f64,
     /// Passing over a page that is marked: its page table entry says so.
     pub scan_again_ns: f64,
@@ -61,8 +64,9 @@ pub struct Costs {
     pub reclaim_look_ns: f64,
     /// A page that reclaim demotes.
     pub demote_ns: f64,
-    /// A useful hardware sample and its task work, without migration: charged to the thread. S1 reports 7.35 us a hint with its
-    /// share of migrations, 6.44 us a hint fault, and a fifth of the whole for switching the hardware on and off.
+    /// A useful hardware sample and its task work, without migration: charged to the thread. S1
+    /// reports 7.35 us a hint with its share of migrations, 6.44 us a hint fault, and a fifth of
+    /// the whole for switching the hardware on and off.
     pub sample_ns: f64,
     /// A page that a kernel thread migrates in batches (DAMON, kmigrated).
     pub kthread_page_ns: f64,
@@ -99,7 +103,8 @@ pub struct MachineSpec {
     /// Ticks a second (`CONFIG_HZ`).
     #[serde(default = "hz")]
     pub hz: u32,
-    /// CPUs that the kernel was built for (`CONFIG_NR_CPUS`): how far the stamps of scanned pages reach.
+    /// CPUs that the kernel was built for (`CONFIG_NR_CPUS`): how far the stamps of scanned pages
+    /// reach.
     #[serde(default = "nr_cpus")]
     pub nr_cpus: u32,
     /// `vm.min_free_kbytes`, of the whole machine.
@@ -116,7 +121,8 @@ pub struct MachineSpec {
     pub cost: Costs,
     /// The nodes, by ascending number.
     pub node: Vec<NodeSpec>,
-    /// Where each value comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on it; by dotted key.
+    /// Where each value comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on it;
+    /// by dotted key.
     #[serde(default)]
     pub origin: BTreeMap<String, String>,
 }

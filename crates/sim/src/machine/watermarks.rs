@@ -1,8 +1,8 @@
 //! The watermarks that the kernel gives a node.
 //!
-//! Source: Linux 6.12 `mm/page_alloc.c`, `__setup_per_zone_wmarks`: a zone's min mark is its share of `min_free_kbytes`; low,
-//! high and promo each lie above the mark before by the larger of min / 4 and `watermark_scale_factor` ten-thousandths
-//! of the zone. A node counts as one zone here.
+//! Source: Linux 6.12 `mm/page_alloc.c`, `__setup_per_zone_wmarks`: a zone's min mark is its share
+//! of `min_free_kbytes`; low, high and promo each lie above the mark before by the larger of min /
+//! 4 and `watermark_scale_factor` ten-thousandths of the zone. A node counts as one zone here.
 
 use thermocline_core::topology::Watermarks;
 

@@ -1,12 +1,14 @@
 //! IBS-driven NUMA balancing (S1): sampled accesses stand for hint faults, and nothing scans.
 //!
-//! Each thread is sampled once in a number of micro-operations; the period adapts every 250 useful samples by the scan period's
-//! formula (core's `scan_period`). A useful sample is handled like a hint fault, by task work of its thread. For want of a scan
-//! the latency of a page is the time since its sample before. Between the nodes of the top tier pages follow the thread
-//! that is sampled, as in ordinary NUMA balancing.
+//! Each thread is sampled once in a number of micro-operations; the period adapts every 250 useful
+//! samples by the scan period's formula (core's `scan_period`). A useful sample is handled like a
+//! hint fault, by task work of its thread. For want of a scan the latency of a page is the time
+//! since its sample before. Between the nodes of the top tier pages follow the thread that is
+//! sampled, as in ordinary NUMA balancing.
 //!
-//! Source: S1 and its series of 2023; costs from the overheads it reports (node 1): 7.35 us a hint, and 19.2 s of switching
-//! the hardware on and off against 70.1 s of task work. What is not modelled: pages that another process shares.
+//! Source: S1 and its series of 2023; costs from the overheads it reports (node 1): 7.35 us a hint,
+//! and 19.2 s of switching the hardware on and off against 70.1 s of task work. What is not
+//! modelled: pages that another process shares.
 
 use thermocline_core::published::scan_period::{
     Accesses, SAMPLE_PERIOD_MAX_UOPS, SAMPLE_PERIOD_MIN_UOPS, SAMPLE_PERIOD_UOPS, SAMPLES, adapt,
@@ -18,8 +20,8 @@ use crate::kernel::hint_fault::HintFaults;
 use crate::memory::{MARK_SHIFT, flags};
 use crate::system::{Fault, SampledAccess, System};
 
-/// Accesses to memory in as many micro-operations, where a sample is of use: fitted on the pages that S1's run on node 2
-/// migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
+/// Accesses to memory in as many micro-operations, where a sample is of use: fitted on the pages
+/// that S1's run on node 2 migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
 pub(super) const ACCESSES_PER_UOP: f64 = 1.34;
 
 /// What a thread's sampling is like.
@@ -41,10 +43,12 @@ impl Default for Task {
 pub struct Ibs {
     faults: HintFaults,
     tasks: Vec<Task>,
-    /// When each page was last sampled, in the unit of marks, plus one; empty until the first sample.
+    /// When each page was last sampled, in the unit of marks, plus one; empty until the first
+    /// sample.
     last: Vec<u32>,
     events: u64,
-    /// A sample has hit a page below the top tier: the kernel is in tiering mode, in which it leaves the top tier's pages alone.
+    /// A sample has hit a page below the top tier: the kernel is in tiering mode, in which it
+    /// leaves the top tier's pages alone.
     tiering: bool,
 }
 
@@ -54,8 +58,8 @@ impl Ibs {
         Ibs { faults, tasks: Vec::new(), last: Vec::new(), events: 0, tiering: false }
     }
 
-    /// Counts a useful sample of a thread, and adapts its period. In tiering mode every one counts as remote and private, as
-    /// promotions do there.
+    /// Counts a useful sample of a thread, and adapts its period. In tiering mode every one counts
+    /// as remote and private, as promotions do there.
     fn count(&mut self, thread: u32, local: bool, private: bool, failed: bool) {
         let task = &mut self.tasks[thread as usize];
         let accesses = &mut task.accesses;

@@ -1,4 +1,5 @@
-//! The kernel as manager: nobody, ordinary NUMA balancing, or hint faults in tiering mode with either latency.
+//! The kernel as manager: nobody, ordinary NUMA balancing, or hint faults in tiering mode with
+//! either latency.
 
 use super::{Manager, Notes};
 use crate::kernel::hint_fault::HintFaults;
@@ -61,12 +62,14 @@ impl Manager for HintFaulting {
     }
 }
 
-/// `numa_balancing` = 1: a page goes to the node of the thread that faults on it, if there is room. What is not modelled: threads
-/// of one process on several nodes, between which the kernel's second fault decides.
+/// `numa_balancing` = 1: a page goes to the node of the thread that faults on it, if there is room.
+/// What is not modelled: threads of one process on several nodes, between which the kernel's second
+/// fault decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Balancing;
 
-/// Moves a page to a CPU's node, if the node stays above its high watermark; returns the cost in ns.
+/// Moves a page to a CPU's node, if the node stays above its high watermark; returns the cost in
+/// ns.
 pub(super) fn balance(system: &mut System, page: Page, to: NodeIndex) -> f64 {
     let high = system.machine.nodes[usize::from(to)].watermarks.high_pages;
     let from = system.memory.flags(page) & flags::NODE;

@@ -1,7 +1,8 @@
 //! Managers: who decides which pages move.
 //!
-//! A manager says how the kernel is set, handles hint faults and samples, and runs when it is due. Kernel models that only it needs
-//! come from [`Manager::models`]. To add one: a file here, a variant of [`ManagerName`], an arm of [`ManagerName::build`].
+//! A manager says how the kernel is set, handles hint faults and samples, and runs when it is due.
+//! Kernel models that only it needs come from [`Manager::models`]. To add one: a file here, a
+//! variant of [`ManagerName`], an arm of [`ManagerName::build`].
 
 mod chmu;
 mod damon;
@@ -42,7 +43,8 @@ pub struct Sampling {
 /// What is shown of a manager at the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Notes {
-    /// Threshold of the fault path: time in ms since the start of the run, and value in ms from then on.
+    /// Threshold of the fault path: time in ms since the start of the run, and value in ms from
+    /// then on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub threshold_course: Vec<(u64, u64)>,
     /// Some latencies: time of the fault since the start of the run, latency, threshold, all in ms.
@@ -79,7 +81,8 @@ pub trait Manager: std::fmt::Debug {
         Vec::new()
     }
 
-    /// A hint fault, its mark taken. Returns what it costs the thread beyond the fault itself, in ns.
+    /// A hint fault, its mark taken. Returns what it costs the thread beyond the fault itself, in
+    /// ns.
     fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
         let _ = fault;
         system.counters.not_promotable += 1;

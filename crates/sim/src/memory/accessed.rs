@@ -9,7 +9,8 @@ impl Memory {
         self.flags[page as usize] |= flags::ACCESSED;
     }
 
-    /// Whether the page has been accessed since this was last asked, and clears that. A huge page has one bit for all its pages.
+    /// Whether the page has been accessed since this was last asked, and clears that. A huge page
+    /// has one bit for all its pages.
     pub fn take_accessed(&mut self, page: Page) -> bool {
         self.take_accessed_in(self.space_of(page), page)
     }
@@ -46,11 +47,13 @@ impl Memory {
         }
     }
 
-    /// Draws whether an unmarked page was accessed since its note, when each page of its cell has had so many accesses on average.
+    /// Draws whether an unmarked page was accessed since its note, when each page of its cell has
+    /// had so many accesses on average.
     #[inline]
     fn drawn(&mut self, index: usize, accesses: f64) -> bool {
         let since = accesses - f64::from(f32::from_bits(self.notes[index]));
-        // A page without an access, and none drawn where one is all but certain: both are most of the cases.
+        // A page without an access, and none drawn where one is all but certain: both are most of
+        // the cases.
         since > 0.0 && (since > 40.0 || self.random.exponential_below(since))
     }
 }

@@ -130,8 +130,8 @@ impl Cells {
         self.accesses[cell as usize] += accesses;
     }
 
-    /// Puts the cells that have changed since this was last asked into `into` (with repetitions); true where they are too
-    /// many to tell.
+    /// Puts the cells that have changed since this was last asked into `into` (with repetitions);
+    /// true where they are too many to tell.
     pub fn take_changed(&mut self, into: &mut Vec<u32>) -> bool {
         into.clear();
         std::mem::swap(into, &mut self.changed);

@@ -1,8 +1,8 @@
 //! Positions: the pages of a process in the order of their cells.
 //!
-//! Patterns whose cells are ranges of addresses need no other order. Patterns that scatter what is alike (the ranks of a
-//! zipf distribution over a hash table, say) number their pages by a permutation that is computed both ways, because a
-//! table of it would cost eight bytes a page.
+//! Patterns whose cells are ranges of addresses need no other order. Patterns that scatter what is
+//! alike (the ranks of a zipf distribution over a hash table, say) number their pages by a
+//! permutation that is computed both ways, because a table of it would cost eight bytes a page.
 
 use crate::random::mix;
 
@@ -37,8 +37,8 @@ impl Layout {
 
 const ROUNDS: usize = 4;
 
-/// A pseudorandom permutation of the numbers below some bound: a Feistel network over the next power of four, walked until it
-/// comes back below the bound (less than four steps on average).
+/// A pseudorandom permutation of the numbers below some bound: a Feistel network over the next
+/// power of four, walked until it comes back below the bound (less than four steps on average).
 #[derive(Clone, Debug)]
 pub struct Shuffle {
     len: u32,

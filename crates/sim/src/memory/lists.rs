@@ -1,4 +1,5 @@
-//! A node's reclaim lists: active and inactive, oldest first, in blocks so that memory follows the pages that are listed.
+//! A node's reclaim lists: active and inactive, oldest first, in blocks so that memory follows the
+//! pages that are listed.
 
 use std::collections::VecDeque;
 

@@ -1,14 +1,18 @@
-//! The page tables as arrays: where each page is, whether a scan has marked it, whether it has been accessed.
+//! The page tables as arrays: where each page is, whether a scan has marked it, whether it has been
+//! accessed.
 //!
-//! Per page: a byte of [`flags`], another of [`lru`], four bytes whose meaning depends on the mark (below), an eighth of a
-//! byte in the bitmap of marks, and four bytes in a reclaim list while it is on a node that demotes. Pages are numbered through all processes; a
-//! [`Space`] is the range of one process. Positions number the same pages in the order of the workload's cells
+//! Per page: a byte of [`flags`], another of [`lru`], four bytes whose meaning depends on the mark
+//! (below), an eighth of a byte in the bitmap of marks, and four bytes in a reclaim list while it
+//! is on a node that demotes. Pages are numbered through all processes; a [`Space`] is the range of
+//! one process. Positions number the same pages in the order of the workload's cells
 //! ([`crate::memory::layout`]).
 //!
-//! The note of a page is, while it is marked, the time of the mark; else, in event mode, the accesses that a page of its
-//! cell had had when its accessed bit was last looked at. Event mode does not see accesses: whether there was one since is
-//! drawn when somebody looks ([`Memory::take_accessed`]). A page that is still marked has had none since its mark, because
-//! its next access will be a hint fault: so the bit is settled when it is marked, and nothing is drawn while it is.
+//! The note of a page is, while it is marked, the time of the mark; else, in event mode, the
+//! accesses that a page of its cell had had when its accessed bit was last looked at. Event mode
+//! does not see accesses: whether there was one since is drawn when somebody looks
+//! ([`Memory::take_accessed`]). A page that is still marked has had none since its mark, because
+//! its next access will be a hint fault: so the bit is settled when it is marked, and nothing is
+//! drawn while it is.
 
 mod accessed;
 mod cells;
@@ -140,7 +144,8 @@ impl Memory {
         self.flags[page as usize]
     }
 
-    /// The bytes of all pages: what exact mode's loop works on. Only [`flags::ACCESSED`] may be changed through it.
+    /// The bytes of all pages: what exact mode's loop works on. Only [`flags::ACCESSED`] may be
+    /// changed through it.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.flags
@@ -196,8 +201,8 @@ impl Memory {
         self.list(page);
     }
 
-    /// Puts a page on another node. A mark does not survive that: the new page table entry is an ordinary one. Returns
-    /// whether there was one.
+    /// Puts a page on another node. A mark does not survive that: the new page table entry is an
+    /// ordinary one. Returns whether there was one.
     pub fn move_to(&mut self, page: Page, to: NodeIndex) -> bool {
         let from = self.flags(page) & flags::NODE;
         if from == to || from == flags::NOWHERE {
@@ -312,8 +317,8 @@ impl Memory {
             + lists.sum::<usize>()
     }
 
-    /// Puts a page into the reclaim lists of its node, at the young end, unless it is in a list already. Where the first page
-    /// of a huge one is, it stands for the others.
+    /// Puts a page into the reclaim lists of its node, at the young end, unless it is in a list
+    /// already. Where the first page of a huge one is, it stands for the others.
     fn list(&mut self, page: Page) {
         let byte = self.flags[page as usize];
         let first = self.spaces[self.space_of(page)].block(page).start;
@@ -328,8 +333,8 @@ impl Memory {
         }
     }
 
-    /// Takes the oldest page of a node's list. A page that has left the node since it was listed goes to the list of
-    /// where it is now and is not returned.
+    /// Takes the oldest page of a node's list. A page that has left the node since it was listed
+    /// goes to the list of where it is now and is not returned.
     pub(crate) fn pop(&mut self, node: NodeIndex, list: List) -> Option<Page> {
         loop {
             let page = self.nodes[usize::from(node)].lists.as_mut()?.pop(list)?;

@@ -1,8 +1,9 @@
 //! Exact mode: every access is made.
 //!
-//! Threads go on by turns, the one that is furthest behind first, by `TURN` at most where there are several. The
-//! accesses of a turn are drawn in batches, so that the pages' bytes can be prefetched; what an access takes is added from a table
-//! that counts the accesses by node in the same addition.
+//! Threads go on by turns, the one that is furthest behind first, by `TURN` at most where there are
+//! several. The accesses of a turn are drawn in batches, so that the pages' bytes can be
+//! prefetched; what an access takes is added from a table that counts the accesses by node in the
+//! same addition.
 
 use std::ops::AddAssign;
 
@@ -18,7 +19,8 @@ use crate::world::World;
 
 /// Accesses that are drawn at a time; their number must fit [`COUNT_BITS`].
 const BATCH: usize = 512;
-/// Longest turn of a thread among several: what two threads do within it may be seen in the wrong order.
+/// Longest turn of a thread among several: what two threads do within it may be seen in the wrong
+/// order.
 const TURN_PS: u64 = 20_000_000;
 const PS: u64 = 1000;
 
@@ -27,14 +29,16 @@ const COUNT_BITS: u32 = 10;
 /// Bits for a batch's time in ps below the numbers, in [`Sums::Narrow`] and [`Sums::Wide`].
 const NARROW_BITS: u32 = 34;
 const WIDE_BITS: u32 = 48;
-/// Nodes of which [`Sums::Narrow`] can count the accesses, the first of them by what the others leave.
+/// Nodes of which [`Sums::Narrow`] can count the accesses, the first of them by what the others
+/// leave.
 const NARROW_NODES: usize = 4;
 /// The same of [`Sums::Wide`], all of them.
 const WIDE_NODES: usize = 8;
 /// All that a page's byte can name.
 const MANY_NODES: usize = flags::NODE as usize + 1;
 
-/// What an access to each node adds: its time in ps, and from some bit on ten bits a node for their number.
+/// What an access to each node adds: its time in ps, and from some bit on ten bits a node for their
+/// number.
 #[derive(Clone, Debug)]
 enum Sums {
     /// Few nodes and short accesses, as nearly always: half the work.
@@ -68,7 +72,8 @@ impl Sums {
         }
     }
 
-    /// Accesses the pages until one is marked, and adds how many to each node; returns how many, and their time in ps.
+    /// Accesses the pages until one is marked, and adds how many to each node; returns how many,
+    /// and their time in ps.
     fn access(&self, bytes: &mut [u8], batch: &[Page], served: &mut [f64]) -> (usize, u64) {
         const COUNT: u64 = (1 << COUNT_BITS) - 1;
         match self {
@@ -152,7 +157,8 @@ impl Exact {
         exact
     }
 
-    /// Accesses until the next sample of a thread: as in event mode, each access has the same chance.
+    /// Accesses until the next sample of a thread: as in event mode, each access has the same
+    /// chance.
     fn next_sample(&mut self, world: &World, thread: u32) -> u64 {
         match world.sampling(thread) {
             Some(accesses) => (self.samples.exponential() * accesses) as u64,
@@ -176,7 +182,8 @@ impl Exact {
         }
     }
 
-    /// Lets a thread run until `end`, or its end of life. Returns early, with true, after a fault or sample.
+    /// Lets a thread run until `end`, or its end of life. Returns early, with true, after a fault
+    /// or sample.
     fn turn(&mut self, world: &mut World, number: u32, end_ps: u64) -> bool {
         let thread = &mut self.threads[number as usize];
         let process = thread.process;

@@ -1,9 +1,10 @@
-//! The least time that any sequence of placements can take if moves cost time: an offline bound, by dynamic programming over the sets
-//! of pages in fast memory.
+//! The least time that any sequence of placements can take if moves cost time: an offline bound, by
+//! dynamic programming over the sets of pages in fast memory.
 //!
-//! Exponential in the pages: for small cases only, where it shows what managers and rules could gain at best when every move has its
-//! price. Between [`super::min`], which moves for nothing, and the best placement that never changes it is the bound that counts;
-//! a run has too many pages for it, so that its report has those two.
+//! Exponential in the pages: for small cases only, where it shows what managers and rules could
+//! gain at best when every move has its price. Between [`super::min`], which moves for nothing, and
+//! the best placement that never changes it is the bound that counts; a run has too many pages for
+//! it, so that its report has those two.
 
 use crate::memory::Page;
 
@@ -21,8 +22,9 @@ pub struct Costs {
     pub moved: f64,
 }
 
-/// The least time for the accesses of `trace` to pages below `pages`, of which `capacity` fit into fast memory; those of the bit set
-/// `start` are there at first. Before each access any pages may move. None where there are more than [`PAGES_MAX`] pages.
+/// The least time for the accesses of `trace` to pages below `pages`, of which `capacity` fit into
+/// fast memory; those of the bit set `start` are there at first. Before each access any pages may
+/// move. None where there are more than [`PAGES_MAX`] pages.
 pub fn least_time(trace: &[Page], pages: u32, capacity: u32, start: u32, costs: Costs) -> Option<f64> {
     if pages > PAGES_MAX || start >> pages != 0 || start.count_ones() > capacity {
         return None;
@@ -42,7 +44,8 @@ pub fn least_time(trace: &[Page], pages: u32, capacity: u32, start: u32, costs: 
 
 /// Lets pages move: from every set to every other at the price of the pages that differ.
 fn relax(best: &mut [f64], pages: u32, capacity: u32, moved: f64) {
-    // The price is a sum over pages, so that they can be taken one after the other; sets above the capacity may come between.
+    // The price is a sum over pages, so that they can be taken one after the other; sets above the
+    // capacity may come between.
     for page in 0..pages {
         for set in 0..best.len() {
             if set >> page & 1 == 0 {
@@ -110,7 +113,8 @@ mod tests {
                 .map(|set| (n as f64 * 3.0 - 2.0 * count(set), set))
                 .min_by(|a, b| a.0.total_cmp(&b.0))
                 .unwrap();
-            // MIN brings a page in by the access that misses; whoever may move pages before an access has at most all of them.
+            // MIN brings a page in by the access that misses; whoever may move pages before an
+            // access has at most all of them.
             let bounded = n as f64 * 3.0 - 2.0 * min::hits(&trace, capacity as usize) as f64;
             let mut last = n as f64;
             for moved in [0.0, 0.5, 1.0, 2.0, 4.0, 1e6] {
@@ -119,7 +123,8 @@ mod tests {
                 last = found;
             }
             assert!((last - still).abs() < 1e-9, "where moves are dear, nobody moves");
-            // A move costs what an access saves: the page that MIN brings in by a miss pays its way in full.
+            // A move costs what an access saves: the page that MIN brings in by a miss pays its way
+            // in full.
             assert!(time(2.0, best) >= bounded - 2.0 * f64::from(capacity), "below MIN");
         }
     }

@@ -1,6 +1,8 @@
-//! Least recently used: what a cache does that knows the past and not the future, and Che's approximation of it.
+//! Least recently used: what a cache does that knows the past and not the future, and Che's
+//! approximation of it.
 //!
-//! A yardstick beside [`super::min`]: reclaim by active and inactive lists is meant to come near it.
+//! A yardstick beside [`super::min`]: reclaim by active and inactive lists is meant to come near
+//! it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,8 +28,9 @@ pub fn hits(trace: &[Page], capacity: usize) -> u64 {
     hits
 }
 
-/// The share of hits that Che's approximation gives, for independent accesses with these probabilities: number of pages, and probability
-/// of each of them (H. Che, Y. Tung and Z. Wang, 2002).
+/// The share of hits that Che's approximation gives, for independent accesses with these
+/// probabilities: number of pages, and probability of each of them (H. Che, Y. Tung and Z. Wang,
+/// 2002).
 pub fn che(pages: &[(f64, f64)], capacity: f64) -> f64 {
     let held = |time: f64| -> f64 { pages.iter().map(|(n, p)| n * (1.0 - (-p * time).exp())).sum() };
     if pages.iter().map(|(n, _)| n).sum::<f64>() <= capacity {

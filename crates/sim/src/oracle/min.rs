@@ -1,5 +1,6 @@
-//! MIN: on a miss the page gives way whose next access is furthest away (L. A. Belady, 1966). With free migration nobody serves more
-//! accesses from so many pages of fast memory, if a page is brought in by an access that misses.
+//! MIN: on a miss the page gives way whose next access is furthest away (L. A. Belady, 1966). With
+//! free migration nobody serves more accesses from so many pages of fast memory, if a page is
+//! brought in by an access that misses.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -42,7 +43,8 @@ pub fn hits(trace: &[Page], capacity: usize) -> u64 {
     hits
 }
 
-/// Share of a scenario's accesses that MIN serves from the top tier, where they are few enough to be listed. Threads take turns.
+/// Share of a scenario's accesses that MIN serves from the top tier, where they are few enough to
+/// be listed. Threads take turns.
 pub fn top_share(setup: &Setup, seed: u64) -> Option<f64> {
     let mut trace = Vec::new();
     let (mut start, mut thread) = (0, 0);

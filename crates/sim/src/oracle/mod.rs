@@ -1,10 +1,12 @@
 //! What the best placements could do: bounds to hold managers to.
 //!
-//! * Static: every page stays where it is put, the pages with the most to gain in DRAM. From the accesses that the programs asked
-//!   for, by cell; what a run with perfect knowledge and no migration reaches.
-//! * Phased: placed anew at each phase of a thread, at no cost, with all of DRAM for itself: nobody who cannot foresee the draws of
-//!   a phase serves more accesses from DRAM.
-//! * [`min`]: who foresees every access (Belady's MIN), on the accesses themselves; where they are few enough to be listed.
+//! * Static: every page stays where it is put, the pages with the most to gain in DRAM. From the
+//!   accesses that the programs asked for, by cell; what a run with perfect knowledge and no
+//!   migration reaches.
+//! * Phased: placed anew at each phase of a thread, at no cost, with all of DRAM for itself: nobody
+//!   who cannot foresee the draws of a phase serves more accesses from DRAM.
+//! * [`min`]: who foresees every access (Belady's MIN), on the accesses themselves; where they are
+//!   few enough to be listed.
 //!
 //! Times are of idle nodes, without faults and migrations.
 
@@ -78,7 +80,8 @@ impl Demand {
                     let common = range.end.min(of.end) - range.start.max(of.start);
                     cells[cell as usize] += accesses * f64::from(common) / pages;
                 }
-                // A cycle longer than memory: what is kept of it is hit again, of the rest the first access to a page is missed.
+                // A cycle longer than memory: what is kept of it is hit again, of the rest the
+                // first access to a page is missed.
                 let missed = (1.0 - self.capacity / pages).max(0.0) / f64::from(walk.per_page);
                 self.phased_top += accesses * (1.0 - missed);
             }

@@ -1,4 +1,5 @@
-//! The tables as a picture: how far ours is from each published figure, one line a row. Readable without colours.
+//! The tables as a picture: how far ours is from each published figure, one line a row. Readable
+//! without colours.
 
 use std::fmt::Write as _;
 

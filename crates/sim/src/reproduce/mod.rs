@@ -1,7 +1,8 @@
 //! Published tables beside the simulator's.
 //!
-//! `tables.toml` says which arm of which scenario stands for which column, and what counts as the same. Ours is the mean over seeds; one
-//! published run can be as far from a mean as the spread says.
+//! `tables.toml` says which arm of which scenario stands for which column, and what counts as the
+//! same. Ours is the mean over seeds; one published run can be as far from a mean as the spread
+//! says.
 
 mod chart;
 
@@ -140,9 +141,9 @@ pub fn tables() -> Result<Vec<Table>, SpecError> {
     Ok(parse::<Tables>("tables", include_str!("tables.toml"))?.table)
 }
 
-/// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, what a process has on a node at the end, and
-/// `mean_gib:PROCESS:NODE` on average; `promoted@SECONDS`, pages promoted so long after the start of the first process; `migrated`,
-/// pages that faults or samples have moved.
+/// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, what a process has on a node at
+/// the end, and `mean_gib:PROCESS:NODE` on average; `promoted@SECONDS`, pages promoted so long
+/// after the start of the first process; `migrated`, pages that faults or samples have moved.
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let mut parts = name.split(':');
     match (parts.next(), parts.next(), parts.next()) {
@@ -179,7 +180,8 @@ fn words(figure: &str) -> String {
     }
 }
 
-/// Runs a table's arms and compares; rows of arms of which a run was stopped are left out. `done` is told of every run.
+/// Runs a table's arms and compares; rows of arms of which a run was stopped are left out. `done`
+/// is told of every run.
 ///
 /// # Errors
 /// A scenario cannot be simulated, or a figure is none.
@@ -221,7 +223,8 @@ pub fn reproduce(
         }
         let found = summary(&ours);
         let tolerance = if spec.interval {
-            // Of a single run, not of the mean: one run is what was published. One run of ours shows nothing.
+            // Of a single run, not of the mean: one run is what was published. One run of ours
+            // shows nothing.
             one_more_within(&ours).unwrap_or(0.0)
         } else {
             spec.by.unwrap_or(spec.within.unwrap_or(0.0) * spec.published.abs())

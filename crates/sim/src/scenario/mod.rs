@@ -1,7 +1,8 @@
-//! Scenarios: a machine, its programs, the kernel's settings, and for each parameter where it comes from.
+//! Scenarios: a machine, its programs, the kernel's settings, and for each parameter where it comes
+//! from.
 //!
-//! Presets are TOML files in `presets/`, embedded. [`Setup`] is a scenario with its machine and Thermocline's
-//! configuration, after `--set` has had its way: what [`crate::run`] runs.
+//! Presets are TOML files in `presets/`, embedded. [`Setup`] is a scenario with its machine and
+//! Thermocline's configuration, after `--set` has had its way: what [`crate::run`] runs.
 
 mod fit;
 mod set;
@@ -38,7 +39,8 @@ pub struct Scenario {
     /// Simulated time after which the run ends at the latest.
     #[serde(default = "half_an_hour")]
     pub limit: Span,
-    /// Pages promoted and demoted are told for times this far apart, from the start of the first process.
+    /// Pages promoted and demoted are told for times this far apart, from the start of the first
+    /// process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course_every: Option<Span>,
     /// The kernel's settings.
@@ -52,7 +54,8 @@ pub struct Scenario {
     /// What is fitted to which published figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitSpec>,
-    /// Where each parameter comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on it; by dotted key.
+    /// Where each parameter comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on
+    /// it; by dotted key.
     #[serde(default)]
     pub origin: BTreeMap<String, String>,
 }
@@ -110,8 +113,8 @@ impl Setup {
         self.scenario.process.iter().flat_map(|p| std::iter::repeat_n(p, p.count as usize))
     }
 
-    /// The preset of that name with changes: each `key=value`, a dotted key of the scenario (or `machine.` and a key of the
-    /// machine) and a TOML value.
+    /// The preset of that name with changes: each `key=value`, a dotted key of the scenario (or
+    /// `machine.` and a key of the machine) and a TOML value.
     ///
     /// # Errors
     /// There is no such preset, a change is none, or what comes out cannot be simulated.

@@ -6,9 +6,10 @@
 //!                    └──▶ run(numbers of runs) ──▶ a row of figures a run
 //! ```
 //!
-//! A run is a configuration and a seed. Runs are numbered: seeds first, then managers, parameters, scenarios. A shard has every
-//! N-th of them, so that shards are about as long as one another. A row follows from configuration and seed alone; so it does not
-//! matter who made it, and when. Where rows are kept is the caller's affair.
+//! A run is a configuration and a seed. Runs are numbered: seeds first, then managers, parameters,
+//! scenarios. A shard has every N-th of them, so that shards are about as long as one another. A
+//! row follows from configuration and seed alone; so it does not matter who made it, and when.
+//! Where rows are kept is the caller's affair.
 
 mod grid;
 mod plan;
@@ -61,8 +62,8 @@ struct ConfigArm {
 }
 
 impl Sweep {
-    /// The sweep over a grid; `sources` are the texts of its scenarios, in their order. `name` is how errors call the grid. Every
-    /// configuration is checked.
+    /// The sweep over a grid; `sources` are the texts of its scenarios, in their order. `name` is
+    /// how errors call the grid. Every configuration is checked.
     ///
     /// # Errors
     /// The grid is too large, or one of its configurations cannot be simulated or is there twice.
@@ -127,7 +128,8 @@ impl Sweep {
         Ok(Sweep { plan, sources, arms })
     }
 
-    /// Runs the runs of these numbers, on all cores, until `stop` is set; `done` is told of each, in any order.
+    /// Runs the runs of these numbers, on all cores, until `stop` is set; `done` is told of each,
+    /// in any order.
     ///
     /// # Errors
     /// The first run that failed, or what `done` said.

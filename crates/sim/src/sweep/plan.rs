@@ -9,13 +9,15 @@ use crate::mode::ModeName;
 use crate::scenario::Setup;
 use crate::spec::{SpecError, require};
 
-/// A sweep without its scenarios: enough to know which runs there are, and to put their results together.
+/// A sweep without its scenarios: enough to know which runs there are, and to put their results
+/// together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The parameters; each is a column, named as its key.
     pub parameters: Vec<Column>,
-    /// The figures that a run has; where some scenario has no such node or process, its rows have no value.
+    /// The figures that a run has; where some scenario has no such node or process, its rows have
+    /// no value.
     pub figures: Vec<Column>,
     /// The configurations.
     pub configurations: Vec<Configuration>,
@@ -201,7 +203,8 @@ impl std::str::FromStr for Shard {
     }
 }
 
-/// The hash of all that a run depends on, but for the seed and the program. What only people read is left out.
+/// The hash of all that a run depends on, but for the seed and the program. What only people read
+/// is left out.
 pub(super) fn config_hash(setup: &Setup, manager: ManagerName, mode: ModeName) -> String {
     let mut scenario = setup.scenario.clone();
     let mut machine = setup.machine.spec.clone();
@@ -215,7 +218,8 @@ pub(super) fn config_hash(setup: &Setup, manager: ManagerName, mode: ModeName) -
     hash(format!("{mode:?}\n{scenario}\n{machine}").as_bytes())
 }
 
-/// FNV-1a with 128 bits (G. Fowler, L. Noll, P. Vo), in hexadecimal: among a million, two are equal with a probability of 10^-27.
+/// FNV-1a with 128 bits (G. Fowler, L. Noll, P. Vo), in hexadecimal: among a million, two are equal
+/// with a probability of 10^-27.
 pub fn hash(bytes: &[u8]) -> String {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

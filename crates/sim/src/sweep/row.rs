@@ -42,7 +42,8 @@ pub(super) fn row(report: &Report, columns: &HashMap<&str, usize>) -> Row {
     row
 }
 
-/// All figures: those of every report, then by node, then by name of process. Processes of the same name are taken together.
+/// All figures: those of every report, then by node, then by name of process. Processes of the same
+/// name are taken together.
 fn figures(report: &Report) -> Vec<(String, Option<Figure>)> {
     let mut all: Vec<(String, Option<Figure>)> =
         report.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect();

@@ -1,8 +1,8 @@
 //! The running system: what kernel models and managers see and change, the same under both modes.
 //!
-//! A model may read and move pages through [`System::memory`] and the methods here, wake kswapd, charge time to a thread,
-//! and count. It never sees an access: what it can know of them are hint faults, accessed bits (drawn when it looks, in event
-//! mode) and samples.
+//! A model may read and move pages through [`System::memory`] and the methods here, wake kswapd,
+//! charge time to a thread, and count. It never sees an access: what it can know of them are hint
+//! faults, accessed bits (drawn when it looks, in event mode) and samples.
 
 pub mod balance;
 pub mod kswapd;
@@ -22,8 +22,8 @@ use balance::Balance;
 use kswapd::Kswapd;
 use scan::{MmScan, TaskScan};
 
-/// The time at which a run begins: machines have been up for a while before anything interesting is run on them, and what
-/// the kernel does once a minute is overdue then.
+/// The time at which a run begins: machines have been up for a while before anything interesting is
+/// run on them, and what the kernel does once a minute is overdue then.
 pub const START: Nanos = Nanos::from_s(1000);
 /// Never.
 pub const NEVER: Nanos = Nanos(u64::MAX);
@@ -190,8 +190,9 @@ impl System {
         self.machine.state(node, self.memory.free(node))
     }
 
-    /// Moves a page that is somewhere to another node, whoever decides it, and counts a mark that it loses. Whether there is
-    /// room is the caller's business, and so is to count the move, by what is returned.
+    /// Moves a page that is somewhere to another node, whoever decides it, and counts a mark that
+    /// it loses. Whether there is room is the caller's business, and so is to count the move, by
+    /// what is returned.
     pub fn move_page(&mut self, page: Page, to: NodeIndex) -> Way {
         let from = self.memory.flags(page) & crate::memory::flags::NODE;
         self.counters.marks_dropped_by_move += u64::from(self.memory.move_to(page, to));
@@ -247,7 +248,8 @@ impl System {
             .all(|p| p.threads.clone().all(|t| self.threads[t as usize].finished.is_some()))
     }
 
-    /// How the kernel scans the process of which most memory was scanned; none before its third scan.
+    /// How the kernel scans the process of which most memory was scanned; none before its third
+    /// scan.
     pub fn scans(&self) -> Option<Scans> {
         let runs = |p: &Process| p.threads.clone().any(|t| self.threads[t as usize].finished.is_none());
         let running = self.processes.iter().enumerate().filter(|(_, process)| runs(process));
@@ -260,8 +262,8 @@ impl System {
         })
     }
 
-    /// The frame of a page, for the engine: pages of the top tier and of the rest have frames of their own, so that a
-    /// promoted page is another frame.
+    /// The frame of a page, for the engine: pages of the top tier and of the rest have frames of
+    /// their own, so that a promoted page is another frame.
     #[inline]
     pub fn pfn(&self, page: Page) -> Pfn {
         let top = self.memory.node(page).is_some_and(|n| self.machine.is_top(n));

@@ -1,4 +1,5 @@
-//! What the scanner of NUMA balancing keeps of tasks and processes, and how its period follows from their size.
+//! What the scanner of NUMA balancing keeps of tasks and processes, and how its period follows from
+//! their size.
 
 use thermocline_core::pace::Interval;
 use thermocline_core::published::scan_period::Accesses;
@@ -20,13 +21,14 @@ pub struct TaskScan {
     pub(crate) passes: u64,
     /// Pages recorded since.
     pub(crate) accesses: Accesses,
-    /// It computes its period from its process's size at its first due tick: a forked task that has had none.
+    /// It computes its period from its process's size at its first due tick: a forked task that has
+    /// had none.
     pub(crate) fresh: bool,
 }
 
 impl TaskScan {
-    /// The only thread of a forked process, which has had `cpu` of CPU time and had touched `rss_then` pages when its first
-    /// period, the scan delay, was over.
+    /// The only thread of a forked process, which has had `cpu` of CPU time and had touched
+    /// `rss_then` pages when its first period, the scan delay, was over.
     pub fn forked(settings: &KernelSettings, cpu: Nanos, rss_then: u64) -> TaskScan {
         let delay = Nanos::from_ms(settings.scan_delay_ms);
         if cpu < delay {

@@ -1,5 +1,5 @@
-//! Pattern `chunk-random`: a chunk chosen at random is accessed at random for a fixed number of accesses, then the next
-//! (S0's microbenchmark). Each thread chooses for itself.
+//! Pattern `chunk-random`: a chunk chosen at random is accessed at random for a fixed number of
+//! accesses, then the next (S0's microbenchmark). Each thread chooses for itself.
 
 use std::sync::Arc;
 

@@ -8,7 +8,8 @@ use crate::random::Random;
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// Cells (of the process) that are accessed, ascending, with their share of the accesses; the shares sum to 1.
+    /// Cells (of the process) that are accessed, ascending, with their share of the accesses; the
+    /// shares sum to 1.
     weights: Vec<(u32, f64)>,
     /// The positions that are all as likely, where that is so.
     even: Option<Range<u32>>,

@@ -1,4 +1,5 @@
-//! Pattern `hotspot`: a share of the pages takes a share of the accesses, and from time to time others are hot.
+//! Pattern `hotspot`: a share of the pages takes a share of the accesses, and from time to time
+//! others are hot.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Pattern `latest`: the younger an item is, the more popular, by a zipf law (YCSB's `latest`).
 //!
-//! Items lie in memory in the order in which they came, the last one at the end. Without new items that never changes. With
-//! them, each takes the place of the oldest: popularity goes round through memory, in steps of a [`CELLS`]th of it, so
-//! that the most popular items are told apart less finely than without.
+//! Items lie in memory in the order in which they came, the last one at the end. Without new items
+//! that never changes. With them, each takes the place of the oldest: popularity goes round through
+//! memory, in steps of a [`CELLS`]th of it, so that the most popular items are told apart less
+//! finely than without.
 
 use std::sync::Arc;
 
@@ -43,7 +44,8 @@ impl Latest {
         check_exponent(self.exponent, place)?;
         let per_page = (1..=4096).contains(&self.items_per_page);
         require(per_page, &format!("{place}.items_per_page"), "is out of range", "give 1 to 4096")?;
-        // Neighbours in rank are neighbours in memory: a page is as popular as its rank among pages.
+        // Neighbours in rank are neighbours in memory: a page is as popular as its rank among
+        // pages.
         let ranks = Ranks::zipf(pages, 1, 1, self.exponent);
         if self.insert_every == 0 {
             let (map, distribution) = ranks.rising();

@@ -1,9 +1,10 @@
 //! What programs do: processes with threads, each thread following a [`Pattern`].
 //!
-//! A pattern partitions the pages of its process into cells and gives each thread one [`Phase`] after another. Within a
-//! phase every access is drawn alike and independently (a [`Distribution`] over cells, even within each), or follows a
-//! [`Walk`]. That is all that event mode needs to be exact in distribution: a change of distribution is a new phase. Exact
-//! mode draws every access from the same phases ([`access::fill`]), in batches.
+//! A pattern partitions the pages of its process into cells and gives each thread one [`Phase`]
+//! after another. Within a phase every access is drawn alike and independently (a [`Distribution`]
+//! over cells, even within each), or follows a [`Walk`]. That is all that event mode needs to be
+//! exact in distribution: a change of distribution is a new phase. Exact mode draws every access
+//! from the same phases ([`access::fill`]), in batches.
 //!
 //! To add a pattern: a file here with its keys (a serde struct) and its `Pattern`; a variant of
 //! [`PatternSpec`]; an arm of [`PatternSpec::build`]. `tests/patterns.rs` and `tests/it/modes.rs`
@@ -50,7 +51,8 @@ use crate::spec::SpecError;
 /// How a thread accesses memory until something changes.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Each access is drawn from the distribution. Threads of a process that share it are simulated together.
+    /// Each access is drawn from the distribution. Threads of a process that share it are simulated
+    /// together.
     Random(Arc<Distribution>),
     /// One page after another.
     Walk(Walk),
@@ -75,13 +77,14 @@ pub trait Pattern: std::fmt::Debug + Send {
     /// The cells, by position; fixed. A few hundred are fast; every position belongs to one.
     fn cells(&self) -> CellMap;
 
-    /// Share of the accesses that are stores, where it follows from the pattern and not from the process's own key.
+    /// Share of the accesses that are stores, where it follows from the pattern and not from the
+    /// process's own key.
     fn store_share(&self) -> Option<f64> {
         None
     }
 
-    /// The next phase of a thread (of its process, from 0); `None` when it is done. `random` is the thread's own and only for
-    /// this, so that both modes go through the same phases.
+    /// The next phase of a thread (of its process, from 0); `None` when it is done. `random` is the
+    /// thread's own and only for this, so that both modes go through the same phases.
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase>;
 }
 

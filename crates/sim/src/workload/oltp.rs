@@ -1,7 +1,9 @@
-//! Pattern `oltp`: transactions on tables of a database, as sysbench's `oltp` makes them (S2's workload).
+//! Pattern `oltp`: transactions on tables of a database, as sysbench's `oltp` makes them (S2's
+//! workload).
 //!
-//! A transaction picks rows: most picks fall on a small part in the middle of each table (sysbench's distribution `special`). Point
-//! queries and updates access a few lines around their row; range queries walk over the pages that follow theirs.
+//! A transaction picks rows: most picks fall on a small part in the middle of each table
+//! (sysbench's distribution `special`). Point queries and updates access a few lines around their
+//! row; range queries walk over the pages that follow theirs.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Popularity by rank, as cells: ranks whose popularity hardly differs share a cell.
 //!
-//! Zipf: the item of rank r is accessed in proportion to r^-s. A page holds several items of unrelated ranks, so that its
-//! popularity is their sum: the most popular items make a page each, and what lies between them is drawn once, by sampling.
+//! Zipf: the item of rank r is accessed in proportion to r^-s. A page holds several items of
+//! unrelated ranks, so that its popularity is their sum: the most popular items make a page each,
+//! and what lies between them is drawn once, by sampling.
 
 use super::Distribution;
 use crate::memory::CellMap;
@@ -48,8 +49,8 @@ pub(super) fn check_exponent(exponent: f64, place: &str) -> Result<(), SpecError
 }
 
 impl Ranks {
-    /// `pages` pages with `per_page` items each, of zipf popularity with this exponent. An access to an item goes on through
-    /// the pages that follow, to `span` pages in all.
+    /// `pages` pages with `per_page` items each, of zipf popularity with this exponent. An access
+    /// to an item goes on through the pages that follow, to `span` pages in all.
     pub(super) fn zipf(pages: u32, per_page: u32, span: u32, exponent: f64) -> Ranks {
         if per_page <= 1 && span <= 1 {
             return Ranks::one_item_each(pages, exponent);
@@ -115,8 +116,8 @@ impl Ranks {
     }
 }
 
-/// Popularity of pages with several items: how many pages, and the popularity of each, falling. The most popular items are taken
-/// to be on pages of their own, which few of them share in fact.
+/// Popularity of pages with several items: how many pages, and the popularity of each, falling. The
+/// most popular items are taken to be on pages of their own, which few of them share in fact.
 fn page_weights(pages: u64, per_page: u64, span: u64, s: f64) -> Vec<(f64, f64)> {
     let items = pages * per_page;
     let reached = per_page * span;

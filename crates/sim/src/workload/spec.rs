@@ -27,12 +27,14 @@ pub struct Think {
     pub after: u64,
     /// How long it is.
     pub time: Span,
-    /// The thread spins (its CPU time goes on, and with it the scanner's clock) instead of sleeping.
+    /// The thread spins (its CPU time goes on, and with it the scanner's clock) instead of
+    /// sleeping.
     #[serde(default)]
     pub busy: bool,
 }
 
-/// A cgroup's memory that is reclaimed again and again, by `memory.reclaim`: what is not accessed is demoted.
+/// A cgroup's memory that is reclaimed again and again, by `memory.reclaim`: what is not accessed
+/// is demoted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReclaimSpec {
@@ -59,8 +61,8 @@ pub struct ProcessSpec {
     pub footprint: Bytes,
     /// Where its memory comes from: the first of these that has room takes the next page.
     pub place: Vec<Place>,
-    /// Time to allocate and clear a page at the start, in one system call (MAP_POPULATE) before the threads begin; at once
-    /// where this is not given.
+    /// Time to allocate and clear a page at the start, in one system call (MAP_POPULATE) before the
+    /// threads begin; at once where this is not given.
     #[serde(default)]
     pub populate_page_ns: f64,
     /// It allocates its memory at the same time as the process before it.
@@ -83,8 +85,8 @@ pub struct ProcessSpec {
     /// Pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<Think>,
-    /// Its memory is mapped by huge pages: marked, looked at, faulted on, promoted by faults and demoted by reclaim 512 pages at a
-    /// time.
+    /// Its memory is mapped by huge pages: marked, looked at, faulted on, promoted by faults and
+    /// demoted by reclaim 512 pages at a time.
     #[serde(default)]
     pub huge_pages: bool,
     /// Somebody reclaims its memory.

@@ -1,8 +1,8 @@
-//! Pattern `phases`: steps that follow one another, again and again; each walks through a part of memory, or draws its accesses
-//! from some parts.
+//! Pattern `phases`: steps that follow one another, again and again; each walks through a part of
+//! memory, or draws its accesses from some parts.
 //!
-//! A walk goes on where the step's last one ended, so that steps of a hundredth of a pass alternate two streams, or a stream and
-//! random accesses, at any grain.
+//! A walk goes on where the step's last one ended, so that steps of a hundredth of a pass alternate
+//! two streams, or a stream and random accesses, at any grain.
 
 use std::sync::Arc;
 
@@ -77,7 +77,8 @@ pub struct Region {
     pub to: f64,
     /// Its weight among the parts of the step.
     pub weight: f64,
-    /// Popularity of its pages: zipf with this exponent, falling from its first page; all alike where it is 0.
+    /// Popularity of its pages: zipf with this exponent, falling from its first page; all alike
+    /// where it is 0.
     #[serde(default)]
     pub exponent: f64,
 }

@@ -24,7 +24,8 @@ pub enum Split {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
-    /// Pages from one to the next; negative for a descending stream. At the end of its part a thread goes on at the other.
+    /// Pages from one to the next; negative for a descending stream. At the end of its part a
+    /// thread goes on at the other.
     #[serde(default = "next_page")]
     pub stride: i64,
     /// Accesses to a page before the next one: 64 are one a cache line.
@@ -35,8 +36,8 @@ pub struct Stream {
     /// Which part of memory a thread walks through.
     #[serde(default)]
     pub split: Split,
-    /// Threads start anywhere in their part. Streams and scans that always start alike can run in step for as long as they
-    /// last, by chance; the mean over such starts says what is typical.
+    /// Threads start anywhere in their part. Streams and scans that always start alike can run in
+    /// step for as long as they last, by chance; the mean over such starts says what is typical.
     #[serde(default)]
     pub random_start: bool,
 }
@@ -49,7 +50,8 @@ fn lines() -> u32 {
     64
 }
 
-/// The part of a range that thread `thread` of `threads` takes, and where it starts, as `split` says.
+/// The part of a range that thread `thread` of `threads` takes, and where it starts, as `split`
+/// says.
 pub(super) fn part(
     range: std::ops::Range<u32>,
     split: Split,

@@ -1,4 +1,5 @@
-//! A walk: one page after another, a number of accesses to each; at the end of its range it starts again.
+//! A walk: one page after another, a number of accesses to each; at the end of its range it starts
+//! again.
 
 use std::ops::Range;
 

@@ -97,8 +97,8 @@ kinds! {
         small(SKEWED, &["config.scope=[{ name = \"capped\", cgroup = \"/p\", top_tier_cap_mib = 4 }]"]),
         "latency",
     ));
-    // Before the first scan nobody moves. Then the kernel promotes too, and kswapd makes room between
-    // watermarks that are far apart, while the engine fills it.
+    // Before the first scan nobody moves. Then the kernel promotes too, and kswapd makes room
+    // between watermarks that are far apart, while the engine fills it.
     Evidence::Pressure(_) => Some((
         small(
             &BALLAST.replace("40000000", "120000000"),

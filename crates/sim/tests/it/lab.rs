@@ -9,8 +9,8 @@ use thermocline_sim::scenario::Setup;
 /// From the worst to the best in the lab; on hotcold the first two are alike there.
 const RANKS: [&str; 4] = ["none", "damon", "numab2", "thermocline:adaptive"];
 
-/// DRAM's share of the accesses after the warm-up, of what the best static placement would have had: two runs are the same until
-/// the shorter one ends.
+/// DRAM's share of the accesses after the warm-up, of what the best static placement would have
+/// had: two runs are the same until the shorter one ends.
 fn share_in_window(preset: &str, operations: &str, manager: &str, warmup: u64, end: u64) -> f64 {
     let report = |count: u64| {
         let setup =

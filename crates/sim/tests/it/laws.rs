@@ -44,7 +44,8 @@ fn scenario(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every run checks its conservation laws itself, and the engine's; here they meet any kind of machine.
+    /// Every run checks its conservation laws itself, and the engine's; here they meet any kind of
+    /// machine.
     #[test]
     fn the_books_balance(
         dram_mib in 8u64..160, threads in 1u32..5, chunk: bool, exact: bool, processes in 1usize..4,

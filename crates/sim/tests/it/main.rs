@@ -1,4 +1,5 @@
-//! The simulator against what is known otherwise: its two modes against each other, and ground truths.
+//! The simulator against what is known otherwise: its two modes against each other, and ground
+//! truths.
 
 mod evidence;
 mod lab;

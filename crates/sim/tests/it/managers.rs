@@ -5,7 +5,8 @@ use thermocline_sim::mode::ModeName;
 
 use crate::truths::{MARKED_ONCE, MODES, PAGES, SMALL, setup, simulate};
 
-/// Faults that a stream from page `first` takes, round and round through memory that is all marked: the others are handled with them.
+/// Faults that a stream from page `first` takes, round and round through memory that is all marked:
+/// the others are handled with them.
 fn faults_of_a_stream(first: u64) -> u64 {
     let pages = PAGES as u64;
     let (mut window, mut faults, mut handled) = (None, 0, vec![false; pages as usize]);
@@ -31,7 +32,8 @@ fn speculation_takes_the_faults_that_its_windows_leave() {
     let process = "threads = 1\nfootprint = \"16MiB\"\nplace = [{ node = 1 }]\n\
                    pattern = { kind = \"stream\", passes = 3.0 }";
     let setup = setup(process, MARKED_ONCE, &[]);
-    // The scan comes when the stream is somewhere near page 2500: 64 accesses a page, 250 ns each, 40 ms.
+    // The scan comes when the stream is somewhere near page 2500: 64 accesses a page, 250 ns each,
+    // 40 ms.
     let expected: Vec<u64> = (2300..2900).map(faults_of_a_stream).collect();
     for mode in MODES {
         let found = simulate(&setup, "speculative", mode, 1).counters;
@@ -48,7 +50,8 @@ fn device_counters_list_what_was_sampled() {
                    pattern = { kind = \"uniform\", accesses = 420000 }";
     let kernel = "chmu_epoch_ms = 100\nchmu_downsampling = 64\nchmu_threshold = 1";
     let setup = setup(process, kernel, &[]);
-    // 100 ms are 400,000 accesses, of which one in 64 is counted; what is left after the first epoch is too short for a second.
+    // 100 ms are 400,000 accesses, of which one in 64 is counted; what is left after the first
+    // epoch is too short for a second.
     let counted = 400_000.0 / 64.0 / PAGES;
     let expected = PAGES * (1.0 - (-counted).exp());
     for mode in MODES {
@@ -65,7 +68,8 @@ fn device_counters_list_what_was_sampled() {
 fn memory_reclaim_demotes_what_it_finds_unused_at_its_second_look() {
     let idle = "[[process]]\nname = \"idle\"\nthreads = 0\nnode = 0\nfootprint = \"4000KiB\"\nplace = [{ node = 0 }]\n\
                 background = true\npattern = { kind = \"idle\" }\nreclaim = { every = \"1s\", size = \"1MiB\" }\n";
-    // Each page is taken for accessed at first, by its allocation; then 256 go a second, until none of the 1000 is left.
+    // Each page is taken for accessed at first, by its allocation; then 256 go a second, until none
+    // of the 1000 is left.
     for (seconds, demoted) in [(1.5, 0), (2.5, 256), (4.5, 768), (6.5, 1000)] {
         let accesses = (seconds * 1e9 / 100.0) as u64;
         let process = format!(
@@ -145,7 +149,8 @@ fn a_huge_page_stays_for_a_few_pages_that_are_in_use_and_goes_as_a_whole() {
 
 #[test]
 fn damon_makes_room_and_fills_it_with_what_is_in_use() {
-    // 48 MiB in use on CXL, and 96 MiB of ballast on the 128 MiB of DRAM: without demotion 32 MiB would fit.
+    // 48 MiB in use on CXL, and 96 MiB of ballast on the 128 MiB of DRAM: without demotion 32 MiB
+    // would fit.
     let process = "threads = 1\nfootprint = \"48MiB\"\nplace = [{ node = 1 }]\nthink = { after = 1, time = \"10us\" }\n\
                    pattern = { kind = \"uniform\", accesses = 24000000 }\n\
                    [[process]]\nname = \"ballast\"\nthreads = 0\nnode = 0\nfootprint = \"96MiB\"\nbackground = true\n\
@@ -156,7 +161,8 @@ fn damon_makes_room_and_fills_it_with_what_is_in_use() {
     for mode in MODES {
         for manager in ["damon", "damon-young", "damon-mtier"] {
             let report = simulate(&setup, manager, mode, 1);
-            // All of it is in use; a few pages beside many free frames make a region that seems idle.
+            // All of it is in use; a few pages beside many free frames make a region that seems
+            // idle.
             let up = report.processes[0].pages[0];
             assert!(up > 11_600, "{manager} {mode:?}: {up} of 12288");
             let demoted = report.counters.pgdemote_other;

@@ -6,8 +6,9 @@ use crate::paired::compare;
 
 /// A small machine with 128 MiB of DRAM, scanned fast, and these processes (TOML).
 ///
-/// The scan period has no room to adapt: whether a pass just ends before a promotion or just after it doubles the period or
-/// does not, so that a pair of runs that differs by microseconds could part for good. One pair in sixteen did.
+/// The scan period has no room to adapt: whether a pass just ends before a promotion or just after
+/// it doubles the period or does not, so that a pair of runs that differs by microseconds could
+/// part for good. One pair in sixteen did.
 pub fn small(processes: &str) -> Setup {
     let text = format!(
         "name = \"pair\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nlimit = \"2min\"\n\
@@ -32,7 +33,8 @@ pub fn process(threads: u32, pattern: &str, more: &str) -> String {
 
 #[test]
 fn chunk_random() {
-    // With eight threads it is chance which chunks a scan meets while they are visited: many short visits even that out.
+    // With eight threads it is chance which chunks a scan meets while they are visited: many short
+    // visits even that out.
     for (threads, chunk, visits) in [(1, "8MiB", 200), (8, "1MiB", 500)] {
         let pattern = format!(
             "{{ kind = \"chunk-random\", chunk = \"{chunk}\", accesses_per_page = 60.0, visits = {visits} }}"
@@ -48,7 +50,8 @@ fn chunk_random_by_fault_count_and_by_the_engine() {
     let mut setup = small(&process(8, pattern, ""));
     setup.scenario.kernel.fault_count_threshold = 200_000;
     compare("chunk-random, fault count", &setup, "fault-count");
-    // The kernel may promote a page a second or so: its failures keep kswapd making room for the engine.
+    // The kernel may promote a page a second or so: its failures keep kswapd making room for the
+    // engine.
     setup.scenario.config.kernel.numa_balancing_promote_rate_limit_mbps = Some(1);
     setup.scenario.config.kernel.scan_period_min_ms = Some(1000);
     compare("chunk-random, thermocline", &setup, "thermocline:latency");

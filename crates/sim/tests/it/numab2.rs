@@ -17,7 +17,8 @@ const PRINTED: [(u64, u64); 7] = [
     (630_745, 2000),
 ];
 
-/// `chunks-192g` at a sixteenth of its memory and as long as S0's run: what matters here is the time.
+/// `chunks-192g` at a sixteenth of its memory and as long as S0's run: what matters here is the
+/// time.
 fn long_run() -> Report {
     let changes = [
         "machine.node.1.memory=\"8GiB\"",
@@ -41,7 +42,8 @@ fn the_threshold_rises_by_a_step_a_minute_to_twice_the_reference_and_stays() {
     assert_eq!(values[..8], [1125, 1250, 1375, 1500, 1625, 1750, 1875, 2000]);
     assert!(values[8..].iter().all(|t| *t == 2000) && values.len() > 9, "{values:?}");
     for pair in course.windows(2) {
-        // The first fault after a minute adjusts it, and a visit that finds nothing marked takes a second.
+        // The first fault after a minute adjusts it, and a visit that finds nothing marked takes a
+        // second.
         assert!((60_000..70_000).contains(&(pair[1].0 - pair[0].0)), "{pair:?}");
     }
     // Each pair that was printed occurs, at a time not before its latency.

@@ -58,8 +58,8 @@ pub fn compare(label: &str, setup: &Setup, manager: &str) {
     }
 }
 
-/// The share of the ways to exchange the runs within pairs that give a mean difference as large as the one seen: an exact test
-/// that no difference is there.
+/// The share of the ways to exchange the runs within pairs that give a mean difference as large as
+/// the one seen: an exact test that no difference is there.
 fn sign_flips(differences: &[f64]) -> f64 {
     let seen = differences.iter().sum::<f64>().abs() * (1.0 - 1e-12);
     let ways = 1u32 << differences.len();

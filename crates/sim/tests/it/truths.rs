@@ -65,7 +65,8 @@ impl Manager for Waits {
 }
 
 pub const PAGES: f64 = 4096.0;
-/// A process of [`PAGES`] pages on CXL, all of which are marked at once, 40 ms after its start, and never again.
+/// A process of [`PAGES`] pages on CXL, all of which are marked at once, 40 ms after its start, and
+/// never again.
 pub const MARKED_ONCE: &str =
     "scan_delay_ms = 40\nscan_period_min_ms = 3600000\nscan_period_max_ms = 3600000";
 
@@ -195,7 +196,8 @@ fn all_dram_and_all_cxl_are_the_bounds_of_every_manager() {
             let name = manager.text();
             let (time, share) = (time_s(&report), report.top_share.expect("accesses"));
             assert!((least..most).contains(&time), "{name}: {time}");
-            // And what the time should be by who served the accesses; the later of two threads has had the slower part.
+            // And what the time should be by who served the accesses; the later of two threads has
+            // had the slower part.
             let expected = least * (share + 2.5 * (1.0 - share));
             let ratio = time / expected;
             assert!((0.99..1.1).contains(&ratio), "{name} {mode:?}: {time} {expected}");
@@ -216,8 +218,8 @@ fn threads_are_scanned_at_256_mb_a_second_and_top_tier_memory_is_passed_over_eig
         setup.scenario.limit.0 = Nanos::from_ms(6500);
         simulate(&setup, "numab2", ModeName::Event, 1)
     };
-    // Plenty of room in DRAM: what is touched is promoted, as far as a scan has come; each second another 256 MB (S4's
-    // `promote-8g` goes at that pace).
+    // Plenty of room in DRAM: what is touched is promoted, as far as a scan has come; each second
+    // another 256 MB (S4's `promote-8g` goes at that pace).
     let cxl = limited("{ node = 1 }");
     assert_eq!(cxl.counters.numa_pte_updates, 6 * 65_536);
     let dram = limited("{ node = 0 }");
@@ -239,7 +241,8 @@ fn of_zipf_the_best_placement_serves_what_its_most_popular_pages_are_asked_for()
             let found = report.oracle.expect("it is done").static_top_share;
             let top = report.top_share.expect("accesses");
             assert!((found - expected).abs() < 1e-3, "{manager} {mode:?}: {found}, not {expected}");
-            // Nobody can know better while popularity stays: but for chance, which three million draws leave little of.
+            // Nobody can know better while popularity stays: but for chance, which three million
+            // draws leave little of.
             assert!(top < found + 2e-3, "{manager} {mode:?}: {top} of {found}");
         }
     }

@@ -1,4 +1,5 @@
-//! `lab demo`: a real Redis whose memory starts on the slow tier, first without and then with Thermocline.
+//! `lab demo`: a real Redis whose memory starts on the slow tier, first without and then with
+//! Thermocline.
 
 mod inside;
 mod line;
@@ -25,13 +26,15 @@ use verdict::Verdict;
 
 use super::runner::{Inside, Run};
 
-/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about half of Redis.
+/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about half
+/// of Redis.
 const MEMORY_MIB: [u64; 2] = [256, 768];
 /// The most that booting, loading and verifying may take on a busy host.
 const AROUND: Duration = Duration::from_secs(200);
 /// Seconds over which misses are judged at the end of the part before.
 const BEFORE_WINDOW_S: u64 = 20;
-/// The same at the end. The best static placement knows the counts beforehand: over a short time it would profit from chance.
+/// The same at the end. The best static placement knows the counts beforehand: over a short time it
+/// would profit from chance.
 const WINDOW_S: u64 = 60;
 
 /// How the demo is to be.

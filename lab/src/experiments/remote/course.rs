@@ -87,7 +87,8 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// Settings of a daemon that sees nothing but the lab's samples, and may take the time to read them that the emulator makes it take.
+/// Settings of a daemon that sees nothing but the lab's samples, and may take the time to read them
+/// that the emulator makes it take.
 const SAMPLES_ALONE: &str = "source.hintfault.enabled=false+source.hwsample.enabled=true+source.hwsample.sampler=\"lab-rings\"\
      +source.hwsample.cpu_budget_permille=200+reverse.cpu_permille=200+kernel.numa_balancing=0";
 

@@ -1,5 +1,5 @@
-//! `lab remote`: S1's microbenchmark. All memory of a program lies on another node than its processors, and it is watched how soon each
-//! kind of evidence brings it home.
+//! `lab remote`: S1's microbenchmark. All memory of a program lies on another node than its
+//! processors, and it is watched how soon each kind of evidence brings it home.
 
 mod course;
 mod inside;
@@ -25,11 +25,12 @@ const AROUND: Duration = Duration::from_secs(120);
 /// How the experiment is to be.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Where the memory lies at first: cxl is node 2, a lower tier; dram is node 1, DRAM as that of node 0, which has the processors.
+    /// Where the memory lies at first: cxl is node 2, a lower tier; dram is node 1, DRAM as that of
+    /// node 0, which has the processors.
     #[arg(long, value_enum, default_value = "cxl")]
     from: Far,
-    /// Kinds of evidence, each on a fresh machine: samples and hintfaults are our daemon's, kernel is NUMA balancing by itself. Our
-    /// daemon sees no hint faults on DRAM.
+    /// Kinds of evidence, each on a fresh machine: samples and hintfaults are our daemon's, kernel
+    /// is NUMA balancing by itself. Our daemon sees no hint faults on DRAM.
     #[arg(long, value_enum, value_delimiter = ',')]
     by: Vec<Evidence>,
     /// Kernel line: 6.12 or newest.
@@ -64,7 +65,8 @@ pub(crate) fn inside(inside: &Inside) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Watches each kind of evidence on a machine of its own and prints what came of it beside each other.
+/// Watches each kind of evidence on a machine of its own and prints what came of it beside each
+/// other.
 pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     let all = options.from.evidence();
     let asked = if options.by.is_empty() { all } else { &options.by };

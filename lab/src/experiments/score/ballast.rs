@@ -10,7 +10,8 @@ use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 use super::program::IN_OWN_CGROUP;
 use crate::experiments::within::{ByNode, end, pages};
 
-/// Share of its memory that may lie elsewhere than in DRAM before any manager starts: its program's own pages, and what was filled last.
+/// Share of its memory that may lie elsewhere than in DRAM before any manager starts: its program's
+/// own pages, and what was filled last.
 const ASTRAY_MAX: f64 = 0.02;
 
 /// Where its pages were.

@@ -15,7 +15,8 @@ pub(super) struct Behind {
     best: String,
     /// By how much the mean is lower, from 0 to 1.
     by: f64,
-    /// With 95 % confidence it is lower by `by` give or take so much (Welch's t interval); none where runs do not tell, being too few or all equal.
+    /// With 95 % confidence it is lower by `by` give or take so much (Welch's t interval); none
+    /// where runs do not tell, being too few or all equal.
     within: Option<f64>,
 }
 

@@ -49,7 +49,8 @@ pub(crate) struct Summary {
     runs: Vec<Row>,
 }
 
-/// Refuses rows of different programs, kernels, starts or lengths: means over them would mean nothing.
+/// Refuses rows of different programs, kernels, starts or lengths: means over them would mean
+/// nothing.
 ///
 /// # Errors
 /// Says what differs.

@@ -27,7 +27,8 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// hotcold, through the program `starter` with its own words, and with `options` besides; its memory is filled. Its report goes to `report`.
+    /// hotcold, through the program `starter` with its own words, and with `options` besides; its
+    /// memory is filled. Its report goes to `report`.
     pub(crate) fn hotcold(starter: &[&str], options: &[&str], report: &Path) -> anyhow::Result<Counted> {
         let here = std::env::current_exe().context("cannot find this program")?;
         let program = here.with_file_name("hotcold");

@@ -1,7 +1,9 @@
-//! Latency that the guest feels: each modelled miss keeps its vCPU waiting, in the guest, by the tier that served it.
+//! Latency that the guest feels: each modelled miss keeps its vCPU waiting, in the guest, by the
+//! tier that served it.
 //!
-//! The emulator is slower than what it models, so the wait is longer by a factor that is the same for every tier, manager and
-//! program. A chase of pointers on each node measures how long a miss takes in all; what the wait must be follows from that.
+//! The emulator is slower than what it models, so the wait is longer by a factor that is the same
+//! for every tier, manager and program. A chase of pointers on each node measures how long a miss
+//! takes in all; what the wait must be follows from that.
 
 use std::process::Command;
 use std::time::Instant;
@@ -18,7 +20,8 @@ use super::program::Program;
 const OFF_MAX: f64 = 0.05;
 /// Rounds of chases on both tiers before it is given up.
 const ROUNDS_MAX: u32 = 12;
-/// Chases on a tier in a round: the quickest counts, because a busy host makes a chase slower and never quicker.
+/// Chases on a tier in a round: the quickest counts, because a busy host makes a chase slower and
+/// never quicker.
 const CHASES: u32 = 3;
 
 /// What the guest shall feel.
@@ -39,7 +42,8 @@ pub(crate) struct Felt {
     pub(crate) dram_ns: f64,
     /// What one to CXL took, ns.
     pub(crate) cxl_ns: f64,
-    /// Time of the window with all misses as quick as DRAM's and nobody moving pages, over its operations, s.
+    /// Time of the window with all misses as quick as DRAM's and nobody moving pages, over its
+    /// operations, s.
     pub(crate) reference_s_per_op: f64,
 }
 
@@ -53,7 +57,8 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
-    /// Chases pointers on both tiers until their ratio is the one asked for. The plugin then counts, and nobody waits.
+    /// Chases pointers on both tiers until their ratio is the one asked for. The plugin then
+    /// counts, and nobody waits.
     pub(crate) fn calibrate(plugin: &mut Plugin, asked: Asked, slow: NodeId) -> anyhow::Result<Latencies> {
         plugin.start()?;
         let mut latencies = Latencies { asked, slow, waits_ns: (0.0, 0.0), took_ns: (0.0, 0.0) };
@@ -78,7 +83,8 @@ impl Latencies {
         (self.took_ns.1 / self.took_ns.0 / self.asked.ratio - 1.0).abs()
     }
 
-    /// Changes the waits by what is lacking. What a miss takes without any wait is the least that it can take.
+    /// Changes the waits by what is lacking. What a miss takes without any wait is the least that
+    /// it can take.
     fn adjust(&mut self, without_wait: bool) {
         if without_wait {
             self.asked.dram_ns = self.asked.dram_ns.max(self.took_ns.0);

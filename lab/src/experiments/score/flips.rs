@@ -1,7 +1,8 @@
 //! Which pages move back and forth between tiers, whichever manager moves them.
 //!
-//! The kernel counts moves, not returns, and each manager counts in its own way. So everyone is judged by the same look at the page table
-//! every few seconds. A page that goes and comes back between two looks is not noticed.
+//! The kernel counts moves, not returns, and each manager counts in its own way. So everyone is
+//! judged by the same look at the page table every few seconds. A page that goes and comes back
+//! between two looks is not noticed.
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The part of a run that happens on the host: a fresh machine for it, and the row of what comes back.
+//! The part of a run that happens on the host: a fresh machine for it, and the row of what comes
+//! back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +36,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One run on a fresh machine. What the daemon prints goes to a file of the name `log`, if logs are wanted.
+    /// One run on a fresh machine. What the daemon prints goes to a file of the name `log`, if logs
+    /// are wanted.
     pub(crate) fn run(
         &self,
         machine: &Machine,

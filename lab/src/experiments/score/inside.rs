@@ -36,7 +36,8 @@ const PATTERN_TRIES: u32 = 3;
 /// Base pages of a huge page.
 const PAGES_PER_HUGE: u64 = 512;
 
-/// Does what the plan in `folder` says and leaves the recording beside it. What it prints is progress.
+/// Does what the plan in `folder` says and leaves the recording beside it. What it prints is
+/// progress.
 pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let plan: Plan = read_json(&folder.join(PLAN))?;
     let began = Instant::now();
@@ -237,14 +238,16 @@ fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
         let mut pattern = Command::new("on-node");
         pattern
             .arg(node.to_string())
-            // A processor takes what it used lately for cached, also where another has swept much since.
+            // A processor takes what it used lately for cached, also where another has swept much
+            // since.
             .args(["taskset", "-c", "0"])
             .arg(&hotcold)
             .args(["pattern", "--plugin", GUEST_PORT, "--dump", "pattern"])
             .args(["--pages", &PATTERN_PAGES.to_string(), "--loads", "2", "--stores", "1"]);
         let mut run = || pattern.output().with_context(|| format!("cannot run {}", hotcold.display()));
         let mut output = run()?;
-        // Without an outcome it was disturbed: what was marked or isolated before still moves for a moment.
+        // Without an outcome it was disturbed: what was marked or isolated before still moves for a
+        // moment.
         for _ in 1..PATTERN_TRIES {
             if !output.stdout.is_empty() {
                 break;

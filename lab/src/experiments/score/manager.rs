@@ -18,7 +18,8 @@ pub(crate) enum Manager {
     None,
     /// The kernel: kernel.numa_balancing=2 and demotion, all else as it was booted.
     Numab2,
-    /// DAMON with HMSDK's settings, migrate_hot upwards and migrate_cold downwards (S3), set up by our daemon.
+    /// DAMON with HMSDK's settings, migrate_hot upwards and migrate_cold downwards (S3), set up by
+    /// our daemon.
     Damon {
         /// Configuration keys with their values, as TOML writes them.
         settings: Vec<(String, String)>,
@@ -111,7 +112,8 @@ impl Manager {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Finds out on the host what would fail in the guest only after the program has filled its memory.
+    /// Finds out on the host what would fail in the guest only after the program has filled its
+    /// memory.
     ///
     /// # Errors
     /// A manager that the lab cannot run, a daemon that is not built or refuses its configuration.

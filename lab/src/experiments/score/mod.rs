@@ -33,7 +33,8 @@ use manager::Manager;
 use plan::{Narrowing, Plan, Start, Workload};
 use row::Row;
 
-/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about a third of the programs.
+/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about a
+/// third of the programs.
 const MEMORY_MIB: [u64; 2] = [256, 768];
 
 /// What every run has in common.
@@ -42,19 +43,23 @@ struct Common {
     /// The program.
     #[arg(value_enum)]
     workload: Workload,
-    /// Where the program's memory is when the manager starts: first-touch fills DRAM first, slow leaves it free.
+    /// Where the program's memory is when the manager starts: first-touch fills DRAM first, slow
+    /// leaves it free.
     #[arg(long, value_enum, default_value = "first-touch")]
     start: Start,
-    /// Operations under the manager before anything is measured (default: 1,500,000 reads; 120,000 transactions of PostgreSQL, 5,000 of MariaDB; 100,000,000 accesses, 40,000,000 with --felt).
+    /// Operations under the manager before anything is measured (default: 1,500,000 reads; 120,000
+    /// transactions of PostgreSQL, 5,000 of MariaDB; 100,000,000 accesses, 40,000,000 with --felt).
     #[arg(long, value_name = "N")]
     warmup_ops: Option<u64>,
-    /// Operations that are measured (default: 300,000 reads; 30,000 transactions, 2,500; 30,000,000 accesses, 10,000,000 with --felt).
+    /// Operations that are measured (default: 300,000 reads; 30,000 transactions, 2,500; 30,000,000
+    /// accesses, 10,000,000 with --felt).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
     /// Seed of the load; repeats count on from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// DRAM that the program shall have, as a share of its memory. What is more is taken away at the start.
+    /// DRAM that the program shall have, as a share of its memory. What is more is taken away at
+    /// the start.
     #[arg(long, value_name = "SHARE", default_value_t = 0.333, value_parser = share)]
     fast_share: f64,
     /// Memory of hotcold, MiB.
@@ -75,14 +80,15 @@ struct Common {
     /// Exponent of the keys' popularity; pgbench takes 1.1 at the least.
     #[arg(long, default_value_t = 0.99)]
     zipf: f64,
-    /// Keep the guest waiting for each modelled miss, for CXL so many times as long as for DRAM (2.5 if no number is given), and
-    /// tell how much slower the program got than with all in DRAM.
+    /// Keep the guest waiting for each modelled miss, for CXL so many times as long as for DRAM
+    /// (2.5 if no number is given), and tell how much slower the program got than with all in DRAM.
     #[arg(long, value_name = "RATIO", num_args = 0..=1, require_equals = true, default_missing_value = "2.5", value_parser = ratio)]
     felt: Option<f64>,
     /// What the guest waits for DRAM, as a multiple of what the model has for it.
     #[arg(long, value_name = "FACTOR", default_value_t = 10.0, value_parser = ratio, requires = "felt")]
     felt_scale: f64,
-    /// For a manager that reads the lab's sampler: about every Nth access of the guest is tagged, and becomes a sample if it misses.
+    /// For a manager that reads the lab's sampler: about every Nth access of the guest is tagged,
+    /// and becomes a sample if it misses.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     sample_every: u64,
     #[command(flatten)]
@@ -94,7 +100,9 @@ struct Common {
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
-    /// Who places pages: none, numab2, `damon[+KEY=VALUE]...`, or `thermocline[:RULE][+KEY=VALUE]...`, as in `thermocline:latency+kernel.demotion_enabled=true`.
+    /// Who places pages: none, numab2, `damon[+KEY=VALUE]...`, or
+    /// `thermocline[:RULE][+KEY=VALUE]...`, as in
+    /// `thermocline:latency+kernel.demotion_enabled=true`.
     #[arg(long, default_value = "thermocline")]
     manager: Manager,
     /// Print the row as JSON.
@@ -145,7 +153,8 @@ pub(crate) fn score(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::R
     Ok(0)
 }
 
-/// Runs all managers in turn, as often as asked, and prints the table; of a comparison that fails or is interrupted, of the runs until then.
+/// Runs all managers in turn, as often as asked, and prints the table; of a comparison that fails
+/// or is interrupted, of the runs until then.
 pub(crate) fn compare(options: &CompareOptions, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     let mut rows: Vec<Row> = options.rows.iter().map(|path| read_json(path)).collect::<Result<_, _>>()?;
     compare::alike(&rows)?;

@@ -16,11 +16,13 @@ use crate::experiments::within::ByNode;
 
 /// The name of the [`Recording`] in the shared folder.
 pub(crate) const RECORDING: &str = "recording.json";
-/// What Redis 7.0 needs for a key of ours beside its value, bytes: seen in the lab with 300,000 keys of 1 KiB.
+/// What Redis 7.0 needs for a key of ours beside its value, bytes: seen in the lab with 300,000
+/// keys of 1 KiB.
 const REDIS_KEY_BYTES: u64 = 388;
 /// The same of memcached 1.6: seen with as many. Its slabs come in sizes a quarter apart.
 const MEMCACHED_KEY_BYTES: u64 = 173;
-/// What PostgreSQL 15 needs for each unit of pgbench's scale, table and index, bytes: the sizes of their files.
+/// What PostgreSQL 15 needs for each unit of pgbench's scale, table and index, bytes: the sizes of
+/// their files.
 const POSTGRESQL_SCALE_BYTES: u64 = 15_680_000;
 /// What its shared memory has besides: seen at scale 26.
 const POSTGRESQL_OTHER_BYTES: u64 = 8 << 20;
@@ -100,9 +102,11 @@ impl Start {
 /// What takes DRAM from the program until it has no more than it shall have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Narrowing {
-    /// A reserve of huge pages: memory that nothing can move, reclaim or demote, so that it is gone for every manager alike.
+    /// A reserve of huge pages: memory that nothing can move, reclaim or demote, so that it is gone
+    /// for every manager alike.
     Reserve,
-    /// Cold memory of another program, which managers may demote. They have the whole machine then instead of the program.
+    /// Cold memory of another program, which managers may demote. They have the whole machine then
+    /// instead of the program.
     Ballast,
     /// Nothing: all of it fits.
     None,
@@ -203,7 +207,8 @@ impl Moved {
     }
 }
 
-/// All that was seen in the guest. Moves and CPU times are those from the manager's start to the end of the window.
+/// All that was seen in the guest. Moves and CPU times are those from the manager's start to the
+/// end of the window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Recording {
     /// The kernel's release.
@@ -244,7 +249,8 @@ pub(crate) struct Recording {
     pub(crate) bpf_cpu_s: f64,
     /// CPU time of kswapd, s.
     pub(crate) kswapd_cpu_s: f64,
-    /// The greatest difference between the plugin and a pattern of known misses on any node, in this boot: a share (0 to 1).
+    /// The greatest difference between the plugin and a pattern of known misses on any node, in
+    /// this boot: a share (0 to 1).
     pub(crate) pattern_error: f64,
     /// The latency that the guest felt.
     pub(crate) felt: Option<Felt>,

@@ -17,7 +17,8 @@ use crate::experiments::within::{ByNode, PROC, Started, address, pages, pages_wi
 
 /// The program that gives a program memory of the slow node alone.
 const ON_SLOW_NODE: &str = "on-slow-node";
-/// The program that gives a program a cgroup of its own, as a service has: what is demoted is chosen by cgroup.
+/// The program that gives a program a cgroup of its own, as a service has: what is demoted is
+/// chosen by cgroup.
 pub(crate) const IN_OWN_CGROUP: &str = "in-own-cgroup";
 
 /// What starts the program, by where its memory shall be at first.
@@ -134,7 +135,8 @@ impl Program {
         }
     }
 
-    /// Its base pages by node; where several processes share its data, that alone, so that each page counts once.
+    /// Its base pages by node; where several processes share its data, that alone, so that each
+    /// page counts once.
     pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
         match self.whose()? {
             Whose::Cgroup(_) => pages_within(self.pid(), &self.range()?),
@@ -157,7 +159,8 @@ impl Program {
         }
     }
 
-    /// Waits until its count of operations is fresh: hotcold tells it ten times a second, the benchmarks of databases once.
+    /// Waits until its count of operations is fresh: hotcold tells it ten times a second, the
+    /// benchmarks of databases once.
     pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
         match self {
             Program::Server { .. } => Ok(()),

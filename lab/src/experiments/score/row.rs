@@ -98,11 +98,12 @@ pub(crate) struct Row {
     pub(crate) pattern_error: f64,
     /// The kernel's settings under the manager.
     pub(crate) settings: BTreeMap<String, String>,
-    /// How far the kernel's counters of balancing and demotion came from the manager's start to the end of the window.
+    /// How far the kernel's counters of balancing and demotion came from the manager's start to the
+    /// end of the window.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, u64>,
-    /// Time of the window in the guest that felt latencies, as a multiple of that with all misses as quick as DRAM's; null where misses
-    /// were only counted.
+    /// Time of the window in the guest that felt latencies, as a multiple of that with all misses
+    /// as quick as DRAM's; null where misses were only counted.
     #[serde(default)]
     pub(crate) felt_slowdown: Option<f64>,
     /// The latencies that it felt.
@@ -332,7 +333,8 @@ pub(crate) mod tests {
             pages_lost: 0,
             instructions: 90_000,
             program_instructions: 30_000,
-            // 30,000 instructions are 10 us; with all 100 misses in DRAM, which queue a little, it would be 22 us.
+            // 30,000 instructions are 10 us; with all 100 misses in DRAM, which queue a little, it
+            // would be 22 us.
             modelled: Some(Modelled {
                 ns: 90_000,
                 reference_ns: 50_000,
@@ -410,7 +412,8 @@ pub(crate) mod tests {
         recording.pages_after = ByNode::from([(NodeId(0), 3), (NodeId(1), 1)]);
         let row = Row::of(&plan("numab2"), &recording, &dump).unwrap();
         assert_eq!((row.capacity_pages, row.best_share, row.rule), (3, 0.95, None));
-        // With nothing on CXL, a miss that goes there in the best placement after all has its latency.
+        // With nothing on CXL, a miss that goes there in the best placement after all has its
+        // latency.
         recording.counts.nodes[0] = recording.counts.nodes[1];
         recording.counts.nodes[1] = NodeCounts::default();
         let row = Row::of(&plan("numab2"), &recording, &dump).unwrap();

@@ -28,7 +28,8 @@ const SETTINGS: [&str; 8] = [
     "/sys/kernel/debug/sched/numa_balancing/scan_size_mb",
 ];
 const PROMOTED: &str = "pgpromote_success";
-/// What the kernel's demotion counters begin with (`pgdemote_kswapd`, `pgdemote_direct` and their like).
+/// What the kernel's demotion counters begin with (`pgdemote_kswapd`, `pgdemote_direct` and their
+/// like).
 const DEMOTED: &str = "pgdemote_";
 /// Other counters of the kernel's that tell what balancing did.
 const COUNTERS: [&str; 5] =
@@ -51,7 +52,8 @@ pub(crate) struct Ended {
     pub(crate) promoted: u64,
     /// Base pages demoted by our daemon itself.
     pub(crate) demoted: u64,
-    /// Base pages demoted by the kernel at our daemon's command; the kernel's counters have them too.
+    /// Base pages demoted by the kernel at our daemon's command; the kernel's counters have them
+    /// too.
     pub(crate) commanded: u64,
     /// Base pages promoted by DAMON.
     pub(crate) damon_promoted: u64,
@@ -63,7 +65,8 @@ pub(crate) struct Ended {
     pub(crate) bpf_s: f64,
 }
 
-/// Brings the kernel to where every manager starts from: nobody moves pages. Debian boots with balancing between nodes on.
+/// Brings the kernel to where every manager starts from: nobody moves pages. Debian boots with
+/// balancing between nodes on.
 pub(crate) fn nobody_moves() -> anyhow::Result<()> {
     set_balancing("0")?;
     demotion(false)
@@ -108,8 +111,9 @@ impl Running {
                     Ok(path)
                 });
                 let (config, log) = (config.transpose()?, folder.join(LOG));
-                // DRAM is narrowed to the emulator's pace and the daemon is not: its code and tables would take up to a tenth of the DRAM,
-                // where on a machine of the size that stands for they take a ten-thousandth.
+                // DRAM is narrowed to the emulator's pace and the daemon is not: its code and
+                // tables would take up to a tenth of the DRAM, where on a machine of the size that
+                // stands for they take a ten-thousandth.
                 let mut command = Command::new("numactl");
                 command.arg(format!("--preferred={}", slow_node()?.0)).arg(daemon);
                 Ok(Running::Daemon(Daemon::start(command, pid, config.as_deref(), Some(&log))?))
@@ -173,7 +177,8 @@ fn ticks(stat: &str, prefix: &str) -> Option<u64> {
 
 /// The kernel's counters of balancing and demotion; one that this kernel lacks is absent.
 pub(crate) fn counters() -> anyhow::Result<BTreeMap<String, u64>> {
-    // Every CPU keeps up to 125 pages to itself for a second or two (Linux mm/vmstat.c), which would be taken for the next one's.
+    // Every CPU keeps up to 125 pages to itself for a second or two (Linux mm/vmstat.c), which
+    // would be taken for the next one's.
     fs::read("/proc/sys/vm/stat_refresh").context("cannot have the kernel add up its counters")?;
     let text = fs::read_to_string("/proc/vmstat").context("cannot read /proc/vmstat")?;
     Ok(counters_of(&text))

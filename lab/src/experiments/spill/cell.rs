@@ -89,7 +89,8 @@ pub(crate) struct Cell {
     pub(crate) who: Who,
     /// Which keys were popular.
     pub(crate) load: Distribution,
-    /// The share (0 to 1) of Redis' memory for which ballast leaves no DRAM; 0 where there is no ballast.
+    /// The share (0 to 1) of Redis' memory for which ballast leaves no DRAM; 0 where there is no
+    /// ballast.
     pub(crate) spill: f64,
     /// What came of it, as `lab score` tells it.
     pub(crate) row: Row,
@@ -116,7 +117,8 @@ impl Cell {
         mib(self.row.footprint_pages.saturating_sub(self.row.dram_pages_before))
     }
 
-    /// Time of all reads under the manager, from its start on, over that with all misses as quick as DRAM's.
+    /// Time of all reads under the manager, from its start on, over that with all misses as quick
+    /// as DRAM's.
     pub(crate) fn felt_from_start(&self) -> Option<f64> {
         let row = &self.row;
         let s_per_op = (row.warmup_s + row.window_s) / (row.warmup_ops + row.ops).max(1) as f64;

@@ -1,5 +1,5 @@
-//! `lab spill`: the experiment of S3. Cold ballast fills DRAM, Redis is filled after it and spills to CXL, and it is measured how much
-//! slower than in DRAM alone it is read under each manager.
+//! `lab spill`: the experiment of S3. Cold ballast fills DRAM, Redis is filled after it and spills
+//! to CXL, and it is measured how much slower than in DRAM alone it is read under each manager.
 
 mod cell;
 mod table;
@@ -23,7 +23,8 @@ use crate::experiments::score::{ratio, share};
 
 /// Memory comes in blocks of this size, which the kernel takes online as a whole.
 const BLOCK_MIB: u64 = 128;
-/// DRAM and CXL to Redis' memory. S3 has 512 GB and 96 GB for 85 GB; so much DRAM would be mostly ballast to fill.
+/// DRAM and CXL to Redis' memory. S3 has 512 GB and 96 GB for 85 GB; so much DRAM would be mostly
+/// ballast to fill.
 const MEMORY_TO_REDIS: [f64; 2] = [2.5, 1.25];
 /// What Redis must not exceed for the machine to stay small, MiB.
 const REDIS_MIB_MAX: u64 = 2048;
@@ -33,7 +34,8 @@ const REDIS_MIB_MAX: u64 = 2048;
 pub(crate) struct Options {
     #[command(flatten)]
     host: Host,
-    /// Which keys are read most, as YCSB has it: zipfian, anywhere in memory, or latest, those that were set last.
+    /// Which keys are read most, as YCSB has it: zipfian, anywhere in memory, or latest, those that
+    /// were set last.
     #[arg(
         long,
         value_enum,
@@ -42,10 +44,12 @@ pub(crate) struct Options {
         default_value = "zipfian,latest"
     )]
     loads: Vec<Distribution>,
-    /// Ballast, told by the share of Redis' memory for which it leaves no DRAM. S3's 440 GB came to 0.37, its 480 GB to 0.86.
+    /// Ballast, told by the share of Redis' memory for which it leaves no DRAM. S3's 440 GB came to
+    /// 0.37, its 480 GB to 0.86.
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', default_value = "0.37,0.86", value_parser = share)]
     spill: Vec<f64>,
-    /// Rows of the table: dram-only and cxl-only, without ballast, and managers as `lab score` takes them.
+    /// Rows of the table: dram-only and cxl-only, without ballast, and managers as `lab score`
+    /// takes them.
     #[arg(
         long,
         value_name = "MANAGER,...",
@@ -91,7 +95,8 @@ pub(crate) struct Options {
     rows: Vec<PathBuf>,
 }
 
-/// Runs everybody beside every ballast and prints the tables; of an experiment that fails or is interrupted, of the runs until then.
+/// Runs everybody beside every ballast and prints the tables; of an experiment that fails or is
+/// interrupted, of the runs until then.
 pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     let mut cells: Vec<Cell> = Vec::new();
     for path in &options.rows {
@@ -195,7 +200,8 @@ impl Options {
     }
 }
 
-/// About every so manyth access is tagged for a manager that reads the lab's sampler, as `lab score` has it.
+/// About every so manyth access is tagged for a manager that reads the lab's sampler, as `lab
+/// score` has it.
 const SAMPLE_EVERY: u64 = 200;
 /// What a miss to DRAM takes in the model: the default of the lab's machine.
 const DRAM_NS: f64 = 100.0;

@@ -53,7 +53,8 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// Refuses runs of different modelled machines, and of others than the one that is to be modelled now: means over them would mean nothing.
+/// Refuses runs of different modelled machines, and of others than the one that is to be modelled
+/// now: means over them would mean nothing.
 ///
 /// # Errors
 /// Says what differs.
@@ -117,7 +118,8 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The spills of the columns, from the least ballast to the most; 0 is that of the runs without ballast.
+/// The spills of the columns, from the least ballast to the most; 0 is that of the runs without
+/// ballast.
 fn spills(cells: &[&Cell]) -> Vec<f64> {
     let mut spills = distinct(cells.iter().map(|cell| cell.spill));
     spills.sort_by(f64::total_cmp);

@@ -299,8 +299,8 @@ fn lines_of(stream: UnixStream) -> Receiver<String> {
     receiver
 }
 
-/// The end of a console and of what QEMU said, for a person to read. A panic's call trace may be longer than what is shown, so the
-/// line that names the panic is shown in any case.
+/// The end of a console and of what QEMU said, for a person to read. A panic's call trace may be
+/// longer than what is shown, so the line that names the panic is shown in any case.
 fn last_lines(console: &str, messages: &str) -> String {
     let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
     let (before, last) = lines.split_at(lines.len().saturating_sub(CONSOLE_LINES_MAX));

@@ -133,13 +133,15 @@ impl GuestBuilder {
         self
     }
 
-    /// A host folder that the guest may write, at the same path in the guest, named there by `$LAB_SHARE`.
+    /// A host folder that the guest may write, at the same path in the guest, named there by
+    /// `$LAB_SHARE`.
     pub fn share(mut self, folder: impl Into<PathBuf>) -> Self {
         self.share = Some(folder.into());
         self
     }
 
-    /// The image of an ext4 file system that the guest has at [`DISK`](crate::DISK); what it writes there is forgotten.
+    /// The image of an ext4 file system that the guest has at [`DISK`](crate::DISK); what it writes
+    /// there is forgotten.
     pub fn disk(mut self, image: impl Into<PathBuf>) -> Self {
         self.disk = Some(image.into());
         self
@@ -170,13 +172,15 @@ impl GuestBuilder {
         self
     }
 
-    /// Shows the guest a file of so many bytes, a power of two, as the memory of a PCI device (QEMU's ivshmem, 1af4:1110, resource 2).
+    /// Shows the guest a file of so many bytes, a power of two, as the memory of a PCI device
+    /// (QEMU's ivshmem, 1af4:1110, resource 2).
     pub fn shared_memory(mut self, path: impl Into<PathBuf>, bytes: u64) -> Self {
         self.shared_memory = Some((path.into(), bytes));
         self
     }
 
-    /// Offers the guest's `/dev/virtio-ports/lab.plugin` as a listening Unix socket of the host, for a plugin to connect to.
+    /// Offers the guest's `/dev/virtio-ports/lab.plugin` as a listening Unix socket of the host,
+    /// for a plugin to connect to.
     pub fn plugin_socket(mut self, path: impl Into<PathBuf>) -> Self {
         self.plugin_socket = Some(path.into());
         self
@@ -188,7 +192,8 @@ impl GuestBuilder {
         self
     }
 
-    /// Prints the kernel's console, and what QEMU and its plugins say, to standard error as it comes.
+    /// Prints the kernel's console, and what QEMU and its plugins say, to standard error as it
+    /// comes.
     pub fn echo_console(mut self, echo: bool) -> Self {
         self.echo_console = echo;
         self
@@ -202,8 +207,9 @@ impl GuestBuilder {
 
     /// Boots, runs a shell script with the host's `/bin/sh`, and powers off.
     ///
-    /// If the emulator makes the guest's kernel panic ([`End::EmulatorFault`](crate::End::EmulatorFault)), everything is
-    /// begun anew up to four times: always before the command started, and afterwards if its output is only captured.
+    /// If the emulator makes the guest's kernel panic
+    /// ([`End::EmulatorFault`](crate::End::EmulatorFault)), everything is begun anew up to four
+    /// times: always before the command started, and afterwards if its output is only captured.
     ///
     /// # Errors
     /// Everything but the script's own failure, which is its [`Outcome::status`].
@@ -256,12 +262,15 @@ impl GuestBuilder {
         Ok(script)
     }
 
-    /// The kernel's command line. The guest is nobody's but ours: no mitigations, and a panic ends it at once.
+    /// The kernel's command line. The guest is nobody's but ours: no mitigations, and a panic ends
+    /// it at once.
     ///
-    /// The kernel's image is in the same place in every boot: where it is decides how much a small node has left. Programs lie at addresses
-    /// that are not random either, because the emulator keeps what it has translated by virtual address: with random ones, a page of a
-    /// library that was loaded a hundred times has a hundred translations of everything, and whoever gets the page later writes to it for up to
-    /// half a second. Only under a plugin they are random, since it is by their addresses that it tells programs apart.
+    /// The kernel's image is in the same place in every boot: where it is decides how much a small
+    /// node has left. Programs lie at addresses that are not random either, because the emulator
+    /// keeps what it has translated by virtual address: with random ones, a page of a library that
+    /// was loaded a hundred times has a hundred translations of everything, and whoever gets the
+    /// page later writes to it for up to half a second. Only under a plugin they are random, since
+    /// it is by their addresses that it tells programs apart.
     fn kernel_arguments(&self) -> String {
         let thp = self.thp.name();
         let mut line = format!(

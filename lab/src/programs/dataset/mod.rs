@@ -1,7 +1,7 @@
 //! Databases that are filled once, on the host, and kept in the cache as images of disks.
 //!
-//! An image has the programs as Debian's packages hold them, with what they need beside the host's own packages, and below `data` what
-//! they have written. Nothing is installed.
+//! An image has the programs as Debian's packages hold them, with what they need beside the host's
+//! own packages, and below `data` what they have written. Nothing is installed.
 
 mod host;
 mod mariadb;
@@ -18,7 +18,8 @@ use host::Host;
 
 /// Raised when images of an earlier version can no longer be used.
 const LAYOUT: u32 = 1;
-/// What the file system has beyond its contents, for what the guest writes. It takes no space before that.
+/// What the file system has beyond its contents, for what the guest writes. It takes no space
+/// before that.
 const SPARE_BYTES: u64 = 2 << 30;
 
 /// A database.
@@ -47,7 +48,8 @@ impl Database {
         }
     }
 
-    /// The environment of a program whose image is at `root`: where programs, their libraries and their scripts are looked for.
+    /// The environment of a program whose image is at `root`: where programs, their libraries and
+    /// their scripts are looked for.
     pub fn environment(self, root: &Path) -> [(&'static str, String); 4] {
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned());
         let own = self.programs().iter().map(|folder| root.join(folder).display().to_string());

@@ -43,7 +43,8 @@ pub(super) fn part(target: &Target, connection: u32) -> Range<u32> {
     start(connection)..start(connection + 1)
 }
 
-/// All connections set theirs at about the same pace: the last of each part came last, then those before.
+/// All connections set theirs at about the same pace: the last of each part came last, then those
+/// before.
 fn latest_first(target: &Target) -> Vec<u32> {
     let mut parts: Vec<_> =
         (0..target.connections).map(|connection| part(target, connection).rev()).collect();

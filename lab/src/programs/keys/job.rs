@@ -105,7 +105,8 @@ impl Shared {
         self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed)
     }
 
-    /// Does `act` on each batch of the keys of connection `number` in turn; on a failure the batch is tried again.
+    /// Does `act` on each batch of the keys of connection `number` in turn; on a failure the batch
+    /// is tried again.
     pub(super) fn each_batch(
         &self,
         target: &Target,
@@ -123,7 +124,8 @@ impl Shared {
         }
     }
 
-    /// Does one batch of `ops` commands, which answers how many values were wrong. After a failure the connection is made anew.
+    /// Does one batch of `ops` commands, which answers how many values were wrong. After a failure
+    /// the connection is made anew.
     pub(super) fn attempt(
         &self,
         target: &Target,

@@ -1,4 +1,5 @@
-//! memcached's text protocol, as far as a load needs it: clients at hand do not send commands together, and emulated round trips are slow.
+//! memcached's text protocol, as far as a load needs it: clients at hand do not send commands
+//! together, and emulated round trips are slow.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -22,7 +22,8 @@ pub use distribution::Distribution;
 use distribution::part;
 use job::Job;
 
-/// How long a command may take before it counts as an error. Emulation is slow, a stuck server is slower.
+/// How long a command may take before it counts as an error. Emulation is slow, a stuck server is
+/// slower.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What is spoken.
@@ -137,7 +138,8 @@ pub fn verify(target: &Target, stop: Arc<AtomicBool>, out: &mut impl Write) -> a
 /// Reads with zipfian popularity, comparing each value.
 ///
 /// # Errors
-/// When the distribution is impossible or output fails; failures of the server are in the [`Summary`].
+/// When the distribution is impossible or output fails; failures of the server are in the
+/// [`Summary`].
 pub fn run(
     target: &Target,
     reading: &Reading,
@@ -150,7 +152,8 @@ pub fn run(
 /// A connection, while it is open.
 type Slot = Mutex<Option<Box<dyn Session>>>;
 
-/// Clients whose connections stay open from one reading to the next: what a server keeps for a connection is among the hottest that it has.
+/// Clients whose connections stay open from one reading to the next: what a server keeps for a
+/// connection is among the hottest that it has.
 pub struct Clients {
     target: Target,
     sessions: Arc<[Slot]>,

@@ -1,4 +1,5 @@
-//! How many clients are served at once: the daemon's own user and root have places that nobody else can take.
+//! How many clients are served at once: the daemon's own user and root have places that nobody else
+//! can take.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,8 +1,8 @@
 //! The Unix socket of the daemon: one JSON request a line, one JSON answer a line.
 //!
-//! `status` is answered from the newest snapshot, with where memory is at this moment, and never waits for the loop; `explain` asks the loop and waits for
-//! at most [`ANSWER_TIMEOUT`], `switch` for [`SWITCH_TIMEOUT`]; neither waits for a loop that does
-//! not turn, which all of them report.
+//! `status` is answered from the newest snapshot, with where memory is at this moment, and never
+//! waits for the loop; `explain` asks the loop and waits for at most [`ANSWER_TIMEOUT`], `switch`
+//! for [`SWITCH_TIMEOUT`]; neither waits for a loop that does not turn, which all of them report.
 
 mod client;
 mod handlers;
@@ -22,7 +22,8 @@ use thermocline_core::units::{Pfn, Pid, VirtPage};
 pub use client::ask;
 pub use server::Server;
 
-/// How long a client waits for the loop, which answers within a step unless something is wrong with it.
+/// How long a client waits for the loop, which answers within a step unless something is wrong with
+/// it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long it waits for one manager to end and another to begin.
 pub const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);

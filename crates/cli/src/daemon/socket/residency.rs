@@ -1,4 +1,5 @@
-//! Where memory is, looked up by a thread of its own: a process that hangs may block it, and nothing else.
+//! Where memory is, looked up by a thread of its own: a process that hangs may block it, and
+//! nothing else.
 
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::Duration;

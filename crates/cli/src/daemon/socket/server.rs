@@ -55,7 +55,8 @@ impl Server {
     /// a thread of its own whenever somebody asks for the status.
     ///
     /// # Errors
-    /// When the folder is not ours alone, something other than a socket of ours has that name, or the socket cannot be made.
+    /// When the folder is not ours alone, something other than a socket of ours has that name, or
+    /// the socket cannot be made.
     pub fn listen(
         path: &Path,
         group: Option<&str>,
@@ -166,7 +167,8 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         Ok(Request::Switch { .. }) if !owner => {
             failure("only root and the daemon's own user may switch managers: run it as one of them")
         }
-        // Frames and how hot they are tell what other users' programs do, which is why the kernel hides pagemap too.
+        // Frames and how hot they are tell what other users' programs do, which is why the kernel
+        // hides pagemap too.
         Ok(Request::Explain { .. }) if !owner => {
             failure("only root and the daemon's own user may have pages explained: run it as one of them")
         }

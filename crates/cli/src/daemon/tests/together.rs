@@ -1,4 +1,5 @@
-//! Several keys at once: changes that contradict each other, and values of keys that are good alone.
+//! Several keys at once: changes that contradict each other, and values of keys that are good
+//! alone.
 
 use std::collections::BTreeMap;
 
@@ -62,8 +63,9 @@ const CHANGES: [Change; 31] = [
     ("nobody", |c| c.scope.push(Scope::default())),
 ];
 
-/// What of a configuration that the check takes a machine may still refuse: it says whether a process has its cgroup to
-/// itself, and whether a node that is left out has memory that the kernel would move.
+/// What of a configuration that the check takes a machine may still refuse: it says whether a
+/// process has its cgroup to itself, and whether a node that is left out has memory that the kernel
+/// would move.
 fn is_of_the_machine(config: &Config) -> bool {
     let demotes = config.manager.name == ManagerName::Thermocline && config.demotion.mode == DemotionMode::On;
     let pids_alone = |scope: &Scope| !scope.pids.is_empty() && scope.may_be_cgroup();

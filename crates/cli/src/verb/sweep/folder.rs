@@ -7,8 +7,9 @@
 //! sweep.parquet            all parts together
 //! ```
 //!
-//! A file appears whole or not at all: it is written under another name, brought to the disk, and renamed. The journal alone grows;
-//! what a killed process leaves at its end is cut off. So nothing is lost but the runs that were under way.
+//! A file appears whole or not at all: it is written under another name, brought to the disk, and
+//! renamed. The journal alone grows; what a killed process leaves at its end is cut off. So nothing
+//! is lost but the runs that were under way.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
@@ -166,7 +167,8 @@ impl Folder {
                     path.display()
                 ));
             }
-            // A file system without locks: nobody watches that no shard is run twice, which would do no harm but cost time.
+            // A file system without locks: nobody watches that no shard is run twice, which would
+            // do no harm but cost time.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
         let text = self.journal_bytes(&path, &mut file)?;
@@ -203,7 +205,8 @@ impl Folder {
         Ok(text)
     }
 
-    /// The rows of a journal, and the length of its whole lines. Whatever follows a line that is none was cut short.
+    /// The rows of a journal, and the length of its whole lines. Whatever follows a line that is
+    /// none was cut short.
     fn parse_journal(&self, path: &Path, text: &[u8]) -> anyhow::Result<(Vec<(u64, Row)>, usize)> {
         let mut rows = Vec::new();
         let mut whole = 0;
@@ -281,8 +284,9 @@ fn stem(shard: Shard) -> String {
     format!("part-{}", shard.to_string().replace('/', "-of-"))
 }
 
-/// Writes a new file beside `path` and brings it to the disk; dropped, it is removed. Its name is drawn at random and the file
-/// is made only where none is there: in containers that share a folder, process numbers are alike.
+/// Writes a new file beside `path` and brings it to the disk; dropped, it is removed. Its name is
+/// drawn at random and the file is made only where none is there: in containers that share a
+/// folder, process numbers are alike.
 fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut File) -> anyhow::Result<()>,
@@ -326,7 +330,8 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     })
 }
 
-/// This program: its version, and the hash of its file, since whoever changes a rule does not change the version.
+/// This program: its version, and the hash of its file, since whoever changes a rule does not
+/// change the version.
 fn program() -> anyhow::Result<String> {
     let path = std::env::current_exe().context("cannot find this program's file")?;
     let file = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;

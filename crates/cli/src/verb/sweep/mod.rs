@@ -24,7 +24,8 @@ const EXIT_STOPPED: u8 = 130;
 /// Runs a shard, or puts the shards' parts together.
 ///
 /// # Errors
-/// The grid cannot be run, the folder belongs to another one or cannot be written, runs are missing, or the simulation failed.
+/// The grid cannot be run, the folder belongs to another one or cannot be written, runs are
+/// missing, or the simulation failed.
 pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.merge {
         merge(folder)?;

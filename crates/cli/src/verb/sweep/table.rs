@@ -1,4 +1,5 @@
-//! Rows as Parquet: the columns of a plan, a row a run, in the order of their numbers. Equal rows make equal bytes.
+//! Rows as Parquet: the columns of a plan, a row a run, in the order of their numbers. Equal rows
+//! make equal bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +24,8 @@ use thermocline_sim::sweep::{KEYS, Kind, Plan, Row, Value, hash};
 const GROUP_ROWS: usize = 1 << 16;
 /// The file's own note of the grid that it belongs to.
 const GRID: &str = "thermocline.grid";
-/// The file's own note of the hash of its rows: damage may change a figure and leave the file readable.
+/// The file's own note of the hash of its rows: damage may change a figure and leave the file
+/// readable.
 const ROWS: &str = "thermocline.rows";
 
 /// Whether a row has the plan's columns.
@@ -112,7 +114,8 @@ pub fn read(file: File, plan: &Plan, grid: &str) -> anyhow::Result<Vec<(u64, Row
 /// What is said of a file that is not as it was written.
 const DAMAGED: &str = "it is damaged: its rows are not those that were written";
 
-/// The hash of rows in their order, with all that tells one value from another: kind, length and every bit.
+/// The hash of rows in their order, with all that tells one value from another: kind, length and
+/// every bit.
 fn rows_hash(plan: &Plan, rows: &[(u64, &Row)]) -> String {
     let columns = KEYS.len() + plan.parameters.len() + plan.figures.len();
     let mut of_rows = String::new();

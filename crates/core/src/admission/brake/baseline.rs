@@ -24,7 +24,8 @@ impl Baseline {
         self.known = None;
     }
 
-    /// Takes a period that was quiet, and so was the one before it: a quarter of the way, so that a single one decides little.
+    /// Takes a period that was quiet, and so was the one before it: a quarter of the way, so that a
+    /// single one decides little.
     pub(super) fn quiet(&mut self, stall_bp: u32) {
         let Some(known) = &mut self.known else {
             self.known = Some(Known { stall_bp, spread_bp: 0 });
@@ -35,8 +36,8 @@ impl Baseline {
         known.spread_bp = (3 * known.spread_bp + off_bp) / 4;
     }
 
-    /// Takes a period with moves. Moves do not lessen stalls: without them there would have been no more than these. So both figures only
-    /// fall, by an eighth of the way.
+    /// Takes a period with moves. Moves do not lessen stalls: without them there would have been no
+    /// more than these. So both figures only fall, by an eighth of the way.
     pub(super) fn moving(&mut self, stall_bp: u32) {
         let Some(known) = &mut self.known else { return };
         let off_bp = stall_bp.abs_diff(known.stall_bp);
@@ -44,8 +45,9 @@ impl Baseline {
         known.spread_bp -= known.spread_bp.saturating_sub(off_bp) / 8;
     }
 
-    /// Whether a stall is above what it is without moves by more than `rise_bp` and twice the spread. Where nothing was seen, nothing is taken
-    /// for it: a wrong brake stops, and by that it is seen.
+    /// Whether a stall is above what it is without moves by more than `rise_bp` and twice the
+    /// spread. Where nothing was seen, nothing is taken for it: a wrong brake stops, and by that it
+    /// is seen.
     pub(super) fn is_exceeded(self, stall_bp: u32, rise_bp: u32) -> bool {
         let most_bp = self.known.map_or(0, |known| known.stall_bp + 2 * known.spread_bp);
         stall_bp > most_bp.saturating_add(rise_bp)

@@ -1,4 +1,5 @@
-//! How far a scope is braked: its rate is halved with harm and doubled without, down to a standstill that ends by itself.
+//! How far a scope is braked: its rate is halved with harm and doubled without, down to a
+//! standstill that ends by itself.
 
 use crate::units::Nanos;
 
@@ -47,7 +48,8 @@ impl Ladder {
         if self.is_stopped() { 0 } else { (limit >> self.level).max(1) }
     }
 
-    /// A period did harm in which the scope used so much of its rate. It is to feel it: what it gets is less than what it used.
+    /// A period did harm in which the scope used so much of its rate. It is to feel it: what it
+    /// gets is less than what it used.
     pub(super) fn harm(&mut self, now: Nanos, used_bp: u64) {
         if self.is_stopped() {
             return self.calm(now);

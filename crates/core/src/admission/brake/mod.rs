@@ -1,6 +1,7 @@
 //! Check: has a scope's memory pressure, or its ping-pong, risen with our moves?
 //!
-//! Time goes in periods of `brake.period_ms`. At the end of each every scope is judged by what was seen of it:
+//! Time goes in periods of `brake.period_ms`. At the end of each every scope is judged by what was
+//! seen of it:
 //!
 //! ```text
 //! moving     64 base pages or more were on their way in batches, or went down by demands
@@ -17,8 +18,9 @@
 //! no harm    doubles it again; a stop ends by itself, and the least rate is tried first
 //! ```
 //!
-//! So pressure is put down to moves only by comparison. A stop is also the experiment: where the pressure is the same without moves, it is the
-//! baseline, and the scope goes on. Where it comes back with the moves, each stop is twice as long as the one before.
+//! So pressure is put down to moves only by comparison. A stop is also the experiment: where the
+//! pressure is the same without moves, it is the baseline, and the scope goes on. Where it comes
+//! back with the moves, each stop is twice as long as the one before.
 
 mod baseline;
 mod ladder;
@@ -39,7 +41,8 @@ use baseline::Baseline;
 use ladder::Ladder;
 use tally::{MOVING_PAGES, Stall, Tally};
 
-/// Periods that a stop lasts at least: in the first what was left behind passes, the others tell what it is like without moves.
+/// Periods that a stop lasts at least: in the first what was left behind passes, the others tell
+/// what it is like without moves.
 const STOP_PERIODS: u64 = 4;
 /// Changes that are kept for whoever tells of them.
 const CHANGES_MAX: usize = 256;
@@ -54,7 +57,8 @@ pub enum Cause {
     PingPong,
 }
 
-/// How a scope is braked, and the figures of the latest period that it was judged by; shares in 1/10000.
+/// How a scope is braked, and the figures of the latest period that it was judged by; shares in
+/// 1/10000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Braking {
     /// The scope.
@@ -212,7 +216,8 @@ impl Brakes {
         self.scopes.iter().map(|brake| brake.stands(now)).collect()
     }
 
-    /// The changes from number `from` on (the run's first is number 0), as far as they are kept, and the number to ask from next time.
+    /// The changes from number `from` on (the run's first is number 0), as far as they are kept,
+    /// and the number to ask from next time.
     pub(super) fn changes(&self, from: u64) -> (Vec<Braking>, u64) {
         let oldest = self.written - self.changes.len() as u64;
         let skip = usize::try_from(from.saturating_sub(oldest)).unwrap_or(usize::MAX);

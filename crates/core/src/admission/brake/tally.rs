@@ -3,7 +3,8 @@
 use crate::access::Pressure;
 use crate::units::Nanos;
 
-/// Base pages under way from which on a period counts as one with moves; fewer say nothing of their harm.
+/// Base pages under way from which on a period counts as one with moves; fewer say nothing of their
+/// harm.
 pub(super) const MOVING_PAGES: u64 = 64;
 
 /// Shares of the time in which tasks waited for memory, in 1/10000.
@@ -88,7 +89,8 @@ impl Tally {
         (self.moved >= MOVING_PAGES).then_some(bp as u32)
     }
 
-    /// What was used of limits of so many pages, by batches and by demands, in 1/10000: the greater of the two.
+    /// What was used of limits of so many pages, by batches and by demands, in 1/10000: the greater
+    /// of the two.
     pub(super) fn used_bp(&self, batch_limit_pages: u64, demand_limit_pages: u64, span: Nanos) -> u64 {
         let used = |pages: u64, limit_pages: u64| {
             let most = u128::from(limit_pages.max(1)) * u128::from(span.0.max(1));

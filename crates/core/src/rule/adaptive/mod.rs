@@ -1,30 +1,41 @@
 //! Rule `adaptive`: pages that are early at every scan.
 //!
 //! For the pages of lower tiers that would go to the same top-tier node:
-//! 1. A page's wait is the time from the scan to its hint fault, times the base pages of its folio: what counts is the
-//!    access rate per page of DRAM. A sample of pages remembers the last two waits of each.
-//! 2. Ten times a second the cut is set where the sampled pages agree best with themselves: where being below it at one fault
-//!    says most about the next (correlation at least 0.1, and beyond chance). Without such a cut nothing stands out.
-//! 3. A page is proposed after `confirmations` (3) faults in a row below the cut, or one fewer where they are at least
-//!    `slow_pass_ms` (5000) apart; the shorter the wait, the higher its score. One fault above starts again at nothing. So does a
-//!    wait of `cut_max_ms` (60000) or more.
-//! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at most at the best tenth of the waits.
-//! 5. Where the top tier is full, a page goes up only for another one that [demotion](crate::demotion) finds to be colder by far, so that a wrong guess costs little and
-//!    waiting costs more. With `exchange`, a page is then proposed as soon as it is more likely hot than not, given how often pages stay below the cut; and
-//!    while nothing stands out clearly, or what stood out has gone up, the best quarter is, after a single fault. What was not confirmed is ranked by what
-//!    its wait says given how much pages differ (`prior`).
-//! 6. Where there is room, `settle_s` (10) after pages last stood out clearly (correlation at least 0.3), if `fill` is set, the best of the others fill the target
-//!    until a sixteenth of it is left: the cut is then where as many pages as there is room for would pass all confirmations by chance, and
-//!    those that are accessed more often pass sooner. Smooth popularity, without a line between hot and cold, is served that way. Else nothing
-//!    is proposed.
-//! 7. Where cold pages go down, nothing has to be left free for what may stand out later. So with `fill`, whatever is free beyond what demotion keeps free is filled with the pages that wait
-//!    least, as many as there is room for, after a single fault. And where a demand for cold pages was met although nothing waited for the room (three quarters of it at least), with
-//!    `exchange` pages go up that are accessed four times as often as what went down.
-//! 8. Where there is room for all that the lower tiers hold, there is nothing to choose: with `fill`, a page is proposed as soon as it is accessed.
+//! 1. A page's wait is the time from the scan to its hint fault, times the base pages of its folio:
+//!    what counts is the access rate per page of DRAM. A sample of pages remembers the last two
+//!    waits of each.
+//! 2. Ten times a second the cut is set where the sampled pages agree best with themselves: where
+//!    being below it at one fault says most about the next (correlation at least 0.1, and beyond
+//!    chance). Without such a cut nothing stands out.
+//! 3. A page is proposed after `confirmations` (3) faults in a row below the cut, or one fewer
+//!    where they are at least `slow_pass_ms` (5000) apart; the shorter the wait, the higher its
+//!    score. One fault above starts again at nothing. So does a wait of `cut_max_ms` (60000) or
+//!    more.
+//! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at
+//!    most at the best tenth of the waits.
+//! 5. Where the top tier is full, a page goes up only for another one that
+//!    [demotion](crate::demotion) finds to be colder by far, so that a wrong guess costs little and
+//!    waiting costs more. With `exchange`, a page is then proposed as soon as it is more likely hot
+//!    than not, given how often pages stay below the cut; and while nothing stands out clearly, or
+//!    what stood out has gone up, the best quarter is, after a single fault. What was not confirmed
+//!    is ranked by what its wait says given how much pages differ (`prior`).
+//! 6. Where there is room, `settle_s` (10) after pages last stood out clearly (correlation at least
+//!    0.3), if `fill` is set, the best of the others fill the target until a sixteenth of it is
+//!    left: the cut is then where as many pages as there is room for would pass all confirmations
+//!    by chance, and those that are accessed more often pass sooner. Smooth popularity, without a
+//!    line between hot and cold, is served that way. Else nothing is proposed.
+//! 7. Where cold pages go down, nothing has to be left free for what may stand out later. So with
+//!    `fill`, whatever is free beyond what demotion keeps free is filled with the pages that wait
+//!    least, as many as there is room for, after a single fault. And where a demand for cold pages
+//!    was met although nothing waited for the room (three quarters of it at least), with `exchange`
+//!    pages go up that are accessed four times as often as what went down.
+//! 8. Where there is room for all that the lower tiers hold, there is nothing to choose: with
+//!    `fill`, a page is proposed as soon as it is accessed.
 //!
-//! Accesses of other sources are judged as by the rule `frequency`, and by 8; regions as by `regions`: a region says nothing of one page alone, so that it neither
-//! confirms a page nor counts against it. Source: ours. It needs no threshold in ms and no model of the
-//! waits: faults slow a program down, so that early and late lie closer together than the access rates do.
+//! Accesses of other sources are judged as by the rule `frequency`, and by 8; regions as by
+//! `regions`: a region says nothing of one page alone, so that it neither confirms a page nor
+//! counts against it. Source: ours. It needs no threshold in ms and no model of the waits: faults
+//! slow a program down, so that early and late lie closer together than the access rates do.
 
 mod prior;
 mod sample;
@@ -54,7 +65,8 @@ pub struct Adaptive {
     life: Nanos,
     /// Only nodes of the topology get an entry, so the map is bounded.
     targets: BTreeMap<NodeId, Target>,
-    /// The top tier, as it was when the last of them was first seen: pages that find no room on one go to another.
+    /// The top tier, as it was when the last of them was first seen: pages that find no room on one
+    /// go to another.
     top: Vec<NodeId>,
     /// The top tier has room for all that the others hold.
     fits: bool,
@@ -100,8 +112,8 @@ impl Adaptive {
         }
     }
 
-    /// Faults in a row below the cut that a page needs. Slow passes bring fewer chances for a cold page to be early by
-    /// chance, and a hot one has waited long enough.
+    /// Faults in a row below the cut that a page needs. Slow passes bring fewer chances for a cold
+    /// page to be early by chance, and a hot one has waited long enough.
     fn needed(&self, record: &Record) -> u8 {
         let slow = record.gap.is_none_or(|gap| gap >= Nanos::from_ms(self.config.slow_pass_ms));
         let all = self.config.confirmations;

@@ -1,12 +1,14 @@
 //! What a wait says of a page, given the waits of the others.
 //!
-//! A page that is accessed at random, `rate` times a second, waits for an exponential time. Where the rates of pages are spread like a gamma distribution
-//! of some *shape* and *scale*, a page that has waited `k` times for `w` has a rate of `(shape + k) / (scale + k w)` on average (its conjugate posterior), so that
-//! `(scale + k w) / (shape + k)` is taken for its time from access to access. The smaller the shape, the more pages differ, and the more one wait says.
-//! Of earlier waits it is only remembered that they were short too; they are taken to have been like the last.
+//! A page that is accessed at random, `rate` times a second, waits for an exponential time. Where
+//! the rates of pages are spread like a gamma distribution of some *shape* and *scale*, a page that
+//! has waited `k` times for `w` has a rate of `(shape + k) / (scale + k w)` on average (its
+//! conjugate posterior), so that `(scale + k w) / (shape + k)` is taken for its time from access to
+//! access. The smaller the shape, the more pages differ, and the more one wait says. Of earlier
+//! waits it is only remembered that they were short too; they are taken to have been like the last.
 //!
-//! How much they differ is seen in how far short waits are from common ones: of this distribution a share of `p` waits for
-//! `scale * ((1 - p)^(-1 / shape) - 1)` or less (Lomax).
+//! How much they differ is seen in how far short waits are from common ones: of this distribution a
+//! share of `p` waits for `scale * ((1 - p)^(-1 / shape) - 1)` or less (Lomax).
 
 use crate::units::Nanos;
 
@@ -29,7 +31,8 @@ impl Prior {
         Prior { shape, scale_ns: median.0 as f64 / in_scales(0.5, shape) }
     }
 
-    /// The likely time from one access to the next of a page that has waited for `wait`, and about as long at its last `times` faults.
+    /// The likely time from one access to the next of a page that has waited for `wait`, and about
+    /// as long at its last `times` faults.
     pub(super) fn gap(&self, wait: Nanos, times: u8) -> Nanos {
         let times = f64::from(times.max(1));
         Nanos(((self.scale_ns + times * wait.0 as f64) / (self.shape + times)) as u64)
@@ -62,7 +65,8 @@ mod tests {
         (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// What is made of 20,000 pages of such rates, each of which waited once, with these waits in ns.
+    /// What is made of 20,000 pages of such rates, each of which waited once, with these waits in
+    /// ns.
     fn seen(rate: impl Fn(f64) -> f64) -> (Prior, Vec<(f64, f64)>) {
         let mut rng = Pcg64Mcg::new(7);
         let mut pages: Vec<(f64, f64)> = (0..20_000)

@@ -1,10 +1,12 @@
-//! A sample of pages that remembers the last two waits of each, and the wait at which pages agree best with themselves.
+//! A sample of pages that remembers the last two waits of each, and the wait at which pages agree
+//! best with themselves.
 //!
-//! A page that is accessed often is early at every scan, a cold one only by chance. So take any wait as a cut and ask of
-//! each page: was it below the cut last time, and the time before? Among pages that are all alike the two answers
-//! have nothing to do with each other. The more hot and cold pages differ, and the better the cut lies between them, the
-//! closer the answers agree. Their correlation is all that is used: the shape of the waits, which depends on how the
-//! program runs and on what the faults themselves cost, does not matter.
+//! A page that is accessed often is early at every scan, a cold one only by chance. So take any
+//! wait as a cut and ask of each page: was it below the cut last time, and the time before? Among
+//! pages that are all alike the two answers have nothing to do with each other. The more hot and
+//! cold pages differ, and the better the cut lies between them, the closer the answers agree. Their
+//! correlation is all that is used: the shape of the waits, which depends on how the program runs
+//! and on what the faults themselves cost, does not matter.
 
 use crate::units::Nanos;
 
@@ -14,18 +16,21 @@ const SLOTS_SHIFT: u32 = 12;
 const STEPS: u32 = 4;
 /// Steps from 1 µs to 2^40 µs (two weeks).
 const BINS: usize = 40 * STEPS as usize;
-/// Shares of the pages that a cut may leave below it: hot pages are a minority, and a handful prove nothing.
+/// Shares of the pages that a cut may leave below it: hot pages are a minority, and a handful prove
+/// nothing.
 const BELOW: std::ops::RangeInclusive<f64> = 0.02..=0.5;
 /// Least correlation, squared, that is more than a lasting difference in where pages lie in a scan.
 const AGREEMENT_MIN: f64 = 0.01;
 /// Pages that must have been below a cut both times.
 const BOTH_MIN: f64 = 10.0;
-/// Pages with two waits that show a clear line between hot and cold, where there is one: it would stand out from chance many times over.
+/// Pages with two waits that show a clear line between hot and cold, where there is one: it would
+/// stand out from chance many times over.
 const PAIRS_MIN: u32 = 400;
-/// Least correlation, squared, times pages: by chance it is above 1 in one case of three, above 20 in one of 100,000.
+/// Least correlation, squared, times pages: by chance it is above 1 in one case of three, above 20
+/// in one of 100,000.
 const EVIDENCE_MIN: f64 = 20.0;
-/// Of all cuts whose correlation, squared, is at least this share of the best one's, the highest is taken: a hot page has to
-/// stay below it again and again.
+/// Of all cuts whose correlation, squared, is at least this share of the best one's, the highest is
+/// taken: a hot page has to stay below it again and again.
 const NEAR_BEST: f64 = 0.9;
 /// How long a page that was seen once is waited for.
 const SEEN_ONCE_LIFE: Nanos = Nanos::from_s(600);
@@ -65,9 +70,10 @@ impl Page {
         (self.hash >> SLOTS_SHIFT) as f64 / (1u64 << (64 - SLOTS_SHIFT)) as f64
     }
 
-    /// Whether it counts no more. A page that has moved counts until shortly before its next fault would have come: without it, those
-    /// that remain would agree less than chance, because it is by agreeing that pages get moved. Another page counts until it has been silent
-    /// for a minute, and ten times as long as between its last two faults.
+    /// Whether it counts no more. A page that has moved counts until shortly before its next fault
+    /// would have come: without it, those that remain would agree less than chance, because it is
+    /// by agreeing that pages get moved. Another page counts until it has been silent for a minute,
+    /// and ten times as long as between its last two faults.
     fn stale(&self, now: Nanos) -> bool {
         let life = match self.before {
             Some((_, gap)) if self.moved => Nanos(gap.0 / 8 * 7),
@@ -79,8 +85,8 @@ impl Page {
     }
 }
 
-/// A sample of the pages that fault: of all pages of one slot, the one with the smallest hash. Which pages those are does not
-/// depend on how often they fault.
+/// A sample of the pages that fault: of all pages of one slot, the one with the smallest hash.
+/// Which pages those are does not depend on how often they fault.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     slots: Vec<Option<Page>>,
@@ -132,9 +138,10 @@ impl Sample {
         }
     }
 
-    /// About how many pages that have not moved there are. Ranks of a slot's pages are spread evenly from 0 to 1, so the smallest comes like
-    /// the first event of a Poisson process, and the pages per slot are its rate: events by the length that was looked at. An
-    /// empty slot was looked at to its end, one whose page counts no more up to that page.
+    /// About how many pages that have not moved there are. Ranks of a slot's pages are spread
+    /// evenly from 0 to 1, so the smallest comes like the first event of a Poisson process, and the
+    /// pages per slot are its rate: events by the length that was looked at. An empty slot was
+    /// looked at to its end, one whose page counts no more up to that page.
     pub(super) fn population(&self, now: Nanos) -> u64 {
         let (mut events, mut length) = (0.0, 0.0);
         for page in &self.slots {
@@ -174,8 +181,9 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// The probability that a page is hot that was below the cut so many times in a row. Of pages of two kinds, those that were above it at one fault are cold, so that
-    /// what is below it at the next one is so by chance; a hot page is taken to be always below.
+    /// The probability that a page is hot that was below the cut so many times in a row. Of pages
+    /// of two kinds, those that were above it at one fault are cold, so that what is below it at
+    /// the next one is so by chance; a hot page is taken to be always below.
     pub(super) fn certainty(&self, times: u8) -> f64 {
         let cold = (1.0 - self.hot) * self.by_chance.powi(times.into());
         self.hot / (self.hot + cold).max(f64::MIN_POSITIVE)
@@ -228,8 +236,8 @@ impl Waits {
         Some(Cut { bin: bin as Bin, agreement: best, hot, by_chance })
     }
 
-    /// The squared correlation at each cut; zero where pages agree less than by chance, or too many or too few are
-    /// below.
+    /// The squared correlation at each cut; zero where pages agree less than by chance, or too many
+    /// or too few are below.
     fn agreements(&self, pages: f64) -> Vec<f64> {
         let (mut both, mut earlier, mut later) = (0.0, 0.0, 0.0);
         (0..BINS)
@@ -293,7 +301,8 @@ mod tests {
 
     #[test]
     fn pages_that_repeat_themselves_agree_fully_at_the_cut_between_them() {
-        // One page in four waits 100 µs both times, the others 900: any cut from 100 to below 900 parts them.
+        // One page in four waits 100 µs both times, the others 900: any cut from 100 to below 900
+        // parts them.
         let waits = twice(1000, |page| if page % 4 == 0 { (100, 100) } else { (900, 900) });
         let cut = waits.cut().unwrap();
         assert_eq!(cut.bin, bin(us(900)) - 1);
@@ -302,7 +311,8 @@ mod tests {
 
     #[test]
     fn the_correlation_is_that_of_the_two_by_two_table() {
-        // Of 1000 pages 300 are early first, 300 later, 200 both: (200 * 1000 - 300 * 300)^2 / (300 * 700)^2.
+        // Of 1000 pages 300 are early first, 300 later, 200 both: (200 * 1000 - 300 * 300)^2 / (300
+        // * 700)^2.
         let early = |yes: bool| if yes { 10 } else { 1000 };
         let waits = twice(1000, |page| (early(page < 300), early((100..400).contains(&page))));
         let pages = f64::from(waits.later.iter().sum::<u32>());
@@ -418,7 +428,8 @@ mod tests {
             sample.fault(7, 3, Nanos::from_s(time));
         }
         sample.fault(9, 3, Nanos::from_s(1));
-        // A minute and ten times its gap of a second later the first is stale, ten minutes later the second.
+        // A minute and ten times its gap of a second later the first is stale, ten minutes later
+        // the second.
         for (seconds, pages) in [(71, 2), (72, 1), (601, 1), (602, 0)] {
             assert_eq!(sample.waits(Nanos::from_s(seconds)).pages(), pages, "{seconds}");
         }

@@ -1,9 +1,10 @@
 //! A program, a scanner and the hint faults between them, to see what the rule finds.
 //!
-//! The program accesses pages at random, each with its share of the accesses. A scan marks pages; a marked page faults at
-//! its next access, which is exponential in accesses, not in time: a fault costs time of its own, so that after a scan of
-//! much memory the program crawls from fault to fault. What the rule proposes moves at once while there is room, and faults no more.
-//! Every run prints its seed; `SEED=n cargo test -p thermocline-core adaptive -- --nocapture` replays one.
+//! The program accesses pages at random, each with its share of the accesses. A scan marks pages; a
+//! marked page faults at its next access, which is exponential in accesses, not in time: a fault
+//! costs time of its own, so that after a scan of much memory the program crawls from fault to
+//! fault. What the rule proposes moves at once while there is room, and faults no more. Every run
+//! prints its seed; `SEED=n cargo test -p thermocline-core adaptive -- --nocapture` replays one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +32,8 @@ struct Speed {
     stall_ns: f64,
 }
 
-/// Many small scans, cheap faults: waits are exponential. A hot page of [`hot_and_cold`] waits `hot_wait_s` on average.
+/// Many small scans, cheap faults: waits are exponential. A hot page of [`hot_and_cold`] waits
+/// `hot_wait_s` on average.
 fn smooth(hot_wait_s: f64, pass_s: f64) -> Speed {
     Speed {
         access_ns: hot_wait_s * 1e9 * 0.9 / (0.2 * N as f64),
@@ -188,7 +190,8 @@ impl Pages {
         (found as f64 / all as f64, found as f64 / self.promoted().max(1) as f64)
     }
 
-    /// Accesses served by what moved, of those that the best choice of as many pages as there is room would serve.
+    /// Accesses served by what moved, of those that the best choice of as many pages as there is
+    /// room would serve.
     fn share_of_best(&self) -> f64 {
         let mut best = self.shares.clone();
         best.sort_by(|a, b| b.total_cmp(a));
@@ -216,7 +219,8 @@ fn rule_that_fills(fill: bool) -> Adaptive {
 
 const HOT: fn(usize) -> bool = |page| page % 5 == 2;
 
-/// One page in five takes nine accesses in ten: a hot page is accessed 36 times as often as a cold one.
+/// One page in five takes nine accesses in ten: a hot page is accessed 36 times as often as a cold
+/// one.
 fn hot_and_cold() -> Vec<f64> {
     (0..N).map(|page| if HOT(page) { 36.0 } else { 1.0 }).collect()
 }
@@ -251,7 +255,8 @@ fn slow_pages_take_thirty_of_their_own_waits_not_ten_passes() {
 
 #[test]
 fn finds_it_within_six_slow_passes_when_faults_slow_the_program_down() {
-    // As seen under emulation: 0.1 s to 1 s of nothing but faults after each scan, which makes all waits much alike.
+    // As seen under emulation: 0.1 s to 1 s of nothing but faults after each scan, which makes all
+    // waits much alike.
     for access_ns in [300.0, 1000.0, 5000.0] {
         let label = format!("storm, {access_ns} ns an access");
         let (recall, precision) = hunt(&label, storm(access_ns, 10.0), 5.5);
@@ -313,7 +318,8 @@ fn where_cold_pages_go_down_the_best_fill_what_is_free_after_a_single_fault() {
     assert!(run(true, false).0 < N / 10, "told to leave room alone");
 }
 
-/// Whether a page that waited for 100 ms beside others that wait for a second is proposed after such a demand.
+/// Whether a page that waited for 100 ms beside others that wait for a second is proposed after
+/// such a demand.
 fn proposed_after(supply: Supply) -> bool {
     let (mut machine, mut rule) = (Machine::new(), rule());
     for page in 0..1000 {
@@ -406,7 +412,8 @@ fn follows_a_hot_set_that_drifts() {
 
 #[test]
 fn a_folios_wait_is_shared_by_its_pages() {
-    // The same hot set in folios of 512 pages: only the number of base pages behind each fault differs.
+    // The same hot set in folios of 512 pages: only the number of base pages behind each fault
+    // differs.
     let mut pages = Pages::new(seed(), hot_and_cold(), smooth(0.01, 1.0), N / 3);
     pages.order = 9;
     pages.run(&mut rule(), 10.0);
@@ -414,7 +421,8 @@ fn a_folios_wait_is_shared_by_its_pages() {
     assert!(recall >= 0.9 && precision >= 0.85, "{recall} {precision}");
 }
 
-/// A machine whose pages are alike: a thousand of them waited 1 to 1000 ms, with so many pages free on both nodes of the top tier, as far as they are told.
+/// A machine whose pages are alike: a thousand of them waited 1 to 1000 ms, with so many pages free
+/// on both nodes of the top tier, as far as they are told.
 fn alike(free_pages: &[u64], exchange: bool) -> (Machine, Adaptive) {
     let mut machine = Machine::new();
     let mut config = config::Rule::default();
@@ -443,7 +451,8 @@ fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<Candidate
     machine.proposed().to_vec()
 }
 
-/// What is proposed of accesses that all come late, on a machine whose slow node holds `held` pages and whose DRAM has room for 900 and as many.
+/// What is proposed of accesses that all come late, on a machine whose slow node holds `held` pages
+/// and whose DRAM has room for 900 and as many.
 fn proposed_of_late_accesses(held: u64, fill: bool, access: impl Fn(u64) -> Access) -> Vec<Candidate> {
     let mut machine = Machine::new();
     let mut rule = rule_that_fills(fill);
@@ -487,7 +496,8 @@ fn where_the_target_is_full_the_best_quarter_is_proposed_at_once_in_exchange() {
         proposed.iter().map(|c| (c.page.unwrap().vpn, c.reason)).collect::<Vec<_>>(),
         [(2000, Reason::Exchange)]
     );
-    // Halfway between its own 100 ms and a median of half a second, in bins of a quarter of an octave: where waits are spread evenly, pages are alike.
+    // Halfway between its own 100 ms and a median of half a second, in bins of a quarter of an
+    // octave: where waits are spread evenly, pages are alike.
     let gap_ms = crate::candidate::gap_of_score(proposed[0].score).ms();
     assert!((250..=310).contains(&gap_ms), "{gap_ms}");
     assert_eq!(proposed_after_one_fault(&[0, 0], false), []);
@@ -512,8 +522,9 @@ fn in_exchange_a_page_that_is_early_again_goes_before_one_that_was_early_once() 
     assert!(scores[2] > scores[3], "three of 100 ms, against one of 10: {scores:?}");
 }
 
-/// What is proposed of pages that wait 200 and 900 ms, each seen once, where one page in five always waits 10 ms and the others anything up to a second, the target is
-/// full, and those that stand out have gone up or have not.
+/// What is proposed of pages that wait 200 and 900 ms, each seen once, where one page in five
+/// always waits 10 ms and the others anything up to a second, the target is full, and those that
+/// stand out have gone up or have not.
 fn proposed_of_the_rest(gone: bool) -> Vec<(u64, Reason)> {
     let (mut machine, mut rule) = (Machine::new(), rule());
     for round in 0..2 {

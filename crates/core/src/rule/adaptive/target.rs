@@ -1,4 +1,5 @@
-//! The pages that compete for the DRAM of one node: where their waits are cut, and what a wait is worth.
+//! The pages that compete for the DRAM of one node: where their waits are cut, and what a wait is
+//! worth.
 
 use crate::candidate::Reason;
 use crate::config;
@@ -10,20 +11,24 @@ use crate::units::{Nanos, NodeId};
 use super::prior::Prior;
 use super::sample::{self, Bin, Cut, Sample};
 
-/// Time between two looks at the sample while pages fault: some within the second or so in which a marked program's
-/// faults come, because waits shrink as soon as the hot pages have gone.
+/// Time between two looks at the sample while pages fault: some within the second or so in which a
+/// marked program's faults come, because waits shrink as soon as the hot pages have gone.
 const LOOK_EVERY: Nanos = Nanos::from_ms(100);
 /// Time between two looks while no page faults.
 const LOOK_IDLE: Nanos = Nanos::from_s(1);
-/// Correlation, squared, of waits where hot and cold pages are two kinds. Where it is less, popularity falls off smoothly.
+/// Correlation, squared, of waits where hot and cold pages are two kinds. Where it is less,
+/// popularity falls off smoothly.
 const CLEAR: f64 = 0.1;
 /// Share of the pages below the cut while nothing is known, in percent.
 const BEST_PERCENT: u32 = 25;
-/// Where the top tier is full, a page is proposed that is hot with this probability: it goes up only for one that is colder by far.
+/// Where the top tier is full, a page is proposed that is hot with this probability: it goes up
+/// only for one that is colder by far.
 const CERTAIN_ENOUGH: f64 = 0.5;
-/// Where no more than this share of the pages that are left is below the cut, what stood out has gone up.
+/// Where no more than this share of the pages that are left is below the cut, what stood out has
+/// gone up.
 const REMAINS_MIN: f64 = 0.02;
-/// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold whatever there is room for.
+/// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold
+/// whatever there is room for.
 const FILL_PERCENT_MAX: u32 = 90;
 
 /// What the waits of one target's pages say.
@@ -40,7 +45,8 @@ enum State {
 /// Why pages below the cut are proposed, if they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Faults are counted, so that there is something to go by once hot pages are seen to stand out.
+    /// Faults are counted, so that there is something to go by once hot pages are seen to stand
+    /// out.
     Counting,
     /// They are hot.
     Hot,
@@ -62,7 +68,8 @@ pub struct Target {
     /// The cut when pages last stood out.
     last_cut: Option<Bin>,
     purpose: Purpose,
-    /// Faults in a row below the cut that are enough where a page can only go up in exchange for another one.
+    /// Faults in a row below the cut that are enough where a page can only go up in exchange for
+    /// another one.
     enough: Option<u8>,
     /// When pages were last seen to stand out, or the first fault.
     stood_out: Nanos,
@@ -72,7 +79,8 @@ pub struct Target {
     full: bool,
     /// What one wait says.
     prior: Prior,
-    /// A page that is accessed so often is worth what the target gives although nobody waits for it; 0 where it gives nothing by itself.
+    /// A page that is accessed so often is worth what the target gives although nobody waits for
+    /// it; 0 where it gives nothing by itself.
     worth: Nanos,
     /// Base pages that are free beyond what demotion keeps free.
     spare: u64,
@@ -95,7 +103,8 @@ pub struct Fault {
     pub confirmed: u8,
 }
 
-/// Base pages of a node that may be filled: those free above the high watermark and a sixteenth of the node.
+/// Base pages of a node that may be filled: those free above the high watermark and a sixteenth of
+/// the node.
 pub fn room(state: &NodeState) -> u64 {
     let spare = state.watermarks.high_pages.saturating_add(state.managed_pages / 16);
     state.free_pages.saturating_sub(spare)
@@ -164,7 +173,8 @@ impl Target {
         self.cut.map(|cut| bin <= cut)
     }
 
-    /// Whether a page shall go up after this fault: why, and what is taken for the time from one access to the next.
+    /// Whether a page shall go up after this fault: why, and what is taken for the time from one
+    /// access to the next.
     pub fn judge(&mut self, fault: &Fault, config: &config::rule::Adaptive) -> Option<(Reason, Nanos)> {
         let &Fault { wait, bin, pages, times, confirmed } = fault;
         let needed = self.enough.map_or(confirmed, |enough| enough.min(confirmed));
@@ -185,7 +195,8 @@ impl Target {
         (config.fill && self.takes_spare(bin, pages)).then_some((Reason::FreeRoom, likely))
     }
 
-    /// Whether a page with such a wait is among the best for which there is spare memory; if so, that is taken.
+    /// Whether a page with such a wait is among the best for which there is spare memory; if so,
+    /// that is taken.
     fn takes_spare(&mut self, bin: Bin, pages: u64) -> bool {
         let takes = self.spare >= pages && self.spare_cut.is_some_and(|cut| bin <= cut);
         if takes {
@@ -207,7 +218,8 @@ impl Target {
     fn look(&mut self, now: Nanos, held: u64, config: &config::rule::Adaptive) {
         let waits = self.sample.waits(now);
         self.pages = waits.pages();
-        // Of what lower tiers hold, not of what was seen so far: the first to fault are not all there are.
+        // Of what lower tiers hold, not of what was seen so far: the first to fault are not all
+        // there are.
         let spare_percent = (self.spare * 100 / self.sample.population(now).max(held).max(1)).min(100) as u32;
         self.spare_cut = (spare_percent > 0).then(|| waits.quantile(spare_percent));
         self.prior = Prior::new(sample::wait(waits.quantile(10)), sample::wait(waits.quantile(50)));
@@ -224,7 +236,8 @@ impl Target {
         let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
         let fill = config.fill && settled && self.room > 0 && waits.can_tell();
         let exchange = config.exchange && self.full;
-        // What stood out has gone up, and is known to have been hot by pages that are remembered: those that are left are to be told apart by themselves.
+        // What stood out has gone up, and is known to have been hot by pages that are remembered:
+        // those that are left are to be told apart by themselves.
         let gone = |cut: Cut| exchange && waits.share_below(cut.bin) < REMAINS_MIN;
         self.enough = match self.state {
             _ if !exchange => None,
@@ -249,7 +262,8 @@ impl Target {
             }
             (State::StandOut(cut), _) => {
                 self.purpose = Purpose::Hot;
-                // What is less hot than what stands out clearly goes up only for what is colder by far.
+                // What is less hot than what stands out clearly goes up only for what is colder by
+                // far.
                 let widened = exchange && cut.agreement < CLEAR;
                 let best = if widened { waits.quantile(BEST_PERCENT) } else { 0 };
                 self.cut = Some(cut.bin.max(best));

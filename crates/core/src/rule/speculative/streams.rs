@@ -68,8 +68,8 @@ impl Streams {
         Streams { streams: Vec::new(), limit: limit.into(), life }
     }
 
-    /// Takes a fault; `hot` says whether the wrapped rule proposes its page. Returns how many pages are expected next, and
-    /// which way.
+    /// Takes a fault; `hot` says whether the wrapped rule proposes its page. Returns how many pages
+    /// are expected next, and which way.
     pub(super) fn fault(&mut self, fault: u64, now: Nanos, hot: bool) -> (Direction, u64) {
         // An established stream claims a fault before a single fault does.
         let claims = self

@@ -1,4 +1,5 @@
-//! The plan of the house: which crate may lean on which, and no circles of top-level modules within one.
+//! The plan of the house: which crate may lean on which, and no circles of top-level modules within
+//! one.
 
 mod fixtures;
 mod modules;
@@ -52,7 +53,8 @@ fn complaints(root: &str, arrows: &BTreeMap<Arrow, String>) -> String {
     out
 }
 
-/// What a crate's manifest makes it depend on, of those whose names are given; what only tests use is left out.
+/// What a crate's manifest makes it depend on, of those whose names are given; what only tests use
+/// is left out.
 fn dependencies(manifest: &str, of: &BTreeSet<String>) -> BTreeSet<String> {
     let mut section = "";
     let mut out = BTreeSet::new();

@@ -160,7 +160,8 @@ fn tree(tokens: &[String], before: &[String], out: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The path from the crate's root; none where it leads out of the crate, stays in its module or is the root.
+/// The path from the crate's root; none where it leads out of the crate, stays in its module or is
+/// the root.
 fn absolute(from: &[String], path: &[String]) -> Option<Vec<String>> {
     let mut base = match path[0].as_str() {
         "crate" => Vec::new(),

@@ -1,4 +1,5 @@
-//! Rust's tokens as far as imports need them: words and signs, without comments, texts and code for tests.
+//! Rust's tokens as far as imports need them: words and signs, without comments, texts and code for
+//! tests.
 
 /// Words, `::` and single signs.
 pub fn tokens(text: &str) -> Vec<String> {

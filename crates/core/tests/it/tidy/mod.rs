@@ -10,8 +10,11 @@ const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Folders whose files are not written by hand.
 const MADE: &[&str] = &["target", "book", "corpus", "artifacts", "seeds", ".git"];
 /// Files that are generated, or that have the words because they forbid them.
-const LEFT_OUT: &[&str] =
-    &["docs/src/config-keys.md", "crates/core/tests/it/tidy/rules.rs", "crates/core/tests/it/tidy/fixtures.rs"];
+const LEFT_OUT: &[&str] = &[
+    "docs/src/config-keys.md",
+    "crates/core/tests/it/tidy/rules.rs",
+    "crates/core/tests/it/tidy/fixtures.rs",
+];
 const ENDINGS: &[&str] = &["rs", "c", "h", "sh", "md", "toml"];
 
 /// Every file that is held to the rules, by its path in the workspace.
@@ -65,7 +68,8 @@ fn each_file_begins_by_saying_what_it_is() {
 #[test]
 fn the_whole_tree_is_read() {
     let files = files();
-    for path in ["README.md", "crates/core/src/lib.rs", "lab/plugin/misses.c", "fuzz/fuzz_targets/engine.rs"] {
+    for path in ["README.md", "crates/core/src/lib.rs", "lab/plugin/misses.c", "fuzz/fuzz_targets/engine.rs"]
+    {
         assert!(files.iter().any(|(name, _)| name == path), "{path} was not read");
     }
 }

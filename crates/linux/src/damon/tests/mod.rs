@@ -16,8 +16,8 @@ use crate::actuator::{Commands, Fate, Lock, RestoreReport};
 use crate::manager::refusal;
 use crate::topology::discover;
 
-/// What mm/damon/sysfs.c has in a context of Linux 6.12, with one scheme, one filter and one goal; `#` stands for a number, and each
-/// `nr_` file makes the numbered folders beside it.
+/// What mm/damon/sysfs.c has in a context of Linux 6.12, with one scheme, one filter and one goal;
+/// `#` stands for a number, and each `nr_` file makes the numbered folders beside it.
 const TREE: [&str; 40] = [
     "#/state",
     "#/contexts/nr_contexts",
@@ -84,7 +84,8 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Takes the filters of a kdamond over. A cgroup that is not there is an error (Linux mm/damon/sysfs-schemes.c, damon_sysfs_memcg_path_to_id).
+    /// Takes the filters of a kdamond over. A cgroup that is not there is an error (Linux
+    /// mm/damon/sysfs-schemes.c, damon_sysfs_memcg_path_to_id).
     fn commit(&mut self, kdamond: &Path) -> Result<(), i32> {
         let hierarchy = self.admin.ancestors().nth(5).unwrap().join("fs/cgroup");
         let paths = self.values.iter().filter(|(path, value)| {

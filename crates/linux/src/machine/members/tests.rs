@@ -1,4 +1,5 @@
-//! Random trees of processes and cgroups that change under the daemon: whatever happens, no batch has pages of a process that is to be left alone.
+//! Random trees of processes and cgroups that change under the daemon: whatever happens, no batch
+//! has pages of a process that is to be left alone.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -361,8 +362,8 @@ impl World {
         }
     }
 
-    /// After a look at a machine at rest the engine has everybody where the configuration says, and the filter lets nobody through whom it knows to be
-    /// excluded.
+    /// After a look at a machine at rest the engine has everybody where the configuration says, and
+    /// the filter lets nobody through whom it knows to be excluded.
     fn agrees(&mut self) {
         self.look();
         for (pid, process) in &self.processes {

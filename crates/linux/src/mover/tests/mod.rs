@@ -18,7 +18,8 @@ const PID: Pid = Pid(7);
 const SLOW: NodeId = NodeId(2);
 const FAST: NodeId = NodeId(0);
 
-/// A move of the page (or folio) at `vpn` from the slow node, with the frame that the fake maps there.
+/// A move of the page (or folio) at `vpn` from the slow node, with the frame that the fake maps
+/// there.
 fn mv(vpn: u64, order: u8) -> Move {
     let page = VirtPage { pid: PID, vpn };
     Move { page, pfn: Some(Pfn(vpn + 0x10_0000)), order, from: SLOW }

@@ -37,7 +37,8 @@ proptest! {
                 fake.state().pages.remove(&vpn);
             }
         }
-        // Folios: moves of some order at consecutive pages; those whose first page is sound are real ones.
+        // Folios: moves of some order at consecutive pages; those whose first page is sound are
+        // real ones.
         let mut moves = Vec::new();
         let mut vpn = 0x100u64;
         for &order in &orders {

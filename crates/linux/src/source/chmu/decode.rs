@@ -1,9 +1,11 @@
 //! From a device's own addresses to the host's: what HDM decoders do, backwards.
 //!
-//! A device numbers its memory from nothing on (DPA), and knows nothing else. Where the host sees a byte of it (HPA), its decoders say: each maps a
-//! piece of the host's addresses, which may be interleaved over several devices, `granularity` bytes from each in turn. Chunk `n` of what this device
-//! contributes is therefore chunk `n * ways + position` of the piece. Source: CXL 3.2, 8.2.4.20 (HDM decoder capability), modulo arithmetic; interleaving by XOR of address
-//! bits, which the firmware's CXIMS tables describe, is another one and not done here.
+//! A device numbers its memory from nothing on (DPA), and knows nothing else. Where the host sees a
+//! byte of it (HPA), its decoders say: each maps a piece of the host's addresses, which may be
+//! interleaved over several devices, `granularity` bytes from each in turn. Chunk `n` of what this
+//! device contributes is therefore chunk `n * ways + position` of the piece. Source: CXL 3.2,
+//! 8.2.4.20 (HDM decoder capability), modulo arithmetic; interleaving by XOR of address bits, which
+//! the firmware's CXIMS tables describe, is another one and not done here.
 
 use std::ops::Range;
 
@@ -27,7 +29,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// The piece of `bytes` from `base` on, of which a device has the chunks at `position` of every `ways`.
+    /// The piece of `bytes` from `base` on, of which a device has the chunks at `position` of every
+    /// `ways`.
     ///
     /// # Errors
     /// What no decoder can be set to.
@@ -60,7 +63,8 @@ impl Decoder {
         self.bytes / self.ways
     }
 
-    /// The host's address of byte `offset` of what the device contributes, and for how many bytes both go on side by side; none beyond its end.
+    /// The host's address of byte `offset` of what the device contributes, and for how many bytes
+    /// both go on side by side; none beyond its end.
     fn host(&self, offset: u64) -> Option<(u64, u64)> {
         if offset >= self.device_bytes() {
             return None;
@@ -106,8 +110,9 @@ impl Decoders {
         None
     }
 
-    /// Goes on through the frames in which the device's `addresses` lie, from where they begin: the next one, or none where the host sees no more of them. Frames of which the
-    /// device has several chunks in a row come once.
+    /// Goes on through the frames in which the device's `addresses` lie, from where they begin: the
+    /// next one, or none where the host sees no more of them. Frames of which the device has
+    /// several chunks in a row come once.
     pub fn next_frame(&self, addresses: &mut Range<u64>) -> Option<Pfn> {
         let mut frame = None;
         while addresses.start < addresses.end {
@@ -163,7 +168,8 @@ mod tests {
         let decoders = one(3, 16384, 2);
         assert_eq!(decoders.host(0), Some(4 * GIB + 32768));
         assert_eq!(decoders.host(16384), Some(4 * GIB + 5 * 16384));
-        // Of two with 256 bytes each a page of the device's is half of two pages; of sixteen it is a sixteenth of as many.
+        // Of two with 256 bytes each a page of the device's is half of two pages; of sixteen it is
+        // a sixteenth of as many.
         assert_eq!(frames(&one(2, 256, 0), 0x1000..0x2000), [0x10_0002, 0x10_0003]);
         assert_eq!(frames(&one(16, 256, 5), 0..0x1000), (0x10_0000..0x10_0010).collect::<Vec<_>>());
         // With 1 KiB each of twelve, every third page has a chunk of it.
@@ -195,7 +201,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every address of the host's that the devices of an interleaved piece have between them, is one address of one of them.
+        /// Every address of the host's that the devices of an interleaved piece have between them,
+        /// is one address of one of them.
         #[test]
         fn ways_share_the_piece_out(
             ways in prop::sample::select(&WAYS[..]), shift in 8u32..=14, at in 0u64..3 * GIB,

@@ -17,7 +17,8 @@ pub struct Format {
 pub struct Entry {
     /// Its number: its address on the device by its size.
     pub unit: u64,
-    /// What was counted in the epoch, no more than the counter holds; always-on devices tell nothing by it.
+    /// What was counted in the epoch, no more than the counter holds; always-on devices tell
+    /// nothing by it.
     pub count: u64,
 }
 

@@ -54,7 +54,8 @@ pub struct ChmuSource {
     keys: Keys,
     budget: Budget,
     unit: Option<Unit>,
-    /// Entries that may still be read in this round: whoever writes to the marks meanwhile, it comes to an end.
+    /// Entries that may still be read in this round: whoever writes to the marks meanwhile, it
+    /// comes to an end.
     entries_left: u64,
     read_at: Nanos,
     /// The device's counters when it was opened.
@@ -100,8 +101,9 @@ impl ChmuSource {
         Ok(source)
     }
 
-    /// Appends accesses to pages of listed units, at most `max` and as many as the budget allows; returns how many frames were looked at. One whose page is not known
-    /// names its frame alone. Never blocks.
+    /// Appends accesses to pages of listed units, at most `max` and as many as the budget allows;
+    /// returns how many frames were looked at. One whose page is not known names its frame alone.
+    /// Never blocks.
     pub fn read(
         &mut self,
         max: usize,
@@ -151,7 +153,8 @@ impl ChmuSource {
         Detail::Count { count: share as u32, gap }
     }
 
-    /// The next frame of a listed unit, but for those of the page that was found last, and what was counted in the unit.
+    /// The next frame of a listed unit, but for those of the page that was found last, and what was
+    /// counted in the unit.
     fn next_frame(&mut self) -> Option<(Pfn, u64)> {
         loop {
             if let Some(unit) = &mut self.unit {

@@ -1,11 +1,15 @@
-//! Source `chmu`: hot lists that memory devices keep themselves, as CXL 3.2's hotness monitoring unit does.
+//! Source `chmu`: hot lists that memory devices keep themselves, as CXL 3.2's hotness monitoring
+//! unit does.
 //!
-//! The device counts accesses by unit of its own memory and lists the units that were hot. An entry ([`entry`]) is a unit and a count; the unit's addresses are the
-//! device's own, and where the host has them its decoders say ([`decode`]); whose page lies there, the reverse map knows. A page of a listed unit is evidence of
-//! so many accesses as its share of the count.
+//! The device counts accesses by unit of its own memory and lists the units that were hot. An entry
+//! ([`entry`]) is a unit and a count; the unit's addresses are the device's own, and where the host
+//! has them its decoders say ([`decode`]); whose page lies there, the reverse map knows. A page of
+//! a listed unit is evidence of so many accesses as its share of the count.
 //!
-//! No stock kernel has a driver for such a device. What there is, is the device that the lab's plugin keeps in shared memory, so that everything from the entry on is
-//! that of a real one. Entries are read as fast as a budget of lookups allows; what waits longer, the device has no room for and counts.
+//! No stock kernel has a driver for such a device. What there is, is the device that the lab's
+//! plugin keeps in shared memory, so that everything from the entry on is that of a real one.
+//! Entries are read as fast as a budget of lookups allows; what waits longer, the device has no
+//! room for and counts.
 
 pub mod decode;
 pub mod entry;

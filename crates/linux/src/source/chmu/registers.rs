@@ -1,7 +1,8 @@
-//! What lies where in the registers of the lab's device (`lab/plugin/hotlist.h`), whatever the bytes.
+//! What lies where in the registers of the lab's device (`lab/plugin/hotlist.h`), whatever the
+//! bytes.
 //!
-//! All is little-endian. The sampler's file says where they are; the slots of the list follow them. The device is told what to do by writing its
-//! settings and then another generation.
+//! All is little-endian. The sampler's file says where they are; the slots of the list follow them.
+//! The device is told what to do by writing its settings and then another generation.
 
 use thermocline_core::config::{ChmuSource as Keys, HotListMode};
 
@@ -138,7 +139,8 @@ impl Device {
         self.slots
     }
 
-    /// Entries that were written and not read, as the marks say: more than there are slots where somebody else has written to them.
+    /// Entries that were written and not read, as the marks say: more than there are slots where
+    /// somebody else has written to them.
     pub(super) fn waiting(&self, memory: &DeviceMemory) -> u64 {
         self.load(memory, HEAD).wrapping_sub(self.load(memory, TAIL))
     }

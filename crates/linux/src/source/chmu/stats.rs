@@ -1,7 +1,8 @@
 //! What is counted of hot lists.
 
 thermocline_core::statistics! {
-    /// Counters since the start. Every frame that was looked up is of a page (`pages`) or of nobody known; what was not looked up, `not_memory`, `top_tier` and `malformed` tell.
+    /// Counters since the start. Every frame that was looked up is of a page (`pages`) or of nobody
+    /// known; what was not looked up, `not_memory`, `top_tier` and `malformed` tell.
     #[derive(Copy)]
     Stats "hot_list" {
         /// Entries read.
@@ -14,7 +15,8 @@ thermocline_core::statistics! {
         waiting: u64, "entries", Gauge;
         /// Hot units that found the device's list full.
         overflow: u64, "units", Counter trouble;
-        /// Times that a unit took the counter of another one, because the device has too few: what it then lists is not all that is hot.
+        /// Times that a unit took the counter of another one, because the device has too few: what
+        /// it then lists is not all that is hot.
         taken_over: u64, "units", Counter trouble;
         /// Accesses that the device has counted.
         counted: u64, "accesses", Counter;

@@ -28,7 +28,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// Frames 0x100..0x200 are DRAM; 0x200..0x1000 are the device's and online, the rest of it is not.
+    /// Frames 0x100..0x200 are DRAM; 0x200..0x1000 are the device's and online, the rest of it is
+    /// not.
     fn new() -> Machine {
         let mut bytes = vec![0u8; BYTES];
         bytes[..8].copy_from_slice(b"TLCSAMP1");
@@ -91,7 +92,8 @@ impl Machine {
     }
 }
 
-/// Frames up to 0x800 are pages of process 1 of the same number, up to 0xa00 a huge page of it; the others are nobody's.
+/// Frames up to 0x800 are pages of process 1 of the same number, up to 0xa00 a huge page of it; the
+/// others are nobody's.
 struct Everybody;
 
 impl Owners for Everybody {
@@ -153,7 +155,8 @@ fn pages_of_a_large_unit_share_its_count_and_huge_ones_come_once() {
     let machine = Machine::new();
     let keys = Keys { unit_bytes: 2 << 20, pages_per_s: 1 << 20, ..Keys::default() };
     let mut source = machine.open(&keys);
-    // 0x600..0x800 are base pages, 0x800..0xa00 a huge one, 0xe00..0x1000 nobody's, 0x1000..0x1200 not online.
+    // 0x600..0x800 are base pages, 0x800..0xa00 a huge one, 0xe00..0x1000 nobody's, 0x1000..0x1200
+    // not online.
     for unit in [2, 3, 6, 7] {
         machine.list(unit, 1024);
     }
@@ -253,7 +256,8 @@ fn nothing_is_allocated_for_an_entry() {
 }
 
 proptest! {
-    /// Whoever is behind the device may write what it likes, marks included: a reading ends and is of online memory of the slow node.
+    /// Whoever is behind the device may write what it likes, marks included: a reading ends and is
+    /// of online memory of the slow node.
     #[test]
     fn any_memory_is_read_to_an_end(
         words in prop::collection::vec((0usize..(4096 + SLOTS as usize * 8) / 8, any::<u64>()), 0..100),

@@ -1,8 +1,8 @@
 //! Kdamonds for processes' addresses: which process has one, and when it begins and ends.
 //!
-//! Who is chosen has its mappings read first, and the kdamond told of them, by a thread ([`Mapped`]);
-//! then the kdamond is switched on. While that thread is at a kdamond no other is switched on or
-//! off: the kernel has one lock for them all.
+//! Who is chosen has its mappings read first, and the kdamond told of them, by a thread
+//! ([`Mapped`]); then the kdamond is switched on. While that thread is at a kdamond no other is
+//! switched on or off: the kernel has one lock for them all.
 
 use thermocline_core::access::RegionSpace;
 use thermocline_core::config::DamonSource as Keys;
@@ -166,8 +166,8 @@ impl Addresses {
         }
     }
 
-    /// A process is not watched. Returns what there is to say: nothing of one that has ended, as any
-    /// may at any moment.
+    /// A process is not watched. Returns what there is to say: nothing of one that has ended, as
+    /// any may at any moment.
     fn failed(&mut self, root: &Root, who: Who, why: &Failed) -> Option<String> {
         self.processes.failed(who);
         let lives = process::is_same(root, who.0, who.1).unwrap_or(false);

@@ -1,7 +1,7 @@
 //! The tracepoint `damon:damon_aggregated`: where it is, and what its records say.
 //!
-//! The fields are found by the kernel's own description of them (Linux Documentation/trace/events.rst, "Event Format"), so that neither offsets
-//! nor sizes are assumed.
+//! The fields are found by the kernel's own description of them (Linux
+//! Documentation/trace/events.rst, "Event Format"), so that neither offsets nor sizes are assumed.
 
 use std::path::PathBuf;
 
@@ -139,7 +139,8 @@ pub fn format(root: &Root) -> Result<(PathBuf, String), KernelFileError> {
     Err(KernelFileError::not_supported("DAMON's tracepoint", &first, remedy))
 }
 
-/// The time and the event of a perf record of TIME and RAW; `None` for records of another kind, and where the lengths do not fit.
+/// The time and the event of a perf record of TIME and RAW; `None` for records of another kind, and
+/// where the lengths do not fit.
 pub fn sample(record: &[u8]) -> Option<(Nanos, &[u8])> {
     let kind = u32::from_ne_bytes(*record.first_chunk()?);
     if kind != KIND_SAMPLE {

@@ -1,7 +1,10 @@
-//! Pages of processes' regions, looked up by a thread: a process may keep whoever reads its pagemap waiting, and nobody else shall wait for that.
+//! Pages of processes' regions, looked up by a thread: a process may keep whoever reads its pagemap
+//! waiting, and nobody else shall wait for that.
 //!
-//! The thread has one process's regions at a time, the hottest first, and goes through their pages until all are looked up, for ten seconds at most. Which of them
-//! lie in lower tiers, their frames say. What is in the top tier already has to be looked up too: the kernel does not tell one from the other beforehand.
+//! The thread has one process's regions at a time, the hottest first, and goes through their pages
+//! until all are looked up, for ten seconds at most. Which of them lie in lower tiers, their frames
+//! say. What is in the top tier already has to be looked up too: the kernel does not tell one from
+//! the other beforehand.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -17,7 +20,8 @@ use crate::topology::PfnMap;
 
 /// For how long a process's regions are gone through at most: 5 GiB by the default budget.
 const WALK_MAX: Duration = Duration::from_secs(10);
-/// From the beginning of one walk through a process to that of the next, at least: what the last one has proposed is on its way.
+/// From the beginning of one walk through a process to that of the next, at least: what the last
+/// one has proposed is on its way.
 const WALK_EVERY: Nanos = Nanos::from_ms(500);
 /// Regions' pages that may wait for us; the thread then waits.
 const SLICES: usize = 4;
@@ -106,7 +110,8 @@ impl Lookup {
         self.processes.remove(&pid);
     }
 
-    /// Appends the pages of lower tiers that were found meanwhile, as long as their process is watched, and gives the thread something to do.
+    /// Appends the pages of lower tiers that were found meanwhile, as long as their process is
+    /// watched, and gives the thread something to do.
     pub(super) fn take(
         &mut self,
         now: Nanos,
@@ -202,7 +207,8 @@ mod tests {
     use crate::sys::pagemap_scan;
     use crate::topology::PfnRange;
 
-    /// Every page of process 1 is in the frame of the same number, from 2^20 on in huge pages; the others have ended.
+    /// Every page of process 1 is in the frame of the same number, from 2^20 on in huge pages; the
+    /// others have ended.
     struct One;
 
     impl Memory for One {

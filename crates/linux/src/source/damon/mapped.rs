@@ -1,8 +1,8 @@
 //! Gives kdamonds the mappings of the processes that they watch, and keeps them up to date.
 //!
 //! A process may keep whoever reads its mappings waiting; a kdamond is told in some hundreds of
-//! files, and one that runs takes up what it is told when it has aggregated. So all of it is done by
-//! a thread, one kdamond after the other. It switches none on: what is told to one that is off
+//! files, and one that runs takes up what it is told when it has aggregated. So all of it is done
+//! by a thread, one kdamond after the other. It switches none on: what is told to one that is off
 //! changes nothing.
 
 use std::collections::BTreeMap;
@@ -143,8 +143,8 @@ impl Mapped {
         self.known.values().any(|known| known.ranges.is_empty())
     }
 
-    /// Takes what the thread has done. Returns the kdamond that has been told for the first time, or
-    /// could not be, and whom it is to watch. Never blocks.
+    /// Takes what the thread has done. Returns the kdamond that has been told for the first time,
+    /// or could not be, and whom it is to watch. Never blocks.
     pub(super) fn take(&mut self) -> Option<(usize, Who, Result<(), NotTold>)> {
         let (_, done) = self.thread.as_ref().filter(|_| self.busy)?;
         let (job, done) = match done.try_recv() {

@@ -1,18 +1,23 @@
 //! Source `damon`: access rates of regions, read from DAMON.
 //!
-//! Kdamonds of ours, one a node with memory, watch frames (`paddr`), or one a process what it has mapped (`fvaddr`), and do nothing about what they find
-//! ([`offer_source`](crate::damon::offer_source)). At the end of each aggregation a kdamond passes the tracepoint
-//! `damon:damon_aggregated` once for every region; a perf ring that hears that thread alone ([`event`]) holds the records until they are
-//! read and put together ([`stream`]). The engine is told each snapshot, and then, within a budget, the pages of lower tiers that lie in
-//! accessed regions, the hottest first: whose a frame is, the reverse map knows (`walk`); where a page of a process is, its pagemap (`lookup`).
+//! Kdamonds of ours, one a node with memory, watch frames (`paddr`), or one a process what it has
+//! mapped (`fvaddr`), and do nothing about what they find
+//! ([`offer_source`](crate::damon::offer_source)). At the end of each aggregation a kdamond passes
+//! the tracepoint `damon:damon_aggregated` once for every region; a perf ring that hears that
+//! thread alone ([`event`]) holds the records until they are read and put together ([`stream`]).
+//! The engine is told each snapshot, and then, within a budget, the pages of lower tiers that lie
+//! in accessed regions, the hottest first: whose a frame is, the reverse map knows (`walk`); where
+//! a page of a process is, its pagemap (`lookup`).
 //!
-//! Why the tracepoint and not sysfs (`update_schemes_tried_regions`): a record of 56 bytes that nobody waits for, against a folder of four files for each
-//! region, made anew each time by a write that keeps its writer waiting for up to an aggregation. The tracepoint needs no scheme, and tells
-//! of every region at every aggregation. Both are the same on Linux 6.12 and 7.2; the offsets of the fields are read from the event's `format`.
-//! By hearing only our own threads, kdamonds of others cost nothing and are never mistaken for ours.
+//! Why the tracepoint and not sysfs (`update_schemes_tried_regions`): a record of 56 bytes that
+//! nobody waits for, against a folder of four files for each region, made anew each time by a write
+//! that keeps its writer waiting for up to an aggregation. The tracepoint needs no scheme, and
+//! tells of every region at every aggregation. Both are the same on Linux 6.12 and 7.2; the offsets
+//! of the fields are read from the event's `format`. By hearing only our own threads, kdamonds of
+//! others cost nothing and are never mistaken for ours.
 //!
-//! Memory that is added later is not watched before the next start. Processes that come and go are (`addresses`, `processes`), and so is what they map
-//! meanwhile (`mapped`).
+//! Memory that is added later is not watched before the next start. Processes that come and go are
+//! (`addresses`, `processes`), and so is what they map meanwhile (`mapped`).
 
 mod addresses;
 pub mod event;
@@ -126,13 +131,17 @@ thermocline_core::statistics! {
         lost: u64, "records", Counter trouble;
         /// Records that made no sense.
         malformed: u64, "records", Counter trouble;
-        /// Frames of accessed regions of lower tiers, or pages of accessed regions of processes, that were looked up.
+        /// Frames of accessed regions of lower tiers, or pages of accessed regions of processes,
+        /// that were looked up.
         looked_up: u64, "pages", Counter;
-        /// Pages of lower tiers found there and told. The others the reverse map does not know, or not as anybody's in scope; or they are in the top tier.
+        /// Pages of lower tiers found there and told. The others the reverse map does not know, or
+        /// not as anybody's in scope; or they are in the top tier.
         pages: u64, "pages", Counter;
-        /// Times that a snapshot's regions were given up before all of their pages had been looked up, because a newer one's turn had come.
+        /// Times that a snapshot's regions were given up before all of their pages had been looked
+        /// up, because a newer one's turn had come.
         cut_short: u64, "times", Counter trouble;
-        /// The aggregation interval as last measured, ns: a busy kernel takes longer than it was told.
+        /// The aggregation interval as last measured, ns: a busy kernel takes longer than it was
+        /// told.
         aggregation_ns: Nanos, "ns", Gauge;
     }
     beside {
@@ -209,7 +218,8 @@ impl DamonSource {
         }
     }
 
-    /// Looks up frames of the accessed regions of lower tiers, as far as the budget goes, and appends the pages found to `pages`.
+    /// Looks up frames of the accessed regions of lower tiers, as far as the budget goes, and
+    /// appends the pages found to `pages`.
     pub fn look_up(&mut self, now: Nanos, owners: &mut (impl Owners + ?Sized), pages: &mut Vec<RegionPage>) {
         let Pages::Frames(walks) = &mut self.pages else { return };
         let before = pages.len();
@@ -234,7 +244,8 @@ impl DamonSource {
         (self.stats.looked_up, self.stats.cut_short) = lookup.counts();
     }
 
-    /// Watches processes that have come, where addresses are virtual, and no more those that have gone; to be called at each tick. Returns what there is to say of it.
+    /// Watches processes that have come, where addresses are virtual, and no more those that have
+    /// gone; to be called at each tick. Returns what there is to say of it.
     pub fn follow(
         &mut self,
         now: Nanos,
@@ -252,7 +263,8 @@ impl DamonSource {
         matches!(&self.pages, Pages::Addresses(addresses) if addresses.is_preparing())
     }
 
-    /// Looks whether the kdamonds of nodes still run. Returns how many do, where that are fewer than before.
+    /// Looks whether the kdamonds of nodes still run. Returns how many do, where that are fewer
+    /// than before.
     pub fn look(&mut self) -> Option<usize> {
         if !self.names_frames_alone() {
             return None;

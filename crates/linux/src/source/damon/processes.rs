@@ -25,7 +25,8 @@ thermocline_core::statistics! {
         left_out: usize, "processes", Gauge trouble;
         /// Times that a process began to be watched.
         begun: u64, "times", Counter;
-        /// Processes that could not be watched, because the kernel refused or somebody had ended their kdamond.
+        /// Processes that could not be watched, because the kernel refused or somebody had ended
+        /// their kdamond.
         failed: u64, "processes", Counter trouble;
         /// Times that a kdamond was told of other addresses, because its process had mapped others.
         renewed: u64, "times", Counter;
@@ -73,7 +74,8 @@ impl Processes {
         }
     }
 
-    /// Looks who is there now: those who have gone give up their places at once, others are looked for every few seconds.
+    /// Looks who is there now: those who have gone give up their places at once, others are looked
+    /// for every few seconds.
     pub(super) fn look(&mut self, root: &Root, now: Nanos, members: impl Iterator<Item = Member>) -> Steps {
         let members: BTreeSet<Who> = members.map(|member| (member.pid, member.start_time)).collect();
         let gone = |(number, who): &(usize, &Option<Who>)| {
@@ -94,7 +96,8 @@ impl Processes {
         steps
     }
 
-    /// The largest come first. Who is watched keeps the place, unless another is twice as large: DAMON begins anew with each.
+    /// The largest come first. Who is watched keeps the place, unless another is twice as large:
+    /// DAMON begins anew with each.
     fn choose(&mut self, sizes: &BTreeMap<Who, u64>, steps: &mut Steps) {
         let size = |who: &Who| sizes.get(who).copied().unwrap_or(0);
         let watched: BTreeSet<Who> = self.kdamonds.iter().flatten().copied().collect();
@@ -204,7 +207,8 @@ mod tests {
             self.members.retain(|member| member.pid != Pid(pid));
         }
 
-        /// Looks after so many seconds, does as is said, and tells: kdamonds that end, and those that begin with whom.
+        /// Looks after so many seconds, does as is said, and tells: kdamonds that end, and those
+        /// that begin with whom.
         fn look(&mut self, processes: &mut Processes, after_s: u64) -> (Vec<usize>, Vec<(usize, u32)>) {
             self.now = self.now.plus(Nanos::from_s(after_s));
             let root = Root::at(self.dir.path());

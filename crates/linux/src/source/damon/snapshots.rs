@@ -6,7 +6,8 @@ use thermocline_core::units::{Nanos, PAGE_SHIFT, PAGE_SIZE};
 
 use super::event::Aggregated;
 
-/// Regions of a snapshot may be so many times as many as they were to be at most: the kernel itself may be a little above for a while.
+/// Regions of a snapshot may be so many times as many as they were to be at most: the kernel itself
+/// may be a little above for a while.
 const SLACK: u64 = 2;
 /// Aggregation intervals that are longer are none: nobody told of those between.
 const INTERVAL_MAX: Nanos = Nanos::from_s(1200);
@@ -41,7 +42,8 @@ impl Collector {
         }
     }
 
-    /// Takes the next region. A snapshot is told when its last one has come, or the first one of another: then some were lost.
+    /// Takes the next region. A snapshot is told when its last one has come, or the first one of
+    /// another: then some were lost.
     pub(super) fn take(
         &mut self,
         time: Nanos,
@@ -72,7 +74,8 @@ impl Collector {
         }
     }
 
-    /// An aggregation has ended: since the one before, unless that is too long ago, or so short that both are of one.
+    /// An aggregation has ended: since the one before, unless that is too long ago, or so short
+    /// that both are of one.
     fn begin(&mut self, time: Nanos) {
         let since = self.before.map(|before| time.since(before));
         if let Some(since) = since.filter(|since| *since <= INTERVAL_MAX && since.0 > self.samples * 1000) {

@@ -23,8 +23,9 @@ impl Stream {
         Stream { format, collector: Collector::new(space, keys), lost: 0, malformed: 0 }
     }
 
-    /// Takes a record, header included, and tells a snapshot when it has come to its end; false, where regions of it were lost. Never panics, and keeps no
-    /// more regions than twice as many as there may be.
+    /// Takes a record, header included, and tells a snapshot when it has come to its end; false,
+    /// where regions of it were lost. Never panics, and keeps no more regions than twice as many as
+    /// there may be.
     pub fn take(&mut self, record: &[u8], tell: impl FnMut(&RegionSnapshot, bool)) {
         match sample(record) {
             Some((time, raw)) => match self.format.decode(raw) {

@@ -1,7 +1,9 @@
-//! From regions to their pages: the accessed regions of lower tiers, the hottest first, as far as a budget goes.
+//! From regions to their pages: the accessed regions of lower tiers, the hottest first, as far as a
+//! budget goes.
 //!
-//! A snapshot is walked until all of its pages have been looked up, but for two seconds at most: then the newest one's turn has come, whose
-//! hottest regions matter more than the lukewarm ones of an old one. A region of any size is thus spread over ticks.
+//! A snapshot is walked until all of its pages have been looked up, but for two seconds at most:
+//! then the newest one's turn has come, whose hottest regions matter more than the lukewarm ones of
+//! an old one. A region of any size is thus spread over ticks.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +17,8 @@ use crate::source::budget::Budget;
 
 /// For how long a snapshot is walked at most.
 const WALK_MAX: Nanos = Nanos::from_s(2);
-/// From the beginning of one walk to that of the next, at least: what the last one has proposed is on its way.
+/// From the beginning of one walk to that of the next, at least: what the last one has proposed is
+/// on its way.
 const WALK_EVERY: Nanos = Nanos::from_ms(500);
 
 /// The walk through one node's regions.
@@ -93,7 +96,8 @@ impl Walks {
 }
 
 impl Walk {
-    /// Goes over to the newest regions when it is time; returns whether others were given up for them.
+    /// Goes over to the newest regions when it is time; returns whether others were given up for
+    /// them.
     fn turn(&mut self, now: Nanos) -> bool {
         let every = if self.regions.is_empty() { WALK_EVERY } else { WALK_MAX };
         if self.next.is_none() || self.began.is_some_and(|began| now.since(began) < every) {
@@ -135,7 +139,8 @@ mod tests {
     use super::super::testing::{self, topology};
     use super::*;
 
-    /// Every frame is that of process 1 with the same number, from 1 << 20 on in huge pages; odd frames below 64 are nobody's.
+    /// Every frame is that of process 1 with the same number, from 1 << 20 on in huge pages; odd
+    /// frames below 64 are nobody's.
     struct Everybody;
 
     impl Owners for Everybody {

@@ -1,6 +1,8 @@
-//! A reader of the kernel's type information (BTF), enough to ask whether a function, a field or a tracepoint is there.
+//! A reader of the kernel's type information (BTF), enough to ask whether a function, a field or a
+//! tracepoint is there.
 //!
-//! Format: Linux Documentation/bpf/btf.rst. Needs no privilege where `/sys/kernel/btf/vmlinux` is readable, and no libbpf.
+//! Format: Linux Documentation/bpf/btf.rst. Needs no privilege where `/sys/kernel/btf/vmlinux` is
+//! readable, and no libbpf.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -83,7 +85,8 @@ impl Btf {
     /// Reads raw BTF from `path`, usually [`VMLINUX`].
     ///
     /// # Errors
-    /// [`BtfError::Absent`] if there is no such file, [`BtfError::Read`] or [`BtfError::Malformed`] if it is of no use.
+    /// [`BtfError::Absent`] if there is no such file, [`BtfError::Read`] or [`BtfError::Malformed`]
+    /// if it is of no use.
     pub fn read(path: &Path) -> Result<Btf, BtfError> {
         let bytes = crate::root::read_bytes(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => BtfError::Absent(path.to_owned()),
@@ -118,7 +121,8 @@ impl Btf {
         Ok(Btf { bytes, types, strings })
     }
 
-    /// The names of a function's parameters, in order; `None` if there is no such function to attach to.
+    /// The names of a function's parameters, in order; `None` if there is no such function to
+    /// attach to.
     pub fn function(&self, name: &str) -> Option<Vec<&str>> {
         let function = self.find(name, &[kind::FUNC])?;
         let prototype = self.type_of(function.size_or_type).filter(|t| t.kind == kind::FUNC_PROTO)?;
@@ -211,7 +215,8 @@ impl Btf {
     }
 }
 
-/// Bytes that follow a type of this kind and length; `None` for a kind that is newer than this reader.
+/// Bytes that follow a type of this kind and length; `None` for a kind that is newer than this
+/// reader.
 fn extra_bytes(info: u32) -> Option<usize> {
     let vlen = (info & 0xffff) as usize;
     Some(match info >> 24 & 0x1f {
@@ -234,7 +239,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// BTF with one struct `folio { flags; union { index; } }` (u64 each), one enum and one function.
+    /// BTF with one struct `folio { flags; union { index; } }` (u64 each), one enum and one
+    /// function.
     fn sample() -> Vec<u8> {
         let strings = b"\0folio\0flags\0index\0zone_type\0MAX\0check\0vmf\0addr\0u64\0\0";
         let name = |s: &str| {

@@ -1,9 +1,11 @@
-//! The scans of one 2 MiB chunk of a process's address space, and which of them each page has answered.
+//! The scans of one 2 MiB chunk of a process's address space, and which of them each page has
+//! answered.
 //!
-//! A page's state is one byte: the number of the newest scan when it last faulted, modulo [`STATES`] and plus 1, or [`UNANSWERED`].
-//! The kernel stamps a page when it marks it and not again while it stays marked, so a page's stamp is that of the first scan
-//! that covers it after its state. Of all scans a few are kept, closer together the newer they are: a stamp is never later than the
-//! kernel's by more than a share of its age.
+//! A page's state is one byte: the number of the newest scan when it last faulted, modulo
+//! [`STATES`] and plus 1, or [`UNANSWERED`]. The kernel stamps a page when it marks it and not
+//! again while it stays marked, so a page's stamp is that of the first scan that covers it after
+//! its state. Of all scans a few are kept, closer together the newer they are: a stamp is never
+//! later than the kernel's by more than a share of its age.
 
 use thermocline_core::units::Nanos;
 
@@ -14,11 +16,13 @@ pub(super) const CHUNK_PAGES: usize = 1 << CHUNK_SHIFT;
 /// Scans kept for a chunk.
 pub(super) const SCANS_KEPT: usize = 8;
 
-/// Never faulted as far as we know, or so long ago that the number would be taken for a newer scan's.
+/// Never faulted as far as we know, or so long ago that the number would be taken for a newer
+/// scan's.
 const UNANSWERED: u8 = 0;
 /// Numbers that a state can tell apart: a multiple of [`GENERATION`], below 256.
 const STATES: u32 = 192;
-/// Before a run of this many numbers is used again, pages that still bear one of them become [`UNANSWERED`].
+/// Before a run of this many numbers is used again, pages that still bear one of them become
+/// [`UNANSWERED`].
 const GENERATION: u32 = 64;
 
 const _: () = assert!(STATES.is_multiple_of(GENERATION) && STATES < 256);
@@ -109,8 +113,9 @@ impl Chunk {
         scans.take_while(move |(number, _)| self.newest.wrapping_sub(*number) < since).map(|(_, scan)| scan)
     }
 
-    /// The kept scan that is missed least: without it, the older of its neighbours is the fewest times as old as the newer. Its pages get the
-    /// newer one's stamp, so only a scan whose part of the chunk the newer one covers can go; or else the oldest.
+    /// The kept scan that is missed least: without it, the older of its neighbours is the fewest
+    /// times as old as the newer. Its pages get the newer one's stamp, so only a scan whose part of
+    /// the chunk the newer one covers can go; or else the oldest.
     fn least_missed(&self, now: Nanos) -> usize {
         let age = |index: usize| now.since(self.scans[index].1.time).0 as f64;
         let gap = |index: usize| age(index + 1) / age(index - 1).max(1.0);
@@ -230,8 +235,8 @@ mod tests {
 
     #[test]
     fn numbers_wrap_without_old_faults_passing_for_new_ones() {
-        // A page that faulted at scan n and then slept is marked at every later scan, since scan n + 1 at the earliest or, where its state
-        // had to be forgotten, since the first.
+        // A page that faulted at scan n and then slept is marked at every later scan, since scan n
+        // + 1 at the earliest or, where its state had to be forgotten, since the first.
         for n in [1u64, 63, 64, 65, 191, 192, 193, 300] {
             let mut chunk = Chunk::new();
             for i in 1..=n {

@@ -1,7 +1,7 @@
 //! Records of the BPF ring: from bytes to events, whatever the bytes.
 //!
-//! The layouts are those of `crates/bpf/src/bpf/intf.h`; a test below reads that header and compares. Records come in
-//! the machine's own byte order.
+//! The layouts are those of `crates/bpf/src/bpf/intf.h`; a test below reads that header and
+//! compares. Records come in the machine's own byte order.
 
 use thermocline_core::units::{Nanos, NodeId, PAGE_SHIFT, Pfn, Pid};
 

@@ -1,4 +1,5 @@
-//! What the kernel's BTF says about hint faults: which attach points are there, and where a folio keeps its node.
+//! What the kernel's BTF says about hint faults: which attach points are there, and where a folio
+//! keeps its node.
 
 use super::btf::Btf;
 
@@ -70,7 +71,8 @@ pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
     ]
 }
 
-/// Where a folio's flags word keeps the node and, for memory below the top tier, the time of its last scan.
+/// Where a folio's flags word keeps the node and, for memory below the top tier, the time of its
+/// last scan.
 ///
 /// The order of the fields from the top bit down is node, zone, last CPU and pid (Linux 6.12
 /// include/linux/page-flags-layout.h, with SPARSEMEM_VMEMMAP, as x86-64 always has).
@@ -78,11 +80,13 @@ pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
 pub struct FolioFlags {
     /// The node is `flags >> node_shift`.
     pub node_shift: u32,
-    /// The stamp is `flags >> stamp_shift & stamp_mask`; absent where the kernel keeps it elsewhere.
+    /// The stamp is `flags >> stamp_shift & stamp_mask`; absent where the kernel keeps it
+    /// elsewhere.
     pub stamp: Option<(u32, u64)>,
 }
 
-/// Bits of the pid in the last-CPU-and-pid field (LAST__PID_SHIFT, Linux 6.12 include/linux/page-flags-layout.h).
+/// Bits of the pid in the last-CPU-and-pid field (LAST__PID_SHIFT, Linux 6.12
+/// include/linux/page-flags-layout.h).
 const LAST_PID_BITS: u32 = 8;
 
 impl FolioFlags {
@@ -101,7 +105,8 @@ impl FolioFlags {
         let stamp_bits = LAST_PID_BITS + bits(cpus)?;
         let stamp_shift = node_shift.checked_sub(bits(zones)?).and_then(|s| s.checked_sub(stamp_bits));
         let stamp = stamp_shift.filter(|_| !stamp_elsewhere).map(|shift| (shift, (1 << stamp_bits) - 1));
-        // A machine with one node has no node bits; shifting by 64 is not defined, the top bit is then 0 anyway.
+        // A machine with one node has no node bits; shifting by 64 is not defined, the top bit is
+        // then 0 anyway.
         Some(FolioFlags { node_shift: node_shift.min(u64::BITS - 1), stamp })
     }
 }
@@ -114,7 +119,8 @@ mod tests {
 
     #[test]
     fn debians_kernels_keep_the_node_in_the_top_ten_bits() {
-        // 1024 nodes, 5 zones (DMA, DMA32, NORMAL, MOVABLE, DEVICE), 8192 CPUs: 64 - 10 = 54; 54 - 3 - (8 + 13) = 30.
+        // 1024 nodes, 5 zones (DMA, DMA32, NORMAL, MOVABLE, DEVICE), 8192 CPUs: 64 - 10 = 54; 54 -
+        // 3 - (8 + 13) = 30.
         let flags = FolioFlags::of(1024, 5, 8192, false).unwrap();
         assert_eq!(flags, FolioFlags { node_shift: 54, stamp: Some((30, (1 << 21) - 1)) });
     }

@@ -24,7 +24,8 @@ const TICK_PROGRAM: (&str, &str) = ("scan_tick", "flush_tlb_batched_pending");
 
 /// Whose faults are reported; the kernel filters.
 ///
-/// A process is in scope if it is not excluded and `all` is set, or it is listed, or it runs in a listed cgroup's subtree.
+/// A process is in scope if it is not excluded and `all` is set, or it is listed, or it runs in a
+/// listed cgroup's subtree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The whole machine.
@@ -33,7 +34,8 @@ pub struct Scope {
     pub listed: bool,
     /// Whether processes may be excluded, now or later ([`super::HintFaultSource::exclude`]).
     pub exclusions: bool,
-    /// cgroup v2 folders, at most 16; one that is not there yet may be set later ([`super::HintFaultSource::set_cgroup`]).
+    /// cgroup v2 folders, at most 16; one that is not there yet may be set later
+    /// ([`super::HintFaultSource::set_cgroup`]).
     pub cgroups: Vec<PathBuf>,
     /// The same of those to leave out.
     pub excluded_cgroups: Vec<PathBuf>,
@@ -157,7 +159,8 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     let ticks = btf.function(TICK_PROGRAM.1).is_some();
     drop(btf);
 
-    // The kernel's and libbpf's explanations come back as errors; on stderr they would only confuse.
+    // The kernel's and libbpf's explanations come back as errors; on stderr they would only
+    // confuse.
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
     let mut open =
         ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("opening the BPF object", e))?;
@@ -291,9 +294,11 @@ fn refused(source: libbpf_rs::Error) -> OpenError {
     failed("loading the BPF programs", source)
 }
 
-/// The capabilities that loading tracing programs needs and a process with this /proc/PID/status lacks.
+/// The capabilities that loading tracing programs needs and a process with this /proc/PID/status
+/// lacks.
 ///
-/// CAP_SYS_ADMIN (21) stands for both CAP_PERFMON (38) and CAP_BPF (39): Linux include/uapi/linux/capability.h.
+/// CAP_SYS_ADMIN (21) stands for both CAP_PERFMON (38) and CAP_BPF (39): Linux
+/// include/uapi/linux/capability.h.
 pub(super) fn missing_capabilities(status: &str) -> Vec<&'static str> {
     let effective = status
         .lines()

@@ -70,7 +70,8 @@ impl HintFault {
     /// The fault as evidence for the engine, which counts folios by their head.
     pub fn access(&self) -> Access {
         let raw = &self.raw;
-        // Folios are naturally aligned in physical memory, so the frame tells how far the head is before it.
+        // Folios are naturally aligned in physical memory, so the frame tells how far the head is
+        // before it.
         let before = raw.pfn.map_or(0, |pfn| pfn.0 & ((1 << raw.order) - 1));
         Access {
             time: raw.time,
@@ -93,7 +94,8 @@ pub enum Event {
     Exec(Pid),
     /// A process is gone; its number may be reused.
     Exit(Pid),
-    /// The kernel's own stamp of the page of a thread's latest fault (only with [`Options::kernel_stamp`]).
+    /// The kernel's own stamp of the page of a thread's latest fault (only with
+    /// [`Options::kernel_stamp`]).
     Stamp(RawStamp),
 }
 
@@ -142,7 +144,8 @@ impl HintFaultSource {
         })
     }
 
-    /// Delivers up to `records_max` waiting records; returns how many were read. Never blocks, allocates nothing per event.
+    /// Delivers up to `records_max` waiting records; returns how many were read. Never blocks,
+    /// allocates nothing per event.
     pub fn poll(&mut self, records_max: usize, mut sink: impl FnMut(Event)) -> usize {
         self.account_for_losses();
         let (cpu_nodes, stamps) = (&self.cpu_nodes, &mut self.stamps);
@@ -169,9 +172,11 @@ impl HintFaultSource {
         })
     }
 
-    /// Puts faults lost to a full ring on their processes' counts, so that latencies in faults stay right.
+    /// Puts faults lost to a full ring on their processes' counts, so that latencies in faults stay
+    /// right.
     ///
-    /// An error here only leaves those latencies a little short; the counters themselves are in the kernel.
+    /// An error here only leaves those latencies a little short; the counters themselves are in the
+    /// kernel.
     fn account_for_losses(&mut self) {
         if self.dropped_checked.elapsed() < LOSSES_EVERY {
             return;
@@ -188,7 +193,8 @@ impl HintFaultSource {
             if let (Ok(pid), Ok(Some(lost))) = (key[..].try_into(), losses.lookup(&key, MapFlags::ANY)) {
                 self.stamps.lost(Pid(u32::from_ne_bytes(pid)), counter(&lost, 0));
             }
-            // What is lost between the two calls is forgotten, and a key evicted meanwhile is no matter.
+            // What is lost between the two calls is forgotten, and a key evicted meanwhile is no
+            // matter.
             let _ = losses.delete(&key);
         }
     }
@@ -208,7 +214,8 @@ impl HintFaultSource {
         self.stamps.is_marked(page.pid, page.vpn)
     }
 
-    /// Waits until an eighth of the ring is in use, at most `timeout`; returns whether it is worth polling at once.
+    /// Waits until an eighth of the ring is in use, at most `timeout`; returns whether it is worth
+    /// polling at once.
     ///
     /// Poll after every return: below that mark the kernel side wakes nobody.
     ///
@@ -228,7 +235,8 @@ impl HintFaultSource {
         self.ring_fd.as_fd()
     }
 
-    /// Lists a process; takes effect for its next fault. The scope must have been opened with `listed`.
+    /// Lists a process; takes effect for its next fault. The scope must have been opened with
+    /// `listed`.
     ///
     /// # Errors
     /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 65536 processes listed.
@@ -236,7 +244,8 @@ impl HintFaultSource {
         set_listed(&self.loaded.object, "included", pid, listed)
     }
 
-    /// Excludes a process, or takes the exclusion back. The scope must have been opened with `exclusions`.
+    /// Excludes a process, or takes the exclusion back. The scope must have been opened with
+    /// `exclusions`.
     ///
     /// # Errors
     /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 65536 processes excluded.
@@ -244,10 +253,12 @@ impl HintFaultSource {
         set_listed(&self.loaded.object, "excluded", pid, excluded)
     }
 
-    /// Has the cgroup of this place in the scope be the one in `folder`, or none. Takes effect for the next fault.
+    /// Has the cgroup of this place in the scope be the one in `folder`, or none. Takes effect for
+    /// the next fault.
     ///
     /// # Errors
-    /// The folder cannot be opened, or what bpf(BPF_MAP_UPDATE_ELEM) and bpf(BPF_MAP_DELETE_ELEM) return.
+    /// The folder cannot be opened, or what bpf(BPF_MAP_UPDATE_ELEM) and bpf(BPF_MAP_DELETE_ELEM)
+    /// return.
     pub fn set_cgroup(&self, place: usize, excluded: bool, folder: Option<&Path>) -> Result<(), OpenError> {
         set_cgroup(&self.loaded.object, if excluded { "excluded_cgroups" } else { "cgroups" }, place, folder)
     }

@@ -1,12 +1,15 @@
-//! When each page was last stamped by the kernel's scanner, worked out from the ranges it was seen to scan.
+//! When each page was last stamped by the kernel's scanner, worked out from the ranges it was seen
+//! to scan.
 //!
-//! The kernel keeps a page's stamp to itself; what can be seen is when each scan of a range begins and ends and how many entries
-//! it marked, and when it comes to each page table on its way. The stamp of a page is the first scan that
-//! covers it after its last fault (the kernel does not stamp a page again while it stays marked) or, with `restamp`, the latest
-//! (S0, patch 2). A latency in faults counts the hint faults of base pages in the same process (S0, patch 1).
+//! The kernel keeps a page's stamp to itself; what can be seen is when each scan of a range begins
+//! and ends and how many entries it marked, and when it comes to each page table on its way. The
+//! stamp of a page is the first scan that covers it after its last fault (the kernel does not stamp
+//! a page again while it stays marked) or, with `restamp`, the latest (S0, patch 2). A latency in
+//! faults counts the hint faults of base pages in the same process (S0, patch 1).
 //!
-//! Known to be wrong for one fault a page: pages mapped, or moved down by the kernel, after scans of their range have been
-//! seen. Their first latency is too long, so they seem colder than they are until they fault again.
+//! Known to be wrong for one fault a page: pages mapped, or moved down by the kernel, after scans
+//! of their range have been seen. Their first latency is too long, so they seem colder than they
+//! are until they fault again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,11 +21,13 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pid};
 use super::chunk::{CHUNK_PAGES, CHUNK_SHIFT, Chunk, ChunkScan};
 use super::decode::{RawFault, RawScan};
 
-/// A range that begins so long after the last one has ended belongs to another step: in a step they follow each other at once.
+/// A range that begins so long after the last one has ended belongs to another step: in a step they
+/// follow each other at once.
 const STEP_APART: Nanos = Nanos::from_ms(2);
 /// Scans of one process that can be under way at once.
 const OPEN_SCANS_MAX: usize = 4;
-/// Faults during a scan whose order relative to it is settled when it ends; later ones count as answered.
+/// Faults during a scan whose order relative to it is settled when it ends; later ones count as
+/// answered.
 const PENDING_MAX: usize = 65536;
 /// Ticks of one scan that are remembered: page tables of 8 GiB.
 const TICKS_MAX: usize = 4096;
@@ -132,10 +137,11 @@ impl OpenScan {
         let first = self.scan.start >> CHUNK_SHIFT;
         let chunks = (self.scan.end.saturating_sub(1) >> CHUNK_SHIFT).saturating_sub(first) + 1;
         let index = (vpn >> CHUNK_SHIFT).saturating_sub(first).min(chunks - 1);
-        // Page tables that are not there give no tick; which ones is not known, so the ticks are spread over all.
+        // Page tables that are not there give no tick; which ones is not known, so the ticks are
+        // spread over all.
         let tick = (u128::from(index) * self.ticks.len() as u128 / u128::from(chunks)) as usize;
-        // A page table stays locked from its tick until all its pages are marked, and a fault in it takes the same lock: no page of
-        // it faults between.
+        // A page table stays locked from its tick until all its pages are marked, and a fault in it
+        // takes the same lock: no page of it faults between.
         self.ticks.get(tick).copied().unwrap_or_else(|| {
             between(self.scan.time, end, vpn.saturating_sub(self.scan.start), self.pages())
         })
@@ -174,7 +180,8 @@ impl Process {
         });
         if let Some(open) = self.open.iter().find(|open| open.covers(fault.vpn)) {
             let passed = open.passed_by(fault.vpn, fault.time, self.ns_per_page);
-            // With nothing else to have marked the page, this scan has. With re-stamping it may have come by again.
+            // With nothing else to have marked the page, this scan has. With re-stamping it may
+            // have come by again.
             if stamp.is_none() || (restamp && passed.is_some()) {
                 let time = passed.unwrap_or(fault.time);
                 stamp = Some(ChunkScan { time, faults: open.faults, start: 0, end: 0 });
@@ -281,7 +288,8 @@ impl Stamps {
         }
     }
 
-    /// A page was moved: its entry is fresh, and the next scan that covers it on a lower tier stamps it.
+    /// A page was moved: its entry is fresh, and the next scan that covers it on a lower tier
+    /// stamps it.
     pub fn moved(&mut self, pid: Pid, vpn: u64) {
         let slot = self.processes.get(&pid.0).and_then(|process| process.chunks.get(&(vpn >> CHUNK_SHIFT)));
         if let Some(&slot) = slot {
@@ -289,7 +297,8 @@ impl Stamps {
         }
     }
 
-    /// Whether a scan was seen to cover a page after its last fault: its next access is then a hint fault.
+    /// Whether a scan was seen to cover a page after its last fault: its next access is then a hint
+    /// fault.
     pub fn is_marked(&self, pid: Pid, vpn: u64) -> bool {
         let process = self.processes.get(&pid.0);
         let slot = process.and_then(|process| process.chunks.get(&(vpn >> CHUNK_SHIFT)));
@@ -331,7 +340,8 @@ impl Stamps {
         Some(process.open.swap_remove(index))
     }
 
-    /// Enters a scan that ended at `ended` into the chunks it covered, and settles the faults that came during it.
+    /// Enters a scan that ended at `ended` into the chunks it covered, and settles the faults that
+    /// came during it.
     fn close(&mut self, open: &OpenScan, ended: Nanos) {
         let pid = open.scan.pid;
         let numbers = open.scan.start >> CHUNK_SHIFT
@@ -374,7 +384,8 @@ impl Stamps {
         self.processes.entry(pid.0).or_default()
     }
 
-    /// The chunk `number` of a known process, made if need be at the cost of one not scanned for long.
+    /// The chunk `number` of a known process, made if need be at the cost of one not scanned for
+    /// long.
     fn slot(&mut self, pid: Pid, number: u64) -> &mut Slot {
         let known = self.processes.get(&pid.0).and_then(|p| p.chunks.get(&number)).copied();
         let index = known.unwrap_or_else(|| {
@@ -410,7 +421,8 @@ impl Stamps {
     }
 }
 
-/// A hasher for numbers that nobody chooses to collide: one multiplication (2^64 divided by the golden ratio), high bits mixed down.
+/// A hasher for numbers that nobody chooses to collide: one multiplication (2^64 divided by the
+/// golden ratio), high bits mixed down.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mix(u64);
 

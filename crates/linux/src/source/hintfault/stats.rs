@@ -5,11 +5,12 @@ use super::stamps::StampStats;
 thermocline_core::statistics! {
     /// Counters since the source was opened.
     ///
-    /// In the kernel, `seen = filtered + submitted + dropped`; of the submitted, all but those that still wait in the ring have been
-    /// delivered by the source's `poll`.
+    /// In the kernel, `seen = filtered + submitted + dropped`; of the submitted, all but those that
+    /// still wait in the ring have been delivered by the source's `poll`.
     #[derive(Copy)]
     Stats "source" {
-        /// Hint faults that reached the BPF program: what vmstat counts as numa_hint_faults, from attaching on.
+        /// Hint faults that reached the BPF program: what vmstat counts as numa_hint_faults, from
+        /// attaching on.
         seen: u64, "faults", Counter;
         /// Hint faults out of scope.
         filtered: u64, "faults", Counter;
@@ -21,7 +22,8 @@ thermocline_core::statistics! {
         delivered: u64, "faults", Counter;
         /// Records of scans and processes written to the ring.
         scans: u64, "records", Counter;
-        /// Records of scans and processes lost because the ring was full: latencies then refer to an earlier scan.
+        /// Records of scans and processes lost because the ring was full: latencies then refer to
+        /// an earlier scan.
         scans_dropped: u64, "records", Counter trouble;
         /// Records that could not be decoded: always 0 unless kernel side and user side disagree.
         malformed: u64, "records", Counter trouble;

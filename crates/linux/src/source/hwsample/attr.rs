@@ -1,12 +1,13 @@
 //! `perf_event_attr` as bytes: the argument of perf_event_open(2), for each kind of sampler.
 //!
-//! Offsets and flag bits are those of Linux include/uapi/linux/perf_event.h; the events are cited where they are made.
+//! Offsets and flag bits are those of Linux include/uapi/linux/perf_event.h; the events are cited
+//! where they are made.
 
 use super::pmu::{Ibs, Pebs, PebsEvent, Pmu, Spe};
 use crate::sys::perf::{ATTR_BYTES, Whose};
 
-/// Fields of a sample (PERF_SAMPLE_*): process and thread, time, data address, CPU, latency, data source, physical address, and the size
-/// of the page that maps the address (Linux 5.11).
+/// Fields of a sample (PERF_SAMPLE_*): process and thread, time, data address, CPU, latency, data
+/// source, physical address, and the size of the page that maps the address (Linux 5.11).
 pub const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7 | 1 << 14 | 1 << 15 | 1 << 19 | 1 << 22;
 
 const DISABLED: u64 = 1 << 0;
@@ -26,9 +27,11 @@ const PRECISE_IP: u64 = 2;
 const L3_MISS: u64 = 0x20d1;
 /// MEM_TRANS_RETIRED.LOAD_LATENCY (Linux 6.12 arch/x86/events/intel/core.c: mem-loads).
 const LOAD_LATENCY: u64 = 0x1cd;
-/// What has to lead the group of a load-latency event where it exists (Linux 6.12 arch/x86/events/intel/core.c: mem-loads-aux).
+/// What has to lead the group of a load-latency event where it exists (Linux 6.12
+/// arch/x86/events/intel/core.c: mem-loads-aux).
 const LOAD_LATENCY_AUX: u64 = 0x8203;
-/// IBS op counts micro-operations instead of cycles (Linux 6.12 arch/x86/include/asm/perf_event.h: IBS_OP_CNT_CTL).
+/// IBS op counts micro-operations instead of cycles (Linux 6.12 arch/x86/include/asm/perf_event.h:
+/// IBS_OP_CNT_CTL).
 const IBS_COUNT_UOPS: u64 = 1 << 19;
 /// IBS op drops what did not miss the L3 (IBS_OP_L3MISSONLY).
 const IBS_L3_MISS_ONLY: u64 = 1 << 16;
@@ -71,7 +74,8 @@ pub struct EventAttr {
 }
 
 impl EventAttr {
-    /// The same for what `whose` asks for: what a thread starts is sampled with it only if that is said.
+    /// The same for what `whose` asks for: what a thread starts is sampled with it only if that is
+    /// said.
     pub fn of(self, whose: Whose) -> EventAttr {
         let inherit = if whose == Whose::OwnThread { INHERIT } else { 0 };
         EventAttr { flags: self.flags | inherit, ..self }
@@ -106,11 +110,12 @@ pub struct Events {
     pub sampler: EventAttr,
 }
 
-/// What a PMU is asked for: a sample every `period` events, waking the reader when `watermark` bytes wait (of the AUX area, where
-/// samples come in one).
+/// What a PMU is asked for: a sample every `period` events, waking the reader when `watermark`
+/// bytes wait (of the AUX area, where samples come in one).
 ///
-/// Times are CLOCK_MONOTONIC. On Intel that makes each sample an interrupt of its own: the kernel then looks the physical address up
-/// at once, and not when the page may have moved (Linux 6.12 arch/x86/events/intel/core.c: intel_pmu_large_pebs_flags).
+/// Times are CLOCK_MONOTONIC. On Intel that makes each sample an interrupt of its own: the kernel
+/// then looks the physical address up at once, and not when the page may have moved (Linux 6.12
+/// arch/x86/events/intel/core.c: intel_pmu_large_pebs_flags).
 pub fn events(pmu: &Pmu, period: u32, watermark: u32) -> Events {
     let base = EventAttr {
         sample_period: pmu.nearest_period(period).into(),
@@ -130,7 +135,8 @@ pub fn events(pmu: &Pmu, period: u32, watermark: u32) -> Events {
     }
 }
 
-/// Every record of a tracepoint of this number, with its time, waking the reader when `watermark` bytes wait.
+/// Every record of a tracepoint of this number, with its time, waking the reader when `watermark`
+/// bytes wait.
 pub fn tracepoint(id: u64, watermark: u32) -> EventAttr {
     EventAttr {
         pmu_type: PERF_TYPE_TRACEPOINT,
@@ -143,7 +149,8 @@ pub fn tracepoint(id: u64, watermark: u32) -> EventAttr {
     }
 }
 
-/// Linux 6.12 refuses every `exclude_*` on IBS (PERF_PMU_CAP_NO_EXCLUDE); with the software filter of later kernels it is welcome.
+/// Linux 6.12 refuses every `exclude_*` on IBS (PERF_PMU_CAP_NO_EXCLUDE); with the software filter
+/// of later kernels it is welcome.
 fn ibs(ibs: &Ibs, base: EventAttr) -> EventAttr {
     let user_only = if ibs.software_filter { EXCLUDE_KERNEL } else { 0 };
     EventAttr {
@@ -183,7 +190,8 @@ fn spe(spe: &Spe, base: EventAttr, watermark: u32) -> EventAttr {
         pmu_type: spe.pmu_type,
         config: SPE_PA | SPE_JITTER | SPE_LOADS_AND_STORES,
         flags: base.flags | EXCLUDE_KERNEL | EXCLUDE_HV,
-        // The ring itself only tells where in the AUX area samples are: each such record is worth waking for.
+        // The ring itself only tells where in the AUX area samples are: each such record is worth
+        // waking for.
         wakeup_watermark: 1,
         aux_watermark: watermark,
         ..base
@@ -199,7 +207,8 @@ mod tests {
         let bytes = tracepoint(734, 4096).of(Whose::Thread(7)).bytes();
         assert_eq!((u32_at(&bytes, 0), u64_at(&bytes, 8), u64_at(&bytes, 16)), (2, 734, 1));
         assert_eq!(u64_at(&bytes, 24), 0x404, "TIME and RAW");
-        // Of a single thread on any CPU there is a ring only without inheritance; what the kernel does must not be left out.
+        // Of a single thread on any CPU there is a ring only without inheritance; what the kernel
+        // does must not be left out.
         assert_eq!(u64_at(&bytes, 40), 1 | 1 << 14 | 1 << 25);
     }
 
@@ -233,7 +242,8 @@ mod tests {
         let b = events(&Pmu::PageFaults, 1, 4096).sampler.bytes();
         assert_eq!(b.len(), 128);
         assert_eq!((u32_at(&b, 0), u32_at(&b, 4), u64_at(&b, 8)), (1, 128, 2), "PERF_COUNT_SW_PAGE_FAULTS");
-        // TID 2, TIME 4, ADDR 8, CPU 0x80, WEIGHT 0x4000, DATA_SRC 0x8000, PHYS_ADDR 0x80000, DATA_PAGE_SIZE 0x400000.
+        // TID 2, TIME 4, ADDR 8, CPU 0x80, WEIGHT 0x4000, DATA_SRC 0x8000, PHYS_ADDR 0x80000,
+        // DATA_PAGE_SIZE 0x400000.
         assert_eq!(u64_at(&b, 24), 0x48_c08e);
         assert_eq!(u64_at(&b, 32), 0, "read_format");
         // disabled, comm, task, watermark, comm_exec, use_clockid.

@@ -266,7 +266,8 @@ impl HwSampleSource {
         self.judge.set_frames(frames);
     }
 
-    /// Nodes, tiers or CPUs have changed: CPUs that came are sampled from now on, those that went no more.
+    /// Nodes, tiers or CPUs have changed: CPUs that came are sampled from now on, those that went
+    /// no more.
     ///
     /// # Errors
     /// sysfs does not tell the CPUs; those that were sampled still are.
@@ -301,8 +302,8 @@ impl HwSampleSource {
 }
 
 impl AccessSource for HwSampleSource {
-    /// Allocates nothing a sample, except where Arm SPE names a thread for the first time, and with the sampler "page-faults", which asks
-    /// pagemap for each.
+    /// Allocates nothing a sample, except where Arm SPE names a thread for the first time, and with
+    /// the sampler "page-faults", which asks pagemap for each.
     fn poll(
         &mut self,
         records_max: usize,
@@ -345,7 +346,8 @@ impl AccessSource for HwSampleSource {
     }
 }
 
-/// File descriptors that the sampler takes on the machine at `root`; none where there is no sampler.
+/// File descriptors that the sampler takes on the machine at `root`; none where there is no
+/// sampler.
 pub fn descriptors(root: &Root, config: &HwSample) -> u64 {
     let (Ok(pmu), Ok(online)) = (choose(root, config), online_cpus(root)) else { return 0 };
     let of_cpu = 1 + u64::from(events(&pmu, 1, 1).leader.is_some());

@@ -1,11 +1,14 @@
 //! The sampling period: S1's formula on useful samples, within a budget of CPU time.
 //!
-//! Every 250 useful samples the period is adapted by the formula that S1 uses, within its bounds. S1 adapts for each task; an event that
-//! samples a CPU has no task, so there is one period for all. Samples of the top tier count as local, those of lower tiers as remote and
-//! shared: the more of what is sampled lies on lower tiers, the shorter the period. A rule with a wish of its own is followed instead.
+//! Every 250 useful samples the period is adapted by the formula that S1 uses, within its bounds.
+//! S1 adapts for each task; an event that samples a CPU has no task, so there is one period for
+//! all. Samples of the top tier count as local, those of lower tiers as remote and shared: the more
+//! of what is sampled lies on lower tiers, the shorter the period. A rule with a wish of its own is
+//! followed instead.
 //!
-//! Once a second the cost of sampling is compared with the budget. Where it is above, the period gets longer in proportion,
-//! beyond S1's bounds if need be; where it is below, that is taken back, by half a second at most.
+//! Once a second the cost of sampling is compared with the budget. Where it is above, the period
+//! gets longer in proportion, beyond S1's bounds if need be; where it is below, that is taken back,
+//! by half a second at most.
 
 use thermocline_core::config::HwSample;
 use thermocline_core::published::scan_period::{Accesses, SAMPLES, adapt};
@@ -13,8 +16,9 @@ use thermocline_core::units::Nanos;
 
 /// Time between two looks at the budget.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
-/// Estimated CPU time of one sample on the CPU that it interrupts: registers, the walk for address and page size, the record. It
-/// has not been measured on silicon; S1 reports 7.35 us for a sample and all that it leads to, migration included.
+/// Estimated CPU time of one sample on the CPU that it interrupts: registers, the walk for address
+/// and page size, the record. It has not been measured on silicon; S1 reports 7.35 us for a sample
+/// and all that it leads to, migration included.
 pub const INTERRUPT_NS: u64 = 2000;
 /// Longest period that the budget asks for.
 const PERIOD_MAX: u32 = 0x07ff_fff0;
@@ -71,8 +75,8 @@ impl Period {
         self.wish = wish;
     }
 
-    /// Samples were read: `useful` of lower tiers, `local` of the top tier, among `taken`; reading took `cpu_ns`. Some CPUs were
-    /// `throttled` by the kernel.
+    /// Samples were read: `useful` of lower tiers, `local` of the top tier, among `taken`; reading
+    /// took `cpu_ns`. Some CPUs were `throttled` by the kernel.
     pub fn read(&mut self, taken: u64, useful: u64, local: u64, cpu_ns: u64, throttled: bool) {
         self.spent_ns += cpu_ns + taken * INTERRUPT_NS;
         self.throttled |= throttled;

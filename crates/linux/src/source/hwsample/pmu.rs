@@ -12,9 +12,10 @@ const IBS_PERIOD_MAX: u32 = 0x07ff_fff0;
 /// Longest period that is ever asked of another PMU.
 const PERIOD_MAX: u32 = 0x07ff_ffff;
 
-/// Intel family 6 models whose load-latency event needs an auxiliary leader, where sysfs does not tell: Sapphire Rapids, Emerald Rapids, Alder
-/// Lake, Raptor Lake (Linux 6.12 arch/x86/events/intel/core.c: PMU_FL_MEM_LOADS_AUX; arch/x86/include/asm/intel-family.h). Granite Rapids
-/// (0xad, 0xae) does without.
+/// Intel family 6 models whose load-latency event needs an auxiliary leader, where sysfs does not
+/// tell: Sapphire Rapids, Emerald Rapids, Alder Lake, Raptor Lake (Linux 6.12
+/// arch/x86/events/intel/core.c: PMU_FL_MEM_LOADS_AUX; arch/x86/include/asm/intel-family.h).
+/// Granite Rapids (0xad, 0xae) does without.
 const AUX_LEADER_MODELS: [u32; 7] = [0x8f, 0xcf, 0x97, 0x9a, 0xb7, 0xba, 0xbf];
 
 /// AMD's instruction-based sampling of micro-operations.
@@ -215,7 +216,8 @@ fn ibs(root: &Root) -> Result<Option<Pmu>, KernelFileError> {
 }
 
 fn pebs(root: &Root, config: &HwSample) -> Result<Option<Pmu>, KernelFileError> {
-    // Processors with two kinds of cores have a PMU for each; only the performance cores have these events.
+    // Processors with two kinds of cores have a PMU for each; only the performance cores have these
+    // events.
     for device in ["cpu_core", "cpu"] {
         let Some(pmu_type) = number(root, &format!("{device}/type"))? else { continue };
         // A virtual machine may have the counters without precise sampling.

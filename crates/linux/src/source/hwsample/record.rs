@@ -1,7 +1,8 @@
 //! Records of a perf ring: from bytes to samples, whatever the bytes.
 //!
-//! Layouts: Linux include/uapi/linux/perf_event.h, `enum perf_event_type`; a sample has the fields of
-//! [`SAMPLE_TYPE`](super::attr::SAMPLE_TYPE), in the kernel's order and in the machine's byte order.
+//! Layouts: Linux include/uapi/linux/perf_event.h, `enum perf_event_type`; a sample has the fields
+//! of [`SAMPLE_TYPE`](super::attr::SAMPLE_TYPE), in the kernel's order and in the machine's byte
+//! order.
 
 use thermocline_core::units::{Nanos, Pid};
 
@@ -88,12 +89,14 @@ impl DataSrc {
         }
     }
 
-    /// Where it was served. Used to tell misses from hits only: no table of Linux 6.12 for Intel ever names CXL, so which
-    /// memory it was is for the physical address to say (Linux 6.12 arch/x86/events/intel/ds.c).
+    /// Where it was served. Used to tell misses from hits only: no table of Linux 6.12 for Intel
+    /// ever names CXL, so which memory it was is for the physical address to say (Linux 6.12
+    /// arch/x86/events/intel/ds.c).
     pub const fn level(self) -> Level {
         // mem_lvl_num, bits 33-36: RAM 0xd, PMEM 0xe, CXL 9; 0xf is "not available", 0 "not set".
         let number = self.0 >> 33 & 0xf;
-        // mem_lvl, bits 5-18: of those LOC_RAM 0x80, REM_RAM1 0x100, REM_RAM2 0x200; NA 1, HIT 2, MISS 4 name no place.
+        // mem_lvl, bits 5-18: of those LOC_RAM 0x80, REM_RAM1 0x100, REM_RAM2 0x200; NA 1, HIT 2,
+        // MISS 4 name no place.
         let level = self.0 >> 5 & 0x3fff;
         match number {
             0xd | 0xe | 9 => Level::Memory,
@@ -246,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_sample_has_its_fields_in_the_kernels_order() {
-        // TID, TIME, ADDR, CPU, WEIGHT, DATA_SRC, PHYS_ADDR, DATA_PAGE_SIZE: ascending but for no field of ours.
+        // TID, TIME, ADDR, CPU, WEIGHT, DATA_SRC, PHYS_ADDR, DATA_PAGE_SIZE: ascending but for no
+        // field of ours.
         let words = [two(7, 8), 123, 0x7f00_0000_1040, two(3, 0), 350, 0x12, 0x4000_0040, 1 << 21];
         let Ok(Record::Sample(sample)) = decode(&record(9, 2, &words)) else { panic!() };
         assert_eq!((sample.pid, sample.tid, sample.time), (Pid(7), 8, Nanos(123)));

@@ -1,7 +1,9 @@
-//! Packets of Arm's statistical profiling extension: from the bytes of an AUX area to samples, whatever the bytes.
+//! Packets of Arm's statistical profiling extension: from the bytes of an AUX area to samples,
+//! whatever the bytes.
 //!
-//! Layout: Arm Architecture Reference Manual, "Statistical Profiling Extension sample record format". A header byte tells
-//! the kind of a packet and, in bits 4-5, log2 of the bytes that follow; a record is all packets up to an end or a timestamp packet.
+//! Layout: Arm Architecture Reference Manual, "Statistical Profiling Extension sample record
+//! format". A header byte tells the kind of a packet and, in bits 4-5, log2 of the bytes that
+//! follow; a record is all packets up to an end or a timestamp packet.
 
 use super::record::{Level, Operation};
 
@@ -17,7 +19,8 @@ const ADDRESS_MASK: u64 = (1 << 56) - 1;
 const EVENT_MISS: u64 = 1 << 9 | 1 << 10;
 /// Events: last-level cache access (bit 8): with it, the absence of a miss is a hit.
 const EVENT_LLC_ACCESS: u64 = 1 << 8;
-/// Data sources of Neoverse: 0xd another socket or device, 0xe DRAM. Others are caches; no code is CXL's.
+/// Data sources of Neoverse: 0xd another socket or device, 0xe DRAM. Others are caches; no code is
+/// CXL's.
 const SOURCES_MEMORY: std::ops::RangeInclusive<u64> = 0xd..=0xe;
 
 /// One sampled operation.
@@ -70,7 +73,8 @@ pub struct Decoded {
     pub malformed_bytes: u64,
 }
 
-/// Hands every whole record in `bytes` to `each`. A record that is cut off at the end is lost: the kernel hands records over whole.
+/// Hands every whole record in `bytes` to `each`. A record that is cut off at the end is lost: the
+/// kernel hands records over whole.
 pub fn decode(bytes: &[u8], mut each: impl FnMut(&SpeSample)) -> Decoded {
     let mut decoded = Decoded::default();
     let mut sample = SpeSample::default();
@@ -195,7 +199,8 @@ mod tests {
         (decoded, samples)
     }
 
-    /// A load that missed, as a Neoverse writes it: context, operation, latencies, addresses, events, source, timestamp.
+    /// A load that missed, as a Neoverse writes it: context, operation, latencies, addresses,
+    /// events, source, timestamp.
     fn load() -> Vec<u8> {
         [
             packet(&[0xb0], 0x8000_0000_0040_1000, 8),
@@ -244,7 +249,8 @@ mod tests {
 
     #[test]
     fn padding_alignment_and_long_headers_are_passed_over() {
-        // Counters and addresses with long headers: index 8 and above belongs to nothing that we know.
+        // Counters and addresses with long headers: index 8 and above belongs to nothing that we
+        // know.
         let bytes =
             [vec![0, 0, 0x23, 0], packet(&[0x21, 0xb2], 5, 8), packet(&[0x20, 0xb2], 0x1000, 8), vec![1]]
                 .concat();

@@ -1,8 +1,9 @@
 //! Which samples are useful, and why the others are not.
 //!
-//! A sample is useful when it is a load or store of a user address that the caches did not serve, with a physical address that lies on a
-//! node below the top tier, by a process in scope. S1 filters the same way inside the interrupt. The hardware's own word on where an
-//! access was served is trusted for "not in a cache" only: which tier it was, the physical address says.
+//! A sample is useful when it is a load or store of a user address that the caches did not serve,
+//! with a physical address that lies on a node below the top tier, by a process in scope. S1
+//! filters the same way inside the interrupt. The hardware's own word on where an access was served
+//! is trusted for "not in a cache" only: which tier it was, the physical address says.
 
 use thermocline_core::access::{Access, Detail};
 use thermocline_core::topology::Topology;
@@ -18,7 +19,8 @@ const ORDER_MAX: u32 = 18;
 /// What a sample says, whichever hardware took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// The process, where known: of a guest's access it is not, because the address is the guest's own.
+    /// The process, where known: of a guest's access it is not, because the address is the guest's
+    /// own.
     pub pid: Option<Pid>,
     /// When, CLOCK_MONOTONIC.
     pub time: Nanos,
@@ -98,7 +100,8 @@ thermocline_core::statistics! {
         taken: u64, "samples", Counter;
         /// Samples delivered as evidence that a page should move.
         useful: u64, "samples", Counter;
-        /// Samples of pages that lie where they were accessed from, delivered as evidence that they should stay.
+        /// Samples of pages that lie where they were accessed from, delivered as evidence that they
+        /// should stay.
         local: u64, "samples", Counter;
         /// No data address, or one of the kernel.
         not_user: u64, "samples", Counter;
@@ -146,7 +149,8 @@ pub struct Judge {
     cpu_nodes: Vec<NodeId>,
     /// Accesses to the top tier are useful too: a rule balances its nodes.
     keep_top_tier: bool,
-    /// Loads of which the hardware does not say where they were served count, and so does what it cannot tell from a load.
+    /// Loads of which the hardware does not say where they were served count, and so does what it
+    /// cannot tell from a load.
     any_access: bool,
     /// The sampling period, 0 where it is not known.
     period: u32,
@@ -248,7 +252,8 @@ pub(super) mod tests {
     const LOAD_MISS: u64 = 0xd << 33 | 0x2;
     const STORE_UNKNOWN: u64 = 0xf << 33 | 0x4;
 
-    /// Node 0: DRAM, frames 0x100..0x200; node 2: CXL, frames 0x200..0x1000. CPUs 0 and 1 belong to nodes 0 and 1.
+    /// Node 0: DRAM, frames 0x100..0x200; node 2: CXL, frames 0x200..0x1000. CPUs 0 and 1 belong to
+    /// nodes 0 and 1.
     pub(in crate::source::hwsample) fn judge(keep_top_tier: bool) -> Judge {
         let node = |id, tier, cpus: &[u32]| Node {
             id: NodeId(id),

@@ -6,7 +6,8 @@ pub const HEADER_BYTES: usize = 8;
 /// Longest record: its length has 16 bits.
 const RECORD_MAX: usize = 1 << 16;
 
-/// The bytes of a ring that wait to be read, oldest first: where they reach over its end, in two pieces.
+/// The bytes of a ring that wait to be read, oldest first: where they reach over its end, in two
+/// pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
     /// Up to the end of the ring.
@@ -61,7 +62,8 @@ impl<'a> Waiting<'a> {
         &scratch.0[..len]
     }
 
-    /// Hands up to `records_max` records to `each`, in order, headers included. Allocates nothing; never panics, whatever the bytes.
+    /// Hands up to `records_max` records to `each`, in order, headers included. Allocates nothing;
+    /// never panics, whatever the bytes.
     pub fn read(&self, records_max: usize, scratch: &mut Scratch, mut each: impl FnMut(&[u8])) -> Read {
         let mut read = Read::default();
         while read.records < records_max && read.bytes < self.len() {

@@ -51,13 +51,15 @@ fn open(ring_kib: u32) -> Option<HwSampleSource> {
     }
 }
 
-/// Touches `pages` fresh base pages and hands their first virtual page number to `then` before they go.
+/// Touches `pages` fresh base pages and hands their first virtual page number to `then` before they
+/// go.
 fn touch(pages: usize, then: impl FnOnce(u64)) {
     let bytes = pages * PAGE_SIZE as usize;
     let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, flags.0, flags.1) }.unwrap();
-    // SAFETY: exactly that mapping; the advice keeps what is in it. A kernel without huge pages refuses it, and has none to use.
+    // SAFETY: exactly that mapping; the advice keeps what is in it. A kernel without huge pages
+    // refuses it, and has none to use.
     let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
     for page in 0..pages {
         // SAFETY: within the mapping.
@@ -128,7 +130,8 @@ fn every_fault_is_told(source: &mut HwSampleSource) -> bool {
 
 #[test]
 fn what_a_full_ring_loses_is_counted() {
-    // A ring of two pages holds 113 samples. What is lost on a CPU is told with the next record there: stay on one.
+    // A ring of two pages holds 113 samples. What is lost on a CPU is told with the next record
+    // there: stay on one.
     let mut here = CpuSet::new();
     here.set(sched_getcpu());
     sched_setaffinity(None, &here).unwrap();

@@ -1,8 +1,9 @@
 //! The frames of each node: what DAMON's regions are ranges of.
 //!
-//! Pages get frames in the order in which they are allocated, a frame that was freed last first, as from the kernel's per-CPU
-//! lists. Nobody but DAMON moves pages while it manages: so it finds the pages that programs have newly allocated by itself
-//! ([`Frames::follow`]), and its own moves are told to it.
+//! Pages get frames in the order in which they are allocated, a frame that was freed last first, as
+//! from the kernel's per-CPU lists. Nobody but DAMON moves pages while it manages: so it finds the
+//! pages that programs have newly allocated by itself ([`Frames::follow`]), and its own moves are
+//! told to it.
 
 use crate::machine::NodeIndex;
 use crate::memory::{Memory, Page};

@@ -1,16 +1,18 @@
 //! DAMON on the memory of one node, with one scheme: what a kdamond does.
 //!
-//! 1. The node's frames are divided into [`regions`]. Every sampling interval a frame of each is looked at: whether its page has been
-//!    accessed since it was picked an interval ago.
-//! 2. Every aggregation interval neighbours that were accessed about as often are merged, counts start anew, and regions are split at
-//!    random, so that borders find their place.
-//! 3. The [`scheme`] is applied each aggregation or by its own clock: it takes regions whose accesses and age fit its pattern, those
-//!    with the best score first, as long as the quota lasts: a size, from the CPU time that it may use and from how fast it
-//!    has been, or from a goal. Charged is the size that is tried. Of each region the pages go that pass the second look
-//!    ([`settings::Recheck`]); a page that was never looked at counts as accessed.
+//! 1. The node's frames are divided into [`regions`]. Every sampling interval a frame of each is
+//!    looked at: whether its page has been accessed since it was picked an interval ago.
+//! 2. Every aggregation interval neighbours that were accessed about as often are merged, counts
+//!    start anew, and regions are split at random, so that borders find their place.
+//! 3. The [`scheme`] is applied each aggregation or by its own clock: it takes regions whose
+//!    accesses and age fit its pattern, those with the best score first, as long as the quota
+//!    lasts: a size, from the CPU time that it may use and from how fast it has been, or from a
+//!    goal. Charged is the size that is tried. Of each region the pages go that pass the second
+//!    look ([`settings::Recheck`]); a page that was never looked at counts as accessed.
 //!
-//! Source: Linux 6.12 `mm/damon/core.c`, `mm/damon/paddr.c`, `mm/damon/ops-common.c`; S3 for the second look of its time. What is not
-//! modelled: watermarks and filters by cgroup (S3 used neither), the temporal tuner of goals, several schemes a node.
+//! Source: Linux 6.12 `mm/damon/core.c`, `mm/damon/paddr.c`, `mm/damon/ops-common.c`; S3 for the
+//! second look of its time. What is not modelled: watermarks and filters by cgroup (S3 used
+//! neither), the temporal tuner of goals, several schemes a node.
 
 pub mod frames;
 pub mod regions;
@@ -41,7 +43,8 @@ pub struct Damon {
     samples: u32,
     sampled: u32,
     tuning: Option<Tuning>,
-    /// Accesses seen and possible since the interval was last tuned, in frames times samples; aggregations since.
+    /// Accesses seen and possible since the interval was last tuned, in frames times samples;
+    /// aggregations since.
     seen: (u64, u64, u32),
     /// When it works next.
     pub due: Nanos,

@@ -38,7 +38,8 @@ impl Region {
         self.start == self.end
     }
 
-    /// Its accesses over the last `samples` samples, of which `sampled` are of this aggregation: the kernel's pseudo moving sum.
+    /// Its accesses over the last `samples` samples, of which `sampled` are of this aggregation:
+    /// the kernel's pseudo moving sum.
     pub fn accesses(&self, sampled: u32, samples: u32) -> u32 {
         (u64::from(self.last) * u64::from(samples - sampled) / u64::from(samples.max(1))) as u32 + self.nr
     }

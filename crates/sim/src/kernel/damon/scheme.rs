@@ -8,7 +8,8 @@ use super::regions::Region;
 use super::settings::{Action, Goal, SchemeSettings, next_input};
 use crate::system::System;
 
-/// Throughput that is assumed before there is any experience (Linux 6.12 `damos_set_effective_quota`): 4 MiB a ms.
+/// Throughput that is assumed before there is any experience (Linux 6.12
+/// `damos_set_effective_quota`): 4 MiB a ms.
 const FIRST_PAGES_PER_MS: f64 = 1024.0;
 
 /// A scheme at work.
@@ -54,7 +55,8 @@ impl Scheme {
         self.settings.accesses.contains(&accesses) && region.age >= self.settings.age_min
     }
 
-    /// The score by which regions are preferred, 0 to 99; an aggregation takes `aggregation` and `most` samples.
+    /// The score by which regions are preferred, 0 to 99; an aggregation takes `aggregation` and
+    /// `most` samples.
     pub(super) fn score(&self, region: &Region, accesses: u32, most: u32, aggregation: Nanos) -> u32 {
         let age = Nanos(u64::from(region.age).saturating_mul(aggregation.0));
         let (of_accesses, of_age) = self.settings.weights;
@@ -66,7 +68,8 @@ impl Scheme {
         }
     }
 
-    /// Begins a window of the quota if it is time; `candidates` are the regions that it is meant for: score and frames.
+    /// Begins a window of the quota if it is time; `candidates` are the regions that it is meant
+    /// for: score and frames.
     pub(super) fn allow(&mut self, system: &System, candidates: impl Iterator<Item = (u32, u64)>) {
         if self.window.is_some_and(|since| system.now.since(since).0 < self.settings.reset.0) {
             return;
@@ -116,7 +119,8 @@ impl Scheme {
     }
 }
 
-/// How far a goal has been reached: 10,000 where it is just met. The top tier's first node is the one that counts.
+/// How far a goal has been reached: 10,000 where it is just met. The top tier's first node is the
+/// one that counts.
 fn goal_score(system: &System, goal: Goal) -> u64 {
     let node = &system.memory.nodes[0];
     let share_bp = |pages: u64| 10_000 * pages / node.capacity.max(1);

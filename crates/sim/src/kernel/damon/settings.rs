@@ -16,14 +16,16 @@ pub enum Action {
 /// How a page of a region is looked at once more before it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recheck {
-    /// As reclaim does (S3, RFC 1 and 2): up goes what was accessed between each of two looks and the one before, down what was not
-    /// accessed since the last.
+    /// As reclaim does (S3, RFC 1 and 2): up goes what was accessed between each of two looks and
+    /// the one before, down what was not accessed since the last.
     References,
-    /// The young filter (Linux 6.12): up goes what was accessed since the last look, down what was not.
+    /// The young filter (Linux 6.12): up goes what was accessed since the last look, down what was
+    /// not.
     Young,
 }
 
-/// What a quota follows besides its limits: of the top tier's node, in ten-thousandths of its memory.
+/// What a quota follows besides its limits: of the top tier's node, in ten-thousandths of its
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// So much is used.
@@ -57,7 +59,8 @@ pub struct SchemeSettings {
     pub recheck: Recheck,
 }
 
-/// The sampling interval follows the accesses that are seen (Linux 6.15 and later, `mm/damon/core.c`).
+/// The sampling interval follows the accesses that are seen (Linux 6.15 and later,
+/// `mm/damon/core.c`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// Accesses to be seen, in ten-thousandths of the most that could be.
@@ -114,7 +117,8 @@ impl Settings {
         }
     }
 
-    /// The kernel's sample (`samples/damon/mtier.c`): quotas that follow how full the top tier is, intervals that follow what is seen.
+    /// The kernel's sample (`samples/damon/mtier.c`): quotas that follow how full the top tier is,
+    /// intervals that follow what is seen.
     pub fn mtier() -> Settings {
         let scheme = |action, accesses, goal| SchemeSettings {
             action,
@@ -139,8 +143,9 @@ impl Settings {
     }
 }
 
-/// The kernel's feedback loop (`damon_feed_loop_next_input`, Linux 6.12 `mm/damon/core.c`): more where `score` is below 10,000, less
-/// where it is above, by the same share as it is off; never below 10,000.
+/// The kernel's feedback loop (`damon_feed_loop_next_input`, Linux 6.12 `mm/damon/core.c`): more
+/// where `score` is below 10,000, less where it is above, by the same share as it is off; never
+/// below 10,000.
 pub fn next_input(last: u64, score: u64) -> u64 {
     const GOAL: u64 = 10_000;
     const LEAST: u64 = 10_000;

@@ -1,7 +1,9 @@
-//! What carries out the engine's demands to demote: on the live machine a thread that asks the kernel to age and to evict.
+//! What carries out the engine's demands to demote: on the live machine a thread that asks the
+//! kernel to age and to evict.
 //!
-//! A demand is carried out as there: a node whose youngest generation is older than the idle time is aged; then the pages are evicted that
-//! two agings have not found accessed. Every page takes the time that a demotion costs, on a CPU of its own.
+//! A demand is carried out as there: a node whose youngest generation is older than the idle time
+//! is aged; then the pages are evicted that two agings have not found accessed. Every page takes
+//! the time that a demotion costs, on a CPU of its own.
 
 use std::collections::VecDeque;
 

@@ -1,13 +1,15 @@
 //! Thermocline as manager: core's engine, stepped by the driver that steps it live.
 //!
-//! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0, smaller scans. Hint faults are
-//! collected and shown to the engine at its next tick, with the nodes' states. So are hardware samples ([`samples`]) and hot lists
-//! ([`hot_lists`]), where the same sections of the configuration switch them on that do so live; DAMON's regions ([`regions`]), what
-//! scopes hold and how long their tasks wait ([`scopes`]) come by themselves. Batches go to a mover that works on one
-//! after the other, and each outcome comes back when the batch is done. Where the target has plenty of room the kernel
-//! promotes every page at its first fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the
-//! engine leaves its goal above the high watermark free, so that its moves never need to. Room is made by the engine's own demands,
-//! which the kernel's generations of pages serve ([`demoter`]).
+//! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0,
+//! smaller scans. Hint faults are collected and shown to the engine at its next tick, with the
+//! nodes' states. So are hardware samples ([`samples`]) and hot lists ([`hot_lists`]), where the
+//! same sections of the configuration switch them on that do so live; DAMON's regions
+//! ([`regions`]), what scopes hold and how long their tasks wait ([`scopes`]) come by themselves.
+//! Batches go to a mover that works on one after the other, and each outcome comes back when the
+//! batch is done. Where the target has plenty of room the kernel promotes every page at its first
+//! fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the engine
+//! leaves its goal above the high watermark free, so that its moves never need to. Room is made by
+//! the engine's own demands, which the kernel's generations of pages serve ([`demoter`]).
 
 mod daemon;
 mod demoter;
@@ -141,7 +143,8 @@ impl Manager for Thermocline {
             accessor: Some(system.machine.nodes[usize::from(fault.cpu_node)].id),
             detail: Detail::HintFault { latency: Some(latency) },
         });
-        // With a limit of 0 the kernel refuses whatever it would consider; only plenty of room lets pages through.
+        // With a limit of 0 the kernel refuses whatever it would consider; only plenty of room lets
+        // pages through.
         let kernel_decides = system.kernel.promote_rate_limit_mbps > 0
             || !system.machine.is_kernel_lower(fault.node)
             || free_space_enough(&system.node_state(fault.cpu_node));

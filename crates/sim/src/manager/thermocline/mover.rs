@@ -69,7 +69,8 @@ fn carry_out(system: &mut System, batch: &Batch, wanted: &Move) -> Outcome {
     if system.machine.nodes[usize::from(node)].id != wanted.from {
         return Outcome::OtherNode;
     }
-    // The engine has left the target's high watermark and its goal free when it asked; somebody may have been faster.
+    // The engine has left the target's high watermark and its goal free when it asked; somebody may
+    // have been faster.
     if system.memory.free(to) <= system.machine.nodes[usize::from(to)].watermarks.high_pages {
         return Outcome::NodeFull;
     }

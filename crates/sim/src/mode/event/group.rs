@@ -47,7 +47,8 @@ pub(super) struct Group {
     time_ns: f64,
     access_ns: Vec<f64>,
     think_ns: f64,
-    /// Accesses of all threads, divided by the share of unmarked pages; and how much of it each cell has been told.
+    /// Accesses of all threads, divided by the share of unmarked pages; and how much of it each
+    /// cell has been told.
     made: f64,
     told: Vec<f64>,
     sizes: Vec<f64>,

@@ -1,16 +1,19 @@
 //! Event mode: from one hint fault to the next, exact in distribution.
 //!
-//! Within a phase accesses are independent and alike, so that the time until a thread touches a marked page is memoryless. With
-//! the share M of its accesses that go to marked pages and the time D that the others take per access made (pauses included),
-//! a running thread faults at the rate M / D: on average (1 - M) / M accesses to unmarked pages come first, as in a sequence of
-//! independent trials. Threads of a process that share a distribution form a `group::Group`; rates add up, so one draw gives the next
-//! fault of them all, then whose it is, in which cell, on which of its marked pages. The faulting access itself is made after
-//! the fault, on whichever node the page is then.
+//! Within a phase accesses are independent and alike, so that the time until a thread touches a
+//! marked page is memoryless. With the share M of its accesses that go to marked pages and the time
+//! D that the others take per access made (pauses included), a running thread faults at the rate M
+//! / D: on average (1 - M) / M accesses to unmarked pages come first, as in a sequence of
+//! independent trials. Threads of a process that share a distribution form a `group::Group`; rates
+//! add up, so one draw gives the next fault of them all, then whose it is, in which cell, on which
+//! of its marked pages. The faulting access itself is made after the fault, on whichever node the
+//! page is then.
 //!
-//! What else can come first: the end of a phase (threads count accesses as the time passes), the end of a stall (a
-//! faulting thread stands still until its costs have passed), the next page of a thread that walks, a sample, and
-//! whatever is due. Accessed bits are drawn when somebody looks ([`crate::memory`]); before models run, the cells learn how
-//! often their pages have been accessed.
+//! What else can come first: the end of a phase (threads count accesses as the time passes), the
+//! end of a stall (a faulting thread stands still until its costs have passed), the next page of a
+//! thread that walks, a sample, and whatever is due. Accessed bits are drawn when somebody looks
+//! ([`crate::memory`]); before models run, the cells learn how often their pages have been
+//! accessed.
 
 mod group;
 mod walking;
@@ -77,7 +80,8 @@ pub struct Event {
     threads: Vec<Thread>,
     /// Groups, with holes where one has ended.
     groups: Vec<Option<Group>>,
-    /// Threads that wait, by the bits of their time: for positive floats they are in the same order.
+    /// Threads that wait, by the bits of their time: for positive floats they are in the same
+    /// order.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     now_ns: f64,
     random: Random,
@@ -314,8 +318,8 @@ impl Event {
         sampled > 0.0 && self.random.chance(1.0 - (-sampled * accesses).exp())
     }
 
-    /// So many accesses of a thread to a page, made outside of a group, one of which may be sampled; returns the time they take
-    /// in ns.
+    /// So many accesses of a thread to a page, made outside of a group, one of which may be
+    /// sampled; returns the time they take in ns.
     fn access(&mut self, world: &mut World, number: u32, page: Page, accesses: f64, sampled: bool) -> f64 {
         let thread = &mut self.threads[number as usize];
         thread.left -= accesses;

@@ -5,7 +5,8 @@ use crate::memory::{Page, flags};
 use crate::workload::Walk;
 use crate::world::World;
 
-/// A walking thread goes on for so long without a look at the others: as long as kswapd sleeps after it has been woken.
+/// A walking thread goes on for so long without a look at the others: as long as kswapd sleeps
+/// after it has been woken.
 const RUN_NS: f64 = 1e6;
 
 /// A walking thread's accesses to a page, taken as made when it comes there.
@@ -20,8 +21,8 @@ pub(super) struct Visit {
 }
 
 impl Event {
-    /// A walking thread comes to its next page, and goes on from page to page as long as nothing can come between: to a marked page,
-    /// to whatever is due, for [`RUN_NS`] at most.
+    /// A walking thread comes to its next page, and goes on from page to page as long as nothing
+    /// can come between: to a marked page, to whatever is due, for [`RUN_NS`] at most.
     pub(super) fn visit(&mut self, world: &mut World, number: u32, until_ns: f64) {
         let process = self.threads[number as usize].process;
         let end_ns = until_ns.min(self.now_ns + RUN_NS);
@@ -64,8 +65,8 @@ impl Event {
         self.wait(number, self.now_ns + cost);
     }
 
-    /// A scan has marked the page that a walking thread is in the middle of: what is left of its accesses is still to come, and
-    /// a hint fault first.
+    /// A scan has marked the page that a walking thread is in the middle of: what is left of its
+    /// accesses is still to come, and a hint fault first.
     pub(super) fn interrupt(&mut self, world: &mut World, number: u32) {
         let thread = &mut self.threads[number as usize];
         let Some(visit) = thread.visit.take_if(|v| world.system.memory.is_marked(v.page)) else { return };

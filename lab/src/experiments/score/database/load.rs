@@ -17,8 +17,8 @@ use crate::experiments::score::counted::Counted;
 const CLIENTS: &str = "4";
 /// Accounts that one reading transaction of pgbench looks up.
 const ACCOUNTS: u32 = 10;
-/// The least exponent for which pgbench draws without trying many times over (PostgreSQL 15 documentation, pgbench: `random_zipfian`
-/// wants more than 1 and is slow near it).
+/// The least exponent for which pgbench draws without trying many times over (PostgreSQL 15
+/// documentation, pgbench: `random_zipfian` wants more than 1 and is slow near it).
 const PGBENCH_ZIPF_MIN: f64 = 1.1;
 
 /// Starts the benchmark, which works until it is killed.
@@ -91,8 +91,9 @@ fn read_script(rows: u64, zipf: f64) -> String {
     script
 }
 
-/// Seconds since the load began and transactions a second since the last line, of a line of pgbench's (`progress: 5.0 s, 612.3 tps, ...`) or
-/// of sysbench's (`[ 5s ] thds: 4 tps: 24.00 ...`).
+/// Seconds since the load began and transactions a second since the last line, of a line of
+/// pgbench's (`progress: 5.0 s, 612.3 tps, ...`) or of sysbench's (`[ 5s ] thds: 4 tps: 24.00
+/// ...`).
 fn progress(line: &str) -> Option<(f64, f64)> {
     let (seconds, tps) = match line.strip_prefix("progress: ") {
         Some(rest) => {

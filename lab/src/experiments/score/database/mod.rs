@@ -75,8 +75,8 @@ impl Served {
         Ok(served)
     }
 
-    /// Reads all tables and indexes. What the kernel keeps of their files meanwhile is dropped again and again: it would take DRAM
-    /// from the server's own memory.
+    /// Reads all tables and indexes. What the kernel keeps of their files meanwhile is dropped
+    /// again and again: it would take DRAM from the server's own memory.
     fn fill(&mut self) -> anyhow::Result<()> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -96,7 +96,8 @@ impl Served {
         })
     }
 
-    /// By one connection, which from then on has all of the shared memory in its page table, and stays.
+    /// By one connection, which from then on has all of the shared memory in its page table, and
+    /// stays.
     fn fill_postgresql(&mut self) -> anyhow::Result<()> {
         let mut session = program(self.set.database, "psql");
         session.args([
@@ -149,7 +150,8 @@ impl Served {
         self.pid
     }
 
-    /// Where the data is: PostgreSQL's shared memory, at the same addresses in all of its processes.
+    /// Where the data is: PostgreSQL's shared memory, at the same addresses in all of its
+    /// processes.
     pub(crate) fn range(&self) -> anyhow::Result<Range<u64>> {
         match self.set.database {
             Database::PostgreSql => largest_mapping(Path::new(PROC), self.pid),
@@ -176,8 +178,8 @@ impl Served {
         self.load.as_mut().context("no load")?.run(transactions)
     }
 
-    /// Ends it. PostgreSQL is asked to, at once and without a checkpoint, because killed it would leave processes behind that keep the
-    /// processors busy for a while.
+    /// Ends it. PostgreSQL is asked to, at once and without a checkpoint, because killed it would
+    /// leave processes behind that keep the processors busy for a while.
     pub(crate) fn end(&mut self) {
         self.input = None;
         let load = self.load.as_mut().map(|load| &mut load.child);
@@ -238,8 +240,9 @@ fn server(set: DataSet, start: Start) -> anyhow::Result<Child> {
         .context("cannot start the server")
 }
 
-/// All of the data fits into the shared buffers. The reserve of huge pages is not for it. Nothing has to survive a crash, and what
-/// PostgreSQL does now and then by itself would come at another time under each manager.
+/// All of the data fits into the shared buffers. The reserve of huge pages is not for it. Nothing
+/// has to survive a crash, and what PostgreSQL does now and then by itself would come at another
+/// time under each manager.
 fn postgresql_settings(scale: u32) -> Vec<String> {
     let mut settings = vec![
         format!("shared_buffers={}MB", scale * 15 + 16 + scale),

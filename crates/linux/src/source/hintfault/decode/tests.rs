@@ -14,7 +14,8 @@ fn constant(name: &str) -> u64 {
     }
 }
 
-/// Offset of `field` in `struct name`, and the size of the struct, computed from the header's text as C lays it out.
+/// Offset of `field` in `struct name`, and the size of the struct, computed from the header's text
+/// as C lays it out.
 fn offset(name: &str, field: &str) -> (usize, usize) {
     let body = HEADER.split(&format!("struct {name} {{")).nth(1).unwrap().split("};").next().unwrap();
     let (mut at, mut found) = (0usize, None);

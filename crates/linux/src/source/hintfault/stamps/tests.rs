@@ -82,7 +82,8 @@ fn faults_during_a_scan_are_settled_when_it_ends() {
     let mut s = stamps(false);
     scan(&mut s, 0, 1024, 0, 100);
     s.scan_begin(scan_of(PID, 0, 1024, 1000, 0));
-    // The scan reaches page 256 at 1025 ms and page 768 at 1075 ms. Both were marked before it began.
+    // The scan reaches page 256 at 1025 ms and page 768 at 1075 ms. Both were marked before it
+    // began.
     assert_eq!(fault(&mut s, 256, 1050), Some((1025, 0)), "stamped in mid chunk, at 25 ms");
     assert_eq!(fault(&mut s, 768, 1050), Some((975, 1)), "stamped at 75 ms");
     s.scan_end(scan_of(PID, 0, 1024, 1100, 1000));
@@ -186,7 +187,8 @@ fn a_scan_whose_end_was_lost_counts_as_finished_at_the_usual_pace() {
 fn ticks_tell_how_a_scan_went_along() {
     let mut s = stamps(false);
     s.scan_begin(scan_of(PID, 0, 4 * 512, 1000, 0));
-    // Three chunks are done at once, then the thread is off the CPU for 50 ms; the last chunk takes 4 ms.
+    // Three chunks are done at once, then the thread is off the CPU for 50 ms; the last chunk takes
+    // 4 ms.
     for ms in [1000, 1002, 1004, 1056] {
         s.scan_tick(scan_of(PID, 0, 0, ms, 0));
     }

@@ -1,6 +1,7 @@
 //! What lies where in the rings of the lab's sampler (`lab/plugin/README.md`), whatever the bytes.
 //!
-//! All is little-endian. A page with the head; then for each CPU a page with the marks of its ring, and the ring's slots.
+//! All is little-endian. A page with the head; then for each CPU a page with the marks of its ring,
+//! and the ring's slots.
 
 use super::super::record::{Level, Operation};
 use super::super::useful::Sighting;
@@ -12,7 +13,8 @@ const MAGIC: [u8; 8] = *b"TLCSAMP1";
 const PAGE: usize = 4096;
 /// Bytes of a sample.
 pub(super) const SLOT_BYTES: usize = 32;
-/// Rings that are believed, one a CPU: as many as Linux can have CPUs (CONFIG_NR_CPUS is at most 8192).
+/// Rings that are believed, one a CPU: as many as Linux can have CPUs (CONFIG_NR_CPUS is at most
+/// 8192).
 const RINGS_MAX: u64 = 8192;
 /// Slots of a ring that are believed.
 const SLOTS_MAX: u64 = 1 << 20;
@@ -78,8 +80,9 @@ impl Layout {
     }
 }
 
-/// The access that a slot's words stand for; any bits are one. It happened on `cpu`, as long before `now` as it is older than the `newest` sample:
-/// the time is that of the host's clock, of which only the pace is known here. The node that it names is not looked at, the frame's is; the
+/// The access that a slot's words stand for; any bits are one. It happened on `cpu`, as long before
+/// `now` as it is older than the `newest` sample: the time is that of the host's clock, of which
+/// only the pace is known here. The node that it names is not looked at, the frame's is; the
 /// latency is in ns and not in cycles.
 #[inline]
 pub(super) fn sighting(words: [u64; 4], cpu: usize, newest: u64, now: Nanos) -> Sighting {

@@ -1,7 +1,9 @@
-//! The sampler of the lab's emulator: tagged accesses that missed, in rings of shared memory, one a CPU.
+//! The sampler of the lab's emulator: tagged accesses that missed, in rings of shared memory, one a
+//! CPU.
 //!
-//! No real machine has it. Its samples name no process, as those of a device or of a guest's accesses do, so that they are evidence of
-//! frames; [`crate::reverse`] tells whose they are. It reads the rings without waiting for anything, and there is nobody that could wake it.
+//! No real machine has it. Its samples name no process, as those of a device or of a guest's
+//! accesses do, so that they are evidence of frames; [`crate::reverse`] tells whose they are. It
+//! reads the rings without waiting for anything, and there is nobody that could wake it.
 
 #[cfg(feature = "bpf")]
 mod evidence;
@@ -111,7 +113,8 @@ impl LabRings {
         if waiting == 0 {
             return 0;
         }
-        // Somebody else has written to the marks: what lies between them are not samples that were never read.
+        // Somebody else has written to the marks: what lies between them are not samples that were
+        // never read.
         if waiting > self.layout.slots() {
             self.stats.malformed += 1;
             self.set(ring, TAIL, head);
@@ -136,7 +139,8 @@ impl LabRings {
 }
 
 impl AccessSource for LabRings {
-    /// Allocates nothing. Beyond the budget it reads nothing for the rest of the second: what the rings cannot hold is dropped and counted there.
+    /// Allocates nothing. Beyond the budget it reads nothing for the rest of the second: what the
+    /// rings cannot hold is dropped and counted there.
     fn poll(
         &mut self,
         records_max: usize,

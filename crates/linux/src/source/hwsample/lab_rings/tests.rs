@@ -172,8 +172,8 @@ fn nothing_is_allocated_for_a_sample() {
 }
 
 proptest! {
-    /// Whoever is behind the device may write what it likes, marks included: a poll ends, counts every sample once and delivers nothing that
-    /// lies elsewhere than on the slow node.
+    /// Whoever is behind the device may write what it likes, marks included: a poll ends, counts
+    /// every sample once and delivers nothing that lies elsewhere than on the slow node.
     #[test]
     fn any_memory_is_read_to_an_end(
         words in prop::collection::vec((0usize..(BYTES - 4096) / 8, any::<u64>()), 0..200),
