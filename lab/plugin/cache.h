@@ -28,7 +28,8 @@ struct cache {
 	uint32_t line_shift;
 };
 
-/* Sets the cache up; false if the sizes do not divide into a power of two of sets, or there is no memory. */
+/* Sets the cache up; false if the sizes do not divide into a power of two of sets, or there is no
+ * memory. */
 static inline bool cache_init(struct cache *cache, uint64_t kib, uint32_t ways, uint32_t line_bytes)
 {
 	uint64_t sets;
@@ -56,7 +57,8 @@ static inline void cache_clear(struct cache *cache)
 		atomic_store_explicit(&cache->tags[i], 0, memory_order_relaxed);
 }
 
-/* Looks the line of an address up and makes it the most recently used of its set. True if it was there. */
+/* Looks the line of an address up and makes it the most recently used of its set. True if it was
+ * there. */
 static inline bool cache_access(struct cache *cache, uint64_t physical)
 {
 	uint64_t line = physical >> cache->line_shift;
@@ -66,7 +68,8 @@ static inline bool cache_access(struct cache *cache, uint64_t physical)
 
 	if (carried == tag)
 		return true;
-	/* Every tag in front of the wanted one moves back by one place; on a miss the last falls out. */
+	/* Every tag in front of the wanted one moves back by one place; on a miss the last falls
+	 * out. */
 	for (uint32_t way = 1; way < cache->ways; way++) {
 		uint32_t here = atomic_load_explicit(&set[way], memory_order_relaxed);
 

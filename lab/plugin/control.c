@@ -60,7 +60,8 @@ static uint64_t instructions_ns(uint64_t instructions, uint64_t cpi_fs)
 	return (uint64_t)((double)instructions * (double)cpi_fs / 1e6);
 }
 
-/* The vCPUs' clocks, added up, and of these the time of the program that was named, with the misses that are counted. */
+/* The vCPUs' clocks, added up, and of these the time of the program that was named, with the misses
+ * that are counted. */
 static void say_modelled(struct reply *reply, const struct modelled_settings *model, const struct totals *totals)
 {
 	uint64_t all_ns = instructions_ns(totals->instructions, model->cpi_fs);
@@ -356,7 +357,8 @@ const char *control_start(void)
 	}
 	if (!set_path(&address, options.socket))
 		return "socket=PATH is longer than the 107 bytes that a Unix socket's path may have";
-	/* A socket left over from a QEMU that was killed; anything else by that name is not ours to remove. */
+	/* A socket left over from a QEMU that was killed; anything else by that name is not ours to
+	 * remove. */
 	if (lstat(options.socket, &stale) == 0 && S_ISSOCK(stale.st_mode))
 		unlink(options.socket);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

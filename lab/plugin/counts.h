@@ -21,8 +21,8 @@
 
 enum access_kind { ACCESS_LOAD, ACCESS_STORE, ACCESS_LOAD_MISS, ACCESS_STORE_MISS, ACCESS_KINDS };
 
-/* A page as the program and as the machine names it. Both in one key: after a page has moved, its misses are still
- * found together by virtual page, and apart by the node that served them. */
+/* A page as the program and as the machine names it. Both in one key: after a page has moved, its
+ * misses are still found together by virtual page, and apart by the node that served them. */
 #define PAGE_SHIFT 12
 #define PAGE_PFN_BITS 28
 #define PAGE_VIRT_BITS 35
@@ -93,7 +93,8 @@ void counts_add(struct totals *totals, const struct counts *counts, uint32_t epo
 /* Writes one vCPU's page records of `epoch`; returns how many, or -1 on a write error (errno). */
 int64_t counts_write_pages(FILE *out, const struct counts *counts, uint32_t epoch);
 
-/* The node of an access whose line is near, or -1. An access that may reach into the next line is never taken for near. */
+/* The node of an access whose line is near, or -1. An access that may reach into the next line is
+ * never taken for near. */
 static inline int near_find(const struct near *near, uint64_t vaddr)
 {
 	uint64_t line = vaddr >> NEAR_LINE_SHIFT;

@@ -67,7 +67,8 @@ const char *hotlist_init(struct hotlist *hotlist, const struct layout *layout, u
 	return NULL;
 }
 
-/* What the guest has written takes effect: all counters are free again, what is on the list stays there. */
+/* What the guest has written takes effect: all counters are free again, what is on the list stays
+ * there. */
 static void apply(struct hotlist *hotlist, uint64_t generation, uint64_t now_ns)
 {
 	struct hotlist_registers *r = hotlist->registers;
@@ -108,7 +109,8 @@ static void list(struct hotlist *hotlist, uint64_t unit, uint32_t count)
 	atomic_store_explicit(&r->head, ++hotlist->written, memory_order_release);
 }
 
-/* Lists what was hot and frees all counters. Each epoch's list begins a little further on, so that a short list does not always name the same ones. */
+/* Lists what was hot and frees all counters. Each epoch's list begins a little further on, so that
+ * a short list does not always name the same ones. */
 static void end_epoch(struct hotlist *hotlist)
 {
 	for (uint32_t s = 0; s < hotlist->sets; s++) {

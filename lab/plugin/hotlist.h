@@ -39,7 +39,8 @@
 
 enum hotlist_mode { HOTLIST_OFF, HOTLIST_EPOCH, HOTLIST_ALWAYS_ON };
 
-/* Where some of the device's memory is in the guest's, as an HDM decoder says it. Pieces follow one another in the device's addresses. */
+/* Where some of the device's memory is in the guest's, as an HDM decoder says it. Pieces follow one
+ * another in the device's addresses. */
 struct hotlist_piece {
 	uint64_t base;		/* guest-physical */
 	uint64_t bytes;		/* of the guest's memory, with that of the other ways */
@@ -58,7 +59,8 @@ struct hotlist_registers {
 	uint64_t device_bytes;
 	uint64_t pieces;
 	struct hotlist_piece piece[LAYOUT_PIECES_MAX];
-	/* What it is to do, which the guest writes. It takes effect at the first miss after `generation` has changed. */
+	/* What it is to do, which the guest writes. It takes effect at the first miss after
+	 * `generation` has changed. */
 	_Alignas(512) _Atomic uint64_t generation;
 	_Atomic uint64_t mode;
 	_Atomic uint64_t unit_bytes;	/* a power of two */

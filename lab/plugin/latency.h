@@ -14,7 +14,8 @@
 
 /* The longest wait for one miss. */
 #define LATENCY_NS_MAX 1000000
-/* What is owed is paid in pieces of this much or more: reading the clock takes some tens of ns itself. */
+/* What is owed is paid in pieces of this much or more: reading the clock takes some tens of ns
+ * itself. */
 #define LATENCY_PIECE_NS 1000
 
 struct latency {

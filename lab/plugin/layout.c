@@ -8,7 +8,8 @@
 #define MIB (1ULL << 20)
 #define GIB (1ULL << 30)
 
-/* QEMU's q35 keeps 2 GiB below the hole when there is 2816 MiB of RAM or more, else all of it (hw/i386/pc_q35.c). */
+/* QEMU's q35 keeps 2 GiB below the hole when there is 2816 MiB of RAM or more, else all of it
+ * (hw/i386/pc_q35.c). */
 #define Q35_LOW_LIMIT (2816 * MIB)
 #define Q35_LOW_SPLIT (2 * GIB)
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Where each NUMA node's memory lies: from the address that QEMU reports to guest-physical address and node. */
+/* Where each NUMA node's memory lies: from the address that QEMU reports to guest-physical address
+ * and node. */
 #ifndef LAYOUT_H
 #define LAYOUT_H
 
@@ -10,8 +11,9 @@
 
 /* What qemu_plugin_hwaddr_phys_addr() returns. */
 enum layout_address {
-	/* QEMU before 8.2: offset in the list of RAM blocks, plus the block's own offset in the machine's RAM. With
-	 * one memory backend a node, in node order, both are the sum of the sizes before it: it counts twice. */
+	/* QEMU before 8.2: offset in the list of RAM blocks, plus the block's own offset in the
+	 * machine's RAM. With one memory backend a node, in node order, both are the sum of the
+	 * sizes before it: it counts twice. */
 	LAYOUT_ADDRESS_RAMBLOCK,
 	/* QEMU 8.2 and later: the guest-physical address. */
 	LAYOUT_ADDRESS_GUEST,
@@ -33,10 +35,12 @@ struct layout_piece {
 	uint64_t bytes;
 };
 
-/* Parses "1024:1024:2048" (MiB by node) and sets `below_4g` as the q35 machine does. Returns NULL or what is wrong. */
+/* Parses "1024:1024:2048" (MiB by node) and sets `below_4g` as the q35 machine does. Returns NULL
+ * or what is wrong. */
 const char *layout_parse(struct layout *layout, const char *nodes_mib);
 
-/* Translates an address as reported by QEMU. False where it lies in no node's memory (firmware, video). */
+/* Translates an address as reported by QEMU. False where it lies in no node's memory (firmware,
+ * video). */
 bool layout_locate(const struct layout *layout, uint64_t reported, uint64_t *guest_physical, unsigned int *node);
 
 /* Where a node's memory lies, in ascending order. Returns the number of pieces. */

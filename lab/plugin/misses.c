@@ -48,7 +48,8 @@ static struct {
 	_Atomic uint64_t bytes[PROGRAM_RANGES_MAX];
 } program;
 
-/* Whether the code shall be instrumented, whether a vCPU is about to do it, and whether it is done. */
+/* Whether the code shall be instrumented, whether a vCPU is about to do it, and whether it is
+ * done. */
 static _Atomic bool wanted;
 static _Atomic bool changing;
 static _Atomic bool instrumented;
@@ -97,7 +98,8 @@ static struct counts *counters(unsigned int vcpu)
 	return own;
 }
 
-/* One line's worth of an access: always through the cache and waited for, counted if the filter lets it. True if it missed. */
+/* One line's worth of an access: always through the cache and waited for, counted if the filter
+ * lets it. True if it missed. */
 static bool touch_line(struct counts *own, unsigned int vcpu, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
 {
 	bool counted;
@@ -131,7 +133,8 @@ static void take_sample(struct sampler *sampler, uint64_t vaddr, uint64_t physic
 	sampler_put(sampler, &sample);
 }
 
-/* An access whose line the vCPU did not use lately; `tagged` takes the sample if it is to become one. */
+/* An access whose line the vCPU did not use lately; `tagged` takes the sample if it is to become
+ * one. */
 static void touch_far(struct counts *own, unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store,
 		      struct sampler *tagged)
 {
@@ -158,8 +161,8 @@ static void touch_far(struct counts *own, unsigned int vcpu, qemu_plugin_meminfo
 	if (touch_line(own, vcpu, vaddr, physical, node, store) && tagged)
 		take_sample(tagged, vaddr, physical, node, store);
 
-	/* An access that reaches into the next line fetches that one too, unless it is in the next page: its physical
-	 * address is not known here, and such accesses are rare. */
+	/* An access that reaches into the next line fetches that one too, unless it is in the next
+	 * page: its physical address is not known here, and such accesses are rare. */
 	if (line_rest < 1U << qemu_plugin_mem_size_shift(info) &&
 	    (physical + line_rest) >> PAGE_SHIFT == physical >> PAGE_SHIFT)
 		touch_line(own, vcpu, vaddr + line_rest, physical + line_rest, node, store);
@@ -173,7 +176,8 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 	int node;
 
 	(void)userdata;
-	/* Before 8.0 a helper of the kernel's may be reported through the callback of the last user instruction. */
+	/* Before 8.0 a helper of the kernel's may be reported through the callback of the last user
+	 * instruction. */
 	if (vaddr >= USER_END && !options.kernel_too)
 		return;
 	own = counters(vcpu);
@@ -225,7 +229,8 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	for (size_t i = 0; i < instructions; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 
-		/* One callback for both: before 8.0, one for loads alone is called for stores instead. */
+		/* One callback for both: before 8.0, one for loads alone is called for stores
+		 * instead. */
 		if (options.kernel_too || qemu_plugin_insn_vaddr(insn) < USER_END)
 			qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
 							 NULL);
@@ -426,7 +431,8 @@ static const char *prepare(const qemu_info_t *info)
 		return "nodes=MIB:MIB:... is missing: the size of each NUMA node's memory in MiB, in order";
 	if (!options.socket)
 		return "socket=PATH is missing: where commands are taken";
-	/* API version 2 came with QEMU 9.0; 8.2 reports guest-physical addresses under version 1 and must be told. */
+	/* API version 2 came with QEMU 9.0; 8.2 reports guest-physical addresses under version 1
+	 * and must be told. */
 	if (!options.address_given)
 		options.layout.address = info->version.cur < 2 ? LAYOUT_ADDRESS_RAMBLOCK : LAYOUT_ADDRESS_GUEST;
 	if (!cache_init(&cache, options.cache_kib, options.ways, options.line_bytes))
@@ -471,8 +477,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	return 0;
 }
 
-/* QEMU 9.0 raised the lowest version that it takes from 0 to 2; what is used here did not change. The version is read
- * after the library is loaded, so it can be chosen by what the emulator offers: this function is new in version 2. */
+/* QEMU 9.0 raised the lowest version that it takes from 0 to 2; what is used here did not change.
+ * The version is read after the library is loaded, so it can be chosen by what the emulator offers:
+ * this function is new in version 2. */
 __attribute__((constructor)) static void meet_qemu(void)
 {
 	if (dlsym(RTLD_DEFAULT, "qemu_plugin_num_vcpus"))

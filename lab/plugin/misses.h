@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the control socket can ask of the plugin. All of it is called by the control thread alone. */
+/* What the control socket can ask of the plugin. All of it is called by the control thread
+ * alone. */
 #ifndef MISSES_H
 #define MISSES_H
 
@@ -48,40 +49,47 @@ struct program {
 	uint64_t bytes[PROGRAM_RANGES_MAX];
 };
 
-/* From now on instructions also count as the program's if the next access after them is to its memory. */
+/* From now on instructions also count as the program's if the next access after them is to its
+ * memory. */
 void misses_program(const struct program *named);
 
 enum misses_state { MISSES_OFF, MISSES_STOPPED, MISSES_COUNTING };
 
-/* Instruments the guest's code if it is not, then counts. False if no vCPU came by to do it within ten seconds. */
+/* Instruments the guest's code if it is not, then counts. False if no vCPU came by to do it within
+ * ten seconds. */
 bool misses_start(void);
 
-/* Stops counting at once. The code stays instrumented, which costs little, and the next start is immediate. */
+/* Stops counting at once. The code stays instrumented, which costs little, and the next start is
+ * immediate. */
 void misses_stop(void);
 
 /* Zeroes every counter and empties the modelled cache. */
 void misses_reset(void);
 
-/* From now on counts only accesses to virtual addresses in [start, start + bytes). The cache goes on seeing all. */
+/* From now on counts only accesses to virtual addresses in [start, start + bytes). The cache goes
+ * on seeing all. */
 void misses_filter(uint64_t start, uint64_t bytes);
 
 /* From now on a vCPU waits so long for each miss, by node, as long as misses are counted. */
 void misses_latency(const uint32_t ns[LAYOUT_NODES_MAX]);
 
-/* Models time like this from now on, or not at all, and begins to count anew as misses_reset() does. */
+/* Models time like this from now on, or not at all, and begins to count anew as misses_reset()
+ * does. */
 void misses_model(bool on, const struct modelled_settings *settings);
 
 /* The model's settings; false if time is not modelled. */
 bool misses_modelled(struct modelled_settings *settings);
 
-/* From now on about every Nth access is tagged for a sample, while misses are counted; 0 tags none. False without rings. */
+/* From now on about every Nth access is tagged for a sample, while misses are counted; 0 tags none.
+ * False without rings. */
 bool misses_sample(uint64_t period);
 
 enum misses_state misses_state(void);
 uint32_t misses_epoch(void);
 void misses_totals(struct totals *totals);
 
-/* Writes the page dump to `path`, whole or not at all. Returns the number of records, or -1 (errno). */
+/* Writes the page dump to `path`, whole or not at all. Returns the number of records, or -1
+ * (errno). */
 int64_t misses_dump(const char *path);
 
 /* Starts the thread that serves `options.socket`. NULL, or what failed. */

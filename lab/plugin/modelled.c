@@ -6,13 +6,14 @@
 
 #include "counts.h"
 
-/* The simulator's constants: time between two looks, use from which the factor no longer follows the queue's formula, the factor at that use, and
- * the greatest. */
+/* The simulator's constants: time between two looks, use from which the factor no longer follows
+ * the queue's formula, the factor at that use, and the greatest. */
 #define PERIOD_PS 1e9
 #define FULL 0.9
 #define QUEUE_MAX (1.0 / (1.0 - FULL / 2.0))
 #define FACTOR_MAX 1000.0
-/* For so long in the host's time a vCPU is taken to do what it did. One that the host has stopped goes on later; one that stays in the kernel, or no longer misses, does not. */
+/* For so long in the host's time a vCPU is taken to do what it did. One that the host has stopped
+ * goes on later; one that stays in the kernel, or no longer misses, does not. */
 #define BELIEVED_NS 1000000000
 
 _Static_assert(sizeof(struct modelled_head) <= MODELLED_PAGE, "the head is one page");
@@ -20,7 +21,8 @@ _Static_assert(sizeof(struct modelled_shown) <= MODELLED_SHOWN_BYTES, "a vCPU ha
 
 /* What a vCPU does. */
 struct modelled_mark {
-	/* Its own: where it was when its mix was taken, and for how long it was idle, in the host's time, and since when it is; 0: it is not. */
+	/* Its own: where it was when its mix was taken, and for how long it was idle, in the host's
+	 * time, and since when it is; 0: it is not. */
 	_Atomic uint64_t waited_ps, instructions;
 	_Atomic uint64_t idle_sum_ns, idle_since_ns;
 	/* Its last millisecond: what the instructions took, and its misses. */
@@ -49,7 +51,8 @@ static uint64_t since(uint64_t now, uint64_t then)
 	return now >= then ? now - then : now;
 }
 
-/* From one moment of the host's time to a later one. Threads read that clock before they wait for each other: a moment that has just gone by is now. */
+/* From one moment of the host's time to a later one. Threads read that clock before they wait for
+ * each other: a moment that has just gone by is now. */
 static uint64_t elapsed(uint64_t now_ns, uint64_t then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
@@ -128,7 +131,8 @@ bool modelled_init(struct modelled *modelled, unsigned int vcpus, unsigned int n
 	return true;
 }
 
-/* Reads a decimal number above 0 with at most six places behind the point, in millionths. Returns what follows it; NULL if it is none. */
+/* Reads a decimal number above 0 with at most six places behind the point, in millionths. Returns
+ * what follows it; NULL if it is none. */
 static const char *parse_millionths(const char *at, uint64_t max, uint64_t *millionths)
 {
 	uint64_t whole = 0, unit = 1000000;

@@ -125,7 +125,8 @@ bool modelled_init(struct modelled *modelled, unsigned int vcpus, unsigned int n
 /* Shows the vCPUs' clocks in `memory`, modelled_bytes() of zeroes, from epoch on. */
 void modelled_show(struct modelled *modelled, struct counts *const *vcpus, uint32_t epoch, void *memory);
 
-/* Reads ns an instruction, and for each of so many nodes ns a miss and after a colon its bandwidth in GB/s, as in "0.333 100:200 350". */
+/* Reads ns an instruction, and for each of so many nodes ns a miss and after a colon its bandwidth
+ * in GB/s, as in "0.333 100:200 350". */
 bool modelled_parse(struct modelled_settings *settings, unsigned int nodes, const char *text);
 
 /*
@@ -145,10 +146,12 @@ void modelled_shown_restart(struct modelled_shown *shown, uint32_t epoch);
 void modelled_idle(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns);
 void modelled_resume(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns);
 
-/* Takes what the vCPU has done since it was here last and looks at how loaded the nodes are, unless another one is at it or epoch is over. Only by itself. */
+/* Takes what the vCPU has done since it was here last and looks at how loaded the nodes are, unless
+ * another one is at it or epoch is over. Only by itself. */
 void modelled_look(struct modelled *modelled, const struct counts *own, unsigned int vcpu, uint32_t epoch, uint64_t host_ns);
 
-/* One miss that `node` serves; `counted` if the filter lets it through. True if it is time for a look. Only by the vCPU itself. */
+/* One miss that `node` serves; `counted` if the filter lets it through. True if it is time for a
+ * look. Only by the vCPU itself. */
 bool modelled_miss(struct modelled *modelled, struct counts *own, unsigned int vcpu, unsigned int node, bool counted);
 
 static inline bool modelled_is_on(const struct modelled *modelled)

@@ -38,7 +38,8 @@ static void begin(unsigned int count, uint64_t fast_ns, double fast_gbps, uint64
 	}
 }
 
-/* Instructions, and then a miss; what the miss took, ps. Looks of different vCPUs come a little out of order. */
+/* Instructions, and then a miss; what the miss took, ps. Looks of different vCPUs come a little out
+ * of order. */
 static uint64_t step(unsigned int v, uint64_t instructions, unsigned int node)
 {
 	struct counts *own = vcpus[v];
@@ -85,7 +86,8 @@ static void a_little_used_node_queues_by_the_formula(void)
 {
 	uint64_t took = 0;
 
-	/* 64 bytes in 100 ns of latency and 100 ns of instructions are 0.32 GB/s, about a third of what there is. */
+	/* 64 bytes in 100 ns of latency and 100 ns of instructions are 0.32 GB/s, about a third of
+	 * what there is. */
 	begin(1, 100, 1.0, 350, 0);
 	for (int i = 0; i < 200000; i++)
 		took = step(0, 200, 0);
@@ -95,7 +97,8 @@ static void a_little_used_node_queues_by_the_formula(void)
 	CHECK(vcpus[0]->waits.waited_ps == vcpus[0]->waits.latency_ps[0] + vcpus[0]->waits.queueing_ps[0]);
 }
 
-/* However many vCPUs and however fast they are, all together get 90 % of the bandwidth, and each as much as the others. */
+/* However many vCPUs and however fast they are, all together get 90 % of the bandwidth, and each as
+ * much as the others. */
 static void a_node_gives_no_more_than_its_bandwidth_and_all_alike(void)
 {
 	double start[3], bytes = 200000.0 * LINE, sum = 0;
@@ -159,7 +162,8 @@ static void drifting_clocks_neither_wait_for_nor_pass_each_other(void)
 	double start[2] = { 0, 0 };
 
 	begin(2, 100, 0, 350, 1.0);
-	/* One second of one vCPU while the other does not exist: alone it uses 64 / 350 of the node. */
+	/* One second of one vCPU while the other does not exist: alone it uses 64 / 350 of the
+	 * node. */
 	for (int i = 0; i < 3000000; i++)
 		step(0, 0, 1);
 	late = step(1, 0, 1);
@@ -176,12 +180,14 @@ static void drifting_clocks_neither_wait_for_nor_pass_each_other(void)
 			for (int v = 0; v < 2; v++)
 				start[v] = clock_ps((unsigned int)v);
 	}
-	/* Together they ask for 2 x 64 / (350 f) GB/s: f is 1.183, whatever the emulator's paces. */
+	/* Together they ask for 2 x 64 / (350 f) GB/s: f is 1.183, whatever the emulator's
+	 * paces. */
 	CHECK(near((double)late, 350000 * 1.183, 0.01));
 	CHECK(near((clock_ps(1) - start[1]) / (clock_ps(0) - start[0]), 10, 0.01));
 }
 
-/* A vCPU that was idle for nine tenths of the time asks for a tenth of what it asks for while it is at work. */
+/* A vCPU that was idle for nine tenths of the time asks for a tenth of what it asks for while it is
+ * at work. */
 static void who_is_idle_asks_for_nothing(void)
 {
 	uint64_t took = 0;
@@ -197,11 +203,13 @@ static void who_is_idle_asks_for_nothing(void)
 		if (i % 1000 < 100)
 			step(1, 0, 1);
 	}
-	/* u = 1.1 x 64 / (350 f) / 0.4 = 0.503 / f and f = 1 / (1 - u / 2): f is 1.2515. As if both were always at it, it would be 1.45. */
+	/* u = 1.1 x 64 / (350 f) / 0.4 = 0.503 / f and f = 1 / (1 - u / 2): f is 1.2515. As if both
+	 * were always at it, it would be 1.45. */
 	CHECK(near((double)took, 350000 * 1.2515, 0.02));
 }
 
-/* The host lets one vCPU run for twenty milliseconds, then the other: on the modelled machine both run all the time. */
+/* The host lets one vCPU run for twenty milliseconds, then the other: on the modelled machine both
+ * run all the time. */
 static void who_is_stopped_by_the_host_still_asks(void)
 {
 	uint64_t took = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/*
- * The part of QEMU's TCG plugin interface that is used here, in our own words, because Debian does not package the
- * header. Everything below exists unchanged from API version 1 (QEMU 6.0 to 8.2) to at least version 4 (QEMU 10.0).
- */
+/* The part of QEMU's TCG plugin interface that is used here, in our own words, because Debian does
+ * not package the header. Everything below exists unchanged from API version 1 (QEMU 6.0 to 8.2) to
+ * at least version 4 (QEMU 10.0). */
 #ifndef QEMU_PLUGIN_API_H
 #define QEMU_PLUGIN_API_H
 
@@ -14,7 +13,8 @@
 
 typedef uint64_t qemu_plugin_id_t;
 
-/* Handed to qemu_plugin_install(): what is being emulated, and which API versions the emulator speaks. */
+/* Handed to qemu_plugin_install(): what is being emulated, and which API versions the emulator
+ * speaks. */
 typedef struct {
 	const char *target_name;
 	struct {
@@ -30,7 +30,8 @@ typedef struct {
 	};
 } qemu_info_t;
 
-/* Opaque: a block being translated, an instruction in it, a memory access, and where that access went. */
+/* Opaque: a block being translated, an instruction in it, a memory access, and where that access
+ * went. */
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_plugin_hwaddr;
@@ -47,8 +48,9 @@ typedef void (*qemu_plugin_vcpu_tb_trans_cb_t)(qemu_plugin_id_t id, struct qemu_
 typedef void (*qemu_plugin_vcpu_mem_cb_t)(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
 					  void *userdata);
 
-/* Throws away every translated block and every callback, at a moment when no vCPU runs, and then calls `cb`. Must be
- * called on a vCPU's thread: elsewhere QEMU believes that no vCPU exists yet and skips the flush. */
+/* Throws away every translated block and every callback, at a moment when no vCPU runs, and then
+ * calls `cb`. Must be called on a vCPU's thread: elsewhere QEMU believes that no vCPU exists yet
+ * and skips the flush. */
 void qemu_plugin_reset(qemu_plugin_id_t id, qemu_plugin_simple_cb_t cb);
 
 void qemu_plugin_register_atexit_cb(qemu_plugin_id_t id, qemu_plugin_udata_cb_t cb, void *userdata);

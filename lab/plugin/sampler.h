@@ -60,10 +60,12 @@ struct sampler {
 	uint32_t slots_count;
 };
 
-/* Lays the rings out in `bytes` of zeroed memory and gives each of the vCPUs its own. False if there is no room for a page of slots each. */
+/* Lays the rings out in `bytes` of zeroed memory and gives each of the vCPUs its own. False if
+ * there is no room for a page of slots each. */
 bool sampler_init(struct sampler *samplers, unsigned int vcpus, void *memory, uint64_t bytes);
 
-/* Draws the distance to the next tagged access: `period` on average, from a half of it to one and a half, so that no loop keeps step. */
+/* Draws the distance to the next tagged access: `period` on average, from a half of it to one and a
+ * half, so that no loop keeps step. */
 void sampler_arm(struct sampler *sampler, uint64_t period);
 
 /* Writes a sample, or counts it as dropped. */

@@ -174,7 +174,8 @@ static void pages_are_counted_by_both_names(void)
 			CHECK(records[i].virt == 0x7f0000001 && records[i].pfn == 9 && records[i].load_misses == 1);
 	}
 
-	/* An older epoch's counts are not seen, and are gone once the vCPU has joined the new one. */
+	/* An older epoch's counts are not seen, and are gone once the vCPU has joined the new
+	 * one. */
 	CHECK(dump(counts, 8, records, 8) == 0);
 	counts_restart(counts, 8);
 	CHECK(dump(counts, 8, records, 8) == 0);
@@ -385,7 +386,8 @@ static void too_few_counters_make_the_list_shorter_and_not_wrong(void)
 {
 	unsigned int rounds = 4000;
 
-	/* One set: a unit with more than a sixteenth of the misses is found, among thousands that come once. */
+	/* One set: a unit with more than a sixteenth of the misses is found, among thousands that
+	 * come once. */
 	hotlist_start(16, 64, HOTLIST_EPOCH, 4096, 100, 1);
 	for (unsigned int i = 0; i < rounds; i++) {
 		misses_of((uint64_t)(1000 + i) * 4096, 1, 0);

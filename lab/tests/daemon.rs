@@ -409,7 +409,7 @@ fn hot_pages_are_promoted(line: Line) {
     assert_eq!(number("daemon_status"), 0);
     let hot_min = if soak() { HOT_MIN } else { HOT_MIN_BUSY };
     assert!(on.hot_in_dram >= hot_min && hot_share >= PRECISION_MIN);
-    // What the kernel promotes so that its tasks reckon their scan periods anew.
+    // What the kernel promotes so that its tasks recompute their scan periods.
     let kernel = number("kernel_promoted");
     assert!(moved.promoted.pages <= ours + kernel, "hotcold's pages came up without us");
     assert!(kernel * 4 < ours, "the kernel promotes more than a renewal needs");

@@ -1,24 +1,16 @@
-/*
- * Holds pages in states that are awkward to move: shared, huge, locked, pinned, changing.
- *
+/* Holds pages in states that are awkward to move: shared, huge, locked, pinned, changing.
  *   pages KIND COUNT
- *
- * KIND: private   COUNT base pages of its own
- *       shared    COUNT base pages that a second process maps, too
- *       huge      COUNT huge pages
- *       locked    COUNT base pages, locked into memory
- *       pinned    COUNT base pages, of which every eighth is a registered io_uring buffer
- *       piped     COUNT base pages, of which every eighth lies in a pipe (vmsplice)
- *       bound     COUNT base pages, bound to node 2 by mbind
- *       confined  COUNT base pages of a process that is bound to node 2 by set_mempolicy
- *       changing  COUNT base pages that are written to all the time
- *       guest     COUNT base pages that are read all the time, of which every eighth is a registered io_uring buffer: like those of a virtual
- *                 machine, of which a device uses some
- *
+ * KIND: private   COUNT base pages of its own       shared    COUNT base pages that a second
+ * process maps, too       huge      COUNT huge pages       locked    COUNT base pages, locked into
+ * memory       pinned    COUNT base pages, of which every eighth is a registered io_uring buffer
+ * piped     COUNT base pages, of which every eighth lies in a pipe (vmsplice)       bound     COUNT
+ * base pages, bound to node 2 by mbind       confined  COUNT base pages of a process that is bound
+ * to node 2 by set_mempolicy       changing  COUNT base pages that are written to all the time
+ * guest     COUNT base pages that are read all the time, of which every eighth is a registered
+ * io_uring buffer: like those of a virtual                 machine, of which a device uses some
  * Every page holds a pattern of its own, which changes are taken back for. Prints "ready ADDRESS
  * PAGES", then answers a line on standard input with one line: "check" with "ok" or "bad PAGE",
- * "let go" (of what is held; of what is bound, also to node 0) with "ok". Ends with its input.
- */
+ * "let go" (of what is held; of what is bound, also to node 0) with "ok". Ends with its input. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -137,7 +129,8 @@ static void fill_pipe(void)
 	}
 }
 
-/* Binds the pages, or the process, to the nodes of a mask; without the flag they would become others when its cpuset is widened. */
+/* Binds the pages, or the process, to the nodes of a mask; without the flag they would become
+ * others when its cpuset is widened. */
 static void bind_to(unsigned long nodes)
 {
 	int mode = MPOL_BIND | MPOL_F_STATIC_NODES;

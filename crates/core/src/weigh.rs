@@ -1,10 +1,10 @@
 //! What several sources say of one page, weighed together.
 //!
 //! Each source that makes a rule propose a page gives an estimate of the time between its accesses,
-//! which is the proposal's
-//! [score](crate::candidate::score_of_rate): an octave is 64 points, so that the mean of scores is the geometric mean of times. Sources know it
-//! with different certainty, which is their *weight* w: the variance of the logarithm among pages
-//! at large, over that of what the source says. Of the estimates s that are not too old
+//! which is the proposal's [score](crate::candidate::score_of_rate). An octave is 64 points, so
+//! that the mean of scores is the geometric mean of times. Sources know it with different
+//! certainty, which is their *weight* w: the variance of the logarithm among pages at large, over
+//! that of what the source says. Of the estimates s that are not too old
 //!
 //! * the page's score is the mean that counts each by its weight, `sum(w s) / sum(w)`;
 //! * its rank is the same with the score 0 of weight 1 among them, `sum(w s) / (1 + sum(w))`: a

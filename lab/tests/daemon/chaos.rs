@@ -1,4 +1,4 @@
-//! Half an hour of what may befall a daemon, at random and one upon the other: for a quarter
+//! Half an hour of what may happen to a daemon, at random and one upon the other: for a quarter
 //! without an end of it, so that its memory can be followed, then with ends.
 //!
 //! Each start of a daemon changes code of the kernel, for which the emulator now and then lets a

@@ -103,7 +103,7 @@ comes_and_goes() {
     done
 }
 # Somebody sets a setting, to a value that is nobody else's, and sets it back as he found it. (With
-# a rate limit of his own the kernel would promote, whosesoever the pages are.)
+# a rate limit of his own the kernel would promote, whoever owns the pages.)
 setting() {
     file=$balance/scan_period_max_ms
     found=$(cat $file)

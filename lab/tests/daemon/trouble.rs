@@ -1,5 +1,5 @@
-//! What may befall a daemon at work: nothing of it costs a page, a program or a setting, and what
-//! was not seen is counted.
+//! What may happen to a daemon at work: nothing of it costs a page, a program or a setting, and
+//! what was not seen is counted.
 
 use serde_json::Value;
 use thermocline_lab::{Line, ThpMode};

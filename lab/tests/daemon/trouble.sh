@@ -1,4 +1,4 @@
-# A daemon that promotes all the time, and what may befall it: it stands still for $STOPPED_S
+# A daemon that promotes all the time, and what may happen to it: it stands still for $STOPPED_S
 # seconds, its program is killed and its cgroup removed in the middle of a batch, it gets next to no
 # CPU time, and memory of the slow node is taken away and comes back.
 cd "$LAB_SHARE"

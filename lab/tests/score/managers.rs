@@ -63,8 +63,8 @@ fn redis_is_served_by_dram_where_somebody_manages_and_who_moved_what_is_told() {
     let (up, down) = by(numab2, "kernel");
     assert!(up > 500 && down > 500 && by(numab2, "thermocline") == (0, 0), "{numab2}");
     let (up, down) = by(ours, "thermocline");
-    // The kernel promotes so little that it can only be for tasks to reckon their scan periods
-    // anew.
+    // The kernel promotes so little that it can only be for tasks to recompute their scan
+    // periods.
     assert!(up > 500 && down > 500 && by(ours, "kernel").0 * 4 < up, "{ours}");
     assert!(of(ours, "daemon_cpu") > 0.0 && of(ours, "bpf_cpu") > 0.0, "{ours}");
     // With HMSDK's times DAMON may not get to move anything in so short a run.

@@ -21,7 +21,8 @@ const volatile __u32 nr_cgroups = 0;
 const volatile __u32 nr_excluded_cgroups = 0;
 /* Where the node number lies in a folio's flags, from the kernel's BTF. */
 const volatile __u32 node_shift = 54;
-/* Where the access time lies in a folio's flags, and its mask after the shift; a mask of 0 leaves the kernel's stamps alone. */
+/* Where the access time lies in a folio's flags, and its mask after the shift; a mask of 0 leaves
+ * the kernel's stamps alone. */
 const volatile __u32 stamp_shift = 0;
 const volatile __u64 stamp_mask = 0;
 /* Wake user space once this many bytes wait in the ring; 0 means never. */
@@ -77,7 +78,8 @@ struct {
 	__type(value, __u32);
 } excluded_cgroups SEC(".maps");
 
-/* Faults lost to a full ring, by process: keeps latencies counted in faults right under overload. */
+/* Faults lost to a full ring, by process: keeps latencies counted in faults right under
+ * overload. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, TC_LOSSES_MAX);
@@ -125,7 +127,8 @@ static __always_inline bool in_scope(__u32 tgid)
 	return nr_cgroups && under_any(&cgroups, nr_cgroups);
 }
 
-/* The process that an address space belongs to: not always the one that runs (ptrace, vhost, io_uring workers). */
+/* The process that an address space belongs to: not always the one that runs (ptrace, vhost,
+ * io_uring workers). */
 static __always_inline __u32 mm_tgid(struct mm_struct *mm, __u32 current_tgid)
 {
 	__u32 tgid = 0;
@@ -328,7 +331,8 @@ static __always_inline int put_task(__u8 kind, __u32 tgid)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
-	/* The kernel has already taken this thread off the count: none left means the process is gone. */
+	/* The kernel has already taken this thread off the count: none left means the process is
+	 * gone. */
 	if (task->signal->live.counter != 0)
 		return 0;
 	return put_task(TC_KIND_EXIT, task->tgid);

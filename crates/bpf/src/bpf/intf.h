@@ -48,7 +48,8 @@ struct tc_fault {
 	__u16 flags;
 };
 
-/* A range that a scan is about to mark (begin) or has marked (end); a tick for each page table that it visits between. */
+/* A range that a scan is about to mark (begin) or has marked (end); a tick for each page table that
+ * it visits between. */
 struct tc_scan {
 	__u8 kind;
 	__u8 pad[3];

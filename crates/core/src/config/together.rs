@@ -91,7 +91,7 @@ impl Config {
         if matches!(way, DemotionWay::Regions | DemotionWay::Node) && !self.scope.is_empty() {
             contradicts(
                 "demotion.way",
-                "by regions or by the node memory goes down whosesoever it is, and there are scopes",
+                "by regions or by the node any memory is demoted, whoever owns it, and there are scopes",
             );
         }
     }

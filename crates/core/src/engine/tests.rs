@@ -1,3 +1,5 @@
+//! Tests of the engine by small machines, worked by hand.
+
 use super::*;
 use crate::access::{Detail, Membership, NoMappings, Scans};
 use crate::candidate::Reason;

@@ -1,3 +1,5 @@
+//! Tests of the queue against a sorted list.
+
 use super::*;
 use crate::access::Source;
 use crate::admission::Route;

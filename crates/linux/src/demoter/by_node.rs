@@ -1,5 +1,5 @@
 //! By the kernel's reclaim of a whole node (Linux 6.18 and later, mm/vmscan.c,
-//! user_proactive_reclaim): whatever is coldest there by the kernel's LRU, whosesoever it is and
+//! user_proactive_reclaim): whatever is coldest there by the kernel's LRU, whoever owns it, and
 //! for however long it has been idle.
 
 use std::io;

@@ -81,7 +81,7 @@ pub(crate) struct Plan {
     pub(crate) mib: u32,
     /// Seconds to watch.
     pub(crate) seconds: u64,
-    /// About every so manyth access is tagged.
+    /// About every Nth access is tagged.
     pub(crate) sample_every: u64,
     /// Seed of the accesses.
     pub(crate) seed: u64,

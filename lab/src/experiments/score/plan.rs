@@ -145,7 +145,7 @@ pub(crate) struct Plan {
     pub(crate) zipf: f64,
     /// Which keys of a server are popular.
     pub(crate) distribution: Distribution,
-    /// About every so manyth access is tagged for the manager's sampler; `None` where it has none.
+    /// About every Nth access is tagged for the manager's sampler; `None` where it has none.
     pub(crate) sample_every: Option<u64>,
     /// Latency that the guest shall feel; `None` only counts misses.
     pub(crate) felt: Option<Asked>,

@@ -200,7 +200,7 @@ impl Options {
     }
 }
 
-/// About every so manyth access is tagged for a manager that reads the lab's sampler, as `lab
+/// About every Nth access is tagged for a manager that reads the lab's sampler, as `lab
 /// score` has it.
 const SAMPLE_EVERY: u64 = 200;
 /// What a miss to DRAM takes in the model: the default of the lab's machine.

@@ -1,3 +1,5 @@
+//! Tests of the socket: clients of all kinds, and what they are answered.
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;

@@ -1,3 +1,5 @@
+//! Tests of the speculative rule: streams, windows and what ends them.
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 

@@ -38,11 +38,17 @@ fn words_are_found_in_any_case() {
 }
 
 #[test]
-fn a_head_is_one_sentence_on_one_line() {
-    for text in ["//! What it is.\n", "//! What it is:\n//!\n//! more", "//! What it is.\n\nuse x;"] {
+fn a_head_says_what_the_file_is_in_a_sentence() {
+    let sound = [
+        "//! What it is.\n",
+        "//! What it is:\n//!\n//! more",
+        "//! What it is.\n\nuse x;",
+        "//! What it is and\n//! goes on.",
+    ];
+    for text in sound {
         assert!(head("a.rs", text).is_empty(), "{text}");
     }
-    for text in ["use x;", "//! What it is and\n//! goes on.", "//! What it is\n", "// What it is."] {
+    for text in ["use x;", "//! What it is\n//!\n//! and more.", "//! What it is\n", "// What it is."] {
         assert_eq!(head("a.rs", text).len(), 1, "{text}");
     }
 }

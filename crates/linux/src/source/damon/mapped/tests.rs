@@ -1,3 +1,5 @@
+//! Tests of the mappings that DAMON watches.
+
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,3 +1,5 @@
+//! Tests of decoding what the BPF programs write.
+
 use super::*;
 
 const HEADER: &str = include_str!("../../../../../bpf/src/bpf/intf.h");

@@ -1,3 +1,5 @@
+//! Tests of the stamps that scans leave.
+
 use super::*;
 use thermocline_core::units::NodeId;
 
