@@ -18,10 +18,12 @@ is_active() { [ "$(systemctl is-active thermocline)" = active ]; }
 restarts() { systemctl show -P NRestarts thermocline; }
 main_pid() { systemctl show -P MainPID thermocline; }
 # Without triggers: the index of all man pages takes minutes here.
-install() { dpkg --no-triggers -i "$DEB" >dpkg-log 2>&1 || fail "dpkg: $(cat dpkg-log)"; }
+install() { /usr/bin/dpkg --no-triggers -i "$DEB" >dpkg-log 2>&1 || fail "dpkg: $(cat dpkg-log)"; }
 
 # on-slow-node makes a cgroup with a cpuset of its own.
 echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+# It mounts what the settings are in.
+systemctl start sysinit.target
 unusual_settings
 original=$(settings)
 files >files-before
@@ -85,7 +87,7 @@ say "systemctl stop thermocline || fail stop"
 systemctl stop thermocline || fail "stop"
 unchanged "after it was stopped"
 systemctl start thermocline || fail "start before the removal"
-dpkg --no-triggers --purge thermocline >dpkg-log 2>&1 || fail "purge: $(cat dpkg-log)"
+/usr/bin/dpkg --no-triggers --purge thermocline >dpkg-log 2>&1 || fail "purge: $(cat dpkg-log)"
 unchanged "after the purge"
 systemctl daemon-reload
 is_active && fail "it runs after the purge"

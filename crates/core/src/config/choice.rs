@@ -1,6 +1,6 @@
 //! Choosing a rule by name, with what it cannot do without.
 
-use crate::config::{Config, Enabled, RecordLayout, RuleName};
+use crate::config::{Config, RecordLayout, RuleName};
 
 /// A section of `[rule]`: a rule, or a wrapper around the rule that is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,14 +43,7 @@ impl Config {
                 self.kernel.numa_balancing = self.kernel.numa_balancing.map(|mode| mode & !1);
             }
         }
-        let rule = self.rule.name;
-        let sampled = rule == RuleName::InterArrival || self.rule.balance.enabled;
-        let source = &mut self.source;
-        if sampled && source.hwsample.enabled == Enabled::No {
-            source.hwsample.enabled = Enabled::Yes;
-        }
-        source.damon.enabled = rule == RuleName::Regions || source.damon.enabled && rule.takes_regions();
-        source.chmu.enabled &= rule.takes_counts();
+        self.source.suit(self.rule.name, self.rule.balance.enabled);
     }
 }
 
@@ -74,19 +67,5 @@ mod tests {
             config.choose(choice);
             assert_eq!(config.check(), Ok(()), "{}", choice.text());
         }
-    }
-
-    #[test]
-    fn a_rule_gets_the_source_that_it_needs_and_no_other() {
-        let on = |choice| {
-            let mut config = Config::default();
-            config.choose(choice);
-            let source = &config.source;
-            (source.hwsample.enabled != Enabled::No, source.damon.enabled, source.chmu.enabled)
-        };
-        assert_eq!(on(RuleChoice::Rule(RuleName::Latency)), (false, false, false));
-        assert_eq!(on(RuleChoice::Rule(RuleName::InterArrival)), (true, false, false));
-        assert_eq!(on(RuleChoice::Balance), (true, false, false));
-        assert_eq!(on(RuleChoice::Rule(RuleName::Regions)), (false, true, false));
     }
 }

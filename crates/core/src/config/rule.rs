@@ -51,6 +51,16 @@ impl RuleName {
         matches!(self, RuleName::Adaptive | RuleName::Regions)
     }
 
+    /// Whether it proposes nothing without hardware samples.
+    pub const fn needs_samples(self) -> bool {
+        matches!(self, RuleName::InterArrival)
+    }
+
+    /// Whether it proposes nothing without DAMON's regions.
+    pub const fn needs_regions(self) -> bool {
+        matches!(self, RuleName::Regions)
+    }
+
     /// Whether it makes anything of what a memory device counts.
     pub const fn takes_counts(self) -> bool {
         matches!(self, RuleName::Adaptive | RuleName::Frequency)

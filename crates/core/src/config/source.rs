@@ -96,6 +96,16 @@ impl Sources {
         Source::all().any(|source| self.keys(source).enabled() != Enabled::No)
     }
 
+    /// Switches on what a rule cannot do without, and off what it makes nothing of. `balance`:
+    /// pages of DRAM nodes are balanced, which samples alone show.
+    pub fn suit(&mut self, rule: RuleName, balance: bool) {
+        if (balance || rule.needs_samples()) && self.hwsample.enabled == Enabled::No {
+            self.hwsample.enabled = Enabled::Yes;
+        }
+        self.damon.enabled = rule.needs_regions() || self.damon.enabled && rule.takes_regions();
+        self.chmu.enabled &= rule.takes_counts();
+    }
+
     /// The keys that switch each source on, in words.
     pub fn switches() -> String {
         let keys: Vec<String> = Source::all().map(|s| format!("source.{}.enabled", s.key())).collect();
@@ -128,5 +138,21 @@ mod tests {
         let text =
             "source.hintfault.enabled, source.hwsample.enabled, source.damon.enabled or source.chmu.enabled";
         assert_eq!(Sources::switches(), text);
+    }
+
+    #[test]
+    fn a_rule_gets_the_source_that_it_needs_and_no_other() {
+        let on = |rule, balance| {
+            let mut sources = Sources::default();
+            sources.suit(rule, balance);
+            (sources.hwsample.enabled != Enabled::No, sources.damon.enabled, sources.chmu.enabled)
+        };
+        for rule in RuleName::ALL {
+            let needed = (rule.needs_samples(), rule.needs_regions(), false);
+            assert_eq!(on(rule, false), needed, "{}", rule.text());
+            assert!(on(rule, true).0, "balance goes by samples");
+        }
+        assert!(RuleName::ALL.into_iter().any(RuleName::needs_samples));
+        assert!(RuleName::ALL.into_iter().any(RuleName::needs_regions));
     }
 }
