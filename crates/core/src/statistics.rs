@@ -93,7 +93,7 @@ impl<L: Label> Figure for By<L> {
     }
 }
 
-/// Statistics that were declared by [`statistics!`](crate::statistics).
+/// Statistics that were declared by [`statistics!`](macro@crate::statistics).
 pub trait Declared {
     /// What is said of each, in order of declaration.
     fn statistics() -> Vec<Statistic>

@@ -20,8 +20,6 @@ main_pid() { systemctl show -P MainPID thermocline; }
 # Without triggers: the index of all man pages takes minutes here.
 install() { /usr/bin/dpkg --no-triggers -i "$DEB" >dpkg-log 2>&1 || fail "dpkg: $(cat dpkg-log)"; }
 
-# on-slow-node makes a cgroup with a cpuset of its own.
-echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 # It mounts what the settings are in.
 systemctl start sysinit.target
 unusual_settings
@@ -46,6 +44,8 @@ say "Then it works"
 # Then it works, under the unit's restrictions.
 sed -i '/^name = "observe"$/d' /etc/thermocline/thermocline.toml
 systemctl start thermocline || fail "start: $(journalctl -u thermocline | tail -n 20)"
+# systemd takes the controller away from where it does not need it.
+echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 96 --no-thp --report report >log 2>errors &
 loader=$!
 promoted() { thermocline status --json | sed -n 's/.*"pgpromote_success": *\([0-9]*\).*/\1/p' | head -n 1; }

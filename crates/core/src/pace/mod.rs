@@ -10,7 +10,7 @@
 //! * *Renewal.* A task recomputes the interval between its steps at its first fault, after a pass,
 //!   on a page that is in the top tier, or comes there by the fault (task_numa_fault,
 //!   task_numa_placement). So the kernel is let promote a little for some steps where they come
-//!   much more seldom than configured; see [`renewal`].
+//!   much more seldom than configured; see `renewal`.
 //! * *Size.* Small steps separate hot pages from cold ones best, and idle mappings, which take a
 //!   step each, delay a pass the less the shorter the time between steps is. Programs that are
 //!   seldom scanned need larger steps, or the second look at a page would come hours after the

@@ -21,15 +21,16 @@ const ENDINGS: &[&str] = &["rs", "c", "h", "sh", "md", "toml"];
 fn files() -> Vec<(String, String)> {
     let (mut out, mut todo) = (Vec::new(), vec![PathBuf::from(WORKSPACE)]);
     while let Some(folder) = todo.pop() {
-        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
-            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
-            let is_folder = entry.file_type().unwrap().is_dir();
+        for entry in fs::read_dir(&folder).expect("the workspace can be read") {
+            let entry = entry.expect("the workspace can be read");
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let is_folder = path.is_dir() && !path.is_symlink();
             if is_folder && !MADE.contains(&name.as_str()) {
                 todo.push(path);
             } else if !is_folder && ENDINGS.iter().any(|end| name.ends_with(&format!(".{end}"))) {
-                let within = path.strip_prefix(Path::new(WORKSPACE)).unwrap().to_str().unwrap().to_owned();
+                let within = path.strip_prefix(WORKSPACE).unwrap_or(&path).to_string_lossy().into_owned();
                 if !LEFT_OUT.contains(&within.as_str()) {
-                    out.push((within, fs::read_to_string(&path).unwrap()));
+                    out.push((within, fs::read_to_string(&path).expect("it is UTF-8 text")));
                 }
             }
         }

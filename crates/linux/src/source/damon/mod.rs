@@ -2,7 +2,7 @@
 //!
 //! Kdamonds of ours, one a node with memory, watch frames (`paddr`), or one a process what it has
 //! mapped (`fvaddr`), and do nothing about what they find
-//! ([`offer_source`](crate::damon::offer_source)). At the end of each aggregation a kdamond passes
+//! ([`offer_source`]). At the end of each aggregation a kdamond passes
 //! the tracepoint `damon:damon_aggregated` once for every region; a perf ring that hears that
 //! thread alone ([`event`]) holds the records until they are read and put together ([`stream`]).
 //! The engine is told each snapshot, and then, within a budget, the pages of lower tiers that lie
