@@ -62,16 +62,20 @@ impl Scopes {
 
     fn of(&self, index: usize, name: &str) -> Membership {
         let pid = Process::pid(index).0;
-        match self.all.iter().position(|scope| scope.names(pid, name)) {
-            Some(place) if self.all[place].keys.exclude => Membership::Excluded,
+        let named = |exclude: bool| {
+            self.all.iter().position(|scope| scope.keys.exclude == exclude && scope.names(pid, name))
+        };
+        // An exclusion wins, wherever it stands.
+        match named(false).filter(|_| named(true).is_none()) {
             Some(place) => Membership::Managed(ScopeId::of_place(place)),
+            None if named(true).is_some() => Membership::Excluded,
             None if self.all.iter().all(|scope| scope.keys.exclude) => Membership::Managed(ScopeId::DEFAULT),
             None => Membership::Excluded,
         }
     }
 
-    /// Reports once whose each process is: the first scope that names it. Reports each time how
-    /// long tasks have waited, where something may be braked.
+    /// Reports once whose each process is: excluded if a scope excludes it, else of the first scope
+    /// that names it. Reports each time how long tasks have waited, where something may be braked.
     pub(super) fn report(&mut self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
         if !std::mem::replace(&mut self.assigned, true) {
             for (i, process) in system.processes.iter().enumerate() {
@@ -114,5 +118,28 @@ impl Scopes {
             }
             observe(Evidence::Holding(Holding { scope: id, time: system.now, pages: pages as u64 }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exclusion_wins_wherever_it_stands() {
+        let scope =
+            |command: &str, exclude| Scope { command: Some(command.to_owned()), exclude, ..Scope::default() };
+        let of = |scopes: Vec<Scope>, name| {
+            let config = Config { scope: scopes, ..Config::default() };
+            Scopes::new(&config).unwrap().of(0, name)
+        };
+        let first = Membership::Managed(ScopeId::of_place(0));
+        let both = || vec![scope(".", false), scope("^p$", true)];
+        assert_eq!((of(both(), "p"), of(both(), "q")), (Membership::Excluded, first));
+        let turned = || both().into_iter().rev().collect();
+        assert_eq!(of(turned(), "p"), Membership::Excluded);
+        assert_eq!(of(turned(), "q"), Membership::Managed(ScopeId::of_place(1)));
+        assert_eq!(of(vec![scope("^p$", true)], "q"), Membership::Managed(ScopeId::DEFAULT));
+        assert_eq!(of(vec![scope("^p$", false)], "q"), Membership::Excluded);
     }
 }
