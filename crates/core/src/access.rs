@@ -249,6 +249,22 @@ pub enum Membership {
     Unexamined,
 }
 
+impl Membership {
+    /// What the configured scopes, in their order, make of a process. An exclusion wins wherever it
+    /// stands; then the first scope that names the process; where no scope takes anything in, the
+    /// rest of the machine is the default scope.
+    pub fn among<S>(scopes: &[S], excludes: impl Fn(&S) -> bool, names: impl Fn(&S) -> bool) -> Membership {
+        if scopes.iter().any(|scope| excludes(scope) && names(scope)) {
+            return Membership::Excluded;
+        }
+        match scopes.iter().position(|scope| !excludes(scope) && names(scope)) {
+            Some(place) => Membership::Managed(ScopeId::of_place(place)),
+            None if scopes.iter().all(excludes) => Membership::Managed(ScopeId::DEFAULT),
+            None => Membership::Excluded,
+        }
+    }
+}
+
 /// Everything that a machine can tell the engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'a> {

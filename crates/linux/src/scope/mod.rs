@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use regex::{Regex, RegexBuilder};
 use thermocline_core::access::Membership;
 use thermocline_core::config;
-use thermocline_core::units::{Pid, ScopeId};
+use thermocline_core::units::Pid;
 
 use crate::root::{KernelFileError, Root};
 
@@ -100,7 +100,6 @@ pub struct Scopes {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    id: ScopeId,
     exclude: bool,
     pids: Vec<Pid>,
     command: Option<Regex>,
@@ -144,7 +143,9 @@ impl Scopes {
     pub fn new(scopes: &[config::Scope]) -> Result<Scopes, ScopeError> {
         let (mut rules, mut names, mut commands) = (Vec::new(), HashSet::new(), 0);
         for (index, scope) in scopes.iter().enumerate() {
-            let number = u16::try_from(index + 1).map_err(|_| ScopeError::TooMany(scopes.len()))?;
+            if u16::try_from(index + 1).is_err() {
+                return Err(ScopeError::TooMany(scopes.len()));
+            }
             if scope.pids.is_empty() && scope.command.is_none() && scope.cgroup.is_none() {
                 return Err(ScopeError::Empty { index });
             }
@@ -158,7 +159,6 @@ impl Scopes {
             let compile = |text| RegexBuilder::new(text).size_limit(COMMAND_BYTES_MAX).build();
             let command = scope.command.as_deref().map(compile).transpose();
             rules.push(Rule {
-                id: ScopeId(number),
                 exclude: scope.exclude,
                 pids: scope.pids.iter().map(|&p| Pid(p)).collect(),
                 command: command.map_err(|cause| ScopeError::Command { index, cause: Box::new(cause) })?,
@@ -168,19 +168,10 @@ impl Scopes {
         Ok(Scopes { rules })
     }
 
-    /// Whether a process's memory may move. An exclusion wins; then the first scope that names the
-    /// process; where no scope takes anything in, the rest of the machine is the default scope. A
-    /// scope that gives several criteria takes in what meets all of them; of its pids any.
+    /// Whether a process's memory may move. A scope that gives several criteria names what meets
+    /// all of them; of its pids any.
     pub fn membership(&self, process: Traits<'_>) -> Membership {
-        let (exclusions, scopes): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(|r| r.exclude);
-        if exclusions.iter().any(|r| r.names(process)) {
-            return Membership::Excluded;
-        }
-        if scopes.is_empty() {
-            return Membership::Managed(ScopeId::DEFAULT);
-        }
-        let named = scopes.iter().find(|r| r.names(process));
-        named.map_or(Membership::Excluded, |r| Membership::Managed(r.id))
+        Membership::among(&self.rules, |rule| rule.exclude, |rule| rule.names(process))
     }
 
     /// Whether any is configured.
@@ -240,6 +231,8 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
+    use thermocline_core::units::ScopeId;
+
     use super::*;
 
     fn scope(name: &str) -> config::Scope {

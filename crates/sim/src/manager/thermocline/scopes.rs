@@ -62,16 +62,7 @@ impl Scopes {
 
     fn of(&self, index: usize, name: &str) -> Membership {
         let pid = Process::pid(index).0;
-        let named = |exclude: bool| {
-            self.all.iter().position(|scope| scope.keys.exclude == exclude && scope.names(pid, name))
-        };
-        // An exclusion wins, wherever it stands.
-        match named(false).filter(|_| named(true).is_none()) {
-            Some(place) => Membership::Managed(ScopeId::of_place(place)),
-            None if named(true).is_some() => Membership::Excluded,
-            None if self.all.iter().all(|scope| scope.keys.exclude) => Membership::Managed(ScopeId::DEFAULT),
-            None => Membership::Excluded,
-        }
+        Membership::among(&self.all, |scope| scope.keys.exclude, |scope| scope.names(pid, name))
     }
 
     /// Reports once whose each process is: excluded if a scope excludes it, else of the first scope
