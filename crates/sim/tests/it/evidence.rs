@@ -42,6 +42,32 @@ fn every_rule_promotes_and_is_a_manager() {
     }
 }
 
+/// A figure of the engine's own.
+fn figure(report: &Report, name: &str) -> u64 {
+    report.notes.figures.iter().find(|(of, _)| of == name).map_or(0, |(_, value)| *value)
+}
+
+/// What a wrapper adds is more than what the rule that it wraps does by itself.
+#[test]
+fn each_wrapper_decides_something_of_its_own() {
+    let stream = "threads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
+        pattern = { kind = \"stream\", passes = 60.0 }\n";
+    let ahead = simulate(&small(stream, &[]), "thermocline:speculative", ModeName::Event, 7);
+    assert!(figure(&ahead, "neighbours_proposed") > 0, "{:?}", ahead.notes);
+
+    // The thread runs on one DRAM node, and its memory lies on the other.
+    let remote = "name = \"remote\"\nsummary = \"\"\nmachine = \"zen4-cxl\"\nlimit = \"10min\"\n[[process]]\n\
+        name = \"p\"\nnode = 0\nthreads = 1\nfootprint = \"16MiB\"\nplace = [{ node = 1 }]\n\
+        pattern = { kind = \"uniform\", accesses = 40000000 }\n";
+    let often = ["config.source.hwsample.period=500", "config.source.hwsample.period_min=500"];
+    let often = often.map(str::to_owned);
+    let setup = Setup::parse("remote", remote, &often).expect("a sound scenario");
+    let [home, away] = ["balance", "adaptive"]
+        .map(|rule| simulate(&setup, &format!("thermocline:{rule}"), ModeName::Event, 7));
+    assert!(home.counters.moved_within > 1000, "{:?}", home.counters);
+    assert_eq!(away.counters.moved_within, 0);
+}
+
 #[test]
 fn samples_regions_and_counts_promote_without_hint_faults() {
     let blind = "config.source.hintfault.enabled=false";

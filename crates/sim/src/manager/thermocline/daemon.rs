@@ -3,6 +3,7 @@
 use thermocline_core::access::{Access, Evidence};
 use thermocline_core::config::Config;
 use thermocline_core::demotion::{Reach, reach};
+use thermocline_core::limit::Reserve;
 use thermocline_core::pace::Pacing;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
@@ -47,7 +48,7 @@ impl Daemon {
         Ok(Daemon {
             evidence: Vec::with_capacity(EVIDENCE_MAX),
             nodes: Vec::new(),
-            mover: Mover::new(&machine.spec.cost),
+            mover: Mover::new(&machine.spec.cost, Reserve::new(&config.admission)),
             demoter: None,
             // Scopes are processes here, which the live machine's reclaim cannot tell apart.
             demotes: reach(config) == Ok(Reach::default()),

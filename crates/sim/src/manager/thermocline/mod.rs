@@ -2,9 +2,9 @@
 //!
 //! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0,
 //! smaller scans. Hint faults are collected and shown to the engine at its next tick, with the
-//! nodes' states. So are hardware samples ([`samples`]) and hot lists ([`hot_lists`]), where the
-//! same sections of the configuration switch them on that do so live; DAMON's regions
-//! ([`regions`]), what scopes hold and how long their tasks wait ([`scopes`]) come by themselves.
+//! nodes' states. So are hardware samples ([`samples`]), hot lists ([`hot_lists`]) and DAMON's
+//! regions ([`regions`]), where the sections of the configuration that do so live switch them on.
+//! What scopes hold and how long their tasks wait is reported as well ([`scopes`]).
 //! Batches go to a mover that works on one after the other, and each outcome comes back when the
 //! batch is done. Where the target has plenty of room the kernel promotes every page at its first
 //! fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the engine

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use thermocline_core::access::Evidence;
+use thermocline_core::limit::Reserve;
 use thermocline_core::moves::{Batch, BatchOutcome, Move, Outcome};
 use thermocline_core::units::Nanos;
 
@@ -18,15 +19,18 @@ pub(super) struct Mover {
     pub(super) done: Nanos,
     page_ns: f64,
     batch_ns: f64,
+    /// What moves leave free of their target.
+    reserve: Reserve,
 }
 
 impl Mover {
-    pub(super) fn new(cost: &Costs) -> Mover {
+    pub(super) fn new(cost: &Costs, reserve: Reserve) -> Mover {
         Mover {
             batches: VecDeque::new(),
             done: NEVER,
             page_ns: cost.mover_page_ns,
             batch_ns: cost.mover_batch_ns,
+            reserve,
         }
     }
 
@@ -44,7 +48,7 @@ impl Mover {
             return;
         }
         let Some(batch) = self.batches.pop_front() else { return };
-        let outcomes = batch.moves.iter().map(|m| carry_out(system, &batch, m)).collect();
+        let outcomes = batch.moves.iter().map(|m| carry_out(system, self.reserve, &batch, m)).collect();
         observe(Evidence::Outcome(&BatchOutcome { id: batch.id, time: system.now, outcomes }));
         self.start_next(system.now);
     }
@@ -58,7 +62,7 @@ impl Mover {
 }
 
 /// What becomes of one move.
-fn carry_out(system: &mut System, batch: &Batch, wanted: &Move) -> Outcome {
+fn carry_out(system: &mut System, reserve: Reserve, batch: &Batch, wanted: &Move) -> Outcome {
     let Some(page) = system.page_at(wanted.page) else { return Outcome::Gone };
     let (Some(node), Some(to)) = (system.memory.node(page), system.machine.index(batch.target.0)) else {
         return Outcome::Gone;
@@ -69,9 +73,8 @@ fn carry_out(system: &mut System, batch: &Batch, wanted: &Move) -> Outcome {
     if system.machine.nodes[usize::from(node)].id != wanted.from {
         return Outcome::OtherNode;
     }
-    // The engine has left the target's high watermark and its goal free when it asked; somebody may
-    // have been faster.
-    if system.memory.free(to) <= system.machine.nodes[usize::from(to)].watermarks.high_pages {
+    // The engine has left the target's reserve free when it asked; somebody may have been faster.
+    if system.memory.free(to) <= reserve.floor(&system.node_state(to)) {
         return Outcome::NodeFull;
     }
     match system.move_page(page, to) {
