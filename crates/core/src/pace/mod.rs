@@ -66,6 +66,13 @@ pub struct ScanPace {
     pub renewing: bool,
 }
 
+impl ScanPace {
+    /// How long what was reported of the scans is enough: while a renewal is under way, not long.
+    pub const fn look_every(self) -> Nanos {
+        if self.renewing { LOOK_RENEWING } else { LOOK_EVERY }
+    }
+}
+
 /// Decides on the step between `kernel.scan_size_mb` and `kernel.scan_size_max_mb`, and on when
 /// tasks are to take up `kernel.scan_period_min_ms`.
 #[derive(Debug)]
@@ -118,8 +125,7 @@ impl Pace {
         if pacing == Pacing::Nothing {
             return None;
         }
-        let every = if self.wish.renewing { LOOK_RENEWING } else { LOOK_EVERY };
-        if self.looked.is_none_or(|looked| now.since(looked) >= every) {
+        if self.looked.is_none_or(|looked| now.since(looked) >= self.wish.look_every()) {
             self.looked = Some(now);
             self.decide(now, used_mb(nodes, topology), machine_mb(nodes), pacing);
         }

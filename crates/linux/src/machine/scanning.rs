@@ -14,15 +14,18 @@ use crate::process;
 pub(super) struct Scanning {
     /// None where scans are not paced.
     pace: Option<Pace>,
-    /// As last reported.
+    /// As last reported, and when.
     seen: Option<Scans>,
+    looked: Option<Nanos>,
     wished: Option<ScanPace>,
 }
 
 impl Scanning {
-    /// Whether anything follows from what is seen.
-    pub(super) fn is_paced(&self) -> bool {
-        self.pace.is_some()
+    /// Whether the engine decides on the pace at `at`, for which it has to know the scans.
+    pub(super) fn is_due(&self, at: Nanos) -> bool {
+        let is_over =
+            |(looked, wish): (Nanos, ScanPace)| at < looked || at.since(looked) >= wish.look_every();
+        self.pace.is_some() && self.looked.zip(self.wished).is_none_or(is_over)
     }
 
     pub(super) fn pacing(&self) -> Pacing {
@@ -63,7 +66,8 @@ impl LiveMachine {
 
     /// How the kernel scans the process of which most memory was scanned, where known; with all
     /// memory that it has, for its steps pass over the top tier too.
-    pub(super) fn look_at_scans(&mut self) -> Option<Scans> {
+    pub(super) fn look_at_scans(&mut self, at: Nanos) -> Option<Scans> {
+        self.scanning.looked = Some(at);
         let scans = self.sources.hintfault().and_then(|opened| opened.source.scans());
         self.scanning.seen = scans.map(|scans| {
             let stat = process::stat(&self.root, scans.pid).ok().flatten();

@@ -49,7 +49,7 @@ impl Sources {
             }
         }
         if open.is_empty() && !insisted {
-            return Err(without.pop().map_or(MachineError::NoSource, |first| first.error.into()));
+            return Err(without.pop().map_or(MachineError::NoSource, |without| without.error.into()));
         }
         Ok(Sources { open, without })
     }

@@ -41,8 +41,8 @@ impl Machine for LiveMachine {
         self.tell_ends(observe);
         self.look(due, observe)?;
         if due {
-            if self.scanning.is_paced() {
-                observe(Evidence::Scans(self.look_at_scans()));
+            if self.scanning.is_due(at) {
+                observe(Evidence::Scans(self.look_at_scans(at)));
             }
             let news = self.pressure_reader.report(now(), observe);
             self.news.extend(news.map(|why| {
