@@ -26,6 +26,8 @@ fn the_service_works_as_installed(line: Line) {
     assert!(number(&outcome, "promoted") > 1000, "it hardly worked");
     assert!(number(&outcome, "restarts_after_kill") == 1, "{}", outcome.stdout);
     assert!(number(&outcome, "restarts_after_hang") >= 1, "{}", outcome.stdout);
+    assert_eq!(number(&outcome, "status_of_bad_configuration"), 2);
+    assert_eq!(number(&outcome, "restarts_with_bad_configuration"), 0);
     assert!(number(&outcome, "exposure_tenths") <= 30, "{}", outcome.stdout);
 }
 

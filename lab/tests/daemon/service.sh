@@ -77,6 +77,19 @@ echo restarts_after_hang=$(restarts)
 rm -r /run/systemd/system/thermocline.service.d
 systemctl daemon-reload
 
+say "A configuration that cannot be used"
+# A configuration that cannot be used is not tried again.
+systemctl stop thermocline || fail "stop before a bad configuration"
+cp /etc/thermocline/thermocline.toml sound
+echo 'nonsense = 1' >>/etc/thermocline/thermocline.toml
+systemctl start thermocline 2>/dev/null && fail "it starts with a key that there is not"
+sleep 12
+echo status_of_bad_configuration=$(systemctl show -P ExecMainStatus thermocline)
+echo restarts_with_bad_configuration=$(restarts)
+unchanged "after a bad configuration"
+cp sound /etc/thermocline/thermocline.toml
+systemctl start thermocline || fail "start after a bad configuration"
+
 say "An upgrade has"
 # An upgrade has the new one run; what the administrator changed stays.
 before=$(main_pid)
