@@ -130,13 +130,12 @@ fn a_server_of_keys_is_filled_read_and_scored() {
     assert!(of("slowdown") > 3.5 && (0.3..0.95).contains(&of("queueing_share")), "{row}");
     assert_eq!(row["model"]["nodes"][1]["bandwidth_gbps"], CXL_GBPS, "{row}");
     let share = of("capacity_pages") / of("footprint_pages");
-    // All values are read alike. The index and buffers, which came first and lie in DRAM, are read
-    // with each of them.
-    assert!((0.25..0.45).contains(&share), "{row}");
-    assert!(
-        of("dram_share") > share && of("dram_share") < of("best_share") && of("best_share") < 0.95,
-        "{row}"
-    );
+    // All values are read alike, so that their part of DRAM is their part of the misses in it. The
+    // index and buffers are read with each of them and lie on either tier; they are the lesser part
+    // of all misses.
+    assert!((0.25..0.5).contains(&share), "{row}");
+    assert!(of("dram_share") > 0.5 * share && of("dram_share") < of("best_share"), "{row}");
+    assert!(of("best_share") > 1.2 * share && of("best_share") < 0.95, "{row}");
     assert_eq!((of("promoted"), of("demoted")), (0.0, 0.0), "{row}");
 }
 
