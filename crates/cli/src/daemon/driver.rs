@@ -199,12 +199,15 @@ fn paced(paced: Result<Option<Paced>, ActuatorError>, interval: Option<Nanos>) -
             format!("scan_size_mb: {mb}, for what lower tiers hold now and how often the kernel scans")
         }
         Ok(Some(Paced::Renewing)) => format!(
-            "numa_balancing_promote_rate_limit_MBps: 1 for some steps, which come once in {} ms, so that tasks take up scan_period_min_ms",
+            "numa_balancing_promote_rate_limit_MBps: 1 for some steps, which come once in {} ms, \
+             so that tasks take up scan_period_min_ms",
             interval.unwrap_or_default().ms()
         ),
         Ok(Some(Paced::Renewed)) => "numa_balancing_promote_rate_limit_MBps: 0 again".to_owned(),
         Err(error) => format!(
-            "scans are paced no more, scan_size_mb, scan_period_*_ms and numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends; start it again to have them paced: {error}"
+            "scans are paced no more, scan_size_mb, scan_period_*_ms and \
+             numa_balancing_promote_rate_limit_MBps stay as they are until thermocline ends; start it \
+             again to have them paced: {error}"
         ),
     };
     Some(told)

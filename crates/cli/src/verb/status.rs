@@ -33,8 +33,8 @@ fn foreign(answer: &Value) -> Option<String> {
     let schema = answer["schema"].as_u64();
     (schema != Some(SCHEMA)).then(|| {
         format!(
-            "the daemon is thermocline {}, whose status has schema {}; this command is {} and shows schema {SCHEMA}: \
-             restart the daemon, or use --json, which shows the answer as it is",
+            "the daemon is thermocline {}, whose status has schema {}; this command is {} and \
+             shows schema {SCHEMA}: restart the daemon, or use --json, which shows the answer as it is",
             answer["version"].as_str().unwrap_or("of an unknown version"),
             schema.map_or("none".to_owned(), |schema| schema.to_string()),
             env!("CARGO_PKG_VERSION"),

@@ -77,7 +77,8 @@ impl EvidenceSource for DamonSource {
     fn check(&mut self) -> Option<String> {
         let running = self.look()?;
         Some(format!(
-            "{running} kdamonds of ours still run: somebody has ended the others, and their regions are read no more"
+            "{running} kdamonds of ours still run: somebody has ended the others, and their regions are read no more; \
+             start thermocline again to have them read"
         ))
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn text(found: &Value) -> String {
         let _ = write!(out, ", one in {period}");
     }
     if found["budgeted"] == true {
-        out.push_str(" for the sake of cpu_budget_permille");
+        out.push_str(" to keep to cpu_budget_permille");
     }
     out.push('\n');
     for (reason, value) in samples.as_object().into_iter().flatten() {
@@ -51,7 +51,7 @@ mod tests {
             "samples": { "taken": 100, "useful": 60, "cache_hit": 0, "top_tier": 40 }, "throttled": 2,
         });
         let words = text(&found).split_whitespace().collect::<Vec<_>>().join(" ");
-        let told = "samples: 100 taken, 60 useful, 7 lost by AMD IBS on 64 CPUs, one in 20000 for the sake of \
+        let told = "samples: 100 taken, 60 useful, 7 lost by AMD IBS on 64 CPUs, one in 20000 to keep to \
                     cpu_budget_permille of no use top_tier: 40 throttled: 2";
         assert_eq!(words, told);
         assert_eq!(text(&Value::Null), "");
