@@ -10,6 +10,7 @@ mod escape;
 mod foreign;
 mod output;
 mod progress;
+mod snapshot;
 mod text;
 mod verb;
 

@@ -9,6 +9,7 @@ use thermocline_core::config::Config;
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
 use thermocline_core::machine::Machine as _;
+use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, Pid, VirtPage};
 use thermocline_linux::actuator::{Actuator, ActuatorError};
 use thermocline_linux::aside;
@@ -24,12 +25,12 @@ use super::demotion::Demotion;
 use super::heat::{Felt, Heat};
 use super::line::Lines;
 use super::session::{Ended, Session};
-use super::snapshot::{Fixed, Snapshot};
-use super::socket::{Question, Request};
+use super::socket::{Question, Request, text_answer};
 use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
 use crate::output::{tell, tell_text};
+use crate::snapshot::{Deciding, Explained, Fixed, Seen, Snapshot};
 use crate::text;
 
 /// How long the mover may take for the batch that it works on, and the demoter for its command,
@@ -80,7 +81,7 @@ pub(super) fn drive(
     }
     session.began(config.manager.name);
 
-    let mut fixed = Fixed::new(mode, config, &topology);
+    let mut fixed = Fixed::new(mode.name(), config, &topology);
     let mut heat = (mode == Mode::Observe).then(Heat::default);
     let mut lines = Lines::new(as_json, mode);
     let report = Nanos::from_ms(config.daemon.report_ms);
@@ -119,7 +120,7 @@ pub(super) fn drive(
         let (changes, next) = engine.brake_changes(brake_changes);
         brake_changes = next;
         for braking in changes {
-            tell_text(format_args!("{}", text::brakes(&json!([fixed.name(braking.scope, braking)]), true)));
+            tell_text(format_args!("{}", text::brakes(&[fixed.name(braking.scope, braking)], true)));
         }
         if let Some(told) = demotion.look(engine.topology(), kernel.actuator, &mut machine) {
             tell!("{told}");
@@ -129,16 +130,15 @@ pub(super) fn drive(
         }
         for Question { request, frame, answer, .. } in session.questions() {
             match request {
-                Request::Status => {}
-                Request::Explain { pid, address } => {
+                Request::Status { .. } => {}
+                Request::Explain { pid, address, as_text } => {
                     let page = VirtPage::of_address(Pid(pid), address);
-                    let explained = engine.explain_at(page, frame);
-                    let mut told = json!(explained);
-                    told["scope"] =
-                        json!(explained.scope.map(|standing| fixed.name(standing.scope, standing)));
-                    told["brake"] = json!(explained.brake.map(|braking| fixed.name(braking.scope, braking)));
+                    let explained = Explained::new(engine.explain_at(page, frame), &fixed);
                     // A client that has gone away needs no answer.
-                    let _ = answer.try_send(told);
+                    let _ = answer.try_send(match as_text {
+                        true => text_answer(text::explained(&explained)),
+                        false => json!(explained),
+                    });
                 }
                 Request::Switch { manager } => {
                     let refusal = |to| refusal(root, config, kernel.actuator, to);
@@ -155,19 +155,18 @@ pub(super) fn drive(
             report_due = report_due.plus(report).max(at);
             // `status` and every line tell of the machine as it is.
             fixed.topology.clone_from(engine.topology());
-            let snapshot = Snapshot::take(&fixed, engine, &mut machine, at.since(start))
-                .with_settings(kernel.actuator.settings_stats())
-                .with_kswapd(kswapd.stats())
-                .with_no_cgroup(missing.now());
-            if mode == Mode::Run {
-                let tally = || Tally::new(&snapshot, &fixed.topology, machine.demotes());
+            let deciding = Deciding::new(&fixed, engine, &machine);
+            let seen = seen(&mut machine, at.since(start), kernel.actuator, &kswapd, missing.now());
+            let snapshot = Snapshot::of_engine(&fixed, seen, deciding);
+            if let (Mode::Run, Some(engine)) = (mode, &snapshot.engine) {
+                let tally = || Tally::new(&snapshot, engine, &fixed.topology, machine.demotes());
                 if let Some(told) = watch.look(at, tally) {
                     tell!("{told}");
                 }
             }
             let snapshot = snapshot.with_trouble(watch.found());
             lines.print(&snapshot);
-            session.publish(&snapshot);
+            session.publish(snapshot);
         }
     }
 
@@ -175,19 +174,35 @@ pub(super) fn drive(
     let close_by = Instant::now() + CLOSE_BOUND;
     machine.end_demoter(CLOSE_BOUND);
     driver.drain(now(), &mut Felt { machine: &mut machine, heat: heat.as_mut() })?;
-    let last = Snapshot::take(&fixed, driver.engine(), &mut machine, now().since(start))
-        .with_settings(kernel.actuator.settings_stats())
-        .with_kswapd(kswapd.stats())
-        .with_no_cgroup(missing.now())
-        .with_trouble(watch.found());
+    let deciding = Deciding::new(&fixed, driver.engine(), &machine);
+    let seen = seen(&mut machine, now().since(start), kernel.actuator, &kswapd, missing.now());
+    let last = Snapshot::of_engine(&fixed, seen, deciding).with_trouble(watch.found());
     for outcome in machine.close(close_by.saturating_duration_since(Instant::now())) {
         driver.observe(Evidence::Outcome(&outcome));
     }
-    lines.summary(&last.with_engine(driver.engine()));
+    lines.summary(&last.with_engine(|deciding| deciding.update(driver.engine())));
     if let Some(heat) = heat {
         tell_text(format_args!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid))));
     }
     Ok(ended)
+}
+
+/// What is looked at beside the engine.
+fn seen<'a>(
+    machine: &mut LiveMachine,
+    uptime: Nanos,
+    actuator: &Actuator,
+    kswapd: &Kswapd,
+    no_cgroup: &'a [String],
+) -> Seen<'a> {
+    Seen {
+        uptime,
+        nodes: machine.node_states().map(<[NodeState]>::to_vec).unwrap_or_default(),
+        settings: actuator.settings_stats(),
+        kswapd: kswapd.stats(),
+        no_cgroup,
+        kernel_moves: machine.kernel_moves(),
+    }
 }
 
 /// What there is to tell of the pace of the scans. Where they are paced no more they keep their

@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use serde::Serialize;
 use serde_json::json;
 use thermocline_core::config::Config;
-use thermocline_core::topology::NodeState;
 use thermocline_core::units::Nanos;
-use thermocline_linux::actuator::{Actuator, SettingsStats};
+use thermocline_linux::actuator::Actuator;
 use thermocline_linux::aside;
-use thermocline_linux::damon::{Action, DamonStats, Follower, Stats};
-use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
-use thermocline_linux::kswapd::{Kswapd, KswapdStats};
-use thermocline_linux::machine::{cpu_time, now};
+use thermocline_linux::damon::{Follower, Stats};
+use thermocline_linux::kernel_moves::KernelMoves;
+use thermocline_linux::kswapd::Kswapd;
+use thermocline_linux::machine::now;
 use thermocline_linux::manager::{KernelManager, offer};
 use thermocline_linux::node_state::NodeStateReader;
 use thermocline_linux::root::Root;
@@ -21,12 +19,12 @@ use thermocline_linux::scope::Missing;
 use thermocline_linux::topology::Discovered;
 use thermocline_linux::vmstat::Vmstat;
 
+use super::line::Lines;
 use super::session::{Ended, Session};
-use super::snapshot::Fixed;
 use super::socket::{Question, Request};
 use super::{Mode, announce, announce_changes, live, put_back, refusal};
-use crate::output::{print_line, tell, tell_text};
-use crate::text::{by_damon, by_kernel, mib};
+use crate::output::tell;
+use crate::snapshot::{Fixed, Seen, Snapshot};
 
 /// Time between two looks which cgroups there are.
 const CGROUPS_EVERY: Nanos = Nanos::from_s(1);
@@ -76,35 +74,16 @@ pub(super) fn run(
     let driven = watched.and_then(|watched| {
         session.listen(root, config)?;
         session.began(name);
-        drive(watched, &mut actuator, config, &Fixed::new(mode, config, &found.topology), as_json, session)
+        drive(
+            watched,
+            &mut actuator,
+            config,
+            &Fixed::new(mode.name(), config, &found.topology),
+            as_json,
+            session,
+        )
     });
     put_back(&mut actuator, mode, driven)
-}
-
-/// The machine under a manager of the kernel's at one moment.
-#[derive(Clone, Debug, Serialize)]
-pub struct KernelSnapshot {
-    /// What does not change.
-    #[serde(flatten)]
-    pub fixed: Fixed,
-    /// Time since the start, ns.
-    pub uptime_ns: Nanos,
-    /// CPU time of the daemon, ns.
-    pub cpu_time_ns: Nanos,
-    /// The nodes with memory.
-    pub nodes: Vec<NodeState>,
-    /// Settings that others have changed.
-    pub settings: SettingsStats,
-    /// Where kswapd has given up, and what came of bringing it back.
-    pub kswapd: KswapdStats,
-    /// Scopes whose cgroup is not there, a sentence each.
-    pub no_cgroup: Vec<String>,
-    /// What the kernel has moved by itself since the start; what DAMON has moved is not in it.
-    pub kernel_moves: KernelMoves,
-    /// What DAMON's schemes did, where DAMON manages.
-    pub damon: Option<DamonStats>,
-    /// Who has moved what since the start.
-    pub moved: Moved,
 }
 
 /// What is looked at.
@@ -134,26 +113,17 @@ impl Watched {
         })
     }
 
-    fn look(&mut self, fixed: &Fixed, actuator: &Actuator) -> anyhow::Result<KernelSnapshot> {
+    fn look(&mut self, fixed: &Fixed, actuator: &Actuator) -> anyhow::Result<Snapshot> {
         let damon = self.damon.as_mut().map(|stats| stats.read().clone());
-        let kernel_moves = KernelMoves::since(&Vmstat::read(&self.root)?, &self.vmstat, 0);
-        let by_damon = |action| damon.as_ref().map_or(0, |stats| stats.moved(action));
-        let by = |kernel, damon| MovedBy { thermocline: 0, kernel, damon };
-        Ok(KernelSnapshot {
-            fixed: fixed.clone(),
-            uptime_ns: now().since(self.start),
-            cpu_time_ns: cpu_time(),
+        let seen = Seen {
+            uptime: now().since(self.start),
             nodes: self.nodes.read()?.to_vec(),
             settings: actuator.settings_stats(),
             kswapd: self.kswapd.stats(),
-            no_cgroup: self.missing.now().to_vec(),
-            kernel_moves,
-            moved: Moved {
-                promoted: by(kernel_moves.pgpromote_success, by_damon(Action::MigrateHot)),
-                demoted: by(kernel_moves.demoted(), by_damon(Action::MigrateCold)),
-            },
-            damon,
-        })
+            no_cgroup: self.missing.now(),
+            kernel_moves: KernelMoves::since(&Vmstat::read(&self.root)?, &self.vmstat, 0),
+        };
+        Ok(Snapshot::of_kernel(fixed, seen, damon))
     }
 }
 
@@ -169,13 +139,14 @@ fn drive(
     let mut due = watched.start.plus(every);
     let mut cgroups_due = watched.start;
     let mut running = usize::MAX;
+    let mut lines = Lines::new(as_json, Mode::Run);
     let mut ended = Ended::Over;
     while matches!(ended, Ended::Over) && !session.is_over() {
         session.turns_by(now());
         std::thread::sleep(NAP);
         for Question { request, answer, .. } in session.questions() {
             match request {
-                Request::Status => {}
+                Request::Status { .. } => {}
                 Request::Explain { .. } => {
                     let why = format!(
                         "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",
@@ -217,48 +188,12 @@ fn drive(
             }
             running = damon.running;
         }
-        print(&snapshot, as_json);
-        session.publish(&snapshot);
+        lines.print(&snapshot);
+        session.publish(snapshot);
         due = due.plus(every).max(now());
     }
     session.is_between_managers();
     let last = watched.look(fixed, actuator)?;
-    if as_json {
-        print(&last, true);
-    } else {
-        tell_text(format_args!("{}", summary(&last)));
-    }
+    lines.summary(&last);
     Ok(ended)
-}
-
-fn print(snapshot: &KernelSnapshot, as_json: bool) {
-    let line = if as_json { serde_json::to_string(snapshot).unwrap_or_default() } else { text(snapshot) };
-    // A reader that has gone away does not stop the daemon.
-    print_line(&line);
-}
-
-fn text(now: &KernelSnapshot) -> String {
-    let Moved { promoted, demoted } = now.moved;
-    let mut line = format!(
-        "{:>5.0}s  promoted {:>7.1} MiB  demoted {:>7.1} MiB",
-        now.uptime_ns.0 as f64 / 1e9,
-        mib(promoted.kernel + promoted.damon),
-        mib(demoted.kernel + demoted.damon)
-    );
-    if now.kernel_moves.pgdemote_direct > 0 {
-        line.push_str(&format!("  direct demotions {}", now.kernel_moves.pgdemote_direct));
-    }
-    for node in &now.nodes {
-        line.push_str(&format!("  node {} free {:.0} MiB", node.node.0, mib(node.free_pages)));
-    }
-    line
-}
-
-fn summary(end: &KernelSnapshot) -> String {
-    let mut out = format!("after {:.1} s\n", end.uptime_ns.0 as f64 / 1e9);
-    out.push_str(&by_kernel(&end.kernel_moves));
-    if let Some(damon) = &end.damon {
-        out.push_str(&by_damon(damon));
-    }
-    out
 }

@@ -1,12 +1,13 @@
 //! A readable line a second, and the summary at the end.
 
-use serde_json::json;
+use thermocline_core::config::Source;
 use thermocline_core::units::Nanos;
+use thermocline_linux::kernel_moves::Moved;
 
 use super::Mode;
-use super::snapshot::Snapshot;
 use crate::output::{print_line, tell_text};
-use crate::text::{self, by_kernel, mib};
+use crate::snapshot::{Deciding, Snapshot};
+use crate::text::{self, by_damon, by_kernel, mib};
 
 /// Prints lines and the summary.
 #[derive(Debug)]
@@ -46,62 +47,87 @@ impl Lines {
 
 /// One line: rates since `last`, totals of now.
 fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
-    let since = last.map_or(Nanos(0), |l| l.uptime_ns);
-    let seconds = (now.uptime_ns.since(since).0 as f64 / 1e9).max(1e-3);
-    let faults = now.source.seen - last.map_or(0, |l| l.source.seen);
-    let mut line =
-        format!("{:>5.0}s  faults {:>7.0}/s", now.uptime_ns.0 as f64 / 1e9, faults as f64 / seconds,);
+    let mut line = format!("{:>5.0}s", now.uptime_ns.0 as f64 / 1e9);
+    match &now.engine {
+        Some(engine) => {
+            let since = last.map_or(Nanos(0), |last| last.uptime_ns);
+            let seconds = (now.uptime_ns.since(since).0 as f64 / 1e9).max(1e-3);
+            let last = last.and_then(|last| last.engine.as_ref());
+            line.push_str(&evidence(last, engine, seconds));
+            if mode == Mode::Run {
+                line.push_str(&moves(last, engine, seconds));
+            }
+        }
+        None => {
+            let Moved { promoted, demoted } = now.moved;
+            line.push_str(&format!(
+                "  promoted {:>7.1} MiB  demoted {:>7.1} MiB",
+                mib(promoted.kernel + promoted.damon),
+                mib(demoted.kernel + demoted.damon)
+            ));
+        }
+    }
+    let direct = now.kernel_moves.pgdemote_direct;
+    if direct > 0 && mode == Mode::Run {
+        line.push_str(&format!("  direct demotions {direct}"));
+    }
+    if let Some(engine) = &now.engine {
+        let refused = reasons(engine, last.and_then(|last| last.engine.as_ref()));
+        if !refused.is_empty() {
+            line.push_str(&format!("  held or refused: {refused}"));
+        }
+        for brake in engine.brakes.iter().filter(|brake| brake.standing.by.is_some()) {
+            line.push_str(&format!("  scope {} {}", brake.name, text::rate(brake.standing.rate_bp)));
+        }
+    }
+    for node in &now.nodes {
+        line.push_str(&format!("  node {} free {:.0} MiB", node.node.0, mib(node.free_pages)));
+    }
+    for node in now.engine.iter().flat_map(|engine| &engine.free_space_promotion) {
+        line.push_str(&format!("  free-space promotion active on {node}"));
+    }
+    line
+}
+
+/// What came as evidence in `seconds`, and what was proposed.
+fn evidence(last: Option<&Deciding>, now: &Deciding, seconds: f64) -> String {
+    let faults = now.source.seen - last.map_or(0, |last| last.source.seen);
+    let mut line = format!("  faults {:>7.0}/s", faults as f64 / seconds);
     let mut lost = now.source.dropped;
     for rate in &now.rates {
-        let rates = last.into_iter().flat_map(|l| &l.rates);
+        let rates = last.into_iter().flat_map(|last| &last.rates);
         let before = rates.filter(|r| r.what == rate.what).map(|r| r.count).sum();
         let came = rate.count.saturating_sub(before) as f64 / seconds;
         line.push_str(&format!("  {} {came:>7.0}/s", rate.what));
         lost += rate.lost;
     }
     if let Some(reverse) = &now.reverse {
-        let before = last.and_then(|l| l.reverse.as_ref()).map_or(0, |r| r.unknown);
+        let before = last.and_then(|last| last.reverse.as_ref()).map_or(0, |r| r.unknown);
         line.push_str(&format!("  of unknown frames {:>7.0}/s", (reverse.unknown - before) as f64 / seconds));
     }
     if lost > 0 {
         line.push_str(&format!("  lost {lost}"));
     }
+    let (proposed, waiting) = (now.counters.proposed, now.gauge("queue_length"));
+    line.push_str(&format!("  proposed {proposed:>7}  waiting {waiting:>6}"));
+    line
+}
+
+/// What moved, in all and in `seconds`.
+fn moves(last: Option<&Deciding>, now: &Deciding, seconds: f64) -> String {
     let c = &now.counters;
-    line.push_str(&format!("  proposed {:>7}  waiting {:>6}", c.proposed, gauge(now, "queue_length")));
-    if mode == Mode::Run {
-        let moved = c.pgmigrate_success - last.map_or(0, |l| l.counters.pgmigrate_success);
-        line.push_str(&format!(
-            "  promoted {:>7.1} MiB ({:>5.1} MiB/s)",
-            mib(c.pgpromote_success),
-            mib(moved) / seconds
-        ));
-        if now.demoter.is_some() {
-            line.push_str(&format!("  demoted {:>7.1} MiB", mib(c.demotion_done)));
-        }
-        let direct = now.kernel_moves.pgdemote_direct;
-        if direct > 0 {
-            line.push_str(&format!("  direct demotions {direct}"));
-        }
-    }
-    let refused = reasons(now, last);
-    if !refused.is_empty() {
-        line.push_str(&format!("  held or refused: {refused}"));
-    }
-    for brake in now.brakes.iter().filter(|brake| brake.standing.by.is_some()) {
-        line.push_str(&format!("  scope {} {}", brake.name, text::rate(brake.standing.rate_bp)));
-    }
-    for node in &now.nodes {
-        line.push_str(&format!("  node {} free {:.0} MiB", node.node.0, mib(node.free_pages)));
-    }
-    for node in &now.free_space_promotion {
-        line.push_str(&format!("  free-space promotion active on {node}"));
+    let moved = c.pgmigrate_success - last.map_or(0, |last| last.counters.pgmigrate_success);
+    let mut line =
+        format!("  promoted {:>7.1} MiB ({:>5.1} MiB/s)", mib(c.pgpromote_success), mib(moved) / seconds);
+    if now.demoter.is_some() {
+        line.push_str(&format!("  demoted {:>7.1} MiB", mib(c.demotion_done)));
     }
     line
 }
 
 /// Reasons since `last`, most frequent first.
-fn reasons(now: &Snapshot, last: Option<&Snapshot>) -> String {
-    let samples = |s: &Snapshot| -> Vec<(&'static str, &'static str, u64)> {
+fn reasons(now: &Deciding, last: Option<&Deciding>) -> String {
+    let samples = |s: &Deciding| -> Vec<(&'static str, &'static str, u64)> {
         let named = ["refused", "expired", "failed", "held"];
         let all = s.counters.samples();
         all.into_iter()
@@ -123,24 +149,31 @@ fn reasons(now: &Snapshot, last: Option<&Snapshot>) -> String {
     found.iter().take(3).map(|(n, label)| format!("{label} {n}")).collect::<Vec<_>>().join(", ")
 }
 
-fn gauge(snapshot: &Snapshot, name: &str) -> u64 {
-    snapshot.gauges.iter().find(|g| g.name == name).map_or(0, |g| g.value)
+/// What came of it all.
+fn summary(end: &Snapshot, mode: Mode) -> String {
+    let seconds = (end.uptime_ns.0 as f64 / 1e9).max(1e-3);
+    match &end.engine {
+        Some(engine) => format!("after {seconds:.1} s: {}", summary_of_engine(end, engine, mode, seconds)),
+        None => {
+            let damon = end.damon.as_ref().map(by_damon).unwrap_or_default();
+            format!("after {seconds:.1} s\n{}{damon}", by_kernel(&end.kernel_moves))
+        }
+    }
 }
 
-fn summary(end: &Snapshot, mode: Mode) -> String {
-    let c = &end.counters;
-    let s = &end.source;
-    let seconds = (end.uptime_ns.0 as f64 / 1e9).max(1e-3);
+fn summary_of_engine(end: &Snapshot, engine: &Deciding, mode: Mode, seconds: f64) -> String {
+    let (c, s) = (&engine.counters, &engine.source);
     let mut out = format!(
-        "after {seconds:.1} s: {} hint faults seen, {} delivered, {} lost, {} out of scope\n",
+        "{} hint faults seen, {} delivered, {} lost, {} out of scope\n",
         s.seen, s.delivered, s.dropped, s.filtered
     );
-    out.push_str(&text::sources(&json!(end.sources)));
-    out.push_str(&text::reverse(&json!(end.reverse)));
+    let others = engine.counted.iter().filter(|(row, _)| row.source != Source::HintFault);
+    others.for_each(|(_, counted)| out.push_str(&counted.text));
+    out.push_str(&engine.reverse.as_ref().map(text::reverse).unwrap_or_default());
     out.push_str(&format!(
         "candidates: {} proposed, {} waiting, {} issued in {} batches\n",
         c.proposed,
-        gauge(end, "queue_length"),
+        engine.gauge("queue_length"),
         c.issued,
         c.batches
     ));
@@ -153,8 +186,8 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         ));
         out.push_str(&by_kernel(&end.kernel_moves));
     }
-    out.push_str(&text::scopes(&json!(end.scopes)));
-    out.push_str(&text::brakes(&json!(end.brakes), false));
+    out.push_str(&text::scopes(&engine.scopes));
+    out.push_str(&text::brakes(&engine.brakes, false));
     for sample in c.samples().into_iter().filter(|s| s.value > 0) {
         if let (name @ ("refused" | "expired" | "failed"), Some(label)) = (sample.name, sample.label) {
             out.push_str(&format!("  {name} {label}: {}\n", sample.value));
@@ -166,6 +199,6 @@ fn summary(end: &Snapshot, mode: Mode) -> String {
         s.bpf_run_time_ns as f64 / 1e6 / seconds,
         s.bpf_run_time_ns / s.bpf_runs.max(1)
     ));
-    out.push_str(&text::overhead(&json!(end.overhead)));
+    out.push_str(&text::overhead(&engine.overhead));
     out
 }

@@ -8,7 +8,6 @@ mod kernel;
 mod line;
 mod pulse;
 mod session;
-pub mod snapshot;
 pub mod socket;
 mod supervisor;
 #[cfg(test)]

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use thermocline_core::config::{Config, ManagerName};
 use thermocline_core::units::{Nanos, Pfn, VirtPage};
 use thermocline_linux::aside::Aside;
@@ -21,6 +20,7 @@ use super::ending::Ending;
 use super::pulse::Pulse;
 use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
 use super::supervisor::Supervisor;
+use crate::snapshot::Snapshot;
 
 /// How long a process may keep whoever wants one of its pages explained.
 const EXPLAIN_MAX: Duration = Duration::from_millis(500);
@@ -109,7 +109,7 @@ impl Session {
     pub fn listen(&self, root: &Root, config: &Config) -> anyhow::Result<()> {
         if self.server.get().is_none() {
             let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
-            let residency = move || residencies.look().map_or(Value::Null, |found| json!(found));
+            let residency = move || residencies.look().map_err(|error| error.to_string());
             let group = config.daemon.socket_group.as_deref();
             let (aside, proc) =
                 (Aside::new(root, "one of its pages was explained", EXPLAIN_MAX), root.proc.clone());
@@ -123,7 +123,7 @@ impl Session {
     }
 
     /// Replaces what `status` is answered from.
-    pub fn publish(&self, snapshot: &impl Serialize) {
+    pub fn publish(&self, snapshot: Snapshot) {
         if let Some(server) = self.server.get() {
             server.publish(snapshot);
         }
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    fn asked() -> (Answer, Receiver<Value>) {
+    fn asked() -> (Answer, Receiver<serde_json::Value>) {
         sync_channel(1)
     }
 

@@ -11,7 +11,7 @@ use thermocline_core::refusal::RefusalReason;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use super::snapshot::Snapshot;
+use crate::snapshot::{Deciding, Snapshot};
 
 /// Time between two judgements, and so between two sentences.
 const EVERY: Nanos = Nanos::from_s(60);
@@ -35,13 +35,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What `snapshot` tells.
-    pub fn new(snapshot: &Snapshot, topology: &Topology, demotes: bool) -> Tally {
+    /// What `snapshot` and, of it, `engine` tell.
+    pub fn new(snapshot: &Snapshot, engine: &Deciding, topology: &Topology, demotes: bool) -> Tally {
         let lower = snapshot.nodes.iter().filter(|node| topology.is_lower(node.node));
         let used_pages = lower.map(|node| node.managed_pages.saturating_sub(node.free_pages)).sum();
         Tally {
-            counters: snapshot.counters.clone(),
-            faults: (snapshot.source.seen, snapshot.source.filtered),
+            counters: engine.counters.clone(),
+            faults: (engine.source.seen, engine.source.filtered),
             lower_mib: topology.page_bytes.mib(used_pages),
             demotes,
             given_up: !snapshot.kswapd.given_up.is_empty(),

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
 use thermocline_linux::damon::{DamonStats, SchemeStats};
 use thermocline_linux::kernel_moves::KernelMoves;
+use thermocline_linux::kswapd::KswapdStats;
 
 /// MiB of a number of base pages.
 pub fn mib(pages: u64) -> f64 {
@@ -41,15 +41,14 @@ pub fn by_damon(damon: &DamonStats) -> String {
 }
 
 /// Where kswapd has given up, and how often it was brought back; nothing where all is well.
-pub fn kswapd(found: &Value) -> String {
+pub fn kswapd(found: &KswapdStats) -> String {
     let mut out = String::new();
-    let nodes: Vec<String> =
-        found["given_up"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    let nodes: Vec<String> = found.given_up.iter().map(|node| node.0.to_string()).collect();
     if !nodes.is_empty() {
-        let why = found["why"].as_str().unwrap_or("it is tried to bring it back");
+        let why = found.why.as_deref().unwrap_or("it is tried to bring it back");
         let _ = writeln!(out, "kswapd has given up on node {}: {why}", nodes.join(", "));
     }
-    match found["brought_back"].as_u64().unwrap_or(0) {
+    match found.brought_back {
         0 => {}
         times => {
             let _ = writeln!(
@@ -59,4 +58,23 @@ pub fn kswapd(found: &Value) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_core::units::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn it_is_told_where_kswapd_has_given_up() {
+        assert_eq!(kswapd(&KswapdStats::default()), "");
+        let found = KswapdStats {
+            given_up: vec![NodeId(0), NodeId(1)],
+            brought_back: 2,
+            why: Some("demotion is off".to_owned()),
+        };
+        let told = "kswapd has given up on node 0, 1: demotion is off\nkswapd had given up on a node of the top tier, and was brought back 2 times\n";
+        assert_eq!(kswapd(&found), told);
+    }
 }

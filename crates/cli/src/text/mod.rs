@@ -1,9 +1,13 @@
 //! The daemon's figures as text: for the lines and the summary of a run, and for `status`.
 
+mod explained;
 mod kernel;
 mod memory;
 mod sources;
+mod status;
 
+pub use explained::explained;
 pub use kernel::{by_damon, by_kernel, kswapd, mib};
 pub use memory::{brake_row, brakes, rate, residency, scope_row, scopes};
-pub use sources::{overhead, reverse, sources};
+pub use sources::{overhead, reverse};
+pub use status::status;

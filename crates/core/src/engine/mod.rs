@@ -15,7 +15,7 @@ mod outcome;
 #[cfg(test)]
 mod tests;
 
-pub use explain::{Explanation, PageState};
+pub use explain::{Explanation, PageState, Remembered, Said};
 pub use gauges::Status;
 
 use crate::access::{

@@ -14,7 +14,6 @@ mod stock;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use thermocline_core::access::{Access, RegionPage};
 use thermocline_core::config::{self, Config};
 use thermocline_core::demand::Demoted;
@@ -34,7 +33,7 @@ use crate::reverse::{self, ReverseError};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Holdings, ScopeError, Scopes};
 use crate::source::hintfault;
-use crate::source::{EvidenceSource, Opening, Rate, SourceError};
+use crate::source::{Counted, EvidenceSource, Opening, Rate, Row, SourceError};
 use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
 
@@ -301,10 +300,9 @@ impl LiveMachine {
         self.sources.hintfault()?.source.stats().ok()
     }
 
-    /// The counters of the other sources by their key in `status --json`; null of those that are
-    /// not open.
-    pub fn other_stats(&self) -> BTreeMap<&'static str, Value> {
-        self.sources.other_stats()
+    /// What each open source has counted, with its row.
+    pub fn counted(&self) -> Vec<(&'static Row, Counted)> {
+        self.sources.counted()
     }
 
     /// What came from the other sources so far, and what of it was lost.

@@ -1,18 +1,16 @@
 //! The sources that the configuration switches on, and what they cost.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use serde_json::Value;
 use thermocline_core::config::Enabled;
 use thermocline_core::units::Nanos;
 
 use super::MachineError;
 use crate::source::hintfault::HintFaults;
-use crate::source::{Cost, Costed, EvidenceSource, Opening, ROWS, Row, SourceError};
+use crate::source::{Cost, Costed, Counted, EvidenceSource, Opening, ROWS, Row, SourceError};
 
 /// A source that is to be used where the machine has it, and cannot be.
 #[derive(Debug)]
@@ -87,13 +85,9 @@ impl Sources {
         open.chain(without).chain(besides).collect::<Vec<_>>().join(", ")
     }
 
-    /// The counters of each source but hint faults by their key; null of those that are not open.
-    pub(super) fn other_stats(&self) -> BTreeMap<&'static str, Value> {
-        let of = |row: &Row| {
-            let source = self.open.iter().find(|(open, _)| open.source == row.source);
-            source.map_or(Value::Null, |(_, source)| source.stats())
-        };
-        ROWS.iter().filter(|row| !is_hintfault(row)).map(|row| (row.counted_as, of(row))).collect()
+    /// What each open source has counted, with its row.
+    pub(super) fn counted(&self) -> Vec<(&'static Row, Counted)> {
+        self.open.iter().map(|(row, source)| (*row, source.counted())).collect()
     }
 
     /// Each open source but hint faults.

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use serde_json::Value;
 use thermocline_core::access::{Access, RegionPage, RegionSnapshot};
 use thermocline_core::config::Config;
 use thermocline_core::machine::Wishes;
@@ -13,7 +12,7 @@ use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pid};
 
 use super::hintfault::Scope;
-use super::{AccessSource, Event, Owners};
+use super::{AccessSource, Counted, Event, Owners};
 use crate::actuator::Actuator;
 use crate::root::{KernelFileError, Root};
 use crate::scope::Member;
@@ -151,8 +150,8 @@ pub trait EvidenceSource: std::fmt::Debug {
     /// It is open, in words: what it reads, and from how much.
     fn describe(&self) -> String;
 
-    /// Its counters as of now, for `status --json`.
-    fn stats(&self) -> Value;
+    /// Its counters as of now.
+    fn counted(&self) -> Counted;
 
     /// Reads what waits; whether more may wait.
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool;

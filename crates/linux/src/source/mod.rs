@@ -5,6 +5,7 @@
 
 mod budget;
 pub mod chmu;
+mod counted;
 pub mod damon;
 #[cfg(feature = "bpf")]
 mod evidence;
@@ -23,11 +24,12 @@ use thermocline_core::units::{Nanos, Pfn, Pid};
 
 use crate::reverse::Resident;
 
+pub use counted::{Counted, troubles};
 #[cfg(feature = "bpf")]
 pub use evidence::{
     BoxedError, Cost, Costed, Ended, EvidenceSource, Frames, Opened, Opening, Rate, SourceError, Turn,
 };
-pub use row::{Facts, Probed, Row, SourceStatus, no_plan, troubles};
+pub use row::{Facts, Probed, Row, SourceStatus, no_plan};
 
 /// Every source, in the order in which they are opened, read and told of.
 pub const ROWS: &[Row] = &[hintfault::ROW, hwsample::ROW, damon::ROW, chmu::ROW];

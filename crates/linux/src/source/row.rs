@@ -1,7 +1,6 @@
 //! A source's row: what is known of it before it is opened.
 
 use serde::Serialize;
-use serde_json::Value;
 use thermocline_core::config::{Config, Source};
 use thermocline_core::statistics::Statistic;
 
@@ -30,16 +29,6 @@ pub struct Row {
     pub open: fn(&mut super::Opening<'_>) -> super::Opened,
     /// The declarations of its statistics, each list with its place in `status --json`.
     pub statistics: fn() -> Vec<(&'static str, Vec<Statistic>)>,
-    /// Its counters as text, lines or nothing. Null stands for a source that is not open.
-    pub text: fn(&Value) -> String,
-}
-
-/// A line for each figure of trouble among `statistics` that `found` has and that is not 0, but for
-/// those that were `told` otherwise.
-pub fn troubles(found: &Value, statistics: &[Statistic], told: &[&str]) -> String {
-    let wanted = statistics.iter().filter(|s| s.trouble && !told.contains(&s.name));
-    let counts = wanted.filter_map(|s| Some((s.name, found[s.name].as_u64().filter(|n| *n > 0)?)));
-    counts.map(|(name, count)| format!("  {name}: {count}\n")).collect()
 }
 
 /// The plan of a source that sets nothing.

@@ -6,7 +6,6 @@ use std::any::Any;
 use std::fs;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use thermocline_core::access::{Access, Detail};
 use thermocline_core::config::schema::Any as AnyOf;
 use thermocline_core::config::{Enabled, Source, SourceKeys};
@@ -15,7 +14,7 @@ use thermocline_core::statistics::Declared;
 use thermocline_core::units::Pfn;
 use thermocline_linux::root::{Root, read_optional};
 use thermocline_linux::source::{
-    EvidenceSource, Facts, Frames, Opened, Opening, Probed, Row, SourceStatus, Turn, no_plan,
+    Counted, EvidenceSource, Facts, Frames, Opened, Opening, Probed, Row, SourceStatus, Turn, no_plan,
 };
 
 /// The file, below the folder of the kernel's processes so that a test can have its own.
@@ -53,7 +52,6 @@ pub const ROW: Row = Row {
     plan: no_plan,
     open,
     statistics: || vec![("listing", Stats::statistics())],
-    text,
 };
 
 fn probe(facts: &mut Facts<'_>) -> Probed {
@@ -68,11 +66,8 @@ fn open(opening: &mut Opening<'_>) -> Opened {
     Ok(Some(Box::new(Listing { root: opening.root.clone(), stats: Stats::default() })))
 }
 
-fn text(found: &Value) -> String {
-    match found["lines"].as_u64() {
-        None => String::new(),
-        Some(lines) => format!("listing: {lines} lines read, {} of no frame here\n", found["malformed"]),
-    }
+fn text(stats: &Stats) -> String {
+    format!("listing: {} lines read, {} of no frame here\n", stats.lines, stats.malformed)
 }
 
 thermocline_core::statistics! {
@@ -97,8 +92,8 @@ impl EvidenceSource for Listing {
         format!("frames listed in {FILE}")
     }
 
-    fn stats(&self) -> Value {
-        json!(self.stats)
+    fn counted(&self) -> Counted {
+        Counted::new(&self.stats, text(&self.stats))
     }
 
     /// Takes the list away, so that each is read once. Lines beyond what is read at once are lost.

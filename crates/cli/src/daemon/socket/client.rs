@@ -19,6 +19,23 @@ pub fn ask(path: &Path, request: &Request) -> anyhow::Result<serde_json::Value> 
     ask_within(path, request, request.timeout() + MARGIN)
 }
 
+/// Sends one request for text to the daemon, and returns its answer.
+///
+/// # Errors
+/// As [`ask`], and when the daemon is of a version that answers with figures alone.
+pub fn ask_for_text(path: &Path, request: &Request) -> anyhow::Result<String> {
+    let answer = ask(path, request)?;
+    match answer["text"].as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => bail!(
+            "the daemon is thermocline {}, which answers with figures and not with text; this command is {}: \
+             restart the daemon, or use --json",
+            answer["version"].as_str().unwrap_or("of an older version"),
+            env!("CARGO_PKG_VERSION"),
+        ),
+    }
+}
+
 /// The same of whoever listens, for no longer than `bound` or about that.
 pub(super) fn ask_within(
     path: &Path,

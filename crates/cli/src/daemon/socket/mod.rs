@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use thermocline_core::config::ManagerName;
 use thermocline_core::units::{Pfn, Pid, VirtPage};
 
-pub use client::ask;
+pub use client::{ask, ask_for_text};
 pub use server::Server;
 
 /// How long a client waits for the loop, which answers within a step unless something is wrong with
@@ -39,13 +39,20 @@ const REQUEST_BYTES_MAX: usize = 4096;
 #[serde(rename_all = "snake_case", tag = "verb")]
 pub enum Request {
     /// The newest snapshot, and where memory is.
-    Status,
+    Status {
+        /// As text, rather than figures.
+        #[serde(default)]
+        as_text: bool,
+    },
     /// Why a page did or did not move.
     Explain {
         /// The page's process.
         pid: u32,
         /// An address in the page.
         address: u64,
+        /// As text, rather than figures.
+        #[serde(default)]
+        as_text: bool,
     },
     /// That another manager take over.
     Switch {
@@ -58,15 +65,15 @@ impl Request {
     /// The page that it is about.
     fn page(&self) -> Option<VirtPage> {
         match self {
-            Request::Explain { pid, address } => Some(VirtPage::of_address(Pid(*pid), *address)),
-            Request::Status | Request::Switch { .. } => None,
+            Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
+            Request::Status { .. } | Request::Switch { .. } => None,
         }
     }
 
     /// How long the loop may take for it.
     fn timeout(&self) -> Duration {
         match self {
-            Request::Status | Request::Explain { .. } => ANSWER_TIMEOUT,
+            Request::Status { .. } | Request::Explain { .. } => ANSWER_TIMEOUT,
             Request::Switch { .. } => SWITCH_TIMEOUT,
         }
     }
@@ -94,6 +101,11 @@ impl Question {
     fn is_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Relaxed)
     }
+}
+
+/// An answer that a client shows as it is.
+pub fn text_answer(text: String) -> serde_json::Value {
+    serde_json::json!({ "text": text })
 }
 
 fn failure(message: &str) -> serde_json::Value {

@@ -4,23 +4,26 @@
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use thermocline_linux::residency;
 
 /// How long an answer is waited for.
 const WAIT: Duration = Duration::from_secs(2);
 /// Clients that may wait for it.
 const WAITING_MAX: usize = 32;
 
+/// What a look has found, or why it could not.
+pub(super) type Looked = Result<residency::Residency, String>;
+
 /// Asks the thread.
 #[derive(Clone, Debug)]
 pub(super) struct Residency {
-    ask: SyncSender<SyncSender<Value>>,
+    ask: SyncSender<SyncSender<Looked>>,
 }
 
 impl Residency {
     /// Starts the thread, which calls `look` whenever somebody asks.
-    pub(super) fn start(mut look: impl FnMut() -> Value + Send + 'static) -> std::io::Result<Residency> {
-        let (ask, asked) = sync_channel::<SyncSender<Value>>(WAITING_MAX);
+    pub(super) fn start(mut look: impl FnMut() -> Looked + Send + 'static) -> std::io::Result<Residency> {
+        let (ask, asked) = sync_channel::<SyncSender<Looked>>(WAITING_MAX);
         std::thread::Builder::new().name("residency".to_owned()).spawn(move || {
             while let Ok(first) = asked.recv() {
                 let found = look();
@@ -33,14 +36,15 @@ impl Residency {
         Ok(Residency { ask })
     }
 
-    /// Where memory is; an `error` where that is not known in time.
-    pub(super) fn now(&self) -> Value {
+    /// Where memory is, if that is known in time.
+    pub(super) fn now(&self) -> Looked {
         let (answer, answers) = sync_channel(1);
         match self.ask.try_send(answer) {
-            Err(TrySendError::Disconnected(_)) => json!({ "error": "the look at processes has failed" }),
-            _ => answers.recv_timeout(WAIT).unwrap_or_else(
-                |_| json!({ "error": "a process keeps its memory from being looked at; it is not known where memory is" }),
-            ),
+            Err(TrySendError::Disconnected(_)) => Err("the look at processes has failed".to_owned()),
+            _ => answers.recv_timeout(WAIT).unwrap_or_else(|_| {
+                Err("a process keeps its memory from being looked at; it is not known where memory is"
+                    .to_owned())
+            }),
         }
     }
 }

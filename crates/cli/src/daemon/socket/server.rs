@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use thermocline_core::units::{Pfn, VirtPage};
 use thermocline_linux::private::Folder;
 
 use super::handlers::Handlers;
-use super::residency::Residency;
-use super::{Question, REQUEST_BYTES_MAX, Request, failure, line};
+use super::residency::{Looked, Residency};
+use super::{Question, REQUEST_BYTES_MAX, Request, failure, line, text_answer};
 use crate::daemon::pulse::Pulse;
+use crate::snapshot::{Snapshot, Status};
+use crate::text;
 
 /// How long a request may take to arrive, and an answer to be taken.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,14 +36,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub struct Server {
     folder: Folder,
     name: String,
-    snapshot: Arc<Mutex<Value>>,
+    snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
     questions: Receiver<Question>,
 }
 
 /// What a client is answered from.
 #[derive(Clone)]
 struct Answers {
-    snapshot: Arc<Mutex<Value>>,
+    snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
     residency: Residency,
     pulse: Arc<Pulse>,
     frame: Arc<dyn Fn(VirtPage) -> Option<Pfn> + Send + Sync>,
@@ -62,7 +63,7 @@ impl Server {
         group: Option<&str>,
         pulse: Arc<Pulse>,
         frame: impl Fn(VirtPage) -> Option<Pfn> + Send + Sync + 'static,
-        residency: impl FnMut() -> Value + Send + 'static,
+        residency: impl FnMut() -> Looked + Send + 'static,
     ) -> anyhow::Result<Server> {
         let shown = path.display();
         let gid = group.map(gid_of).transpose()?;
@@ -84,7 +85,7 @@ impl Server {
                 .with_context(|| format!("cannot give {shown} to the group {gid}"))?;
             folder.let_pass(gid).context("daemon.socket_group")?;
         }
-        let snapshot = Arc::new(Mutex::new(Value::Null));
+        let snapshot = Arc::default();
         let (ask, questions) = sync_channel(QUESTIONS_MAX);
         let residency = Residency::start(residency).context("cannot start the residency thread")?;
         let frame = Arc::new(frame);
@@ -97,10 +98,8 @@ impl Server {
     }
 
     /// Replaces the snapshot that `status` is answered from.
-    pub fn publish(&self, snapshot: &impl Serialize) {
-        let snapshot =
-            serde_json::to_value(snapshot).unwrap_or_else(|e| failure(&format!("no snapshot: {e}")));
-        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    pub fn publish(&self, snapshot: Snapshot) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
     }
 
     /// Questions that came since the last call.
@@ -151,19 +150,7 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         REQUEST_BYTES_MAX,
         Instant::now() + TRANSFER_TIMEOUT,
     )?) {
-        Ok(Request::Status) => {
-            let mut status = answers.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match (status.as_object_mut(), answers.pulse.late()) {
-                (None, Some(late)) => failure(&standing(late)),
-                (None, None) => status,
-                (Some(members), late) => {
-                    members.insert("residency".to_owned(), answers.residency.now());
-                    members
-                        .insert("loop_late_ms".to_owned(), json!(late.map(|late| late.as_millis() as u64)));
-                    status
-                }
-            }
-        }
+        Ok(Request::Status { as_text }) => status(as_text, answers),
         Ok(Request::Switch { .. }) if !owner => {
             failure("only root and the daemon's own user may switch managers: run it as one of them")
         }
@@ -176,6 +163,23 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         Err(e) => failure(&format!("not a request: {e}")),
     };
     writeln!(stream, "{answer}")
+}
+
+/// The newest snapshot, with where memory is at this moment.
+fn status(as_text: bool, answers: &Answers) -> Value {
+    let snapshot = answers.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let late = answers.pulse.late();
+    match (snapshot, late) {
+        (None, Some(late)) => failure(&standing(late)),
+        (None, None) if as_text => {
+            text_answer("the daemon has just started; ask again in a second\n".to_owned())
+        }
+        (None, None) => Value::Null,
+        (Some(snapshot), late) => {
+            let status = Status { snapshot: &snapshot, residency: answers.residency.now(), late };
+            if as_text { text_answer(text::status(&status)) } else { status.json() }
+        }
+    }
 }
 
 /// Whether the daemon's own user or root asks: to a group the socket may be open as well.

@@ -10,7 +10,15 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use thermocline_core::units::{Nanos, Pfn};
 
+use thermocline_linux::residency::Residency;
+
 use super::*;
+use crate::snapshot::Snapshot;
+
+/// Nobody has memory.
+fn nowhere() -> Result<Residency, String> {
+    Ok(Residency::default())
+}
 
 fn path_in(dir: &tempfile::TempDir) -> PathBuf {
     dir.path().join("s/t.sock")
@@ -20,15 +28,16 @@ fn path_in(dir: &tempfile::TempDir) -> PathBuf {
 fn status_and_explain_are_answered_and_nonsense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!([7])).unwrap();
+    let server =
+        Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || Err("seven".to_owned())).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    server.publish(&json!({ "mode": "run" }));
-    let status = ask(&path, &Request::Status).unwrap();
-    assert_eq!((&status["mode"], &status["residency"][0]), (&"run".into(), &7.into()));
+    server.publish(Snapshot::for_tests());
+    let status = ask(&path, &Request::Status { as_text: false }).unwrap();
+    assert_eq!((&status["mode"], &status["residency"]["error"]), (&"run".into(), &"seven".into()));
 
     let client = std::thread::spawn({
         let path = path.clone();
-        move || ask(&path, &Request::Explain { pid: 7, address: 4096 }).unwrap()
+        move || ask(&path, &Request::Explain { pid: 7, address: 4096, as_text: false }).unwrap()
     });
     let question = loop {
         if let Some(q) = server.questions().next() {
@@ -36,7 +45,7 @@ fn status_and_explain_are_answered_and_nonsense_is_refused() {
         }
         std::thread::yield_now();
     };
-    assert!(matches!(question.request, Request::Explain { pid: 7, address: 4096 }));
+    assert!(matches!(question.request, Request::Explain { pid: 7, address: 4096, .. }));
     assert_eq!(question.frame, Some(Pfn(9)));
     question.answer.send(json!({ "why": "cold" })).unwrap();
     assert_eq!(client.join().unwrap()["why"], "cold");
@@ -45,7 +54,7 @@ fn status_and_explain_are_answered_and_nonsense_is_refused() {
     (&stream).write_all(b"\xff\x00{nonsense\n").unwrap();
     let mut line = String::new();
     let _ = BufReader::new(&stream).read_line(&mut line);
-    assert_eq!(ask(&path, &Request::Status).unwrap()["mode"], "run");
+    assert_eq!(ask(&path, &Request::Status { as_text: false }).unwrap()["mode"], "run");
 
     drop(server);
     assert!(!path.exists());
@@ -53,7 +62,7 @@ fn status_and_explain_are_answered_and_nonsense_is_refused() {
 
 #[test]
 fn an_absent_daemon_is_named_with_the_remedy() {
-    let error = ask(Path::new("/nonexistent/t.sock"), &Request::Status).unwrap_err();
+    let error = ask(Path::new("/nonexistent/t.sock"), &Request::Status { as_text: false }).unwrap_err();
     assert!(format!("{error:#}").contains("thermocline run"));
 }
 
@@ -82,8 +91,9 @@ fn whoever_listens_in_place_of_a_daemon_is_not_waited_for() {
     for (name, serve) in serve {
         let path = dir.path().join(name);
         impostor(&path, serve);
-        let (answer, took) =
-            timed(|| client::ask_within(&path, &Request::Status, Duration::from_millis(300)));
+        let (answer, took) = timed(|| {
+            client::ask_within(&path, &Request::Status { as_text: false }, Duration::from_millis(300))
+        });
         assert!(answer.is_err() && took < Duration::from_secs(3), "{name}: {took:?}");
     }
     // Nobody accepts, and the queue is full.
@@ -94,7 +104,8 @@ fn whoever_listens_in_place_of_a_daemon_is_not_waited_for() {
     rustix::net::bind(&listener, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let _waiting = UnixStream::connect(&path).unwrap();
-    let (answer, took) = timed(|| client::ask_within(&path, &Request::Status, Duration::from_millis(300)));
+    let (answer, took) =
+        timed(|| client::ask_within(&path, &Request::Status { as_text: false }, Duration::from_millis(300)));
     assert!(answer.is_err() && took < Duration::from_secs(3), "{took:?}");
 }
 
@@ -109,12 +120,12 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 fn slow_and_idle_clients_hold_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap();
-    server.publish(&json!({ "mode": "run" }));
+    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap();
+    server.publish(Snapshot::for_tests());
     // One sends a byte now and then, another never reads, others say nothing at all.
     let slow: Vec<UnixStream> = (0..10).map(|_| UnixStream::connect(&path).unwrap()).collect();
     (&slow[0]).write_all(b"{").unwrap();
-    let (status, took) = timed(|| ask(&path, &Request::Status));
+    let (status, took) = timed(|| ask(&path, &Request::Status { as_text: false }));
     assert_eq!(status.unwrap()["mode"], "run");
     assert!(took < Duration::from_secs(2), "{took:?}");
     // A byte does not buy more time: the connection ends, and its place is free.
@@ -131,17 +142,17 @@ fn slow_and_idle_clients_hold_nobody_up() {
 fn a_crowd_of_idle_clients_is_turned_away_and_served_again_when_it_has_gone() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap();
-    server.publish(&json!({ "mode": "run" }));
+    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap();
+    server.publish(Snapshot::for_tests());
     let crowd: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    let (answer, took) = timed(|| ask(&path, &Request::Status));
+    let (answer, took) = timed(|| ask(&path, &Request::Status { as_text: false }));
     assert!(took < Duration::from_secs(5), "{took:?}");
     if let Err(error) = answer {
         assert!(format!("{error:#}").contains("too many clients"), "{error:#}");
     }
     // Idle clients lose their places without going away.
     let end = Instant::now() + Duration::from_secs(20);
-    while ask(&path, &Request::Status).is_err() {
+    while ask(&path, &Request::Status { as_text: false }).is_err() {
         assert!(Instant::now() < end, "the crowd holds the daemon for good");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -164,9 +175,9 @@ fn a_process_that_cannot_be_looked_at_costs_its_figures_alone() {
         },
     )
     .unwrap();
-    server.publish(&json!({ "mode": "run" }));
+    server.publish(Snapshot::for_tests());
     for _ in 0..2 {
-        let (status, took) = timed(|| ask(&path, &Request::Status).unwrap());
+        let (status, took) = timed(|| ask(&path, &Request::Status { as_text: false }).unwrap());
         assert_eq!(status["mode"], "run");
         assert!(status["residency"]["error"].as_str().unwrap().contains("process"));
         assert!(took < Duration::from_secs(5), "{took:?}");
@@ -178,25 +189,19 @@ fn what_is_no_socket_of_ours_is_never_removed() {
     let dir = tempfile::tempdir().unwrap();
     let precious = dir.path().join("precious.txt");
     std::fs::write(&precious, "precious").unwrap();
-    let error =
-        Server::listen(&precious, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap_err();
+    let error = Server::listen(&precious, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap_err();
     assert!(format!("{error:#}").contains("no socket of ours"), "{error:#}");
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
-    let group = Server::listen(
-        &path_in(&dir),
-        Some("no-such-group"),
-        Arc::default(),
-        |_| Some(Pfn(9)),
-        || json!(null),
-    )
-    .unwrap_err();
+    let group =
+        Server::listen(&path_in(&dir), Some("no-such-group"), Arc::default(), |_| Some(Pfn(9)), nowhere)
+            .unwrap_err();
     assert!(format!("{group:#}").contains("create it or unset the key"), "{group:#}");
     assert!(!path_in(&dir).exists(), "nothing is made before everything is known to be right");
     // What an earlier daemon left makes way.
     let path = path_in(&dir);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || json!(null)).unwrap();
+    Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap();
 }
 
 #[test]
@@ -207,17 +212,20 @@ fn a_loop_that_does_not_turn_is_told_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let pulse = Arc::new(Pulse::default());
-    let server = Server::listen(&path, None, Arc::clone(&pulse), |_| None, || json!([])).unwrap();
-    server.publish(&json!({ "mode": "run" }));
-    assert!(ask(&path, &Request::Status).unwrap()["loop_late_ms"].is_null());
+    let server = Server::listen(&path, None, Arc::clone(&pulse), |_| None, nowhere).unwrap();
+    server.publish(Snapshot::for_tests());
+    assert!(ask(&path, &Request::Status { as_text: false }).unwrap()["loop_late_ms"].is_null());
     pulse.promise(now().plus(Nanos::from_ms(300)));
     let switch = Request::Switch { manager: thermocline_core::config::ManagerName::Damon };
     let (refused, took) = timed(|| ask(&path, &switch).unwrap_err().to_string());
     assert!(refused.contains("has not turned for 2."), "{refused}");
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(server.questions().count(), 0, "what was refused is not done later");
-    assert!(ask(&path, &Request::Status).unwrap()["loop_late_ms"].as_u64().unwrap() >= 2000);
-    let (refused, took) = timed(|| ask(&path, &Request::Explain { pid: 1, address: 0 }).is_err());
+    assert!(
+        ask(&path, &Request::Status { as_text: false }).unwrap()["loop_late_ms"].as_u64().unwrap() >= 2000
+    );
+    let (refused, took) =
+        timed(|| ask(&path, &Request::Explain { pid: 1, address: 0, as_text: false }).is_err());
     assert!(refused && took < Duration::from_secs(2), "{took:?}");
 }
 
@@ -232,7 +240,7 @@ fn sockets_can_be_had_at_every_path_that_the_check_takes() {
         config.daemon.socket = at(rest);
         let taken = thermocline_linux::configuration::check(&config).is_ok();
         let listens =
-            Server::listen(Path::new(&config.daemon.socket), None, Arc::default(), |_| None, || json!([]));
+            Server::listen(Path::new(&config.daemon.socket), None, Arc::default(), |_| None, nowhere);
         assert_eq!(taken, listens.is_ok(), "{rest}: {listens:?}");
     }
 }

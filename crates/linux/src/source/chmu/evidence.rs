@@ -3,11 +3,9 @@
 use std::any::Any;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use super::ChmuSource;
+use super::{ChmuSource, text};
 use crate::root::Root;
-use crate::source::{EvidenceSource, Frames, Opened, Opening, Turn, lab_device};
+use crate::source::{Counted, EvidenceSource, Frames, Opened, Opening, Turn, lab_device};
 
 pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
     let source = ChmuSource::open(opening.root, &opening.config.source.chmu, opening.now)?;
@@ -19,8 +17,9 @@ impl EvidenceSource for ChmuSource {
         format!("the hot list of the lab's device, which has {} counters", self.stats().counters)
     }
 
-    fn stats(&self) -> Value {
-        json!(self.stats())
+    fn counted(&self) -> Counted {
+        let stats = self.stats();
+        Counted::new(&stats, text::text(&stats))
     }
 
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool {

@@ -21,6 +21,7 @@ mod probe;
 #[cfg(feature = "lab")]
 mod registers;
 mod stats;
+#[cfg(all(feature = "lab", feature = "bpf"))]
 mod text;
 
 use thermocline_core::config::Source;
@@ -44,7 +45,6 @@ pub(super) const ROW: Row = Row {
     #[cfg(feature = "bpf")]
     open,
     statistics: || vec![("hot_list", Stats::statistics())],
-    text: text::text,
 };
 
 #[cfg(all(feature = "lab", feature = "bpf"))]

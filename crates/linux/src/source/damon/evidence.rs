@@ -3,15 +3,14 @@
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
-use serde_json::{Value, json};
 use thermocline_core::units::Nanos;
 
-use super::DamonSource;
+use super::{DamonSource, text};
 use crate::actuator::Actuator;
 use crate::damon::offer_source;
 use crate::root::Root;
 use crate::scope::Member;
-use crate::source::{EvidenceSource, Frames, Opened, Opening, Turn};
+use crate::source::{Counted, EvidenceSource, Frames, Opened, Opening, Turn};
 
 /// Makes the kdamonds, starts those of nodes and hears them. A dry run makes none.
 pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
@@ -30,8 +29,10 @@ impl EvidenceSource for DamonSource {
         }
     }
 
-    fn stats(&self) -> Value {
-        json!(self.stats())
+    fn counted(&self) -> Counted {
+        let stats = self.stats();
+        let counted = Counted::new(&stats, text::text(&stats));
+        stats.processes.iter().fold(counted, Counted::and)
     }
 
     /// Snapshots first, and then pages of their regions, as far as the budget goes; more of these

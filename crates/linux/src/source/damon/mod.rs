@@ -33,6 +33,7 @@ mod snapshots;
 pub mod stream;
 #[cfg(test)]
 mod testing;
+#[cfg(feature = "bpf")]
 mod text;
 mod walk;
 
@@ -73,7 +74,6 @@ pub(super) const ROW: Row = Row {
     #[cfg(feature = "bpf")]
     open: evidence::open,
     statistics: || vec![("regions", Stats::statistics()), ("regions.processes", Watching::statistics())],
-    text: text::text,
 };
 
 /// How many kdamonds there are, which is what they are made by.

@@ -2,10 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
-use thermocline_core::statistics::Declared;
-
-use super::Stats;
+use super::{Stats, Watched, Watching};
 use crate::source::troubles;
 
 /// Processes that are told of one by one, those that are watched worst.
@@ -13,13 +10,12 @@ const WATCHED_MAX: usize = 8;
 /// Where less than this share of the addresses that are looked at holds memory, it is said why.
 const BADLY_PERCENT: f64 = 50.0;
 
-/// What share of the looks at each process finds memory; nothing where none is watched.
-fn watched_well(processes: &Value) -> String {
+/// What share of the looks at each process finds memory.
+fn watched_well(each: &[Watched]) -> String {
     let mut lines = Vec::new();
-    for process in processes["each"].as_array().into_iter().flatten() {
-        let bytes = |key: &str| process[key].as_u64().unwrap_or(0) as f64;
-        let (mapped, watched) = (bytes("mapped_bytes"), bytes("watched_bytes").max(1.0));
-        let percent = 100.0 * bytes("resident_bytes") / watched;
+    for process in each {
+        let (mapped, watched) = (process.mapped_bytes as f64, (process.watched_bytes as f64).max(1.0));
+        let percent = 100.0 * process.resident_bytes as f64 / watched;
         let why = match percent < BADLY_PERCENT {
             false => "",
             true if mapped < watched / 2.0 => {
@@ -31,9 +27,9 @@ fn watched_well(processes: &Value) -> String {
         };
         let line = format!(
             "  process {}: {percent:.1} % of the addresses that are looked at hold memory ({:.1} MiB in {} ranges){why}\n",
-            process["pid"],
+            process.pid.0,
             watched / f64::from(1 << 20),
-            process["ranges"],
+            process.ranges,
         );
         lines.push((percent, line));
     }
@@ -46,74 +42,77 @@ fn watched_well(processes: &Value) -> String {
     out
 }
 
-/// What DAMON told of and what became of it; nothing where it is not read.
-pub(super) fn text(found: &Value) -> String {
-    if found.is_null() {
-        return String::new();
-    }
-    let count = |key: &str| found[key].as_u64().unwrap_or(0);
-    let processes = &found["processes"];
-    let watched = match processes.is_null() {
-        true => format!("{} of {} kdamonds run", count("running"), count("started")),
-        false => {
-            let also = match processes["left_out"].as_u64().unwrap_or(0) {
+/// What DAMON told of and what became of it.
+pub(super) fn text(stats: &Stats) -> String {
+    let watched = match &stats.processes {
+        None => format!("{} of {} kdamonds run", stats.running, stats.started),
+        Some(Watching { watched, left_out, .. }) => {
+            let also = match left_out {
                 0 => String::new(),
                 more => format!(" and {more} not, for lack of kdamonds (processes_max)"),
             };
-            let watched = processes["watched"].as_u64().unwrap_or(0);
-            format!("{watched} process{} watched{also}", if watched == 1 { "" } else { "es" })
+            format!("{watched} process{} watched{also}", if *watched == 1 { "" } else { "es" })
         }
     };
     let mut out = format!(
         "DAMON: {watched}, {} regions in {} aggregations of {:.2} s; {} pages found of {} looked up\n",
-        count("regions"),
-        count("snapshots"),
-        count("aggregation_ns") as f64 / 1e9,
-        count("pages"),
-        count("looked_up"),
+        stats.regions,
+        stats.snapshots,
+        stats.aggregation_ns.0 as f64 / 1e9,
+        stats.pages,
+        stats.looked_up,
     );
-    out.push_str(&watched_well(processes));
-    out.push_str(&troubles(found, &Stats::statistics(), &[]));
+    if let Some(watching) = &stats.processes {
+        out.push_str(&watched_well(&watching.each));
+    }
+    out.push_str(&troubles(stats, &[]));
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use thermocline_core::units::{Nanos, Pid};
 
     use super::*;
 
     #[test]
     fn regions_are_told_with_what_was_lost() {
-        let found = json!({
-            "started": 3, "running": 2, "regions": 900, "snapshots": 9, "incomplete": 0, "lost": 7, "malformed": 0, "looked_up": 4096,
-            "pages": 4000, "cut_short": 1, "aggregation_ns": 120_000_000,
-        });
+        let found = Stats {
+            started: 3,
+            running: 2,
+            regions: 900,
+            snapshots: 9,
+            lost: 7,
+            looked_up: 4096,
+            pages: 4000,
+            cut_short: 1,
+            aggregation_ns: Nanos::from_ms(120),
+            ..Stats::default()
+        };
         let told = "DAMON: 2 of 3 kdamonds run, 900 regions in 9 aggregations of 0.12 s; 4000 pages found of 4096 looked up\n  \
                     lost: 7\n  cut_short: 1\n";
         assert_eq!(text(&found), told);
-        let found =
-            json!({ "processes": { "watched": 2, "left_out": 3, "begun": 9, "failed": 0 }, "regions": 5 });
-        let told = text(&found);
+        let watching = Watching { watched: 2, left_out: 3, begun: 9, ..Watching::default() };
+        let told = text(&Stats { regions: 5, processes: Some(watching), ..Stats::default() });
         assert!(
             told.starts_with(
                 "DAMON: 2 processes watched and 3 not, for lack of kdamonds (processes_max), 5 regions"
             ),
             "{told}"
         );
-        assert_eq!(text(&Value::Null), "");
     }
 
     #[test]
     fn it_is_told_how_well_each_process_is_watched_and_what_helps_where_it_is_not() {
-        let process = |pid: u32, resident_mib: u64, mapped_mib: u64, watched_mib: u64| {
-            json!({
-                "pid": pid, "resident_bytes": resident_mib << 20, "mapped_bytes": mapped_mib << 20,
-                "watched_bytes": watched_mib << 20, "ranges": 9,
-            })
+        let process = |pid: u32, resident_mib: u64, mapped_mib: u64, watched_mib: u64| Watched {
+            pid: Pid(pid),
+            resident_bytes: resident_mib << 20,
+            mapped_bytes: mapped_mib << 20,
+            watched_bytes: watched_mib << 20,
+            ranges: 9,
         };
         let each = [process(7, 90, 100, 100), process(8, 10, 20, 100), process(9, 30, 90, 100)];
-        let told = watched_well(&json!({ "each": each }));
+        let told = watched_well(&each);
         let lines: Vec<&str> = told.lines().collect();
         assert!(
             lines[0].starts_with("  process 8: 10.0 % of ") && lines[0].contains("regions_max"),
@@ -123,9 +122,9 @@ mod tests {
         let well =
             "  process 7: 90.0 % of the addresses that are looked at hold memory (100.0 MiB in 9 ranges)";
         assert_eq!(lines[2], well);
-        assert_eq!(watched_well(&json!({ "watched": 0 })), "");
-        let many: Vec<Value> = (0..20).map(|pid| process(pid, 90, 100, 100)).collect();
-        let told = watched_well(&json!({ "each": many }));
+        assert_eq!(watched_well(&[]), "");
+        let many: Vec<Watched> = (0..20).map(|pid| process(pid, 90, 100, 100)).collect();
+        let told = watched_well(&many);
         assert!(told.lines().count() == 9 && told.contains("12 more processes"), "{told}");
     }
 }

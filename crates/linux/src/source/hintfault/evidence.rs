@@ -3,14 +3,13 @@
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
-use serde_json::{Value, json};
 use thermocline_core::moves::{Move, Outcome};
 use thermocline_core::rule;
 use thermocline_core::units::Nanos;
 
-use super::{HintFaultSource, Options, Stats};
+use super::{HintFaultSource, Options, Stats, text};
 use crate::clock::thread_cpu_time;
-use crate::source::{AccessSource, Cost, Costed, EvidenceSource, Opened, Opening, Rate, Turn};
+use crate::source::{AccessSource, Cost, Costed, Counted, EvidenceSource, Opened, Opening, Rate, Turn};
 use crate::topology::cpu_nodes;
 
 pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
@@ -37,7 +36,7 @@ pub struct HintFaults {
 
 impl HintFaults {
     /// The counters, where the kernel tells them.
-    fn counted(&self) -> Option<Stats> {
+    fn stats(&self) -> Option<Stats> {
         self.source.stats().ok()
     }
 }
@@ -47,8 +46,9 @@ impl EvidenceSource for HintFaults {
         "hint faults".to_owned()
     }
 
-    fn stats(&self) -> Value {
-        json!(self.counted().unwrap_or_default())
+    fn counted(&self) -> Counted {
+        let stats = self.stats().unwrap_or_default();
+        Counted::new(&stats, text::text(&stats)).and(&stats.stamps)
     }
 
     /// The kernel's filter has left out who is not in scope.
@@ -80,13 +80,13 @@ impl EvidenceSource for HintFaults {
     }
 
     fn cost(&self) -> Option<Cost> {
-        let stats = self.counted()?;
+        let stats = self.stats()?;
         let beside = Nanos(stats.bpf_run_time_ns);
         Some(Cost { of: Costed::Fault, events: stats.seen, read: self.read, beside })
     }
 
     fn rate(&self) -> Option<Rate> {
-        let stats = self.counted().unwrap_or_default();
+        let stats = self.stats().unwrap_or_default();
         Some(Rate { what: "faults", count: stats.seen, lost: stats.dropped })
     }
 }

@@ -18,6 +18,7 @@ pub mod stamps;
 mod chunk;
 mod probe;
 mod stats;
+#[cfg(feature = "bpf")]
 mod text;
 
 #[cfg(feature = "bpf")]
@@ -52,5 +53,4 @@ pub(super) const ROW: Row = Row {
     #[cfg(feature = "bpf")]
     open: evidence::open,
     statistics: || vec![("source", Stats::statistics()), ("source.stamps", stamps::StampStats::statistics())],
-    text: text::text,
 };

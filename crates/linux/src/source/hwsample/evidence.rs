@@ -3,16 +3,17 @@
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
-use serde_json::{Value, json};
 use thermocline_core::machine::Wishes;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
 use super::period::INTERRUPT_NS;
 use super::useful::Judge;
-use super::{HwSampleSource, Stats};
+use super::{HwSampleSource, Stats, text};
 use crate::root::{KernelFileError, Root};
-use crate::source::{AccessSource, Cost, Costed, EvidenceSource, Frames, Opened, Opening, Rate, Turn};
+use crate::source::{
+    AccessSource, Cost, Costed, Counted, EvidenceSource, Frames, Opened, Opening, Rate, Turn,
+};
 use crate::topology::PfnMap;
 
 pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
@@ -37,6 +38,11 @@ pub(super) fn cost(stats: &Stats, interrupt_ns: u64) -> Cost {
     Cost { of: Costed::Sample, events: taken, read: stats.read_ns, beside: Nanos(taken * interrupt_ns) }
 }
 
+/// What a sampler has counted.
+pub(super) fn counted(stats: &Stats) -> Counted {
+    Counted::new(stats, text::text(stats)).and(&stats.samples)
+}
+
 impl EvidenceSource for HwSampleSource {
     fn describe(&self) -> String {
         let stats = self.stats();
@@ -47,8 +53,8 @@ impl EvidenceSource for HwSampleSource {
         format!("{} on {} CPUs{failed}", stats.sampler, stats.cpus)
     }
 
-    fn stats(&self) -> Value {
-        json!(self.stats())
+    fn counted(&self) -> Counted {
+        counted(&self.stats())
     }
 
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool {

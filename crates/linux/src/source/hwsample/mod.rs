@@ -23,6 +23,7 @@ mod error;
 mod evidence;
 mod open;
 mod probe;
+#[cfg(feature = "bpf")]
 mod text;
 mod threads;
 
@@ -46,5 +47,4 @@ pub(super) const ROW: Row = Row {
     #[cfg(feature = "bpf")]
     open: evidence::open,
     statistics: || vec![("hwsample", Stats::statistics()), ("hwsample.samples", useful::Tally::statistics())],
-    text: text::text,
 };

@@ -3,13 +3,12 @@
 use std::any::Any;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use thermocline_core::topology::Topology;
 
 use super::LabRings;
 use crate::root::{KernelFileError, Root};
-use crate::source::hwsample::evidence::{cost, rate};
-use crate::source::{Cost, EvidenceSource, Frames, Rate, Turn, lab_device};
+use crate::source::hwsample::evidence::{cost, counted, rate};
+use crate::source::{Cost, Counted, EvidenceSource, Frames, Rate, Turn, lab_device};
 use crate::topology::PfnMap;
 
 impl EvidenceSource for LabRings {
@@ -17,8 +16,8 @@ impl EvidenceSource for LabRings {
         format!("{} on {} CPUs", self.stats.sampler, self.stats.cpus)
     }
 
-    fn stats(&self) -> Value {
-        json!(self.stats())
+    fn counted(&self) -> Counted {
+        counted(&self.stats())
     }
 
     /// No process is named, so that nobody can be out of scope yet.

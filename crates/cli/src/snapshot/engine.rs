@@ -1,0 +1,96 @@
+//! What the engine has decided, by what evidence, and what became of it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use thermocline_core::admission::{Braking, Standing};
+use thermocline_core::config::Source;
+use thermocline_core::counters::Counters;
+use thermocline_core::engine::Engine;
+use thermocline_core::rule::Gauge;
+use thermocline_core::units::NodeId;
+use thermocline_linux::demoter::DemoterStats;
+use thermocline_linux::machine::{LiveMachine, Overhead};
+use thermocline_linux::mover::MoverStats;
+use thermocline_linux::reverse;
+use thermocline_linux::source::hintfault::Stats;
+use thermocline_linux::source::{Counted, ROWS, Rate, Row};
+
+use super::fixed::{Fixed, Named};
+
+/// The figures of the engine and of the machine that it decides for.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Deciding {
+    /// Counters of the engine.
+    pub counters: Counters,
+    /// Gauges of the engine and its rule.
+    pub gauges: Vec<Gauge>,
+    /// Nodes on which the kernel promotes every page at its first fault.
+    pub free_space_promotion: Vec<NodeId>,
+    /// Counters of the hint-fault source; all zero where it is switched off.
+    pub source: Stats,
+    /// Counters of the other sources by their key; null of those that are not open.
+    #[serde(flatten)]
+    others: BTreeMap<&'static str, Value>,
+    /// What each open source has counted.
+    #[serde(skip)]
+    pub counted: Vec<(&'static Row, Counted)>,
+    /// What came from the other sources, and was lost.
+    #[serde(skip)]
+    pub rates: Vec<Rate>,
+    /// Counters of the reverse map, where a source may leave open whose pages its evidence is of.
+    pub reverse: Option<reverse::Stats>,
+    /// What a fault, a sample and a moved page cost so far.
+    pub overhead: Overhead,
+    /// Counters of the mover, where pages move.
+    pub mover: Option<MoverStats>,
+    /// Counters of the demoter, where cold pages are demoted.
+    pub demoter: Option<DemoterStats>,
+    /// The scopes with a floor or a cap.
+    pub scopes: Vec<Named<Standing>>,
+    /// How the scopes are braked.
+    pub brakes: Vec<Named<Braking>>,
+}
+
+impl Deciding {
+    /// What there is to say of the engine and the machine now.
+    pub fn new(fixed: &Fixed, engine: &Engine, machine: &LiveMachine) -> Deciding {
+        let counted = machine.counted();
+        let json = |row: &Row| {
+            let open = counted.iter().find(|(open, _)| open.source == row.source);
+            open.map_or(Value::Null, |(_, counted)| counted.json.clone())
+        };
+        let others = ROWS.iter().filter(|row| row.source != Source::HintFault);
+        Deciding {
+            counters: engine.counters().clone(),
+            gauges: engine.gauges(),
+            free_space_promotion: machine.free_space_promotion(),
+            source: machine.source_stats().unwrap_or_default(),
+            others: others.map(|row| (row.counted_as, json(row))).collect(),
+            counted,
+            rates: machine.other_rates(),
+            reverse: machine.reverse_stats(),
+            overhead: machine.overhead(engine.counters().pgmigrate_success),
+            mover: machine.mover_stats(),
+            demoter: machine.demoter_stats(),
+            scopes: engine
+                .standings()
+                .into_iter()
+                .map(|standing| fixed.name(standing.scope, standing))
+                .collect(),
+            brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
+        }
+    }
+
+    /// Takes over the engine's figures of now.
+    pub fn update(&mut self, engine: &Engine) {
+        self.counters = engine.counters().clone();
+        self.gauges = engine.gauges();
+    }
+
+    /// The value of a gauge that is not kept by node.
+    pub fn gauge(&self, name: &str) -> u64 {
+        self.gauges.iter().find(|gauge| gauge.name == name).map_or(0, |gauge| gauge.value)
+    }
+}

@@ -1,0 +1,72 @@
+//! What does not change while a manager is at work.
+
+use serde::Serialize;
+use thermocline_core::config::{Config, ManagerName, RuleName, Scope};
+use thermocline_core::topology::Topology;
+use thermocline_core::units::ScopeId;
+
+/// Which places and meanings the figures of `status --json` have: another number where a reader of
+/// the former could take one for something else, or miss it.
+pub const SCHEMA: u64 = 1;
+
+/// What does not change while running.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fixed {
+    /// See [`SCHEMA`].
+    pub schema: u64,
+    /// Version of the program.
+    pub version: &'static str,
+    /// The daemon's process.
+    pub pid: u32,
+    /// The verb.
+    pub mode: &'static str,
+    /// Who decides which pages move.
+    pub manager: ManagerName,
+    /// The rule; none where the kernel decides.
+    pub rule: Option<RuleName>,
+    /// The machine.
+    pub topology: Topology,
+    /// The configured scopes.
+    #[serde(skip)]
+    scopes: Vec<Scope>,
+}
+
+/// How a scope stands, with its name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Named<T> {
+    /// The scope's name, or its cgroup where it has none.
+    pub name: String,
+    /// How it stands.
+    #[serde(flatten)]
+    pub standing: T,
+}
+
+impl Fixed {
+    /// What is known when a manager starts; `mode` is the verb.
+    pub fn new(mode: &'static str, config: &Config, topology: &Topology) -> Fixed {
+        Fixed {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            mode,
+            manager: config.manager.name,
+            rule: (!config.manager.name.is_of_kernel()).then_some(config.rule.name),
+            topology: topology.clone(),
+            scopes: config.scope.clone(),
+        }
+    }
+
+    /// Names the scope that `standing` is of.
+    pub fn name<T>(&self, scope: ScopeId, standing: T) -> Named<T> {
+        let Some(place) = usize::from(scope.0).checked_sub(1) else {
+            return Named { name: "default".to_owned(), standing };
+        };
+        let given = self.scopes.get(place).map(|s| (s.name.as_str(), s.cgroup.as_deref()));
+        let name = match given {
+            Some(("", Some(cgroup))) => cgroup.to_owned(),
+            Some(("", None)) | None => format!("[{place}]"),
+            Some((name, _)) => name.to_owned(),
+        };
+        Named { name, standing }
+    }
+}

@@ -1,0 +1,175 @@
+//! The whole of `thermocline status`.
+
+use std::fmt::Write;
+
+use thermocline_core::topology::Topology;
+
+use super::{brakes, by_damon, by_kernel, kswapd, mib, overhead, residency, reverse, scopes};
+use crate::snapshot::{Deciding, Snapshot, Status};
+
+/// What the daemon reports of itself.
+pub fn status(status: &Status<'_>) -> String {
+    let Status { snapshot, residency: found, late } = status;
+    let mut out = head(snapshot);
+    if let Some(late) = late {
+        let _ = writeln!(
+            out,
+            "its loop has not turned for {:.1} s, and all figures but those of memory are as old: something keeps it",
+            late.as_secs_f64()
+        );
+    }
+    if let Some(why) = &snapshot.trouble {
+        let _ = writeln!(out, "it cannot do its job, for a minute nothing has moved: {why}");
+    }
+    out.push_str(&nodes(snapshot, &snapshot.fixed.topology));
+    let settings = &snapshot.settings;
+    if settings.changed_by_others > 0 {
+        let _ = writeln!(
+            out,
+            "kernel settings changed by others: {} times, {} times set again, {} left so",
+            settings.changed_by_others, settings.set_again, settings.left
+        );
+    }
+    out.push_str(&kswapd(&snapshot.kswapd));
+    snapshot.no_cgroup.iter().for_each(|sentence| {
+        let _ = writeln!(out, "{sentence}");
+    });
+    out.push_str(&residency(found));
+    if let Some(engine) = &snapshot.engine {
+        out.push_str(&evidence(engine));
+    }
+    out.push_str(&by_kernel(&snapshot.kernel_moves));
+    out.push_str(&snapshot.damon.as_ref().map(by_damon).unwrap_or_default());
+    if let Some(engine) = &snapshot.engine {
+        out.push_str(&counters(engine));
+    }
+    out
+}
+
+fn head(snapshot: &Snapshot) -> String {
+    let fixed = &snapshot.fixed;
+    let rule = fixed.rule.map(|rule| format!(", rule {}", rule.text())).unwrap_or_default();
+    format!(
+        "thermocline {} (pid {}), {} for {:.0} s, manager {}{rule}\n",
+        fixed.version,
+        fixed.pid,
+        fixed.mode,
+        snapshot.uptime_ns.0 as f64 / 1e9,
+        fixed.manager.text(),
+    )
+}
+
+/// A line a node, and where the kernel promotes by itself.
+fn nodes(snapshot: &Snapshot, topology: &Topology) -> String {
+    let mut out = String::new();
+    for state in &snapshot.nodes {
+        let tier = topology.nodes.iter().find(|node| node.id == state.node);
+        let _ = writeln!(
+            out,
+            "node {} (tier {}): {:.0} of {:.0} MiB free, high watermark {:.0} MiB",
+            state.node.0,
+            tier.map_or("unknown".to_owned(), |node| node.tier.0.to_string()),
+            mib(state.free_pages).floor(),
+            mib(state.managed_pages).floor(),
+            mib(state.watermarks.high_pages).floor(),
+        );
+    }
+    for node in snapshot.engine.iter().flat_map(|engine| &engine.free_space_promotion) {
+        let _ = writeln!(
+            out,
+            "free-space promotion active on node {}: the kernel promotes at the first fault",
+            node.0
+        );
+    }
+    out
+}
+
+/// What holds scopes back, and what sources have counted.
+fn evidence(engine: &Deciding) -> String {
+    let mut out = scopes(&engine.scopes);
+    out.push_str(&brakes(&engine.brakes, false));
+    engine.counted.iter().for_each(|(_, counted)| out.push_str(&counted.text));
+    out.push_str(&engine.reverse.as_ref().map(reverse).unwrap_or_default());
+    out.push_str(&overhead(&engine.overhead));
+    out
+}
+
+/// The engine's counters that are not 0, and its gauges.
+fn counters(engine: &Deciding) -> String {
+    let mut out = String::new();
+    for sample in engine.counters.samples().into_iter().filter(|sample| sample.value > 0) {
+        let label = sample.label.unwrap_or_default();
+        let _ = writeln!(out, "{:<24} {label:<20} {:>12}", sample.name, sample.value);
+    }
+    for gauge in &engine.gauges {
+        let node = gauge.node.map_or(String::new(), |node| format!("node {}", node.0));
+        let _ = writeln!(out, "{:<24} {node:<20} {:>12}", gauge.name, gauge.value);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use thermocline_core::config::ManagerName;
+    use thermocline_core::rule::Gauge;
+    use thermocline_core::units::NodeId;
+    use thermocline_linux::damon::{Action, DamonStats, SchemeStats};
+    use thermocline_linux::residency::Residency;
+
+    use super::*;
+
+    fn shown(snapshot: &Snapshot, late: Option<Duration>) -> String {
+        status(&Status { snapshot, residency: Ok(Residency::default()), late })
+    }
+
+    #[test]
+    fn a_manager_of_the_kernels_has_neither_rule_nor_source_of_ours() {
+        let scheme = SchemeStats {
+            kdamond: 2,
+            action: Action::MigrateHot,
+            from: NodeId(2),
+            to: NodeId(0),
+            tried_pages: 512,
+            moved_pages: 256,
+            elsewhere_pages: 64,
+            quota_exceeded: 3,
+        };
+        let mut snapshot = Snapshot::for_tests();
+        snapshot.fixed.manager = ManagerName::Damon;
+        snapshot.fixed.rule = None;
+        snapshot.engine = None;
+        snapshot.damon = Some(DamonStats { schemes: vec![scheme], running: 3, started: 3 });
+        let text = shown(&snapshot, None);
+        assert!(text.contains("), run for 4 s, manager damon\n"), "{text}");
+        let moved =
+            "migrate_hot from node 2 to node 0: 1.0 MiB of 2.0 MiB tried, at most 0.2 MiB of it elsewhere";
+        assert!(text.contains(moved) && !text.contains("hint faults"), "{text}");
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_line_and_counters_of_0_have_none() {
+        let mut snapshot = Snapshot::for_tests().with_trouble(Some("node_full"));
+        snapshot.settings.changed_by_others = 2;
+        snapshot.no_cgroup = vec!["scope[0].cgroup \"/a\" is not there now".to_owned()];
+        if let Some(engine) = &mut snapshot.engine {
+            engine.counters.proposed = 5;
+            engine.gauges = vec![Gauge { name: "hot_threshold_ms", node: Some(NodeId(1)), value: 900 }];
+            engine.free_space_promotion = vec![NodeId(0)];
+        }
+        let text = shown(&snapshot, Some(Duration::from_millis(2500)));
+        for line in [
+            "its loop has not turned for 2.5 s, and all figures but those of memory are as old: something keeps it",
+            "it cannot do its job, for a minute nothing has moved: node_full",
+            "free-space promotion active on node 0: the kernel promotes at the first fault",
+            "kernel settings changed by others: 2 times, 0 times set again, 0 left so",
+            "scope[0].cgroup \"/a\" is not there now",
+            &format!("{:<45} {:>12}", "proposed", 5),
+            &format!("{:<24} {:<20} {:>12}", "hot_threshold_ms", "node 1", 900),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        assert!(!text.contains("merged"), "{text}");
+    }
+}
