@@ -99,6 +99,7 @@ soak: lab-programs ## what takes longer: long fuzzing, many property cases, the 
 	PROPTEST_CASES=20000 cargo test --release -p thermocline-core
 	$(MAKE) package
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-core --test it machine_that_fails -- --nocapture
+	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-sim --test it machine_that_fails -- --nocapture
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-lab -- --nocapture
 
 docs: ## the book, in docs/book

@@ -8,18 +8,19 @@ use thermocline_core::driver::Driver;
 use thermocline_core::engine::{Engine, PageState};
 use thermocline_core::label::Label;
 use thermocline_core::moves::{Batch, Outcome};
-use thermocline_core::units::{Nanos, NodeId, Pid, ScopeId, VirtPage};
+use thermocline_core::units::{Nanos, Pid, ScopeId, VirtPage};
 
 use crate::faulty::{Fault, Faults, FaultyMachine, Kind, Passed, mix};
-use crate::hunt::hunt;
+use crate::hunt::{Enough, hunt};
 use crate::laws::Laws;
 use crate::pages::{PIDS, Pages, VPNS};
 use crate::wild::Wild;
 use crate::world::{Setup, topology};
 
-/// Polls of a course, and its faults.
+/// Polls of a course, its faults, and faults of all courses.
 const POLLS: u32 = 400;
 const FAULTS: u32 = 200;
+const ENOUGH: Enough = Enough { everyday: 10_000, soak: 1_000_000 };
 /// After so many steps of [`DRAIN_STEP`] without evidence nothing may be left: what waits expires
 /// in 10 s, what is in flight is given up after 1 s, and the latest faults last 128 polls.
 const DRAIN_STEPS: u32 = 200;
@@ -70,9 +71,7 @@ impl Rig {
         }
         let engine = self.driver.engine();
         if ticked {
-            let free_pages: BTreeMap<NodeId, u64> =
-                self.driver.nodes().iter().map(|state| (state.node, state.free_pages)).collect();
-            self.laws.issued(engine, now, &free_pages, &issued);
+            self.laws.issued(engine, now, self.driver.nodes(), &issued);
         } else {
             assert!(issued.is_empty(), "batches without a tick");
         }
@@ -164,7 +163,7 @@ fn the_laws_hold_on_a_machine_that_fails() {
     let moved = std::cell::RefCell::new(BTreeMap::new());
     let lost = std::cell::Cell::new(0);
     let command = "cargo test --release -p thermocline-core --test it the_laws_hold_on_a_machine_that_fails";
-    let happened = hunt(command, (FAULTS, POLLS), |seed, plan| {
+    let happened = hunt(command, ENOUGH, (FAULTS, POLLS), |seed, plan| {
         let rig = course(seed, plan);
         let counters = rig.driver.engine().counters();
         let name = setup(seed).rule.map_or("wild", RuleName::text);

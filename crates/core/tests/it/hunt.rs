@@ -1,6 +1,6 @@
 //! Looks for a course of faults that breaks a law, and shortens what it finds.
 //!
-//! `THERMOCLINE_FAULTS_SEED=N` runs that course alone, `THERMOCLINE_SOAK=1` a million faults.
+//! `THERMOCLINE_FAULTS_SEED=N` runs that course alone, `THERMOCLINE_SOAK=1` as many as a soak has.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 
@@ -9,20 +9,26 @@ use rand_pcg::rand_core::Rng;
 
 use crate::faulty::{Fault, Kind};
 
-/// Faults in all, of everyday tests and of a soak.
-const FAULTS: u64 = 10_000;
-const FAULTS_SOAK: u64 = 1_000_000;
+/// Faults after which a hunt ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Enough {
+    /// Every day.
+    pub everyday: u64,
+    /// In a soak.
+    pub soak: u64,
+}
 
 /// Runs courses until enough faults have happened; `run` returns how many did, by kind, and so does
 /// this. `command` is what runs the test.
 pub fn hunt(
     command: &str,
+    enough: Enough,
     (faults, polls): (u32, u32),
     run: impl Fn(u64, &[Fault]) -> [u64; Kind::ALL.len()],
 ) -> [u64; Kind::ALL.len()] {
     let alone = std::env::var("THERMOCLINE_FAULTS_SEED").ok().and_then(|seed| seed.parse().ok());
     let soak = std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1");
-    let wanted = if soak { FAULTS_SOAK } else { FAULTS };
+    let wanted = if soak { enough.soak } else { enough.everyday };
     let mut sum = [0; Kind::ALL.len()];
     let mut seed = alone.unwrap_or(0);
     loop {

@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use thermocline_core::config::Config;
 use thermocline_core::engine::Engine;
 use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Direction, Outcome};
-use thermocline_core::topology::Topology;
+use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, Pfn, Pid, VirtPage};
-
-use crate::world::HIGH_PAGES;
 
 /// What a record holds, as far as time does not change it.
 type Memory = Option<(u8, bool, Option<NodeId>)>;
@@ -97,29 +95,17 @@ impl Laws {
     }
 
     /// Judges what a tick issued.
-    pub fn after_tick(
-        &mut self,
-        engine: &Engine,
-        told: Nanos,
-        free_pages: &BTreeMap<NodeId, u64>,
-        batches: &[Batch],
-    ) {
+    pub fn after_tick(&mut self, engine: &Engine, told: Nanos, nodes: &[NodeState], batches: &[Batch]) {
         assert_eq!(
             self.remembered,
             memories(engine),
             "a tick, and with it every refusal, leaves evidence alone"
         );
-        self.issued(engine, told, free_pages, batches);
+        self.issued(engine, told, nodes, batches);
     }
 
     /// Judges the batches of a tick.
-    pub fn issued(
-        &mut self,
-        engine: &Engine,
-        told: Nanos,
-        free_pages: &BTreeMap<NodeId, u64>,
-        batches: &[Batch],
-    ) {
+    pub fn issued(&mut self, engine: &Engine, told: Nanos, nodes: &[NodeState], batches: &[Batch]) {
         // Time that goes back is no time for the engine.
         self.clock = self.clock.max(told);
         self.forget_lost(engine);
@@ -129,7 +115,7 @@ impl Laws {
         }
         for batch in batches {
             self.shape(batch);
-            self.goal(batch, free_pages[&batch.target], towards[&batch.target]);
+            self.goal(batch, nodes, towards[&batch.target]);
             self.residency(engine, batch);
             assert!(self.in_flight.insert(batch.id, batch.clone()).is_none(), "a batch number is used again");
         }
@@ -221,13 +207,18 @@ impl Laws {
         );
     }
 
-    /// A target never goes below its high watermark and the goal through our batches.
-    fn goal(&self, batch: &Batch, free_pages: u64, towards: u64) {
-        let floor = HIGH_PAGES + self.config.admission.free_goal_mib * PAGES_PER_MIB;
+    /// Our batches leave the high watermark of their target free and the goal, at most a hundredth
+    /// of it.
+    fn goal(&self, batch: &Batch, nodes: &[NodeState], towards: u64) {
+        let target = nodes.iter().find(|state| state.node == batch.target);
+        let target = target.expect("the state of the target is known");
+        let goal = self.config.admission.free_goal_mib * PAGES_PER_MIB;
+        let floor = target.watermarks.high_pages + goal.min(target.managed_pages / 100);
         assert!(
-            free_pages >= towards + floor,
-            "{}: {free_pages} free, {towards} on their way, floor {floor}",
-            batch.target
+            target.free_pages >= towards + floor,
+            "{}: {} free, {towards} on their way, floor {floor}",
+            batch.target,
+            target.free_pages
         );
     }
 

@@ -299,7 +299,7 @@ impl World {
             return;
         }
         let batches = std::mem::take(&mut self.machine.batches);
-        self.laws.after_tick(self.driver.engine(), told, &self.free_pages, &batches);
+        self.laws.after_tick(self.driver.engine(), told, &self.machine.nodes, &batches);
         for (batch, told) in batches.iter().flat_map(|batch| self.told.iter().map(move |told| (batch, told)))
         {
             let managed = [1, 2].map(|scope| Membership::Managed(ScopeId(scope)));

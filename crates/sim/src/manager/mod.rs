@@ -18,7 +18,7 @@ pub use ibs::Ibs;
 pub use kernel::{Balancing, HintFaulting, Unmanaged};
 pub use pghot::Pghots;
 pub use speculative::Speculative;
-pub use thermocline::Thermocline;
+pub use thermocline::{Step, Steps, Thermocline};
 
 use serde::Serialize;
 use thermocline_core::config::{Config, RuleChoice};
@@ -224,9 +224,10 @@ impl ManagerName {
     /// Makes it.
     ///
     /// # Errors
-    /// Thermocline's configuration does not suit the machine.
+    /// The configuration does not suit the machine, or asks for what is not simulated.
     pub fn build(self, machine: &Machine, config: &Config) -> Result<Box<dyn Manager>, SpecError> {
         let faults = |metric| HintFaults::new(metric, machine.spec.nr_cpus);
+        let damon = |recheck| Settings::new(&config.manager.damon, recheck);
         Ok(match self {
             ManagerName::None => Box::new(Unmanaged),
             ManagerName::Numab2 => Box::new(HintFaulting::new("numab2", faults(Metric::Time), false)),
@@ -241,12 +242,8 @@ impl ManagerName {
             ManagerName::Speculative => Box::new(Speculative::new(faults(Metric::Time))),
             ManagerName::Chmu => Box::new(Chmus::new()),
             ManagerName::Ibs => Box::new(Ibs::new(faults(Metric::Time))),
-            ManagerName::Damon => {
-                Box::new(Damons::new("damon", machine, &Settings::hmsdk(Recheck::References)))
-            }
-            ManagerName::DamonYoung => {
-                Box::new(Damons::new("damon-young", machine, &Settings::hmsdk(Recheck::Young)))
-            }
+            ManagerName::Damon => Box::new(Damons::new("damon", machine, &damon(Recheck::References)?)),
+            ManagerName::DamonYoung => Box::new(Damons::new("damon-young", machine, &damon(Recheck::Young)?)),
             ManagerName::Mtier => Box::new(Damons::new("damon-mtier", machine, &Settings::mtier())),
             ManagerName::Pghot => Box::new(Pghots::new("pghot", Mode::Default)),
             ManagerName::PghotPrecise => Box::new(Pghots::new("pghot-precise", Mode::Precise)),

@@ -1,8 +1,16 @@
 //! Every rule promotes in the simulator, and every kind of evidence decides something there.
 
+use std::convert::Infallible;
+
 use thermocline_core::access::Evidence;
 use thermocline_core::config::RuleChoice;
-use thermocline_sim::manager::{ManagerName, Thermocline};
+use thermocline_core::demand::Demand;
+use thermocline_core::machine::{Machine, Wishes};
+use thermocline_core::moves::Batch;
+use thermocline_core::pace::Pacing;
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::Nanos;
+use thermocline_sim::manager::{ManagerName, Steps, Thermocline};
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, run_with};
@@ -11,7 +19,7 @@ use thermocline_sim::scenario::Setup;
 use crate::truths::{SMALL, setup, simulate};
 
 /// 32 MiB on CXL, a quarter of which has nine in ten accesses, for about ten seconds.
-const SKEWED: &str = "threads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
+pub const SKEWED: &str = "threads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
     pattern = { kind = \"phases\", repeat = 1, step = [{ how = \"random\", accesses = 40000000, region = [\
     { from = 0.0, to = 0.25, weight = 0.9 }, { from = 0.25, to = 1.0, weight = 0.1 }] }] }\n";
 
@@ -24,7 +32,7 @@ const BALLAST: &str = "threads = 1\nfootprint = \"48MiB\"\nplace = [{ node = 1 }
 const KERNEL: &str = "scan_delay_ms = 20\nscan_size_mb = 8";
 
 /// A small machine whose kernel promotes nothing by itself.
-fn small(process: &str, more: &[&str]) -> Setup {
+pub fn small(process: &str, more: &[&str]) -> Setup {
     let mut changes = SMALL[..3].to_vec();
     changes.push("config.kernel.scan_period_min_ms=100");
     changes.extend(more);
@@ -149,12 +157,75 @@ kinds! {
     Evidence::Exit { .. } => None;
 }
 
+/// A machine of whose evidence only some is heard.
+struct Deaf<'a> {
+    inner: &'a mut dyn Machine<Error = Infallible>,
+    hears: fn(&Evidence<'_>) -> bool,
+}
+
+impl Machine for Deaf<'_> {
+    type Error = Infallible;
+
+    fn poll(
+        &mut self,
+        now: Nanos,
+        due: bool,
+        observe: &mut dyn FnMut(Evidence<'_>),
+    ) -> Result<(), Infallible> {
+        let hears = self.hears;
+        self.inner.poll(now, due, &mut |evidence| {
+            if hears(&evidence) {
+                observe(evidence);
+            }
+        })
+    }
+
+    fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Infallible> {
+        let hears = self.hears;
+        self.inner.nodes(&mut |evidence| {
+            if hears(&evidence) {
+                observe(evidence);
+            }
+        })
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.inner.pacing()
+    }
+
+    fn wish(&mut self, wishes: Wishes) {
+        self.inner.wish(wishes);
+    }
+
+    fn submit(&mut self, batches: Vec<Batch>) {
+        self.inner.submit(batches);
+    }
+
+    fn demotes(&self) -> bool {
+        self.inner.demotes()
+    }
+
+    fn demote(&mut self, demands: Vec<Demand>) {
+        self.inner.demote(demands);
+    }
+
+    fn is_looking(&self) -> bool {
+        self.inner.is_looking()
+    }
+}
+
+fn deaf(hears: fn(&Evidence<'_>) -> bool) -> Steps {
+    Steps(Box::new(move |driver, now, inner| {
+        let Ok(_) = driver.step(now, &mut Deaf { inner, hears });
+    }))
+}
+
 fn outcome((setup, rule): &Case, hears: fn(&Evidence<'_>) -> bool) -> (String, Report) {
     let manager = ManagerName::parse(&format!("thermocline:{rule}")).expect("a manager");
     let ManagerName::Thermocline(choice) = manager else { panic!("{rule} is a rule") };
     let engine = Thermocline::new(choice, &setup.scenario.config, &setup.machine).expect("it suits");
     let arm = Arm { manager, mode: ModeName::Event, seed: 7 };
-    let report = run_with(setup, arm, Box::new(engine.hearing(hears))).expect("it keeps its books");
+    let report = run_with(setup, arm, Box::new(engine.stepped(deaf(hears)))).expect("it keeps its books");
     let pages: Vec<&Vec<u64>> = report.processes.iter().map(|p| &p.pages).collect();
     let counters = serde_json::to_string(&report.counters).expect("counters are JSON");
     (format!("{pages:?} {counters}"), report)

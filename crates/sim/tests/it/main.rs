@@ -1,7 +1,16 @@
 //! The simulator against what is known otherwise: its two modes against each other, and ground
 //! truths.
 
+#[path = "../../../core/tests/it/laws.rs"]
+#[allow(dead_code)]
+mod engine_laws;
 mod evidence;
+mod faults;
+#[path = "../../../core/tests/it/faulty.rs"]
+#[allow(dead_code)]
+mod faulty;
+#[path = "../../../core/tests/it/hunt.rs"]
+mod hunt;
 mod lab;
 mod laws;
 mod managers;

@@ -133,12 +133,14 @@ fn goal_score(system: &System, goal: Goal) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use thermocline_core::config::Damon;
+
     use super::*;
     use crate::kernel::damon::settings::{Recheck, Settings};
 
     #[test]
     fn hmsdk_prefers_the_longer_hot_and_the_longer_cold() {
-        let settings = Settings::hmsdk(Recheck::References);
+        let settings = Settings::new(&Damon::default(), Recheck::References).expect("all of it is simulated");
         let (up, down) = (Scheme::new(settings.promote), Scheme::new(settings.demote));
         let aged = |age| Region { age, ..Region::new(0, 1) };
         let second = Nanos::from_s(2);

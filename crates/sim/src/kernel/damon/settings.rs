@@ -2,7 +2,10 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use thermocline_core::config::Damon;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
+
+use crate::spec::SpecError;
 
 /// What a scheme does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,33 +91,49 @@ pub struct Settings {
     pub demote: SchemeSettings,
 }
 
-/// HMSDK: a region is demoted that has not been accessed for 30 s.
-const HMSDK_COLD_AGGREGATIONS: u32 = 15;
-
 impl Settings {
-    /// HMSDK's `gen_config.py` of S3's time: one scheme a node.
-    pub fn hmsdk(recheck: Recheck) -> Settings {
-        let scheme = |action, accesses, age_min, time_ms| SchemeSettings {
+    /// One scheme a node, by the keys that set up the live manager; unless they say otherwise, as
+    /// HMSDK's `gen_config.py` of S3's time does.
+    ///
+    /// # Errors
+    /// The keys ask for what is not simulated.
+    pub fn new(keys: &Damon, recheck: Recheck) -> Result<Settings, SpecError> {
+        let watermarks =
+            [keys.watermark_high_permille, keys.watermark_mid_permille, keys.watermark_low_permille];
+        if watermarks.iter().any(Option::is_some) {
+            let message = "watermarks are not simulated";
+            return Err(SpecError::new(
+                "config.manager.damon.watermark_*_permille",
+                message,
+                "leave them out",
+            ));
+        }
+        let samples = keys.samples();
+        let scheme = |action, accesses, age_min, time_ms: u64, goal| SchemeSettings {
             action,
             accesses,
             age_min,
             apply_every: None,
-            time_ms: Some(time_ms),
-            size_pages: 50 * 1024 * PAGES_PER_MIB,
-            reset: Nanos::from_s(20),
-            weights: (0, 1),
-            goal: None,
+            time_ms: (time_ms > 0).then_some(time_ms as f64),
+            size_pages: if keys.quota_mib == 0 { u64::MAX } else { keys.quota_mib * PAGES_PER_MIB },
+            reset: Nanos::from_ms(keys.quota_ms),
+            weights: (keys.weight_accesses_permille, keys.weight_age_permille),
+            goal,
             recheck,
         };
-        Settings {
-            sample: Nanos::from_ms(100),
-            samples: 20,
-            regions: 100..10_000,
-            tuning: None,
-            // Accessed in 5 % of the samples or more.
-            promote: scheme(Action::Promote, 1..=u32::MAX, 0, 2000.0),
-            demote: scheme(Action::Demote, 0..=0, HMSDK_COLD_AGGREGATIONS, 1000.0),
-        }
+        // As the live manager rounds them, so that a region of the least accesses is taken.
+        let hot = ((samples * keys.hot_percent).div_ceil(100).max(1)) as u32;
+        let cold = keys.cold_ms.div_ceil(keys.aggregation_ms.max(1)) as u32;
+        let used = keys.used_goal_bp.map(Goal::Used);
+        let free = keys.free_goal_bp.map(Goal::Free);
+        Ok(Settings {
+            sample: Nanos::from_ms(keys.sample_ms),
+            samples: samples as u32,
+            regions: keys.regions_min as usize..keys.regions_max as usize,
+            tuning: keys.access_goal_bp.map(|bp| Tuning::towards(bp.into())),
+            promote: scheme(Action::Promote, hot..=u32::MAX, 0, keys.promote_time_ms, used),
+            demote: scheme(Action::Demote, 0..=0, cold, keys.demote_time_ms, free),
+        })
     }
 
     /// The kernel's sample (`samples/damon/mtier.c`): quotas that follow how full the top tier is,
@@ -178,6 +197,19 @@ impl Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_defaults_are_hmsdks() {
+        let settings = Settings::new(&Damon::default(), Recheck::Young).expect("all of it is simulated");
+        assert_eq!((settings.sample, settings.samples), (Nanos::from_ms(100), 20));
+        assert_eq!((settings.regions, settings.tuning), (100..10_000, None));
+        // Accessed in 5 % of the samples or more; not accessed for 30 s.
+        assert_eq!((settings.promote.accesses, settings.promote.time_ms), (1..=u32::MAX, Some(2000.0)));
+        assert_eq!((settings.demote.accesses, settings.demote.age_min), (0..=0, 15));
+        assert_eq!(settings.demote.size_pages, 50 * 1024 * PAGES_PER_MIB);
+        let keys = Damon { watermark_mid_permille: Some(5), ..Damon::default() };
+        assert!(Settings::new(&keys, Recheck::Young).is_err());
+    }
 
     #[test]
     fn the_loop_steers_towards_its_goal() {

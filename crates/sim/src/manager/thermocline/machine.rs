@@ -18,8 +18,6 @@ use crate::system::System;
 pub(super) struct AtWork<'a> {
     pub(super) daemon: &'a mut Daemon,
     pub(super) system: &'a mut System,
-    /// What of the evidence reaches the engine.
-    pub(super) hears: fn(&Evidence<'_>) -> bool,
 }
 
 impl Machine for AtWork<'_> {
@@ -31,12 +29,7 @@ impl Machine for AtWork<'_> {
         due: bool,
         observe: &mut dyn FnMut(Evidence<'_>),
     ) -> Result<(), Infallible> {
-        let AtWork { daemon, system, hears } = self;
-        let observe = &mut |evidence: Evidence<'_>| {
-            if hears(&evidence) {
-                observe(evidence);
-            }
-        };
+        let AtWork { daemon, system } = self;
         daemon.mover.run(system, observe);
         while let Some(done) = daemon.demoter.as_mut().and_then(|d| d.run(system)) {
             observe(Evidence::Demoted(&done));
@@ -56,12 +49,8 @@ impl Machine for AtWork<'_> {
     }
 
     fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Infallible> {
-        let AtWork { daemon, system, hears } = self;
-        daemon.scopes.hold(system, &mut |evidence| {
-            if hears(&evidence) {
-                observe(evidence);
-            }
-        });
+        let AtWork { daemon, system } = self;
+        daemon.scopes.hold(system, observe);
         daemon.nodes.clear();
         daemon.nodes.extend((0..system.machine.nodes.len()).map(|n| system.node_state(n as u8)));
         daemon.nodes.sort_by_key(|s| s.node);

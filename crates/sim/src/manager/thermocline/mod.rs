@@ -20,10 +20,13 @@ mod regions;
 mod samples;
 mod scopes;
 
-use thermocline_core::access::{Access, Detail, Evidence, FaultLatency};
+use std::convert::Infallible;
+
+use thermocline_core::access::{Access, Detail, FaultLatency};
 use thermocline_core::config::{Config, RuleChoice};
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
+use thermocline_core::machine as core_machine;
 use thermocline_core::published::threshold::free_space_enough;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
@@ -45,7 +48,27 @@ pub struct Thermocline {
     config: Config,
     kernel: HintFaults,
     daemon: Daemon,
-    hears: fn(&Evidence<'_>) -> bool,
+    steps: Steps,
+}
+
+/// Steps the driver. A test may put a machine of its own between it and the one that is simulated.
+pub struct Steps(pub Box<Step>);
+
+/// One step, at a time, of a machine.
+pub type Step = dyn FnMut(&mut Driver, Nanos, &mut dyn core_machine::Machine<Error = Infallible>);
+
+impl Default for Steps {
+    fn default() -> Steps {
+        Steps(Box::new(|driver, now, machine| {
+            let Ok(_) = driver.step(now, machine);
+        }))
+    }
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Steps")
+    }
 }
 
 impl Thermocline {
@@ -66,21 +89,18 @@ impl Thermocline {
             config: config.clone(),
             kernel: HintFaults::new(Metric::Time, machine.spec.nr_cpus),
             daemon: Daemon::new(config, machine)?,
-            hears: |_| true,
+            steps: Steps::default(),
         })
     }
 
-    /// The same, whose engine is told only such evidence: what the rest decides is what differs.
-    pub fn hearing(self, hears: fn(&Evidence<'_>) -> bool) -> Thermocline {
-        Thermocline { hears, ..self }
+    /// The same, stepped so. Evidence that comes between steps because there is no room for more is
+    /// shown to the engine as it is.
+    pub fn stepped(self, steps: Steps) -> Thermocline {
+        Thermocline { steps, ..self }
     }
 
     fn show(&mut self, system: &System) {
-        self.daemon.show(system, &mut |evidence| {
-            if (self.hears)(&evidence) {
-                self.driver.observe(evidence);
-            }
-        });
+        self.daemon.show(system, &mut |evidence| self.driver.observe(evidence));
     }
 }
 
@@ -161,8 +181,8 @@ impl Manager for Thermocline {
 
     fn run(&mut self, system: &mut System) {
         let now = system.now;
-        let machine = &mut AtWork { daemon: &mut self.daemon, system, hears: self.hears };
-        let Ok(_) = self.driver.step(now, machine);
+        let mut machine = AtWork { daemon: &mut self.daemon, system };
+        (self.steps.0)(&mut self.driver, now, &mut machine);
     }
 
     fn finish(&mut self, system: &System) -> Result<Notes, String> {
