@@ -58,15 +58,17 @@ impl Watched {
     }
 }
 
-/// Some twenty simulated seconds of a program whose evidence comes from every source.
+/// Some twenty simulated seconds of a program whose evidence comes from every source. DRAM is small
+/// enough to be filled.
 fn setup() -> Setup {
-    let sources = [
+    let changes = [
+        "machine.node.0.memory=\"20MiB\"",
         "config.source.hwsample.enabled=true",
         "config.source.chmu.enabled=true",
         "config.source.chmu.downsampling=64",
         "config.source.damon.enabled=true",
     ];
-    small(&SKEWED.replace("40000000", "200000000"), &sources)
+    small(&SKEWED.replace("40000000", "200000000"), &changes)
 }
 
 fn choice(seed: u64) -> RuleChoice {
