@@ -45,6 +45,34 @@ pub struct Statistic {
     pub trouble: bool,
 }
 
+impl Statistic {
+    /// What the metric has of one unit: times are in seconds there.
+    pub fn scale(&self) -> f64 {
+        base(self.unit).unwrap_or(1.0)
+    }
+}
+
+/// Seconds in a unit of time.
+fn base(unit: &str) -> Option<f64> {
+    match unit {
+        "ns" => Some(1e-9),
+        "us" => Some(1e-6),
+        "ms" => Some(1e-3),
+        _ => None,
+    }
+}
+
+/// The name of a metric in base units, as Prometheus recommends: `wait_ms` becomes `wait_seconds`,
+/// and a counter ends in `_total`.
+pub fn metric_name(prefix: &str, name: &str, unit: &str, kind: Kind) -> String {
+    let stem = match base(unit) {
+        Some(_) => format!("{}_seconds", name.strip_suffix(&format!("_{unit}")).unwrap_or(name)),
+        None => name.to_owned(),
+    };
+    let total = if kind == Kind::Counter { "_total" } else { "" };
+    format!("thermocline_{prefix}{stem}{total}")
+}
+
 /// One value of a statistic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sample {
@@ -126,13 +154,17 @@ macro_rules! statistics {
             fn statistics() -> Vec<$crate::statistics::Statistic> {
                 use $crate::statistics::{Kind, Statistic};
                 vec![ $( {
-                    let kind = Kind::$kind;
-                    let total = if kind == Kind::Counter { "_total" } else { "" };
+                    let name = stringify!($field);
                     Statistic {
-                        name: stringify!($field),
-                        metric: format!("thermocline_{}_{}{total}", $prefix, stringify!($field)),
+                        name,
+                        metric: $crate::statistics::metric_name(
+                            concat!($prefix, "_"),
+                            name,
+                            $unit,
+                            Kind::$kind,
+                        ),
                         unit: $unit,
-                        kind,
+                        kind: Kind::$kind,
                         description: [ $( $doc ),+ ].map(str::trim).join(" "),
                         label: None,
                         trouble: $crate::is_trouble!($($trouble)?),
@@ -198,7 +230,7 @@ mod tests {
         assert_eq!(all[0].description, "Buckets that were drawn.");
         assert_eq!(
             (all[0].metric.as_str(), all[2].metric.as_str()),
-            ("thermocline_well_drawn_total", "thermocline_well_last_ns")
+            ("thermocline_well_drawn_total", "thermocline_well_last_seconds")
         );
         assert_eq!(all.iter().map(|s| s.trouble).collect::<Vec<_>>(), [false, true, false, true]);
         let values: Vec<(&str, u64)> = well.samples().iter().map(|s| (s.name, s.value)).collect();

@@ -11,9 +11,8 @@
 //! failed{busy, node_full, not_tried} ── returned ── back to the second line
 //! ```
 //!
-//! The kernel's names are used where the meaning is the kernel's; each metric carries
-//! `by="thermocline"`, because our moves go through move_pages(2) and appear in vmstat's
-//! pgmigrate_success, never in its pgpromote_success.
+//! The kernel's names are used where the meaning is the kernel's. Our moves go through move_pages(2)
+//! and appear in vmstat's pgmigrate_success, never in its pgpromote_success.
 
 use serde::Serialize;
 
@@ -21,7 +20,7 @@ use crate::access::Source;
 use crate::label::By;
 use crate::moves::Outcome;
 use crate::refusal::RefusalReason;
-use crate::statistics::{Figure, Kind};
+use crate::statistics::{Figure, Kind, metric_name};
 
 pub use crate::statistics::{Sample, Statistic};
 
@@ -47,7 +46,7 @@ macro_rules! counters {
             pub fn statistics() -> Vec<Statistic> {
                 vec![ $( Statistic {
                     name: stringify!($name),
-                    metric: concat!("thermocline_", stringify!($name), "_total").to_owned(),
+                    metric: metric_name("", stringify!($name), $unit, Kind::Counter),
                     unit: $unit,
                     kind: Kind::Counter,
                     description: [ $( $doc ),+ ].map(str::trim).join(" "),

@@ -6,7 +6,7 @@ use crate::counters::{Counters, Sample, Statistic};
 use crate::engine::Engine;
 use crate::label::Label;
 use crate::rule::Gauge;
-use crate::statistics::Kind;
+use crate::statistics::{Kind, metric_name};
 
 macro_rules! gauges {
     ($( $(#[doc = $doc:literal])+ $name:ident, $unit:literal, |$engine:ident| $value:expr; )*) => {
@@ -16,7 +16,7 @@ macro_rules! gauges {
             pub fn gauge_statistics() -> Vec<Statistic> {
                 vec![ $( Statistic {
                     name: stringify!($name),
-                    metric: concat!("thermocline_", stringify!($name)).to_owned(),
+                    metric: metric_name("", stringify!($name), $unit, Kind::Gauge),
                     unit: $unit,
                     description: [ $( $doc ),+ ].map(str::trim).join(" "),
                     label: None,
