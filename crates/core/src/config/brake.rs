@@ -8,9 +8,9 @@ section! {
     /// it is moved slower, or not at all for a while.
     Brake {
         /// Slow and stop; false moves on whatever happens.
-        enabled: bool = true, "", Any("true or false"), "ours";
+        enabled: bool = true, "", Any("true or false"), "ours", restart;
         /// Time over which stalls and moves are summed up before they are judged.
-        period_ms: u64 = 2000, "ms", 500..=60000, "Linux 6.12 kernel/sched/psi.c: pressure is averaged over 2 s (PSI_FREQ)";
+        period_ms: u64 = 2000, "ms", 500..=60000, "Linux 6.12 kernel/sched/psi.c: pressure is averaged over 2 s (PSI_FREQ)", restart;
         /// Share of the time in which some task of the scope waits for memory: how far it may be,
         /// while we move, above what it is while we do not.
         some_rise_percent: u8 = 10, "% of the time", 1..=100, "ours";

@@ -23,26 +23,26 @@ section! {
     /// emulator. Rules adaptive and frequency take them.
     ChmuSource {
         /// Use this source.
-        enabled: bool = false, "", Any("true or false"), "ours";
+        enabled: bool = false, "", Any("true or false"), "ours", restart;
         /// "epoch": counters start at nothing in each epoch, and what is hot is listed at its end;
         /// "always-on": what is hot is listed as soon as it is.
-        mode: HotListMode = HotListMode::Epoch, "", Any("\"epoch\" or \"always-on\""), "CXL 3.2: both are its modes";
+        mode: HotListMode = HotListMode::Epoch, "", Any("\"epoch\" or \"always-on\""), "CXL 3.2: both are its modes", restart;
         /// Memory that has one counter; a power of two. All pages of a larger unit than a page
         /// count as equally hot.
-        unit_bytes: u32 = 4096, "bytes", PowerOfTwo(256..=1 << 30), "CXL 3.2: 256 bytes and more; ours: a page";
+        unit_bytes: u32 = 4096, "bytes", PowerOfTwo(256..=1 << 30), "CXL 3.2: 256 bytes and more; ours: a page", restart;
         /// What is counted so often in an epoch is listed, of one access in `downsampling`.
-        threshold: u32 = 16, "counts", 1..=65_535, "ours";
+        threshold: u32 = 16, "counts", 1..=65_535, "ours", restart;
         /// Length of an epoch.
-        epoch_ms: u64 = 1000, "ms", 1..=4_095_000, "ours; CXL 3.2: up to 4095 times 1 s";
+        epoch_ms: u64 = 1000, "ms", 1..=4_095_000, "ours; CXL 3.2: up to 4095 times 1 s", restart;
         /// One access in so many is counted, drawn at random; a power of two.
-        downsampling: u32 = 1, "accesses", PowerOfTwo(1..=32_768), "CXL 3.2: 1 to 32768";
+        downsampling: u32 = 1, "accesses", PowerOfTwo(1..=32_768), "CXL 3.2: 1 to 32768", restart;
         /// How much the word of this source counts beside that of others: how many times as well
         /// one knows a page by it as without it, in variances of the logarithm of the time between
         /// accesses.
         weight: u8 = 100, "", 1..=100, "ours: 1/16 or less, as 16 accesses or more were counted, to 16 would be 256";
         /// Pages of listed units that are looked up and told in a second, at most. What is not read
         /// in time, the device leaves out and counts.
-        pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: as source.damon";
+        pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: as source.damon", restart;
     }
 }
 

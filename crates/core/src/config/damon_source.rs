@@ -21,34 +21,34 @@ section! {
     /// nothing. Rules adaptive and regions take them.
     DamonSource {
         /// Use this source.
-        enabled: bool = false, "", Any("true or false"), "ours";
+        enabled: bool = false, "", Any("true or false"), "ours", restart;
         /// "physical": frames, by a kdamond for each node; whose they are, the reverse map finds
         /// out. "virtual": addresses of processes in scope, by a kdamond for each, the largest
         /// first.
-        addresses: DamonAddresses = DamonAddresses::Physical, "", Any("\"physical\" or \"virtual\""), "ours; S3 has physical";
+        addresses: DamonAddresses = DamonAddresses::Physical, "", Any("\"physical\" or \"virtual\""), "ours; S3 has physical", restart;
         /// Processes that are watched at once, where addresses are virtual. A process that is twice
         /// as large as the smallest of them takes its place.
-        processes_max: u64 = 16, "processes", 1..=256, "ours";
+        processes_max: u64 = 16, "processes", 1..=256, "ours", restart;
         /// Processes with less memory than this are not watched, where addresses are virtual.
-        process_min_mib: u64 = 16, "MiB", 0..=1_048_576, "ours";
+        process_min_mib: u64 = 16, "MiB", 0..=1_048_576, "ours", restart;
         /// Time between two looks at a page of each region. A page that is accessed more often than
         /// that cannot be told from one that is accessed at each look.
-        sample_ms: u64 = 5, "ms", 1..=10_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 100";
+        sample_ms: u64 = 5, "ms", 1..=10_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 100", restart;
         /// Time over which accesses of a region are counted; regions are then told, merged and
         /// split.
-        aggregation_ms: u64 = 100, "ms", 10..=600_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 2000";
+        aggregation_ms: u64 = 100, "ms", 10..=600_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 2000", restart;
         /// Time between two looks at what memory there is.
-        update_ms: u64 = 1_000, "ms", 10..=3_600_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 20000";
+        update_ms: u64 = 1_000, "ms", 10..=3_600_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 20000", restart;
         /// Regions of a node, or of a process, at least.
-        regions_min: u64 = 10, "regions", 3..=100_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 100";
+        regions_min: u64 = 10, "regions", 3..=100_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 100", restart;
         /// Regions of a node, or of a process, at most; no fewer than the least. Each costs the
         /// kernel one look every sample_ms.
-        regions_max: u64 = 1_000, "regions", 3..=100_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 10000";
+        regions_max: u64 = 1_000, "regions", 3..=100_000, "Linux 6.12 mm/damon/sysfs.c; HMSDK: 10000", restart;
         /// The intervals follow how many of the possible accesses are seen, towards this; as in
         /// Linux' own sample 400.
-        access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "Linux 6.12 has none; Linux 7.2 samples/damon/mtier.c";
+        access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "Linux 6.12 has none; Linux 7.2 samples/damon/mtier.c", restart;
         /// Pages of regions that are looked up and told in a second, at most, the hottest first.
-        pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: 512 MiB, twice the default rate limit";
+        pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: 512 MiB, twice the default rate limit", restart;
         /// How much the word of this source counts beside that of others: how many times as well
         /// one knows a page by it as without it, in variances of the logarithm of the time between
         /// accesses.
@@ -56,7 +56,7 @@ section! {
         /// Stop DAMON_STAT while running, which keeps others from DAMON where it runs (newer
         /// kernels start it at boot), and start it again at the end. Otherwise this source cannot
         /// be used beside it.
-        stop_damon_stat: bool = false, "", Any("true or false"), "ours";
+        stop_damon_stat: bool = false, "", Any("true or false"), "ours", restart;
     }
 }
 

@@ -69,20 +69,20 @@ section! {
     Demotion {
         /// Demote: "auto" where that keeps to the scopes, "on" also beside excluded scopes, "off"
         /// never.
-        mode: DemotionMode = DemotionMode::Auto, "", Any("\"auto\", \"on\" or \"off\""), "ours";
+        mode: DemotionMode = DemotionMode::Auto, "", Any("\"auto\", \"on\" or \"off\""), "ours", restart;
         /// How the kernel is asked: by "generations" (MGLRU, debugfs), which keep to scopes and
         /// idle times, by "regions" (DAMON, Linux 6.11 and later), which keep to idle times, or by
         /// the "node" (Linux 6.18 and later), which takes whatever is coldest, whoever owns it;
         /// "auto" is the first of these that the kernel lets be used, the latter two only where no
         /// scope is named.
-        way: DemotionWay = DemotionWay::Auto, "", Any("\"auto\", \"generations\", \"regions\" or \"node\""), "ours";
+        way: DemotionWay = DemotionWay::Auto, "", Any("\"auto\", \"generations\", \"regions\" or \"node\""), "ours", restart;
         /// Have DAMON_STAT, a module of the kernel's that shares DAMON with nobody, stopped
         /// meanwhile where cold pages are asked for by regions.
-        stop_damon_stat: bool = false, "", Any("true or false"), "ours";
+        stop_damon_stat: bool = false, "", Any("true or false"), "ours", restart;
         /// Bring kswapd back where it has given up on a node of the top tier: by switching demotion
         /// off and on, or by reclaiming a little of the cgroup that the daemon is in (128 KiB at a
         /// time). The latter is not done where scopes are named and others are in that cgroup.
-        revive_kswapd: bool = true, "", Any("true or false"), "ours";
+        revive_kswapd: bool = true, "", Any("true or false"), "ours", restart;
         /// Memory of each top-tier node that is kept free for promotions and allocations, above its
         /// high watermark and admission.free_goal_mib. At most 500: rule adaptive leaves a
         /// sixteenth of a node free where nothing stands out, and what it fills must not be what

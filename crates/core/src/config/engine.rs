@@ -44,16 +44,16 @@ section! {
     /// `[engine]`: what is remembered of a page and how often decisions are made.
     Engine {
         /// Record layout: "byte", "word", "pghot-byte" or "pghot-word".
-        record: RecordLayout = RecordLayout::Word, "", Any("\"byte\", \"word\", \"pghot-byte\", \"pghot-word\""), "ours";
+        record: RecordLayout = RecordLayout::Word, "", Any("\"byte\", \"word\", \"pghot-byte\", \"pghot-word\""), "ours", restart;
         /// Keep the accessing node beside the 1-byte record, once per 2 MiB block. Without it the
         /// 1-byte layouts are refused on machines with two far-apart top-tier nodes.
-        record_node_per_block: bool = true, "", Any("true or false"), "ours; a 1-byte record without the node lost 27 % of Graph500 on two-node machines (S4, v7 cover letter)";
+        record_node_per_block: bool = true, "", Any("true or false"), "ours; a 1-byte record without the node lost 27 % of Graph500 on two-node machines (S4, v7 cover letter)", restart;
         /// SLIT distance from which two top-tier nodes count as far apart.
-        far_distance: u8 = 20, "SLIT", 10..=254, "ACPI SLIT: 20 is twice the local latency";
+        far_distance: u8 = 20, "SLIT", 10..=254, "ACPI SLIT: 20 is twice the local latency", restart;
         /// Time between two ticks.
         tick_ms: u64 = 100, "ms", 10..=1000, "S4: kmigrated polls every 100 ms";
         /// Timer frequency that the published layouts count in.
-        hz: u32 = 250, "Hz", 100..=1000, "Debian's kernels: CONFIG_HZ=250";
+        hz: u32 = 250, "Hz", 100..=1000, "Debian's kernels: CONFIG_HZ=250", restart;
     }
 }
 
@@ -61,7 +61,7 @@ section! {
     /// `[queue]`: candidates that wait for admission.
     Queue {
         /// Candidates that may wait; the lowest score gives way.
-        capacity: u32 = 65536, "candidates", 64..=16777216, "ours";
+        capacity: u32 = 65536, "candidates", 64..=16777216, "ours", restart;
         /// How long a candidate waits before its evidence is too old.
         expire_ms: u64 = 10000, "ms", 100..=600000, "ours";
         /// Tries for a page that was busy or whose target was full.
@@ -80,7 +80,7 @@ section! {
         /// of the node.
         free_goal_mib: u64 = 16, "MiB", 0..=1048576, "ours";
         /// Batches in flight at most; no more are issued until outcomes come back.
-        batches_in_flight: u32 = 16, "batches", 1..=256, "ours: 16 batches of 2 MiB a tick of 100 ms carry the default rate limit";
+        batches_in_flight: u32 = 16, "batches", 1..=256, "ours: 16 batches of 2 MiB a tick of 100 ms carry the default rate limit", restart;
         /// How long to wait for a batch's outcome before it counts as lost.
         outcome_timeout_ms: u64 = 60000, "ms", 1000..=3600000, "ours";
         /// Base pages in a batch at most.
@@ -92,7 +92,7 @@ section! {
         /// The ping-pong window, and how long a page that ping-pongs is left alone.
         ping_pong_window_ms: u64 = 60000, "ms", 1000..=3600000, "ours";
         /// Pages whose recent moves are remembered.
-        moved_capacity: u32 = 262144, "pages", 1024..=16777216, "ours";
+        moved_capacity: u32 = 262144, "pages", 1024..=16777216, "ours", restart;
         /// How long a page is left alone that the mover found pinned, shared or not ours to move.
         quarantine_ms: u64 = 60000, "ms", 0..=3600000, "ours";
         /// Let pages go to a faster tier.
@@ -102,10 +102,10 @@ section! {
         /// Let pages go to another node of their tier.
         balance: bool = true, "", Any("true or false"), "ours";
         /// Pages that several processes map: "move" or "leave".
-        shared_pages: SharedPages = SharedPages::Move, "", Any("\"move\" or \"leave\""), "ours";
+        shared_pages: SharedPages = SharedPages::Move, "", Any("\"move\" or \"leave\""), "ours", restart;
         /// Memory policies (numactl, set_mempolicy, mbind) that keep pages where they are, whatever
         /// the source of evidence: "all", or "bind" for those alone that forbid the target.
-        memory_policies: MemoryPolicies = MemoryPolicies::All, "", Any("\"all\" or \"bind\""), "ours; the kernel's own promotion scans no memory under a policy that does not ask for it";
+        memory_policies: MemoryPolicies = MemoryPolicies::All, "", Any("\"all\" or \"bind\""), "ours; the kernel's own promotion scans no memory under a policy that does not ask for it", restart;
     }
 }
 
@@ -113,6 +113,6 @@ section! {
     /// `[journal]`: the decisions that `explain` can tell of.
     Journal {
         /// Decisions kept; the oldest gives way.
-        capacity: u32 = 65536, "decisions", 1024..=16777216, "ours";
+        capacity: u32 = 65536, "decisions", 1024..=16777216, "ours", restart;
     }
 }

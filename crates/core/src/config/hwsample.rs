@@ -91,23 +91,23 @@ section! {
     /// book's page on sources.
     HwSample {
         /// Use this source: true, false, or "auto" for where the machine has a sampler.
-        enabled: Enabled = Enabled::No, "", Any("true, false or \"auto\""), "ours";
+        enabled: Enabled = Enabled::No, "", Any("true, false or \"auto\""), "ours", restart;
         /// The sampler; "page-faults" samples no accesses but the kernel's page faults, which tries
         /// the way of a sample on any machine; "lab-rings" is the lab's emulator, whose samples
         /// name no process.
-        sampler: SamplerName = SamplerName::Auto, "", Any("\"auto\", \"ibs\", \"pebs\", \"spe\", \"page-faults\" or \"lab-rings\""), "ours";
+        sampler: SamplerName = SamplerName::Auto, "", Any("\"auto\", \"ibs\", \"pebs\", \"spe\", \"page-faults\" or \"lab-rings\""), "ours", restart;
         /// What PEBS samples: loads that missed the L3, or loads that took long.
-        pebs_samples: PebsSamples = PebsSamples::L3Miss, "", Any("\"l3-miss\" or \"load-latency\""), "ours";
+        pebs_samples: PebsSamples = PebsSamples::L3Miss, "", Any("\"l3-miss\" or \"load-latency\""), "ours", restart;
         /// With "load-latency": loads from this many cycles on.
-        load_latency_cycles: u16 = 30, "cycles", 3..=65535, "perf mem's default (Linux 6.12 tools/perf)";
+        load_latency_cycles: u16 = 30, "cycles", 3..=65535, "perf mem's default (Linux 6.12 tools/perf)", restart;
         /// Sampling period at first: micro-operations (IBS), misses or slow loads (PEBS),
         /// operations (SPE).
-        period: u32 = 10_000, "events", 1..=134_217_712, "S1: sample_period_def";
+        period: u32 = 10_000, "events", 1..=134_217_712, "S1: sample_period_def", restart;
         /// Shortest sampling period.
-        period_min: u32 = 5_000, "events", 1..=134_217_712, "S1: sample_period_min";
+        period_min: u32 = 5_000, "events", 1..=134_217_712, "S1: sample_period_min", restart;
         /// Longest sampling period, unless the budget needs a longer one; no shorter than the
         /// shortest.
-        period_max: u32 = 20_000, "events", 1..=134_217_712, "S1: sample_period_max";
+        period_max: u32 = 20_000, "events", 1..=134_217_712, "S1: sample_period_max", restart;
         /// How much the word of this source counts beside that of others: how many times as well
         /// one knows a page by it as without it, in variances of the logarithm of the time between
         /// accesses.
@@ -115,11 +115,11 @@ section! {
         /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured,
         /// and 2 us for each interrupt, as estimated. Beyond it the period gets longer; of
         /// "lab-rings", whose period is not ours to set, less is read.
-        cpu_budget_permille: u16 = 10, "1/1000", 1..=1000, "ours";
+        cpu_budget_permille: u16 = 10, "1/1000", 1..=1000, "ours", restart;
         /// Size of each CPU's ring; a power of two.
-        ring_kib: u32 = 128, "KiB", PowerOfTwo(8..=65536), "ours: 1800 samples";
+        ring_kib: u32 = 128, "KiB", PowerOfTwo(8..=65536), "ours: 1800 samples", restart;
         /// Size of each CPU's AUX area (Arm SPE); a power of two.
-        aux_kib: u32 = 1024, "KiB", PowerOfTwo(64..=65536), "ours: some 16,000 samples";
+        aux_kib: u32 = 1024, "KiB", PowerOfTwo(64..=65536), "ours: some 16,000 samples", restart;
     }
 }
 

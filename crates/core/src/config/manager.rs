@@ -47,7 +47,7 @@ section! {
         /// the kernel's DAMON. "observe": nobody. The kernel's managers know no rules and, but for
         /// damon with scopes by cgroup, no scopes, and set what is in their own section instead of
         /// `[kernel]`.
-        name: ManagerName = ManagerName::Thermocline, "", Any("\"thermocline\", \"numab2\", \"damon\" or \"observe\""), "ours";
+        name: ManagerName = ManagerName::Thermocline, "", Any("\"thermocline\", \"numab2\", \"damon\" or \"observe\""), "ours", restart;
     }
     sections {
         /// `[manager.numab2]`.
@@ -62,9 +62,9 @@ section! {
     /// keys are left alone.
     Numab2 {
         /// Let the kernel make room by demoting cold pages (/sys/kernel/mm/numa/demotion_enabled).
-        demotion_enabled: Option<bool> = Some(true), "", Any("true, false, or unset"), "Linux 6.12: false; without it nothing is promoted once the top tier is full";
+        demotion_enabled: Option<bool> = Some(true), "", Any("true, false, or unset"), "Linux 6.12: false; without it nothing is promoted once the top tier is full", restart;
         /// Memory promoted per second, at most (kernel.numa_balancing_promote_rate_limit_MBps).
-        promote_rate_limit_mbps: Option<u32> = None, "MB/s", OrUnset(0..=1_000_000), "Linux 6.12: 65536";
+        promote_rate_limit_mbps: Option<u32> = None, "MB/s", OrUnset(0..=1_000_000), "Linux 6.12: 65536", restart;
     }
 }
 
@@ -74,61 +74,61 @@ section! {
     /// where there are scopes, which must be by cgroup, only their pages, by filters (`memcg`).
     Damon {
         /// Time between two looks at a page of each region.
-        sample_ms: u64 = 100, "ms", 1..=10_000, "S3; HMSDK";
+        sample_ms: u64 = 100, "ms", 1..=10_000, "S3; HMSDK", restart;
         /// Time over which accesses of a region are counted; regions are then merged, split and
         /// acted on.
-        aggregation_ms: u64 = 2_000, "ms", 10..=600_000, "S3; HMSDK";
+        aggregation_ms: u64 = 2_000, "ms", 10..=600_000, "S3; HMSDK", restart;
         /// Time between two looks at what memory there is.
-        update_ms: u64 = 20_000, "ms", 10..=3_600_000, "S3; HMSDK";
+        update_ms: u64 = 20_000, "ms", 10..=3_600_000, "S3; HMSDK", restart;
         /// Regions of a node, at least.
-        regions_min: u64 = 100, "regions", 3..=1_000_000, "S3; HMSDK";
+        regions_min: u64 = 100, "regions", 3..=1_000_000, "S3; HMSDK", restart;
         /// Regions of a node, at most; no fewer than the least.
-        regions_max: u64 = 10_000, "regions", 3..=1_000_000, "S3; HMSDK";
+        regions_max: u64 = 10_000, "regions", 3..=1_000_000, "S3; HMSDK", restart;
         /// A region is promoted when it was accessed in so many of the samples.
-        hot_percent: u64 = 5, "% of the samples", 1..=100, "S3; HMSDK";
+        hot_percent: u64 = 5, "% of the samples", 1..=100, "S3; HMSDK", restart;
         /// A region is demoted when it was not accessed for this long.
-        cold_ms: u64 = 30_000, "ms", 0..=3_600_000, "S3; HMSDK";
+        cold_ms: u64 = 30_000, "ms", 0..=3_600_000, "S3; HMSDK", restart;
         /// Only pages that were accessed since the last look are promoted, only others demoted
         /// (filter `young`).
-        young: bool = true, "", Any("true or false"), "S3; HMSDK";
+        young: bool = true, "", Any("true or false"), "S3; HMSDK", restart;
         /// CPU time that promotion may take of each quota_ms; 0 for no limit.
-        promote_time_ms: u64 = 2_000, "ms", 0..=600_000, "S3; HMSDK";
+        promote_time_ms: u64 = 2_000, "ms", 0..=600_000, "S3; HMSDK", restart;
         /// CPU time that demotion may take of each quota_ms; 0 for no limit.
-        demote_time_ms: u64 = 1_000, "ms", 0..=600_000, "S3; HMSDK";
+        demote_time_ms: u64 = 1_000, "ms", 0..=600_000, "S3; HMSDK", restart;
         /// Memory that each node's promotion, and its demotion, may try in each quota_ms; 0 for no
         /// limit.
-        quota_mib: u64 = 51_200, "MiB", 0..=1_048_576, "S3; HMSDK";
+        quota_mib: u64 = 51_200, "MiB", 0..=1_048_576, "S3; HMSDK", restart;
         /// Time for which quotas are given.
-        quota_ms: u64 = 20_000, "ms", 1..=3_600_000, "S3; HMSDK";
+        quota_ms: u64 = 20_000, "ms", 1..=3_600_000, "S3; HMSDK", restart;
         /// Weight of a region's size where a quota lets only some through.
-        weight_size_permille: u32 = 0, "1/1000", 0..=1000, "S3; HMSDK";
+        weight_size_permille: u32 = 0, "1/1000", 0..=1000, "S3; HMSDK", restart;
         /// Weight of how often it was accessed.
-        weight_accesses_permille: u32 = 0, "1/1000", 0..=1000, "S3; HMSDK";
+        weight_accesses_permille: u32 = 0, "1/1000", 0..=1000, "S3; HMSDK", restart;
         /// Weight of how long it has been so.
-        weight_age_permille: u32 = 10, "1/1000", 0..=1000, "S3; HMSDK";
+        weight_age_permille: u32 = 10, "1/1000", 0..=1000, "S3; HMSDK", restart;
         /// Quotas of promotion follow how much of the target node is used, towards this (goal
         /// `node_mem_used_bp`); as in Linux' own sample 9970.
-        used_goal_bp: Option<u32> = None, "1/10000 of the node", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c";
+        used_goal_bp: Option<u32> = None, "1/10000 of the node", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c", restart;
         /// Quotas of demotion follow how much of the node is free, towards this (goal
         /// `node_mem_free_bp`); as in Linux' own sample 50.
-        free_goal_bp: Option<u32> = None, "1/10000 of the node", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c";
+        free_goal_bp: Option<u32> = None, "1/10000 of the node", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c", restart;
         /// The intervals follow how many of the possible accesses are seen, towards this; as in
         /// Linux' own sample 400.
-        access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c";
+        access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c", restart;
         /// Demotion rests while more of the machine's memory is free than this. The three
         /// watermarks are set together or not at all, none above the one before it.
-        watermark_high_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none";
+        watermark_high_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none", restart;
         /// Demotion begins below this.
-        watermark_mid_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none";
+        watermark_mid_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none", restart;
         /// Demotion rests below this too, and leaves what is free to reclaim.
-        watermark_low_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none";
+        watermark_low_permille: Option<u32> = None, "1/1000", OrUnset(0..=1000), "HMSDK has none", restart;
         /// kernel.numa_balancing while running: 0, so that nobody else moves pages. Unset: as it
         /// is.
-        numa_balancing: Option<u32> = Some(0), "bitmask", OrUnset(0..=3), "ours";
+        numa_balancing: Option<u32> = Some(0), "bitmask", OrUnset(0..=3), "ours", restart;
         /// Stop DAMON_STAT while running, which keeps others from DAMON where it runs (newer
         /// kernels start it at boot), and start it again at the end. Otherwise manager damon
         /// refuses to start beside it.
-        stop_damon_stat: bool = false, "", Any("true or false"), "ours";
+        stop_damon_stat: bool = false, "", Any("true or false"), "ours", restart;
     }
 }
 

@@ -1,5 +1,7 @@
 //! Ranges of keys that name something: files, cgroups and groups.
 
+use serde_json::{Value, json};
+
 use crate::config::schema::Allowed;
 
 /// Longest path that a system call takes (Linux PATH_MAX without its end).
@@ -23,6 +25,10 @@ impl Allowed<String> for AbsolutePath {
     fn words(&self) -> String {
         "an absolute path".to_owned()
     }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "pattern": "^/[^\\x00]*$", "maxLength": PATH_BYTES_MAX })
+    }
 }
 
 /// An absolute path that a Unix socket can have.
@@ -37,6 +43,10 @@ impl Allowed<String> for SocketPath {
 
     fn words(&self) -> String {
         format!("an absolute path that ends in a name, of at most {SOCKET_BYTES_MAX} bytes")
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "pattern": "^/[^\\x00]*[^/\\x00]$", "maxLength": SOCKET_BYTES_MAX })
     }
 }
 
@@ -57,6 +67,10 @@ impl Allowed<Option<String>> for CgroupPath {
     fn words(&self) -> String {
         "a path below the cgroup root without . or .., / for all of it; or unset".to_owned()
     }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "minLength": 1, "maxLength": PATH_BYTES_MAX, "pattern": "^[^\\x00]*$" })
+    }
 }
 
 /// The name of a group of users, or nothing.
@@ -71,6 +85,10 @@ impl Allowed<Option<String>> for GroupName {
 
     fn words(&self) -> String {
         "a group's name, or unset".to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "minLength": 1, "pattern": "^[^:]*$" })
     }
 }
 

@@ -1,12 +1,13 @@
 //! How a section of the configuration is declared: every field once, with unit, default, range and
 //! source.
 //!
-//! The parser, the range checks, the book's table and `thermocline config` all come from these
-//! declarations.
+//! The parser, the range checks, the book's table, the JSON Schema and `thermocline config` all come
+//! from these declarations.
 
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// What the book and the error messages say of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +20,10 @@ pub struct Field {
     pub default: String,
     /// The allowed range in words.
     pub range: String,
+    /// The allowed range as JSON Schema.
+    pub schema: Value,
+    /// Whether a running daemon takes another value; else it is to be started again for it.
+    pub reloads: bool,
     /// Where the default comes from.
     pub source: &'static str,
     /// What the key means.
@@ -40,9 +45,11 @@ pub trait Allowed<T> {
     fn allows(&self, value: &T) -> bool;
     /// The range in words.
     fn words(&self) -> String;
+    /// The range as JSON Schema, of a value that is set.
+    fn schema(&self) -> Value;
 }
 
-impl<T: PartialOrd + std::fmt::Display> Allowed<T> for RangeInclusive<T> {
+impl<T: PartialOrd + std::fmt::Display + Serialize> Allowed<T> for RangeInclusive<T> {
     fn allows(&self, value: &T) -> bool {
         self.contains(value)
     }
@@ -50,19 +57,27 @@ impl<T: PartialOrd + std::fmt::Display> Allowed<T> for RangeInclusive<T> {
     fn words(&self) -> String {
         format!("{} to {}", self.start(), self.end())
     }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "integer", "minimum": self.start(), "maximum": self.end() })
+    }
 }
 
 /// A range for a key that may be unset.
 #[derive(Clone, Debug)]
 pub struct OrUnset<T>(pub RangeInclusive<T>);
 
-impl<T: PartialOrd + std::fmt::Display> Allowed<Option<T>> for OrUnset<T> {
+impl<T: PartialOrd + std::fmt::Display + Serialize> Allowed<Option<T>> for OrUnset<T> {
     fn allows(&self, value: &Option<T>) -> bool {
         value.as_ref().is_none_or(|v| self.0.contains(v))
     }
 
     fn words(&self) -> String {
         format!("{}, or unset", self.0.words())
+    }
+
+    fn schema(&self) -> Value {
+        self.0.schema()
     }
 }
 
@@ -78,9 +93,14 @@ impl Allowed<u32> for PowerOfTwo {
     fn words(&self) -> String {
         format!("a power of two from {}", self.0.words())
     }
+
+    fn schema(&self) -> Value {
+        let powers = (0..u32::BITS).map(|bit| 1u32 << bit).filter(|power| self.0.contains(power));
+        json!({ "enum": powers.collect::<Vec<_>>() })
+    }
 }
 
-/// Every value of the type is allowed; the text says what the type allows.
+/// Every value of the type is allowed; the text names each: names in quotes, `true`, `false`.
 #[derive(Clone, Copy, Debug)]
 pub struct Any(pub &'static str);
 
@@ -91,6 +111,77 @@ impl<T> Allowed<T> for Any {
 
     fn words(&self) -> String {
         self.0.to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        let words = || self.0.split([' ', ',']);
+        let truths = [true, false].into_iter().filter(|truth| words().any(|word| word == truth.to_string()));
+        let names = self.0.split('"').skip(1).step_by(2);
+        json!({ "enum": truths.map(Value::from).chain(names.map(Value::from)).collect::<Vec<_>>() })
+    }
+}
+
+/// Any text.
+#[derive(Clone, Copy, Debug)]
+pub struct Text(pub &'static str);
+
+impl<T> Allowed<T> for Text {
+    fn allows(&self, _value: &T) -> bool {
+        true
+    }
+
+    fn words(&self) -> String {
+        self.0.to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "string" })
+    }
+}
+
+/// Any list of numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers(pub &'static str);
+
+impl Allowed<Vec<u32>> for Numbers {
+    fn allows(&self, _value: &Vec<u32>) -> bool {
+        true
+    }
+
+    fn words(&self) -> String {
+        self.0.to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": u32::MAX } })
+    }
+}
+
+impl Allowed<Vec<u16>> for Numbers {
+    fn allows(&self, _value: &Vec<u16>) -> bool {
+        true
+    }
+
+    fn words(&self) -> String {
+        self.0.to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": u16::MAX } })
+    }
+}
+
+impl Allowed<Vec<Vec<u16>>> for Numbers {
+    fn allows(&self, _value: &Vec<Vec<u16>>) -> bool {
+        true
+    }
+
+    fn words(&self) -> String {
+        self.0.to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "array", "items": Allowed::<Vec<u16>>::schema(self) })
     }
 }
 
@@ -151,10 +242,14 @@ pub fn dotted(path: &str, key: &str) -> String {
 /// Declares a section: a struct with serde, defaults, range checks and documentation from one
 /// place. Sections inside it follow in `sections { "key" field: Type; }`: their checks are part of
 /// its own, and they are listed after it.
+///
+/// A running daemon takes another value of a key, unless the declaration ends in `restart`.
 #[macro_export]
 macro_rules! section {
+    (@reloads) => { true };
+    (@reloads restart) => { false };
     ($(#[$meta:meta])* $name:ident {
-        $( $(#[doc = $doc:literal])+ $field:ident: $ty:ty = $default:expr, $unit:literal, $range:expr, $source:literal; )*
+        $( $(#[doc = $doc:literal])+ $field:ident: $ty:ty = $default:expr, $unit:literal, $range:expr, $source:literal $(, $restart:ident)?; )*
     } $( sections {
         $( $(#[doc = $sub_doc:literal])+ $key:literal $sub:ident: $sub_ty:ty; )*
     } )?) => {
@@ -184,6 +279,8 @@ macro_rules! section {
                         unit: $unit,
                         default: $crate::config::schema::Shown::shown(&default),
                         range: $crate::config::schema::Allowed::<$ty>::words(&$range),
+                        schema: $crate::config::schema::Allowed::<$ty>::schema(&$range),
+                        reloads: $crate::section!(@reloads $($restart)?),
                         source: $source,
                         doc: [ $( $doc ),+ ].iter().map(|l| l.trim()).collect::<Vec<_>>().join(" "),
                     }

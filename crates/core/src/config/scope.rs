@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::cgroup::normal;
 use crate::config::names::CgroupPath;
-use crate::config::schema::{Any, OrUnset, Violation};
+use crate::config::schema::{Any, Numbers, OrUnset, Text, Violation};
 use crate::section;
 
 /// 64 TiB.
@@ -15,11 +15,11 @@ section! {
     /// managed.
     Scope {
         /// Name in reports.
-        name: String = String::new(), "", Any("text, unique"), "ours";
+        name: String = String::new(), "", Text("text, unique"), "ours";
         /// Process numbers.
-        pids: Vec<u32> = Vec::new(), "", Any("a list of pids"), "ours";
+        pids: Vec<u32> = Vec::new(), "", Numbers("a list of pids"), "ours";
         /// Regular expression that the command name or line must match.
-        command: Option<String> = None, "regex", Any("a regular expression, or unset"), "ours";
+        command: Option<String> = None, "regex", Text("a regular expression, or unset"), "ours";
         /// cgroup v2 path; the whole subtree belongs to the scope.
         cgroup: Option<String> = None, "path", CgroupPath, "ours";
         /// Leave these processes alone instead of managing them.
@@ -40,10 +40,10 @@ section! {
     /// overrides placement, not what the kernel scans.
     TierMap {
         /// Lists of nodes, fastest tier first, as in `[[0, 1], [2]]`.
-        nodes: Vec<Vec<u16>> = Vec::new(), "nodes", Any("a list of lists of node numbers"), "the kernel's memory tiers";
+        nodes: Vec<Vec<u16>> = Vec::new(), "nodes", Numbers("a list of lists of node numbers"), "the kernel's memory tiers", restart;
         /// Nodes that are left out: nothing is moved to them or from them, and their memory is not
         /// counted.
-        exclude: Vec<u16> = Vec::new(), "nodes", Any("a list of node numbers"), "ours: none";
+        exclude: Vec<u16> = Vec::new(), "nodes", Numbers("a list of node numbers"), "ours: none", restart;
     }
 }
 
