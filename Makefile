@@ -33,6 +33,7 @@ package:
 	@scripts/need deb
 	target/release/thermocline generate target/deb
 	deploy/configuration target/release/thermocline > target/deb/thermocline.toml
+	target/release/thermocline config schema > target/deb/thermocline.schema.json
 	$(TOOLS)/bin/cargo-deb --quiet -p thermocline --no-build --strip
 
 demo: lab-programs ## Redis on CXL gets its hot pages promoted, in the lab; leaves a picture in target/demo

@@ -83,15 +83,14 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Print a configuration with every key, its unit, default, range and source; or check a file.
-    Config {
-        /// Check this file instead.
-        #[arg(long, value_name = "FILE")]
-        check: Option<PathBuf>,
-        /// Print the keys as Markdown tables.
-        #[arg(long, conflicts_with = "check")]
-        markdown: bool,
-    },
+    /// Print a configuration with every key, its unit, default, range and source; or check, show,
+    /// compare and explain configurations.
+    ///
+    /// Files are read first, then the environment (THERMOCLINE_ADMISSION_RATE_LIMIT_MBPS=64), then
+    /// --set; of each key the last value counts. Where no file is named, they are
+    /// /etc/thermocline/thermocline.toml and /etc/thermocline/conf.d/*.toml, as far as they exist;
+    /// otherwise the file and conf.d/*.toml beside it.
+    Config(ConfigArgs),
     /// Simulate a scenario: a machine with tiers, programs on it, and what manages their memory.
     ///
     /// Exit status: 0 done, 1 the simulation failed, 2 the scenario cannot be simulated.
@@ -127,15 +126,82 @@ pub enum Verb {
     },
 }
 
+/// What `config` takes.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ConfigArgs {
+    /// What to do instead of printing every key.
+    #[command(subcommand)]
+    pub verb: Option<ConfigVerb>,
+    /// Print the keys as Markdown tables.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
+/// The verbs of `config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Say that a configuration can be used, or every error with its place and remedy.
+    ///
+    /// Exit status: 0 it can be used, 2 it cannot.
+    Check(Files),
+    /// Print the configuration that is used, and where each value comes from.
+    Show {
+        /// What it is read from.
+        #[command(flatten)]
+        files: Files,
+        /// Print JSON: an object by key of {value, origin}.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say in which values two configurations differ, and which of them need a restart.
+    ///
+    /// With one file it is compared with the running daemon's, with none the service's files are:
+    /// what `reload` would change.
+    Diff {
+        /// The files, the one before first.
+        #[arg(value_name = "FILE", num_args = 0..=2)]
+        files: Vec<PathBuf>,
+        /// Print JSON: a list of {key, before, after, unit, reloads}.
+        #[arg(long)]
+        json: bool,
+        /// The daemon's socket.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Explain a key: meaning, unit, range, default, where that comes from, whether it can be
+    /// reloaded; or list the keys of a section.
+    Explain {
+        /// The key, as in admission.rate_limit_mbps, or a section.
+        key: String,
+    },
+    /// Print the JSON Schema of the configuration, for editors.
+    Schema,
+}
+
+/// What a configuration is read from.
+#[derive(Debug, Args)]
+pub struct Files {
+    /// The file (TOML); conf.d/*.toml beside it follow.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Values that go over those of files and environment, as in admission.rate_limit_mbps=64.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub changes: Vec<String>,
+}
+
 /// What `doctor` takes.
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Configuration file (TOML) to examine the machine for.
+    /// Configuration file (TOML) to examine the machine for; see `thermocline config --help`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// A value that goes over those of files and environment.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub changes: Vec<String>,
     /// Look at another machine, whose /proc and /sys are below this folder; what they do not tell
     /// is unknown.
     #[arg(long, value_name = "DIR")]
@@ -149,9 +215,12 @@ pub struct Doctor {
 /// What both `observe` and `run` take.
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// Configuration file (TOML); the defaults run well without.
+    /// Configuration file (TOML); see `thermocline config --help` for where else values come from.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// A value that goes over those of files and environment, as in admission.rate_limit_mbps=64.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub changes: Vec<String>,
     /// Stop after this long, as in 60s or 10m.
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,

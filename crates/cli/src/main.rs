@@ -4,7 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
-mod config_file;
+mod config;
 mod daemon;
 mod escape;
 mod foreign;
@@ -52,7 +52,7 @@ fn whole(error: &anyhow::Error) -> String {
 
 /// Whether what was asked for, and not the machine, is to blame.
 fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<config_file::FileError>()
+    error.is::<config::FileError>()
         || error.is::<SpecError>()
         || matches!(error.downcast_ref(), Some(RunError::Spec(_)))
         || matches!(error.downcast_ref(), Some(FitError::Spec(_) | FitError::Run(RunError::Spec(_))))
@@ -60,12 +60,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.verb {
-        Verb::Config { check: Some(path), .. } => {
-            config_file::load(&path)?;
-            print(format_args!("{} is a valid configuration\n", path.display()))?;
-        }
-        Verb::Config { markdown: true, .. } => print(verb::config::markdown())?,
-        Verb::Config { .. } => print(verb::config::annotated())?,
+        Verb::Config(args) => return verb::config::config(args),
         Verb::Compare(compare) => verb::compare::compare(&compare)?,
         Verb::Reproduce(reproduce) => verb::reproduce::reproduce(&reproduce)?,
         Verb::Sweep(sweep) => return verb::sweep::sweep(&sweep),
@@ -103,7 +98,7 @@ mod tests {
     #[test]
     fn no_cause_of_an_error_is_told_twice() {
         let cause = std::io::Error::other("it is a FIFO");
-        let error = config_file::FileError::Read { path: "x".into(), source: cause };
+        let error = config::FileError::Read { path: "x".into(), source: cause };
         let told = whole(&anyhow::Error::from(error).context("no configuration"));
         assert_eq!(told.matches("it is a FIFO").count(), 1, "{told}");
         assert!(told.starts_with("no configuration: cannot read x: it is a FIFO"), "{told}");

@@ -12,6 +12,10 @@ fn verbs(dir: &std::path::Path) -> Vec<Vec<String>> {
     [
         vec!["config"],
         vec!["config", "--markdown"],
+        vec!["config", "show"],
+        vec!["config", "explain", "rule"],
+        vec!["config", "schema"],
+        vec!["config", "check"],
         vec!["sim", "--list"],
         vec!["sim", "chunks-small", "--set", "limit=\"1s\""],
         vec!["reproduce", "--list"],

@@ -1,4 +1,4 @@
-//! Whether a configuration can be used on some machine: what `config --check` says is what `run`,
+//! Whether a configuration can be used on some machine: what `config check` says is what `run`,
 //! `observe` and `doctor` go by.
 //!
 //! Whether this machine is such a one, the doctor finds out.

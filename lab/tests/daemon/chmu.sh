@@ -31,7 +31,7 @@ config frequency 'mode = "always-on"
 threshold = 50' >always-on.toml
 config latency '' >nobody.toml
 sysctl -qw kernel.numa_balancing=0
-$THERMOCLINE config --check nobody.toml >out 2>refused && fail "a rule that counts nothing was taken"
+$THERMOCLINE config check nobody.toml >out 2>refused && fail "a rule that counts nothing was taken"
 grep -q 'makes nothing of what devices count' refused || fail "refused: $(cat refused)"
 echo refused=1
 faults=$(vmstat numa_hint_faults)

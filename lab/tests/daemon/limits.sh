@@ -50,7 +50,7 @@ top_tier_cap_mib = $CAP_MIB
 END
 # What contradicts itself is refused before anything is done.
 sed "s/^top_tier_floor_mib.*/&\ntop_tier_cap_mib = 1/" config.toml >contradiction.toml
-$THERMOCLINE config --check contradiction.toml >out 2>&1 && fail "a floor above the cap is accepted: $(cat out)"
+$THERMOCLINE config check contradiction.toml >out 2>&1 && fail "a floor above the cap is accepted: $(cat out)"
 grep -q 'top_tier_cap_mib of the scope is 1 MiB' out || fail "the contradiction is not named: $(cat out)"
 sed "s/^mode.*/mode = \"auto\"/" config.toml >auto.toml
 timeout 30 $THERMOCLINE run --config auto.toml --for 1s >out 2>&1 || fail "run with mode auto: $(cat out)"

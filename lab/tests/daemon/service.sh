@@ -30,7 +30,7 @@ files >files-before
 install
 [ "$(systemctl is-enabled thermocline)" = disabled ] || fail "it is enabled without being asked for"
 is_active && fail "it runs without being asked to"
-thermocline config --check /etc/thermocline/thermocline.toml >/dev/null || fail "the installed configuration"
+thermocline config check /etc/thermocline/thermocline.toml >/dev/null || fail "the installed configuration"
 unchanged "after installing"
 echo exposure_tenths=$(systemd-analyze security --no-pager thermocline.service | sed -n 's/.*exposure level[^0-9]*\([0-9]*\)\.\([0-9]\).*/\1\2/p')
 

@@ -131,6 +131,8 @@ pub(super) fn drive(
         for Question { request, frame, answer, .. } in session.questions() {
             match request {
                 Request::Status { .. } => {}
+                // Who has gone away needs no answer.
+                Request::Config => drop(answer.try_send(json!(config))),
                 Request::Explain { pid, address, as_text } => {
                     let page = VirtPage::of_address(Pid(pid), address);
                     let explained = Explained::new(engine.explain_at(page, frame), &fixed);

@@ -147,6 +147,8 @@ fn drive(
         for Question { request, answer, .. } in session.questions() {
             match request {
                 Request::Status { .. } => {}
+                // Who has gone away needs no answer.
+                Request::Config => drop(answer.try_send(json!(config))),
                 Request::Explain { .. } => {
                     let why = format!(
                         "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",

@@ -31,7 +31,7 @@ use thermocline_linux::source::ROWS;
 use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
-use crate::config_file;
+use crate::config::{self, Asked};
 use crate::output::{self, tell};
 use ending::Ending;
 use session::{Ended, Session};
@@ -235,13 +235,15 @@ fn put_back(actuator: &mut Actuator, mode: Mode, driven: anyhow::Result<Ended>) 
 
 /// The configuration as it will be used.
 fn configuration(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<Config> {
-    Ok(config_file::load_with(watch.config.as_deref(), |config| {
+    let asked = Asked { file: watch.config.clone(), changes: watch.changes.clone() };
+    let loaded = config::load(&asked, |config| {
         if !watch.pid.is_empty() {
             let pids = watch.pid.clone();
             config.scope = vec![Scope { name: "pids".to_owned(), pids, ..Scope::default() }];
         }
         config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
-    })?)
+    })?;
+    Ok(loaded.config)
 }
 
 /// Refuses, before anything is changed, what the doctor calls a blocker, in the doctor's words.

@@ -1,4 +1,4 @@
-//! One check for all: what `config --check` takes, `run` takes as a configuration, on a machine
+//! One check for all: what `config check` takes, `run` takes as a configuration, on a machine
 //! that has everything.
 
 use thermocline_linux::manager;
@@ -137,7 +137,7 @@ fn of_all_configurations_of_one_key_run_takes_those_that_the_check_takes() {
                     _ => format!("[{section}]\n{line}"),
                 };
                 tried += 1;
-                let Ok(mut config) = config_file::parse(&text, "t.toml", |_| {}) else { continue };
+                let Ok(mut config) = config::parse(&text, "t.toml", |_| {}) else { continue };
                 taken += 1;
                 if key != "daemon.state_dir" {
                     config.daemon.state_dir = machine.path("run/thermocline").display().to_string();

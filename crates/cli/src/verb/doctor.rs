@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use thermocline_core::config::Config;
 use thermocline_linux::doctor::{Report, Severity, bundle, examine, told};
 use thermocline_linux::record::{Entry, Recording};
 use thermocline_linux::root::Root;
 
 use crate::args::Doctor;
-use crate::config_file;
+use crate::config::{self, Asked};
 use crate::output::{print, print_painted, tell};
 
 /// The report's place in a bundle.
@@ -25,7 +24,8 @@ const REPORT: &str = "doctor.json";
 /// # Errors
 /// When the configuration file or the folder cannot be used, or the bundle cannot be written.
 pub fn doctor(asked: &Doctor) -> anyhow::Result<ExitCode> {
-    let mut config = asked.config.as_deref().map_or_else(|| Ok(Config::default()), config_file::load)?;
+    let files = Asked { file: asked.config.clone(), changes: asked.changes.clone() };
+    let mut config = config::load(&files, |_| {})?.config;
     let root = match &asked.root {
         None => Root::default(),
         Some(folder) => {
@@ -125,6 +125,7 @@ mod tests {
         std::fs::write(machine.join("proc/secret"), "nobody reads this").unwrap();
         let file = dir.path().join("bundle.tar");
         let asked = |root: &Path, bundle: Option<&Path>| Doctor {
+            changes: Vec::new(),
             json: true,
             config: None,
             root: Some(root.to_owned()),

@@ -57,7 +57,7 @@ pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> anyhow::R
     let error = |error| match foreign::named(text) {
         Some(what) => {
             let remedy = "`thermocline sim --list` names scenarios and machines; of another program's settings, \
-                          `thermocline config --check FILE` says what comes nearest";
+                          `thermocline config check FILE` says what comes nearest";
             SpecError::new(place, format!("is {what}"), remedy)
         }
         None => error,
@@ -234,7 +234,7 @@ mod tests {
             }
             let scenario = dir.path().join("theirs.toml");
             let error = setup(scenario.to_str().unwrap(), None, &[]).unwrap_err().to_string();
-            assert!(error.contains(what) && error.contains("config --check"), "{error}");
+            assert!(error.contains(what) && error.contains("config check"), "{error}");
         }
     }
 }

@@ -119,7 +119,10 @@ mod tests {
         after.kernel.scan_delay_ms = Some(7);
         let found = differences(&before, &after);
         let told: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["admission.rate_limit_mbps: 256 -> 512 MB/s", "kernel.scan_delay_ms: unset -> 7 ms"]);
+        assert_eq!(
+            told,
+            ["admission.rate_limit_mbps: 256 -> 512 MB/s", "kernel.scan_delay_ms: unset -> 7 ms"]
+        );
         assert_eq!(found.iter().map(|d| d.reloads).collect::<Vec<_>>(), [true, false]);
         after.rule.name = RuleName::Latency;
         assert_eq!(keys(&before, &after)[0], "rule.name");
@@ -131,10 +134,7 @@ mod tests {
         let with = |scope: Vec<Scope>| Config { scope, ..Config::default() };
         let before = with(vec![named("a"), named("b")]);
         let other = Scope { rate_share_percent: 50, ..named("b") };
-        assert_eq!(
-            keys(&before, &with(vec![named("a"), other.clone()])),
-            ["scope.b.rate_share_percent"]
-        );
+        assert_eq!(keys(&before, &with(vec![named("a"), other.clone()])), ["scope.b.rate_share_percent"]);
         assert_eq!(
             keys(&before, &with(vec![other, named("a")])),
             ["scope", "scope.b.rate_share_percent"],

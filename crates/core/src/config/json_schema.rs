@@ -63,7 +63,10 @@ mod tests {
             schema.pointer(&path).cloned().unwrap_or_default()
         };
         let rate = of("admission.rate_limit_mbps");
-        assert_eq!((&rate["minimum"], &rate["maximum"], &rate["default"]), (&json!(1), &json!(65536), &json!(256)));
+        assert_eq!(
+            (&rate["minimum"], &rate["maximum"], &rate["default"]),
+            (&json!(1), &json!(65536), &json!(256))
+        );
         assert_eq!(of("source.hwsample.enabled")["enum"], json!([true, false, "auto"]));
         assert_eq!(of("rule.fault-count.restamp")["enum"], json!([true, false]));
         let unit = of("source.chmu.unit_bytes");

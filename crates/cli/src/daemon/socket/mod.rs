@@ -54,6 +54,8 @@ pub enum Request {
         #[serde(default)]
         as_text: bool,
     },
+    /// The configuration that the daemon goes by.
+    Config,
     /// That another manager take over.
     Switch {
         /// The manager.
@@ -66,14 +68,14 @@ impl Request {
     fn page(&self) -> Option<VirtPage> {
         match self {
             Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
-            Request::Status { .. } | Request::Switch { .. } => None,
+            Request::Status { .. } | Request::Config | Request::Switch { .. } => None,
         }
     }
 
     /// How long the loop may take for it.
     fn timeout(&self) -> Duration {
         match self {
-            Request::Status { .. } | Request::Explain { .. } => ANSWER_TIMEOUT,
+            Request::Status { .. } | Request::Config | Request::Explain { .. } => ANSWER_TIMEOUT,
             Request::Switch { .. } => SWITCH_TIMEOUT,
         }
     }

@@ -159,7 +159,12 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         Ok(Request::Explain { .. }) if !owner => {
             failure("only root and the daemon's own user may have pages explained: run it as one of them")
         }
-        Ok(request @ (Request::Explain { .. } | Request::Switch { .. })) => put(request, answers),
+        Ok(Request::Config) if !owner => failure(
+            "only root and the daemon's own user may read the whole configuration: run it as one of them",
+        ),
+        Ok(request @ (Request::Config | Request::Explain { .. } | Request::Switch { .. })) => {
+            put(request, answers)
+        }
         Err(e) => failure(&format!("not a request: {e}")),
     };
     writeln!(stream, "{answer}")

@@ -154,7 +154,7 @@ fn lines() -> Vec<(String, String, String)> {
                 .into_iter()
                 .map(|value| format!("{} = {value}\n", field.name))
                 .filter(|line| {
-                    let parsed = config_file::parse(&whole(line), "t.toml", |_| {});
+                    let parsed = config::parse(&whole(line), "t.toml", |_| {});
                     parsed.is_ok_and(|config| config != Config::default())
                 })
                 .collect();

@@ -1,4 +1,4 @@
-//! `thermocline config`: every key with unit, default, range and source.
+//! What `thermocline config` prints: every key with unit, default, range and source.
 
 use std::fmt::Write;
 
@@ -31,10 +31,11 @@ pub fn annotated() -> String {
 
 fn facts(field: &Field) -> String {
     let unit = if field.unit.is_empty() { String::new() } else { format!("Unit: {}. ", field.unit) };
-    format!("{unit}Allowed: {}. Source: {}.", field.range, field.source)
+    let restart = if field.reloads { "" } else { " Needs a restart." };
+    format!("{unit}Allowed: {}. Source: {}.{restart}", field.range, field.source)
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let last = lines.len() - 1;
@@ -57,19 +58,20 @@ pub fn markdown() -> String {
         let header = if section == "scope" { format!("[[{section}]]") } else { format!("[{section}]") };
         let _ = write!(
             out,
-            "## `{header}`\n\n| key | unit | default | allowed | meaning | source |\n|---|---|---|---|---|---|\n"
+            "## `{header}`\n\n| key | unit | default | allowed | meaning | source | reloads |\n|---|---|---|---|---|---|---|\n"
         );
         for f in fields {
             let cell = |s: &str| s.replace('|', "\\|");
             let _ = writeln!(
                 out,
-                "| `{}` | {} | `{}` | {} | {} | {} |",
+                "| `{}` | {} | `{}` | {} | {} | {} | {} |",
                 f.name,
                 cell(f.unit),
                 cell(&f.default),
                 cell(&f.range),
                 cell(&f.doc),
-                cell(f.source)
+                cell(f.source),
+                if f.reloads { "yes" } else { "no" }
             );
         }
         out.push('\n');
@@ -85,8 +87,8 @@ mod tests {
 
     #[test]
     fn the_annotated_file_is_the_defaults() {
-        let parsed = crate::config_file::parse(&annotated(), "annotated.toml", |_| {})
-            .unwrap_or_else(|e| panic!("{e}"));
+        let parsed =
+            crate::config::parse(&annotated(), "annotated.toml", |_| {}).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(parsed, Config::default());
     }
 

@@ -1,0 +1,57 @@
+//! `thermocline config`: prints, checks, shows, compares and explains configurations.
+
+mod diff;
+mod explain;
+mod keys;
+mod show;
+
+use std::process::ExitCode;
+
+use thermocline_core::config::json_schema;
+
+use crate::args::{ConfigArgs, ConfigVerb, Files};
+use crate::config::{self, Asked};
+use crate::output::print;
+
+#[cfg(test)]
+pub use keys::annotated;
+
+/// Does what is asked for.
+///
+/// # Errors
+/// A configuration that cannot be used, a key that there is not, or a daemon that does not answer.
+pub fn config(args: ConfigArgs) -> anyhow::Result<ExitCode> {
+    match args.verb {
+        None if args.markdown => print(keys::markdown())?,
+        None => print(keys::annotated())?,
+        Some(ConfigVerb::Check(files)) => print(check(files)?)?,
+        Some(ConfigVerb::Show { files, json }) => {
+            let loaded = config::load(&asked(files), |_| {})?;
+            print(if json { show::json(&loaded) } else { show::text(&loaded) })?;
+        }
+        Some(ConfigVerb::Diff { files, json, socket }) => print(diff::diff(files, json, socket)?)?,
+        Some(ConfigVerb::Explain { key }) => print(explain::explain(&key)?)?,
+        Some(ConfigVerb::Schema) => print(schema()?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn asked(files: Files) -> Asked {
+    Asked { file: files.file, changes: files.changes }
+}
+
+fn check(files: Files) -> anyhow::Result<String> {
+    let name = files.file.as_ref().map_or_else(
+        || format!("{} with what belongs to it", config::DEFAULT_FILE),
+        |file| file.display().to_string(),
+    );
+    config::load(&asked(files), |_| {})?;
+    Ok(format!("{name} is a valid configuration\n"))
+}
+
+fn schema() -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&json_schema())? + "\n")
+}
+
+#[cfg(test)]
+mod tests;
