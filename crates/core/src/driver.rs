@@ -11,8 +11,8 @@
 //! waits and no batch is under way: it then has nothing to decide.
 
 use crate::access::Evidence;
-use crate::config::Config;
-use crate::engine::Engine;
+use crate::config::{Config, Difference};
+use crate::engine::{Engine, ReloadError};
 use crate::machine::{Machine, Wishes};
 use crate::topology::NodeState;
 use crate::units::Nanos;
@@ -28,7 +28,8 @@ pub const IDLE_TICKS: u64 = 5;
 pub struct Driver {
     engine: Engine,
     tick: Nanos,
-    idle_tick: Nanos,
+    /// Ticks that a tick is long while there is nothing to decide.
+    idle_ticks: u64,
     nodes_every: Nanos,
     /// The latest tick; none before the first.
     ticked: Option<Nanos>,
@@ -45,7 +46,7 @@ impl Driver {
         Driver {
             engine,
             tick,
-            idle_tick: Nanos(tick.0.saturating_mul(IDLE_TICKS)),
+            idle_ticks: IDLE_TICKS,
             nodes_every: NODES_EVERY,
             ticked: None,
             looking: false,
@@ -57,7 +58,7 @@ impl Driver {
     /// The same, for a machine on which reading the nodes and ticking cost no time: it reads the
     /// nodes for every tick, and ticks as often while idle.
     pub fn sparing_nothing(self) -> Driver {
-        Driver { idle_tick: self.tick, nodes_every: Nanos(0), ..self }
+        Driver { idle_ticks: 1, nodes_every: Nanos(0), ..self }
     }
 
     /// Does what is to be done at `now`; returns whether the engine ticked. A clock that goes back
@@ -104,6 +105,16 @@ impl Driver {
         self.engine.observe(evidence);
     }
 
+    /// Goes by another configuration from now on; returns what differs.
+    ///
+    /// # Errors
+    /// As [`Engine::reload`]; nothing has changed.
+    pub fn reload(&mut self, config: &Config) -> Result<Vec<Difference>, ReloadError> {
+        let changes = self.engine.reload(config)?;
+        self.tick = Nanos::from_ms(config.engine.tick_ms);
+        Ok(changes)
+    }
+
     /// When the next tick is due. A step before that only polls.
     pub fn next_due(&self) -> Nanos {
         self.ticked.map_or(Nanos(0), |ticked| ticked.plus(self.interval()))
@@ -128,7 +139,7 @@ impl Driver {
 
     fn interval(&self) -> Nanos {
         let idle = self.engine.queue().is_empty() && self.engine.moves_in_flight() == 0 && !self.looking;
-        if idle { self.idle_tick } else { self.tick }
+        if idle { Nanos(self.tick.0.saturating_mul(self.idle_ticks)) } else { self.tick }
     }
 
     fn needs_nodes(&self, now: Nanos) -> bool {

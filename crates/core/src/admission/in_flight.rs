@@ -10,7 +10,7 @@ use crate::admission::Admitted;
 use crate::candidate::Candidate;
 use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::refusal::RefusalReason;
-use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
+use crate::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
 /// A batch whose outcome has not come yet.
 #[derive(Clone, Debug)]
@@ -113,6 +113,13 @@ impl InFlight {
         let (start, (len, id)) = self.pages.range(..=page).next_back()?;
         let held = start.pid == page.pid && start.vpn + len > page.vpn;
         held.then(|| self.batches.get(id)).flatten()
+    }
+
+    /// Base pages of a scope on their way in this direction.
+    pub(super) fn of_scope(&self, scope: ScopeId, direction: Direction) -> u64 {
+        let flights = self.batches.values().filter(|flight| flight.direction == direction);
+        let candidates = flights.flat_map(|flight| &flight.candidates);
+        candidates.filter(|admitted| admitted.scope == scope).map(Admitted::pages).sum()
     }
 
     pub(super) fn batches(&self) -> usize {

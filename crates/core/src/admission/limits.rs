@@ -129,6 +129,20 @@ impl Limits {
         Limits { scopes: std::iter::once(None).chain(limits).collect() }
     }
 
+    /// Other floors and caps of the same scopes. Of a scope that had neither nothing was told and
+    /// nothing counted: `up` says what of it is on its way up.
+    pub(super) fn reload(&mut self, scopes: &[config::Scope], up: impl Fn(ScopeId) -> u64) {
+        let mut limits = Limits::new(scopes);
+        for (limit, before) in limits.scopes.iter_mut().zip(&mut self.scopes) {
+            let Some(limit) = limit else { continue };
+            match before.take() {
+                Some(before) => (limit.told, limit.up, limit.down) = (before.told, before.up, before.down),
+                None => limit.up.in_flight = up(limit.scope),
+            }
+        }
+        *self = limits;
+    }
+
     fn of(&self, scope: ScopeId) -> Option<&Limit> {
         self.scopes.get(usize::from(scope.0))?.as_ref()
     }

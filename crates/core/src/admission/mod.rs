@@ -105,6 +105,18 @@ impl Admission {
         }
     }
 
+    /// Other keys from now on, of the same scopes; what is on its way and what is remembered stays.
+    pub fn reload(&mut self, config: &Config) {
+        let limit_pages = rate_limit_pages(config.admission.rate_limit_mbps);
+        self.rate.set_limit(limit_pages);
+        self.scopes.reload(&config.scope, limit_pages);
+        let in_flight = &self.in_flight;
+        self.limits.reload(&config.scope, |scope| in_flight.of_scope(scope, Direction::Promote));
+        self.brakes.reload(config);
+        self.recent.reload(&config.admission);
+        self.config = config.admission.clone();
+    }
+
     /// Nodes have appeared or disappeared: routes of before mean nothing any more.
     pub fn set_topology(&mut self, topology: &Topology) {
         self.targets = Targets::new(topology);

@@ -79,6 +79,13 @@ impl Recent {
         }
     }
 
+    /// Other times from now on; what is left alone stays so for as long as was said.
+    pub(super) fn reload(&mut self, config: &config::Admission) {
+        let Recent { residency, window, window_moves, quarantine, .. } = Recent::new(config);
+        (self.residency, self.window) = (residency, window);
+        (self.window_moves, self.quarantine) = (window_moves, quarantine);
+    }
+
     /// Whether the page may move again.
     pub(super) fn check(&self, page: VirtPage, now: Nanos) -> Result<(), RefusalReason> {
         match self.latest(page) {

@@ -34,14 +34,21 @@ impl Scopes {
     pub(super) fn new(scopes: &[config::Scope], limit_pages: u64) -> Scopes {
         let rest = Scope { managed: scopes.iter().all(|s| s.exclude), share: Rate::new(limit_pages) };
         let named = scopes.iter().map(|s| {
-            let share_pages = limit_pages * u64::from(s.rate_share_percent) / 100;
-            Scope { managed: !s.exclude, share: Rate::new(share_pages) }
+            Scope { managed: !s.exclude, share: Rate::new(share_pages(s, limit_pages)) }
         });
         let stranger = match scopes {
             [] => Membership::Managed(ScopeId::DEFAULT),
             _ => Membership::Unexamined,
         };
         Scopes { scopes: std::iter::once(rest).chain(named).collect(), known: FixedMap::default(), stranger }
+    }
+
+    /// Other shares of another rate limit, of the same scopes.
+    pub(super) fn reload(&mut self, scopes: &[config::Scope], limit_pages: u64) {
+        let shares = scopes.iter().map(|s| share_pages(s, limit_pages));
+        for (scope, pages) in self.scopes.iter_mut().zip(std::iter::once(limit_pages).chain(shares)) {
+            scope.share.set_limit(pages);
+        }
     }
 
     /// Notes what a process is; none where the process or the scope cannot be, else whether it was
@@ -102,4 +109,9 @@ impl Scopes {
             s.share.charge(now, pages);
         }
     }
+}
+
+/// Base pages a second that a scope has where others wait.
+fn share_pages(scope: &config::Scope, limit_pages: u64) -> u64 {
+    limit_pages * u64::from(scope.rate_share_percent) / 100
 }

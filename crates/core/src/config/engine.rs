@@ -98,7 +98,7 @@ section! {
         /// Let pages go to a faster tier.
         promote: bool = true, "", Any("true or false"), "ours";
         /// Let pages go to a slower tier.
-        demote: bool = true, "", Any("true or false"), "ours";
+        demote: bool = true, "", Any("true or false"), "ours", restart;
         /// Let pages go to another node of their tier.
         balance: bool = true, "", Any("true or false"), "ours";
         /// Pages that several processes map: "move" or "leave".

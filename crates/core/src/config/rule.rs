@@ -227,6 +227,6 @@ section! {
     Balance {
         /// Switch it on. It needs source.hwsample and engine.record = "word", which keeps the
         /// accessing node of pages of the top tier too.
-        enabled: bool = false, "", Any("true or false"), "S1, its first half (kernel.numa_balancing = 1)";
+        enabled: bool = false, "", Any("true or false"), "S1, its first half (kernel.numa_balancing = 1)", restart;
     }
 }

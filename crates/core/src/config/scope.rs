@@ -17,13 +17,13 @@ section! {
         /// Name in reports.
         name: String = String::new(), "", Text("text, unique"), "ours";
         /// Process numbers.
-        pids: Vec<u32> = Vec::new(), "", Numbers("a list of pids"), "ours";
+        pids: Vec<u32> = Vec::new(), "", Numbers("a list of pids"), "ours", restart;
         /// Regular expression that the command name or line must match.
-        command: Option<String> = None, "regex", Text("a regular expression, or unset"), "ours";
+        command: Option<String> = None, "regex", Text("a regular expression, or unset"), "ours", restart;
         /// cgroup v2 path; the whole subtree belongs to the scope.
-        cgroup: Option<String> = None, "path", CgroupPath, "ours";
+        cgroup: Option<String> = None, "path", CgroupPath, "ours", restart;
         /// Leave these processes alone instead of managing them.
-        exclude: bool = false, "", Any("true or false"), "ours";
+        exclude: bool = false, "", Any("true or false"), "ours", restart;
         /// Share of the rate limit that the scope may use while others wait.
         rate_share_percent: u8 = 100, "%", 1..=100, "ours";
         /// Memory of the top tier that demotion leaves to the scope; 0: none. Needs a cgroup and no

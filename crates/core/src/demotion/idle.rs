@@ -47,6 +47,15 @@ impl Idle {
         }
     }
 
+    /// With the bounds of a new one; what was learned, and what is being counted, stays.
+    pub(super) fn reload(&mut self, new: &Idle) {
+        if self.wanted == self.usual {
+            self.wanted = new.usual;
+        }
+        (self.least, self.usual, self.most) = (new.least, new.usual, new.most);
+        self.again_percent = new.again_percent;
+    }
+
     /// The idle time, as it was last wanted.
     pub(super) fn now(&self) -> Nanos {
         Nanos(self.wanted.0.saturating_mul(self.factor)).min(self.most)

@@ -112,6 +112,16 @@ impl Demotion {
         }
     }
 
+    /// Other keys from now on; demands that are under way, and what was learned, stay.
+    pub fn reload(&mut self, config: &Config) {
+        let Demotion { goal_bp, hysteresis_bp, reserve, timeout, limit_pages, cpu_percent, idle, .. } =
+            Demotion::new(config);
+        (self.goal_bp, self.hysteresis_bp, self.reserve) = (goal_bp, hysteresis_bp, reserve);
+        (self.timeout, self.limit_pages, self.cpu_percent) = (timeout, limit_pages, cpu_percent);
+        self.rate.set_limit(limit_pages);
+        self.idle.reload(&idle);
+    }
+
     /// What is to be demoted now. A node whose state is not told is left alone, and so is one with
     /// a demand under way. `wanted` has a node once at most; no part of what scopes may give is
     /// allowed to two demands.

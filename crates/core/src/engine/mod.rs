@@ -11,12 +11,14 @@ mod explain;
 mod gauges;
 mod issue;
 mod outcome;
+mod reload;
 
 #[cfg(test)]
 mod tests;
 
 pub use explain::{Explanation, PageState, Remembered, Said};
 pub use gauges::Status;
+pub use reload::ReloadError;
 
 use crate::access::{
     Access, Detail, Evidence, Mappings, NoMappings, Region, RegionPage, RegionSnapshot, Source,
@@ -56,6 +58,8 @@ pub enum EngineError {
 /// Decides which pages move between tiers.
 #[derive(Debug)]
 pub struct Engine {
+    /// What it goes by.
+    config: Box<Config>,
     topology: Topology,
     table: RecordTable,
     rule: Box<dyn Rule>,
@@ -108,19 +112,9 @@ impl Engine {
     ) -> Result<Engine, EngineError> {
         config.check()?;
         far_nodes::check(&config.engine, &topology)?;
-        // Frames have holes between them, and memory may be added: twice what is there now.
-        let capacity_pages: u64 = topology.nodes.iter().map(|n| n.capacity_pages).sum();
-        let sections = (capacity_pages >> SECTION_SHIFT).saturating_mul(2).max(SECTIONS_MIN);
-        let mut table = RecordTable::new(RecordParams {
-            layout: config.engine.record,
-            hz: config.engine.hz,
-            node_per_block: config.engine.record_node_per_block,
-            window: rule.window(),
-            sections_max: u32::try_from(sections).unwrap_or(u32::MAX),
-        })?;
-        table.set_topology(&topology);
         Ok(Engine {
-            table,
+            config: Box::new(config.clone()),
+            table: table(config, &topology, rule.window())?,
             rule,
             out: Candidates::new(config.queue.capacity as usize),
             out_dropped: 0,
@@ -441,6 +435,22 @@ impl Engine {
     fn note(&mut self, admitted: &Admitted, what: What) {
         self.journal.write(Decision::on(admitted, self.clock(), what));
     }
+}
+
+/// Empty records, with time told as a rule wants it.
+fn table(config: &Config, topology: &Topology, window: Nanos) -> Result<RecordTable, RecordError> {
+    // Frames have holes between them, and memory may be added: twice what is there now.
+    let capacity_pages: u64 = topology.nodes.iter().map(|n| n.capacity_pages).sum();
+    let sections = (capacity_pages >> SECTION_SHIFT).saturating_mul(2).max(SECTIONS_MIN);
+    let mut table = RecordTable::new(RecordParams {
+        layout: config.engine.record,
+        hz: config.engine.hz,
+        node_per_block: config.engine.record_node_per_block,
+        window,
+        sections_max: u32::try_from(sections).unwrap_or(u32::MAX),
+    })?;
+    table.set_topology(topology);
+    Ok(table)
 }
 
 /// Whether a page is one of those that are looked up; which ones has nothing to do with where they

@@ -26,6 +26,11 @@ impl Rate {
         Rate { limit_pages: limit_pages.max(1), used_pages: 0, slots: VecDeque::new() }
     }
 
+    /// Another limit from now on; what was issued within the last second counts against it.
+    pub(crate) fn set_limit(&mut self, limit_pages: u64) {
+        self.limit_pages = limit_pages.max(1);
+    }
+
     /// Whether `pages` may be issued `now`; time does not go backwards.
     pub(crate) fn fits(&mut self, now: Nanos, pages: u64) -> bool {
         self.advance(now);
@@ -103,6 +108,17 @@ mod tests {
         assert!(rate.fits(Nanos::from_s(5), 88), "the sixth second has 12 pages of it");
         assert!(!rate.fits(Nanos::from_s(5), 89));
         assert!(rate.fits(Nanos::from_s(6), 100));
+    }
+
+    #[test]
+    fn another_limit_counts_what_was_issued_before() {
+        let mut rate = Rate::new(100);
+        rate.charge(Nanos(0), 80);
+        rate.set_limit(50);
+        assert!(!rate.fits(Nanos::from_ms(999), 1));
+        rate.set_limit(200);
+        assert!(rate.fits(Nanos::from_ms(999), 120));
+        assert!(!rate.fits(Nanos::from_ms(999), 121));
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl Queue {
         }
     }
 
+    /// Other weights from now on; who waits keeps his rank until his page is proposed again.
+    pub fn set_weights(&mut self, weights: Weights) {
+        self.weights = weights;
+    }
+
     /// Candidates that wait, parked ones included.
     pub fn len(&self) -> usize {
         self.slab.len()

@@ -14,6 +14,7 @@ mod machine;
 mod pages;
 mod properties;
 mod recipe;
+mod reload;
 mod step;
 mod tidy;
 mod wild;

@@ -30,6 +30,14 @@ impl Ladder {
         Ladder { level: 0, slowest, until: Nanos(0), stop: stop_least, stop_least, stop_most }
     }
 
+    /// With the bounds of a new one: a standstill goes on to its end, and the next is within them.
+    pub(super) fn reload(&mut self, new: &Ladder) {
+        let stopped = self.is_stopped();
+        (self.slowest, self.stop_least, self.stop_most) = (new.slowest, new.stop_least, new.stop_most);
+        self.level = if stopped { self.slowest + 1 } else { self.level.min(self.slowest) };
+        self.stop = self.stop.clamp(self.stop_least, self.stop_most.max(self.stop_least));
+    }
+
     pub(super) fn is_free(&self) -> bool {
         self.level == 0
     }

@@ -127,6 +127,15 @@ impl Brakes {
         Brakes { keys, scopes, begun: None, changes: VecDeque::new(), written: 0 }
     }
 
+    /// Other keys and limits of the same scopes; each stays braked as it is.
+    pub(super) fn reload(&mut self, config: &Config) {
+        let new = Brakes::new(config);
+        for (brake, new) in self.scopes.iter_mut().zip(new.scopes) {
+            brake.reload(&new);
+        }
+        self.keys = new.keys;
+    }
+
     fn of_mut(&mut self, scope: ScopeId) -> Option<&mut Brake> {
         self.scopes.get_mut(usize::from(scope.0))
     }
@@ -247,6 +256,14 @@ impl Brake {
             stall: None,
             again_bp: None,
         }
+    }
+
+    fn reload(&mut self, new: &Brake) {
+        self.batch_limit_pages = new.batch_limit_pages;
+        self.demand_limit_pages = new.demand_limit_pages;
+        self.ladder.reload(&new.ladder);
+        self.batches.set_limit(self.ladder.of(self.batch_limit_pages));
+        self.demands.set_limit(self.ladder.of(self.demand_limit_pages));
     }
 
     fn stands(&self, now: Nanos) -> Braking {

@@ -1,0 +1,90 @@
+//! Another configuration for an engine at work: the whole of it, or nothing.
+//!
+//! What waits, what is on its way, counters, journal, recent moves and brakes stay as they are. A
+//! rule whose keys change learns anew; the records of pages are kept unless it tells time otherwise.
+
+use crate::config::{Config, ConfigError, Difference, RuleName, differences};
+use crate::demotion::reach;
+use crate::engine::{Engine, table};
+use crate::record::RecordError;
+use crate::rule;
+use crate::units::Nanos;
+use crate::weigh::Weights;
+
+/// Why a configuration is not taken; the one before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// It cannot be used at all.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Some of what it changes is only read at the start.
+    #[error(
+        "these changes need a restart:\n{}\nrestart thermocline, or take them back to have the others applied",
+        .0.iter().map(|d| format!("  {d}")).collect::<Vec<_>>().join("\n")
+    )]
+    Restart(Vec<Difference>),
+    /// Whose memory goes down at all would be another's.
+    #[error(
+        "a floor where there was none, or none where there was one, changes whose memory may be demoted at all, which \
+         needs a restart; restart thermocline, or leave scope.top_tier_floor_mib above 0, or at 0, where it is so"
+    )]
+    Reach,
+    /// The records cannot be made.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl Engine {
+    /// The configuration that it goes by.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Goes by another configuration from now on; returns what differs. The machine has to be told
+    /// of what concerns it.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; nothing has changed.
+    pub fn reload(&mut self, config: &Config) -> Result<Vec<Difference>, ReloadError> {
+        config.check()?;
+        let changes = differences(&self.config, config);
+        let restart: Vec<Difference> = changes.iter().filter(|d| !d.reloads).cloned().collect();
+        if !restart.is_empty() {
+            return Err(ReloadError::Restart(restart));
+        }
+        if reach(&self.config) != reach(config) {
+            return Err(ReloadError::Reach);
+        }
+        let rule = learns_anew(&self.config, config).then(|| rule::build(config));
+        let table = match &rule {
+            Some(rule) if rule.window() != self.rule.window() => {
+                Some(table(config, &self.topology, rule.window())?)
+            }
+            _ => None,
+        };
+        // Nothing fails from here on.
+        if let Some(rule) = rule {
+            self.rule = rule;
+        }
+        if let Some(table) = table {
+            self.table = table;
+        }
+        self.queue.set_weights(Weights::new(&config.source));
+        self.admission.reload(config);
+        self.demotion.reload(config);
+        self.batch_pages = u64::from(config.admission.batch_pages);
+        self.retries = config.queue.retries;
+        self.retry_delay = Nanos::from_ms(config.queue.retry_delay_ms);
+        self.life = Nanos::from_ms(config.queue.expire_ms);
+        *self.config = config.clone();
+        Ok(changes)
+    }
+}
+
+/// Whether the rule is to be made anew: it has what it goes by from here.
+fn learns_anew(before: &Config, after: &Config) -> bool {
+    let by_rate = matches!(after.rule.name, RuleName::Latency | RuleName::InterArrival);
+    before.rule != after.rule
+        || before.queue.expire_ms != after.queue.expire_ms
+        || by_rate && before.admission.rate_limit_mbps != after.admission.rate_limit_mbps
+}
