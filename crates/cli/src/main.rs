@@ -8,6 +8,7 @@ mod config;
 mod daemon;
 mod escape;
 mod foreign;
+mod metrics;
 mod output;
 mod progress;
 mod snapshot;

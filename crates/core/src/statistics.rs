@@ -45,29 +45,22 @@ pub struct Statistic {
     pub trouble: bool,
 }
 
-impl Statistic {
-    /// What the metric has of one unit: times are in seconds there.
-    pub fn scale(&self) -> f64 {
-        base(self.unit).unwrap_or(1.0)
-    }
-}
-
-/// Seconds in a unit of time.
-fn base(unit: &str) -> Option<f64> {
+/// How many of a unit are one of a metric's, which has times in seconds.
+pub fn divisor(unit: &str) -> u64 {
     match unit {
-        "ns" => Some(1e-9),
-        "us" => Some(1e-6),
-        "ms" => Some(1e-3),
-        _ => None,
+        "ns" => 1_000_000_000,
+        "us" => 1_000_000,
+        "ms" => 1000,
+        _ => 1,
     }
 }
 
 /// The name of a metric in base units, as Prometheus recommends: `wait_ms` becomes `wait_seconds`,
 /// and a counter ends in `_total`.
 pub fn metric_name(prefix: &str, name: &str, unit: &str, kind: Kind) -> String {
-    let stem = match base(unit) {
-        Some(_) => format!("{}_seconds", name.strip_suffix(&format!("_{unit}")).unwrap_or(name)),
-        None => name.to_owned(),
+    let stem = match divisor(unit) {
+        1 => name.to_owned(),
+        _ => format!("{}_seconds", name.strip_suffix(&format!("_{unit}")).unwrap_or(name)),
     };
     let total = if kind == Kind::Counter { "_total" } else { "" };
     format!("thermocline_{prefix}{stem}{total}")

@@ -3,7 +3,9 @@
 mod demotion;
 mod driver;
 mod ending;
+mod handlers;
 mod heat;
+mod http;
 mod kernel;
 mod line;
 mod pulse;
@@ -13,6 +15,7 @@ mod supervisor;
 #[cfg(test)]
 mod tests;
 mod trouble;
+mod unix_socket;
 
 use std::path::Path;
 

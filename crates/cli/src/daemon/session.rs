@@ -17,10 +17,11 @@ use thermocline_linux::root::Root;
 use thermocline_linux::scope::Scopes;
 
 use super::ending::Ending;
+use super::http::MetricsServer;
 use super::pulse::Pulse;
 use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
 use super::supervisor::Supervisor;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Latest, Snapshot};
 
 /// How long a process may keep whoever wants one of its pages explained.
 const EXPLAIN_MAX: Duration = Duration::from_millis(500);
@@ -51,7 +52,9 @@ pub struct Session {
     duration: Option<Duration>,
     /// When it ends: `duration` after the first manager began to work.
     end: OnceCell<Nanos>,
+    latest: Latest,
     server: OnceCell<Server>,
+    metrics: OnceCell<MetricsServer>,
     asker: RefCell<Option<Asker>>,
     /// Managers may take over from each other.
     switches: bool,
@@ -67,7 +70,9 @@ impl Session {
             supervisor: Supervisor::of_environment(),
             duration,
             end: OnceCell::new(),
+            latest: Latest::default(),
             server: OnceCell::new(),
+            metrics: OnceCell::new(),
             asker: RefCell::new(None),
             switches,
         }
@@ -105,7 +110,7 @@ impl Session {
     /// that the socket of another one is not taken.
     ///
     /// # Errors
-    /// As [`Server::listen`], or a scope that cannot be used.
+    /// As [`Server::listen`] and [`MetricsServer::listen`], or a scope that cannot be used.
     pub fn listen(&self, root: &Root, config: &Config) -> anyhow::Result<()> {
         if self.server.get().is_none() {
             let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
@@ -115,18 +120,27 @@ impl Session {
                 (Aside::new(root, "one of its pages was explained", EXPLAIN_MAX), root.proc.clone());
             let frame = move |page| frame(&aside, &proc, page);
             let socket = Path::new(&config.daemon.socket);
-            let server = Server::listen(socket, group, Arc::clone(&self.pulse), frame, residency)?;
+            let server = Server::listen(
+                socket,
+                group,
+                Arc::clone(&self.pulse),
+                self.latest.clone(),
+                frame,
+                residency,
+            )?;
             // It is empty, as was just seen.
             let _ = self.server.set(server);
+            if let Some(address) = &config.metrics.listen {
+                let (latest, pulse) = (self.latest.clone(), Arc::clone(&self.pulse));
+                let _ = self.metrics.set(MetricsServer::listen(address, group, latest, pulse)?);
+            }
         }
         Ok(())
     }
 
     /// Replaces what `status` is answered from.
     pub fn publish(&self, snapshot: Snapshot) {
-        if let Some(server) = self.server.get() {
-            server.publish(snapshot);
-        }
+        self.latest.publish(snapshot);
     }
 
     /// Questions that came since the last call.

@@ -11,7 +11,7 @@ use thermocline_core::refusal::RefusalReason;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use crate::snapshot::{Deciding, Snapshot};
+use crate::snapshot::{Deciding, Snapshot, Trouble};
 
 /// Time between two judgements, and so between two sentences.
 const EVERY: Nanos = Nanos::from_s(60);
@@ -51,7 +51,7 @@ impl Tally {
 
 /// Why nothing came of the time between two tallies; `None` where something did, or where that is
 /// no fault.
-fn judge(before: &Tally, now: &Tally) -> Option<String> {
+fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
     let grown = |count: fn(&Counters) -> u64| count(&now.counters).saturating_sub(count(&before.counters));
     if grown(|c| c.moved) > 0 {
         return None;
@@ -63,9 +63,10 @@ fn judge(before: &Tally, now: &Tally) -> Option<String> {
         let (outcome, of) = most(&[(&before.counters.failed, &now.counters.failed)])?;
         let remedy = outcome_remedy(outcome)?;
         let name = outcome.name();
-        return Some(format!(
+        let sentence = format!(
             "none of {issued} moves that were tried put a page on its target, {of} ended as {name}: {remedy}"
-        ));
+        );
+        return Some(Trouble { reason: name, sentence });
     }
     if issued == 0 && proposed >= ENOUGH {
         let (was, is) = (&before.counters, &now.counters);
@@ -75,23 +76,25 @@ fn judge(before: &Tally, now: &Tally) -> Option<String> {
             .or_else(|| most(&[(&was.held, &is.held)]))?;
         let remedy = refusal_remedy(reason, now)?;
         let name = reason.name();
-        return Some(format!(
-            "none of {proposed} candidates was moved, nearly all because of {name}: {remedy}"
-        ));
+        let sentence =
+            format!("none of {proposed} candidates was moved, nearly all because of {name}: {remedy}");
+        return Some(Trouble { reason: name, sentence });
     }
     let (seen, filtered) = (now.faults.0 - before.faults.0, now.faults.1 - before.faults.1);
     if evidence == 0 && seen >= ENOUGH && seen == filtered {
-        return Some(format!(
+        let sentence = format!(
             "all {seen} hint faults were of programs out of scope: let [[scope]] name the programs that are to be managed, \
              or leave it out for all"
-        ));
+        );
+        return Some(Trouble { reason: "out_of_scope", sentence });
     }
     (evidence == 0 && seen == 0 && now.lower_mib >= LOWER_MIB_MIN).then(|| {
-        format!(
+        let sentence = format!(
             "no access to lower tiers was seen, though {} MiB are in use there: either their programs are idle, or no source sees \
              them, which `thermocline doctor` would tell",
             now.lower_mib
-        )
+        );
+        Trouble { reason: "no_evidence", sentence }
     })
 }
 
@@ -154,7 +157,7 @@ fn refusal_remedy(reason: RefusalReason, now: &Tally) -> Option<&'static str> {
 pub struct Watch {
     begin: Nanos,
     before: Tally,
-    found: Option<String>,
+    found: Option<Trouble>,
 }
 
 impl Watch {
@@ -172,12 +175,12 @@ impl Watch {
         let tally = tally();
         self.found = judge(&self.before, &tally);
         (self.begin, self.before) = (now, tally);
-        self.found.as_ref().map(|why| format!("for a minute nothing has moved: {why}"))
+        self.found.as_ref().map(|found| format!("for a minute nothing has moved: {}", found.sentence))
     }
 
     /// What the last judgement found wrong.
-    pub fn found(&self) -> Option<&str> {
-        self.found.as_deref()
+    pub fn found(&self) -> Option<&Trouble> {
+        self.found.as_ref()
     }
 }
 
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     /// A minute in which hint faults came, and what `change` says.
-    fn minute(change: impl FnOnce(&mut Tally)) -> Option<String> {
+    fn minute(change: impl FnOnce(&mut Tally)) -> Option<Trouble> {
         let before = Tally { lower_mib: 500, ..Tally::default() };
         let mut now = before.clone();
         now.faults = (475_333, 0);
@@ -252,7 +255,9 @@ mod tests {
         ];
         for (i, (found, said)) in cases.iter().enumerate() {
             match said {
-                Some(said) => assert!(found.as_ref().is_some_and(|f| f.contains(said)), "{i}: {found:?}"),
+                Some(said) => {
+                    assert!(found.as_ref().is_some_and(|f| f.sentence.contains(said)), "{i}: {found:?}")
+                }
                 None => assert_eq!(*found, None, "case {i}"),
             }
         }

@@ -3,6 +3,7 @@
 mod engine;
 mod explained;
 mod fixed;
+mod latest;
 mod status;
 
 use serde::Serialize;
@@ -20,6 +21,7 @@ pub use explained::Explained;
 #[cfg(test)]
 pub use fixed::SCHEMA;
 pub use fixed::{Fixed, Named};
+pub use latest::Latest;
 pub use status::Status;
 
 /// The daemon at one moment.
@@ -34,6 +36,8 @@ pub struct Snapshot {
     pub cpu_time_ns: Nanos,
     /// Why the last minute's work came to nothing, where it did.
     pub trouble: Option<String>,
+    /// The label of what all of it ended as, where that is known.
+    pub trouble_reason: Option<&'static str>,
     /// The nodes with memory.
     pub nodes: Vec<NodeState>,
     /// Settings that others have changed.
@@ -55,6 +59,15 @@ pub struct Snapshot {
     /// What DAMON's schemes did, where DAMON manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damon: Option<DamonStats>,
+}
+
+/// Why a minute's work came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What all of it ended as: a label of refusals or outcomes, `out_of_scope` or `no_evidence`.
+    pub reason: &'static str,
+    /// The same with the remedy.
+    pub sentence: String,
 }
 
 /// What is looked at under every manager.
@@ -81,6 +94,7 @@ impl Snapshot {
             uptime_ns: seen.uptime,
             cpu_time_ns: cpu_time(),
             trouble: None,
+            trouble_reason: None,
             nodes: seen.nodes,
             settings: seen.settings,
             kswapd: seen.kswapd,
@@ -104,8 +118,12 @@ impl Snapshot {
     }
 
     /// The same with why the last minute's work came to nothing, where it did.
-    pub fn with_trouble(self, trouble: Option<&str>) -> Snapshot {
-        Snapshot { trouble: trouble.map(str::to_owned), ..self }
+    pub fn with_trouble(self, trouble: Option<&Trouble>) -> Snapshot {
+        Snapshot {
+            trouble: trouble.map(|trouble| trouble.sentence.clone()),
+            trouble_reason: trouble.map(|trouble| trouble.reason),
+            ..self
+        }
     }
 
     /// The same after `change`, when the machine is closed already.

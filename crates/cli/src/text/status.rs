@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_has_a_line_and_counters_of_0_have_none() {
-        let mut snapshot = Snapshot::for_tests().with_trouble(Some("node_full"));
+        let mut snapshot = Snapshot::for_tests();
+        snapshot.trouble = Some("node_full".to_owned());
         snapshot.settings.changed_by_others = 2;
         snapshot.no_cgroup = vec!["scope[0].cgroup \"/a\" is not there now".to_owned()];
         if let Some(engine) = &mut snapshot.engine {

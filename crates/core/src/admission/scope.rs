@@ -33,9 +33,9 @@ impl Scopes {
     /// excluded; without any scope, everything.
     pub(super) fn new(scopes: &[config::Scope], limit_pages: u64) -> Scopes {
         let rest = Scope { managed: scopes.iter().all(|s| s.exclude), share: Rate::new(limit_pages) };
-        let named = scopes.iter().map(|s| {
-            Scope { managed: !s.exclude, share: Rate::new(share_pages(s, limit_pages)) }
-        });
+        let named = scopes
+            .iter()
+            .map(|s| Scope { managed: !s.exclude, share: Rate::new(share_pages(s, limit_pages)) });
         let stranger = match scopes {
             [] => Membership::Managed(ScopeId::DEFAULT),
             _ => Membership::Unexamined,

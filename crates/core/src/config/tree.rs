@@ -4,8 +4,8 @@ use crate::config::schema::{Field, Section, Violation};
 use crate::config::scope::check_limits;
 use crate::config::source::Source;
 use crate::config::{
-    Admission, Brake, Daemon, Demotion, DemotionMode, Enabled, Engine, Journal, Kernel, Manager, Queue,
-    RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
+    Admission, Brake, Daemon, Demotion, DemotionMode, Enabled, Engine, Journal, Kernel, Manager, Metrics,
+    Queue, RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
 };
 use crate::section;
 
@@ -41,6 +41,8 @@ section! {
         "kernel" kernel: Kernel;
         /// `[daemon]`.
         "daemon" daemon: Daemon;
+        /// `[metrics]`.
+        "metrics" metrics: Metrics;
     }
 }
 
@@ -58,6 +60,7 @@ impl Config {
         let mut out = Vec::new();
         Section::check(self, "", &mut out);
         self.manager.damon.check_together("manager.damon", &mut out);
+        self.metrics.check_together("metrics", &mut out);
         check_limits(&self.scope, &mut out);
         self.check_floors(&mut out);
         self.check_balance(&mut out);

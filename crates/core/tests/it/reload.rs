@@ -188,8 +188,10 @@ fn value(field: &Field, random: &mut Random) -> Value {
 /// `config` with up to four keys changed; none where the value is of no type that the key has.
 fn changed(config: &Config, random: &mut Random) -> Option<Config> {
     let sections = Config::sections();
-    let all: Vec<(&str, &Field)> =
-        sections.iter().flat_map(|(name, fields)| fields.iter().map(move |field| (name.as_str(), field))).collect();
+    let all: Vec<(&str, &Field)> = sections
+        .iter()
+        .flat_map(|(name, fields)| fields.iter().map(move |field| (name.as_str(), field)))
+        .collect();
     let (hot, cold): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, field)| field.reloads);
     let mut tree = json!(config);
     for _ in 0..1 + random.below(4) {
@@ -222,7 +224,9 @@ fn setup(scopes: bool) -> Config {
 #[test]
 fn random_configurations_are_applied_whole_or_refused_whole() {
     let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(18);
-    println!("seed {seed}; replay with: SEED={seed} cargo test -p thermocline-core --test it random_configurations");
+    println!(
+        "seed {seed}; replay with: SEED={seed} cargo test -p thermocline-core --test it random_configurations"
+    );
     let (mut taken, mut refused, mut moved) = (0u32, 0u32, 0);
     for (course, scopes) in [(0, false), (1, true)] {
         let mut random = Random(mix(seed + course));

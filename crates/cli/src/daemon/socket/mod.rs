@@ -5,7 +5,6 @@
 //! for [`SWITCH_TIMEOUT`]; neither waits for a loop that does not turn, which all of them report.
 
 mod client;
-mod handlers;
 mod line;
 mod residency;
 mod server;

@@ -1,24 +1,23 @@
 //! The listening side.
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::Value;
 use thermocline_core::units::{Pfn, VirtPage};
-use thermocline_linux::private::Folder;
 
-use super::handlers::Handlers;
 use super::residency::{Looked, Residency};
 use super::{Question, REQUEST_BYTES_MAX, Request, failure, line, text_answer};
+use crate::daemon::handlers::Handlers;
 use crate::daemon::pulse::Pulse;
-use crate::snapshot::{Snapshot, Status};
+use crate::daemon::unix_socket::UnixSocket;
+use crate::snapshot::{Latest, Status};
 use crate::text;
 
 /// How long a request may take to arrive, and an answer to be taken.
@@ -31,19 +30,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time between two looks whether the loop turns.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The listening side; removes the socket when dropped.
+/// The listening side.
 #[derive(Debug)]
 pub struct Server {
-    folder: Folder,
-    name: String,
-    snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
+    _socket: UnixSocket,
     questions: Receiver<Question>,
 }
 
 /// What a client is answered from.
 #[derive(Clone)]
 struct Answers {
-    snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
+    latest: Latest,
     residency: Residency,
     pulse: Arc<Pulse>,
     frame: Arc<dyn Fn(VirtPage) -> Option<Pfn> + Send + Sync>,
@@ -52,65 +49,34 @@ struct Answers {
 
 impl Server {
     /// Listens on `path`, open to its owner and, where given, to `group`. `pulse` tells whether the
-    /// loop turns, `frame` the frame of a page. `residency` tells where memory is; it is called on
+    /// loop turns, `latest` has the newest snapshot, and `frame` knows the frame of a page. `residency` tells where memory is; it is called on
     /// a thread of its own whenever somebody asks for the status.
     ///
     /// # Errors
-    /// When the folder is not ours alone, something other than a socket of ours has that name, or
-    /// the socket cannot be made.
+    /// As [`UnixSocket::bind`], or no thread can be had.
     pub fn listen(
         path: &Path,
         group: Option<&str>,
         pulse: Arc<Pulse>,
+        latest: Latest,
         frame: impl Fn(VirtPage) -> Option<Pfn> + Send + Sync + 'static,
         residency: impl FnMut() -> Looked + Send + 'static,
     ) -> anyhow::Result<Server> {
-        let shown = path.display();
-        let gid = group.map(gid_of).transpose()?;
-        let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-        let (Some(above), Some(name)) = (path.parent(), name) else {
-            anyhow::bail!(
-                "daemon.socket: {shown} names no file; give a path as /run/thermocline/thermocline.sock"
-            );
-        };
-        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        let folder = Folder::make(above).context("daemon.socket")?;
-        folder.remove_socket(&name).context("daemon.socket")?;
-        let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on {shown}"))?;
-        let mode = if gid.is_some() { 0o660 } else { 0o600 };
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-            .with_context(|| format!("cannot set the permissions of {shown}"))?;
-        if let Some(gid) = gid {
-            std::os::unix::fs::chown(path, None, Some(gid))
-                .with_context(|| format!("cannot give {shown} to the group {gid}"))?;
-            folder.let_pass(gid).context("daemon.socket_group")?;
-        }
-        let snapshot = Arc::default();
+        let (socket, listener) = UnixSocket::bind(path, group, "daemon.socket")?;
         let (ask, questions) = sync_channel(QUESTIONS_MAX);
         let residency = Residency::start(residency).context("cannot start the residency thread")?;
         let frame = Arc::new(frame);
-        let answers = Answers { snapshot: Arc::clone(&snapshot), residency, pulse, frame, ask };
+        let answers = Answers { latest, residency, pulse, frame, ask };
         std::thread::Builder::new()
             .name("socket".to_owned())
             .spawn(move || accept(&listener, &answers))
             .context("cannot start the socket thread")?;
-        Ok(Server { folder, name, snapshot, questions })
-    }
-
-    /// Replaces the snapshot that `status` is answered from.
-    pub fn publish(&self, snapshot: Snapshot) {
-        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
+        Ok(Server { _socket: socket, questions })
     }
 
     /// Questions that came since the last call.
     pub fn questions(&self) -> impl Iterator<Item = Question> + '_ {
         self.questions.try_iter().filter(|question| !question.is_withdrawn())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.folder.remove_socket(&self.name);
     }
 }
 
@@ -172,9 +138,8 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
 
 /// The newest snapshot, with where memory is at this moment.
 fn status(as_text: bool, answers: &Answers) -> Value {
-    let snapshot = answers.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let late = answers.pulse.late();
-    match (snapshot, late) {
+    match (answers.latest.get(), late) {
         (None, Some(late)) => failure(&standing(late)),
         (None, None) if as_text => {
             text_answer("the daemon has just started; ask again in a second\n".to_owned())
@@ -227,15 +192,4 @@ fn standing(late: Duration) -> String {
         "the daemon's loop has not turned for {:.1} s: something keeps it; its standard error may say what, and SIGTERM puts settings back all the same",
         late.as_secs_f64()
     )
-}
-
-fn gid_of(name: &str) -> anyhow::Result<u32> {
-    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    let gid = groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
-    });
-    gid.with_context(|| {
-        format!("daemon.socket_group: no group `{name}` in /etc/group; create it or unset the key")
-    })
 }

@@ -13,7 +13,7 @@ use thermocline_core::units::{Nanos, Pfn};
 use thermocline_linux::residency::Residency;
 
 use super::*;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Latest, Snapshot};
 
 /// Nobody has memory.
 fn nowhere() -> Result<Residency, String> {
@@ -27,11 +27,19 @@ fn path_in(dir: &tempfile::TempDir) -> PathBuf {
 #[test]
 fn status_and_explain_are_answered_and_nonsense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
+    let latest = Latest::default();
     let path = path_in(&dir);
-    let server =
-        Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), || Err("seven".to_owned())).unwrap();
+    let server = Server::listen(
+        &path,
+        None,
+        Arc::default(),
+        latest.clone(),
+        |_| Some(Pfn(9)),
+        || Err("seven".to_owned()),
+    )
+    .unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    server.publish(Snapshot::for_tests());
+    latest.publish(Snapshot::for_tests());
     let status = ask(&path, &Request::Status { as_text: false }).unwrap();
     assert_eq!((&status["mode"], &status["residency"]["error"]), (&"run".into(), &"seven".into()));
 
@@ -119,9 +127,11 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 #[test]
 fn slow_and_idle_clients_hold_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
+    let latest = Latest::default();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap();
-    server.publish(Snapshot::for_tests());
+    let _server =
+        Server::listen(&path, None, Arc::default(), latest.clone(), |_| Some(Pfn(9)), nowhere).unwrap();
+    latest.publish(Snapshot::for_tests());
     // One sends a byte now and then, another never reads, others say nothing at all.
     let slow: Vec<UnixStream> = (0..10).map(|_| UnixStream::connect(&path).unwrap()).collect();
     (&slow[0]).write_all(b"{").unwrap();
@@ -141,9 +151,11 @@ fn slow_and_idle_clients_hold_nobody_up() {
 #[test]
 fn a_crowd_of_idle_clients_is_turned_away_and_served_again_when_it_has_gone() {
     let dir = tempfile::tempdir().unwrap();
+    let latest = Latest::default();
     let path = path_in(&dir);
-    let server = Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap();
-    server.publish(Snapshot::for_tests());
+    let _server =
+        Server::listen(&path, None, Arc::default(), latest.clone(), |_| Some(Pfn(9)), nowhere).unwrap();
+    latest.publish(Snapshot::for_tests());
     let crowd: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let (answer, took) = timed(|| ask(&path, &Request::Status { as_text: false }));
     assert!(took < Duration::from_secs(5), "{took:?}");
@@ -162,11 +174,13 @@ fn a_crowd_of_idle_clients_is_turned_away_and_served_again_when_it_has_gone() {
 #[test]
 fn a_process_that_cannot_be_looked_at_costs_its_figures_alone() {
     let dir = tempfile::tempdir().unwrap();
+    let latest = Latest::default();
     let path = path_in(&dir);
-    let server = Server::listen(
+    let _server = Server::listen(
         &path,
         None,
         Arc::default(),
+        latest.clone(),
         |_| Some(Pfn(9)),
         || {
             loop {
@@ -175,7 +189,7 @@ fn a_process_that_cannot_be_looked_at_costs_its_figures_alone() {
         },
     )
     .unwrap();
-    server.publish(Snapshot::for_tests());
+    latest.publish(Snapshot::for_tests());
     for _ in 0..2 {
         let (status, took) = timed(|| ask(&path, &Request::Status { as_text: false }).unwrap());
         assert_eq!(status["mode"], "run");
@@ -189,19 +203,26 @@ fn what_is_no_socket_of_ours_is_never_removed() {
     let dir = tempfile::tempdir().unwrap();
     let precious = dir.path().join("precious.txt");
     std::fs::write(&precious, "precious").unwrap();
-    let error = Server::listen(&precious, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap_err();
+    let error = Server::listen(&precious, None, Arc::default(), Latest::default(), |_| Some(Pfn(9)), nowhere)
+        .unwrap_err();
     assert!(format!("{error:#}").contains("no socket of ours"), "{error:#}");
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
-    let group =
-        Server::listen(&path_in(&dir), Some("no-such-group"), Arc::default(), |_| Some(Pfn(9)), nowhere)
-            .unwrap_err();
+    let group = Server::listen(
+        &path_in(&dir),
+        Some("no-such-group"),
+        Arc::default(),
+        Latest::default(),
+        |_| Some(Pfn(9)),
+        nowhere,
+    )
+    .unwrap_err();
     assert!(format!("{group:#}").contains("create it or unset the key"), "{group:#}");
     assert!(!path_in(&dir).exists(), "nothing is made before everything is known to be right");
     // What an earlier daemon left makes way.
     let path = path_in(&dir);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    Server::listen(&path, None, Arc::default(), |_| Some(Pfn(9)), nowhere).unwrap();
+    Server::listen(&path, None, Arc::default(), Latest::default(), |_| Some(Pfn(9)), nowhere).unwrap();
 }
 
 #[test]
@@ -210,10 +231,11 @@ fn a_loop_that_does_not_turn_is_told_and_not_waited_for() {
     use thermocline_linux::machine::now;
 
     let dir = tempfile::tempdir().unwrap();
+    let latest = Latest::default();
     let path = path_in(&dir);
     let pulse = Arc::new(Pulse::default());
-    let server = Server::listen(&path, None, Arc::clone(&pulse), |_| None, nowhere).unwrap();
-    server.publish(Snapshot::for_tests());
+    let server = Server::listen(&path, None, Arc::clone(&pulse), latest.clone(), |_| None, nowhere).unwrap();
+    latest.publish(Snapshot::for_tests());
     assert!(ask(&path, &Request::Status { as_text: false }).unwrap()["loop_late_ms"].is_null());
     pulse.promise(now().plus(Nanos::from_ms(300)));
     let switch = Request::Switch { manager: thermocline_core::config::ManagerName::Damon };
@@ -239,8 +261,14 @@ fn sockets_can_be_had_at_every_path_that_the_check_takes() {
         let mut config = thermocline_core::config::Config::default();
         config.daemon.socket = at(rest);
         let taken = thermocline_linux::configuration::check(&config).is_ok();
-        let listens =
-            Server::listen(Path::new(&config.daemon.socket), None, Arc::default(), |_| None, nowhere);
+        let listens = Server::listen(
+            Path::new(&config.daemon.socket),
+            None,
+            Arc::default(),
+            Latest::default(),
+            |_| None,
+            nowhere,
+        );
         assert_eq!(taken, listens.is_ok(), "{rest}: {listens:?}");
     }
 }

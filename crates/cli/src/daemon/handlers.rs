@@ -9,19 +9,19 @@ const FOR_OWNERS: usize = 8;
 
 /// The places that are taken.
 #[derive(Debug, Default)]
-pub(super) struct Handlers {
+pub struct Handlers {
     taken: Arc<Mutex<usize>>,
 }
 
 /// A place, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct Place {
     taken: Arc<Mutex<usize>>,
 }
 
 impl Handlers {
     /// A place for one more client, if there is one for him.
-    pub(super) fn take(&self, owner: bool) -> Option<Place> {
+    pub fn take(&self, owner: bool) -> Option<Place> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let places = if owner { FOR_ALL + FOR_OWNERS } else { FOR_ALL };
         if *taken >= places {

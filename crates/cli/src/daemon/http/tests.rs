@@ -1,0 +1,113 @@
+//! Tests of the metrics' server: clients of all kinds.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thermocline_core::units::Nanos;
+use thermocline_linux::machine::now;
+
+use super::MetricsServer;
+use crate::daemon::pulse::Pulse;
+use crate::snapshot::{Latest, Snapshot};
+
+fn server(latest: &Latest, pulse: &Arc<Pulse>) -> SocketAddr {
+    let server =
+        MetricsServer::listen("127.0.0.1:0", None, latest.clone(), Arc::clone(pulse)).expect("a free port");
+    server.address.expect("an address")
+}
+
+/// All that comes back for what is sent.
+fn asked(address: SocketAddr, text: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(text).unwrap();
+    let mut answer = Vec::new();
+    // A server that hangs up early resets the connection; what came before that counts.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    asked(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+}
+
+#[test]
+fn metrics_health_and_nothing_else_are_served() {
+    let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
+    let address = server(&latest, &pulse);
+    assert!(get(address, "/metrics").starts_with("HTTP/1.1 503 "), "before the first snapshot");
+    latest.publish(Snapshot::for_tests());
+    let text = get(address, "/metrics");
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{text}");
+    assert!(text.contains("\nthermocline_uptime_seconds 4\n"), "{text}");
+    assert!(text.ends_with("thermocline_loop_late_seconds 0\n"), "{text}");
+    let open = "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n";
+    let open = asked(address, open.as_bytes());
+    assert!(open.contains("Content-Type: application/openmetrics-text") && open.ends_with("# EOF\n"));
+    let head = asked(address, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.ends_with("\r\n\r\n") && !head.contains("Content-Length: 0"), "{head}");
+    assert!(get(address, "/").contains("/metrics"));
+    assert!(get(address, "/-/healthy").starts_with("HTTP/1.1 200 "));
+    pulse.promise(Nanos(now().0.saturating_sub(Nanos::from_s(5).0)));
+    assert!(get(address, "/-/healthy").starts_with("HTTP/1.1 503 "));
+    for (request, status) in [
+        ("GET /secret HTTP/1.1\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("nonsense\r\n\r\n", "400"),
+        ("\0\u{1}\u{2}\r\n\r\n", "400"),
+    ] {
+        assert!(
+            asked(address, request.as_bytes()).starts_with(&format!("HTTP/1.1 {status} ")),
+            "{request:?}"
+        );
+    }
+    let wide = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
+    let refused = asked(address, wide.as_bytes());
+    assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431 "), "{refused}");
+}
+
+#[test]
+fn crowds_and_slow_clients_hold_nobody_up_for_long() {
+    let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
+    let address = server(&latest, &pulse);
+    latest.publish(Snapshot::for_tests());
+    // They take every place, and say nothing, or a byte now and then.
+    let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+    (&crowd[0]).write_all(b"G").unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    while !get(address, "/metrics").starts_with("HTTP/1.1 200 ") {
+        assert!(Instant::now() < end, "the crowd holds the server for good");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_unix_socket_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s/metrics.sock");
+    let latest = Latest::default();
+    latest.publish(Snapshot::for_tests());
+    let address = path.to_str().unwrap();
+    let server = MetricsServer::listen(address, None, latest, Arc::default()).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("thermocline_info{"), "{answer}");
+    drop(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_cannot_be_listened_on_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let error = MetricsServer::listen(&address, None, Latest::default(), Arc::default()).unwrap_err();
+    assert!(format!("{error:#}").contains("metrics.listen: cannot listen on 127.0.0.1:"), "{error:#}");
+}

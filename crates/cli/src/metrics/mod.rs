@@ -1,0 +1,7 @@
+//! Figures for Prometheus: what a snapshot holds, as families of metrics, in two formats.
+
+mod exposition;
+mod families;
+
+pub use exposition::Format;
+pub use families::{Family, families, loop_late};
