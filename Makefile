@@ -57,7 +57,7 @@ lab-spill: lab-programs ## S3's experiment: cold ballast fills DRAM, Redis spill
 	$(LAB) spill --kernel $(KERNEL) $(if $(MANAGERS),--managers $(MANAGERS)) --logs target/spill --json target/spill/runs.json $(OPTIONS)
 
 test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on two kernels
-	@scripts/need fuzz
+	@scripts/need fuzz promtool
 	cargo test --release --workspace --no-fail-fast
 	$(MAKE) -s -C lab/plugin test
 	$(MAKE) fuzz

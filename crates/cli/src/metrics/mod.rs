@@ -5,3 +5,6 @@ mod families;
 
 pub use exposition::Format;
 pub use families::{Family, families, loop_late};
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::io::Errno;
 
 use super::request::{self, Page, REQUEST_BYTES_MAX, Refusal, Request};
 use crate::daemon::handlers::Handlers;
@@ -70,8 +71,16 @@ impl MetricsServer {
             thread.spawn(move || accept(|| listener.accept_one(), &answers)).context(cannot)?;
             return Ok(MetricsServer { _socket: Some(socket), address: None });
         }
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("metrics.listen: cannot listen on {address}; is the port taken?"))?;
+        let listener = TcpListener::bind(address).map_err(|error| {
+            let remedy = match Errno::from_io_error(&error) {
+                // As under the installed unit, which allows Unix sockets alone.
+                Some(Errno::AFNOSUPPORT) => {
+                    "the service has no network; see /usr/share/thermocline/metrics.conf"
+                }
+                _ => "see who uses the port (ss -ltnp), and whether the address is this machine's",
+            };
+            anyhow::anyhow!("metrics.listen: cannot listen on {address}: {error}; {remedy}")
+        })?;
         let address = listener.local_addr().ok();
         thread.spawn(move || accept(|| listener.accept_one(), &answers)).context(cannot)?;
         Ok(MetricsServer { _socket: None, address })
