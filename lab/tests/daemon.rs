@@ -32,6 +32,8 @@ mod pace;
 mod physical;
 #[path = "daemon/regions.rs"]
 mod regions;
+#[path = "daemon/reload.rs"]
+mod reload;
 #[path = "daemon/service.rs"]
 mod service;
 #[path = "daemon/shapes.rs"]

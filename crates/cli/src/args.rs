@@ -74,6 +74,19 @@ pub enum Verb {
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
+    /// Have the running daemon read its configuration again, as SIGHUP does: it takes the whole of
+    /// it or nothing, and says what has changed or why not.
+    ///
+    /// `thermocline config diff` says before what would change, and what needs a restart. Exit
+    /// status: 0 it goes by the files now; 1 it goes on as before.
+    Reload {
+        /// Print what has changed as JSON: a list of {key, before, after, unit, reloads}.
+        #[arg(long)]
+        json: bool,
+        /// The daemon's socket.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
     /// Put back kernel settings that a killed daemon left behind.
     Restore {
         /// The daemon's state folder.

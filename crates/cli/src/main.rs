@@ -79,6 +79,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Switch { manager, socket } => {
             print(verb::switch::switch(&socket_path(socket), manager)?)?;
         }
+        Verb::Reload { json, socket } => print(verb::reload::reload(&socket_path(socket), json)?)?,
         Verb::Restore { state_dir, dry_run } => {
             let state_dir = state_dir.unwrap_or_else(|| Daemon::default().state_dir.into());
             return verb::restore::restore(&state_dir, dry_run);

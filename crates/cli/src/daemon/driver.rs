@@ -25,7 +25,7 @@ use super::demotion::Demotion;
 use super::heat::{Felt, Heat};
 use super::line::Lines;
 use super::session::{Ended, Session};
-use super::socket::{Question, Request, text_answer};
+use super::socket::{Answer, Question, Request, text_answer};
 use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
@@ -84,10 +84,10 @@ pub(super) fn drive(
     let mut fixed = Fixed::new(mode.name(), config, &topology);
     let mut heat = (mode == Mode::Observe).then(Heat::default);
     let mut lines = Lines::new(as_json, mode);
-    let report = Nanos::from_ms(config.daemon.report_ms);
+    let mut current = config.clone();
     let start = now();
     let mut driver = Driver::new(engine, config);
-    let mut report_due = start.plus(report);
+    let mut report_due = start.plus(Nanos::from_ms(current.daemon.report_ms));
     let mut brake_changes = 0;
     let mut watch = trouble::Watch::new(start);
     let mut kswapd = Kswapd::new(root, config, mode == Mode::Run);
@@ -109,7 +109,7 @@ pub(super) fn drive(
         if let Some(failure) = machine.mover_failure() {
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
         }
-        kernel.actuator.look_after(at, config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
+        kernel.actuator.look_after(at, current.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         machine.follow_processes(kernel.actuator).iter().for_each(|told| tell!("{told}"));
         for told in aside::news() {
             tell!("{told}");
@@ -128,11 +128,14 @@ pub(super) fn drive(
         if let Some(told) = kswapd.look(at, engine.topology(), kernel.actuator) {
             tell!("{told}");
         }
+        let mut reloads: Vec<Option<Answer>> =
+            session.is_reload_asked().then_some(None).into_iter().collect();
         for Question { request, frame, answer, .. } in session.questions() {
             match request {
+                Request::Reload => reloads.push(Some(answer)),
                 Request::Status { .. } => {}
                 // Who has gone away needs no answer.
-                Request::Config => drop(answer.try_send(json!(config))),
+                Request::Config => drop(answer.try_send(json!(current))),
                 Request::Explain { pid, address, as_text } => {
                     let page = VirtPage::of_address(Pid(pid), address);
                     let explained = Explained::new(engine.explain_at(page, frame), &fixed);
@@ -143,8 +146,8 @@ pub(super) fn drive(
                     });
                 }
                 Request::Switch { manager } => {
-                    let refusal = |to| refusal(root, config, kernel.actuator, to);
-                    ended = session.switch(config.manager.name, manager, answer, refusal);
+                    let refusal = |to| refusal(root, &current, kernel.actuator, to);
+                    ended = session.switch(current.manager.name, manager, answer, refusal);
                 }
             }
             if matches!(ended, Ended::Switch(..)) {
@@ -154,7 +157,7 @@ pub(super) fn drive(
         if at >= report_due {
             machine.check_sources().iter().for_each(|told| tell!("{told}"));
             missing.look().iter().for_each(|told| tell!("{told}"));
-            report_due = report_due.plus(report).max(at);
+            report_due = report_due.plus(Nanos::from_ms(current.daemon.report_ms)).max(at);
             // `status` and every line tell of the machine as it is.
             fixed.topology.clone_from(engine.topology());
             let deciding = Deciding::new(&fixed, engine, &machine);
@@ -169,6 +172,18 @@ pub(super) fn drive(
             let snapshot = snapshot.with_trouble(watch.found());
             lines.print(&snapshot);
             session.publish(snapshot);
+        }
+        for asked in reloads {
+            let apply = |next: &Config| {
+                let prepared = machine.prepare(next)?;
+                let changes = driver.reload(next)?;
+                machine.reload(next, prepared);
+                Ok(changes)
+            };
+            if let Some(next) = session.reload(asked, current.manager.name, apply) {
+                fixed = Fixed::new(mode.name(), &next, driver.engine().topology());
+                current = next;
+            }
         }
     }
 

@@ -21,8 +21,11 @@ use thermocline_linux::machine::now;
 
 use crate::output::{self, tell};
 
-/// Signals that ask for the end.
-const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// Signals that ask for the end. In a terminal SIGHUP is one more: it tells that the terminal is
+/// gone.
+const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+/// The terminal that controls a process, which it can open where there is one.
+const TERMINAL: &str = "/dev/tty";
 /// How long the loop may take to end.
 const BOUND: Duration = Duration::from_secs(10);
 /// Time between two looks at how it stands.
@@ -37,6 +40,8 @@ const EXIT_PANIC: i32 = 101;
 pub struct Ending {
     /// A signal has come.
     stop: Arc<AtomicBool>,
+    /// A signal asks to have the configuration read again.
+    reload: Arc<AtomicBool>,
     common: Arc<Common>,
 }
 
@@ -73,14 +78,21 @@ impl Ending {
     pub fn watch() -> anyhow::Result<Ending> {
         let ending = Ending::default();
         let hurried = Arc::new(AtomicBool::new(false));
-        for signal in SIGNALS {
+        let mut signals = SIGNALS.to_vec();
+        if std::fs::File::open(TERMINAL).is_ok() {
+            signals.push(SIGHUP);
+        } else {
+            signal_hook::flag::register(SIGHUP, Arc::clone(&ending.reload))
+                .context("cannot handle signals")?;
+        }
+        for &signal in &signals {
             // One more than is needed ends at once; what is left of the settings is put back by the
             // next start or by `restore`.
             signal_hook::flag::register_conditional_shutdown(signal, EXIT_HURRIED, Arc::clone(&hurried))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&ending.stop)))
                 .context("cannot handle signals")?;
         }
-        let signals = Signals::new(SIGNALS).context("cannot handle signals")?;
+        let signals = Signals::new(signals).context("cannot handle signals")?;
         let (common, main) = (Arc::clone(&ending.common), thread::current().id());
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -100,6 +112,11 @@ impl Ending {
     /// Whether a signal asks for the end.
     pub fn is_asked(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether a signal has asked to have the configuration read again since the last call.
+    pub fn is_reload_asked(&self) -> bool {
+        self.reload.swap(false, Ordering::Relaxed)
     }
 
     /// As a signal does.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::Config;
+use thermocline_core::engine::reloadable;
 use thermocline_core::units::Nanos;
 use thermocline_linux::actuator::Actuator;
 use thermocline_linux::aside;
@@ -21,7 +22,7 @@ use thermocline_linux::vmstat::Vmstat;
 
 use super::line::Lines;
 use super::session::{Ended, Session};
-use super::socket::{Question, Request};
+use super::socket::{Answer, Question, Request};
 use super::{Mode, announce, announce_changes, live, put_back, refusal};
 use crate::output::tell;
 use crate::snapshot::{Fixed, Seen, Snapshot};
@@ -135,8 +136,8 @@ fn drive(
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
-    let every = Nanos::from_ms(config.daemon.report_ms);
-    let mut due = watched.start.plus(every);
+    let mut current = config.clone();
+    let mut due = watched.start.plus(Nanos::from_ms(current.daemon.report_ms));
     let mut cgroups_due = watched.start;
     let mut running = usize::MAX;
     let mut lines = Lines::new(as_json, Mode::Run);
@@ -144,11 +145,14 @@ fn drive(
     while matches!(ended, Ended::Over) && !session.is_over() {
         session.turns_by(now());
         std::thread::sleep(NAP);
+        let mut reloads: Vec<Option<Answer>> =
+            session.is_reload_asked().then_some(None).into_iter().collect();
         for Question { request, answer, .. } in session.questions() {
             match request {
+                Request::Reload => reloads.push(Some(answer)),
                 Request::Status { .. } => {}
                 // Who has gone away needs no answer.
-                Request::Config => drop(answer.try_send(json!(config))),
+                Request::Config => drop(answer.try_send(json!(current))),
                 Request::Explain { .. } => {
                     let why = format!(
                         "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",
@@ -158,12 +162,19 @@ fn drive(
                     let _ = answer.try_send(json!({ "error": why }));
                 }
                 Request::Switch { manager } => {
-                    let refusal = |to| refusal(&watched.root, config, actuator, to);
+                    let refusal = |to| refusal(&watched.root, &current, actuator, to);
                     ended = session.switch(fixed.manager, manager, answer, refusal);
                 }
             }
             if matches!(ended, Ended::Switch(..)) {
                 break;
+            }
+        }
+        for asked in reloads {
+            // What concerns the engine holds once it takes over.
+            let apply = |next: &Config| Ok(reloadable(&current, next)?);
+            if let Some(next) = session.reload(asked, current.manager.name, apply) {
+                current = next;
             }
         }
         if let Some(follower) = watched.follower.as_mut().filter(|_| now() >= cgroups_due) {
@@ -172,7 +183,7 @@ fn drive(
             }
             cgroups_due = now().plus(CGROUPS_EVERY);
         }
-        actuator.look_after(now(), config.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
+        actuator.look_after(now(), current.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
         if let Some(told) = watched.kswapd.look(now(), &fixed.topology, actuator) {
             tell!("{told}");
         }
@@ -192,7 +203,7 @@ fn drive(
         }
         lines.print(&snapshot);
         session.publish(snapshot);
-        due = due.plus(every).max(now());
+        due = due.plus(Nanos::from_ms(current.daemon.report_ms)).max(now());
     }
     session.is_between_managers();
     let last = watched.look(fixed, actuator)?;

@@ -9,6 +9,7 @@ mod http;
 mod kernel;
 mod line;
 mod pulse;
+mod reload;
 mod session;
 pub mod socket;
 mod supervisor;
@@ -37,6 +38,7 @@ use crate::args::Watch;
 use crate::config::{self, Asked};
 use crate::output::{self, tell};
 use ending::Ending;
+use reload::Configured;
 use session::{Ended, Session};
 
 /// What the daemon is for.
@@ -69,10 +71,11 @@ impl Mode {
 /// When the machine cannot be used or a kernel setting cannot be made; everything that was changed
 /// is put back first.
 pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
-    let mut config = configuration(watch, mode, manager)?;
+    let configured = configured(watch, mode, manager)?;
+    let mut config = configured.now();
     output::detach()?;
     let root = Root::default();
-    let session = Session::new(watch.duration, Ending::watch()?, mode == Mode::Run);
+    let session = Session::new(configured, watch.duration, Ending::watch()?, mode == Mode::Run);
     let mut manager = config.manager.name;
     let mut before = None;
     loop {
@@ -85,6 +88,7 @@ pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::R
             (Ok(Ended::Switch(next, answer)), ..) => {
                 tell!("manager {} takes over from {}", next.text(), manager.text());
                 session.tell(answer, None);
+                config = session.config();
                 (before, manager) = (Some(manager), next);
             }
             (Err(error), Some((answer, None)), Some(former)) => {
@@ -236,17 +240,21 @@ fn put_back(actuator: &mut Actuator, mode: Mode, driven: anyhow::Result<Ended>) 
     Ok(ended)
 }
 
-/// The configuration as it will be used.
-fn configuration(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<Config> {
+/// The configuration as it will be used, and as it will be read again.
+fn configured(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<Configured> {
     let asked = Asked { file: watch.config.clone(), changes: watch.changes.clone() };
-    let loaded = config::load(&asked, |config| {
-        if !watch.pid.is_empty() {
-            let pids = watch.pid.clone();
-            config.scope = vec![Scope { name: "pids".to_owned(), pids, ..Scope::default() }];
-        }
-        config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
-    })?;
-    Ok(loaded.config)
+    let pids = watch.pid.clone();
+    let read = move || {
+        let loaded = config::load(&asked, |config| {
+            if !pids.is_empty() {
+                let pids = pids.clone();
+                config.scope = vec![Scope { name: "pids".to_owned(), pids, ..Scope::default() }];
+            }
+            config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
+        })?;
+        Ok(loaded.config)
+    };
+    Ok(Configured::new(read)?)
 }
 
 /// Refuses, before anything is changed, what the doctor calls a blocker, in the doctor's words.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use thermocline_core::config::{Config, ManagerName};
+use thermocline_core::config::{Config, Difference, ManagerName};
 use thermocline_core::units::{Nanos, Pfn, VirtPage};
 use thermocline_linux::aside::Aside;
 use thermocline_linux::machine::now;
@@ -19,8 +19,10 @@ use thermocline_linux::scope::Scopes;
 use super::ending::Ending;
 use super::http::MetricsServer;
 use super::pulse::Pulse;
+use super::reload::{self, Configured};
 use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
 use super::supervisor::Supervisor;
+use crate::output::tell;
 use crate::snapshot::{Latest, Snapshot};
 
 /// How long a process may keep whoever wants one of its pages explained.
@@ -46,6 +48,7 @@ struct Asker {
 /// One run of the daemon, whoever manages.
 #[derive(Debug)]
 pub struct Session {
+    configured: Configured,
     ending: Ending,
     pulse: Arc<Pulse>,
     supervisor: Supervisor,
@@ -63,8 +66,14 @@ pub struct Session {
 impl Session {
     /// A run that ends `duration` after a manager began to work, if there is one, or when `ending`
     /// is asked for, and in which managers may take over from each other if it `switches`.
-    pub fn new(duration: Option<Duration>, ending: Ending, switches: bool) -> Session {
+    pub fn new(
+        configured: Configured,
+        duration: Option<Duration>,
+        ending: Ending,
+        switches: bool,
+    ) -> Session {
         Session {
+            configured,
             ending,
             pulse: Arc::default(),
             supervisor: Supervisor::of_environment(),
@@ -148,6 +157,37 @@ impl Session {
         self.server.get().into_iter().flat_map(Server::questions)
     }
 
+    /// What the daemon goes by.
+    pub fn config(&self) -> Config {
+        self.configured.now()
+    }
+
+    /// Whether a signal has asked to have the configuration read again since the last call.
+    pub fn is_reload_asked(&self) -> bool {
+        self.ending.is_reload_asked()
+    }
+
+    /// Reads the configuration again for who has asked, if anybody waits, and has it applied;
+    /// `manager` is at work. What came of it is told. Returns the configuration that holds now,
+    /// unless it is the one before.
+    pub fn reload(
+        &self,
+        asked: Option<Answer>,
+        manager: ManagerName,
+        apply: impl FnOnce(&Config) -> anyhow::Result<Vec<Difference>>,
+    ) -> Option<Config> {
+        self.supervisor.reloads();
+        let done = self.configured.again(manager, apply);
+        self.supervisor.reloaded();
+        let (answer, log) = reload::answer(&done);
+        tell!("{log}");
+        if let Some(asked) = asked {
+            // Who has gone away needs no answer.
+            let _ = asked.try_send(answer);
+        }
+        done.ok().map(|(config, _)| config)
+    }
+
     /// Whether `to` takes over from `from`, as was asked, unless `refusal` says why it cannot.
     /// Where it does not, who asked is told.
     pub fn switch(
@@ -225,8 +265,12 @@ mod tests {
         sync_channel(1)
     }
 
+    fn configured() -> Configured {
+        Configured::new(|| Ok(Config::default())).unwrap()
+    }
+
     fn session(switches: bool) -> Session {
-        Session::new(None, Ending::default(), switches)
+        Session::new(configured(), None, Ending::default(), switches)
     }
 
     #[test]
@@ -278,12 +322,12 @@ mod tests {
     #[test]
     fn it_ends_when_its_time_is_over_or_a_signal_came() {
         let ending = Ending::default();
-        let long = Session::new(Some(Duration::from_secs(1000)), ending.clone(), true);
+        let long = Session::new(configured(), Some(Duration::from_secs(1000)), ending.clone(), true);
         assert!(!long.is_over());
         ending.ask();
         assert!(long.is_over());
         // What a manager takes to begin does not count.
-        let short = Session::new(Some(Duration::ZERO), Ending::default(), true);
+        let short = Session::new(configured(), Some(Duration::ZERO), Ending::default(), true);
         assert!(!short.is_over());
         short.began(ManagerName::Thermocline);
         assert!(short.is_over());

@@ -39,6 +39,20 @@ impl Supervisor {
         send(&[NotifyState::Status(&format!("manager {manager}"))]);
     }
 
+    /// The configuration is read again; it is over when [`Supervisor::reloaded`] says so.
+    pub fn reloads(&self) {
+        if let (true, Ok(at)) = (self.ready.get(), NotifyState::monotonic_usec_now()) {
+            send(&[NotifyState::Reloading, at]);
+        }
+    }
+
+    /// That is over, whatever came of it.
+    pub fn reloaded(&self) {
+        if self.ready.get() {
+            send(&[NotifyState::Ready]);
+        }
+    }
+
     /// The loop turns.
     pub fn turns(&self) {
         let Some(every) = self.every else { return };

@@ -5,6 +5,7 @@ pub mod config;
 pub mod doctor;
 pub mod explain;
 pub mod generate;
+pub mod reload;
 pub mod reproduce;
 pub mod restore;
 pub mod sim;

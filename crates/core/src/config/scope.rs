@@ -15,7 +15,7 @@ section! {
     /// managed.
     Scope {
         /// Name in reports.
-        name: String = String::new(), "", Text("text, unique"), "ours";
+        name: String = String::new(), "", Text("text, unique"), "ours", restart;
         /// Process numbers.
         pids: Vec<u32> = Vec::new(), "", Numbers("a list of pids"), "ours", restart;
         /// Regular expression that the command name or line must match.

@@ -18,7 +18,7 @@ mod tests;
 
 pub use explain::{Explanation, PageState, Remembered, Said};
 pub use gauges::Status;
-pub use reload::ReloadError;
+pub use reload::{ReloadError, reloadable};
 
 use crate::access::{
     Access, Detail, Evidence, Mappings, NoMappings, Region, RegionPage, RegionSnapshot, Source,

@@ -46,15 +46,7 @@ impl Engine {
     /// # Errors
     /// [`ReloadError`]; nothing has changed.
     pub fn reload(&mut self, config: &Config) -> Result<Vec<Difference>, ReloadError> {
-        config.check()?;
-        let changes = differences(&self.config, config);
-        let restart: Vec<Difference> = changes.iter().filter(|d| !d.reloads).cloned().collect();
-        if !restart.is_empty() {
-            return Err(ReloadError::Restart(restart));
-        }
-        if reach(&self.config) != reach(config) {
-            return Err(ReloadError::Reach);
-        }
+        let changes = reloadable(&self.config, config)?;
         let rule = learns_anew(&self.config, config).then(|| rule::build(config));
         let table = match &rule {
             Some(rule) if rule.window() != self.rule.window() => {
@@ -79,6 +71,24 @@ impl Engine {
         *self.config = config.clone();
         Ok(changes)
     }
+}
+
+/// What differs between two configurations, where a daemon that goes by the first can go by the
+/// second without a restart.
+///
+/// # Errors
+/// It cannot.
+pub fn reloadable(before: &Config, after: &Config) -> Result<Vec<Difference>, ReloadError> {
+    after.check()?;
+    let changes = differences(before, after);
+    let restart: Vec<Difference> = changes.iter().filter(|d| !d.reloads).cloned().collect();
+    if !restart.is_empty() {
+        return Err(ReloadError::Restart(restart));
+    }
+    if reach(before) != reach(after) {
+        return Err(ReloadError::Reach);
+    }
+    Ok(changes)
 }
 
 /// Whether the rule is to be made anew: it has what it goes by from here.

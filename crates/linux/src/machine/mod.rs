@@ -133,6 +133,12 @@ pub struct LiveMachine {
     news: Vec<String>,
 }
 
+/// What a [`LiveMachine`] needs to go by another configuration.
+#[derive(Debug)]
+pub struct Prepared {
+    stock: Stock,
+}
+
 impl LiveMachine {
     /// Attaches to the machine's evidence and, if pages are to move, starts the mover. Sources that
     /// need something set in the kernel set it by `actuator`; without one they are left out.
@@ -210,6 +216,24 @@ impl LiveMachine {
             returned: Vec::new(),
             news: Vec::new(),
         })
+    }
+
+    /// Makes ready what it takes to go by another configuration, of which nothing differs but what
+    /// can be reloaded.
+    ///
+    /// # Errors
+    /// It cannot be made; nothing has changed.
+    pub fn prepare(&self, config: &Config) -> Result<Prepared, MachineError> {
+        Ok(Prepared { stock: Stock::new(Holdings::new(&self.root, &config.scope)?)? })
+    }
+
+    /// Goes by that configuration from now on.
+    pub fn reload(&mut self, config: &Config, prepared: Prepared) {
+        self.stock = prepared.stock;
+        if let Some(mover) = &self.mover {
+            mover.set_reserve(Reserve::new(&config.admission));
+        }
+        self.sources.iter_mut().for_each(|source| source.reload(config));
     }
 
     /// Demotes from now on, and goes on counting where another demoter has ended.

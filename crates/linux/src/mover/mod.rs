@@ -119,6 +119,8 @@ pub struct Shutdown {
 #[derive(Default)]
 struct Common {
     stop: AtomicBool,
+    /// Another reserve, from the next batch on.
+    reserve: Mutex<Option<Reserve>>,
     stats: Mutex<MoverStats>,
     failure: Mutex<Option<String>>,
     /// What there is to say, not yet fetched.
@@ -180,6 +182,11 @@ impl Mover {
             .spawn(move || serve(worker, &batches, &outcomes, &theirs))
             .map_err(MoverError::Thread)?;
         Ok(Mover { queue: Some(queue), done, common, capacity, in_flight: 0, shared_pages })
+    }
+
+    /// Leaves so much free on targets from the next batch on.
+    pub fn set_reserve(&self, reserve: Reserve) {
+        *lock(&self.common.reserve) = Some(reserve);
     }
 
     /// What is done with shared pages: as configured, but `Leave` where CAP_SYS_NICE is missing.
@@ -286,6 +293,9 @@ fn serve<K: Kernel>(
     common: &Common,
 ) {
     for batch in batches {
+        if let Some(reserve) = lock(&common.reserve).take() {
+            worker.set_reserve(reserve);
+        }
         let mut stats = *lock(&common.stats);
         let idle = common.stop.load(Ordering::Relaxed) || lock(&common.failure).is_some();
         let result = if idle {

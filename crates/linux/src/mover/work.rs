@@ -67,6 +67,10 @@ impl<K: Kernel> Worker<K> {
         }
     }
 
+    pub(super) fn set_reserve(&mut self, reserve: Reserve) {
+        self.reserve = reserve;
+    }
+
     pub(super) fn shared_pages(&self) -> SharedPages {
         self.shared_pages
     }

@@ -156,6 +156,12 @@ pub trait EvidenceSource: std::fmt::Debug {
     /// Reads what waits; whether more may wait.
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool;
 
+    /// Goes by another configuration from now on, of which nothing differs but what can be
+    /// reloaded.
+    fn reload(&mut self, config: &Config) {
+        let _ = config;
+    }
+
     /// Itself, for whoever needs what this source alone has.
     fn as_any(&self) -> &dyn Any;
 

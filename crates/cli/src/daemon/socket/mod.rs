@@ -55,6 +55,8 @@ pub enum Request {
     },
     /// The configuration that the daemon goes by.
     Config,
+    /// That the configuration be read again.
+    Reload,
     /// That another manager take over.
     Switch {
         /// The manager.
@@ -67,14 +69,16 @@ impl Request {
     fn page(&self) -> Option<VirtPage> {
         match self {
             Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
-            Request::Status { .. } | Request::Config | Request::Switch { .. } => None,
+            Request::Status { .. } | Request::Config | Request::Reload | Request::Switch { .. } => None,
         }
     }
 
     /// How long the loop may take for it.
     fn timeout(&self) -> Duration {
         match self {
-            Request::Status { .. } | Request::Config | Request::Explain { .. } => ANSWER_TIMEOUT,
+            Request::Status { .. } | Request::Config | Request::Reload | Request::Explain { .. } => {
+                ANSWER_TIMEOUT
+            }
             Request::Switch { .. } => SWITCH_TIMEOUT,
         }
     }

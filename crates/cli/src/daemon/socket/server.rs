@@ -128,9 +128,12 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         Ok(Request::Config) if !owner => failure(
             "only root and the daemon's own user may read the whole configuration: run it as one of them",
         ),
-        Ok(request @ (Request::Config | Request::Explain { .. } | Request::Switch { .. })) => {
-            put(request, answers)
-        }
+        Ok(Request::Reload) if !owner => failure(
+            "only root and the daemon's own user may have the configuration reloaded: run it as one of them",
+        ),
+        Ok(
+            request @ (Request::Config | Request::Reload | Request::Explain { .. } | Request::Switch { .. }),
+        ) => put(request, answers),
         Err(e) => failure(&format!("not a request: {e}")),
     };
     writeln!(stream, "{answer}")

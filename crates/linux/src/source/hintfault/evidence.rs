@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
+use thermocline_core::config::Config;
 use thermocline_core::moves::{Move, Outcome};
 use thermocline_core::rule;
 use thermocline_core::units::Nanos;
@@ -18,11 +19,14 @@ pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
         measure_run_time: true,
         ..Options::from_config(&config.source.hintfault, cpu_nodes(&opening.found.topology))
     };
-    if let Some(restamp) = rule::build(config).restamp() {
-        options.stamps.restamp = restamp;
-    }
+    options.stamps.restamp = restamp(config);
     let source = HintFaultSource::open(options, opening.scope)?;
     Ok(Some(Box::new(HintFaults { source, read: Nanos(0) })))
+}
+
+/// Whether pages are stamped anew: the rule has a say first.
+fn restamp(config: &Config) -> bool {
+    rule::build(config).restamp().unwrap_or(config.source.hintfault.restamp)
 }
 
 /// The open source, and what it takes to read it.
@@ -59,6 +63,10 @@ impl EvidenceSource for HintFaults {
             self.read = self.read.plus(thread_cpu_time().since(start));
         }
         read >= turn.max
+    }
+
+    fn reload(&mut self, config: &Config) {
+        self.source.set_restamp(restamp(config));
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -117,6 +117,11 @@ pub struct HintFaultSource {
 }
 
 impl HintFaultSource {
+    /// As [`Stamps::set_restamp`].
+    pub fn set_restamp(&mut self, restamp: bool) {
+        self.stamps.set_restamp(restamp);
+    }
+
     /// Loads and attaches the BPF programs and maps their ring.
     ///
     /// # Errors

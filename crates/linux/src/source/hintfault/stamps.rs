@@ -201,6 +201,12 @@ impl Process {
 }
 
 impl Stamps {
+    /// The stamp of a page is the latest scan that covers it, or the first after its last fault,
+    /// from now on.
+    pub fn set_restamp(&mut self, restamp: bool) {
+        self.options.restamp = restamp;
+    }
+
     /// Nothing seen yet.
     pub fn new(options: StampOptions) -> Stamps {
         Stamps {

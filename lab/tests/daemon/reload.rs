@@ -1,0 +1,24 @@
+//! Another configuration for a daemon at work: fifty times, whole or not at all.
+
+use thermocline_lab::{Line, ThpMode};
+
+use super::{Run, number, with_settings};
+
+#[test]
+fn a_daemon_is_reloaded_under_load_on_6_12() {
+    let run = Run::new(Line::Stable, [512, 128, 768], ThpMode::Never, 280).env("MIB", 96);
+    let Some(outcome) = run.run(&with_settings(include_str!("reload.sh"))) else { return };
+    let number = |name| number(&outcome, name);
+    assert_eq!(number("daemon_status"), 0);
+    assert_eq!((number("reloads"), number("refused")), (50, 2));
+
+    // Each line of the daemon holds its counters: none goes back, and in every one the sums balance.
+    let mut before = 0;
+    for line in run.text("daemon").lines() {
+        let told: serde_json::Value = serde_json::from_str(line).unwrap();
+        let Some(proposed) = told["counters"]["proposed"].as_u64() else { continue };
+        assert!(proposed >= before, "{proposed} proposed, {before} before");
+        before = proposed;
+    }
+    assert!(before > 0, "nothing was proposed: the load is none");
+}

@@ -1,0 +1,73 @@
+# A daemon at work is given another configuration, fifty times, while a program runs: what cannot be
+# applied as a whole is refused, counters never go back, and no decision is missing.
+cd "$LAB_SHARE"
+unusual_settings
+original=$(settings)
+on-slow-node --widen-when 'test -e report' $HOTCOLD --mib "$MIB" --no-thp --report report >log 2>errors &
+loader=$!
+base='[kernel]
+scan_period_min_ms = 1000
+scan_period_max_ms = 2000'
+first() { printf '%s\n[admission]\nrate_limit_mbps = 256\n' "$base" >config.toml; }
+second() { printf '%s\n[admission]\nrate_limit_mbps = 16\nresidency_ms = 500\n[rule]\nname = "latency"\n[daemon]\nreport_ms = 500\n' "$base" >config.toml; }
+first
+$THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
+daemon=$!
+tries=0
+until $THERMOCLINE status --json >/dev/null 2>&1; do
+    sleep 0.3
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || fail "no daemon: $(cat daemon-errors)"
+    kill -0 $daemon || fail "the daemon ended: $(cat daemon-errors)"
+done
+until [ -e report ]; do sleep 0.2; done
+
+$THERMOCLINE config diff config.toml >out 2>&1 || fail "diff: $(cat out)"
+grep -q 'nothing differs' out || fail "it goes by something else: $(cat out)"
+
+# Nothing is taken of what cannot be taken as a whole.
+settings >settings-before
+second
+printf '[queue]\ncapacity = 64\n' >>config.toml
+$THERMOCLINE reload >out 2>&1 && fail "half of it was taken: $(cat out)"
+grep -q 'queue.capacity: 65536 -> 64' out || fail "the key is not named: $(cat out)"
+echo 'nonsense = 1' >>config.toml
+$THERMOCLINE reload >out 2>&1 && fail "nonsense was taken: $(cat out)"
+grep -q 'config.toml:' out || fail "no line is named: $(cat out)"
+first
+$THERMOCLINE config diff config.toml >out 2>&1
+grep -q 'nothing differs' out || fail "a refused configuration left something: $(cat out)"
+settings | cmp -s - settings-before || fail "a refused configuration changed a setting"
+
+proposed() { $THERMOCLINE status --json | sed -n 's/^ *"proposed": *\([0-9]*\).*/\1/p' | head -n 1; }
+before=0
+for round in $(seq 25); do
+    second
+    $THERMOCLINE reload >out 2>&1 || fail "round $round, second: $(cat out)"
+    grep -q 'admission.rate_limit_mbps: 256 -> 16 MB/s' out || fail "round $round: $(cat out)"
+    first
+    if [ $((round % 2)) = 0 ]; then
+        $THERMOCLINE reload >out 2>&1 || fail "round $round, first: $(cat out)"
+    else
+        # The same by a signal, which nobody answers.
+        kill -HUP $daemon
+        tries=0
+        until $THERMOCLINE config diff config.toml 2>&1 | grep -q 'nothing differs'; do
+            sleep 0.1
+            tries=$((tries + 1))
+            [ $tries -lt 100 ] || fail "SIGHUP: $($THERMOCLINE config diff config.toml 2>&1)"
+        done
+    fi
+    kill -0 $daemon || fail "the daemon ended: $(cat daemon-errors)"
+    now=$(proposed)
+    [ "${now:-0}" -ge "$before" ] || fail "round $round: $now proposed, $before before"
+    before=${now:-0}
+done
+kill -TERM $daemon
+wait $daemon
+echo daemon_status=$?
+[ "$(settings)" = "$original" ] || fail "at the end: $(settings)"
+echo reloads=$(grep -c '^reloaded:' daemon-errors)
+echo refused=$(grep -c '^not reloaded' daemon-errors)
+kill -TERM $(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
+wait $loader || fail "hotcold lost data"
