@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::import::Format;
 use clap::{Args, Parser, Subcommand};
 use thermocline_core::config::ManagerName;
 use thermocline_sim::sweep::Shard;
@@ -190,6 +191,21 @@ pub enum ConfigVerb {
     },
     /// Print the JSON Schema of the configuration, for editors.
     Schema,
+    /// Translate a configuration of memtierd, damo or HMSDK, or settings of the kernel, as `sysctl
+    /// -a` prints them: a configuration that begins with what became of each line.
+    ///
+    /// Exit status: 0 done, whatever was refused; 1 what it comes to contradicts itself; 2 it is no
+    /// such file.
+    Import {
+        /// The file.
+        file: PathBuf,
+        /// Whose file it is, where that is not to be guessed.
+        #[arg(long, value_enum, value_name = "FORMAT")]
+        from: Option<Format>,
+        /// Print JSON: {lines: [{line, theirs, refused, key, value, why}], toml}.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// What a configuration is read from.

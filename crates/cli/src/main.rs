@@ -8,6 +8,7 @@ mod config;
 mod daemon;
 mod escape;
 mod foreign;
+mod import;
 mod metrics;
 mod output;
 mod progress;

@@ -16,7 +16,7 @@ use thermocline_core::config::{Config, ConfigError};
 use thermocline_linux::configuration;
 
 pub use environment::name_of as environment_name;
-pub use files::{DEFAULT_FILE, FileError};
+pub use files::{DEFAULT_FILE, FileError, text};
 use layer::Layer;
 use merge::Merged;
 use message::{Mark, render};

@@ -2,6 +2,7 @@
 
 mod diff;
 mod explain;
+mod import;
 mod keys;
 mod show;
 
@@ -33,6 +34,7 @@ pub fn config(args: ConfigArgs) -> anyhow::Result<ExitCode> {
         Some(ConfigVerb::Diff { files, json, socket }) => print(diff::diff(files, json, socket)?)?,
         Some(ConfigVerb::Explain { key }) => print(explain::explain(&key)?)?,
         Some(ConfigVerb::Schema) => print(schema()?)?,
+        Some(ConfigVerb::Import { file, from, json }) => import::import(&file, from, json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
