@@ -12,7 +12,7 @@ fn a_daemon_is_reloaded_under_load_on_6_12() {
     assert_eq!(number("daemon_status"), 0);
     assert_eq!((number("reloads"), number("refused")), (50, 2));
 
-    // Each line of the daemon holds its counters: none goes back, and in every one the sums balance.
+    // Each line of the daemon holds its counters: none goes back.
     let mut before = 0;
     for line in run.text("daemon").lines() {
         let told: serde_json::Value = serde_json::from_str(line).unwrap();

@@ -1,3 +1,5 @@
+//! Files, environment and options, and what is told of those that are wrong.
+
 use super::*;
 use proptest::prelude::*;
 use thermocline_core::config::{ManagerName, Scope};

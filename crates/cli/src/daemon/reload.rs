@@ -4,10 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde_json::{Value, json};
-use thermocline_core::config::{Config, Difference, ManagerName};
+use thermocline_core::config::{Config, Difference, ManagerName, difference_text};
 
 use crate::config::FileError;
-use crate::verb::config::told;
 
 type Read = dyn Fn() -> Result<Config, FileError>;
 
@@ -41,8 +40,8 @@ impl Configured {
         self.now.borrow().clone()
     }
 
-    /// Reads it again and has it applied; `manager` is at work. What is refused leaves everything as
-    /// it was.
+    /// Reads it again and has it applied; `manager` is at work. What is refused leaves everything
+    /// as it was.
     ///
     /// # Errors
     /// It cannot be used, or `apply` refuses it.
@@ -70,7 +69,7 @@ pub fn answer(done: &anyhow::Result<(Config, Vec<Difference>)>) -> (Value, Strin
             (json!({ "changes": changes, "text": text }), text.trim_end().to_owned())
         }
         Ok((_, changes)) => {
-            let text = format!("reloaded:\n{}", told(changes));
+            let text = format!("reloaded:\n{}", difference_text(changes));
             let log = text.trim_end().to_owned();
             (json!({ "changes": changes, "text": text }), log)
         }

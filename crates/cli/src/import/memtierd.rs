@@ -25,7 +25,7 @@ pub(super) fn read(root: &Node, import: &mut Import) {
                     );
                 }
             }
-            "memtierdconfig" => inside(node, import, |node, import| read(node, import)),
+            "memtierdconfig" => inside(node, import, read),
             "classes" => node.items().iter().for_each(|class| read(class, import)),
             "name" | "allowswap" => {
                 import.refuse(*line, shown(key, node), "thermocline has no classes; give each a scope")

@@ -10,7 +10,7 @@ fn split(text: &str) -> Option<(f64, String)> {
 }
 
 fn whole(number: f64, text: &str, unit: &str) -> Result<u64, String> {
-    if number < 0.0 || number >= 9e15 || (number - number.round()).abs() > 1e-9 {
+    if !(0.0..9e15).contains(&number) || (number - number.round()).abs() > 1e-9 {
         return Err(format!("{text} is no whole number of {unit}"));
     }
     Ok(number.round() as u64)

@@ -50,6 +50,18 @@ pub fn differences(before: &Config, after: &Config) -> Vec<Difference> {
     out
 }
 
+/// Differences, a line each.
+pub fn difference_text(found: &[Difference]) -> String {
+    if found.is_empty() {
+        return "nothing differs\n".to_owned();
+    }
+    let line = |difference: &Difference| {
+        let restart = if difference.reloads { "" } else { "   (needs a restart)" };
+        format!("{difference}{restart}\n")
+    };
+    found.iter().map(line).collect()
+}
+
 /// The value of a dotted key in a configuration as JSON; null where it is unset.
 pub fn at<'a>(tree: &'a Value, key: &str) -> &'a Value {
     key.split('.').fold(tree, |value, part| &value[part])

@@ -1,7 +1,8 @@
 //! The configuration as JSON Schema, for editors.
 //!
-//! It is made of the declarations that the checks are made of, so that it cannot differ from them. A
-//! library that reads types, as schemars does, would see none of the ranges, which are expressions.
+//! It is made of the declarations that the checks are made of, so that it cannot differ from them.
+//! A library that reads types, as schemars does, would see none of the ranges, which are
+//! expressions.
 
 use serde_json::{Map, Value, json};
 

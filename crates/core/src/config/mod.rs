@@ -26,7 +26,7 @@ pub use chmu_source::{ChmuSource, HotListMode};
 pub use choice::RuleChoice;
 pub use damon_source::{DamonAddresses, DamonSource};
 pub use demotion::{Demotion, DemotionMode, DemotionWay, Unreachable};
-pub use difference::{Difference, at, differences, labels};
+pub use difference::{Difference, at, difference_text, differences, labels};
 pub use engine::{Admission, Engine, Journal, MemoryPolicies, Queue, RecordLayout, SharedPages};
 pub use hwsample::{Enabled, HwSample, PebsSamples, SamplerName};
 pub use json_schema::json_schema;

@@ -1,8 +1,8 @@
 //! How a section of the configuration is declared: every field once, with unit, default, range and
 //! source.
 //!
-//! The parser, the range checks, the book's table, the JSON Schema and `thermocline config` all come
-//! from these declarations.
+//! The parser, the range checks, the book's table, the JSON Schema and `thermocline config` all
+//! come from these declarations.
 
 use std::ops::RangeInclusive;
 

@@ -1,9 +1,10 @@
 //! Another configuration for an engine at work: the whole of it, or nothing.
 //!
 //! What waits, what is on its way, counters, journal, recent moves and brakes stay as they are. A
-//! rule whose keys change learns anew; the records of pages are kept unless it tells time otherwise.
+//! rule whose keys change learns anew; the records of pages are kept unless it tells time
+//! otherwise.
 
-use crate::config::{Config, ConfigError, Difference, RuleName, differences};
+use crate::config::{Config, ConfigError, Difference, differences};
 use crate::demotion::reach;
 use crate::engine::{Engine, table};
 use crate::record::RecordError;
@@ -47,7 +48,7 @@ impl Engine {
     /// [`ReloadError`]; nothing has changed.
     pub fn reload(&mut self, config: &Config) -> Result<Vec<Difference>, ReloadError> {
         let changes = reloadable(&self.config, config)?;
-        let rule = learns_anew(&self.config, config).then(|| rule::build(config));
+        let rule = rule::differs(&self.config, config).then(|| rule::build(config));
         let table = match &rule {
             Some(rule) if rule.window() != self.rule.window() => {
                 Some(table(config, &self.topology, rule.window())?)
@@ -89,12 +90,4 @@ pub fn reloadable(before: &Config, after: &Config) -> Result<Vec<Difference>, Re
         return Err(ReloadError::Reach);
     }
     Ok(changes)
-}
-
-/// Whether the rule is to be made anew: it has what it goes by from here.
-fn learns_anew(before: &Config, after: &Config) -> bool {
-    let by_rate = matches!(after.rule.name, RuleName::Latency | RuleName::InterArrival);
-    before.rule != after.rule
-        || before.queue.expire_ms != after.queue.expire_ms
-        || by_rate && before.admission.rate_limit_mbps != after.admission.rate_limit_mbps
 }

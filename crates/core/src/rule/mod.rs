@@ -161,6 +161,14 @@ pub fn build(config: &Config) -> Box<dyn Rule> {
     if keys.balance.enabled { Box::new(Balance::new(rule, life)) } else { rule }
 }
 
+/// Whether [`build`] makes of one configuration another rule than of the other.
+pub fn differs(before: &Config, after: &Config) -> bool {
+    let by_rate = matches!(after.rule.name, RuleName::Latency | RuleName::InterArrival);
+    before.rule != after.rule
+        || before.queue.expire_ms != after.queue.expire_ms
+        || by_rate && before.admission.rate_limit_mbps != after.admission.rate_limit_mbps
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

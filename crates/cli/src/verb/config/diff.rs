@@ -1,10 +1,9 @@
 //! `thermocline config diff`: in which values two configurations differ.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use thermocline_core::config::{Config, Difference, differences};
+use thermocline_core::config::{Config, difference_text, differences};
 
 use crate::config::{self, Asked};
 use crate::daemon::socket::{self, Request};
@@ -24,24 +23,11 @@ pub fn diff(mut files: Vec<PathBuf>, json: bool, socket: Option<PathBuf>) -> any
     if json {
         return Ok(serde_json::to_string_pretty(&found)? + "\n");
     }
-    Ok(told(&found))
+    Ok(difference_text(&found))
 }
 
 /// The configuration that the running daemon goes by.
 fn running(socket: &std::path::Path) -> anyhow::Result<Config> {
     let answer = socket::ask(socket, &Request::Config)?;
     serde_json::from_value(answer).context("the daemon is of another version; restart it")
-}
-
-/// Differences, a line each.
-pub fn told(found: &[Difference]) -> String {
-    if found.is_empty() {
-        return "nothing differs\n".to_owned();
-    }
-    let mut out = String::new();
-    for difference in found {
-        let restart = if difference.reloads { "" } else { "   (needs a restart)" };
-        let _ = writeln!(out, "{difference}{restart}");
-    }
-    out
 }

@@ -14,7 +14,6 @@ use crate::args::{ConfigArgs, ConfigVerb, Files};
 use crate::config::{self, Asked};
 use crate::output::print;
 
-pub use diff::told;
 #[cfg(test)]
 pub use keys::annotated;
 
