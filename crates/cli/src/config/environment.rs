@@ -1,8 +1,9 @@
-//! Values from the environment: `THERMOCLINE_`, section and key in capitals, with `_` for what is no
-//! letter and no digit, as in `THERMOCLINE_RULE_FAULT_COUNT_RESTAMP=true`.
+//! Values from the environment: `THERMOCLINE_`, section and key in capitals, with `_` for what is
+//! no letter and no digit, as in `THERMOCLINE_RULE_FAULT_COUNT_RESTAMP=true`.
 //!
-//! Scopes are lists, which variables cannot name. A variable that begins as a section does and names
-//! none of its keys is an error; others that begin with `THERMOCLINE_` belong to somebody else.
+//! Scopes are lists, which variables cannot name. A variable that begins as a section does and
+//! names none of its keys is an error; others that begin with `THERMOCLINE_` belong to somebody
+//! else.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
