@@ -40,7 +40,7 @@ demo: lab-programs ## Redis on CXL gets its hot pages promoted, in the lab; leav
 	@scripts/need picture
 	$(LAB) demo --kernel $(KERNEL)
 
-lab: lab-programs ## a shell in a tiered guest; CMD='...' runs a command; KERNEL=6.12|newest, OPTIONS='--memory ...'
+lab: lab-programs ## a shell in a tiered guest; CMD='...' runs a command; KERNEL=6.1|6.12|6.18|newest, OPTIONS='--memory ...'
 ifdef CMD
 	@$(LAB) run --kernel $(KERNEL) $(OPTIONS) -- sh -c '$(subst ','\'',$(CMD))'
 else
@@ -56,7 +56,7 @@ lab-spill: lab-programs ## S3's experiment: cold ballast fills DRAM, Redis spill
 	@mkdir -p target/spill
 	$(LAB) spill --kernel $(KERNEL) $(if $(MANAGERS),--managers $(MANAGERS)) --logs target/spill --json target/spill/runs.json $(OPTIONS)
 
-test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on two kernels
+test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on three kernels
 	@scripts/need fuzz promtool
 	cargo test --release --workspace --no-fail-fast
 	$(MAKE) -s -C lab/plugin test

@@ -11,7 +11,7 @@ use thermocline_lab::{Guest, GuestBuilder, Line, Machine, ThpMode, parse_size};
 /// How the guest is to be.
 #[derive(Debug, Args)]
 pub(crate) struct MachineOptions {
-    /// Kernel line: 6.12 or newest.
+    /// Kernel line: 6.1, 6.12, 6.18 or newest.
     #[arg(long, value_name = "LINE", default_value = "6.12")]
     kernel: Line,
     /// Memory of each node; the last is CXL if there are several, the others are DRAM.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::machine::apt::{Apt, Mirrors, text_of};
-use crate::machine::kernel::{RECORD, Record};
+use crate::machine::kernel::{Archive, RECORD, Record};
 use crate::machine::release;
 use crate::{Cache, Error, Kernel, Line, Result};
 
@@ -65,14 +65,12 @@ pub(crate) fn cached_or_fetched(cache: &Cache, line: Line) -> Result<Kernel> {
 
 fn from_archive(cache: &Cache, line: Line, etc: &Path) -> Result<Fetched> {
     let mirrors = Mirrors::of_machine(etc)?;
-    let archive = mirrors.archive.as_str();
-    let suites: Vec<(&str, &str)> = match line {
-        Line::Stable => {
-            let security = mirrors.security.as_deref().map(|uri| (uri, "bookworm-security"));
-            security.into_iter().chain([(archive, "bookworm-backports")]).collect()
-        }
-        Line::Newest => vec![(archive, "unstable")],
+    let mirror = |archive| match archive {
+        Archive::Main => Some(mirrors.archive.as_str()),
+        Archive::Security => mirrors.security.as_deref(),
     };
+    let suites: Vec<(&str, &str)> =
+        line.suites().iter().filter_map(|&(archive, suite)| Some((mirror(archive)?, suite))).collect();
     let apt = Apt::prepare(&cache.folder(&format!("apt/{line}"))?, &suites)?;
     apt.update()?;
     let names = apt.names("linux-image-")?;

@@ -39,6 +39,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) disk: bool,
     /// Whether systemd is the first process, and the command a unit of it.
     pub(crate) systemd: bool,
+    /// Whether memory of devices is to become nodes.
+    pub(crate) devices: bool,
 }
 
 /// Builds the archive for one boot.
@@ -46,6 +48,9 @@ pub(crate) fn build(kernel: &Kernel, settings: &Settings) -> Result<Vec<u8>> {
     let mut wanted = vec!["9p", "9pnet_virtio", "overlay"];
     if settings.net {
         wanted.push("virtio_net");
+    }
+    if settings.devices {
+        wanted.extend(["dax_hmem", "kmem"]);
     }
     let modules = modules::closure(kernel, &wanted)?;
     let mut archive = Archive::default();
@@ -81,6 +86,7 @@ fn variables(kernel: &Kernel, settings: &Settings) -> String {
     set("LAB_CONFIG", path(&kernel.config()));
     set("LAB_NET", if settings.net { "1" } else { "" }.to_owned());
     set("LAB_DISK", if settings.disk { crate::DISK } else { "" }.to_owned());
+    set("LAB_DEVICES", if settings.devices { "1" } else { "" }.to_owned());
     set("LAB_SYSTEMD", if settings.systemd { "1" } else { "" }.to_owned());
     set("LAB_SHELL", quote(settings.terminal.unwrap_or_default()));
     set("LAB_SHARE", settings.share.map(path).unwrap_or_default());

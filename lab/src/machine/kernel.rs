@@ -12,33 +12,71 @@ use crate::{Cache, Error, Result};
 /// A line of kernels that the lab can boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Line {
+    /// The kernel that Debian 12 comes with.
+    #[serde(rename = "6.1")]
+    Debian12,
     /// The newest 6.12 kernel built for Debian 12.
     #[default]
     #[serde(rename = "6.12")]
     Stable,
+    /// The newest 6.18 kernel built for Debian 13, as long as its archive has one.
+    #[serde(rename = "6.18")]
+    Longterm,
     /// The newest kernel in Debian unstable.
     #[serde(rename = "newest")]
     Newest,
 }
 
+/// Debian's two archives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Archive {
+    /// The main one.
+    Main,
+    /// Security updates.
+    Security,
+}
+
 impl Line {
-    /// Every line.
-    pub const ALL: [Line; 2] = [Line::Stable, Line::Newest];
+    /// Every line, the oldest first.
+    pub const ALL: [Line; 4] = [Line::Debian12, Line::Stable, Line::Longterm, Line::Newest];
+
+    /// Those that everyday tests boot.
+    pub const EVERYDAY: [Line; 3] = [Line::Debian12, Line::Stable, Line::Newest];
 
     /// The line's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Line::Debian12 => "6.1",
             Line::Stable => "6.12",
+            Line::Longterm => "6.18",
             Line::Newest => "newest",
+        }
+    }
+
+    /// The suites that have its kernels.
+    pub(crate) fn suites(self) -> &'static [(Archive, &'static str)] {
+        match self {
+            Line::Debian12 => &[(Archive::Security, "bookworm-security"), (Archive::Main, "bookworm")],
+            Line::Stable => {
+                &[(Archive::Security, "bookworm-security"), (Archive::Main, "bookworm-backports")]
+            }
+            Line::Longterm => &[(Archive::Main, "trixie-backports")],
+            Line::Newest => &[(Archive::Main, "unstable")],
         }
     }
 
     /// Whether a release belongs to this line.
     pub(crate) fn has(self, release: &str) -> bool {
         match self {
-            Line::Stable => release.starts_with("6.12."),
             Line::Newest => true,
+            line => release.strip_prefix(line.name()).is_some_and(|rest| rest.starts_with('.')),
         }
+    }
+
+    /// Whether its kernels make tiers of what the HMAT tells. Linux before 6.7 does not: there
+    /// memory is in a lower tier only if a driver of devices, such as CXL's, has brought it.
+    pub(crate) fn reads_hmat(self) -> bool {
+        self != Line::Debian12
     }
 }
 
@@ -55,7 +93,7 @@ impl FromStr for Line {
         Line::ALL
             .into_iter()
             .find(|line| line.name() == text)
-            .ok_or_else(|| format!("no kernel line `{text}`: choose 6.12 or newest"))
+            .ok_or_else(|| format!("no kernel line `{text}`: choose 6.1, 6.12, 6.18 or newest"))
     }
 }
 
@@ -156,6 +194,17 @@ mod tests {
         let found = |line| Kernel::cached(&cache, line).unwrap().unwrap().release().to_owned();
         assert_eq!(found(Line::Stable), "6.12.117+deb12-amd64");
         assert_eq!(found(Line::Newest), "7.2.13+deb14-amd64");
+    }
+
+    #[test]
+    fn a_line_has_its_releases_and_no_other() {
+        let releases =
+            ["6.1.0-56-amd64", "6.12.117+deb12-amd64", "6.18.15+deb13-amd64", "7.2.13+deb14-amd64"];
+        for (line, own) in Line::ALL.into_iter().zip(releases) {
+            let found: Vec<_> = releases.into_iter().filter(|release| line.has(release)).collect();
+            assert_eq!(found, if line == Line::Newest { releases.to_vec() } else { vec![own] });
+            assert_eq!(line.name().parse(), Ok(line));
+        }
     }
 
     #[test]

@@ -34,6 +34,14 @@ const CXL_BANDWIDTH_GBPS: u32 = 30;
 /// 27), and tells to be of one node: a section that two nodes shared would be shown as one node's.
 const SECTION_BYTES: u64 = 128 << 20;
 
+/// Most memory that a q35 machine has below 4 GiB where there is more (QEMU hw/i386/pc_q35.c).
+const LOW_BYTES_MAX: u64 = 2 << 30;
+/// Where the rest of its memory is.
+const HIGH_START: u64 = 4 << 30;
+/// Types of memory in the firmware's map (Linux arch/x86/include/asm/e820/types.h).
+const E820_RAM: u32 = 1;
+const E820_SOFT_RESERVED: u32 = 0xefff_ffff;
+
 impl NodeSpec {
     /// A DRAM node.
     pub fn dram(bytes: u64, cpus: u32) -> NodeSpec {
@@ -123,6 +131,38 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// The nodes at the end that are slower than node 0 and have no processors: what a kernel that
+    /// makes no tiers of the HMAT has to be given as devices, to find them in a lower tier.
+    fn devices(&self) -> impl Iterator<Item = &NodeSpec> {
+        let slower = |node: &NodeSpec| node.cpus == 0 && node.latency_ns > self.nodes[0].latency_ns;
+        let fast = self.nodes.iter().rposition(|node| !slower(node)).map_or(0, |last| last + 1);
+        self.nodes[fast..].iter().filter(|_| self.tiers)
+    }
+
+    /// Where the memory begins that devices have, in QEMU's RAM address space.
+    fn devices_offset(&self) -> u64 {
+        self.bytes() - self.devices().map(|node| node.bytes).sum::<u64>()
+    }
+
+    /// QEMU's arguments that put the memory of devices at 4 GiB or above, apart from what the
+    /// firmware uses.
+    pub(crate) fn device_arguments(&self) -> Vec<String> {
+        let below = self.devices_offset().min(LOW_BYTES_MAX);
+        vec!["-machine".to_owned(), format!("max-ram-below-4g={}M", below >> 20)]
+    }
+
+    /// The kernel's words that take the memory of devices from its hands: soft-reserved, as the
+    /// firmware marks memory that is meant for a driver. Empty where there is none.
+    pub(crate) fn device_words(&self) -> String {
+        let mut start = HIGH_START + self.devices_offset().saturating_sub(LOW_BYTES_MAX);
+        let mut words = Vec::new();
+        for node in self.devices() {
+            words.push(format!("memmap={:#x}%{start:#x}-{E820_RAM}+{E820_SOFT_RESERVED:#x}", node.bytes));
+            start += node.bytes;
+        }
+        words.join(" ")
     }
 
     /// QEMU's arguments for this machine. The backends are named `m0`, `m1`, ... and created in the
@@ -286,6 +326,23 @@ mod tests {
         let machine = Machine { tiers: false, ..Machine::default() };
         assert!(lines(&machine).iter().all(|line| !line.contains("hmat-lb") && !line.contains("initiator")));
         assert!(lines(&machine).contains(&"-machine q35,hmat=off".to_owned()));
+    }
+
+    #[test]
+    fn slow_nodes_at_the_end_can_be_devices_above_four_gibibytes() {
+        let small = Machine::of_sizes(&[640 << 20, 128 << 20, 512 << 20]);
+        assert_eq!(small.device_arguments()[1], "max-ram-below-4g=768M");
+        assert_eq!(small.device_words(), "memmap=0x20000000%0x100000000-1+0xefffffff");
+        let large = Machine::of_sizes(&[3 << 30, 1 << 30]);
+        assert_eq!(large.device_arguments()[1], "max-ram-below-4g=2048M");
+        assert_eq!(large.device_words(), "memmap=0x40000000%0x140000000-1+0xefffffff", "behind 1 GiB of DRAM");
+        let mut three = Machine::default();
+        three.nodes.push(NodeSpec::cxl(256 << 20));
+        let words = three.device_words();
+        assert!(words.ends_with(" memmap=0x10000000%0x140000000-1+0xefffffff"), "{words}");
+        let one_tier = Machine { tiers: false, ..Machine::default() };
+        assert_eq!(one_tier.device_words(), "");
+        assert_eq!(Machine::of_sizes(&[1 << 30]).device_words(), "");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::{Error, Machine, Result};
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) machine: &'a Machine,
+    /// Whether the slow nodes are for a driver of devices.
+    pub(crate) devices: bool,
     pub(crate) image: PathBuf,
     pub(crate) initrd: PathBuf,
     pub(crate) kernel_arguments: String,
@@ -91,6 +93,9 @@ impl Setup<'_> {
             push("-d", "plugin".to_owned());
         }
         arguments.extend(self.machine.arguments());
+        if self.devices {
+            arguments.extend(self.machine.device_arguments());
+        }
         // Behind the nodes' memory: the plugin tells addresses by the order in which QEMU makes its
         // memory.
         if let Some((path, bytes)) = self.shared_memory {
@@ -160,6 +165,7 @@ mod tests {
         let machine = Machine::default();
         let setup = Setup {
             machine: &machine,
+            devices: true,
             image: "/k".into(),
             initrd: "/i".into(),
             kernel_arguments: "console=ttyS0".to_owned(),
@@ -175,6 +181,7 @@ mod tests {
         };
         let line = setup.arguments().join(" ");
         for wanted in [
+            "-machine max-ram-below-4g=2048M",
             "socket,id=console,path=/run/a,,b/console",
             "virtserialport,chardev=lab.stdout,name=lab.stdout",
             "socket,id=lab.plugin,path=/run/port,server=on,wait=off",

@@ -3,15 +3,20 @@
 use std::cmp::Ordering;
 
 /// The release in the name of a signed amd64 image package: `6.12.117+deb12-amd64` from
-/// `linux-image-6.12.117+deb12-amd64`. Metapackages, cloud, real-time, debug and unsigned images
+/// `linux-image-6.12.117+deb12-amd64`, or `6.1.0-56-amd64`, as it was called before. Metapackages, cloud, real-time, debug and unsigned images
 /// have none.
 pub(crate) fn of_package(name: &str) -> Option<&str> {
     let release = name.strip_prefix("linux-image-")?;
     let version = release.strip_suffix("-amd64")?;
-    let plain = version.chars().all(|c| c.is_ascii_digit() || c.is_ascii_lowercase() || ".+~".contains(c));
-    let (upstream, debian) = version.split_once('+')?;
-    let digits = upstream.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
-    (plain && digits && debian.starts_with("deb")).then_some(release)
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let (upstream, is_debians) = match version.split_once('+') {
+        Some((upstream, debian)) => {
+            let plain = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || ".+~".contains(c);
+            (upstream, debian.starts_with("deb") && debian.chars().all(plain))
+        }
+        None => version.split_once('-').map(|(upstream, abi)| (upstream, is_number(abi)))?,
+    };
+    (is_debians && upstream.split('.').all(is_number)).then_some(release)
 }
 
 /// Compares two releases number by number, the letters between them aside.
@@ -32,8 +37,11 @@ mod tests {
     fn only_plain_signed_images_have_a_release() {
         assert_eq!(of_package("linux-image-6.12.117+deb12-amd64"), Some("6.12.117+deb12-amd64"));
         assert_eq!(of_package("linux-image-6.12.90+deb12.1-amd64"), Some("6.12.90+deb12.1-amd64"));
+        assert_eq!(of_package("linux-image-6.1.0-56-amd64"), Some("6.1.0-56-amd64"));
         for other in [
             "linux-image-amd64",
+            "linux-image-6.1.0-56-cloud-amd64",
+            "linux-image-6.1.0-56-amd64-dbg",
             "linux-image-6.12-amd64",
             "linux-image-7.2.13+deb14-cloud-amd64",
             "linux-image-7.2.13+deb14-rt-amd64",
@@ -49,6 +57,7 @@ mod tests {
     fn releases_compare_by_number() {
         assert_eq!(compare("6.12.117+deb12-amd64", "6.12.95+deb12-amd64"), Ordering::Greater);
         assert_eq!(compare("6.12.90+deb12.1-amd64", "6.12.90+deb12-amd64"), Ordering::Greater);
+        assert_eq!(compare("6.1.0-9-amd64", "6.1.0-56-amd64"), Ordering::Less);
         assert_eq!(compare("7.2.13+deb14-amd64", "7.10.1+deb14-amd64"), Ordering::Less);
         assert_eq!(compare("6.12.9+deb12-amd64", "6.12.9+deb12-amd64"), Ordering::Equal);
     }

@@ -40,7 +40,7 @@ const WINDOW_S: u64 = 60;
 /// How the demo is to be.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Kernel line: 6.12 or newest.
+    /// Kernel line: 6.1, 6.12, 6.18 or newest.
     #[arg(long, value_name = "LINE", default_value = "6.12")]
     kernel: Line,
     /// Seconds of load with Thermocline.

@@ -33,7 +33,7 @@ pub(crate) struct Options {
     /// is NUMA balancing by itself. Our daemon sees no hint faults on DRAM.
     #[arg(long, value_enum, value_delimiter = ',')]
     by: Vec<Evidence>,
-    /// Kernel line: 6.12 or newest.
+    /// Kernel line: 6.1, 6.12, 6.18 or newest.
     #[arg(long, value_name = "LINE", default_value = "6.12")]
     kernel: Line,
     /// Memory of the program, MiB; two threads write to it at random.

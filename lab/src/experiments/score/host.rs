@@ -19,7 +19,7 @@ use crate::experiments::runner::Run;
 /// What every run needs of the host.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Host {
-    /// Kernel line: 6.12 or newest.
+    /// Kernel line: 6.1, 6.12, 6.18 or newest.
     #[arg(long, value_name = "LINE", default_value = "6.12")]
     kernel: Line,
     /// End a guest after so many seconds.

@@ -156,12 +156,14 @@ impl GuestBuilder {
             terminal: terminal.map(|terminal| terminal.size.as_str()),
             net: !self.forwards.is_empty(),
             systemd: self.systemd,
+            devices: self.has_devices(),
         };
         let initrd = folder.path().join("initrd");
         fs::write(&initrd, initramfs::build(kernel, &settings)?).map_err(Error::file("write", &initrd))?;
         let ports = Ports::listen(folder.path(), terminal.is_some())?;
         let setup = Setup {
             machine: &self.machine,
+            devices: self.has_devices(),
             image: kernel.image(),
             initrd,
             kernel_arguments: self.kernel_arguments(),

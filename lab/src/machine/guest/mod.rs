@@ -262,6 +262,11 @@ impl GuestBuilder {
         Ok(script)
     }
 
+    /// Whether the guest's slow nodes are brought by a driver of devices.
+    fn has_devices(&self) -> bool {
+        !self.line.reads_hmat() && !self.machine.device_words().is_empty()
+    }
+
     /// The kernel's command line. The guest is nobody's but ours: no mitigations, and a panic ends
     /// it at once.
     ///
@@ -279,7 +284,8 @@ impl GuestBuilder {
         if self.plugins.is_empty() {
             line.push_str(" norandmaps");
         }
-        for more in &self.append {
+        let devices = self.has_devices().then(|| self.machine.device_words());
+        for more in devices.iter().chain(&self.append) {
             line.push(' ');
             line.push_str(more);
         }
