@@ -45,7 +45,7 @@ pub(crate) struct Settings<'a> {
 
 /// Builds the archive for one boot.
 pub(crate) fn build(kernel: &Kernel, settings: &Settings) -> Result<Vec<u8>> {
-    let mut wanted = vec!["9p", "9pnet_virtio", "overlay"];
+    let mut wanted = vec!["virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay"];
     if settings.net {
         wanted.push("virtio_net");
     }

@@ -2,11 +2,12 @@
 /*
  * Watches NUMA hint faults and the scans that cause them.
  *
- * One fentry program on numa_migrate_check sees every hint fault that /proc/vmstat counts as
- * numa_hint_faults: the kernel counts it in that very function, for PTEs and PMDs alike. The page
- * table lock is held there, so the program does little: a few loads, one clock read, one ring
- * write. User space reads the ring on a timer; a program wakes it only when much of the ring is in
- * use.
+ * One fentry program sees every hint fault that /proc/vmstat counts as numa_hint_faults: the kernel
+ * counts it in the function that the program is attached to, for PTEs and PMDs alike. Which function
+ * that is and what it is passed depends on the kernel; user space loads one of the programs
+ * fault_*. The page table lock is held there, so the program does little: a few loads, one clock
+ * read, one ring write. User space reads the ring on a timer; a program wakes it only when much of
+ * the ring is in use.
  */
 #include "kernel.h"
 #include "intf.h"
@@ -25,6 +26,9 @@ const volatile __u32 node_shift = 54;
  * the kernel's stamps alone. */
 const volatile __u32 stamp_shift = 0;
 const volatile __u64 stamp_mask = 0;
+/* Address of the kernel's vmemmap_base, where its array of pages begins; 0 means unknown. Looked at
+ * only where the entry that faulted is out of reach. */
+const volatile __u64 vmemmap_base_at = 0;
 /* Wake user space once this many bytes wait in the ring; 0 means never. */
 const volatile __u64 wake_bytes = 0;
 
@@ -147,12 +151,34 @@ static __always_inline unsigned long folio_flags(struct folio *folio)
 	return folio->flags;
 }
 
+static __always_inline bool is_large(unsigned long flags)
+{
+	return flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head));
+}
+
 /* The order is in the low byte of the second page's flags, which only large folios have. */
 static __always_inline __u8 folio_order(struct folio *folio, unsigned long flags)
 {
-	if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head))))
+	return is_large(flags) ? folio->_flags_1 : 0;
+}
+
+/* The order of the folio that a page is the first of, on kernels of any age. */
+static __always_inline __u8 first_page_order(void *page, unsigned long flags)
+{
+	struct page *second = page + bpf_core_type_size(struct page);
+	struct folio___ordered *ordered = page;
+	struct folio *folio = page;
+	unsigned char order = 0;
+
+	if (!is_large(flags))
 		return 0;
-	return folio->_flags_1;
+	if (bpf_core_field_exists(ordered->_folio_order))
+		bpf_probe_read_kernel(&order, sizeof(order), &ordered->_folio_order);
+	else if (bpf_core_field_exists(second->compound_order))
+		bpf_probe_read_kernel(&order, sizeof(order), &second->compound_order);
+	else
+		bpf_probe_read_kernel(&order, sizeof(order), &folio->_flags_1);
+	return order;
 }
 
 /*
@@ -168,6 +194,16 @@ static __always_inline __u64 entry_pfn(unsigned long entry, bool pmd)
 #else
 	return TC_PFN_UNKNOWN;
 #endif
+}
+
+/* The frame of a page by its place in the kernel's array of pages. */
+static __always_inline __u64 place_pfn(__u64 page)
+{
+	__u64 first = 0;
+
+	if (!vmemmap_base_at || bpf_probe_read_kernel(&first, sizeof(first), (void *)vmemmap_base_at) || page < first)
+		return TC_PFN_UNKNOWN;
+	return (page - first) / bpf_core_type_size(struct page);
 }
 
 static __always_inline __u64 wake_flags(__u64 written)
@@ -187,45 +223,108 @@ static __always_inline void count_loss(__u32 tgid)
 		bpf_map_update_elem(&losses, &tgid, &one, BPF_NOEXIST);
 }
 
-SEC("fentry/numa_migrate_check")
-int BPF_PROG(hint_fault, struct folio *folio, struct vm_fault *vmf, unsigned long addr)
+/* Counts a fault in an address space and begins its record; NULL where nothing is to be told. */
+static __always_inline struct tc_fault *begin_fault(struct mm_struct *mm)
 {
 	struct tc_counters *count = this_cpu_counters();
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct tc_fault *record;
-	unsigned long flags;
 	__u32 tgid;
 
 	if (!count)
-		return 0;
+		return NULL;
 	count->seen++;
-	tgid = mm_tgid(vmf->vma->vm_mm, pid_tgid >> 32);
+	tgid = mm_tgid(mm, pid_tgid >> 32);
 	if (!in_scope(tgid)) {
 		count->filtered++;
-		return 0;
+		return NULL;
 	}
 
-	/* Reserved and filled in place: bpf_ringbuf_output would copy the record-> */
+	/* Reserved and filled in place: bpf_ringbuf_output would copy the record. */
 	record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
 	if (!record) {
 		count->dropped++;
 		count_loss(tgid);
-		return 0;
+		return NULL;
 	}
-	flags = folio_flags(folio);
 	record->kind = TC_KIND_FAULT;
-	record->order = folio_order(folio, flags);
-	record->node = flags >> node_shift;
 	record->tgid = tgid;
 	record->time_ns = bpf_ktime_get_ns();
+	record->tid = (__u32)pid_tgid;
+	record->cpu = bpf_get_smp_processor_id();
+	return record;
+}
+
+static __always_inline void end_fault(struct tc_fault *record)
+{
+	struct tc_counters *count = this_cpu_counters();
+
+	bpf_ringbuf_submit(record, count ? wake_flags(count->submitted++) : BPF_RB_NO_WAKEUP);
+}
+
+/* A fault that is told with the entry that faulted. */
+static __always_inline int entry_fault(struct folio *folio, struct vm_fault *vmf, unsigned long addr)
+{
+	struct tc_fault *record = begin_fault(vmf->vma->vm_mm);
+	unsigned long flags;
+
+	if (!record)
+		return 0;
+	flags = folio_flags(folio);
+	record->order = folio_order(folio, flags);
+	record->node = flags >> node_shift;
 	record->addr = addr;
 	/* The fault handler maps a PTE only where there is one. */
 	record->flags = vmf->pte ? 0 : TC_FAULT_PMD;
 	record->pfn = entry_pfn(vmf->orig_pte.pte, record->flags);
-	record->tid = (__u32)pid_tgid;
-	record->cpu = bpf_get_smp_processor_id();
-	bpf_ringbuf_submit(record, wake_flags(count->submitted++));
+	end_fault(record);
 	return 0;
+}
+
+/*
+ * A fault that is told with the page alone. The kernels that do so leave a large folio alone whose
+ * pages are mapped one by one, so that the page is a folio's first and a large folio faulted whole.
+ */
+static __always_inline int page_fault(void *page, unsigned long flags, struct mm_struct *mm, unsigned long addr)
+{
+	struct tc_fault *record = begin_fault(mm);
+
+	if (!record)
+		return 0;
+	record->order = first_page_order(page, flags);
+	record->node = flags >> node_shift;
+	record->addr = addr;
+	record->flags = is_large(flags) ? TC_FAULT_PMD : 0;
+	/* To the verifier, a pointer becomes a number by way of memory alone. */
+	*(volatile __u64 *)&record->pfn = (__u64)page;
+	record->pfn = place_pfn(*(volatile __u64 *)&record->pfn);
+	end_fault(record);
+	return 0;
+}
+
+/* The four shapes of the function that counts a hint fault: see ENTRIES in layout.rs. */
+SEC("fentry/numa_migrate_check")
+int BPF_PROG(fault_check, struct folio *folio, struct vm_fault *vmf, unsigned long addr)
+{
+	return entry_fault(folio, vmf, addr);
+}
+
+SEC("fentry/numa_migrate_prep")
+int BPF_PROG(fault_prep_vmf, struct folio *folio, struct vm_fault *vmf, unsigned long addr)
+{
+	return entry_fault(folio, vmf, addr);
+}
+
+SEC("fentry/numa_migrate_prep")
+int BPF_PROG(fault_prep_folio, struct folio *folio, struct vm_area_struct *vma, unsigned long addr)
+{
+	return page_fault(folio, folio_flags(folio), vma->vm_mm, addr);
+}
+
+SEC("fentry/numa_migrate_prep")
+int BPF_PROG(fault_prep_page, struct page *page, struct vm_area_struct *vma, unsigned long addr)
+{
+	return page_fault(page, page->flags, vma->vm_mm, addr);
 }
 
 static __always_inline void put(void *record)

@@ -23,7 +23,7 @@
 /* Bits of tc_fault.flags. */
 #define TC_FAULT_PMD 1
 
-/* tc_fault.pfn on an architecture whose page table entries the programs cannot read. */
+/* tc_fault.pfn where the programs can tell it neither by the page table entry nor by the page. */
 #define TC_PFN_UNKNOWN 0xffffffffffffffff
 
 /* Limits of the scope maps. */
@@ -34,7 +34,7 @@
 /* Threads that can scan at the same time. */
 #define TC_SCANNERS_MAX 4096
 
-/* A hint fault, as numa_migrate_check is entered. */
+/* A hint fault, as the function that counts it is entered. */
 struct tc_fault {
 	__u8 kind;
 	__u8 order;	/* of the folio */

@@ -55,6 +55,17 @@ struct folio {
 	unsigned long _flags_1;
 };
 
+/* Linux 6.1 to 6.5 keep a folio's order in a field of its own. */
+struct folio___ordered {
+	unsigned char _folio_order;
+};
+
+/* Before, the second page of a large folio has it. */
+struct page {
+	unsigned long flags;
+	unsigned char compound_order;
+};
+
 /* From Linux 6.18 on the flags are wrapped in a struct. */
 struct memdesc_flags___wrapped {
 	unsigned long f;

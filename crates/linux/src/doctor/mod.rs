@@ -151,7 +151,6 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         config,
         topology: topology.as_ref(),
         release: kernel.release.as_deref(),
-        before_6_12: kernel.is_older_than(6, 12),
         numa_balancing: kernel.numa_balancing,
         attach_points: probe(root),
         no_bpf: permissions.no_bpf,

@@ -47,8 +47,6 @@ pub struct Facts<'a> {
     pub topology: Option<&'a Discovered>,
     /// The kernel's release, as uname -r.
     pub release: Option<&'a str>,
-    /// The kernel is known to be older than 6.12.
-    pub before_6_12: bool,
     /// kernel.numa_balancing; None where the kernel has none.
     pub numa_balancing: Option<u32>,
     /// What the kernel has of what BPF programs attach to, or why it cannot be asked.

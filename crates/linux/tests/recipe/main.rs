@@ -114,7 +114,6 @@ fn the_example_has_keys_and_is_looked_for() {
         config: &machine.config,
         topology: Some(&machine.found),
         release: None,
-        before_6_12: false,
         numa_balancing: None,
         attach_points: Ok(Vec::new()),
         no_bpf: None,

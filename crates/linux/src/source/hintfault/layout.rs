@@ -16,24 +16,81 @@ pub struct AttachPoint {
     pub why_needed: &'static str,
 }
 
+/// A shape of the function in which kernels count hint faults, for PTEs and PMDs alike. A program
+/// that watches it sees what `/proc/vmstat` counts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The BPF program for it.
+    pub(super) program: &'static str,
+    /// The kernel's function.
+    function: &'static str,
+    /// How its first parameters are called: what they are decides which program it is.
+    params: [&'static str; 3],
+    /// Whether it is told of the entry that faulted, which has the frame. Else the frame follows from
+    /// the page's place in the kernel's array of pages.
+    pub(super) has_entry: bool,
+}
+
+/// Every shape that is known, the newest first, with the kernels that have it. What a kernel's BTF
+/// shows decides: distributions backport.
+pub(super) const ENTRIES: [Entry; 4] = [
+    // Linux 6.12 and later.
+    Entry {
+        program: "fault_check",
+        function: "numa_migrate_check",
+        params: ["folio", "vmf", "addr"],
+        has_entry: true,
+    },
+    // Until Linux 6.11.
+    Entry {
+        program: "fault_prep_vmf",
+        function: "numa_migrate_prep",
+        params: ["folio", "vmf", "addr"],
+        has_entry: true,
+    },
+    // From Linux 6.7 on.
+    Entry {
+        program: "fault_prep_folio",
+        function: "numa_migrate_prep",
+        params: ["folio", "vma", "addr"],
+        has_entry: false,
+    },
+    // Until Linux 6.6.
+    Entry {
+        program: "fault_prep_page",
+        function: "numa_migrate_prep",
+        params: ["page", "vma", "addr"],
+        has_entry: false,
+    },
+];
+
+impl Entry {
+    /// The shape that a kernel has.
+    pub(super) fn of(btf: &Btf) -> Option<&'static Entry> {
+        let has = |e: &&Entry| btf.function(e.function).is_some_and(|params| params.starts_with(&e.params));
+        ENTRIES.iter().find(has)
+    }
+}
+
 /// Checks every attach point and field against a kernel's BTF.
 pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
-    let function = |name, params: &[&str], required, why_needed| {
-        let found = btf.function(name).is_some_and(|have| have.starts_with(params));
-        AttachPoint { name, present: found, required, why_needed }
+    let function = |name, shapes: &[&[&str]], required, why_needed| {
+        let has = |have: Vec<&str>| shapes.iter().any(|params| have.starts_with(params));
+        AttachPoint { name, present: btf.function(name).is_some_and(has), required, why_needed }
     };
     let point = |name, present, required, why_needed| AttachPoint { name, present, required, why_needed };
-    vec![
-        function(
-            "numa_migrate_check",
-            &["folio", "vmf", "addr"],
+    let entry = Entry::of(btf);
+    let mut points = vec![
+        point(
+            entry.map_or("numa_migrate_check or numa_migrate_prep", |entry| entry.function),
+            entry.is_some(),
             true,
-            "sees every hint fault (Linux 6.12 and newer; 6.1 does not have it)",
+            "sees every hint fault",
         ),
-        function("change_prot_numa", &["vma", "addr", "end"], true, "sees every range that a scan marks"),
+        function("change_prot_numa", &[&["vma", "addr", "end"]], true, "sees every range that a scan marks"),
         function(
             "flush_tlb_batched_pending",
-            &["mm"],
+            &[&["mm"]],
             false,
             "tells how far a scan has come: without it, time is taken to pass evenly over its range",
         ),
@@ -49,13 +106,10 @@ pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
             true,
             "forgets a process's memory when it starts another program",
         ),
-        point(
-            "vm_fault.orig_pte",
-            btf.has_field("vm_fault", "orig_pte"),
-            true,
-            "the entry that faulted, and so the frame",
-        ),
-        point("folio.flags", btf.has_field("folio", "flags"), true, "the node of the page"),
+        match entry.map(|entry| entry.params[0]) {
+            Some("page") => point("page.flags", btf.has_field("page", "flags"), true, "the node of the page"),
+            _ => point("folio.flags", btf.has_field("folio", "flags"), true, "the node of the page"),
+        },
         point(
             "mm_struct.owner",
             btf.has_field("mm_struct", "owner"),
@@ -64,11 +118,16 @@ pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
         ),
         function(
             "should_numa_migrate_memory",
-            &["p", "folio"],
+            &[&["p", "folio"], &["p", "page"]],
             false,
             "the kernel's own stamp, which only lab tests compare with",
         ),
-    ]
+    ];
+    if entry.is_none_or(|entry| entry.has_entry) {
+        let entry = btf.has_field("vm_fault", "orig_pte");
+        points.push(point("vm_fault.orig_pte", entry, true, "the entry that faulted, and so the frame"));
+    }
+    points
 }
 
 /// Where a folio's flags word keeps the node and, for memory below the top tier, the time of its

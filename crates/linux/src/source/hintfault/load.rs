@@ -13,7 +13,8 @@ use thermocline_bpf::{OBJECT, rodata};
 use thermocline_core::units::Pid;
 
 use super::btf::{Btf, BtfError, VMLINUX};
-use super::layout::{FolioFlags, probe};
+use super::layout::{ENTRIES, Entry, FolioFlags, probe};
+use super::symbols::{KALLSYMS, address};
 
 /// Entries of the two maps of cgroups (TC_CGROUPS_MAX in intf.h).
 const CGROUPS_MAX: usize = thermocline_core::config::HINTFAULT_CGROUPS_MAX;
@@ -67,7 +68,8 @@ pub enum OpenError {
     Btf(#[from] BtfError),
     /// The kernel lacks something that the programs attach to or read.
     #[error(
-        "this kernel does not offer {0}, which {1}; hint faults need Linux 6.12 or newer with NUMA balancing"
+        "this kernel does not offer {0}, which {1}: it was built without NUMA balancing, or what is there has changed or \
+         was inlined; boot a distribution's kernel of 6.1 or newer, or use another source"
     )]
     NotOffered(&'static str, &'static str),
     /// The kernel's BTF does not tell where a folio keeps its node.
@@ -156,6 +158,7 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
         return Err(OpenError::NotOffered(missing.name, missing.why_needed));
     }
     let flags = FolioFlags::from_btf(&btf).ok_or(OpenError::NoNode)?;
+    let entry = Entry::of(&btf).expect("it is among what was probed for");
     let ticks = btf.function(TICK_PROGRAM.1).is_some();
     drop(btf);
 
@@ -164,13 +167,18 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
     let mut open =
         ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("opening the BPF object", e))?;
-    configure(&mut open, scope, ring_bytes, kernel_stamp, flags)?;
+    // Where it is hidden or not there, as on 64-bit Arm, pages are known by their addresses alone.
+    let pages_at = if entry.has_entry { None } else { address(Path::new(KALLSYMS), "vmemmap_base") };
+    let constants = Constants { flags, pages_at, kernel_stamp };
+    configure(&mut open, scope, ring_bytes, constants)?;
+    let wanted = |name: &str| match name {
+        STAMP_PROGRAM => kernel_stamp && flags.stamp.is_some(),
+        name if name == TICK_PROGRAM.0 => ticks,
+        name => name == entry.program || ENTRIES.iter().all(|entry| entry.program != name),
+    };
     for mut program in open.progs_mut() {
-        if program.name() == STAMP_PROGRAM {
-            program.set_autoload(kernel_stamp && flags.stamp.is_some());
-        } else if program.name() == TICK_PROGRAM.0 {
-            program.set_autoload(ticks);
-        }
+        let load = wanted(&program.name().to_string_lossy());
+        program.set_autoload(load);
     }
     let object = open.load().map_err(refused)?;
     fill_cgroups(&object, "cgroups", &scope.cgroups)?;
@@ -189,12 +197,19 @@ fn attach(program: &ProgramMut<'_>) -> Result<Link, OpenError> {
     program.attach().map_err(|e| failed(&format!("attaching to {}", program.section().to_string_lossy()), e))
 }
 
+/// What the programs are told of the kernel and of what is wanted.
+struct Constants {
+    flags: FolioFlags,
+    /// Address of the variable that tells where the kernel's array of pages begins.
+    pages_at: Option<u64>,
+    kernel_stamp: bool,
+}
+
 fn configure(
     open: &mut OpenObject,
     scope: &Scope,
     ring_bytes: u32,
-    kernel_stamp: bool,
-    flags: FolioFlags,
+    told: Constants,
 ) -> Result<(), OpenError> {
     for list in [&scope.cgroups, &scope.excluded_cgroups] {
         if list.len() > CGROUPS_MAX {
@@ -208,7 +223,7 @@ fn configure(
         } else if name.ends_with(".rodata") {
             let constants = map.initial_value_mut().expect("a .rodata map has an initial value");
             let mut set = |at: usize, bytes: &[u8]| constants[at..at + bytes.len()].copy_from_slice(bytes);
-            let (stamp_shift, stamp_mask) = flags.stamp.filter(|_| kernel_stamp).unwrap_or_default();
+            let (stamp_shift, stamp_mask) = told.flags.stamp.filter(|_| told.kernel_stamp).unwrap_or_default();
             set(offset_of!(rodata, scope_all), &[scope.all.into()]);
             set(offset_of!(rodata, scope_tgids), &[scope.listed.into()]);
             set(offset_of!(rodata, scope_excluded), &[scope.exclusions.into()]);
@@ -217,9 +232,10 @@ fn configure(
                 offset_of!(rodata, nr_excluded_cgroups),
                 &(scope.excluded_cgroups.len() as u32).to_ne_bytes(),
             );
-            set(offset_of!(rodata, node_shift), &flags.node_shift.to_ne_bytes());
+            set(offset_of!(rodata, node_shift), &told.flags.node_shift.to_ne_bytes());
             set(offset_of!(rodata, stamp_shift), &stamp_shift.to_ne_bytes());
             set(offset_of!(rodata, stamp_mask), &stamp_mask.to_ne_bytes());
+            set(offset_of!(rodata, vmemmap_base_at), &told.pages_at.unwrap_or(0).to_ne_bytes());
             set(offset_of!(rodata, wake_bytes), &u64::from(ring_bytes / 8).to_ne_bytes());
         }
     }

@@ -27,6 +27,8 @@ mod evidence;
 mod load;
 #[cfg(feature = "bpf")]
 mod open;
+#[cfg(feature = "bpf")]
+mod symbols;
 
 use thermocline_core::config::Source;
 

@@ -18,9 +18,8 @@ pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
             "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)".to_owned(),
         ));
     }
-    // A copy may have been made without it; before 6.12 the functions are known to be missing.
-    let untold =
-        !facts.root.is_live() && !facts.before_6_12 && !exists(&facts.root.sys.join("kernel/btf/vmlinux"));
+    // A copy may have been made without it.
+    let untold = !facts.root.is_live() && !exists(&facts.root.sys.join("kernel/btf/vmlinux"));
     let untold = untold && probed.is_err();
     if let (Err(why), false) = (probed, untold) {
         return unavailable(why.clone());
@@ -28,7 +27,8 @@ pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
     if !lacking.is_empty() {
         let release = facts.release.unwrap_or("unknown");
         return with_points(unavailable(format!(
-            "this kernel ({release}) lacks {}; boot Linux 6.12 or later",
+            "this kernel ({release}) lacks {}, or has it in a shape that is not known here, or inlined; boot a \
+             distribution's kernel of 6.1 or later, or use another source",
             lacking.join(", ")
         )));
     }
