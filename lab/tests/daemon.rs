@@ -18,6 +18,8 @@ mod chmu;
 mod crowd;
 #[path = "daemon/damon.rs"]
 mod damon;
+#[path = "daemon/debian12.rs"]
+mod debian12;
 #[path = "daemon/demotion.rs"]
 mod demotion;
 #[path = "daemon/hang.rs"]
@@ -430,6 +432,11 @@ fn hot_pages_are_promoted_on_6_12() {
 #[test]
 fn hot_pages_are_promoted_on_the_newest() {
     where_time_is_no_matter(|| hot_pages_are_promoted(Line::Newest));
+}
+
+#[test]
+fn hot_pages_are_promoted_on_6_18() {
+    where_time_is_no_matter(|| hot_pages_are_promoted(Line::Longterm));
 }
 
 /// Page faults take the way of hardware samples: the kernel's rings, the decoder, the judge, the

@@ -166,3 +166,13 @@ fn the_kernel_agrees_on_6_12() {
 fn the_kernel_agrees_on_the_newest() {
     where_time_is_no_matter(|| the_kernel_agrees(Line::Newest));
 }
+
+#[test]
+fn the_kernel_agrees_on_6_1() {
+    where_time_is_no_matter(|| the_kernel_agrees(Line::Debian12));
+}
+
+#[test]
+fn the_kernel_agrees_on_6_18() {
+    where_time_is_no_matter(|| the_kernel_agrees(Line::Longterm));
+}

@@ -97,10 +97,14 @@ fn download(cache: &Cache, apt: &Apt, line: Line, release: &str, folder: &Path) 
     let mut packages = vec![image];
     packages.extend(parts_of(&depends, release));
     let mut record = Record { line, release: release.to_owned(), packages: Vec::new() };
-    for package in &packages {
-        let version = apt.field(package, "Version")?.ok_or_else(|| layout(release, "a package version"))?;
-        record.packages.push(format!("{package}={version}"));
-    }
+    // A suite may keep an image longer than its smaller parts; what is missing then is found out.
+    packages.retain(|package| match apt.field(package, "Version") {
+        Ok(Some(version)) => {
+            record.packages.push(format!("{package}={version}"));
+            true
+        }
+        _ => false,
+    });
 
     // Everything happens beside the final folder, which appears whole or not at all.
     let scratch = tempfile::Builder::new()

@@ -68,6 +68,16 @@ fn cold_memory_makes_room_on_6_12() {
 }
 
 #[test]
+fn cold_memory_makes_room_on_6_1() {
+    where_time_is_no_matter(|| cold_memory_makes_room(Line::Debian12, "generations"));
+}
+
+#[test]
+fn cold_memory_makes_room_on_6_18() {
+    where_time_is_no_matter(|| cold_memory_makes_room(Line::Longterm, "generations"));
+}
+
+#[test]
 fn cold_memory_makes_room_on_the_newest() {
     where_time_is_no_matter(|| cold_memory_makes_room(Line::Newest, "generations"));
 }

@@ -2,6 +2,8 @@
 # configuration but for times that are shorter, has to keep free what it promises, by demoting what
 # is cold, and to promote what is hot. Then it is killed while it demotes.
 cd "$LAB_SHARE"
+# Debian 12's own kernel comes with generations switched off.
+echo y >/sys/kernel/mm/lru_gen/enabled
 unusual_settings
 sysctl -qw kernel.numa_balancing=0
 original=$(settings)

@@ -120,10 +120,17 @@ fn one_tier(look: &mut Look<'_>, kernel: &KernelInfo, found: &Discovered) -> Fin
     let tables = look.root.sys.join("firmware/acpi/tables");
     let acpi = exists(&tables);
     if kernel.is_older_than(6, 7) {
-        finding = finding.fix(
-            Ground::seen(acpi),
-            "boot Linux 6.7 or later, which derives tiers from the firmware's HMAT and CDAT tables",
-        );
+        finding = finding
+            .fix(
+                Ground::seen(acpi),
+                "boot Linux 6.7 or later, which derives tiers from the firmware's HMAT and CDAT tables",
+            )
+            .fix(
+                Ground::seen(exists(&look.root.sys.join("bus/dax"))),
+                "or have slow memory brought by the driver kmem, which puts it into a lower tier on this kernel too: \
+                 daxctl reconfigure-device --mode=system-ram, for memory that is a dax device (CXL, or what the \
+                 firmware marks as for a specific purpose)",
+            );
     } else {
         finding = finding.fix(
             Ground::seen(acpi && !exists(&tables.join("HMAT"))),

@@ -236,6 +236,35 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 #[cfg(test)]
+impl Btf {
+    /// BTF that has these functions, with the names of their parameters, and nothing else.
+    pub(super) fn of_functions(functions: &[(&str, &[&str])]) -> Btf {
+        let mut strings = b"\0long\0".to_vec();
+        let mut types = vec![1, kind::INT << 24, 8, 64];
+        let mut name = |s: &str| {
+            let at = strings.len() as u32;
+            strings.extend(s.as_bytes());
+            strings.push(0);
+            at
+        };
+        for (number, (function, params)) in functions.iter().enumerate() {
+            types.extend([0, kind::FUNC_PROTO << 24 | params.len() as u32, 1]);
+            types.extend(params.iter().flat_map(|param| [name(param), 1]));
+            types.extend([name(function), kind::FUNC << 24, 2 + 2 * number as u32]);
+        }
+        let types: Vec<u8> = types.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let (types_len, strings_len) = (types.len() as u32, strings.len() as u32);
+        let mut bytes = [MAGIC.to_ne_bytes(), [1, 0]].concat();
+        for word in [HEADER_BYTES as u32, 0, types_len, types_len, strings_len] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(types);
+        bytes.extend(strings);
+        Btf::parse(bytes).unwrap()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

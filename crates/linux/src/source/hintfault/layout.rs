@@ -174,6 +174,7 @@ impl FolioFlags {
 mod tests {
     use super::*;
     use crate::source::hintfault::btf::VMLINUX;
+    use std::collections::BTreeSet;
     use std::path::Path;
 
     #[test]
@@ -188,6 +189,45 @@ mod tests {
     fn a_stamp_beside_the_flags_or_a_single_node_are_no_error() {
         assert_eq!(FolioFlags::of(64, 4, 64, true).unwrap().stamp, None);
         assert_eq!(FolioFlags::of(1, 4, 64, false).unwrap().node_shift, 63);
+    }
+
+    /// What kernels have had, with all parameters, and the program for it.
+    const KERNELS: [(&str, &str, &[&str], &str); 5] = [
+        ("6.1", "numa_migrate_prep", &["page", "vma", "addr", "page_nid", "flags"], "fault_prep_page"),
+        ("6.7", "numa_migrate_prep", &["folio", "vma", "addr", "page_nid", "flags"], "fault_prep_folio"),
+        ("6.11", "numa_migrate_prep", &["folio", "vmf", "addr", "page_nid", "flags"], "fault_prep_vmf"),
+        ("6.12", "numa_migrate_check", &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"], "fault_check"),
+        ("7.2", "numa_migrate_check", &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"], "fault_check"),
+    ];
+
+    #[test]
+    fn each_kernel_has_the_program_for_its_shape() {
+        for (release, function, params, program) in KERNELS {
+            let btf = Btf::of_functions(&[("do_exit", &["code"]), (function, params)]);
+            let entry = Entry::of(&btf).unwrap_or_else(|| panic!("nothing for {release}"));
+            assert_eq!((entry.program, entry.function), (program, function), "{release}");
+            assert_eq!(entry.has_entry, params[1] == "vmf", "{release}: the entry is in vm_fault");
+            assert_eq!(probe(&btf)[0].name, function, "{release}");
+            assert!(probe(&btf)[0].present, "{release}");
+            let needs_entry = probe(&btf).iter().any(|point| point.name == "vm_fault.orig_pte");
+            assert_eq!(needs_entry, entry.has_entry, "{release}");
+        }
+        let tried: BTreeSet<&str> = KERNELS.iter().map(|kernel| kernel.3).collect();
+        assert_eq!(tried, ENTRIES.iter().map(|entry| entry.program).collect(), "a shape is not tried");
+    }
+
+    #[test]
+    fn a_shape_that_nobody_knows_is_none_and_both_functions_are_named() {
+        for functions in [
+            vec![],
+            vec![("numa_migrate_prep", &["vma", "page", "addr"][..])],
+            vec![("numa_migrate_check", &["page", "vma", "addr"][..])],
+            vec![("numa_migrate_check", &["folio", "vmf"][..])],
+        ] {
+            let points = probe(&Btf::of_functions(&functions));
+            assert!(!points[0].present && points[0].required, "{functions:?}");
+            assert_eq!(points[0].name, "numa_migrate_check or numa_migrate_prep");
+        }
     }
 
     #[test]

@@ -337,6 +337,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_shape_of_the_kernels_function_has_its_program() {
+        let object = ObjectBuilder::default().open_memory(OBJECT).unwrap();
+        let names: Vec<_> = object.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
+        for entry in &ENTRIES {
+            assert!(names.iter().any(|name| name == entry.program), "{} is not in {names:?}", entry.program);
+        }
+    }
+
+    #[test]
     fn capabilities_are_read_from_the_effective_set() {
         assert!(missing_capabilities("CapEff:\t000001ffffffffff\n").is_empty());
         assert_eq!(
