@@ -94,17 +94,18 @@ fn from_archive(cache: &Cache, line: Line, etc: &Path) -> Result<Fetched> {
 fn download(cache: &Cache, apt: &Apt, line: Line, release: &str, folder: &Path) -> Result<()> {
     let image = format!("linux-image-{release}");
     let depends = apt.field(&image, "Depends")?.unwrap_or_default();
+    let version = apt.field(&image, "Version")?.ok_or_else(|| layout(release, "a package version"))?;
+    let mut record =
+        Record { line, release: release.to_owned(), packages: vec![format!("{image}={version}")] };
     let mut packages = vec![image];
-    packages.extend(parts_of(&depends, release));
-    let mut record = Record { line, release: release.to_owned(), packages: Vec::new() };
-    // A suite may keep an image longer than its smaller parts; what is missing then is found out.
-    packages.retain(|package| match apt.field(package, "Version") {
-        Ok(Some(version)) => {
-            record.packages.push(format!("{package}={version}"));
-            true
+    for part in parts_of(&depends, release) {
+        // A suite may have the image without what its configuration comes in. What is needed and
+        // missing shows when the packages are unpacked.
+        if let Ok(Some(version)) = apt.field(&part, "Version") {
+            record.packages.push(format!("{part}={version}"));
+            packages.push(part);
         }
-        _ => false,
-    });
+    }
 
     // Everything happens beside the final folder, which appears whole or not at all.
     let scratch = tempfile::Builder::new()

@@ -26,9 +26,6 @@ const volatile __u32 node_shift = 54;
  * the kernel's stamps alone. */
 const volatile __u32 stamp_shift = 0;
 const volatile __u64 stamp_mask = 0;
-/* Address of the kernel's vmemmap_base, where its array of pages begins; 0 means unknown. Looked at
- * only where the entry that faulted is out of reach. */
-const volatile __u64 vmemmap_base_at = 0;
 /* Wake user space once this many bytes wait in the ring; 0 means never. */
 const volatile __u64 wake_bytes = 0;
 
@@ -196,16 +193,6 @@ static __always_inline __u64 entry_pfn(unsigned long entry, bool pmd)
 #endif
 }
 
-/* The frame of a page by its place in the kernel's array of pages. */
-static __always_inline __u64 place_pfn(__u64 page)
-{
-	__u64 first = 0;
-
-	if (!vmemmap_base_at || bpf_probe_read_kernel(&first, sizeof(first), (void *)vmemmap_base_at) || page < first)
-		return TC_PFN_UNKNOWN;
-	return (page - first) / bpf_core_type_size(struct page);
-}
-
 static __always_inline __u64 wake_flags(__u64 written)
 {
 	if (wake_bytes && !(written & WAKE_CHECK_MASK) && bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > wake_bytes)
@@ -294,10 +281,8 @@ static __always_inline int page_fault(void *page, unsigned long flags, struct mm
 	record->order = first_page_order(page, flags);
 	record->node = flags >> node_shift;
 	record->addr = addr;
-	record->flags = is_large(flags) ? TC_FAULT_PMD : 0;
-	/* To the verifier, a pointer becomes a number by way of memory alone. */
-	*(volatile __u64 *)&record->pfn = (__u64)page;
-	record->pfn = place_pfn(*(volatile __u64 *)&record->pfn);
+	record->flags = TC_FAULT_PLACE | (is_large(flags) ? TC_FAULT_PMD : 0);
+	record->pfn = (__u64)page;
 	end_fault(record);
 	return 0;
 }

@@ -22,8 +22,10 @@
 
 /* Bits of tc_fault.flags. */
 #define TC_FAULT_PMD 1
+/* The address of the struct page stands in for the frame, which user space works out. */
+#define TC_FAULT_PLACE 2
 
-/* tc_fault.pfn where the programs can tell it neither by the page table entry nor by the page. */
+/* tc_fault.pfn on an architecture whose page table entries the programs cannot read. */
 #define TC_PFN_UNKNOWN 0xffffffffffffffff
 
 /* Limits of the scope maps. */
@@ -42,7 +44,7 @@ struct tc_fault {
 	__u32 tgid;	/* owner of the address space */
 	__u64 time_ns;	/* CLOCK_MONOTONIC */
 	__u64 addr;	/* page-aligned; of the first page where a whole PMD faulted */
-	__u64 pfn;	/* of the page at addr */
+	__u64 pfn;	/* of the page at addr, or its place */
 	__u32 tid;	/* the faulting thread */
 	__u16 cpu;
 	__u16 flags;

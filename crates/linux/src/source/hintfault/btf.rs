@@ -141,6 +141,11 @@ impl Btf {
         self.member(name, field).is_some()
     }
 
+    /// The size of struct `name`, in bytes.
+    pub fn size(&self, name: &str) -> Option<u32> {
+        self.find(name, &[kind::STRUCT]).map(|found| found.size_or_type)
+    }
+
     /// The number of elements of the array `field` of struct `name`.
     pub fn array_len(&self, name: &str, field: &str) -> Option<u32> {
         let array = self.member(name, field).filter(|t| t.kind == kind::ARRAY)?;
@@ -301,6 +306,7 @@ mod tests {
         assert!(btf.has_field("folio", "flags"));
         assert!(btf.has_field("folio", "index"), "within an anonymous union");
         assert!(!btf.has_field("folio", "private"));
+        assert_eq!((btf.size("folio"), btf.size("zone_type")), (Some(16), None));
         assert_eq!(btf.enum_value("zone_type", "MAX"), Some(5));
         assert!(!btf.has_tracepoint("check"));
     }

@@ -18,6 +18,7 @@ const KIND_STAMP: u8 = 7;
 const KIND_CLOCK: u8 = 8;
 
 const FAULT_PMD: u16 = 1;
+const FAULT_PLACE: u16 = 2;
 const PFN_UNKNOWN: u64 = u64::MAX;
 
 /// Largest folio order that is believed: 1 GiB in 4 KiB pages.
@@ -34,8 +35,10 @@ pub struct RawFault {
     pub time: Nanos,
     /// Virtual page number; of the first page where a whole PMD faulted.
     pub vpn: u64,
-    /// The frame mapped at `vpn`, on architectures where it is known.
+    /// The frame mapped at `vpn`, where the kernel side can tell it.
     pub pfn: Option<Pfn>,
+    /// Else the address of its `struct page`, where that is known.
+    pub place: Option<u64>,
     /// log2 of the folio's size in base pages.
     pub order: u8,
     /// The node that holds the folio.
@@ -139,17 +142,19 @@ fn fault(record: &[u8; RECORD_BYTES], pid: Pid, time: Nanos) -> Result<Record, M
     if order > ORDER_MAX {
         return Err(Malformed::Value(KIND_FAULT));
     }
-    let pfn = u64_at(record, 24);
+    let (page, flags) = (u64_at(record, 24), u16_at(record, 38));
+    let by_place = flags & FAULT_PLACE != 0;
     Ok(Record::Fault(RawFault {
         pid,
         tid: u32_at(record, 32),
         time,
         vpn: u64_at(record, 16) >> PAGE_SHIFT,
-        pfn: (pfn != PFN_UNKNOWN).then_some(Pfn(pfn)),
+        pfn: (page != PFN_UNKNOWN && !by_place).then_some(Pfn(page)),
+        place: by_place.then_some(page),
         order,
         node: NodeId(u16_at(record, 2)),
         cpu: u16_at(record, 36),
-        pmd: u16_at(record, 38) & FAULT_PMD != 0,
+        pmd: flags & FAULT_PMD != 0,
     }))
 }
 

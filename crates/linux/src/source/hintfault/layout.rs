@@ -28,7 +28,7 @@ pub(super) struct Entry {
     params: [&'static str; 3],
     /// Whether it is told of the entry that faulted, which has the frame. Else the frame follows from
     /// the page's place in the kernel's array of pages.
-    pub(super) has_entry: bool,
+    has_entry: bool,
 }
 
 /// Every shape that is known, the newest first, with the kernels that have it. What a kernel's BTF

@@ -14,7 +14,6 @@ use thermocline_core::units::Pid;
 
 use super::btf::{Btf, BtfError, VMLINUX};
 use super::layout::{ENTRIES, Entry, FolioFlags, probe};
-use super::symbols::{KALLSYMS, address};
 
 /// Entries of the two maps of cgroups (TC_CGROUPS_MAX in intf.h).
 const CGROUPS_MAX: usize = thermocline_core::config::HINTFAULT_CGROUPS_MAX;
@@ -138,6 +137,8 @@ pub(super) struct Loaded {
     /// Dropping a link detaches its program. Dropped before `object`.
     _links: Vec<Link>,
     pub(super) object: Object,
+    /// Size of the kernel's `struct page`.
+    pub(super) page_bytes: u64,
 }
 
 impl Loaded {
@@ -160,6 +161,7 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     let flags = FolioFlags::from_btf(&btf).ok_or(OpenError::NoNode)?;
     let entry = Entry::of(&btf).expect("it is among what was probed for");
     let ticks = btf.function(TICK_PROGRAM.1).is_some();
+    let page_bytes = btf.size("page").unwrap_or_default().into();
     drop(btf);
 
     // The kernel's and libbpf's explanations come back as errors; on stderr they would only
@@ -167,10 +169,7 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
     let mut open =
         ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("opening the BPF object", e))?;
-    // Where it is hidden or not there, as on 64-bit Arm, pages are known by their addresses alone.
-    let pages_at = if entry.has_entry { None } else { address(Path::new(KALLSYMS), "vmemmap_base") };
-    let constants = Constants { flags, pages_at, kernel_stamp };
-    configure(&mut open, scope, ring_bytes, constants)?;
+    configure(&mut open, scope, ring_bytes, kernel_stamp, flags)?;
     let wanted = |name: &str| match name {
         STAMP_PROGRAM => kernel_stamp && flags.stamp.is_some(),
         name if name == TICK_PROGRAM.0 => ticks,
@@ -190,26 +189,19 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
             links.push(attach(&program)?);
         }
     }
-    Ok(Loaded { _links: links, object })
+    Ok(Loaded { _links: links, object, page_bytes })
 }
 
 fn attach(program: &ProgramMut<'_>) -> Result<Link, OpenError> {
     program.attach().map_err(|e| failed(&format!("attaching to {}", program.section().to_string_lossy()), e))
 }
 
-/// What the programs are told of the kernel and of what is wanted.
-struct Constants {
-    flags: FolioFlags,
-    /// Address of the variable that tells where the kernel's array of pages begins.
-    pages_at: Option<u64>,
-    kernel_stamp: bool,
-}
-
 fn configure(
     open: &mut OpenObject,
     scope: &Scope,
     ring_bytes: u32,
-    told: Constants,
+    kernel_stamp: bool,
+    flags: FolioFlags,
 ) -> Result<(), OpenError> {
     for list in [&scope.cgroups, &scope.excluded_cgroups] {
         if list.len() > CGROUPS_MAX {
@@ -223,7 +215,7 @@ fn configure(
         } else if name.ends_with(".rodata") {
             let constants = map.initial_value_mut().expect("a .rodata map has an initial value");
             let mut set = |at: usize, bytes: &[u8]| constants[at..at + bytes.len()].copy_from_slice(bytes);
-            let (stamp_shift, stamp_mask) = told.flags.stamp.filter(|_| told.kernel_stamp).unwrap_or_default();
+            let (stamp_shift, stamp_mask) = flags.stamp.filter(|_| kernel_stamp).unwrap_or_default();
             set(offset_of!(rodata, scope_all), &[scope.all.into()]);
             set(offset_of!(rodata, scope_tgids), &[scope.listed.into()]);
             set(offset_of!(rodata, scope_excluded), &[scope.exclusions.into()]);
@@ -232,10 +224,9 @@ fn configure(
                 offset_of!(rodata, nr_excluded_cgroups),
                 &(scope.excluded_cgroups.len() as u32).to_ne_bytes(),
             );
-            set(offset_of!(rodata, node_shift), &told.flags.node_shift.to_ne_bytes());
+            set(offset_of!(rodata, node_shift), &flags.node_shift.to_ne_bytes());
             set(offset_of!(rodata, stamp_shift), &stamp_shift.to_ne_bytes());
             set(offset_of!(rodata, stamp_mask), &stamp_mask.to_ne_bytes());
-            set(offset_of!(rodata, vmemmap_base_at), &told.pages_at.unwrap_or(0).to_ne_bytes());
             set(offset_of!(rodata, wake_bytes), &u64::from(ring_bytes / 8).to_ne_bytes());
         }
     }

@@ -28,7 +28,7 @@ mod load;
 #[cfg(feature = "bpf")]
 mod open;
 #[cfg(feature = "bpf")]
-mod symbols;
+mod places;
 
 use thermocline_core::config::Source;
 

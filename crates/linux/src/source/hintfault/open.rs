@@ -16,7 +16,9 @@ use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 use super::Stats;
 use super::decode::{RawFault, RawStamp, Record, decode};
 use super::load::{Loaded, OpenError, Scope, load, set_cgroup, set_listed};
+use super::places::Places;
 use super::stamps::{StampOptions, Stamps};
+use crate::root::Root;
 use crate::source::{self, AccessSource};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
 
@@ -107,6 +109,7 @@ pub struct HintFaultSource {
     loaded: Loaded,
     cpu_nodes: Vec<NodeId>,
     stamps: Stamps,
+    places: Places,
     /// Faults lost to a full ring that are accounted for, and when that was.
     dropped: u64,
     dropped_checked: Instant,
@@ -134,6 +137,7 @@ impl HintFaultSource {
         let loaded = load(scope, options.ring_bytes, options.kernel_stamp)?;
         let failed = |e| OpenError::Ring(options.ring_bytes, e);
         let ring_fd = loaded.map("ring").as_fd().try_clone_to_owned().map_err(failed)?;
+        let places = Places::new(&Root::default(), loaded.page_bytes);
         let ring = Ring::map(ring_fd.as_fd(), options.ring_bytes).map_err(failed)?;
         Ok(HintFaultSource {
             ring,
@@ -141,6 +145,7 @@ impl HintFaultSource {
             loaded,
             cpu_nodes: options.cpu_nodes,
             stamps: Stamps::new(options.stamps),
+            places,
             dropped: 0,
             dropped_checked: Instant::now(),
             delivered: 0,
@@ -153,11 +158,14 @@ impl HintFaultSource {
     /// allocates nothing per event.
     pub fn poll(&mut self, records_max: usize, mut sink: impl FnMut(Event)) -> usize {
         self.account_for_losses();
-        let (cpu_nodes, stamps) = (&self.cpu_nodes, &mut self.stamps);
+        let (cpu_nodes, stamps, places) = (&self.cpu_nodes, &mut self.stamps, &mut self.places);
         let (delivered, malformed) = (&mut self.delivered, &mut self.malformed);
         self.ring.drain(records_max, |bytes| match decode(bytes) {
-            Ok(Record::Fault(raw)) => {
+            Ok(Record::Fault(mut raw)) => {
                 *delivered += 1;
+                if let Some(place) = raw.place {
+                    raw.pfn = places.frame(raw.pid, raw.vpn, place);
+                }
                 let accessor = cpu_nodes.get(usize::from(raw.cpu)).copied();
                 sink(Event::Fault(HintFault { raw, accessor, latency: stamps.fault(&raw) }));
             }

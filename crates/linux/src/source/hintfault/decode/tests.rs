@@ -51,6 +51,7 @@ fn constants_are_those_of_the_shared_header() {
     assert_eq!(constant("TC_KIND_STAMP"), u64::from(KIND_STAMP));
     assert_eq!(constant("TC_KIND_CLOCK"), u64::from(KIND_CLOCK));
     assert_eq!(constant("TC_FAULT_PMD"), u64::from(FAULT_PMD));
+    assert_eq!(constant("TC_FAULT_PLACE"), u64::from(FAULT_PLACE));
     assert_eq!(constant("TC_PFN_UNKNOWN"), PFN_UNKNOWN);
 }
 
@@ -92,6 +93,7 @@ fn decodes_a_fault() {
         time: Nanos(5_000_000_007),
         vpn: 0x7_f000_0200,
         pfn: Some(Pfn(0x80200)),
+        place: None,
         order: 9,
         node: NodeId(2),
         cpu: 3,
@@ -100,6 +102,10 @@ fn decodes_a_fault() {
     assert_eq!(decode(&record), Ok(Record::Fault(expect)));
     put(&mut record, 24, &PFN_UNKNOWN.to_ne_bytes());
     assert_eq!(decode(&record), Ok(Record::Fault(RawFault { pfn: None, ..expect })));
+    put(&mut record, 24, &0xffff_ea00_0200_8000u64.to_ne_bytes());
+    put(&mut record, 38, &(FAULT_PMD | FAULT_PLACE).to_ne_bytes());
+    let by_place = RawFault { pfn: None, place: Some(0xffff_ea00_0200_8000), ..expect };
+    assert_eq!(decode(&record), Ok(Record::Fault(by_place)));
     record[1] = 200;
     assert_eq!(decode(&record), Err(Malformed::Value(KIND_FAULT)));
 }

@@ -21,7 +21,7 @@ fn scan(stamps: &mut Stamps, start: u64, end: u64, begin_ms: u64, end_ms: u64) {
 
 fn fault_of(pid: Pid, vpn: u64, ms: u64, pmd: bool) -> RawFault {
     let time = Nanos::from_ms(ms);
-    RawFault { pid, tid: pid.0, time, vpn, pfn: None, order: 0, node: NodeId(2), cpu: 0, pmd }
+    RawFault { pid, tid: pid.0, time, vpn, pfn: None, place: None, order: 0, node: NodeId(2), cpu: 0, pmd }
 }
 
 /// Latency of a fault of `PID`, in milliseconds and faults.

@@ -1,0 +1,146 @@
+//! Frames of pages that the kernel side knows by the address of their `struct page` alone.
+//!
+//! The kernel keeps these structures in one array, in the order of the frames. Where it begins is
+//! random and shown to nobody; but the frame of any one page, which pagemap shows, tells it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thermocline_core::units::{Pfn, Pid};
+
+use crate::aside::{Answer, Aside, Later};
+use crate::pagemap::Pagemap;
+use crate::root::Root;
+
+/// Looks into pagemaps before frames are given up for good, as without CAP_SYS_ADMIN: two that agree
+/// are enough.
+const LOOKS_MAX: u32 = 64;
+/// How long a pagemap is waited for at once, and at most.
+const PATIENCE: Duration = Duration::from_millis(1);
+const BOUND: Duration = Duration::from_secs(1);
+
+/// What the array's beginning is a multiple of: memory begins at a multiple of 1 GiB, and 4 KiB of it
+/// have 64 bytes of the array (x86-64 aligns it to 1 GiB even).
+const ALIGNMENT: u64 = 16 << 20;
+
+/// What is known of the kernel's array of pages.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// Size of an element.
+    page_bytes: u64,
+    /// Address of frame 0's element, once it is known.
+    first: Option<u64>,
+    /// A page's place, and where the array would begin by it. Before the pagemap was read the page may
+    /// have been moved: another page has to say the same.
+    guess: Option<(u64, u64)>,
+    looks_left: u32,
+    proc: PathBuf,
+    reading: Later<Option<Pfn>>,
+    /// The page that is being looked up: process, virtual page, place.
+    asked: Option<(Pid, u64, u64)>,
+}
+
+impl Places {
+    /// For a kernel whose `struct page` has so many bytes.
+    pub(super) fn new(root: &Root, page_bytes: u64) -> Places {
+        Places {
+            page_bytes: page_bytes.max(1),
+            first: None,
+            guess: None,
+            looks_left: LOOKS_MAX,
+            proc: root.proc.clone(),
+            reading: Later::new(Aside::new(root, "the frame of a page was looked up", BOUND), PATIENCE),
+            asked: None,
+        }
+    }
+
+    /// The frame of the page at `place`, which `pid` maps at `vpn`; none before two pages were looked
+    /// up.
+    pub(super) fn frame(&mut self, pid: Pid, vpn: u64, place: u64) -> Option<Pfn> {
+        if self.first.is_none() && self.looks_left > 0 {
+            self.look((pid, vpn, place));
+        }
+        Some(Pfn(place.checked_sub(self.first?)? / self.page_bytes))
+    }
+
+    fn look(&mut self, page: (Pid, u64, u64)) {
+        let (pid, vpn, place) = *self.asked.get_or_insert(page);
+        let proc = self.proc.clone();
+        let read = move || Pagemap::open(&proc, pid).ok()?.entry(vpn).ok()??.pfn();
+        // The place tells this call from others of the same process.
+        let told = match self.reading.ask((pid, place), read) {
+            Answer::NotYet => return,
+            Answer::Here(told) => told,
+            Answer::Hung => None,
+        };
+        self.asked = None;
+        self.looks_left -= 1;
+        let first = |pfn: Pfn| place.checked_sub(pfn.0.checked_mul(self.page_bytes)?);
+        let Some(first) = told.and_then(first).filter(|first| first.is_multiple_of(ALIGNMENT)) else { return };
+        match self.guess {
+            Some((other, guessed)) if other != place && guessed == first => self.first = Some(first),
+            Some((other, _)) if other == place => {}
+            _ => self.guess = Some((place, first)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: u64 = 0xffff_ea00_0000_0000;
+    const BYTES: u64 = 64;
+
+    /// Processes whose pages 0, 1, ... have these frames.
+    fn machine(frames: &[(u32, &[u64])]) -> (tempfile::TempDir, Places) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        for (pid, pfns) in frames {
+            let of = root.proc.join(pid.to_string());
+            std::fs::create_dir_all(&of).unwrap();
+            let entries: Vec<u8> = pfns.iter().flat_map(|pfn| (1 << 63 | pfn).to_ne_bytes()).collect();
+            std::fs::write(of.join("pagemap"), entries).unwrap();
+        }
+        let mut places = Places::new(&root, BYTES);
+        // However slow the machine is: these pagemaps do not hang.
+        places.reading = Later::new(Aside::new(&root, "a test looked", BOUND), BOUND);
+        (folder, places)
+    }
+
+    fn place(pfn: u64) -> u64 {
+        FIRST + pfn * BYTES
+    }
+
+    #[test]
+    fn two_pages_that_agree_tell_all_frames() {
+        let (_folder, mut places) = machine(&[(7, &[500, 900])]);
+        assert_eq!(places.frame(Pid(7), 0, place(500)), None);
+        assert_eq!(places.frame(Pid(7), 0, place(500)), None, "the same page says nothing new");
+        assert_eq!(places.frame(Pid(7), 1, place(900)), Some(Pfn(900)));
+        assert_eq!(places.frame(Pid(8), 5, place(123_456)), Some(Pfn(123_456)), "nobody is asked any more");
+        assert_eq!(places.frame(Pid(8), 5, FIRST - 1), None, "no page is there");
+    }
+
+    #[test]
+    fn a_page_that_has_moved_meanwhile_misleads_nobody() {
+        // Both were at frame 500 when they faulted, and one moved by exactly 1 GiB.
+        let (_folder, mut places) = machine(&[(7, &[40, 500 + (1 << 18)]), (9, &[600, 601])]);
+        assert_eq!(places.frame(Pid(7), 0, place(500)), None);
+        assert_eq!(places.guess, None, "no array begins there");
+        assert_eq!(places.frame(Pid(7), 1, place(500)), None);
+        assert_eq!(places.frame(Pid(9), 0, place(600)), None, "the two contradict each other");
+        assert_eq!(places.frame(Pid(9), 1, place(601)), Some(Pfn(601)));
+    }
+
+    #[test]
+    fn where_frames_are_hidden_few_are_asked_for() {
+        let (folder, mut places) = machine(&[(7, &[0, 0])]);
+        for fault in 0..u64::from(LOOKS_MAX) {
+            assert_eq!(places.frame(Pid(7), fault % 3, place(500 + fault)), None);
+        }
+        let shown: Vec<u8> = [500u64, 501].iter().flat_map(|pfn| (1 << 63 | pfn).to_ne_bytes()).collect();
+        std::fs::write(folder.path().join("proc/7/pagemap"), shown).unwrap();
+        assert_eq!((places.frame(Pid(7), 0, place(500)), places.frame(Pid(7), 1, place(501))), (None, None));
+    }
+}
