@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod soak;
 
 use std::time::Duration;
 
+use soak::where_time_is_no_matter;
 use thermocline_lab::{Guest, Line, Machine};
 
 fn every_check_holds(line: Line, machine: Machine, shape: &str, checks: usize) {
@@ -35,6 +37,16 @@ fn with_tiers_on_6_12() {
 #[test]
 fn with_tiers_on_the_newest() {
     every_check_holds(Line::Newest, three_nodes(), "tiers", 7);
+}
+
+#[test]
+fn with_tiers_on_6_1() {
+    where_time_is_no_matter(|| every_check_holds(Line::Debian12, three_nodes(), "tiers", 7));
+}
+
+#[test]
+fn with_tiers_on_6_18() {
+    where_time_is_no_matter(|| every_check_holds(Line::Longterm, three_nodes(), "tiers", 7));
 }
 
 #[test]

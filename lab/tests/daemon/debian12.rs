@@ -22,7 +22,7 @@ fn hot_pages_are_promoted_on_debian_12s_own_kernel() {
     the_source_sees_what_the_kernel_counts(&run.json("seen"));
 
     let (moved, last) = (run.verdict("judged").moved.unwrap(), run.json("last"));
-    println!("{:?}, mover {}", moved.routes, last["mover"]);
+    println!("{:?}, mover {}\n{}", moved.routes, last["mover"], run.text("daemon-errors"));
     assert_eq!((number(&outcome, "daemon_status"), number(&outcome, "kernel_promoted")), (0, 0));
     let (promoted, ours) = (moved.promoted.pages, count(&last, "/counters/pgpromote_success"));
     assert!(promoted > 2000 && promoted <= ours, "{promoted} pages came up, we claim {ours}");

@@ -22,19 +22,20 @@ echo n >$generations
 sysctl -qw kernel.numa_balancing=0 kernel.numa_balancing_promote_rate_limit_MBps=0
 for knob in scan_delay_ms scan_period_min_ms scan_period_max_ms; do echo 100 >$balance/$knob; done
 echo 16 >$balance/scan_size_mb
-on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 96 --threads 2 --no-thp --report report >log 2>errors &
+on-slow-node --widen-when 'test -e report' $HOTCOLD --mib 64 --threads 2 --no-thp --report report >log 2>errors &
 loader=$!
 until [ -e report ]; do sleep 0.2; done
 pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
-$HINTFAULT --seconds 6 --kernel-stamp >lines &
+$HINTFAULT --seconds 4 --kernel-stamp >lines &
 watcher=$!
 until grep -q attached lines; do sleep 0.2; done
 sysctl -qw kernel.numa_balancing=2
 wait $watcher || fail "the source: $(cat lines)"
 tail -n 1 lines >seen
 
-sysctl -qw kernel.numa_balancing=0
 unusual_settings
+# Nobody else shall move pages meanwhile.
+sysctl -qw kernel.numa_balancing=0
 original=$(settings)
 $HOTCOLD judge --report report --dram 0-1 --save snapshot >judged-first
 promoted() { awk '$1 == "pgpromote_success" { print $2 }' /proc/vmstat; }
