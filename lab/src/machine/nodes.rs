@@ -335,7 +335,11 @@ mod tests {
         assert_eq!(small.device_words(), "memmap=0x20000000%0x100000000-1+0xefffffff");
         let large = Machine::of_sizes(&[3 << 30, 1 << 30]);
         assert_eq!(large.device_arguments()[1], "max-ram-below-4g=2048M");
-        assert_eq!(large.device_words(), "memmap=0x40000000%0x140000000-1+0xefffffff", "behind 1 GiB of DRAM");
+        assert_eq!(
+            large.device_words(),
+            "memmap=0x40000000%0x140000000-1+0xefffffff",
+            "behind 1 GiB of DRAM"
+        );
         let mut three = Machine::default();
         three.nodes.push(NodeSpec::cxl(256 << 20));
         let words = three.device_words();

@@ -16,6 +16,12 @@ pub enum AttachError {
     /// The machine is more than the plugin can count.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// The guest's slow nodes are brought by a driver.
+    #[error(
+        "on this line of kernels slow nodes have the memory of devices, which the miss counter does not know: choose \
+         another line"
+    )]
+    Devices,
     /// make or the compiler could not be run.
     #[error("cannot run `make -C {0}`: {1}; install make and gcc")]
     NoMake(PathBuf, io::Error),
@@ -59,6 +65,9 @@ pub fn attach(
     folder: &Path,
     more: &[&str],
 ) -> Result<GuestBuilder, AttachError> {
+    if guest.has_devices() {
+        return Err(AttachError::Devices);
+    }
     let layout = Layout::of_machine(machine)?;
     let (socket, port) = (host_socket(folder), folder.join("guest.sock"));
     let mut plugin = format!(
@@ -100,6 +109,14 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::{Guest, Line};
+
+    #[test]
+    fn memory_of_devices_is_not_counted_wrongly() {
+        let guest = Guest::builder().kernel(Line::Debian12);
+        let error = attach(guest, &Machine::default(), Path::new("/tmp"), &[]).unwrap_err();
+        assert!(matches!(error, AttachError::Devices), "{error}");
+    }
 
     /// The plugin's own tests of layout, cache and counters, in C.
     #[test]

@@ -39,7 +39,8 @@ fn the_doctor_is_right(run: &Run, status: u64) {
     assert_eq!(hintfault["status"], "usable", "{hintfault}");
     assert_eq!(hintfault["attach_points"][0]["name"], "numa_migrate_prep", "{hintfault}");
     let none = causes(&report, "demotion.none");
-    for why in ["MGLRU) is switched off", "does not offer migrate_cold", "does not offer reclaim of one node"] {
+    for why in ["MGLRU) is switched off", "does not offer migrate_cold", "does not offer reclaim of one node"]
+    {
         assert!(none[0].contains(why), "{why} is not in {none:?}");
     }
     let usable = |name: &str| {

@@ -341,8 +341,14 @@ fn the_shapes_of_many_machines_are_judged_as_run_judges_them() {
 
 #[test]
 fn a_bundle_says_what_its_machine_says_and_holds_nothing_else() {
-    let captured =
-        ["lab-6.12-one-tier", "lab-6.12-single", "lab-6.12-tiers", "lab-newest-spare", "lab-newest-tiers"];
+    let captured = [
+        "lab-6.1-tiers",
+        "lab-6.12-one-tier",
+        "lab-6.12-single",
+        "lab-6.12-tiers",
+        "lab-newest-spare",
+        "lab-newest-tiers",
+    ];
     let captured = captured.map(|name| {
         let machine = Machine::captured(name);
         let mut config = Config::default();

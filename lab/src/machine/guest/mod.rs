@@ -263,7 +263,7 @@ impl GuestBuilder {
     }
 
     /// Whether the guest's slow nodes are brought by a driver of devices.
-    fn has_devices(&self) -> bool {
+    pub(crate) fn has_devices(&self) -> bool {
         !self.line.reads_hmat() && !self.machine.device_words().is_empty()
     }
 

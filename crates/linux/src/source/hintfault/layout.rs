@@ -196,8 +196,18 @@ mod tests {
         ("6.1", "numa_migrate_prep", &["page", "vma", "addr", "page_nid", "flags"], "fault_prep_page"),
         ("6.7", "numa_migrate_prep", &["folio", "vma", "addr", "page_nid", "flags"], "fault_prep_folio"),
         ("6.11", "numa_migrate_prep", &["folio", "vmf", "addr", "page_nid", "flags"], "fault_prep_vmf"),
-        ("6.12", "numa_migrate_check", &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"], "fault_check"),
-        ("7.2", "numa_migrate_check", &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"], "fault_check"),
+        (
+            "6.12",
+            "numa_migrate_check",
+            &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"],
+            "fault_check",
+        ),
+        (
+            "7.2",
+            "numa_migrate_check",
+            &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"],
+            "fault_check",
+        ),
     ];
 
     #[test]

@@ -76,7 +76,9 @@ impl Places {
         self.asked = None;
         self.looks_left -= 1;
         let first = |pfn: Pfn| place.checked_sub(pfn.0.checked_mul(self.page_bytes)?);
-        let Some(first) = told.and_then(first).filter(|first| first.is_multiple_of(ALIGNMENT)) else { return };
+        let Some(first) = told.and_then(first).filter(|first| first.is_multiple_of(ALIGNMENT)) else {
+            return;
+        };
         match self.guess {
             Some((other, guessed)) if other != place && guessed == first => self.first = Some(first),
             Some((other, _)) if other == place => {}
