@@ -211,9 +211,8 @@ static __always_inline void count_loss(__u32 tgid)
 }
 
 /* Counts a fault in an address space and begins its record; NULL where nothing is to be told. */
-static __always_inline struct tc_fault *begin_fault(struct mm_struct *mm)
+static __always_inline struct tc_fault *begin_fault(struct tc_counters *count, struct mm_struct *mm)
 {
-	struct tc_counters *count = this_cpu_counters();
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
 	struct tc_fault *record;
 	__u32 tgid;
@@ -242,17 +241,16 @@ static __always_inline struct tc_fault *begin_fault(struct mm_struct *mm)
 	return record;
 }
 
-static __always_inline void end_fault(struct tc_fault *record)
+static __always_inline void end_fault(struct tc_counters *count, struct tc_fault *record)
 {
-	struct tc_counters *count = this_cpu_counters();
-
-	bpf_ringbuf_submit(record, count ? wake_flags(count->submitted++) : BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(record, wake_flags(count->submitted++));
 }
 
 /* A fault that is told with the entry that faulted. */
 static __always_inline int entry_fault(struct folio *folio, struct vm_fault *vmf, unsigned long addr)
 {
-	struct tc_fault *record = begin_fault(vmf->vma->vm_mm);
+	struct tc_counters *count = this_cpu_counters();
+	struct tc_fault *record = begin_fault(count, vmf->vma->vm_mm);
 	unsigned long flags;
 
 	if (!record)
@@ -264,7 +262,7 @@ static __always_inline int entry_fault(struct folio *folio, struct vm_fault *vmf
 	/* The fault handler maps a PTE only where there is one. */
 	record->flags = vmf->pte ? 0 : TC_FAULT_PMD;
 	record->pfn = entry_pfn(vmf->orig_pte.pte, record->flags);
-	end_fault(record);
+	end_fault(count, record);
 	return 0;
 }
 
@@ -274,7 +272,8 @@ static __always_inline int entry_fault(struct folio *folio, struct vm_fault *vmf
  */
 static __always_inline int page_fault(void *page, unsigned long flags, struct mm_struct *mm, unsigned long addr)
 {
-	struct tc_fault *record = begin_fault(mm);
+	struct tc_counters *count = this_cpu_counters();
+	struct tc_fault *record = begin_fault(count, mm);
 
 	if (!record)
 		return 0;
@@ -283,7 +282,7 @@ static __always_inline int page_fault(void *page, unsigned long flags, struct mm
 	record->addr = addr;
 	record->flags = TC_FAULT_PLACE | (is_large(flags) ? TC_FAULT_PMD : 0);
 	record->pfn = (__u64)page;
-	end_fault(record);
+	end_fault(count, record);
 	return 0;
 }
 
