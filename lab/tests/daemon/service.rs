@@ -32,8 +32,18 @@ fn the_service_works_as_installed(line: Line) {
 }
 
 #[test]
+fn the_service_works_as_installed_on_6_1() {
+    where_time_is_no_matter(|| the_service_works_as_installed(Line::Debian12));
+}
+
+#[test]
 fn the_service_works_as_installed_on_6_12() {
     where_time_is_no_matter(|| the_service_works_as_installed(Line::Stable));
+}
+
+#[test]
+fn the_service_works_as_installed_on_6_18() {
+    where_time_is_no_matter(|| the_service_works_as_installed(Line::Longterm));
 }
 
 #[test]
