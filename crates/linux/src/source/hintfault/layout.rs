@@ -191,23 +191,22 @@ mod tests {
         assert_eq!(FolioFlags::of(1, 4, 64, false).unwrap().node_shift, 63);
     }
 
-    /// What kernels have had, with all parameters, and the program for it.
-    const KERNELS: [(&str, &str, &[&str], &str); 5] = [
-        ("6.1", "numa_migrate_prep", &["page", "vma", "addr", "page_nid", "flags"], "fault_prep_page"),
-        ("6.7", "numa_migrate_prep", &["folio", "vma", "addr", "page_nid", "flags"], "fault_prep_folio"),
-        ("6.11", "numa_migrate_prep", &["folio", "vmf", "addr", "page_nid", "flags"], "fault_prep_vmf"),
-        (
-            "6.12",
-            "numa_migrate_check",
-            &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"],
-            "fault_check",
-        ),
-        (
-            "7.2",
-            "numa_migrate_check",
-            &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"],
-            "fault_check",
-        ),
+    /// All parameters of the function that kernels have passed a page, a folio, a folio and the fault.
+    const PAGE: &[&str] = &["page", "vma", "addr", "page_nid", "flags"];
+    const FOLIO: &[&str] = &["folio", "vma", "addr", "page_nid", "flags"];
+    const FAULT: &[&str] = &["folio", "vmf", "addr", "page_nid", "flags"];
+    const CHECK: &[&str] = &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"];
+
+    /// What kernels have had, and the program for it.
+    const KERNELS: [(&str, &str, &[&str], &str); 8] = [
+        ("5.15", "numa_migrate_prep", PAGE, "fault_prep_page"),
+        ("6.1", "numa_migrate_prep", PAGE, "fault_prep_page"),
+        ("6.6", "numa_migrate_prep", PAGE, "fault_prep_page"),
+        ("6.7", "numa_migrate_prep", FOLIO, "fault_prep_folio"),
+        ("6.11", "numa_migrate_prep", FAULT, "fault_prep_vmf"),
+        ("6.12", "numa_migrate_check", CHECK, "fault_check"),
+        ("6.18", "numa_migrate_check", CHECK, "fault_check"),
+        ("7.2", "numa_migrate_check", CHECK, "fault_check"),
     ];
 
     #[test]
