@@ -1,10 +1,10 @@
-//! Evidence: what a machine tells the engine about its pages.
+//! Evidence: what a machine reports to the engine about its pages.
 
 use crate::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
 pub use crate::config::Source;
 
-/// How long after the scan that marked it a page faulted.
+/// Latency of a hint fault: from the scan that marked the page to the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultLatency {
     /// In time.
@@ -23,11 +23,11 @@ pub enum Detail {
     },
     /// A hardware sample.
     Sample {
-        /// Load latency in CPU cycles, 0 where the hardware does not tell.
+        /// Load latency in CPU cycles, 0 where the hardware does not report it.
         latency_cycles: u32,
         /// Whether the access was a store.
         store: bool,
-        /// The sampling period: one access in about so many becomes a sample; 0 where that is not
+        /// The sampling period: about one access in `period` becomes a sample; 0 where that is not
         /// known.
         period: u32,
     },
@@ -35,14 +35,14 @@ pub enum Detail {
     Count {
         /// Accesses to the page; at least one.
         count: u32,
-        /// The time between two of them on average, where the device tells over how long it
-        /// counted; else they were counted since it told of the page last.
+        /// The time between two of them on average, where the device reports the span over which it
+        /// counted. If `None`, it counted since it last reported the page.
         gap: Option<Nanos>,
     },
 }
 
 impl Detail {
-    /// The source that gives this kind of detail.
+    /// The source of this kind of detail.
     pub const fn source(self) -> Source {
         match self {
             Detail::HintFault { .. } => Source::HintFault,
@@ -51,8 +51,8 @@ impl Detail {
         }
     }
 
-    /// The time between two accesses of a page, as the evidence tells it, or else as it follows
-    /// from the last evidence having come `gap` before.
+    /// The time between two accesses of a page: as the evidence reports it, or else derived from
+    /// the `gap` since the page's last evidence.
     pub fn between_accesses(self, gap: Nanos) -> Nanos {
         match self {
             Detail::HintFault { latency: Some(latency) } => latency.time,
@@ -79,7 +79,7 @@ pub struct Access {
     pub node: NodeId,
     /// The node of the CPU that accessed it, where known.
     pub accessor: Option<NodeId>,
-    /// What the source knows besides.
+    /// Further details that the source knows.
     pub detail: Detail,
 }
 
@@ -90,7 +90,7 @@ impl Access {
     }
 }
 
-/// Where a region lies.
+/// The address space of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RegionSpace {
     /// Virtual pages of a process.
@@ -102,7 +102,7 @@ pub enum RegionSpace {
 /// A range of pages with one access rate, as DAMON reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Whose pages they are.
+    /// The address space of its pages.
     pub space: RegionSpace,
     /// First page (virtual page number or PFN), inclusive.
     pub start: u64,
@@ -112,12 +112,12 @@ pub struct Region {
     pub access_rate_bp: u16,
     /// For how long the access rate has been about the same.
     pub age: Nanos,
-    /// How far back each check looked: an access within this time was found.
+    /// The time that each check looks back: it finds an access within this time.
     pub check: Nanos,
 }
 
-/// More than this share of the checks, in 1/10000, says no more than this: an access rate beyond
-/// some three accesses a check cannot be told.
+/// Shares of the checks are capped here, in 1/10000: an access rate above some three accesses a
+/// check cannot be measured.
 const RATE_MAX_BP: u16 = 9500;
 
 impl Region {
@@ -126,17 +126,17 @@ impl Region {
         self.end.saturating_sub(self.start)
     }
 
-    /// The time between two accesses of a page of it, on average, if its pages are alike and each
-    /// is accessed at random times: a check then finds an access with probability 1 - exp(-check /
-    /// gap). `None` where no check found one.
+    /// Mean time between two accesses of a page of the region, if its pages are alike and each is
+    /// accessed at random times: a check then finds an access with probability 1 - exp(-check /
+    /// gap). `None` if no check found one.
     pub fn gap(&self) -> Option<Nanos> {
         let found = f64::from(self.access_rate_bp.min(RATE_MAX_BP)) / 10_000.0;
         (found > 0.0).then(|| Nanos((self.check.0 as f64 / -(-found).ln_1p()) as u64))
     }
 }
 
-/// A page that lies in a region. Nobody has seen this page accessed: what is known of the region is
-/// likely true of it.
+/// A page that lies in a region. No access to this page was seen: what is known of the region is
+/// likely true of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPage {
     /// The page; of a folio, the one that maps its head.
@@ -149,7 +149,7 @@ pub struct RegionPage {
     pub node: NodeId,
     /// The region.
     pub region: Region,
-    /// End of the aggregation interval that the region is of.
+    /// End of the aggregation interval that reported the region.
     pub time: Nanos,
 }
 
@@ -162,13 +162,14 @@ pub struct RegionSnapshot {
     pub regions: Vec<Region>,
 }
 
-/// What a machine knows of a page's surroundings; asked only by rules that look at neighbours.
+/// What a machine knows of the mapping around a page; queried only by rules that look at
+/// neighbours.
 pub trait Mappings: std::fmt::Debug {
     /// First and last-plus-one virtual page number of the mapping that holds `page`, where known.
     fn bounds(&self, page: VirtPage) -> Option<std::ops::Range<u64>>;
 
-    /// Where `page` is, if a scan has marked it and it has not faulted since: the next access will
-    /// be a hint fault.
+    /// The location of `page`, if a scan has marked it and it has not faulted since: its next
+    /// access will be a hint fault.
     fn marked(&self, page: VirtPage) -> Option<Marked>;
 }
 
@@ -181,7 +182,7 @@ pub struct Marked {
     pub pfn: Option<Pfn>,
 }
 
-/// A machine that knows nothing of mappings.
+/// For a machine without information about mappings.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMappings;
 
@@ -195,15 +196,15 @@ impl Mappings for NoMappings {
     }
 }
 
-/// How much of the top tier a scope with a floor or a cap holds: what its cgroup is charged for.
+/// How much of the top tier a scope with a floor or a cap holds: the memory charged to its cgroup.
 ///
-/// The machine looks after it has told everything else it knows of: whatever move's or demand's
-/// outcome was told before, its pages are in this figure.
+/// The machine reads it after it has reported everything else, so the figure includes the pages of
+/// every move and demand whose outcome was reported before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
     /// The scope.
     pub scope: ScopeId,
-    /// When the machine looked.
+    /// When the machine read it.
     pub time: Nanos,
     /// Base pages.
     pub pages: u64,
@@ -215,11 +216,11 @@ pub struct Holding {
 pub struct Pressure {
     /// The scope.
     pub scope: ScopeId,
-    /// When the machine looked.
+    /// When the machine read them.
     pub time: Nanos,
     /// Time in which some task waited, µs since the cgroup was made, or the machine booted.
     pub some_us: u64,
-    /// Time in which all tasks waited that were not idle, µs.
+    /// Time in which all non-idle tasks waited, µs.
     pub full_us: u64,
 }
 
@@ -230,9 +231,10 @@ pub struct Scans {
     pub pid: Pid,
     /// Time between two steps, as [`Interval`](crate::pace::Interval) measures it.
     pub interval: Nanos,
-    /// Its memory, MiB, that of the top tier with it: steps pass over that too.
+    /// Its memory in MiB, including that in the top tier: steps pass over that too.
     pub mib: u64,
-    /// Passes that have ended since it was first seen, the first of which may have begun before.
+    /// Passes that have ended since it was first seen, the first of which may have begun before
+    /// that.
     pub passes: u32,
 }
 
@@ -241,18 +243,18 @@ pub struct Scans {
 pub enum Membership {
     /// It belongs to this scope.
     Managed(ScopeId),
-    /// It has been looked at and is to be left alone: a scope excludes it, or none of those that
-    /// are configured names it.
+    /// It has been examined and is left alone: a scope excludes it, or scopes are configured and
+    /// none names it.
     Excluded,
-    /// It has not been looked at, or not since something changed that scopes go by. It is left
-    /// alone until it has been.
+    /// It has not been examined since it started, or since a property changed by which scopes
+    /// match. It is left alone until then.
     Unexamined,
 }
 
 impl Membership {
-    /// What the configured scopes, in their order, make of a process. An exclusion wins wherever it
-    /// stands; then the first scope that names the process; where no scope takes anything in, the
-    /// rest of the machine is the default scope.
+    /// The membership of a process by the configured scopes, in their order. An exclusion wins at
+    /// any position, then the first scope that names the process. If all scopes are exclusions,
+    /// every other process is in the default scope.
     pub fn among<S>(scopes: &[S], excludes: impl Fn(&S) -> bool, names: impl Fn(&S) -> bool) -> Membership {
         if scopes.iter().any(|scope| excludes(scope) && names(scope)) {
             return Membership::Excluded;
@@ -265,7 +267,7 @@ impl Membership {
     }
 }
 
-/// Everything that a machine can tell the engine.
+/// Everything that a machine can report to the engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'a> {
     /// Accesses to pages, in batches as the source delivers them.
@@ -277,8 +279,8 @@ pub enum Evidence<'a> {
     },
     /// A region snapshot.
     Regions(&'a RegionSnapshot),
-    /// Pages of lower tiers that lie in regions of a snapshot which was told before: as many as
-    /// there is time to look up, the hottest regions first.
+    /// Pages of lower tiers that lie in regions of a snapshot reported before: as many as there is
+    /// time to look up, the hottest regions first.
     RegionPages(&'a [RegionPage]),
     /// Frames `[start, end)` of a node appeared (memory hot-added).
     MemoryOnline {
@@ -298,35 +300,35 @@ pub enum Evidence<'a> {
     },
     /// Nodes appeared, disappeared or changed their tier: the machine as it is now.
     Topology(&'a crate::topology::Topology),
-    /// What is to be done with a process's memory from now on.
+    /// Whether a process's memory may move from now on.
     Process {
         /// The process.
         pid: Pid,
         /// Whether its memory may move.
         membership: Membership,
     },
-    /// A process has replaced its address space: what is known of its pages is void, and it is in
-    /// the scope that it was in.
+    /// A process has replaced its address space: what is known of its pages is void, and it stays
+    /// in its scope.
     Exec {
         /// The process.
         pid: Pid,
     },
-    /// A process is gone with all its threads; its number may be reused, and whoever has it then is
-    /// unexamined.
+    /// A process is gone with all its threads; its number may be reused, and a process that reuses
+    /// it is unexamined.
     Exit {
         /// The process.
         pid: Pid,
     },
     /// How the moves of a batch ended.
     Outcome(&'a crate::moves::BatchOutcome),
-    /// What came of a demand to demote.
+    /// The result of a demand to demote.
     Demoted(&'a crate::demand::Demoted),
-    /// What a scope holds of the top tier.
+    /// A scope's holding of the top tier.
     Holding(Holding),
     /// How long tasks of a scope have waited for memory.
     Pressure(Pressure),
-    /// How the kernel scans the process of which most memory was scanned; none where that is not
-    /// known, or not any more.
+    /// How the kernel scans the process of which most memory was scanned; `None` if that is not
+    /// known, or no longer known.
     Scans(Option<Scans>),
 }
 

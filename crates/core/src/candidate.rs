@@ -1,4 +1,4 @@
-//! Candidates: pages that a rule proposes to move, why, and how hot they are said to be.
+//! Candidates: pages that a rule proposes to move, with reason and score.
 
 use serde::Serialize;
 
@@ -20,11 +20,11 @@ pub enum Reason {
     Frequent,
     /// Its estimated access rate stands out from the rest of its tier.
     HighRate,
-    /// Its target has room to spare: for all that lower tiers hold, or nothing stands out and it is
-    /// among the more often accessed.
+    /// Its target has room to spare: either for all memory of lower tiers, or nothing stands out
+    /// and the page is among the more often accessed.
     FreeRoom,
-    /// Nothing stands out, it is among the more often accessed, and its full target may hold what
-    /// is colder by far.
+    /// Nothing stands out, the page is among the more often accessed, and its full target may hold
+    /// far colder pages.
     Exchange,
     /// The neighbour of a hot page in a stream.
     Neighbour,
@@ -39,8 +39,8 @@ pub enum Reason {
 /// A page that a rule proposes to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The page to move; without it a candidate cannot be moved live (physical evidence awaits a
-    /// reverse map).
+    /// The page to move; without it a candidate cannot be moved live (evidence that names only
+    /// frames needs the reverse map).
     pub page: Option<VirtPage>,
     /// Its frame.
     pub pfn: Option<Pfn>,
@@ -48,19 +48,19 @@ pub struct Candidate {
     pub order: u8,
     /// Where it is.
     pub from: NodeId,
-    /// Where the rule wants it; `None` leaves the choice to admission (nearest top-tier node to the
-    /// accessor).
+    /// The target the rule wants; `None` leaves the choice to admission (nearest top-tier node to
+    /// the accessor).
     pub target: Option<NodeId>,
     /// The node that accesses it, where known.
     pub accessor: Option<NodeId>,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// Rank: the candidate with the highest score moves first. Rules that know a rate use
     /// [`score_of_rate`].
     pub score: u16,
-    /// Why.
+    /// Why the rule proposes it.
     pub reason: Reason,
-    /// Where the evidence came from that made the rule propose it.
+    /// The source of the evidence on which the rule proposed it.
     pub source: Source,
     /// When it was proposed.
     pub time: Nanos,
@@ -69,8 +69,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The proposal to promote the folio that was accessed. The target is left to admission; the
-    /// candidate expires `life` after the access.
+    /// Proposes to promote the accessed folio. The target is left to admission; the candidate
+    /// expires `life` after the access.
     #[inline]
     pub fn promotion(access: &Access, score: u16, reason: Reason, life: Nanos) -> Candidate {
         Candidate {
@@ -90,8 +90,8 @@ impl Candidate {
     }
 }
 
-/// The score of a page whose accesses are about `gap` apart: 2000 minus 64 times log2 of the gap in
-/// µs, so that scores of rules and sources that measure a rate can be compared. 1 µs gives 2000, 1
+/// The score of a page with an access interval of `gap`: 2000 minus 64 times log2 of the interval
+/// in µs. It makes scores of rules and sources that measure a rate comparable. 1 µs gives 2000, 1
 /// ms about 1362, 1 s about 724.
 pub fn score_of_rate(gap: Nanos) -> u16 {
     let us = (gap.0 / 1000).max(1);
@@ -102,8 +102,8 @@ pub fn score_of_rate(gap: Nanos) -> u16 {
     2000u32.saturating_sub(whole * 64 + part) as u16
 }
 
-/// The gap that has a score, near enough: the inverse of [`score_of_rate`]. The lowest scores stand
-/// for 36 minutes and more.
+/// The approximate access interval of a score: the inverse of [`score_of_rate`]. The lowest scores
+/// mean 36 minutes and more.
 pub fn gap_of_score(score: u16) -> Nanos {
     let sixty_fourths = 2000u32.saturating_sub(score.into());
     let (whole, part) = (sixty_fourths / 64, u64::from(sixty_fourths % 64));
@@ -111,8 +111,7 @@ pub fn gap_of_score(score: u16) -> Nanos {
     Nanos(((1u64 << whole) * 1000 * (64 + part)) / 64)
 }
 
-/// Collects the candidates of a rule; bounded, so that a rule that goes wild cannot take the
-/// machine's memory.
+/// Collects the candidates of a rule; bounded, so that a faulty rule cannot exhaust memory.
 #[derive(Debug)]
 pub struct Candidates {
     items: Vec<Candidate>,
@@ -126,7 +125,7 @@ impl Candidates {
         Candidates { items: Vec::new(), limit, dropped: 0 }
     }
 
-    /// Takes a candidate, or counts it as dropped where the collector is full.
+    /// Takes a candidate, or counts it as dropped if the collector is full.
     pub fn push(&mut self, candidate: Candidate) {
         if self.items.len() < self.limit {
             self.items.push(candidate);
@@ -145,7 +144,7 @@ impl Candidates {
         self.items.drain(..)
     }
 
-    /// Candidates that did not fit since the collector was made.
+    /// Candidates that did not fit since the collector was created.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -1,7 +1,7 @@
 //! Paths of cgroup v2, as configurations and the kernel write them.
 
 /// A cgroup's path below the hierarchy's root, with one slash before it and none after; the root is
-/// "/". A path that names the folder in the file system is understood too.
+/// "/". A path of the folder in the file system is accepted too.
 pub fn normal(path: &str) -> String {
     let below = ["/sys/fs/cgroup/unified/", "/sys/fs/cgroup/"].iter().find_map(|m| path.strip_prefix(m));
     format!("/{}", below.unwrap_or(path).trim_matches('/'))

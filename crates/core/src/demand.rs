@@ -1,13 +1,12 @@
-//! Demand and supply: what the machine is asked to demote, what scopes may give, and what came of
-//! it.
+//! Demand and supply: what the machine is asked to demote, what scopes may give, and the result.
 
 use serde::Serialize;
 
 use crate::units::{Nanos, NodeId, ScopeId};
 
-/// Colder by far: accessed so many times more seldom. Ours.
+/// *Far colder* means accessed this many times less often. Ours.
 pub(crate) const COLDER: u64 = 4;
-/// A demand is met where no more than one in so many of its pages was not found.
+/// A demand is met if at most one in this many of its pages was not found.
 const ENOUGH: u64 = 4;
 
 /// Base pages that may be demoted from a scope.
@@ -19,13 +18,13 @@ pub struct Allowance {
     pub pages: u64,
 }
 
-/// What scopes that do not give everything may give now. What one demand is allowed is taken off
-/// for the next.
+/// What scopes with a floor or a brake may give now. The allowance of one demand is subtracted for
+/// the next.
 #[derive(Clone, Debug, Default)]
 pub struct Giving {
-    /// What scopes with a floor have above it; those that are not named give nothing.
+    /// The memory above its floor of each scope with a floor; scopes not listed give nothing.
     pub spare: Vec<Allowance>,
-    /// What braked scopes may give; a stopped one is named with nothing.
+    /// What braked scopes may give; a stopped one is listed with 0.
     pub braked: Vec<Allowance>,
 }
 
@@ -34,79 +33,79 @@ pub struct Giving {
 pub struct Wanted {
     /// To this node.
     pub node: NodeId,
-    /// Base pages, at least.
+    /// Base pages, a lower bound.
     pub pages: u64,
-    /// Time between accesses of the least hot of them.
+    /// Access interval of the least hot of them.
     pub gap: Nanos,
 }
 
 /// What the machine is asked to demote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Demand {
-    /// Its name; never used again within a run.
+    /// Its number; never reused within a run.
     pub id: u64,
     /// From this node.
     pub node: NodeId,
     /// Base pages.
     pub pages: u64,
-    /// Only what has not been accessed for this long.
+    /// Only pages that have not been accessed for this long.
     pub idle: Nanos,
-    /// Of scopes with a floor, at most so much; of those that are not named here, nothing.
+    /// Limits for scopes with a floor; from those not listed, nothing.
     pub allowances: Vec<Allowance>,
-    /// Of braked scopes, at most so much.
+    /// Limits for braked scopes.
     pub braked: Vec<Allowance>,
 }
 
 impl Demand {
-    /// What is told when it has ended with so many base pages demoted, in so much CPU time.
+    /// The report of its end, after demoting `pages` base pages in `cpu` CPU time.
     pub fn done(&self, pages: u64, cpu: Nanos) -> Demoted {
         Demoted { id: self.id, node: self.node, pages, cpu, by_scope: Vec::new() }
     }
 }
 
-/// What came of a demand.
+/// The result of a demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demoted {
-    /// The demand's name.
+    /// The demand's number.
     pub id: u64,
     /// The demand's node.
     pub node: NodeId,
-    /// Base pages that went down; a huge page more than was asked for is possible.
+    /// Base pages demoted; may exceed the number asked for by a huge page.
     pub pages: u64,
-    /// CPU time that it took the machine to look for them and to demote them.
+    /// CPU time that the machine spent on finding and demoting them.
     pub cpu: Nanos,
-    /// What of it came from which scope, where scopes by cgroup are configured.
+    /// Pages by scope, if scopes by cgroup are configured.
     pub by_scope: Vec<(ScopeId, u64)>,
 }
 
-/// What pages are demoted for.
+/// The purpose of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandReason {
-    /// For pages that wait to come up.
+    /// For pages that wait for promotion.
     Waiting,
-    /// For promotions and allocations to come: the goal.
+    /// For future promotions and allocations: the goal.
     Goal,
-    /// For allocations alone: less than half of what promotions leave is free.
+    /// For allocations only: less than half of the reserve that promotions leave is free.
     Allocations,
 }
 
-/// What a top-tier node had to give, as a demand found it.
+/// The cold pages of a top-tier node, as a demand found them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
     /// The node.
     pub node: NodeId,
-    /// For how long a page must not have been accessed.
+    /// Idle time that a page needed.
     pub idle: Nanos,
-    /// What they were demoted for.
+    /// The purpose.
     pub reason: DemandReason,
-    /// Base pages that were asked for.
+    /// Base pages asked for.
     pub asked: u64,
-    /// Base pages that were not found.
+    /// Base pages not found.
     pub short: u64,
 }
 
 impl Supply {
-    /// Whether nearly all that was asked for was found.
+    /// Whether nearly all pages asked for were found.
     pub fn is_met(&self) -> bool {
         self.short <= self.asked / ENOUGH
     }

@@ -17,8 +17,8 @@ use crate::machine::{Machine, Wishes};
 use crate::topology::NodeState;
 use crate::units::Nanos;
 
-/// How old the nodes' state may be while nothing waits for it: reading it takes longer than the
-/// rest of a tick.
+/// Maximum age of the nodes' state while no candidate waits: reading it takes longer than the rest
+/// of a tick.
 pub const NODES_EVERY: Nanos = Nanos::from_s(1);
 /// Time between ticks, in ticks, while there is nothing to decide.
 pub const IDLE_TICKS: u64 = 5;
@@ -33,7 +33,7 @@ pub struct Driver {
     nodes_every: Nanos,
     /// The latest tick; none before the first.
     ticked: Option<Nanos>,
-    /// The machine had more to look for at the latest poll.
+    /// At the latest poll the machine had more to look for than it had time for.
     looking: bool,
     nodes: Vec<NodeState>,
     nodes_read: Option<Nanos>,
@@ -61,8 +61,8 @@ impl Driver {
         Driver { idle_ticks: 1, nodes_every: Nanos(0), ..self }
     }
 
-    /// Does what is to be done at `now`; returns whether the engine ticked. A clock that goes back
-    /// does not stop the loop: a tick is due at once.
+    /// Performs a step at `now`; returns whether the engine ticked. A clock that goes back does not
+    /// stop the loop: a tick is due at once.
     ///
     /// # Errors
     /// The machine's. Batches are submitted by steps that succeed, so that none is lost.

@@ -1,31 +1,31 @@
-//! What the door lets in: a candidate and where it may go, from the door to its outcome.
+//! A candidate that the door admitted, and the nodes it may go to; kept until its outcome.
 
 use crate::admission::Route;
 use crate::candidate::Candidate;
 use crate::units::{ScopeId, VirtPage};
 use crate::weigh::Estimates;
 
-/// A candidate that the door let in.
+/// A candidate that the door admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// What was proposed, last.
+    /// The latest proposal.
     pub candidate: Candidate,
-    /// What each source says of the page.
+    /// Each source's estimate for the page.
     pub estimates: Estimates,
-    /// What they say together.
+    /// The combined score of the estimates.
     pub score: u16,
-    /// The page that it is about.
+    /// The page to move.
     pub page: VirtPage,
     /// The scope of its process.
     pub scope: ScopeId,
     /// The nodes that it may go to.
     pub route: Route,
-    /// Batches that it was in without moving.
+    /// Batches in which it failed to move.
     pub tries: u8,
 }
 
 impl Admitted {
-    /// A candidate that was in no batch yet.
+    /// A candidate that has not been in a batch.
     pub fn new(candidate: &Candidate, page: VirtPage, scope: ScopeId, route: Route) -> Admitted {
         Admitted {
             candidate: *candidate,

@@ -1,4 +1,4 @@
-//! Check at construction: does the record have room for what this machine needs?
+//! Check at construction: can the record hold what this machine needs?
 //!
 //! A 1-byte record cannot name the accessing node. Where two top-tier nodes are far apart,
 //! promoting to the wrong one is costly: the published 1-byte layout lost 27 % of Graph500 on such
@@ -8,7 +8,7 @@ use crate::config;
 use crate::topology::Topology;
 use crate::units::NodeId;
 
-/// Two top-tier nodes that are far apart on a machine whose record cannot tell which of them
+/// Two top-tier nodes that are far apart on a machine whose record cannot name the one that
 /// accesses a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

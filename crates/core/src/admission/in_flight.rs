@@ -1,8 +1,8 @@
-//! Check: is the page on its way already? And the book of batches whose outcome has not come yet.
+//! Check: is the page in flight already? Also keeps the batches without an outcome.
 //!
-//! Two batches that hold the same page would fight over it, and the second would be judged by the
-//! evidence of the first. Folios are ranges, so ranges are compared: of virtual pages, and of
-//! frames where they are known, because two processes may map one frame.
+//! Two batches with the same page would conflict, and the outcome of the second would be attributed
+//! to the evidence of the first. Folios are ranges, so ranges are compared: of virtual pages, and
+//! of frames where they are known, because two processes may map one frame.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,20 @@ use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
-/// A batch whose outcome has not come yet.
+/// A batch without an outcome yet.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    /// Its name.
+    /// Its number.
     pub id: BatchId,
     /// When it was issued.
     pub issued: Nanos,
-    /// Whose pages.
+    /// The process of its pages.
     pub pid: Pid,
-    /// Where to.
+    /// The target node.
     pub target: NodeId,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// The process is gone, or another by what it runs or by its scope: what failed is not tried
-    /// again.
+    /// The process has exited, called exec or changed its scope: failed moves are not tried again.
     pub exited: bool,
     /// The candidates, in order of the batch's moves.
     pub candidates: Vec<Admitted>,
@@ -57,7 +56,7 @@ impl InFlight {
         if overlap { Err(RefusalReason::InFlight) } else { Ok(()) }
     }
 
-    /// Holds the folio for a batch that is being made.
+    /// Holds the folio for a batch that is being built.
     pub(super) fn hold(&mut self, id: BatchId, page: VirtPage, m: &Move, target: NodeId) {
         let before = self.pages.insert(page, (m.pages(), id));
         debug_assert_eq!(before, None, "{page} is in flight already");
@@ -68,14 +67,14 @@ impl InFlight {
         *self.towards.entry(target).or_insert(0) += m.pages();
     }
 
-    /// Notes a batch whose folios are held.
+    /// Records a batch whose folios are held.
     pub(super) fn issue(&mut self, batch: &Batch, candidates: Vec<Admitted>, now: Nanos) {
         let Batch { id, pid, target, direction, .. } = *batch;
         let flight = Flight { id, issued: now, pid, target, direction, exited: false, candidates };
         self.batches.insert(id, flight);
     }
 
-    /// Takes a batch out and lets go of its folios.
+    /// Takes a batch out and releases its folios.
     pub(super) fn land(&mut self, id: BatchId) -> Option<Flight> {
         let flight = self.batches.remove(&id)?;
         let mut pages = 0;
@@ -130,7 +129,7 @@ impl InFlight {
         self.pages.len()
     }
 
-    /// Base pages on their way to a node.
+    /// Base pages in flight towards a node.
     pub(super) fn towards(&self, node: NodeId) -> u64 {
         self.towards.get(&node).copied().unwrap_or(0)
     }

@@ -1,17 +1,18 @@
-//! Checks: floor and cap of a scope's memory in the top tier, and the account behind them.
+//! Checks: floor and cap of a scope's memory in the top tier, and their accounting.
 //!
-//! The machine tells now and then what a scope holds of the top tier. In between the engine keeps
-//! account of what it has asked for, so as to err on the safe side: a page that was sent up counts
-//! as there, and one that was sent down as gone, from when it was asked for until the first telling
-//! after its outcome, whatever that outcome was. So at every moment, as far as our own moves go,
+//! The machine reports a scope's holding of the top tier from time to time. In between the engine
+//! accounts for its own requests, on the safe side: a page in promotion counts as present, and a
+//! page in demotion as gone, from the request until the first report after its outcome, whatever
+//! that outcome was. So at every moment, as far as our own moves go (`told` is the holding reported
+//! last),
 //!
 //! ```text
 //! pages there <= told + up     a promotion is admitted while  told + up + its pages <= cap
 //! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor
 //! ```
 //!
-//! Where nothing was told, or not lately, neither is admitted. Moves between lower tiers are
-//! counted as if they were to or from the top.
+//! Without a recent report neither is admitted. Moves between lower tiers are counted as if they
+//! were to or from the top.
 
 use serde::Serialize;
 
@@ -22,25 +23,25 @@ use crate::moves::Direction;
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, PAGES_PER_MIB, ScopeId};
 
-/// For how long a telling is good: a machine tells once a second or more often.
+/// How long a report is valid: a machine reports once a second or more often.
 const GOOD_FOR: Nanos = Nanos::from_s(5);
 
-/// How a scope with a floor or a cap stands.
+/// The state of a scope with a floor or a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Standing {
     /// The scope.
     pub scope: ScopeId,
-    /// Base pages that demotion leaves to it.
+    /// Base pages that demotion leaves in the top tier.
     pub floor_pages: u64,
-    /// Base pages at which nothing is promoted into it, where that is limited.
+    /// Base pages at which nothing more is promoted into it; `None` without a cap.
     pub cap_pages: Option<u64>,
-    /// Base pages of the top tier that it held when that was told last.
+    /// Base pages of the top tier that it held by the last report.
     pub top_tier_pages: Option<u64>,
-    /// How long ago that was.
+    /// Age of that report.
     pub age_ms: Option<u64>,
-    /// Base pages that were sent up and are not known to be in that figure.
+    /// Base pages in promotion that are not known to be in that figure.
     pub up_pages: u64,
-    /// Base pages that were sent down, or may be, and are not known to be gone from that figure.
+    /// Base pages that are, or may be, in demotion and are not known to be gone from that figure.
     pub down_pages: u64,
     /// Base pages that may be promoted now; none where there is no cap.
     pub room_pages: Option<u64>,
@@ -48,11 +49,11 @@ pub struct Standing {
     pub spare_pages: Option<u64>,
 }
 
-/// Pages that go one way.
+/// Pages moving in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     in_flight: u64,
-    /// Settled since the scope's holding was told.
+    /// Settled since the last report of the scope's holding.
     settled: u64,
 }
 
@@ -72,7 +73,7 @@ struct Limit {
     scope: ScopeId,
     floor_pages: u64,
     cap_pages: Option<u64>,
-    /// When the holding was told last, and what it was.
+    /// Time and value of the last report of the holding.
     told: Option<(Nanos, u64)>,
     up: Flow,
     down: Flow,
@@ -83,14 +84,14 @@ impl Limit {
         self.told.filter(|(time, _)| now.since(*time) < GOOD_FOR).map(|(_, pages)| pages)
     }
 
-    /// Pages that may go up, where there is a cap.
+    /// Pages that may be promoted, if there is a cap.
     fn room(&self, now: Nanos) -> Option<Result<u64, RefusalReason>> {
         let cap_pages = self.cap_pages?;
         let held = self.holding(now).ok_or(RefusalReason::ScopeUnknown);
         Some(held.map(|held| cap_pages.saturating_sub(held.saturating_add(self.up.pages()))))
     }
 
-    /// Pages that may go down, where there is a floor.
+    /// Pages that may be demoted, if there is a floor.
     fn spare(&self, now: Nanos) -> Option<Result<u64, RefusalReason>> {
         let floor_pages = Some(self.floor_pages).filter(|floor| *floor > 0)?;
         let held = self.holding(now).ok_or(RefusalReason::ScopeUnknown);
@@ -106,7 +107,7 @@ impl Limit {
     }
 }
 
-/// Floors, caps and the accounts of the scopes that have them.
+/// Floors, caps and the accounting of the scopes that have them.
 #[derive(Debug)]
 pub(super) struct Limits {
     /// By scope number.
@@ -151,8 +152,8 @@ impl Limits {
         self.scopes.get_mut(usize::from(scope.0))?.as_mut()
     }
 
-    /// Takes a holding; false where the scope has no limit. One that is older than the last says
-    /// nothing new.
+    /// Takes a holding; false if the scope has no limit. A holding older than the last one is
+    /// ignored.
     pub(super) fn tell(&mut self, holding: &Holding) -> bool {
         let Some(limit) = self.of_mut(holding.scope) else { return false };
         if limit.told.is_none_or(|(time, _)| time <= holding.time) {
@@ -163,13 +164,13 @@ impl Limits {
         true
     }
 
-    /// What was told is not true any more: the top tier is another one.
+    /// Discards the holdings, because the top tier has changed.
     pub(super) fn forget(&mut self) {
         self.scopes.iter_mut().flatten().for_each(|limit| limit.told = None);
     }
 
-    /// The door: where there is no room for a single page, waiting in the queue would only take
-    /// others' places.
+    /// The door: if there is no room for a single page, the candidate would only take others'
+    /// places in the queue.
     #[inline]
     pub(super) fn door(&self, scope: ScopeId, direction: Direction, now: Nanos) -> Result<(), RefusalReason> {
         match self.check(scope, direction, 1, now) {
@@ -178,7 +179,7 @@ impl Limits {
         }
     }
 
-    /// Whether the scope's limits let `pages` go.
+    /// Whether the scope's limits allow `pages` to move.
     pub(super) fn check(
         &self,
         scope: ScopeId,
@@ -198,28 +199,28 @@ impl Limits {
         }
     }
 
-    /// Pages of the scope are sent.
+    /// Charges pages of the scope that start to move.
     pub(super) fn charge(&mut self, scope: ScopeId, direction: Direction, pages: u64) {
         if let Some(flow) = self.of_mut(scope).and_then(|limit| limit.flow(direction)) {
             flow.in_flight = flow.in_flight.saturating_add(pages);
         }
     }
 
-    /// What became of pages that were sent is known, or will never be.
+    /// Settles pages whose outcome is known, or will never be known.
     pub(super) fn settle(&mut self, scope: ScopeId, direction: Direction, pages: u64) {
         if let Some(flow) = self.of_mut(scope).and_then(|limit| limit.flow(direction)) {
             flow.settle(pages);
         }
     }
 
-    /// What may be demoted of each scope with a floor; those with nothing to spare are left out.
+    /// What may be demoted from each scope with a floor; scopes with nothing to spare are left out.
     pub(super) fn spare(&self, now: Nanos) -> Vec<Allowance> {
         let limits = self.scopes.iter().flatten();
         let spare = limits.filter_map(|l| Some(Allowance { scope: l.scope, pages: l.spare(now)?.ok()? }));
         spare.filter(|allowance| allowance.pages > 0).collect()
     }
 
-    /// How each scope with a limit stands.
+    /// The state of each scope with a limit.
     pub(super) fn standings(&self, now: Nanos) -> Vec<Standing> {
         let standing = |l: &Limit| Standing {
             scope: l.scope,

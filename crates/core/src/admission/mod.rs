@@ -1,12 +1,12 @@
 //! Admission: may this page move, and may it move now?
 //!
-//! One file a check. At the *door*, when a rule proposes, a candidate is refused for what will not
-//! pass while it waits: no name for the mover, direction off, process excluded, no target, moved
-//! lately, on its way already. At the *gate*, when its turn comes at a tick, it is held for what
-//! may pass: rate limit, share of its scope, room on the target, batches in flight, the brake of
-//! its scope. Floor and cap of its scope are looked at in both places: what is on its way uses them
-//! up. The order of the checks is the order of the code below; every refusal has a
-//! [`RefusalReason`].
+//! One file per check. At the *door*, when a rule proposes, a candidate is refused for reasons that
+//! do not change while it waits: no address for the mover, direction off, process excluded, no
+//! target, moved recently, in flight already. At the *gate*, when its turn comes at a tick, it is
+//! held for reasons that may pass: rate limit, share of its scope, room on the target, batches in
+//! flight, the brake of its scope. Floor and cap of its scope are checked in both places, because
+//! pages in flight use them up. The order of the checks is the order of the code below; every
+//! refusal has a [`RefusalReason`].
 
 mod admitted;
 mod brake;
@@ -45,7 +45,7 @@ use recent::Recent;
 use room::Rooms;
 use scope::Scopes;
 
-/// What admission knows of a machine and its past.
+/// What admission knows of the machine and of earlier moves.
 #[derive(Debug)]
 pub struct Admission {
     config: config::Admission,
@@ -58,21 +58,21 @@ pub struct Admission {
     in_flight: InFlight,
 }
 
-/// Why a candidate does not pass the gate, and for whom else that holds at this tick.
+/// Why a candidate does not pass the gate, and which others that stops at this tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// For this candidate, for good: it is let go.
+    /// This candidate, finally: it is refused.
     Refused(RefusalReason),
-    /// For this candidate.
+    /// This candidate.
     One(RefusalReason),
-    /// For every candidate of its lane.
+    /// Every candidate of its lane.
     Lane(RefusalReason),
-    /// For everybody: what is left waits for the next tick.
+    /// All candidates: they wait for the next tick.
     Everybody(RefusalReason),
 }
 
 impl Stop {
-    /// Why.
+    /// The reason.
     pub const fn reason(self) -> RefusalReason {
         match self {
             Stop::Refused(reason) | Stop::One(reason) | Stop::Lane(reason) | Stop::Everybody(reason) => {
@@ -90,7 +90,7 @@ pub struct Gate {
 }
 
 impl Admission {
-    /// Admission with an empty past.
+    /// Admission without earlier moves.
     pub fn new(config: &Config, topology: &Topology) -> Admission {
         let limit_pages = rate_limit_pages(config.admission.rate_limit_mbps);
         Admission {
@@ -117,7 +117,7 @@ impl Admission {
         self.config = config.admission.clone();
     }
 
-    /// Nodes have appeared or disappeared: routes of before mean nothing any more.
+    /// Nodes have appeared or disappeared: earlier routes are invalid.
     pub fn set_topology(&mut self, topology: &Topology) {
         self.targets = Targets::new(topology);
         self.limits.forget();
@@ -149,7 +149,7 @@ impl Admission {
         Ok(Admitted::new(candidate, page, scope, route))
     }
 
-    /// Where a candidate may go by the topology of now.
+    /// Where a candidate may go in the present topology.
     ///
     /// # Errors
     /// Nowhere.
@@ -170,7 +170,7 @@ impl Admission {
         Gate { now, rooms: Rooms::new(nodes, reserve, |node| self.in_flight.towards(node)) }
     }
 
-    /// Whether there is anywhere to go to on a route at this tick.
+    /// Whether a route has a node with room at this tick.
     ///
     /// # Errors
     /// No target has room for a single page.
@@ -179,7 +179,7 @@ impl Admission {
     }
 
     /// The gate: where a waiting candidate may go now. `others_wait` says whether candidates of
-    /// another scope do.
+    /// another scope wait.
     ///
     /// # Errors
     /// The first reason against it, and whom it stops.
@@ -192,7 +192,7 @@ impl Admission {
             Effect::Held => Stop::Lane(reason),
         })?;
         self.brakes.check(admitted.scope, gate.now, pages).map_err(Stop::Lane)?;
-        // The best candidate waits for its second rather than letting smaller folios pass for ever.
+        // The best candidate waits for its second: smaller folios must not pass it for ever.
         if !self.rate.fits(gate.now, pages) {
             return Err(Stop::Everybody(RefusalReason::RateLimited));
         }
@@ -200,7 +200,7 @@ impl Admission {
         gate.rooms.check(self.targets.nodes(admitted.route), pages).map_err(Stop::One)
     }
 
-    /// Notes that a candidate that passed goes into batch `id`.
+    /// Records that a candidate that passed goes into batch `id`.
     pub fn take(&mut self, gate: &mut Gate, id: BatchId, admitted: &Admitted, m: &Move, target: NodeId) {
         debug_assert_eq!(m.page, admitted.page, "a move is its candidate's");
         debug_assert!(self.targets.nodes(admitted.route).contains(&target), "{target} is not on the route");
@@ -213,7 +213,7 @@ impl Admission {
         self.in_flight.hold(id, admitted.page, m, target);
     }
 
-    /// Notes a batch of candidates that were taken.
+    /// Records a batch of candidates that were taken.
     pub fn issue(&mut self, batch: &Batch, candidates: Vec<Admitted>, now: Nanos) {
         self.in_flight.issue(batch, candidates, now);
     }
@@ -223,7 +223,7 @@ impl Admission {
         (self.config.batches_in_flight as usize).saturating_sub(self.in_flight.batches())
     }
 
-    /// The outcome of a batch has come; nothing, where it is not in flight.
+    /// Takes out a batch whose outcome has come; `None` if it is not in flight.
     pub fn land(&mut self, id: BatchId) -> Option<Flight> {
         let flight = self.in_flight.land(id)?;
         for admitted in &flight.candidates {
@@ -240,28 +240,28 @@ impl Admission {
         self.land(id)
     }
 
-    /// Takes what a scope holds of the top tier; false where it has neither floor nor cap.
+    /// Takes a scope's holding of the top tier; false if it has neither floor nor cap.
     pub fn tell(&mut self, holding: &Holding) -> bool {
         self.limits.tell(holding)
     }
 
-    /// What may be demoted of each scope with a floor, where it has anything to spare, and of each
+    /// What may be demoted from each scope with a floor that has something to spare, and from each
     /// braked one.
     pub fn giving(&mut self, now: Nanos) -> Giving {
         Giving { spare: self.limits.spare(now), braked: self.brakes.allowances(now) }
     }
 
-    /// Notes that a demand may demote so much.
+    /// Records how much a demand may demote.
     pub fn allow(&mut self, allowances: &[Allowance]) {
         allowances.iter().for_each(|a| self.limits.charge(a.scope, Direction::Demote, a.pages));
     }
 
-    /// Notes that a demand that might demote so much has ended, or was given up.
+    /// Settles the allowances of a demand that has ended or was given up.
     pub fn settle_allowances(&mut self, allowances: &[Allowance]) {
         allowances.iter().for_each(|a| self.limits.settle(a.scope, Direction::Demote, a.pages));
     }
 
-    /// How each scope with a floor or a cap stands.
+    /// The state of each scope with a floor or a cap.
     pub fn standings(&self, now: Nanos) -> Vec<Standing> {
         self.limits.standings(now)
     }
@@ -271,17 +271,17 @@ impl Admission {
         self.scopes.check(pid).ok()
     }
 
-    /// Takes how long a scope's tasks have waited for memory.
+    /// Takes the memory pressure of a scope: how long its tasks have waited.
     pub fn feel(&mut self, pressure: &Pressure) {
         self.brakes.tell(pressure);
     }
 
-    /// Notes that a demand may take so much of braked scopes.
+    /// Charges what a demand may take from braked scopes.
     pub fn charge_braked(&mut self, allowances: &[Allowance], now: Nanos) {
         allowances.iter().for_each(|a| self.brakes.allow(*a, now));
     }
 
-    /// Pages went down by a demand.
+    /// Pages were demoted by a demand.
     pub fn demoted(&mut self, done: &Demoted) {
         if self.scopes.is_managed(ScopeId::DEFAULT) {
             self.brakes.demoted(ScopeId::DEFAULT, done.pages);
@@ -290,14 +290,14 @@ impl Admission {
         }
     }
 
-    /// How the scopes whose memory may move are braked.
+    /// The brakes of the scopes whose memory may move.
     pub fn brakes(&self, now: Nanos) -> Vec<Braking> {
         let managed = |braking: &Braking| self.scopes.is_managed(braking.scope);
         self.brakes.standings(now).into_iter().filter(managed).collect()
     }
 
     /// Scopes that were braked, stopped or freed, from change number `from` on, and the number to
-    /// ask from next time.
+    /// pass next time.
     pub fn brake_changes(&self, from: u64) -> (Vec<Braking>, u64) {
         self.brakes.changes(from)
     }
@@ -310,8 +310,8 @@ impl Admission {
         moves
     }
 
-    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within
-    /// the ping-pong window; true once for each promotion.
+    /// Whether the page, accessed on a lower tier, was promoted by us within the ping-pong window;
+    /// true once for each promotion.
     pub fn came_back(&mut self, page: VirtPage, time: Nanos) -> bool {
         self.recent.came_back(page, time)
     }
@@ -321,7 +321,7 @@ impl Admission {
         self.recent.quarantine(page, now, why);
     }
 
-    /// Whether a refusal of the page is worth telling: of those for one reason only the first is.
+    /// Whether a refusal of the page is worth reporting: for each reason only the first is.
     pub fn is_news(&mut self, page: VirtPage, reason: RefusalReason) -> bool {
         use RefusalReason::{Lost, NoPermission, PingPong, Pinned, Resident, Shared};
         match reason {
@@ -331,24 +331,24 @@ impl Admission {
         }
     }
 
-    /// Notes what a process is; none where the process or the scope cannot be, else whether it was
-    /// something else before.
+    /// Records the membership of a process; `None` if process or scope number is invalid, else
+    /// whether the membership changed.
     pub fn assign(&mut self, pid: Pid, membership: Membership) -> Option<bool> {
         self.scopes.assign(pid, membership)
     }
 
-    /// A process is gone: whoever has its number next is another one.
+    /// A process has exited: its number may go to another process.
     pub fn exit(&mut self, pid: Pid) {
         self.scopes.exit(pid);
         self.recent.exit(pid);
     }
 
-    /// The pages of a process are others now.
+    /// A process has replaced its pages.
     pub fn exec(&mut self, pid: Pid) {
         self.recent.exit(pid);
     }
 
-    /// What fails of a process's pages that are in flight is not tried again.
+    /// Moves in flight of the process's pages are not tried again if they fail.
     pub fn revoke(&mut self, pid: Pid) {
         self.in_flight.exit(pid);
     }
@@ -383,12 +383,12 @@ impl Admission {
         self.recent.len()
     }
 
-    /// Entries of that log that gave way too early.
+    /// Entries of that log that were dropped too early.
     pub fn recent_forgotten(&self) -> u64 {
         self.recent.forgotten()
     }
 
-    /// Memory of the log of recent moves in bytes, near enough.
+    /// Approximate memory of the log of recent moves in bytes.
     pub fn recent_bytes(&self) -> usize {
         self.recent.bytes()
     }

@@ -1,10 +1,10 @@
-//! Check: has the page moved lately, or did its last move fail for good?
+//! Check: has the page moved recently, or did its last move fail permanently?
 //!
-//! A log of what lately happened to pages, each entry linked to the page's entry before, and an
-//! index of each page's latest. It tells three things: minimum residency, ping-pong (so many moves
-//! within a sliding window), and failures that would only fail again. The log is bounded by
-//! `admission.moved_capacity`: the oldest entry gives way, counted. Process exits are marked, not
-//! searched for: entries from before the exit belong to nobody.
+//! A log of recent events of pages. Each entry is linked to the page's previous one, and an index
+//! has each page's latest. It answers three questions: minimum residency, ping-pong (number of
+//! moves within a sliding window), and failures that would only repeat. The log is bounded by
+//! `admission.moved_capacity`: the oldest entry is dropped and counted. A process exit is marked
+//! instead of searched for: entries from before the exit are ignored.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::hash::FixedMap;
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, Pid, VirtPage};
 
-/// What lately happened to pages.
+/// Recent events of pages.
 #[derive(Debug)]
 pub(super) struct Recent {
     capacity: usize,
@@ -39,7 +39,7 @@ struct Event {
     until: Nanos,
     why: RefusalReason,
     moved: bool,
-    /// It went to the top tier, and has not been seen on a lower one since.
+    /// It moved to the top tier, and has not been seen on a lower one since.
     up: bool,
     told: bool,
 }
@@ -48,7 +48,7 @@ struct Event {
 struct Process {
     /// Entries of it in the log.
     entries: u32,
-    /// Entries below this number are those of an earlier process with the same pid.
+    /// Entries below this number belong to an earlier process with the same pid.
     since: u64,
 }
 
@@ -95,7 +95,7 @@ impl Recent {
     }
 
     /// Whether a refusal of the page is the first since it was left alone: only that one is worth
-    /// telling.
+    /// reporting.
     pub(super) fn first_refusal(&mut self, page: VirtPage) -> bool {
         let Some((number, _)) = self.latest(page) else { return true };
         match self.log.get_mut((number - self.first) as usize) {
@@ -119,13 +119,12 @@ impl Recent {
         moves
     }
 
-    /// A move failed in a way that trying again does not mend.
+    /// A move failed in a way that a retry does not cure.
     pub(super) fn quarantine(&mut self, page: VirtPage, now: Nanos, why: RefusalReason) {
         self.push(page, now, now.plus(self.quarantine), why, false);
     }
 
-    /// The process is gone: what is known of its pages says nothing of a later process with its
-    /// number.
+    /// The process has exited: its entries do not apply to a later process with its number.
     pub(super) fn exit(&mut self, pid: Pid) {
         let next = self.first + self.log.len() as u64;
         if let Some(process) = self.processes.get_mut(&pid) {
@@ -133,7 +132,7 @@ impl Recent {
         }
     }
 
-    /// Forgets what no check can ask for any more.
+    /// Drops entries that no check can need any more.
     pub(super) fn tick(&mut self, now: Nanos) {
         let kept = self.residency.max(self.window).max(self.quarantine);
         while self.log.front().is_some_and(|event| now.since(event.time) >= kept) {
@@ -152,7 +151,7 @@ impl Recent {
         self.log.len()
     }
 
-    /// Entries that gave way while a check could still have asked for them.
+    /// Entries that were dropped while a check could still have needed them.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -173,7 +172,7 @@ impl Recent {
         self.log.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Moves of the page within the window that ends now, as far as they decide anything.
+    /// Moves of the page within the window that ends now, counted up to the limit.
     fn moves(&self, page: VirtPage, now: Nanos) -> u32 {
         let mut moves = 0;
         let mut event = self.latest(page).map(|(_, event)| event);
@@ -188,8 +187,8 @@ impl Recent {
         moves
     }
 
-    /// Whether the page, which was accessed on a lower tier, is one that we have promoted within
-    /// the window; true once for each promotion.
+    /// Whether the page, accessed on a lower tier, was promoted by us within the window; true once
+    /// for each promotion.
     pub(super) fn came_back(&mut self, page: VirtPage, time: Nanos) -> bool {
         let Some((number, event)) = self.latest(page) else { return false };
         let back = event.up && event.time < time && time.since(event.time) < self.window;

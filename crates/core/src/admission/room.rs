@@ -1,9 +1,9 @@
 //! Check: does the target keep its goal?
 //!
 //! move_pages allocates on its target and reclaims there directly when the target is short (Linux
-//! mm/migrate.c), which would make the moved process pay. So a folio goes only where it leaves the
-//! node's free pages, less all that is on its way there, at the high watermark plus a reserve or
-//! above: `admission.free_goal_mib`, and on small nodes no more than a hundredth of them.
+//! mm/migrate.c), at the expense of the moved process. So a folio goes to a node only if that
+//! leaves the node's free pages, less everything in flight to it, at or above the high watermark
+//! plus a reserve: `admission.free_goal_mib`, but at most a hundredth of a small node.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::refusal::RefusalReason;
 use crate::topology::NodeState;
 use crate::units::NodeId;
 
-/// What every node can take at this tick.
+/// How many pages every node can take at this tick.
 #[derive(Debug)]
 pub(super) struct Rooms {
     /// Pages above the high watermark and the goal, by node.
@@ -29,7 +29,7 @@ impl Rooms {
         Rooms { nodes: states.iter().map(|s| (s.node, room(s))).collect() }
     }
 
-    /// The first of `targets` with room for `pages`, else the reason of the target that is nearest
+    /// The first of `targets` with room for `pages`, else the reason of the target that is closest
     /// to having it.
     pub(super) fn check(&self, targets: &[NodeId], pages: u64) -> Result<NodeId, RefusalReason> {
         let mut reason = RefusalReason::NodeUnknown;
@@ -44,7 +44,7 @@ impl Rooms {
         Err(reason)
     }
 
-    /// Notes that `pages` go to `target`.
+    /// Records that `pages` go to `target`.
     pub(super) fn take(&mut self, target: NodeId, pages: u64) {
         if let Some(room) = self.nodes.get_mut(&target) {
             *room = room.saturating_sub(pages);

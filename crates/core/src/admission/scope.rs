@@ -1,7 +1,7 @@
 //! Checks: may this process's memory move, and has its scope used up its share?
 //!
-//! A scope's share of the rate limit binds only while candidates of another scope wait: nobody pays
-//! for a share that nobody else wants.
+//! A scope's share limits it only while candidates of another scope wait, so that no part of the
+//! rate limit stays unused.
 
 use crate::access::Membership;
 use crate::admission::movable::PID_LIMIT;
@@ -11,14 +11,14 @@ use crate::limit::Rate;
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, Pid, ScopeId};
 
-/// Scopes, who is in them, and what each has used of the rate limit.
+/// Scopes, their processes, and what each has used of the rate limit.
 #[derive(Debug)]
 pub(super) struct Scopes {
     /// By scope number; [`ScopeId::DEFAULT`] first.
     scopes: Vec<Scope>,
-    /// What every process is that was told of; the others are `stranger`.
+    /// The membership of every process that was reported; the others are `stranger`.
     known: FixedMap<Pid, Membership>,
-    /// What a process is that nothing was told of.
+    /// The membership of a process that was not reported.
     stranger: Membership,
 }
 
@@ -29,8 +29,8 @@ struct Scope {
 }
 
 impl Scopes {
-    /// Without a scope that includes, everything is managed that has been looked at and is not
-    /// excluded; without any scope, everything.
+    /// Without an including scope, every process is managed that has been examined and is not
+    /// excluded; without any scope, every process.
     pub(super) fn new(scopes: &[config::Scope], limit_pages: u64) -> Scopes {
         let rest = Scope { managed: scopes.iter().all(|s| s.exclude), share: Rate::new(limit_pages) };
         let named = scopes
@@ -51,8 +51,8 @@ impl Scopes {
         }
     }
 
-    /// Notes what a process is; none where the process or the scope cannot be, else whether it was
-    /// something else before.
+    /// Records the membership of a process; `None` if process or scope number is invalid, else
+    /// whether the membership changed.
     pub(super) fn assign(&mut self, pid: Pid, membership: Membership) -> Option<bool> {
         let scope_exists = match membership {
             Membership::Managed(scope) => usize::from(scope.0) < self.scopes.len(),

@@ -1,4 +1,4 @@
-//! Check: where to? Every candidate gets a route: the nodes that it may go to, the best first.
+//! Check: where to? Every candidate gets a route: the nodes that it may go to, best first.
 
 use serde::Serialize;
 
@@ -13,8 +13,8 @@ use crate::units::NodeId;
 #[serde(transparent)]
 pub struct Route(u32);
 
-/// All routes of a machine: to each node alone, to the top tier as seen from each node, downwards
-/// from each node.
+/// All routes of a machine: to each node alone, to the top tier by distance from each node, and
+/// downwards from each node.
 #[derive(Debug)]
 pub struct Targets {
     routes: Vec<Vec<NodeId>>,
@@ -25,8 +25,8 @@ impl Targets {
     pub fn new(topology: &Topology) -> Targets {
         let ids = || topology.nodes.iter().map(|n| n.id);
         let alone = ids().map(|id| vec![id]);
-        // What is hot belongs to the top tier: where its nodes are full, waiting costs less than
-        // moving twice.
+        // Hot pages belong to the top tier: if its nodes are full, waiting costs less than moving
+        // twice.
         let upwards = ids().map(|near| top_tier_by_distance(topology, near));
         let downwards = ids().map(|from| topology.demotion_targets(from));
         Targets { routes: alone.chain(upwards).chain(downwards).collect() }
@@ -38,10 +38,10 @@ impl Targets {
     }
 
     /// The route of a candidate: to the node that its rule names; else, upwards, to the top-tier
-    /// nodes in order of distance from the accessor (from the page, where nobody knows the
-    /// accessor); downwards, to the next tier's; for balance, to the accessor.
+    /// nodes in order of distance from the accessor (from the page's node, if the accessor is
+    /// unknown); downwards, to the next tier's; for balance, to the accessor.
     pub(super) fn check(&self, topology: &Topology, candidate: &Candidate) -> Result<Route, RefusalReason> {
-        // A node without memory, as one that has been taken offline, has no pages to move.
+        // A node without memory, such as one that was taken offline, has no pages to move.
         topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
         let from = index(topology, candidate.from)?;
         let nodes = self.routes.len() / 3;

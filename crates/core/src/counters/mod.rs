@@ -42,7 +42,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// What is said of each counter, in order of declaration.
+            /// The description of each counter, in order of declaration.
             pub fn statistics() -> Vec<Statistic> {
                 vec![ $( Statistic {
                     name: stringify!($name),
@@ -110,7 +110,7 @@ counters! {
     failed: By<Outcome> ["outcome"], "moves";
     /// Moves whose outcome did not come within `admission.outcome_timeout_ms`.
     lost: u64, "moves";
-    /// Outcomes of batches that are not in flight: unknown, told twice, or too late.
+    /// Outcomes of batches that are not in flight: unknown, reported twice, or too late.
     outcomes_unknown: u64, "batches";
     /// Outcomes with more or fewer entries than the batch has moves; missing ones count as not
     /// tried.
@@ -145,7 +145,7 @@ counters! {
     /// Base pages asked for without an answer within `admission.outcome_timeout_ms`.
     demotion_lost: u64, "pages";
     /// Base pages that we promoted after an earlier move of ours within
-    /// `admission.ping_pong_window_ms`: what went down in between was not cold.
+    /// `admission.ping_pong_window_ms`: a page that was demoted in between was not cold.
     promoted_again: u64, "pages";
     /// Base pages that we promoted and that were accessed on a lower tier within
     /// `admission.ping_pong_window_ms`, after a wait of a quarter of the idle time or less,
@@ -160,8 +160,8 @@ counters! {
 }
 
 impl Counters {
-    /// Whether every candidate and every move is accounted for, given those that wait and those in
-    /// flight.
+    /// Whether every candidate and every move is accounted for, given the number waiting and the
+    /// number in flight.
     ///
     /// # Errors
     /// The sum that does not balance, with its terms.
@@ -194,7 +194,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Whether every page that was asked for is accounted for, given those of demands under way.
+    /// Whether every page asked for is accounted for, given the pages of demands under way.
     ///
     /// # Errors
     /// The sum that does not balance, with its terms.

@@ -5,14 +5,15 @@ use crate::demotion::OVER_PAGES;
 use crate::units::ScopeId;
 
 impl Giving {
-    /// Base pages that a demand may ask for: those of the default scope, which everything belongs
-    /// to where it is anybody's.
+    /// Base pages that a demand may ask for: limited only if the default scope is braked, which
+    /// exists only without including scopes.
     pub(super) fn most(&self) -> u64 {
         self.braked.iter().find(|a| a.scope == ScopeId::DEFAULT).map_or(u64::MAX, |a| a.pages)
     }
 
-    /// Takes up to `pages` off what each scope with a floor has: which scope they will come from,
-    /// the machine finds out. One that hardly has more than its floor gives nothing.
+    /// Takes up to `pages` from the spare memory of each scope with a floor, because the engine
+    /// does not know which scope the pages will come from. A scope that is barely above its floor
+    /// gives nothing.
     pub(super) fn above_floors(&mut self, pages: u64) -> Vec<Allowance> {
         let share = |of: &mut Allowance| {
             let pages = of.pages.min(pages.saturating_add(OVER_PAGES));
@@ -21,7 +22,7 @@ impl Giving {
         self.spare.iter_mut().filter_map(share).collect()
     }
 
-    /// The same of each braked scope, named also where it may give nothing.
+    /// The same for each braked scope, which is listed even if it may give nothing.
     pub(super) fn by_brakes(&mut self, pages: u64) -> Vec<Allowance> {
         self.braked.iter_mut().map(|of| take(of, of.pages.min(pages))).collect()
     }

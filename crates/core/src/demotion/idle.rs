@@ -1,21 +1,21 @@
-//! How cold is cold enough: colder by far than what waits to come up, and the more so the more
-//! comes back.
+//! The idle time that demotion requires: far colder than the pages that wait for promotion, and
+//! longer if demoted pages come back.
 //!
-//! * Nobody waits: [`idle_ms`](config::Demotion::idle_ms).
-//! * Pages wait that are accessed once in a *gap*: a page that has not been accessed for [`COLDER`]
-//!   times as long is accessed that much more seldom, and both gain by the exchange. It is never
-//!   less than `idle_min_ms`.
-//! * Where pages that we promoted are accessed on a lower tier soon after, what went down was not
-//!   cold: the time doubles, whichever it is.
+//! * No page waits: [`idle_ms`](config::Demotion::idle_ms).
+//! * Pages wait that are accessed once per *gap*: a page that has not been accessed for [`COLDER`]
+//!   times as long is accessed that much less often, so the exchange pays. The idle time is at
+//!   least `idle_min_ms`.
+//! * If pages that we promoted are soon accessed on a lower tier again, the demoted pages were not
+//!   cold: either time doubles.
 
 use crate::config;
 use crate::demand::COLDER;
 use crate::units::Nanos;
 
-/// Pages that came back within a look, below which nothing is concluded.
+/// Fewer pages that came back between two judgements lead to no conclusion.
 const PAGES_MIN: u64 = 64;
 
-/// The idle time and what came back since it was last judged.
+/// The idle time, and the pages that came back since the last judgement.
 #[derive(Debug)]
 pub(super) struct Idle {
     least: Nanos,
@@ -24,7 +24,7 @@ pub(super) struct Idle {
     again_percent: u64,
     /// A power of two.
     factor: u64,
-    /// The last idle time that was wanted, before the factor.
+    /// The idle time last requested, before the factor.
     wanted: Nanos,
     judge_at: Option<Nanos>,
     demoted: u64,
@@ -56,24 +56,24 @@ impl Idle {
         self.again_percent = new.again_percent;
     }
 
-    /// The idle time, as it was last wanted.
+    /// The idle time as last requested.
     pub(super) fn now(&self) -> Nanos {
         Nanos(self.wanted.0.saturating_mul(self.factor)).min(self.most)
     }
 
-    /// The idle time for the sake of pages that are accessed once in `gap`, if any wait.
+    /// The idle time if pages wait that are accessed once per `gap`, or if none wait.
     pub(super) fn wanted(&mut self, gap: Option<Nanos>) -> Nanos {
         let colder = |gap: Nanos| Nanos(gap.0.saturating_mul(COLDER)).max(self.least);
         self.wanted = gap.map_or(self.usual, colder);
         self.now()
     }
 
-    /// The idle time halved so many times, down to the least.
+    /// The idle time after `halvings`, but not below the minimum.
     pub(super) fn hurried(&self, halvings: u32) -> Nanos {
         Nanos(self.now().0 >> halvings).max(self.least)
     }
 
-    /// The shortest idle time there is.
+    /// The minimum idle time.
     pub(super) fn least(&self) -> Nanos {
         self.least
     }
@@ -86,7 +86,7 @@ impl Idle {
         self.back = self.back.saturating_add(pages);
     }
 
-    /// Judges once in twice the idle time: what went down has then had the time to come back.
+    /// Judges once in twice the idle time, so that demoted pages have had time to come back.
     pub(super) fn tick(&mut self, now: Nanos) {
         let next = |idle: &Idle| now.plus(Nanos(idle.now().0.saturating_mul(2)));
         if now < *self.judge_at.get_or_insert(next(self)) {

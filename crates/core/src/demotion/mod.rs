@@ -1,31 +1,32 @@
-//! Demotion: how much of each top-tier node shall go down now, and how cold it must be.
+//! Demotion: how much of each top-tier node to demote, and how long it must have been idle.
 //!
-//! The engine decides how much, when and from where; which pages, the machine knows best, because
-//! what is accessed in the top tier leaves no evidence here (hint faults see lower tiers only). So
-//! a [`Demand`] names a node, a number of pages and the time for which they must not have been
+//! The engine decides how much, when and from where. The machine chooses the pages, because
+//! accesses in the top tier leave no evidence here (hint faults see lower tiers only). So a
+//! [`Demand`] names a node, a number of pages and the time for which they must not have been
 //! accessed, and the machine answers with how many it found and demoted.
 //!
 //! * A demand is made for a node whose free memory is below its *goal*, and asks for what is
-//!   missing to the goal and the hysteresis, and for the pages that wait to come up, up to a
-//!   sixteenth of the node. It never asks for more than the rate limit lets through, nor for more
-//!   than lower tiers have room for.
-//! * A node has one demand at a time. Where too few cold pages were found, the next one waits.
-//! * It pays for itself: after a demand the next one waits until the CPU time that the machine has
-//!   spent on it is no more than the share that demotion may take of one CPU's time. Pages that are
-//!   slow to demote do not eat what fast memory is to gain.
-//! * Scopes with a floor give what they have above it: a demand names how much it may take of each,
-//!   and of one that it does not name, nothing.
+//!   missing to goal plus hysteresis, plus the pages that wait for promotion, up to a sixteenth of
+//!   the node. It never asks for more than the rate limit allows, nor for more than lower tiers
+//!   have room for.
+//! * A node has one demand at a time. If too few cold pages were found, the next one waits.
+//! * Its cost is bounded: after a demand the next one waits until the CPU time that the machine has
+//!   spent on it is at most demotion's share of one CPU's time. So slow demotion cannot consume the
+//!   gain of fast memory.
+//! * Scopes with a floor give what they have above it: a demand lists how much it may take from
+//!   each, and takes nothing from a scope that is not listed.
 //! * Braked scopes give no more in a second than their brake leaves them; a stopped one, nothing.
-//! * How cold: colder by far than what waits to come up (see `idle`). Where promoted pages are
-//!   accessed on lower tiers soon after, what went down was not cold enough, and the idle time
+//! * How cold: far colder than the pages that wait for promotion (see `idle`). If promoted pages
+//!   are soon accessed on lower tiers again, demoted pages were not cold enough, and the idle time
 //!   doubles.
-//! * Where less than half of what promotions leave is free, programs' new pages are about to go to
-//!   lower tiers, and those are accessed at once. Then the coldest there are go down until that
-//!   much is free again: each such demand that finds too little is followed by one for pages idle
-//!   for half as long.
-//! * For whom: the hottest quarter of what waits. Where the node has too little that is so cold,
-//!   the next demand is for half as many, which are hotter, so that something colder by far is
-//!   found for them, if for anybody; where all was found, for twice as many.
+//! * If less than half of the reserve that promotions leave is free, new pages of programs are
+//!   about to be allocated on lower tiers, although they are accessed at once. Then the coldest
+//!   pages are demoted until the reserve is free again: each such demand that finds too little is
+//!   followed by one for pages idle for half as long.
+//! * The waiting pages that it makes room for are the hottest quarter. If the node has too few
+//!   pages that are cold enough, the next demand is for half as many waiting pages, which are
+//!   hotter, so that far colder pages are the likeliest to be found; if all were found, for twice
+//!   as many.
 
 mod giving;
 mod idle;
@@ -45,20 +46,20 @@ use crate::units::{Nanos, NodeId};
 use idle::Idle;
 use node::{Node, Pending};
 
-/// Base pages that one command to the kernel may take beyond what it is asked for, and those that
+/// Base pages that one command to the kernel may take beyond the number asked for, plus those that
 /// the kernel has not counted yet: a batch of reclaim is 64 pages (Linux 6.12 mm/vmscan.c,
-/// MIN_LRU_BATCH), the last of which may be a huge page's, and a CPU counts up to 125 pages for
-/// itself (mm/vmstat.c). A scope with so much above its floor, or less, is left alone.
+/// MIN_LRU_BATCH), the last of which may be a huge page, and a per-CPU count may reach 125 pages
+/// (mm/vmstat.c). A scope with at most this much above its floor is left alone.
 pub const OVER_PAGES: u64 = 1024;
 
 /// How a demand ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// What was found of what it asked for.
+    /// Pages asked for and found.
     pub supply: Supply,
     /// Base pages that were demoted beyond what was asked for.
     pub over: u64,
-    /// What it might take of scopes with a floor.
+    /// Its allowances for scopes with a floor.
     pub allowances: Vec<Allowance>,
 }
 
@@ -67,7 +68,7 @@ pub struct Settled {
 pub struct Lost {
     /// Base pages that they asked for.
     pub pages: u64,
-    /// What they might take of scopes with a floor.
+    /// Their allowances for scopes with a floor.
     pub allowances: Vec<Allowance>,
 }
 
@@ -76,21 +77,21 @@ pub struct Lost {
 pub struct Demotion {
     goal_bp: u64,
     hysteresis_bp: u64,
-    /// What promotions leave free above the high watermark.
+    /// The memory that promotions leave free above the high watermark.
     reserve: Reserve,
     timeout: Nanos,
     rate: Rate,
     limit_pages: u64,
     cpu_percent: u64,
-    /// Until then what was spent exceeds the share of a CPU's time.
+    /// The CPU time spent exceeds demotion's share until then.
     paid_until: Nanos,
     idle: Idle,
     nodes: BTreeMap<NodeId, Node>,
     next_id: u64,
 }
 
-/// Most that a demand asks for, for pages that wait to come up, as a part of the node. Looking for
-/// cold pages costs about as much for many as for few.
+/// A demand asks for at most this fraction of the node on behalf of pages that wait for promotion.
+/// Looking for many cold pages costs about as much as for few.
 const FOR_THEM: u64 = 16;
 impl Demotion {
     /// With nothing demoted yet.
@@ -122,8 +123,8 @@ impl Demotion {
         self.idle.reload(&idle);
     }
 
-    /// What is to be demoted now. A node whose state is not told is left alone, and so is one with
-    /// a demand under way. `wanted` has a node once at most; no part of what scopes may give is
+    /// The demands to make now. A node whose state is not known is left alone, and so is one with a
+    /// demand under way. `wanted` lists a node at most once. Nothing that scopes may give is
     /// allowed to two demands.
     pub fn tick(
         &mut self,
@@ -143,7 +144,7 @@ impl Demotion {
         for state in states.iter().filter(|s| topology.is_top(s.node)) {
             let missing = self.missing(state);
             let floor = self.floor(state);
-            // Up to the floor and no further: promotions shall gain nothing by it.
+            // Only up to the reserve, so that promotions gain nothing from it.
             let low = state.free_pages < u64::midpoint(state.watermarks.high_pages, floor);
             let node = self.nodes.entry(state.node).or_default();
             let wanted = wanted.iter().find(|w| w.node == state.node);
@@ -187,7 +188,7 @@ impl Demotion {
         now >= self.paid_until && self.nodes.values().any(|node| node.active && node.is_rested(now))
     }
 
-    /// A demand has ended at `now`; nothing where it is not under way.
+    /// A demand has ended at `now`; `None` if it is not under way.
     pub fn done(&mut self, now: Nanos, done: &Demoted) -> Option<Settled> {
         let node = self.nodes.get_mut(&done.node)?;
         let pending = node.pending.take_if(|pending| pending.id == done.id)?;
@@ -213,20 +214,20 @@ impl Demotion {
         lost
     }
 
-    /// So many base pages that were promoted within the ping-pong window have been accessed on a
+    /// `pages` base pages that were promoted within the ping-pong window have been accessed on a
     /// lower tier since.
     pub fn came_back(&mut self, pages: u64) {
         self.idle.came_back(pages);
     }
 
-    /// The next demand from this node is for one in so many of those that wait for its room, the
-    /// hottest.
+    /// The next demand from this node is for the hottest one in this many of the pages that wait
+    /// for its room.
     pub fn one_in(&self, node: NodeId) -> u64 {
         self.nodes.get(&node).map_or_else(|| Node::default().one_in(), Node::one_in)
     }
 
-    /// Whether a page that comes back after such a wait was no better to send down than those that
-    /// came up for it.
+    /// Whether a demoted page that comes back after such a wait was no colder than the pages
+    /// promoted in its place.
     pub fn is_early(&self, wait: Nanos) -> bool {
         wait <= Nanos(self.idle().0 / COLDER)
     }
@@ -236,7 +237,7 @@ impl Demotion {
         self.nodes.values().filter_map(|n| n.pending.as_ref()).map(|p| p.pages).sum()
     }
 
-    /// How long a page must not have been accessed now.
+    /// The idle time that a page needs now.
     pub fn idle(&self) -> Nanos {
         self.idle.now()
     }
@@ -251,8 +252,8 @@ impl Demotion {
         self.goal(state).saturating_add(part(state, self.hysteresis_bp))
     }
 
-    /// Pages that are free for whatever is worth it: down to a hysteresis below the goal, so that
-    /// then it is asked for what is cold.
+    /// Free pages available to worthwhile promotions: down to a hysteresis below the goal, so that
+    /// a demand follows.
     pub fn spare(&self, state: &NodeState) -> u64 {
         let left = self.goal(state).saturating_sub(part(state, self.hysteresis_bp));
         state.free_pages.saturating_sub(left)
@@ -267,7 +268,7 @@ impl Demotion {
         self.reserve.floor(state)
     }
 
-    /// Pages that are missing on a node, and whether demotion goes on there.
+    /// Pages missing on a node; updates whether demotion goes on there.
     fn missing(&mut self, state: &NodeState) -> u64 {
         let (goal, enough) = (self.goal(state), self.enough(state));
         let node = self.nodes.entry(state.node).or_default();
@@ -280,7 +281,7 @@ fn part(state: &NodeState, bp: u64) -> u64 {
     state.managed_pages.saturating_mul(bp) / 10_000
 }
 
-/// Takes `pages` off the room of `targets`, the first ones first.
+/// Subtracts `pages` from the room of `targets`, first ones first.
 fn take(room: &mut BTreeMap<NodeId, u64>, targets: &[NodeId], mut pages: u64) {
     for target in targets {
         if let Some(left) = room.get_mut(target) {

@@ -1,12 +1,13 @@
-//! What is kept of a top-tier node: the demand that is under way, and what the last ones found.
+//! The state kept for a top-tier node: the demand under way, and what the last ones found.
 
 use crate::demand::{Allowance, DemandReason, Supply};
 use crate::demotion::idle::Idle;
 use crate::units::Nanos;
 
-/// A demand is for one in so many of those that wait, at most: the hottest quarter.
+/// A demand is for at most one in this many waiting pages: the hottest quarter.
 const ONE_IN_MIN: u64 = 4;
-/// And at least: of a queue of a few thousand pages, those that are ahead of all others. Ours.
+/// A demand is for at least one in this many: from a queue of a few thousand pages, those ahead of
+/// all others. Ours.
 const ONE_IN_MAX: u64 = 256;
 /// Shortest time to the next demand after one that was not met; or an eighth of the idle time.
 pub(super) const REST_MIN: Nanos = Nanos::from_ms(500);
@@ -22,19 +23,19 @@ pub(super) struct Pending {
     pub(super) allowances: Vec<Allowance>,
 }
 
-/// What is kept of a top-tier node.
+/// The state kept for a top-tier node.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     /// Demotion goes on until the goal and the hysteresis are met.
     pub(super) active: bool,
     pub(super) pending: Option<Pending>,
-    /// No demand before this, but for allocations.
+    /// No demand before this, except for allocations.
     rest_until: Nanos,
     /// No demand for allocations before this.
     allocations_rest_until: Nanos,
-    /// Demands for allocations halve the idle time so many times.
+    /// Number of times that demands for allocations halve the idle time.
     haste: u32,
-    /// A demand is for one in so many of those that wait, the hottest.
+    /// A demand is for the hottest one in this many waiting pages.
     one_in: u64,
 }
 
@@ -52,8 +53,8 @@ impl Default for Node {
 }
 
 impl Node {
-    /// What there may be a demand for now; `low` says whether new pages are about to go to lower
-    /// tiers, `waited_for` whether pages wait.
+    /// The purpose of a demand that may be made now. `low`: new pages are about to go to lower
+    /// tiers. `waited_for`: pages wait for promotion.
     pub(super) fn reason(&self, now: Nanos, low: bool, waited_for: bool) -> Option<DemandReason> {
         if self.pending.is_some() {
             None
@@ -66,13 +67,13 @@ impl Node {
         }
     }
 
-    /// Whether there may be a demand now, whatever it is for.
+    /// Whether a demand for any purpose may be made now.
     pub(super) fn is_rested(&self, now: Nanos) -> bool {
         self.pending.is_none() && now >= self.rest_until
     }
 
-    /// For how long what goes down must be idle; `gap` is the time between accesses of those that
-    /// wait, if it is for them.
+    /// The idle time that pages need to be demoted; `gap` is the access interval of the waiting
+    /// pages, if the demand is for them.
     pub(super) fn idle(&self, idle: &mut Idle, reason: DemandReason, gap: Option<Nanos>) -> Nanos {
         match reason {
             DemandReason::Allocations => idle.hurried(self.haste),
@@ -99,7 +100,7 @@ impl Node {
         }
     }
 
-    /// One in so many of those that wait is what the next demand is for.
+    /// The next demand is for the hottest one in this many waiting pages.
     pub(super) fn one_in(&self) -> u64 {
         self.one_in
     }

@@ -1,5 +1,5 @@
-//! Whose memory may go down: what the kernel can be asked for is a node's memory of a cgroup, so
-//! scopes have to be cgroups.
+//! Whose memory may be demoted. The kernel demotes by node and cgroup, so scopes have to be
+//! cgroups.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::cgroup::{is_within, normal};
 use crate::config::{Config, DemotionMode, Unreachable};
 use crate::units::ScopeId;
 
-/// A cgroup, with all below it, that is a scope's.
+/// A cgroup, with all cgroups below it, that belongs to a scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Subtree {
     /// The cgroup's path.
@@ -22,14 +22,14 @@ pub struct Subtree {
 /// subtree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reach {
-    /// Only these; where none is named, everything.
+    /// Only these; if empty, everything.
     pub only: Vec<Subtree>,
     /// Never these.
     pub never: Vec<String>,
 }
 
 impl Reach {
-    /// Whether the memory of a cgroup may go down.
+    /// Whether the memory of a cgroup may be demoted.
     pub fn covers(&self, cgroup: &str) -> bool {
         let cgroup = normal(cgroup);
         let never = self.never.iter().any(|subtree| is_within(&cgroup, subtree));
@@ -43,10 +43,10 @@ impl Reach {
     }
 }
 
-/// Whose memory a configuration lets go down.
+/// Whose memory may be demoted under a configuration.
 ///
 /// # Errors
-/// Why nobody's.
+/// Why no memory can be.
 pub fn reach(config: &Config) -> Result<Reach, Unreachable> {
     if config.demotion.mode == DemotionMode::Off {
         return Err(Unreachable::Off);

@@ -1,4 +1,4 @@
-//! Laws of demotion, tried on random machines that do what they are asked, more, or less.
+//! Laws of demotion, tested on random machines that do as asked, or more, or less.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn demotion(rate_limit_mbps: u64) -> Demotion {
 }
 
 const MANAGED: u64 = 1 << 20;
-/// What promotions leave: 1000 and 16 MiB.
+/// The reserve that promotions leave: 1000 and 16 MiB.
 const FLOOR: u64 = HIGH + 4096;
 /// Halfway between that and the high watermark.
 const LOW: u64 = HIGH + 2048;
@@ -143,7 +143,8 @@ fn where_allocations_are_about_to_go_below_the_coldest_go_down_however_short_the
         Some((settled.supply.reason, demand.pages, demand.idle.ms()))
     };
     let expected = |idle_ms| Some((DemandReason::Allocations, FLOOR - LOW + 1, idle_ms));
-    // From what nobody waits for, halved while too little is found, down to the least.
+    // From the idle time without waiting pages, halved while too little is found, down to the
+    // minimum.
     for idle_ms in [10_000, 5000, 2500, 1250, 625, 312, 156, 100, 100] {
         assert_eq!(asked(&mut d, &low, 0), expected(idle_ms));
     }
@@ -151,7 +152,7 @@ fn where_allocations_are_about_to_go_below_the_coldest_go_down_however_short_the
         asked(&mut d, &low, 100);
     }
     assert_eq!(asked(&mut d, &low, 100), expected(625), "doubled where it is found");
-    // Above that those that wait have their turn, with their own idle time.
+    // Above that, demands are for waiting pages again, with their own idle time.
     let not_so_low = [state(0, LOW, MANAGED), low[1]];
     let (reason, pages, idle_ms) = asked(&mut d, &not_so_low, 0).unwrap();
     assert_eq!((reason, idle_ms), (DemandReason::Waiting, 8000));
@@ -179,7 +180,7 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
 }
 
 proptest! {
-    /// What machines tell to have spent is never more than the share of one CPU's time, but for the
+    /// The CPU time reported by machines never exceeds the share of one CPU's time, except for the
     /// demands that have just ended.
     #[test]
     fn demotion_pays_for_itself(percent in 1u8..=100, costs in prop::collection::vec(0u64..3_000, 1..100)) {
@@ -201,10 +202,10 @@ proptest! {
         }
     }
 
-    /// Never more than goal and hysteresis are missing and wait to come up, of these no more than a
-    /// sixteenth of the node, never beyond the rate limit in any second, never more than lower
-    /// tiers can take, never less idle than what waits allows, or than the least where allocations
-    /// need room; and every page that was asked for is accounted for.
+    /// A demand never asks for more than is missing to goal plus hysteresis plus the waiting pages,
+    /// of these at most a sixteenth of the node; never for more than the rate limit in any second
+    /// or than lower tiers can take; never for pages less idle than the waiting pages allow, or
+    /// than the minimum if allocations need room. Every page asked for is accounted for.
     #[test]
     fn demands_keep_the_laws(
         rate_mbps in 1u64..400,

@@ -1,4 +1,4 @@
-//! What stalls a scope has without our moves: what those with moves are compared with.
+//! The stalls of a scope without our moves, with which stalls during moves are compared.
 
 /// See the module's description. Shares of the time, in 1/10000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,23 +9,23 @@ pub(super) struct Baseline {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     stall_bp: u32,
-    /// How far periods are off it, on average.
+    /// Mean deviation of periods from it.
     spread_bp: u32,
 }
 
 impl Baseline {
-    /// Share of the time without moves, where that has been seen.
+    /// Stalled share of the time without moves, if that has been observed.
     pub(super) fn stall_bp(self) -> Option<u32> {
         self.known.map(|known| known.stall_bp)
     }
 
-    /// What was seen before says nothing any more.
+    /// Discards earlier observations.
     pub(super) fn forget(&mut self) {
         self.known = None;
     }
 
-    /// Takes a period that was quiet, and so was the one before it: a quarter of the way, so that a
-    /// single one decides little.
+    /// Takes a quiet period that follows a quiet one, with weight 1/4, so that a single period has
+    /// little influence.
     pub(super) fn quiet(&mut self, stall_bp: u32) {
         let Some(known) = &mut self.known else {
             self.known = Some(Known { stall_bp, spread_bp: 0 });
@@ -36,8 +36,8 @@ impl Baseline {
         known.spread_bp = (3 * known.spread_bp + off_bp) / 4;
     }
 
-    /// Takes a period with moves. Moves do not lessen stalls: without them there would have been no
-    /// more than these. So both figures only fall, by an eighth of the way.
+    /// Takes a period with moves. Moves do not reduce stalls, so without them there would have been
+    /// at most as many. So both figures can only fall, with weight 1/8.
     pub(super) fn moving(&mut self, stall_bp: u32) {
         let Some(known) = &mut self.known else { return };
         let off_bp = stall_bp.abs_diff(known.stall_bp);
@@ -46,8 +46,8 @@ impl Baseline {
     }
 
     /// Whether a stall is above what it is without moves by more than `rise_bp` and twice the
-    /// spread. Where nothing was seen, nothing is taken for it: a wrong brake stops, and by that it
-    /// is seen.
+    /// spread. Without observations the baseline counts as 0: a wrong brake leads to a stop, and
+    /// the stop provides the observations.
     pub(super) fn is_exceeded(self, stall_bp: u32, rise_bp: u32) -> bool {
         let most_bp = self.known.map_or(0, |known| known.stall_bp + 2 * known.spread_bp);
         stall_bp > most_bp.saturating_add(rise_bp)

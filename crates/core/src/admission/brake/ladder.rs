@@ -1,11 +1,11 @@
-//! How far a scope is braked: its rate is halved with harm and doubled without, down to a
-//! standstill that ends by itself.
+//! How far a scope is braked: harm halves its rate, a period without harm doubles it. The lowest
+//! level is a standstill of limited duration.
 
 use crate::units::Nanos;
 
 /// The slowest that a scope moves is 1/2^6 of its rate: at the default limit 4 MB/s.
 const SLOWEST_MAX: u8 = 6;
-/// What a free scope has of its rate, in 1/10000.
+/// The share of its rate that a free scope has, in 1/10000.
 const FREE_BP: u64 = 10_000;
 
 /// See the module's description.
@@ -23,7 +23,7 @@ pub(super) struct Ladder {
 }
 
 impl Ladder {
-    /// With a rate of which there is `most` in a period, and `least` is what harm would show with.
+    /// For a rate that allows `most` pages in a period; harm can be judged from `least` pages on.
     pub(super) fn new(most: u64, least: u64, stop_least: Nanos, stop_most: Nanos) -> Ladder {
         let halvings = (most / least.max(1)).checked_ilog2().unwrap_or(0);
         let slowest = SLOWEST_MAX.min(u8::try_from(halvings).unwrap_or(SLOWEST_MAX));
@@ -51,13 +51,13 @@ impl Ladder {
         self.of(FREE_BP)
     }
 
-    /// What the scope has of `limit` pages a second; at least one page, unless it is stopped.
+    /// The scope's part of `limit` pages a second; at least one page, unless it is stopped.
     pub(super) fn of(&self, limit: u64) -> u64 {
         if self.is_stopped() { 0 } else { (limit >> self.level).max(1) }
     }
 
-    /// A period did harm in which the scope used so much of its rate. It is to feel it: what it
-    /// gets is less than what it used.
+    /// A period did harm in which the scope used `used_bp` of its rate. To have an effect, the new
+    /// rate is below the rate used.
     pub(super) fn harm(&mut self, now: Nanos, used_bp: u64) {
         if self.is_stopped() {
             return self.calm(now);

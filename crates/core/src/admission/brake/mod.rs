@@ -1,26 +1,27 @@
 //! Check: has a scope's memory pressure, or its ping-pong, risen with our moves?
 //!
-//! Time goes in periods of `brake.period_ms`. At the end of each every scope is judged by what was
-//! seen of it:
+//! Time is divided into periods of `brake.period_ms`. At the end of each period every scope is
+//! judged by:
 //!
 //! ```text
-//! moving     64 base pages or more were on their way in batches, or went down by demands
-//! quiet      not moving, and the period before was not either: what moves leave behind has passed
-//! stall      share of the period that some, or all, of the scope's tasks waited for memory (PSI), where the machine tells
-//! baseline   stall of quiet periods, followed by a quarter; lowered by periods with moves that have less
-//! spread     how far quiet periods are off it, on average
-//! again      of the pages moved, those that had been moved before within `admission.ping_pong_window_ms`
+//! moving     64 base pages or more were in flight in batches, or were demoted by demands
+//! quiet      not moving, and neither was the period before: after-effects of moves have passed
+//! stall      share of the period that some, or all, of the scope's tasks waited for memory (PSI)
+//! baseline   moving average of the stall of quiet periods, weight 1/4; lowered by moving periods
+//! spread     mean deviation of quiet periods from the baseline
+//! again      share of the pages moved that had moved before, in `admission.ping_pong_window_ms`
 //!
 //! harm       moving, and stall > baseline + 2 spread + rise   (pressure)
 //!            or again > `brake.ping_pong_percent`             (ping-pong)
 //!
-//! harm       halves the scope's rate, and brings it below what was used; after 1/64, or what could just be judged, it stops
-//! no harm    doubles it again; a stop ends by itself, and the least rate is tried first
+//! harm       halves the scope's rate, to less than was used; below 1/64, or below what can be
+//!            judged, the scope stops
+//! no harm    doubles it again; after a stop the lowest rate is tried first
 //! ```
 //!
-//! So pressure is put down to moves only by comparison. A stop is also the experiment: where the
-//! pressure is the same without moves, it is the baseline, and the scope goes on. Where it comes
-//! back with the moves, each stop is twice as long as the one before.
+//! So pressure is attributed to moves only by comparison. A stop is also the experiment: if the
+//! pressure is the same without moves, it is the baseline, and the scope goes on. If it comes back
+//! with the moves, each stop is twice as long as the one before.
 
 mod baseline;
 mod ladder;

@@ -3,8 +3,8 @@
 use crate::access::Pressure;
 use crate::units::Nanos;
 
-/// Base pages under way from which on a period counts as one with moves; fewer say nothing of their
-/// harm.
+/// Base pages in flight from which a period counts as one with moves; fewer do not allow a
+/// judgement.
 pub(super) const MOVING_PAGES: u64 = 64;
 
 /// Shares of the time in which tasks waited for memory, in 1/10000.
@@ -19,16 +19,16 @@ pub(super) struct Stall {
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// The latest totals that were told before the period, and those told in it.
+    /// The latest totals reported before the period, and those reported in it.
     before: Option<Pressure>,
     last: Option<Pressure>,
-    /// Base pages of batches on their way now.
+    /// Base pages of batches in flight now.
     in_flight: u64,
-    /// Base pages that were in batches on their way when the period began.
+    /// Base pages of batches in flight when the period began.
     carried: u64,
     /// Base pages that were issued in batches.
     issued: u64,
-    /// Base pages that went down by a demand.
+    /// Base pages demoted by a demand.
     demoted: u64,
     /// Base pages that batches have moved, and those of them that had been moved before.
     moved: u64,
@@ -36,7 +36,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Takes totals. Those of a cgroup that was made anew begin again.
+    /// Takes totals. Those of a recreated cgroup start again at 0.
     pub(super) fn tell(&mut self, pressure: &Pressure) {
         if let Some(last) = self.last {
             if pressure.time <= last.time {
@@ -68,12 +68,12 @@ impl Tally {
         self.demoted = self.demoted.saturating_add(pages);
     }
 
-    /// Whether enough was under way for harm to come of it.
+    /// Whether enough pages were moving for harm to be possible.
     pub(super) fn is_moving(&self) -> bool {
         self.carried.saturating_add(self.issued).saturating_add(self.demoted) >= MOVING_PAGES
     }
 
-    /// How much tasks waited, where that was told.
+    /// How much tasks waited, if that was reported.
     pub(super) fn stall(&self) -> Option<Stall> {
         let (before, last) = (self.before?, self.last?);
         let span_us = last.time.since(before.time).0 / 1000;
@@ -89,8 +89,7 @@ impl Tally {
         (self.moved >= MOVING_PAGES).then_some(bp as u32)
     }
 
-    /// What was used of limits of so many pages, by batches and by demands, in 1/10000: the greater
-    /// of the two.
+    /// Share of the limits that batches and demands used, in 1/10000: the larger of the two.
     pub(super) fn used_bp(&self, batch_limit_pages: u64, demand_limit_pages: u64, span: Nanos) -> u64 {
         let used = |pages: u64, limit_pages: u64| {
             let most = u128::from(limit_pages.max(1)) * u128::from(span.0.max(1));
