@@ -4,8 +4,8 @@
 //! 2. Read the nodes if a candidate waits, a demand is due, or the last reading is too old.
 //! 3. Pass on the engine's wishes.
 //! 4. Tick, and submit the batches.
-//! 5. If the nodes were read in this step, demote. By an older reading, what was demoted since
-//!    would be demoted again.
+//! 5. If the nodes were read in this step, demote. With an older reading, pages demoted since would
+//!    be asked for again.
 //!
 //! A tick is due one tick's length after the last one, or [`IDLE_TICKS`] of them while no candidate
 //! waits and no batch is under way: it then has nothing to decide.

@@ -39,7 +39,7 @@ impl Hasher for FixedHasher {
     }
 }
 
-/// A map whose iteration order depends on nothing but its history.
+/// A map whose iteration order depends only on its history.
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 
 #[cfg(test)]

@@ -11,20 +11,20 @@ use crate::refusal::RefusalReason;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 use crate::weigh::Sources;
 
-/// What was decided of a page, or happened to it.
+/// A decision on a page, or an event of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum What {
     /// The rule proposed it and it waits in the queue.
     Proposed,
-    /// It was let go.
+    /// It was refused.
     Refused {
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
     },
-    /// Its turn came and it has to wait on.
+    /// Its turn came and it has to keep waiting.
     Held {
-        /// Why.
+        /// The reason.
         reason: RefusalReason,
     },
     /// Its evidence grew too old while it waited.
@@ -32,7 +32,7 @@ pub enum What {
         /// What held it last.
         held: Option<RefusalReason>,
     },
-    /// A candidate with a higher score took its place in the full queue.
+    /// A candidate with a higher rank took its place in the full queue.
     Evicted,
     /// Its process exited, called exec or changed its scope while it waited.
     Exited,
@@ -65,26 +65,26 @@ pub enum What {
 pub struct Decision {
     /// When, in the engine's time: that of the latest tick.
     pub time: Nanos,
-    /// What.
+    /// The event.
     #[serde(flatten)]
     pub what: What,
-    /// The page, of a folio the one that maps its head.
+    /// The page; for a folio, the one that maps its head.
     pub page: VirtPage,
     /// Its frame, where known.
     pub pfn: Option<Pfn>,
     /// Base pages of the folio.
     pub pages: u32,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// Where the evidence saw it.
+    /// The node on which the evidence saw it.
     pub from: NodeId,
-    /// Where to, once that is chosen.
+    /// The target node, once chosen.
     pub to: Option<NodeId>,
-    /// What all sources say of it together.
+    /// The combined score of all sources.
     pub score: u16,
     /// Why the rule proposed it.
     pub why: Reason,
-    /// Where the evidence came from, as far as it was not too old.
+    /// The sources of evidence that had not expired.
     pub sources: Sources,
 }
 
@@ -95,7 +95,7 @@ impl Decision {
         Decision { score, sources, ..Decision::alone(admitted.page, &admitted.candidate, time, what) }
     }
 
-    /// A decision on a proposal by itself.
+    /// A decision on a proposal that never joined the queue.
     pub fn alone(page: VirtPage, candidate: &Candidate, time: Nanos, what: What) -> Decision {
         Decision {
             time,
@@ -117,14 +117,14 @@ impl Decision {
         Decision { to: Some(to), ..Decision::on(admitted, time, what) }
     }
 
-    /// Whether the decision is about `page`, be it as part of a larger folio.
+    /// Whether the decision is about `page`, possibly as part of a larger folio.
     pub fn concerns(&self, page: VirtPage) -> bool {
         let head = self.page;
         head.pid == page.pid && page.vpn.wrapping_sub(head.vpn) < u64::from(self.pages)
     }
 }
 
-/// The latest decisions; the oldest gives way.
+/// The latest decisions; the oldest is overwritten.
 #[derive(Debug)]
 pub struct Journal {
     capacity: usize,
@@ -138,7 +138,7 @@ impl Journal {
         Journal { capacity: capacity as usize, entries: VecDeque::new(), written: 0 }
     }
 
-    /// Notes a decision.
+    /// Records a decision.
     pub fn write(&mut self, decision: Decision) {
         if self.entries.len() >= self.capacity {
             self.entries.pop_front();
@@ -153,7 +153,7 @@ impl Journal {
     }
 
     /// The decisions from number `from` on (the run's first is number 0), as far as they are kept,
-    /// and the number to ask from next time: for whoever follows the journal.
+    /// and the number to pass next time: for a reader that follows the journal.
     pub fn since(&self, from: u64) -> (impl Iterator<Item = &Decision>, u64) {
         let oldest = self.written - self.entries.len() as u64;
         let skip = usize::try_from(from.saturating_sub(oldest)).unwrap_or(usize::MAX);
@@ -168,7 +168,7 @@ impl Journal {
         found
     }
 
-    /// Decisions ever written; those beyond the kept ones are gone.
+    /// Decisions ever written, including those no longer kept.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -192,7 +192,7 @@ impl Journal {
     pub fn to_json_lines(&self) -> String {
         let mut out = String::new();
         for decision in &self.entries {
-            // Integers, strings and enums only: nothing that JSON cannot say.
+            // Integers, strings and enums only, so serialisation cannot fail.
             out.push_str(&serde_json::to_string(decision).unwrap_or_default());
             out.push('\n');
         }

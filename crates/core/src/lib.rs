@@ -1,13 +1,13 @@
 //! The engine: evidence in, moves out; no clock, no I/O, no threads, no `unsafe`.
 //!
-//! The way of a page: [`access`] (evidence) → [`record`] (what is remembered of a page) → [`rule`]
-//! (is it hot?) → [`weigh`] (what several sources say of it) → [`queue`] (the best first) →
-//! [`admission`] (may it move now?) → [`moves::Batch`] → [`moves::Outcome`] → [`journal`]. Time is
-//! passed in as [`units::Nanos`] of CLOCK_MONOTONIC.
+//! The path of a page: [`access`] (evidence) → [`record`] (state per frame) → [`rule`] (is it hot?)
+//! → [`weigh`] (combines sources) → [`queue`] (best first) → [`admission`] (may it move now?) →
+//! [`moves::Batch`] → [`moves::Outcome`] → [`journal`]. Time is passed in as [`units::Nanos`] of
+//! CLOCK_MONOTONIC.
 //!
-//! [`machine::Machine`] is what whoever owns memory implements; [`driver::Driver`] steps it.
+//! The owner of memory implements [`machine::Machine`]; [`driver::Driver`] steps it.
 
-// What is said goes through the writers of the command, which know what to do where nobody reads.
+// Output goes through the command's writers, which handle a closed pipe.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod access;

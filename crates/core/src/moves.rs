@@ -1,4 +1,4 @@
-//! Moves: what the engine asks for and what came of it.
+//! Moves: what the engine asks for and the outcomes.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 /// Base pages in a batch at most.
 pub const BATCH_PAGES_MAX: u64 = 512;
 
-/// Which way a page goes.
+/// The direction of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -20,7 +20,7 @@ pub enum Direction {
     Balance,
 }
 
-/// Names a batch from [`Batch`] to [`BatchOutcome`]; never reused within a run.
+/// Identifies a batch from [`Batch`] to [`BatchOutcome`]; never reused within a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct BatchId(pub u64);
@@ -28,9 +28,9 @@ pub struct BatchId(pub u64);
 /// One folio to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Move {
-    /// The page by which the folio is named to the mover.
+    /// The page by which the mover addresses the folio.
     pub page: VirtPage,
-    /// The frame that the evidence was about; another frame there now means that the heat is not
+    /// The frame that the evidence was about; if another frame is mapped there now, the heat is not
     /// this page's.
     pub pfn: Option<Pfn>,
     /// log2 of the folio's size in base pages.
@@ -40,7 +40,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// Base pages that the move takes along.
+    /// Base pages of the folio.
     pub const fn pages(&self) -> u64 {
         1 << self.order
     }
@@ -49,13 +49,13 @@ impl Move {
 /// Folios of one process that go to one node together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its name.
+    /// Its number.
     pub id: BatchId,
-    /// Whose pages.
+    /// The process.
     pub pid: Pid,
-    /// Where to.
+    /// The target node.
     pub target: NodeId,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// At most [`BATCH_PAGES_MAX`] base pages, except that a single larger folio makes a batch of
     /// its own.
@@ -63,7 +63,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Base pages that the batch takes along.
+    /// Base pages of the batch.
     pub fn pages(&self) -> u64 {
         self.moves.iter().map(Move::pages).sum()
     }
@@ -75,11 +75,11 @@ impl Batch {
 pub enum Outcome {
     /// The folio is on the target node and was put there by this move.
     Moved,
-    /// The folio was on the target node before we came.
+    /// The folio was already on the target node.
     AlreadyThere,
     /// The folio is on a third node: somebody else moved it.
     OtherNode,
-    /// Another frame is mapped there now: the evidence was about a page that no longer is.
+    /// Another frame is mapped there now: the evidence was about a page that no longer exists.
     OtherPage,
     /// The page or the process is gone, or the mapping changed.
     Gone,
@@ -94,13 +94,13 @@ pub enum Outcome {
     NoPermission,
     /// The mapping, or its process, has a memory policy that is respected.
     Mempolicy,
-    /// The process is in another scope than when the move was decided, or to be left alone.
+    /// The process is in another scope than when the move was decided, or is excluded.
     Excluded,
     /// The target node has no room above its high watermark and goal.
     NodeFull,
     /// Not tried: the batch was cut short by an earlier failure.
     NotTried,
-    /// Nothing moves in this mode (dry run, observe): the decision is the result.
+    /// Nothing moves in this mode (dry run, observe): the decision is the only result.
     DryRun,
 }
 
@@ -124,7 +124,7 @@ labels!(Outcome {
 /// How every move of a batch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOutcome {
-    /// Which batch.
+    /// The batch.
     pub id: BatchId,
     /// When the last move ended.
     pub time: Nanos,

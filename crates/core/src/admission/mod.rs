@@ -182,7 +182,7 @@ impl Admission {
     /// another scope wait.
     ///
     /// # Errors
-    /// The first reason against it, and whom it stops.
+    /// The first reason against it, and which candidates it stops.
     pub fn pass(&mut self, gate: &Gate, admitted: &Admitted, others_wait: bool) -> Result<NodeId, Stop> {
         let pages = admitted.pages();
         self.in_flight.check(admitted.page, &admitted.candidate).map_err(Stop::One)?;

@@ -1,10 +1,10 @@
-//! Batches in the making: by target, process and direction, first fit.
+//! Batches under construction: by target, process and direction, first fit.
 
 use crate::admission::Admitted;
 use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::units::{NodeId, Pid};
 
-/// The batches that a tick makes.
+/// The batches that a tick builds.
 #[derive(Debug)]
 pub(super) struct Batches {
     open: Vec<Open>,
@@ -27,13 +27,13 @@ impl Batches {
         Batches { open: Vec::new(), batch_pages, batches_free }
     }
 
-    /// Whether no folio of any process fits any more.
+    /// Whether no folio of any process would fit.
     pub(super) fn are_full(&self) -> bool {
         self.open.len() >= self.batches_free && self.open.iter().all(|o| o.pages >= self.batch_pages)
     }
 
-    /// The batch that a folio can join, made if need be under the next number; none where all are
-    /// taken.
+    /// The batch that a folio can join, created with the next number if necessary; `None` if all
+    /// batches are taken.
     pub(super) fn find(
         &mut self,
         next: &mut u64,

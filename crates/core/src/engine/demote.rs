@@ -1,4 +1,4 @@
-//! Demotion as the engine drives it: demands out, what came of them in.
+//! How the engine drives demotion: demands out, results in.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,9 @@ use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId};
 
 impl Engine {
-    /// What the machine shall demote now; called after [`Engine::tick`] with the same states, by
-    /// machines that can. What came of each demand is told by [`crate::access::Evidence::Demoted`].
+    /// The demands for the machine to carry out now. Machines that can demote call it after
+    /// [`Engine::tick`] with the same states. The result of each demand is reported by
+    /// [`crate::access::Evidence::Demoted`].
     pub fn demote(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Demand> {
         let now = now.max(self.clock());
         let lost = self.demotion.lose(now);
@@ -30,12 +31,12 @@ impl Engine {
         demands
     }
 
-    /// What is known of demotion.
+    /// The state of demotion.
     pub fn demotion(&self) -> &crate::demotion::Demotion {
         &self.demotion
     }
 
-    /// The hottest of what waits for room, by the node that it would rather go to.
+    /// The hottest of the candidates that wait for room, by their preferred node.
     fn wanted(&self) -> Vec<Wanted> {
         let mut wanted: BTreeMap<NodeId, Wanted> = BTreeMap::new();
         let node_of = |key: LaneKey| self.admission.nodes(key.route).first().copied();
@@ -149,7 +150,7 @@ mod tests {
                 .expect("a sound candidate");
             engine.admission.moved(&admitted, Nanos::from_s(1));
         }
-        // A quarter of the ten seconds for which nobody had accessed what went down.
+        // A quarter of the ten seconds for which the demoted pages had been idle.
         for (node, wait_ms, expected) in [(0, 2500, 0), (1, 2501, 0), (1, 2500, 800)] {
             let batch: Vec<Access> = (0..800).map(|n| access(n, node, wait_ms)).collect();
             engine.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });
@@ -170,7 +171,7 @@ mod tests {
         let counters = engine.counters();
         assert_eq!((counters.demotion_done, counters.demotion_over), (asked + 511, 511));
         engine.check_balance().unwrap();
-        // What nobody asked for is no evidence.
+        // The report of an unknown demand has no effect.
         engine.observe(Evidence::Demoted(&demands[0].done(5, Nanos(0))));
         assert_eq!(engine.counters().evidence_invalid, 1);
         let asked = engine.demote(Nanos::from_s(10), &states(0))[0].pages;

@@ -19,17 +19,17 @@ const DECISIONS_MAX: usize = 32;
 /// What the engine knows of a page.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// The page that was asked for.
+    /// The page asked about.
     pub page: VirtPage,
     /// The page that maps the head of its folio: the one that the decisions are about.
     pub head: VirtPage,
-    /// The head's frame, as far as it is known.
+    /// The head's frame, if known.
     pub pfn: Option<Pfn>,
-    /// What is remembered of the frame.
+    /// The record of the frame.
     pub record: Option<Remembered>,
-    /// How it stands with the page now.
+    /// The state of the page now.
     pub state: PageState,
-    /// How its process's scope stands, where that has a floor or a cap.
+    /// The state of its process's scope, if that has a floor or a cap.
     pub scope: Option<Standing>,
     /// How that scope is braked.
     pub brake: Option<Braking>,
@@ -42,24 +42,24 @@ pub struct Explanation {
 /// A record as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Remembered {
-    /// Accesses that counted.
+    /// Accesses counted.
     pub frequency: u8,
-    /// Time since the last access in ms, where the record reaches that far.
+    /// Time since the last access in ms, if the record reaches that far.
     pub gap_ms: Option<u64>,
     /// The node that accessed it last, where the record keeps it.
     pub node: Option<NodeId>,
-    /// The rule finds it hot.
+    /// Whether the rule finds it hot.
     pub ready: bool,
 }
 
-/// What one source says of a page that waits.
+/// One source's estimate for a waiting page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Said {
     /// The source.
     pub source: Source,
     /// The time between two accesses of the page, in µs.
     pub gap_us: u64,
-    /// When that will be too old.
+    /// When the estimate expires.
     pub expires: Nanos,
 }
 
@@ -69,41 +69,41 @@ impl From<(Source, Estimate)> for Said {
     }
 }
 
-/// How it stands with a page.
+/// The state of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum PageState {
-    /// No candidate: what is known of it did not make the rule propose it, or nothing is known.
+    /// No candidate: nothing is known of it, or the rule did not propose it.
     Idle,
     /// A candidate that waits.
     Waiting {
-        /// What all sources say together.
+        /// The combined score of all sources.
         score: u16,
-        /// What each of them says.
+        /// Each source's estimate.
         estimates: Vec<Said>,
-        /// When the rule proposed it, last.
+        /// When the rule last proposed it.
         since: Nanos,
-        /// When its evidence will be too old.
+        /// When its evidence expires.
         expires: Nanos,
-        /// Batches that it was in without moving.
+        /// Batches in which it failed to move.
         tries: u8,
-        /// What holds it; nothing where its turn has not come.
+        /// What holds it; `None` if its turn has not come.
         held: Option<RefusalReason>,
     },
-    /// On its way.
+    /// In flight.
     InFlight {
         /// In this batch.
         batch: BatchId,
-        /// Since then.
+        /// Time of issue.
         since: Nanos,
         /// To this node.
         to: NodeId,
     },
-    /// Not to be moved for a while.
+    /// Not moved for a while.
     LeftAlone {
-        /// Why.
+        /// The reason.
         why: RefusalReason,
-        /// Until when.
+        /// The end of that time.
         until: Nanos,
         /// Moves of the page within the ping-pong window.
         moves: u32,
@@ -111,13 +111,13 @@ pub enum PageState {
 }
 
 impl Engine {
-    /// Why the page did or did not move, from what the engine remembers of it.
+    /// Why the page did or did not move, from the engine's state.
     pub fn explain(&self, page: VirtPage) -> Explanation {
         self.explain_at(page, None)
     }
 
-    /// The same, where the caller knows which frame the page has now (pagemap). A page that was
-    /// decided on as part of a folio is explained by the folio, whose record is that of its head.
+    /// The same, if the caller knows the page's present frame (pagemap). A page that was part of a
+    /// folio in a decision is explained by the folio, whose record is that of its head.
     pub fn explain_at(&self, page: VirtPage, pfn: Option<Pfn>) -> Explanation {
         let decisions = self.journal.of(page, DECISIONS_MAX);
         let head = self.head(page, decisions.last());
@@ -140,8 +140,8 @@ impl Engine {
         Explanation { page, head, pfn, record, state, scope, brake, decisions, summary }
     }
 
-    /// The page by which the engine knows the folio of `page`: its own name where something is
-    /// known by it now.
+    /// The page by which the engine knows the folio of `page`: the page itself if the engine has
+    /// state for it now.
     fn head(&self, page: VirtPage, last: Option<&Decision>) -> VirtPage {
         if let Some(flight) = self.admission.holder(page) {
             let covers = |w: &&Admitted| page.vpn.wrapping_sub(w.page.vpn) < 1 << w.candidate.order;

@@ -1,4 +1,4 @@
-//! Figures of the moment, declared once like the counters.
+//! Current figures, declared once like the counters.
 
 use serde::Serialize;
 
@@ -11,8 +11,8 @@ use crate::statistics::{Kind, metric_name};
 macro_rules! gauges {
     ($( $(#[doc = $doc:literal])+ $name:ident, $unit:literal, |$engine:ident| $value:expr; )*) => {
         impl Engine {
-            /// What is said of each of the engine's own gauges; the rule's describe themselves by
-            /// their names.
+            /// The description of each of the engine's own gauges; the rule's gauges have
+            /// descriptive names.
             pub fn gauge_statistics() -> Vec<Statistic> {
                 vec![ $( Statistic {
                     name: stringify!($name),
@@ -70,18 +70,18 @@ gauges! {
 /// Everything that status, metrics and the dashboard show of an engine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
-    /// The rule that decides.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// What has been counted since the start.
+    /// The counters since the start.
     pub counters: Counters,
     /// The engine's figures, those of its nodes, then the rule's.
     pub gauges: Vec<Gauge>,
-    /// Candidates that wait now, by what holds all of their kind back; `free` are held by nothing.
+    /// Candidates that wait now, by what holds their lane; `free` are held by nothing.
     pub waiting: Vec<Sample>,
 }
 
 impl Engine {
-    /// Figures of the moment: the engine's, the base pages in flight towards each node, the rule's.
+    /// Current figures: the engine's, the base pages in flight towards each node, the rule's.
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut out = self.own_gauges();
         out.extend(self.topology.nodes.iter().map(|n| Gauge {
@@ -93,7 +93,7 @@ impl Engine {
         out
     }
 
-    /// All of it.
+    /// Counters, gauges and waiting candidates.
     pub fn status(&self) -> Status {
         let waiting = self.queue.waiting().into_iter().map(|(held, value)| Sample {
             name: "waiting",

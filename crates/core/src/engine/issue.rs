@@ -1,5 +1,4 @@
-//! What moves at a tick: the lanes' best candidates in order of score, through the gate, into
-//! batches.
+//! Issue at a tick: the lanes' best candidates in order of rank pass the gate into batches.
 
 use std::collections::BinaryHeap;
 
@@ -13,8 +12,9 @@ use crate::refusal::RefusalReason;
 use crate::topology::NodeState;
 use crate::units::Nanos;
 
-/// Candidates that a tick looks at and leaves waiting, at most: it bounds a tick's work when much
-/// is held singly (folios too large for the room that is left, more processes than batches).
+/// Maximum number of candidates that a tick examines and leaves waiting. It bounds a tick's work
+/// when many are held individually (folios too large for the room left, more processes than
+/// batches).
 const HELD_LOOKS_MAX: u32 = 4096;
 
 type Turns = BinaryHeap<(Turn, LaneKey)>;
@@ -64,7 +64,7 @@ impl Engine {
         self.seal(batches, now)
     }
 
-    /// The best turn of every lane that has anywhere to go to.
+    /// The best turn of every lane whose route has room.
     fn open_lanes(&mut self, gate: &Gate) -> Turns {
         let mut turns = Turns::new();
         for (key, turn) in self.queue.heads() {

@@ -1,9 +1,9 @@
-//! The engine: evidence in, batches out, outcomes in. [`crate::driver`] calls it for whoever owns a
+//! The engine: evidence in, batches out, outcomes in. [`crate::driver`] calls it for the owner of a
 //! [`crate::machine::Machine`], and nothing in it blocks.
 //!
-//! Equal inputs give equal decisions, to the byte of the journal. Time is what [`Engine::tick`] is
-//! told and never goes back; nonsense in the evidence is counted and ignored; everything that is
-//! kept has a bound.
+//! Equal inputs give equal decisions, to the byte of the journal. Time is the argument of
+//! [`Engine::tick`] and never goes back. Invalid evidence is counted and ignored. All state is
+//! bounded.
 
 mod batches;
 mod demote;
@@ -41,16 +41,16 @@ use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid, VirtPage};
 use crate::weigh::Weights;
 
-/// Why an engine cannot be made.
+/// Why an engine cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A value is out of its range.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The record cannot keep what this machine needs.
+    /// The record cannot hold what this machine needs.
     #[error(transparent)]
     FarNodes(#[from] FarNodes),
-    /// The records cannot be made.
+    /// The records cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -68,7 +68,7 @@ pub struct Engine {
     queue: Queue,
     admission: Admission,
     demotion: Demotion,
-    /// None where the kernel's scans are left as they are configured.
+    /// `None` if the kernel's scans are left as configured.
     pace: Option<Pace>,
     journal: Journal,
     counters: Counters,
@@ -81,8 +81,8 @@ pub struct Engine {
     life: Nanos,
 }
 
-/// One page in so many is looked up when it is accessed on a lower tier: each look costs as much as
-/// all else that is done for an access.
+/// One in this many pages is looked up when it is accessed on a lower tier: a look-up costs as much
+/// as all other work for an access.
 const BACK_SAMPLED: u64 = 16;
 /// How far ahead of the latest tick evidence may be dated.
 const AHEAD_MAX: Nanos = Nanos::from_s(60);
@@ -101,7 +101,7 @@ impl Engine {
         Engine::with_rule(config, topology, rule::build(config))
     }
 
-    /// An engine with a rule of one's own.
+    /// An engine with a custom rule.
     ///
     /// # Errors
     /// As [`Engine::new`].
@@ -134,18 +134,18 @@ impl Engine {
         })
     }
 
-    /// Takes in what a machine has seen.
+    /// Takes evidence from the machine.
     pub fn observe(&mut self, evidence: Evidence<'_>) {
         match evidence {
             Evidence::Accesses { batch, mappings } => self.accesses(batch, mappings),
             Evidence::Regions(snapshot) => self.regions(snapshot),
             Evidence::RegionPages(pages) => self.region_pages(pages),
-            // Records of new frames are made when they are first accessed.
+            // Records of new frames are created at their first access.
             Evidence::MemoryOnline { .. } => {}
             Evidence::MemoryOffline { start, end } => self.offline(start, end),
             Evidence::Topology(topology) => self.set_topology(topology),
             Evidence::Process { pid, membership } => match self.admission.assign(pid, membership) {
-                // Candidates wait with the scope that they came with.
+                // Waiting candidates keep the scope that they joined with.
                 Some(true) => self.drop_waiting(pid),
                 Some(false) => {}
                 None => self.counters.evidence_invalid += 1,
@@ -173,8 +173,8 @@ impl Engine {
         self.accept_proposals();
     }
 
-    /// Lets time pass to `now` and says what is to move. The states are those of the nodes at about
-    /// `now`; a node without one takes no pages.
+    /// Advances time to `now` and returns the batches to move. `nodes` has the states of the nodes
+    /// at about `now`; a node without a state receives no pages.
     pub fn tick(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Batch> {
         let now = self.now.map_or(now, |before| before.max(now));
         self.now = Some(now);
@@ -189,8 +189,8 @@ impl Engine {
         self.issue(now, nodes)
     }
 
-    /// How the kernel is to scan from `now` on, with the nodes in about these states, as far as
-    /// `pacing` says that it can be made to; none where that is left to the configuration.
+    /// How the kernel should scan from `now` on, given the nodes' states, as far as `pacing`
+    /// allows; `None` if that is left to the configuration.
     pub fn pace(&mut self, now: Nanos, nodes: &[NodeState], pacing: Pacing) -> Option<ScanPace> {
         let now = now.max(self.clock());
         self.pace.as_mut()?.look(now, nodes, &self.topology, pacing)
@@ -201,7 +201,7 @@ impl Engine {
         &self.topology
     }
 
-    /// What has been counted since the start.
+    /// The counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -216,28 +216,28 @@ impl Engine {
         &self.queue
     }
 
-    /// Moves that a machine has been asked for and has not answered.
+    /// Moves that the machine was asked for and whose outcome it has not reported.
     pub fn moves_in_flight(&self) -> usize {
         self.admission.moves_in_flight()
     }
 
-    /// How each scope with a floor or a cap stands.
+    /// The state of each scope with a floor or a cap.
     pub fn standings(&self) -> Vec<Standing> {
         self.admission.standings(self.clock())
     }
 
-    /// How the scopes whose memory may move are braked; empty where `brake.enabled` is false.
+    /// The brakes of the scopes whose memory may move; empty where `brake.enabled` is false.
     pub fn brakes(&self) -> Vec<Braking> {
         self.admission.brakes(self.clock())
     }
 
     /// Scopes that were braked, stopped or freed, from change number `from` on (the run's first is
-    /// number 0), as far as they are kept, and the number to ask from next time.
+    /// number 0), as far as they are kept, and the number to pass next time.
     pub fn brake_changes(&self, from: u64) -> (Vec<Braking>, u64) {
         self.admission.brake_changes(from)
     }
 
-    /// What is remembered of a frame, as seen at the latest tick.
+    /// The record of a frame, as of the latest tick.
     pub fn record(&self, pfn: Pfn) -> Option<Record> {
         self.table.get(pfn, self.clock())
     }
@@ -260,7 +260,7 @@ impl Engine {
         self.now.unwrap_or_default()
     }
 
-    /// Evidence that is dated later is not believed: what it says would hold until then.
+    /// Evidence dated later is invalid: it would stay in effect until then.
     fn horizon(&self) -> Nanos {
         self.now.map_or(Nanos(u64::MAX), |now| now.plus(AHEAD_MAX))
     }
@@ -270,7 +270,7 @@ impl Engine {
         let believable =
             |a: &Access| a.order <= ORDER_MAX && a.time <= horizon && self.topology.tier(a.node).is_some();
         let mut believed = [0; Source::ALL.len()];
-        // One pass without a branch: this is done for every access there is.
+        // One pass without a branch: it runs for every access.
         for access in batch {
             believed[access.detail.source().index()] += u64::from(believable(access));
         }
@@ -289,9 +289,9 @@ impl Engine {
         }
     }
 
-    /// Counts what we promoted and what is accessed on a lower tier again, after a wait as short as
-    /// those for which it went down: it was not cold. A page of middling heat comes back too, and
-    /// was still worth less than what took its place.
+    /// Counts pages that we promoted and that are accessed on a lower tier again after a wait as
+    /// short as those of the pages promoted in their place: they were not cold. A moderately hot
+    /// page comes back too, but after a longer wait it was still worth less than its replacement.
     fn count_back(&mut self, batch: &[Access]) {
         for access in batch {
             let Detail::HintFault { latency: Some(latency) } = access.detail else { continue };
@@ -352,7 +352,7 @@ impl Engine {
         self.topology = topology.clone();
         for (admitted, not_before) in self.queue.drain() {
             match self.admission.route(topology, &admitted.candidate) {
-                // There is room: it has just waited there.
+                // There is room: its place has just become free.
                 Ok(route) => drop(self.queue.offer(&Admitted { route, ..admitted }, not_before)),
                 Err(reason) => self.refuse(&admitted.candidate, reason),
             }
@@ -367,7 +367,7 @@ impl Engine {
         }
     }
 
-    /// What waits of a process, and what fails of its pages from now on, is let go.
+    /// Drops the waiting candidates of a process, and its moves that fail from now on.
     fn drop_waiting(&mut self, pid: Pid) {
         self.admission.revoke(pid);
         self.rule.on_exit(pid);
@@ -385,7 +385,7 @@ impl Engine {
         self.out_dropped = dropped;
         for i in 0..self.out.items().len() {
             let mut candidate = self.out.items()[i];
-            // A rule may think that its evidence keeps for ever; the configuration decides.
+            // The configuration limits the expiry that a rule asks for.
             let start = self.now.unwrap_or(candidate.time);
             candidate.expires = candidate.expires.min(start.plus(self.life));
             match self.admission.door(&self.topology, &candidate, self.clock()) {
@@ -396,7 +396,7 @@ impl Engine {
         drop(self.out.drain());
     }
 
-    /// Lets a candidate wait, where it failed before not to be tried until then.
+    /// Queues a candidate; one that failed before is not tried until `not_before`.
     fn enqueue(&mut self, admitted: &Admitted, not_before: Option<Nanos>) {
         let candidate = &admitted.candidate;
         match self.queue.offer(admitted, not_before) {
@@ -437,7 +437,7 @@ impl Engine {
     }
 }
 
-/// Empty records, with time told as a rule wants it.
+/// Empty records, with time in the form that the rule needs.
 fn table(config: &Config, topology: &Topology, window: Nanos) -> Result<RecordTable, RecordError> {
     // Frames have holes between them, and memory may be added: twice what is there now.
     let capacity_pages: u64 = topology.nodes.iter().map(|n| n.capacity_pages).sum();
@@ -453,8 +453,7 @@ fn table(config: &Config, topology: &Topology, window: Nanos) -> Result<RecordTa
     Ok(table)
 }
 
-/// Whether a page is one of those that are looked up; which ones has nothing to do with where they
-/// lie.
+/// Whether a page is one of those that are looked up, independently of its address pattern.
 fn is_sampled(page: VirtPage) -> bool {
     (page.vpn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).is_multiple_of(BACK_SAMPLED)
 }

@@ -1,4 +1,4 @@
-//! What came of a batch.
+//! Outcomes of batches.
 
 use crate::admission::{Admitted, Flight};
 use crate::engine::Engine;
@@ -8,7 +8,7 @@ use crate::refusal::RefusalReason;
 use crate::units::Nanos;
 
 impl Engine {
-    /// Takes in how a batch ended.
+    /// Takes the outcome of a batch.
     pub(super) fn settle(&mut self, outcome: &BatchOutcome) {
         let Some(flight) = self.admission.land(outcome.id) else {
             self.counters.outcomes_unknown += 1;
@@ -29,14 +29,13 @@ impl Engine {
         }
     }
 
-    /// Gives up batches whose outcome never came, so that what they hold is not lost for ever.
+    /// Gives up batches whose outcome never came, so that they do not hold their pages for ever.
     pub(super) fn give_up_overdue(&mut self, now: Nanos) {
         while let Some(flight) = self.admission.lose(now) {
             for admitted in &flight.candidates {
                 self.counters.lost += 1;
                 self.counters.pgmigrate_fail += admitted.pages();
-                // The mover may still be at it: the page must not get into a second batch
-                // meanwhile.
+                // The mover may still be moving it, so the page must not join a second batch.
                 self.admission.quarantine(admitted.page, now, RefusalReason::Lost);
                 self.tell(&flight, admitted, What::Lost { batch: flight.id });
             }
@@ -63,7 +62,7 @@ impl Engine {
         }
         match ended {
             Outcome::Moved => {}
-            // The frame is not this page's any more: whoever has it now must not inherit its heat.
+            // The frame no longer belongs to this page: its next page must not inherit the heat.
             Outcome::AlreadyThere | Outcome::OtherNode | Outcome::OtherPage | Outcome::Gone => {
                 self.forget(admitted);
             }
@@ -99,8 +98,8 @@ impl Engine {
         self.admission.quarantine(admitted.page, self.clock(), why);
     }
 
-    /// Lets the candidate wait for its next try, each time twice as long, until it has had its
-    /// tries. Either way its evidence stays.
+    /// Parks the candidate for its next try, each time twice as long, until it has used up its
+    /// tries. Its evidence stays in any case.
     fn retry(&mut self, flight: &Flight, admitted: &Admitted) {
         if flight.exited {
             return;

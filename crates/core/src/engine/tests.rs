@@ -1,4 +1,4 @@
-//! Tests of the engine by small machines, worked by hand.
+//! Tests of the engine on small machines with hand-computed results.
 
 use super::*;
 use crate::access::{Detail, Membership, NoMappings, Scans};
@@ -9,7 +9,7 @@ use crate::refusal::RefusalReason as R;
 use crate::topology::{Node, Watermarks};
 use crate::units::{NodeId, PAGES_PER_MIB, ScopeId, TierId, VirtPage};
 
-/// Proposes every accessed page of the lower tier; the latency of a sample is its score.
+/// Proposes every accessed page of the lower tier; a sample's latency is the score.
 #[derive(Debug)]
 struct Always;
 
@@ -77,7 +77,7 @@ fn see(engine: &mut Engine, batch: &[Access]) {
     engine.check_balance().unwrap();
 }
 
-/// Every node has room but those named.
+/// Every node has room except those in `full`.
 fn nodes(full: &[u16]) -> Vec<NodeState> {
     let state = |node: u16| NodeState {
         node: NodeId(node),
@@ -238,7 +238,7 @@ fn a_scope_keeps_to_its_share_only_while_another_waits() {
     assert_eq!(e.counters.held.get(R::ShareExceeded), 1);
     let second = tick(&mut e, 100, &[]);
     assert_eq!((of(&second, 1), of(&second, 2)), (92, 0));
-    // Nobody has looked at pid 3, and scopes are configured.
+    // Pid 3 has not been examined, and scopes are configured.
     see(&mut e, &[Access { page: Some(VirtPage { pid: Pid(3), vpn: 1 }), ..access(1, 0, 10) }]);
     assert_eq!(e.counters.refused.get(R::Unexamined), 1);
 }
@@ -256,7 +256,7 @@ fn with_exclusions_alone_nobody_moves_who_has_not_been_looked_at() {
     told(&mut e, Membership::Managed(ScopeId::DEFAULT));
     see(&mut e, &[access(1, 0, 10)]);
     assert_eq!(e.queue.len(), 1);
-    // What waits when a process is excluded does not move any more.
+    // Waiting candidates of a process do not move after it is excluded.
     told(&mut e, Membership::Excluded);
     assert_eq!((e.counters.exited, e.queue.len()), (1, 0));
     assert!(tick(&mut e, 0, &[]).is_empty());
@@ -349,7 +349,7 @@ fn what_waits_goes_where_the_topology_of_now_says() {
     see(&mut e, &[access(1, 0, 10)]);
     let [first] = &tick(&mut e, 0, &[])[..] else { panic!("one batch") };
     see(&mut e, &[access(2, 0, 10)]);
-    // A second node of the lower tier; what was the fourth route leads there now.
+    // A second node of the lower tier; the fourth route now leads there.
     e.observe(Evidence::Topology(&machine(&[(0, 0), (1, 0), (2, 1), (3, 1)])));
     end(&mut e, first, Outcome::Busy);
     let targets = |batches: Vec<Batch>| batches.iter().map(|b| b.target.0).collect::<Vec<_>>();
@@ -394,7 +394,7 @@ fn a_tail_page_is_explained_by_its_folio() {
     assert!(tail.record.is_some());
     assert!(matches!(tail.state, PageState::Waiting { score: 10, .. }));
     assert!(matches!(e.explain(page(1024)).state, PageState::Idle));
-    // A folio that is thought to lie around it does not hide what is known of the page itself.
+    // A folio assumed to contain the page does not hide the page's own state.
     tick(&mut e, 0, &[]);
     see(&mut e, &[access(0, 10, 10)]);
     assert_eq!(e.counters.refused.get(R::InFlight), 1);

@@ -1,5 +1,4 @@
-//! Limits that promotion and demotion keep alike: pages in a sliding second, and pages that stay
-//! free.
+//! Limits that promotion and demotion share: pages in a sliding second, and pages that stay free.
 
 mod rate;
 mod reserve;

@@ -1,9 +1,9 @@
 //! Check: the rate limit.
 //!
 //! The law: in any sliding second at most the limit, or one folio where that is larger, is issued.
-//! What was issued is kept in slots of about 8 ms, each dated by its latest part, so that a slot
-//! leaves the second no sooner than any of its parts. A folio larger than the limit is charged to
-//! as many seconds as the limit needs for it.
+//! Issued pages are kept in slots of about 8 ms, each dated by its latest part, so a slot leaves
+//! the second no sooner than any of its parts. A folio larger than the limit is charged to as many
+//! seconds as the limit needs for it.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ const SECOND: Nanos = Nanos::from_s(1);
 /// log2 of a slot's length in ns.
 const SLOT_SHIFT: u32 = 23;
 
-/// What was issued within the last second.
+/// Pages issued within the last second.
 #[derive(Debug)]
 pub(crate) struct Rate {
     limit_pages: u64,
@@ -43,7 +43,8 @@ impl Rate {
         self.limit_pages.saturating_sub(self.used_pages)
     }
 
-    /// Notes that `pages` are issued `now`. Where they did not fit, the seconds to come pay.
+    /// Records that `pages` are issued `now`. Those that did not fit are charged to the following
+    /// seconds.
     pub(crate) fn charge(&mut self, now: Nanos, mut pages: u64) {
         self.advance(now);
         let mut time = now;
@@ -62,7 +63,7 @@ impl Rate {
         }
     }
 
-    /// Forgets what is a second old.
+    /// Drops slots that are a second old.
     fn advance(&mut self, now: Nanos) {
         while let Some(&(time, old)) = self.slots.front() {
             if time.plus(SECOND) > now {

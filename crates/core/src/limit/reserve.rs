@@ -1,26 +1,27 @@
-//! What promotions leave free of a node, so that programs find memory there without reclaim.
+//! The memory that promotions leave free on a node, so that programs can allocate there without
+//! reclaim.
 
 use crate::config;
 use crate::topology::NodeState;
 use crate::units::PAGES_PER_MIB;
 
-/// Part of a node that its reserve is at most: 16 MiB are nothing to a node of hundreds of GiB and
-/// much to one of 256 MiB.
+/// The reserve is at most this fraction of a node: 16 MiB are little on a node of hundreds of GiB
+/// and much on one of 256 MiB.
 const RESERVE_DIVISOR: u64 = 100;
 
-/// What promotions leave free.
+/// The memory that promotions leave free.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserve {
     pages: u64,
 }
 
 impl Reserve {
-    /// As configured.
+    /// The configured reserve.
     pub fn new(keys: &config::Admission) -> Reserve {
         Reserve { pages: keys.free_goal_mib.saturating_mul(PAGES_PER_MIB) }
     }
 
-    /// So many base pages.
+    /// A reserve of `pages` base pages.
     #[cfg(test)]
     pub(crate) const fn of_pages(pages: u64) -> Reserve {
         Reserve { pages }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use crate::units::Nanos;
 
-/// Steps of which the median tells how far apart they are: a process that slept for once was not
-/// scanned seldom.
+/// The median of this many intervals counts, so that a single sleep of the process does not look
+/// like rare scanning.
 const STEPS: usize = 7;
 
 /// Measures the time between two steps: the median of the last seven. A process that sleeps is not
-/// scanned, so what goes by until its next step does not count.
+/// scanned, so the time until its next step does not count.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     last: Option<Nanos>,
@@ -27,12 +27,12 @@ impl Interval {
         self.last = Some(at);
     }
 
-    /// When the last step began; none before the first.
+    /// When the last step began; `None` before the first.
     pub fn last_step(&self) -> Option<Nanos> {
         self.last
     }
 
-    /// The time between two steps; none before the third.
+    /// The time between two steps; `None` before the third.
     pub fn median(&self) -> Option<Nanos> {
         let mut intervals: Vec<Nanos> = self.intervals.iter().copied().collect();
         intervals.sort_unstable();
@@ -55,7 +55,7 @@ mod tests {
         };
         assert_eq!([0, 100].map(&mut step), [None, None], "two steps are one interval");
         assert_eq!([100, 9000, 100].map(&mut step), [Some(100), Some(100), Some(100)]);
-        // Of seven, four have the say.
+        // Four of seven decide.
         assert_eq!([500, 500, 500].map(&mut step), [Some(100), Some(500), Some(500)]);
     }
 }

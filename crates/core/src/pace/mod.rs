@@ -1,20 +1,19 @@
 //! The pace of the kernel's scans: how much memory one step marks, and how long a pass is to take.
 //!
 //! A pass over a program takes its memory in steps of `scan_size_mb`, times the time between two of
-//! them. That time is a task's own, and in tiering mode (`numa_balancing` 2) it stays as it is
-//! (Linux 6.12 kernel/sched/fair.c): a process has begun with `scan_period_min_ms` divided by its
-//! number of steps; a thread, and with it a program that was started by vfork(2) or posix_spawn(3),
-//! has one step a `scan_delay_ms`; what has run under `numa_balancing` 1 for long, one in up to a
+//! them. Each task has its own interval, which does not change in tiering mode (`numa_balancing` 2;
+//! Linux 6.12 kernel/sched/fair.c). A process starts with `scan_period_min_ms` divided by its
+//! number of steps. A thread, or a program started by vfork(2) or posix_spawn(3), has one step per
+//! `scan_delay_ms`. A task that has run under `numa_balancing` 1 for long has one in up to a
 //! minute.
 //!
-//! * *Renewal.* A task recomputes the interval between its steps at its first fault, after a pass,
-//!   on a page that is in the top tier, or comes there by the fault (task_numa_fault,
-//!   task_numa_placement). So the kernel is let promote a little for some steps where they come
-//!   much more seldom than configured; see `renewal`.
-//! * *Size.* Small steps separate hot pages from cold ones best, and idle mappings, which take a
-//!   step each, delay a pass the less the shorter the time between steps is. Programs that are
-//!   seldom scanned need larger steps, or the second look at a page would come hours after the
-//!   first.
+//! * *Renewal.* After a pass, a task recomputes the interval between its steps at its first fault
+//!   on a page that is in the top tier or is promoted by the fault (task_numa_fault,
+//!   task_numa_placement). So if steps come much less often than configured, the kernel may promote
+//!   a little for some steps; see `renewal`.
+//! * *Size.* Small steps separate hot pages from cold ones best, and short intervals reduce the
+//!   delay by idle mappings, which take a step each. Programs that are rarely scanned need larger
+//!   steps, or a page would be scanned for the second time hours after the first.
 
 mod interval;
 mod renewal;
@@ -30,16 +29,16 @@ use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, PAGES_PER_MIB};
 use renewal::Renewal;
 
-/// Time in which the lower tiers' used memory is to be marked once.
+/// Time in which all used memory of lower tiers should be marked once.
 const PASS: Nanos = Nanos::from_s(10);
-/// What is taken for the time between two steps while it is not known: a thread's.
+/// Assumed interval between two steps while it is unknown: that of a thread.
 const INTERVAL: Nanos = Nanos::from_s(1);
-/// Time between two looks.
+/// Time between two decisions.
 const LOOK_EVERY: Nanos = Nanos::from_s(2);
-/// Time between two looks during a renewal: it ends as soon as it has done its work.
+/// Time between two decisions during a renewal, which ends as soon as it has had its effect.
 const LOOK_RENEWING: Nanos = Nanos::from_ms(200);
 
-/// How much of a [`ScanPace`] a machine can have its kernel follow.
+/// How much of a [`ScanPace`] a machine's kernel can follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
     /// Nothing of it.
@@ -51,30 +50,30 @@ pub enum Pacing {
     Renewals,
 }
 
-/// How the kernel is to scan.
+/// How the kernel should scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanPace {
     /// Memory that one step marks, MB: `scan_size_mb`.
     pub step_mb: u32,
-    /// Shortest time for a pass over a task's memory, ms: `scan_period_min_ms`. None leaves it
+    /// Shortest time for a pass over a task's memory, ms: `scan_period_min_ms`. `None` leaves it
     /// alone.
     pub period_min_ms: Option<u32>,
-    /// The longest, ms: `scan_period_max_ms`. None leaves it alone.
+    /// The longest, ms: `scan_period_max_ms`. `None` leaves it alone.
     pub period_max_ms: Option<u32>,
-    /// The kernel is to promote the least that can be set, so that tasks recompute the interval
-    /// between their steps; else nothing.
+    /// Whether the kernel should promote at the lowest rate that can be set, so that tasks
+    /// recompute the interval between their steps; otherwise it promotes nothing.
     pub renewing: bool,
 }
 
 impl ScanPace {
-    /// How long what was reported of the scans is enough: while a renewal is under way, not long.
+    /// How often a report of the scans is needed: more often during a renewal.
     pub const fn look_every(self) -> Nanos {
         if self.renewing { LOOK_RENEWING } else { LOOK_EVERY }
     }
 }
 
 /// Decides on the step between `kernel.scan_size_mb` and `kernel.scan_size_max_mb`, and on when
-/// tasks are to take up `kernel.scan_period_min_ms`.
+/// tasks should recompute by `kernel.scan_period_min_ms`.
 #[derive(Debug)]
 pub struct Pace {
     config: Kernel,
@@ -87,7 +86,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// None where the step is left alone, or is not to change.
+    /// `None` if the step is left alone or must not change.
     pub fn new(config: &Config) -> Option<Pace> {
         let kernel = &config.kernel;
         let (least_mb, most_mb) = (kernel.scan_size_mb?, kernel.scan_size_max_mb?);
@@ -106,15 +105,15 @@ impl Pace {
         })
     }
 
-    /// Takes in how the kernel scans; none where that is not known, or not any more.
+    /// Takes a report of how the kernel scans; `None` if that is not known, or no longer.
     pub fn see(&mut self, scans: Option<Scans>) {
         self.scans = scans;
     }
 
-    /// Looks, every two seconds and more often during a renewal, how much memory lower tiers hold
-    /// and how often the kernel scans; changes the step where it is off by a quarter, and begins or
-    /// ends a renewal. Returns how the kernel is to scan from now on; none where the machine cannot
-    /// have it do so.
+    /// Decides every two seconds, and more often during a renewal, from the memory that lower tiers
+    /// hold and from how often the kernel scans. It changes the step if that is off by a quarter,
+    /// and begins or ends a renewal. Returns how the kernel should scan from now on; `None` if the
+    /// machine cannot set that.
     pub fn look(
         &mut self,
         now: Nanos,
@@ -141,9 +140,9 @@ impl Pace {
                 let was_wide = renewal.is_wide();
                 self.wish.renewing = !renewal.go_on(now, self.scans.as_ref(), finest_mb);
                 if was_wide && !renewal.is_wide() {
-                    // Whole periods come with the finest step: what is recomputed in between is
-                    // scanned too often for a pass, and recomputed after it. The other way round it
-                    // would be scanned too seldom, and for long.
+                    // Whole periods come only with the finest step: a task that recomputes in
+                    // between is scanned too often for one pass, and recomputes after it. In the
+                    // other order it would be scanned too rarely, for a long time.
                     self.wish.step_mb = finest_mb;
                     self.wish.period_min_ms = self.config.scan_period_min_ms;
                     self.wish.period_max_ms = self.config.scan_period_max_ms;
@@ -174,7 +173,7 @@ fn machine_mb(nodes: &[NodeState]) -> f64 {
     nodes.iter().map(|state| state.managed_pages).sum::<u64>() as f64 / PAGES_PER_MIB as f64
 }
 
-/// What lower tiers hold.
+/// Used memory of lower tiers.
 fn used_mb(nodes: &[NodeState], topology: &Topology) -> f64 {
     let top = topology.nodes.iter().map(|node| node.tier).min();
     let lower = nodes.iter().filter(|state| topology.tier(state.node) > top);

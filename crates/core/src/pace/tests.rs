@@ -1,5 +1,4 @@
-//! The decisions, on the figures that a machine in the lab has reported; and what they must never
-//! do.
+//! The decisions on figures reported by a lab machine, and their invariants.
 
 use super::*;
 use crate::config::Scope;
@@ -19,7 +18,7 @@ fn topology() -> Topology {
     Topology::new((0..3).map(node).collect()).unwrap()
 }
 
-/// DRAM is full; the two lower tiers hold `mib` together.
+/// DRAM is full; the two lower-tier nodes hold `mib` together.
 fn nodes(mib: u64) -> Vec<NodeState> {
     let state = |id: u16, used_mib: u64| NodeState {
         node: NodeId(id),
@@ -135,7 +134,7 @@ fn renewals_that_do_not_help_become_rare_and_those_after_one_that_did_do_not() {
     assert!(starts.len() >= 2 && starts[1] - starts[0] < 46, "as at first: {starts:?}");
 }
 
-/// What a task computes in the wide stage is what it would with the finest step.
+/// A task computes the same interval in the wide stage as with the finest step.
 #[test]
 fn a_wider_step_has_a_shorter_period() {
     for mib in [300, 1000, 3000] {
@@ -184,7 +183,7 @@ fn a_step_that_is_fixed_or_left_alone_is_not_paced() {
     }
 }
 
-/// Whatever is reported, the step stays within its bounds, and so do the periods.
+/// With any report, the step and the periods stay within their bounds.
 #[test]
 fn nonsense_is_survived() {
     let extremes = [0, 1, u64::MAX / 2, u64::MAX];

@@ -1,5 +1,5 @@
-//! DAMON's hot score: how much a region is worth moving up, by how often it was accessed and for
-//! how long it has been so.
+//! DAMON's hot score: how much a region is worth promoting, from how often it was accessed and for
+//! how long that has been so.
 
 use crate::units::Nanos;
 
@@ -9,16 +9,16 @@ pub const SCORE_MAX: u32 = 99;
 /// The weights of a score's two halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// Of how often the region was accessed.
+    /// The weight of how often the region was accessed.
     pub accesses: u32,
-    /// Of how long it has been so.
+    /// The weight of how long that has been so.
     pub age: u32,
 }
 
-/// The hot score of a region that `accesses` of `most` looks found accessed and that has been so
-/// for `age`, from 0 to [`SCORE_MAX`]; the cold score is what is missing to that (Linux 6.12
-/// mm/damon/ops-common.c, `damon_hot_score` and `damon_cold_score`). A region that nobody accesses
-/// gets colder with age.
+/// The hot score, from 0 to [`SCORE_MAX`], of a region that `accesses` of `most` checks found
+/// accessed and that has been so for `age`. The cold score is `SCORE_MAX` less the hot score (Linux
+/// 6.12 mm/damon/ops-common.c, `damon_hot_score` and `damon_cold_score`). A region that nobody
+/// accesses gets colder with age.
 pub fn hot_score(accesses: u64, most: u64, age: Nanos, weights: Weights) -> u32 {
     let seconds = age.0 / 1_000_000_000;
     let log = (64 - seconds.leading_zeros()).min(32) as i32;

@@ -6,14 +6,14 @@
 //!
 //! Both the difference and the threshold are unsigned, so that a page whose difference exceeds 2^31
 //! is refused like any other cold page. The counter wraps at 2^32: a page that waited longer than
-//! that looks younger by it.
+//! that looks younger by 2^32.
 
 /// log2 of the faults in one bucket of the stamp.
 pub const BUCKET_SHIFT: u32 = 16;
 /// Faults from which a page is cold (debugfs `sched/numa_balancing/fault_count_threshold`).
 pub const THRESHOLD: u32 = 1_000_000;
 
-/// What is kept of a scan at a time when the process has had `faults` hint faults.
+/// The stamp of a scan when the process has had `faults` hint faults.
 pub const fn stamp(faults: u32) -> u32 {
     faults >> BUCKET_SHIFT
 }

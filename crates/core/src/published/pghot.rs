@@ -2,9 +2,8 @@
 //!
 //! S4 is "mm: Hot page tracking and promotion infrastructure", RFC v6, 2026-03. A record is made of
 //! a frequency, a time in the low bits of jiffies, a ready bit and, in precise mode, the node to
-//! promote to. Nothing ages a record, and the time wraps: two accesses any distance apart are
-//! judged by their distance modulo [`Mode::wrap_jiffies`]. That is the published behaviour and is
-//! kept here on purpose.
+//! promote to. Nothing ages a record, and the time wraps: two accesses are judged by their distance
+//! modulo [`Mode::wrap_jiffies`]. That is the published behaviour and is kept here on purpose.
 //!
 //! The headers of v3 and v4 masked fields with `(1 << SHIFT) - 1` where the width was meant, which
 //! left the node no bits at all; the masks here are of the fields' widths, as from v5 on.
@@ -23,7 +22,7 @@ pub enum Mode {
 /// log2 of the jiffies in one time bucket of [`Mode::Default`].
 const BUCKET_SHIFT: u32 = 7;
 
-/// Where a field lies.
+/// The position of a field.
 #[derive(Clone, Copy)]
 struct Field {
     shift: u32,
@@ -125,7 +124,7 @@ pub const fn tick_ns(hz: u32) -> u64 {
 }
 
 /// Ticks from boot to `time`. The kernel's own counter starts 300 s below its 32-bit wrap instead
-/// of at 0; only the borders of the 128-jiffy buckets could tell the difference.
+/// of at 0; only the borders of the 128-jiffy buckets differ by that.
 pub const fn jiffies(time: Nanos, hz: u32) -> u64 {
     time.0 / tick_ns(hz)
 }
@@ -154,8 +153,8 @@ impl PghotRecord {
         }
     }
 
-    /// Puts the record together; frequency saturates, what else does not fit its field loses its
-    /// high bits.
+    /// Puts the record together; frequency saturates; any other value that does not fit its field
+    /// loses its high bits.
     pub const fn encode(self, mode: Mode) -> u32 {
         let frequency =
             if self.frequency < mode.frequency_max() { self.frequency } else { mode.frequency_max() };
@@ -166,12 +165,12 @@ impl PghotRecord {
     }
 }
 
-/// What the update is tuned by.
+/// Tuning parameters of the update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Accesses that make a page ready (S4: `freq_threshold`, default 2).
     pub threshold: u8,
-    /// Accesses further apart than this start to count anew, in ms (S4: `freq_window_ms`, default
+    /// Accesses further apart than this restart the count, in ms (S4: `freq_window_ms`, default
     /// 3000, precise 5000).
     pub window_ms: u64,
     /// Timer frequency of the kernel, in Hz.

@@ -1,10 +1,10 @@
-//! The formula that makes a period longer or shorter from how local and how private accesses are.
+//! The formula that adapts a period to how local and how private accesses are.
 //!
 //! Source: Linux 6.12 `kernel/sched/fair.c`, `update_task_scan_period`, where it sets the time
 //! between two scans. S1 sets the hardware's sampling period with it, once every [`SAMPLES`] useful
 //! samples of a task.
 
-/// Parts that a period is adjusted in (`NUMA_PERIOD_SLOTS`).
+/// Parts into which a period is divided for adjustment (`NUMA_PERIOD_SLOTS`).
 const SLOTS: u64 = 10;
 /// Slots of private or local accesses from which the period grows (`NUMA_PERIOD_THRESHOLD`).
 const THRESHOLD: u64 = 7;
@@ -18,7 +18,7 @@ pub const SAMPLE_PERIOD_MIN_UOPS: u32 = 5_000;
 /// S1: longest sampling period (`sample_period_max`).
 pub const SAMPLE_PERIOD_MAX_UOPS: u32 = 20_000;
 
-/// What a task's accesses were like since the last adaptation.
+/// A task's accesses since the last adaptation, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// To pages of the node of the CPU.
@@ -35,8 +35,8 @@ pub struct Accesses {
 
 /// The next period, between `min` and `max`.
 ///
-/// Without local and shared accesses, or with failed migrations, it doubles: nothing to do, or too
-/// fast. Mostly private, or mostly local accesses make it longer; else it gets shorter.
+/// Without local and shared accesses (nothing to do), or with failed migrations (too fast), it
+/// doubles. Mostly private or mostly local accesses make it longer; otherwise it gets shorter.
 pub fn adapt(period: u32, min: u32, max: u32, accesses: &Accesses) -> u32 {
     if accesses.local + accesses.shared == 0 || accesses.failed > 0 {
         return period.saturating_mul(2).min(max);

@@ -4,7 +4,7 @@
 //! Source: Linux 6.12 `include/linux/mm.h` (`folio_xchg_access_time`),
 //! `include/linux/page-flags-layout.h` and `kernel/sched/fair.c` (`numa_hint_fault_latency`).
 
-/// The least bits that the time shall span; narrower fields keep coarser time
+/// Minimum number of bits that the time spans; narrower fields keep coarser time
 /// (`PAGE_ACCESS_TIME_MIN_BITS`).
 pub const MIN_BITS: u32 = 12;
 
@@ -33,7 +33,7 @@ impl StampWidth {
         1 << (self.bits + self.shift)
     }
 
-    /// What is kept of a scan at `now_ms`.
+    /// The stamp of a scan at `now_ms`.
     pub const fn stamp(self, now_ms: u64) -> u32 {
         ((now_ms >> self.shift) & ((1 << self.bits) - 1)) as u32
     }

@@ -26,9 +26,9 @@ pub const fn rate_limit_pages(mbps: u64) -> u64 {
 
 /// The hot threshold of one target node.
 ///
-/// Every period the candidates of the period are compared with what the rate limit would let
-/// through. More than 110 % lower the threshold by a sixteenth of twice the reference, fewer than
-/// 90 % raise it by as much, within one step and twice the reference.
+/// Every period, the number of candidates is compared with what the rate limit allows. More than
+/// 110 % lower the threshold by a sixteenth of twice the reference, less than 90 % raise it by as
+/// much, between one step and twice the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
     /// Start of the current period in ms; a node starts at 0, so the first fault later than a

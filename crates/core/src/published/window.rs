@@ -1,8 +1,9 @@
-//! S2's window of pages that are handled ahead of a stream of hint faults.
+//! S2's window of pages handled ahead of a stream of hint faults.
 //!
-//! Source: S2, "mm: Add speculative numa fault support" (2021-12), the word `numafault_ahead` of a
-//! mapping: the page after the last fault, and a number of pages. One window a mapping: interleaved
-//! streams undo each other's, and a descending stream is taken for random (its author's TODO).
+//! Source: S2, "mm: Add speculative numa fault support" (2021-12), field `numafault_ahead` of a
+//! mapping: the page after the last fault, and a number of pages. There is one window per mapping:
+//! interleaved streams destroy each other's, and a descending stream is taken for random (its
+//! author's TODO).
 
 /// Pages of a window that opens.
 pub const OPEN: u64 = 2;
@@ -16,7 +17,7 @@ pub const SHRINK: u64 = 2;
 pub struct Window {
     /// The page after the fault.
     pub start: u64,
-    /// Pages that are expected; 0 where no stream is seen.
+    /// Pages expected; 0 if no stream is seen.
     pub pages: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A lane: the candidates that whatever blocks one of them blocks together.
+//! A lane: candidates that are always blocked together.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::units::ScopeId;
 /// What the candidates of a lane have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneKey {
-    /// Which way they go.
+    /// Their direction.
     pub direction: Direction,
-    /// Whose share of the rate limit they use.
+    /// The scope whose share of the rate limit they use.
     pub scope: ScopeId,
     /// The nodes that they may go to.
     pub route: Route,
-    /// Whose word on them counts most.
+    /// The source whose estimate counts most.
     pub source: Source,
 }
 
-/// Candidates of one lane, by rank. A full node or a used-up share costs one look, not one a
+/// Candidates of one lane, by rank. A full node or a used-up share costs one check, not one per
 /// candidate.
 #[derive(Debug, Default)]
 pub(super) struct Lane {

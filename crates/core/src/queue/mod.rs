@@ -1,12 +1,12 @@
 //! The candidate queue: bounded, highest rank first, first come first served within a rank.
 //!
-//! A page has one entry; proposing it again renews the entry, in which the word of each source is
-//! [weighed](crate::weigh). Where the queue is full the lowest rank gives way, and of equal ranks
-//! the one that came last. No source can crowd out the others: each may hold an equal share of the
-//! places whatever ranks the others have, and gives way to those that have less than theirs.
-//! Entries wait in lanes ([`LaneKey`]): what a full node, a used-up share or a closed direction
-//! blocks is blocked together, so one look tells. A page that was tried and may be tried again is
-//! parked until its time. Every operation costs a hash look-up and a step in two small trees.
+//! A page has one entry; proposing it again renews the entry, in which the estimates of all sources
+//! are [weighed](crate::weigh). If the queue is full, the lowest rank is evicted, and among equal
+//! ranks the latest. No source can crowd out the others: each may hold an equal share of the places
+//! regardless of ranks, and loses entries to sources that hold less than their share. Entries wait
+//! in lanes ([`LaneKey`]): a full node, a used-up share or a closed direction blocks whole lanes,
+//! so one check suffices. A page that was tried and may be tried again is parked until its time.
+//! Every operation costs a hash look-up and a step in two small trees.
 
 mod lane;
 mod slab;
@@ -30,7 +30,7 @@ struct Entry {
     admitted: Admitted,
     /// The highest goes first.
     rank: u32,
-    /// The source whose word on it counts most.
+    /// The source whose estimate counts most.
     chief: Source,
     /// When it may be tried again, while it is parked.
     not_before: Option<Nanos>,
@@ -53,14 +53,14 @@ impl Entry {
     }
 }
 
-/// What became of an offered candidate.
+/// The result of offering a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// It waits.
     Queued,
     /// The page waited already; its entry has been renewed.
     Merged,
-    /// It waits in the place of this one, which had the lowest rank of those that may give way.
+    /// It waits in the place of this one, which had the lowest rank of those that may be evicted.
     Displaced(Box<Admitted>),
     /// The queue is full of candidates with ranks as high, and its source has its share of them.
     Full,
@@ -111,7 +111,7 @@ impl Queue {
         self.slab.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether no candidate waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -121,7 +121,7 @@ impl Queue {
         self.parked.len()
     }
 
-    /// Memory in bytes, near enough.
+    /// Approximate memory in bytes.
     pub fn bytes(&self) -> usize {
         let index = self.index.capacity() * (size_of::<(VirtPage, u32)>() + 1);
         self.slab.bytes() + index + self.parked.len() * size_of::<(Nanos, u32)>()
@@ -178,8 +178,7 @@ impl Queue {
         out
     }
 
-    /// Takes all entries out, those that came first in front, each with when it may be tried again
-    /// where it is parked.
+    /// Takes all entries out, oldest first, each with the time of its next try if it is parked.
     pub fn drain(&mut self) -> Vec<(Admitted, Option<Nanos>)> {
         let entry = |at| self.slab.get(at).map(|e| (e.seq, at, e.not_before));
         let mut all: Vec<(u64, u32, Option<Nanos>)> = (0..self.slab.high()).filter_map(entry).collect();
@@ -187,7 +186,7 @@ impl Queue {
         all.into_iter().filter_map(|(_, at, due)| Some((self.take_slot(at)?, due))).collect()
     }
 
-    /// Lets parked entries whose time has come take their turns again.
+    /// Returns parked entries whose time has come to their lanes.
     pub fn wake(&mut self, now: Nanos) {
         while let Some(&(due, at)) = self.parked.first() {
             if due > now {
@@ -202,8 +201,7 @@ impl Queue {
         }
     }
 
-    /// Takes out entries that have expired, as far as this tick's part of the lap goes, with what
-    /// held each.
+    /// Takes out expired entries within this tick's part of the lap, with what held each.
     pub fn sweep(&mut self, now: Nanos) -> Vec<(Admitted, Option<RefusalReason>)> {
         let high = self.slab.high();
         let mut out = Vec::new();
@@ -220,7 +218,7 @@ impl Queue {
         out
     }
 
-    /// The best turn of every lane, and forgets what held the lanes at the tick before.
+    /// Returns the best turn of every lane, and clears what held the lanes at the last tick.
     pub fn heads(&mut self) -> Vec<(LaneKey, Turn)> {
         let mut out = Vec::with_capacity(self.lanes.len());
         for (key, lane) in &mut self.lanes {
@@ -257,13 +255,13 @@ impl Queue {
         self.take_slot(turn.slot)
     }
 
-    /// Notes what holds the entry; whether that is news.
+    /// Records what holds the entry; returns whether that has changed.
     pub fn hold(&mut self, turn: Turn, reason: RefusalReason) -> bool {
         let Some(entry) = self.slab.get_mut(turn.slot) else { return false };
         entry.held.replace(reason) != Some(reason)
     }
 
-    /// Notes what holds the whole lane until the next tick.
+    /// Records what holds the whole lane until the next tick.
     pub fn hold_lane(&mut self, key: LaneKey, reason: RefusalReason) {
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.held = Some(reason);
@@ -271,7 +269,7 @@ impl Queue {
     }
 
     /// Candidates that wait now, by what holds them (`None`: nothing yet); parked ones count as
-    /// [`RefusalReason::Retry`], those of a lane that is not held as a whole as `None`.
+    /// [`RefusalReason::Retry`], entries of a lane that is not held as a whole count as `None`.
     pub fn waiting(&self) -> BTreeMap<Option<RefusalReason>, u64> {
         let mut out = BTreeMap::new();
         for lane in self.lanes.values() {
@@ -283,9 +281,9 @@ impl Queue {
         out
     }
 
-    /// Lanes that nothing but a lack of free memory holds: of those that wait in each the hottest,
-    /// one in `of`, how many they are and the score of the last of them. They go first, and what is
-    /// colder does not keep them waiting.
+    /// Lanes that only a lack of free memory holds: for the hottest one in `of` of each lane's
+    /// candidates, their number and the score of the last of them. They go first, and colder ones
+    /// do not keep them waiting.
     pub fn without_room(&self, of: impl Fn(LaneKey) -> u64) -> impl Iterator<Item = (LaneKey, u64, u16)> {
         let for_room =
             |lane: &&Lane| matches!(lane.held, Some(RefusalReason::NodeFull | RefusalReason::BelowGoal));
@@ -326,9 +324,9 @@ impl Queue {
         }
     }
 
-    /// Renews an entry: expiry, target and reason are the newest proposal's, what other sources
-    /// said and is not too old still counts, the tries stay. It keeps its place where lane and rank
-    /// stay the same.
+    /// Renews an entry: expiry, target and reason are the newest proposal's, unexpired estimates of
+    /// other sources still count, and the tries stay. It keeps its place if lane and rank stay the
+    /// same.
     fn renew(&mut self, at: u32, new: &Admitted) {
         let Some(old) = self.slab.get(at).copied() else { return };
         let estimates = old.admitted.estimates.renewed(&new.estimates, new.candidate.time);
@@ -391,10 +389,10 @@ impl Queue {
         }
     }
 
-    /// The entry that makes room for a new one: of those that take turns, and whose source holds
-    /// more than its share or is the new one's, the one with the lowest rank, and of these the one
-    /// that came last. A rank that is no lower gives way only where the new one's source has less
-    /// than its share.
+    /// The entry to evict for a new one: among unparked entries whose source holds more than its
+    /// share or is the new one's, the one with the lowest rank, and among these the latest. An
+    /// entry of equal or higher rank is evicted only if the new one's source has less than its
+    /// share.
     fn giving_way(&self, new: &Entry) -> Option<u32> {
         let mut held: BTreeMap<Source, usize> = BTreeMap::from([(new.chief, 0)]);
         for (key, lane) in &self.lanes {

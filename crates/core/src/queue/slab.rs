@@ -44,7 +44,7 @@ impl List {
     }
 }
 
-/// Slots; a freed one is used again before a new one is made.
+/// Slots; a freed one is reused before a new one is created.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
     slots: Vec<Slot>,
@@ -56,7 +56,7 @@ impl Slab {
         self.slots.len() - self.free.len()
     }
 
-    /// Slots ever made: every entry's number is below it.
+    /// Slots ever created: every entry's number is below it.
     pub(super) fn high(&self) -> u32 {
         self.slots.len() as u32
     }

@@ -160,7 +160,7 @@ fn what_two_sources_say_of_a_page_is_weighed_together() {
     let entry = q.get(admitted(2, 0).page).unwrap();
     assert_eq!((entry.score, entry.estimates.iter().count()), (980, 2));
     assert_eq!(order(&mut q), [2, 1], "980 of two sources goes before 1000 of one");
-    // Its evidence from hint faults is too old by then.
+    // Its evidence from hint faults has expired by then.
     let mut late = from(Source::HwSample, 2, 700);
     (late.candidate.time, late.candidate.expires) = (Nanos(1000), Nanos(2000));
     late.estimates = Estimates::of(&late.candidate);
@@ -178,15 +178,14 @@ fn a_source_that_floods_the_queue_leaves_the_others_their_share() {
     for vpn in 1000..1100 {
         q.offer(&from(Source::HintFault, vpn, 500 + vpn as u16), None);
     }
-    // As many as its share found a place, though all of them rank lower; then the better ones took
-    // the places of the worse.
+    // Its share found places although all of them rank lower; then better ones replaced worse ones.
     let held = |q: &Queue, source| {
         q.lanes.iter().filter(|(k, _)| k.source == source).map(|(_, l)| l.len).sum::<usize>()
     };
     assert_eq!((q.len(), held(&q, Source::HintFault), held(&q, Source::Device)), (100, 50, 50));
     let kept: Vec<u64> = order(&mut q).into_iter().filter(|vpn| *vpn >= 1000).collect();
     assert_eq!(kept, (1050..1100).rev().collect::<Vec<_>>());
-    // And the flood does not come back over them.
+    // And the flood does not displace them again.
     for vpn in 2000..3000 {
         assert_eq!(q.offer(&from(Source::Device, vpn, 1900), None), Offer::Full);
     }
