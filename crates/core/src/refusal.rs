@@ -15,14 +15,14 @@ macro_rules! reasons {
         }
 
         impl RefusalReason {
-            /// What the reason means and what would help.
+            /// What the reason means.
             pub fn meaning(self) -> String {
                 match self {
                     $( RefusalReason::$variant => [ $( $doc ),+ ].map(str::trim).join(" "), )*
                 }
             }
 
-            /// Whether the candidate is let go or stays in the queue.
+            /// Whether the candidate leaves the queue or stays in it.
             pub const fn effect(self) -> Effect {
                 match self {
                     $( RefusalReason::$variant => Effect::$kind, )*
@@ -50,25 +50,25 @@ macro_rules! reasons {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It leaves; new evidence may propose the page again.
+    /// It leaves the queue; new evidence may propose the page again.
     Refused,
     /// It keeps its place in the queue until the reason passes or its evidence is too old.
     Held,
 }
 
 reasons! {
-    /// No virtual page is known for the frame, or the page's numbers make no sense: nothing can
-    /// name it to the mover.
+    /// No virtual page is known for the frame, or the page's numbers are invalid: the mover cannot
+    /// address it.
     NotMovable = "not_movable", Refused;
     /// The configuration switches this direction off.
     DirectionOff = "direction_off", Refused;
     /// The process is in an excluded scope, or scopes are configured and none names it.
     Excluded = "excluded", Refused;
-    /// Scopes are configured, and the process has not been looked at yet, or not since its last
+    /// Scopes are configured, and the process has not been examined yet, or not since its last
     /// exec; that takes a second or two.
     Unexamined = "unexamined", Refused;
-    /// The scope holds as much of the top tier as its `top_tier_cap_mib` allows, with what is on
-    /// its way there.
+    /// The scope holds as much of the top tier as its `top_tier_cap_mib` allows, counting pages in
+    /// flight.
     ScopeCap = "scope_cap", Refused;
     /// The scope would be left with less of the top tier than its `top_tier_floor_mib`.
     ScopeFloor = "scope_floor", Refused;
@@ -76,11 +76,11 @@ reasons! {
     AlreadyTop = "already_top", Refused;
     /// No node with memory lies in this direction, or the rule named one that does not.
     NoTarget = "no_target", Refused;
-    /// The page is on its way in another batch, or a folio that overlaps it is.
+    /// The page, or a folio that overlaps it, is in flight in another batch.
     InFlight = "in_flight", Refused;
     /// We moved the page less than `admission.residency_ms` ago.
     Resident = "resident", Refused;
-    /// The page was moved to and fro `admission.ping_pong_moves` times within
+    /// The page was moved back and forth `admission.ping_pong_moves` times within
     /// `admission.ping_pong_window_ms`.
     PingPong = "ping_pong", Refused;
     /// The mover found the page pinned; it is left alone for `admission.quarantine_ms`.
@@ -96,7 +96,7 @@ reasons! {
     Shared = "shared", Refused;
     /// The outcome of the page's last batch never came; left alone for `admission.quarantine_ms`.
     Lost = "lost", Refused;
-    /// Nothing moves in this mode, and the page was told of already; told again after
+    /// Nothing moves in this mode, and the page was reported already; it is reported again after
     /// `admission.quarantine_ms`.
     DryRun = "dry_run", Refused;
     /// The page was busy, or its target full, `queue.retries` times in a row.
@@ -110,17 +110,17 @@ reasons! {
     /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
     ShareExceeded = "share_exceeded", Held;
     /// The scope's moves are slowed or stopped, because its memory pressure rose with them or its
-    /// pages went to and fro; `status` tells which.
+    /// pages were moved back and forth; `status` says which.
     Braked = "braked", Held;
-    /// The machine has not told lately what the scope holds of the top tier, so that its floor and
-    /// cap cannot be kept.
+    /// The machine has not recently reported the scope's holding of the top tier, so its floor and
+    /// cap cannot be enforced.
     ScopeUnknown = "scope_unknown", Held;
     /// No target has memory free above its high watermark and `admission.free_goal_mib`.
     NodeFull = "node_full", Held;
     /// A target has room, but not for a folio of this size: it would be left with less than
     /// `admission.free_goal_mib` above its high watermark.
     BelowGoal = "below_goal", Held;
-    /// The machine did not tell the state of any target at this tick.
+    /// The machine did not report the state of any target at this tick.
     NodeUnknown = "node_unknown", Held;
     /// `admission.batches_in_flight` batches wait for their outcome.
     BatchesInFlight = "batches_in_flight", Held;

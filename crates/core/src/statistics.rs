@@ -12,7 +12,7 @@ use crate::units::Nanos;
 pub enum Kind {
     /// It only grows, from the start on.
     Counter,
-    /// It is a state of the moment.
+    /// It is a current state.
     Gauge,
 }
 
@@ -26,14 +26,14 @@ impl Kind {
     }
 }
 
-/// What is said of a statistic wherever it is shown.
+/// The description of a statistic wherever it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Statistic {
     /// Its name in status and in the code.
     pub name: &'static str,
     /// Its name as a metric.
     pub metric: String,
-    /// What one unit of it is; empty for what is so or not.
+    /// The unit; empty for a flag.
     pub unit: &'static str,
     /// How it behaves.
     pub kind: Kind,
@@ -41,7 +41,7 @@ pub struct Statistic {
     pub description: String,
     /// The label that splits it, where one does.
     pub label: Option<&'static str>,
-    /// It is 0 where all is well.
+    /// It is 0 if all is well.
     pub trouble: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Sample {
 
 /// A value of a statistic, or one for each value of its label.
 pub trait Figure {
-    /// Appends what it is worth under `name`; nothing where it is not known.
+    /// Appends its value under `name`; nothing if it is not known.
     fn samples(&self, name: &'static str, out: &mut Vec<Sample>);
 }
 
@@ -116,7 +116,7 @@ impl<L: Label> Figure for By<L> {
 
 /// Statistics that were declared by [`statistics!`](macro@crate::statistics).
 pub trait Declared {
-    /// What is said of each, in order of declaration.
+    /// The description of each, in order of declaration.
     fn statistics() -> Vec<Statistic>
     where
         Self: Sized;
@@ -126,9 +126,9 @@ pub trait Declared {
 }
 
 /// Declares statistics: a struct that serialises, and [`Declared`] for it. Each has its meaning,
-/// name, type, unit and kind, then `trouble` if it is 0 where all is well. The text after the
-/// struct's name begins the names of its metrics. Fields after `beside` are no statistics, or are
-/// declared elsewhere.
+/// name, type, unit and kind, then `trouble` if it is 0 whenever all is well. The text after the
+/// struct's name is the prefix of its metrics' names. Fields after `beside` are not statistics, or
+/// are declared elsewhere.
 #[macro_export]
 macro_rules! statistics {
     ($(#[$meta:meta])* $name:ident $prefix:literal {

@@ -14,11 +14,11 @@ pub struct Node {
     /// CPUs of the node, ascending; empty on a memory-only node.
     pub cpus: Vec<u32>,
     /// Memory of the node, in base pages of [`Topology::page_bytes`]; 0 on a CPU-only node, and on
-    /// one that is left out.
+    /// an excluded one.
     pub capacity_pages: u64,
-    /// Idle read latency from the nearest CPUs in ns, where the firmware tells (HMAT).
+    /// Idle read latency from the nearest CPUs in ns, if the firmware reports it (HMAT).
     pub read_latency_ns: Option<u32>,
-    /// Read bandwidth from the nearest CPUs in MB/s, where the firmware tells (HMAT).
+    /// Read bandwidth from the nearest CPUs in MB/s, if the firmware reports it (HMAT).
     pub read_bandwidth_mbps: Option<u32>,
     /// SLIT distances to the nodes of [`Topology::nodes`], in their order (10 = local).
     pub distances: Vec<u8>,
@@ -31,7 +31,8 @@ pub struct Topology {
     pub page_bytes: PageSize,
     /// Ascending by number.
     pub nodes: Vec<Node>,
-    /// The tier of each node with memory by number: asked for every access, so no search.
+    /// The tier of each node with memory by node number: looked up for every access, so without a
+    /// search.
     #[serde(skip)]
     tiers: Vec<Option<TierId>>,
     /// The fastest tier that has memory.
@@ -107,7 +108,7 @@ impl Topology {
         self.index(id).map(|i| &self.nodes[i])
     }
 
-    /// The tier of a node; none where it has no memory, so that no page is moved to it or from it.
+    /// The tier of a node; `None` if it has no memory, so no page is moved to it or from it.
     #[inline]
     pub fn tier(&self, id: NodeId) -> Option<TierId> {
         self.tiers.get(usize::from(id.0)).copied().flatten()
@@ -144,8 +145,8 @@ impl Topology {
     }
 
     /// Nodes with memory in a tier faster than that of `from`, nearest to `near` first: the places
-    /// to promote to. The nearest tier upwards is not preferred over the top tier: what is hot
-    /// belongs to the top.
+    /// to promote to. The next faster tier is not preferred over the top tier: hot pages belong to
+    /// the top tier.
     pub fn promotion_targets(&self, from: NodeId, near: NodeId) -> Vec<NodeId> {
         let Some(tier) = self.tier(from) else { return Vec::new() };
         let mut targets: Vec<&Node> =
@@ -155,7 +156,7 @@ impl Topology {
     }
 
     /// The first of [`Topology::promotion_targets`] for an access by a CPU of node `accessor`
-    /// (where unknown: the node that holds the page), without making the list.
+    /// (where unknown: the node that holds the page), without building the list.
     pub fn promotion_target(&self, from: NodeId, accessor: Option<NodeId>) -> Option<NodeId> {
         let tier = self.tier(from)?;
         if let Some(near) = accessor
@@ -188,8 +189,8 @@ impl Topology {
     }
 }
 
-/// The watermarks of a node, summed over its zones, in base pages, without what the kernel adds for
-/// a while when pages of different kinds have got mixed (Linux mm/page_alloc.c, boost_watermark).
+/// The watermarks of a node, summed over its zones, in base pages, without the kernel's temporary
+/// boost after mixing of page types (Linux mm/page_alloc.c, boost_watermark).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Watermarks {
     /// Direct reclaim below it.
@@ -205,11 +206,11 @@ pub struct Watermarks {
 /// The state of a node at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NodeState {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
     /// Free base pages.
     pub free_pages: u64,
-    /// Managed base pages: what the watermarks refer to.
+    /// Managed base pages, to which the watermarks refer.
     pub managed_pages: u64,
     /// Its watermarks.
     pub watermarks: Watermarks,

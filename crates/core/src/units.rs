@@ -1,4 +1,4 @@
-//! Quantities with their units in the type, so that a page number is never taken for a node or a
+//! Quantities with their units in the type, so that a page number is never mistaken for a node or a
 //! time.
 
 use std::fmt;
@@ -13,8 +13,8 @@ pub const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
 /// Base pages in one MiB.
 pub const PAGES_PER_MIB: u64 = 1 << (20 - PAGE_SHIFT);
 
-/// The size of a machine's base pages, which is what its kernel counts memory in. In JSON it is the
-/// number of bytes.
+/// The size of a machine's base pages, in which its kernel counts memory. In JSON it is the number
+/// of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "u64")]
 pub struct PageSize {
@@ -22,12 +22,13 @@ pub struct PageSize {
 }
 
 impl PageSize {
-    /// What the engine counts in.
+    /// The page size that the engine counts in.
     pub const OF_ENGINE: PageSize = PageSize { shift: PAGE_SHIFT };
-    /// What machines with several nodes have: 4 KiB everywhere, 16 and 64 KiB on Arm and others.
+    /// Page sizes of machines with several nodes: 4 KiB everywhere, 16 and 64 KiB on Arm and
+    /// others.
     pub const ALL: [PageSize; 3] = [PageSize { shift: 12 }, PageSize { shift: 14 }, PageSize { shift: 16 }];
 
-    /// The size of `bytes`, 4 KiB to 1 MiB; none where no kernel has such pages.
+    /// The size of `bytes`, 4 KiB to 1 MiB; `None` if no kernel has such pages.
     pub fn of_bytes(bytes: u64) -> Option<PageSize> {
         let shift = bytes.trailing_zeros();
         (bytes.is_power_of_two() && (12..=20).contains(&shift)).then_some(PageSize { shift })
@@ -38,17 +39,17 @@ impl PageSize {
         1 << self.shift
     }
 
-    /// Whole pages in so many KiB.
+    /// Whole pages in `kib` KiB.
     pub const fn pages_in_kib(self, kib: u64) -> u64 {
         kib >> (self.shift - 10)
     }
 
-    /// KiB in so many pages; saturates.
+    /// KiB in `pages` pages; saturates.
     pub const fn kib(self, pages: u64) -> u64 {
         pages.saturating_mul(1 << (self.shift - 10))
     }
 
-    /// Whole MiB in so many pages.
+    /// Whole MiB in `pages` pages.
     pub const fn mib(self, pages: u64) -> u64 {
         pages >> (20 - self.shift)
     }
@@ -87,8 +88,8 @@ impl Nanos {
         self.0 / 1_000_000
     }
 
-    /// The span from `earlier` to `self`, zero where `earlier` is later: clocks of different CPUs
-    /// may disagree.
+    /// The span from `earlier` to `self`, zero if `earlier` is later: clocks of different CPUs may
+    /// disagree.
     pub const fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -128,8 +129,8 @@ impl ScopeId {
     /// The scope of processes that no configured scope names.
     pub const DEFAULT: ScopeId = ScopeId(0);
 
-    /// The scope with place `place` in the configuration, from 0. A configuration has fewer than
-    /// 65536.
+    /// The scope at position `place` in the configuration, from 0. A configuration has fewer
+    /// than 65536.
     pub fn of_place(place: usize) -> ScopeId {
         ScopeId(u16::try_from(place + 1).unwrap_or(u16::MAX))
     }
@@ -182,7 +183,8 @@ mod tests {
         for bytes in [0, 2048, 5000, 3 << 12, 2 << 20, u64::MAX] {
             assert_eq!(PageSize::of_bytes(bytes), None);
         }
-        // A kernel that has them is told from one of 4 KiB, which is what would be assumed.
+        // A kernel with such pages is distinguished from one with 4 KiB, which would be assumed
+        // otherwise.
         let rare = [8, 256].map(|kib| PageSize::of_bytes(kib << 10));
         assert!(rare.iter().all(|size| size.is_some_and(|size| size != PageSize::OF_ENGINE)), "{rare:?}");
     }

@@ -1,15 +1,15 @@
-//! What several sources say of one page, weighed together.
+//! Combines the estimates of several sources for one page.
 //!
-//! Each source that makes a rule propose a page gives an estimate of the time between its accesses,
-//! which is the proposal's [score](crate::candidate::score_of_rate). An octave is 64 points, so
-//! that the mean of scores is the geometric mean of times. Sources know it with different
-//! certainty, which is their *weight* w: the variance of the logarithm among pages at large, over
-//! that of what the source says. Of the estimates s that are not too old
+//! Each source that makes a rule propose a page gives an estimate of the access interval, which is
+//! the proposal's [score](crate::candidate::score_of_rate). An octave is 64 points, so the mean of
+//! scores is the geometric mean of intervals. The certainty of a source is its *weight* w: prior
+//! variance of log(access interval) over the variance left after one observation. For the estimates
+//! s that have not expired:
 //!
-//! * the page's score is the mean that counts each by its weight, `sum(w s) / sum(w)`;
-//! * its rank is the same with the score 0 of weight 1 among them, `sum(w s) / (1 + sum(w))`: a
-//!   page is taken for cold until it is shown to be otherwise, so that of equal scores the one goes
-//!   first that is known from a better source, or from more of them.
+//! * the page's score is the weighted mean `sum(w s) / sum(w)`;
+//! * its rank adds a score of 0 with weight 1: `sum(w s) / (1 + sum(w))`. A page is assumed to be
+//!   cold until evidence shows otherwise, so of equal scores the one known from a more certain
+//!   source, or from more sources, goes first.
 //!
 //! With one source alone, the order is that of the scores.
 
@@ -21,17 +21,17 @@ use crate::config;
 use crate::label::Label;
 use crate::units::Nanos;
 
-/// Sources that there are.
+/// Number of sources.
 const SOURCES: usize = Source::ALL.len();
 /// Steps of a rank in a point of score: enough for scores to keep their order in ranks.
 const STEPS: u64 = 32;
 
-/// How much the word of each source counts.
+/// The weight of each source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights([u64; SOURCES]);
 
 impl Weights {
-    /// As configured.
+    /// The configured weights.
     pub fn new(keys: &config::Sources) -> Weights {
         Weights(std::array::from_fn(|n| keys.keys(Source::ALL[n]).weight().into()))
     }
@@ -42,39 +42,39 @@ impl Weights {
     }
 }
 
-/// What one source says of a page.
+/// One source's estimate for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
     /// Its [score](crate::candidate::score_of_rate).
     pub score: u16,
-    /// When it is too old.
+    /// When it expires.
     pub expires: Nanos,
 }
 
-/// What all sources say of a page.
+/// The estimates of all sources for a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimates([Option<Estimate>; SOURCES]);
 
-/// What comes of all of them.
+/// The combined result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weighed {
     /// The page's score.
     pub score: u16,
     /// Its rank: the highest goes first.
     pub rank: u32,
-    /// The source whose word counts most.
+    /// The source with the largest influence.
     pub chief: Source,
 }
 
 impl Weighed {
-    /// Before anything is weighed.
+    /// The result of a single candidate.
     pub fn of(candidate: &Candidate) -> Weighed {
         Weighed { score: candidate.score, rank: 0, chief: candidate.source }
     }
 }
 
 impl Estimates {
-    /// What a proposal says.
+    /// The estimate of a proposal.
     pub fn of(candidate: &Candidate) -> Estimates {
         let mut estimates = Estimates::default();
         let estimate = Estimate { score: candidate.score, expires: candidate.expires };
@@ -82,23 +82,23 @@ impl Estimates {
         estimates
     }
 
-    /// With what was said later, at `now`: of each source its latest word, unless that is too old.
+    /// Merged with later estimates at `now`: the latest of each source, unless expired.
     pub fn renewed(&self, later: &Estimates, now: Nanos) -> Estimates {
         let live = |e: &Estimate| e.expires > now;
         Estimates(std::array::from_fn(|n| later.0[n].or(self.0[n]).filter(live)))
     }
 
-    /// Each source that says something, and what.
+    /// Each source with an estimate, and the estimate.
     pub fn iter(&self) -> impl Iterator<Item = (Source, Estimate)> + '_ {
         Source::ALL.iter().zip(&self.0).filter_map(|(source, estimate)| Some((*source, (*estimate)?)))
     }
 
-    /// Which sources say something.
+    /// The sources with an estimate.
     pub fn sources(&self) -> Sources {
         self.iter().fold(Sources::default(), |all, (source, _)| all.and(source))
     }
 
-    /// What they say together; nothing, where none says anything.
+    /// The combined result; `None` without an estimate.
     pub fn weigh(&self, weights: &Weights) -> Option<Weighed> {
         let chief = self
             .iter()
@@ -108,18 +108,18 @@ impl Estimates {
             let weight = weights.of(source);
             (sum + weight * u64::from(estimate.score), all + weight)
         });
-        // Neither mean is above the highest score.
+        // Neither mean exceeds the highest score.
         let (score, rank) = ((sum / all.max(1)) as u16, (sum * STEPS / (1 + all)) as u32);
         Some(Weighed { score, rank, chief })
     }
 }
 
-/// A set of sources; it serialises as the list of their names.
+/// A set of sources; it serialises as a list of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources(u8);
 
 impl Sources {
-    /// With `source` among them.
+    /// The set with `source` added.
     pub fn and(self, source: Source) -> Sources {
         Sources(self.0 | 1 << source.index())
     }
@@ -151,7 +151,7 @@ mod tests {
         Weights::new(&config::Sources::default())
     }
 
-    /// What sources say, each for ten seconds from `now` on.
+    /// Estimates of sources, each valid for ten seconds from `now` on.
     fn say(said: &[(Source, Nanos)], now: Nanos) -> Estimates {
         let mut estimates = Estimates::default();
         for (source, gap) in said {
@@ -169,7 +169,7 @@ mod tests {
     fn two_sources_of_equal_weight_meet_at_the_geometric_mean() {
         let (fast, slow) = (Nanos::from_ms(10), Nanos::from_ms(1000));
         let both = weighed(&[(Source::HintFault, fast), (Source::HwSample, slow)]);
-        // Scores are linear inside an octave, so that the mean is near enough.
+        // Scores are linear inside an octave, so the mean is approximate.
         assert!(both.score.abs_diff(score_of_rate(Nanos::from_ms(100))) <= 6, "{both:?}");
         // A region counts less, a counter more.
         let region = weighed(&[(Source::HintFault, fast), (Source::Damon, slow)]);

@@ -1,4 +1,4 @@
-//! From a section of frames to where its slots are.
+//! Maps a section of frames to its slots.
 
 use crate::units::Pfn;
 
@@ -25,9 +25,9 @@ pub(super) struct Section {
     pub(super) base: u64,
 }
 
-/// A section that has no slots. Every tick is below its base and so, modulo 2^64, far beyond it:
-/// one test finds what has no slots yet, what needs a later base and what is too early for its
-/// base.
+/// A section without slots. Every tick is below its base and so, modulo 2^64, far beyond it: one
+/// test finds sections without slots, accesses that need a later base and accesses that are too
+/// early for their base.
 const NO_SECTION: Section = Section { first: 0, base: 1 << 62 };
 
 impl Section {
@@ -38,8 +38,8 @@ impl Section {
 
 type Leaf = [Section; LEAF_SECTIONS];
 
-/// Two levels: a root of 128 KiB, and 32 KiB for each 256 GiB of physical addresses in which
-/// anything has a record.
+/// Two levels: a root of 128 KiB, and 32 KiB for each 256 GiB of physical addresses in which any
+/// frame has a record.
 #[derive(Debug)]
 pub(super) struct Directory {
     root: Vec<Option<Box<Leaf>>>,
@@ -50,7 +50,7 @@ impl Directory {
         Directory { root: (0..LEAVES).map(|_| None).collect() }
     }
 
-    /// The section of `pfn`; one that does not exist where it has no slots.
+    /// The section of `pfn`; `NO_SECTION` if it has no slots.
     #[inline(always)]
     pub(super) fn get(&self, pfn: Pfn) -> Section {
         let (leaf, entry) = position(pfn);
@@ -68,7 +68,7 @@ impl Directory {
         }
     }
 
-    /// Takes the section of `pfn` out; its leaf goes with the last section in it.
+    /// Takes the section of `pfn` out; its leaf is freed with the last section in it.
     pub(super) fn remove(&mut self, pfn: Pfn) {
         let (leaf, entry) = position(pfn);
         if let Some(place) = self.root.get_mut(leaf)
@@ -88,7 +88,7 @@ impl Directory {
         while pfn < end.0.min(PFN_END) {
             let (leaf, entry) = position(Pfn(pfn));
             let frames = match &self.root[leaf] {
-                // An empty leaf is one step, so that any range takes a bounded number of them.
+                // An empty leaf is one step, so any range takes a bounded number of steps.
                 None => (LEAF_SECTIONS - entry) * SECTION_FRAMES,
                 Some(leaf) => {
                     if leaf[entry].exists() {

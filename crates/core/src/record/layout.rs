@@ -1,4 +1,4 @@
-//! What a slot looks like: the contract, and our own two layouts, whose time saturates and never
+//! The layout of a slot: the trait, and our own two layouts, whose time saturates and never
 //! aliases.
 
 use std::fmt::Debug;
@@ -10,11 +10,11 @@ use crate::units::{Nanos, NodeId, PAGE_SIZE};
 
 /// A way to pack a record into a slot.
 ///
-/// Time inside a slot is a *stamp*: ticks since its section's base. A layout whose stamps end at
-/// some point has the section's slots moved to a later base, lazily, when an access comes whose
-/// stamp would not fit.
+/// Time inside a slot is a *stamp*: ticks since its section's base. If the stamps of a layout are
+/// limited, the section's slots are moved to a later base, lazily, when an access comes whose stamp
+/// would not fit.
 pub(super) trait Layout: Copy + Debug {
-    /// What a slot is stored as; all bits zero is "never recorded".
+    /// The storage type of a slot; all bits zero is "never recorded".
     type Slot: Plain + PartialEq + Debug;
     /// The highest frequency that a slot holds.
     const FREQUENCY_MAX: u8;
@@ -31,8 +31,7 @@ pub(super) trait Layout: Copy + Debug {
     /// `time` in ticks, below 2^62.
     fn ticks(&self, time: Nanos) -> u64;
 
-    /// The base to give a section at tick `now`; before tick 0 it wraps, and so do stamps, back
-    /// again.
+    /// The base for a section at tick `now`. Before tick 0 it wraps, and stamps wrap back.
     fn base(&self, now: u64) -> u64;
 
     /// Makes every stamp earlier by `ticks`, as the base has become later; stamps that fall before
@@ -45,27 +44,27 @@ pub(super) trait Layout: Copy + Debug {
     /// The slot after an access at `stamp` by a CPU of node `accessor` that left `record`.
     fn encode(&self, old: Self::Slot, record: &Record, accessor: Option<NodeId>, stamp: u64) -> Self::Slot;
 
-    /// The slot with another readiness.
+    /// The slot with readiness `ready`.
     fn with_ready(slot: Self::Slot, ready: bool) -> Self::Slot;
 }
 
-/// The longest window that a clock is made for, about 52 days: a stamp of it in ns fits 64 bits in
-/// every layout.
+/// The longest window that a clock supports, about 52 days: its stamp in ns fits 64 bits in every
+/// layout.
 const WINDOW_MAX: Nanos = Nanos(1 << 52);
 
-/// The clock of our own layouts: ticks of a power of two of nanoseconds, so that a shift is all it
-/// takes.
+/// The clock of our own layouts: its tick is a power of two of nanoseconds, so that a shift
+/// converts time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     /// log2 of a tick in ns.
     shift: u32,
-    /// Ticks that a fresh base lies in the past: gaps up to this are always told.
+    /// Ticks by which a new base lies in the past: intervals up to this are always known.
     reach: u64,
 }
 
 impl Clock {
-    /// The finest clock, not finer than 2^`finest` ns, that tells gaps of up to `window` and more
-    /// with `codes` stamps while a section is rebased no more than once in three windows.
+    /// The finest clock, but not finer than 2^`finest` ns, that measures intervals of up to
+    /// `window` with `codes` stamps and rebases a section at most once in three windows.
     fn new(window: Nanos, finest: u32, codes: u64) -> Clock {
         let reach = codes.div_ceil(4);
         let window = window.min(WINDOW_MAX);
@@ -90,13 +89,13 @@ impl Clock {
         now.wrapping_sub(self.reach)
     }
 
-    /// Time from stamp `then` to stamp `now`; none where `then` is "long ago", zero where clocks
+    /// Time from stamp `then` to stamp `now`; `None` if `then` is "long ago", zero if clocks
     /// disagree.
     #[inline(always)]
     fn gap(self, then: u64, now: u64) -> Option<Nanos> {
         let told = then != 0;
-        // Which pages were accessed before is anybody's guess; with this value for those that were
-        // not, a rule that asks for a short gap has one rare answer to branch on.
+        // Whether a page was accessed before is unpredictable. With this value for those that were
+        // not, a rule that asks for a short interval has one branch, rarely taken.
         let gap = std::hint::select_unpredictable(told, now.saturating_sub(then) << self.shift, u64::MAX);
         told.then_some(Nanos(gap))
     }
@@ -112,7 +111,7 @@ impl Byte {
     const STAMP_SHIFT: u32 = 3;
     const STAMP: u8 = 0b1111_1000;
 
-    /// For gaps up to `window`.
+    /// For intervals up to `window`.
     pub(super) fn new(window: Nanos) -> Byte {
         Byte(Clock::new(window, 20, Self::STAMP_MAX))
     }
@@ -178,7 +177,7 @@ impl Word {
     const STAMP_SHIFT: u32 = 16;
     const STAMP: u32 = 0xffff_0000;
 
-    /// For gaps up to `window`.
+    /// For intervals up to `window`.
     pub(super) fn new(window: Nanos) -> Word {
         Word(Clock::new(window, 22, Self::STAMP_MAX))
     }
@@ -232,8 +231,8 @@ impl Layout for Word {
     }
 }
 
-/// Passes all slots through `change`, asking for memory two pages ahead: the CPU's own prefetching
-/// ends at each page.
+/// Passes all slots through `change`, prefetching two pages ahead: the CPU's own prefetcher stops
+/// at each page.
 fn sweep<T: Plain>(slots: &mut [T], change: impl Fn(T) -> T) {
     const LINE_BYTES: usize = 64;
     for line in slots.chunks_mut(LINE_BYTES / size_of::<T>()) {

@@ -1,9 +1,9 @@
-//! What is remembered of each page frame: one slot a frame, in sections that are allocated when
-//! first needed.
+//! The record of each page frame: one slot per frame, in sections that are allocated when first
+//! needed.
 //!
 //! Four layouts, chosen at run time. `byte` and `word` are ours: their time saturates ("long ago")
-//! and never aliases, because stamps count from a base that each section moves forward when it
-//! must. `pghot-byte` and `pghot-word` are the published layouts of S4 to the bit (see
+//! and never aliases, because stamps count from a base that each section moves forward when
+//! necessary. `pghot-byte` and `pghot-word` are the published layouts of S4 to the bit (see
 //! [`crate::published::pghot`]): their time wraps, they count in jiffies, and pages of the top tier
 //! have no record.
 //!
@@ -32,19 +32,19 @@ use crate::record::store::Store;
 use crate::topology::Topology;
 use crate::units::{Nanos, NodeId, Pfn};
 
-/// Timer frequencies that the published layouts can count in.
+/// Timer frequencies that the published layouts support.
 const HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 
-/// What is remembered of a page, decoded from whichever layout holds it.
+/// The record of a page, decoded from any layout.
 ///
-/// A rule sees the record as it was before the access and leaves it as it shall be afterwards. The
-/// time of the access and, where known, the accessing node are stored by the layout itself.
+/// A rule sees the record as it was before the access and updates it. The time of the access and,
+/// where known, the accessing node are stored by the layout itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Accesses that counted; the layout saturates it at [`RecordTable::frequency_max`].
+    /// Accesses counted; the layout saturates it at [`RecordTable::frequency_max`].
     pub frequency: u8,
-    /// Time since the last recorded access, as exactly as the layout can tell; `None` where there
-    /// was none, or longer ago than the layout reaches. The published layouts alias: their gap is
+    /// Time since the last recorded access, at the layout's resolution; `None` if there was none,
+    /// or if it is longer ago than the layout reaches. The published layouts alias: their value is
     /// modulo their wrap.
     pub gap: Option<Nanos>,
     /// The node that accessed it last, where the layout keeps it.
@@ -53,7 +53,7 @@ pub struct Record {
     pub ready: bool,
 }
 
-/// How a [`RecordTable`] is made.
+/// Parameters of a [`RecordTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordParams {
     /// The layout.
@@ -62,8 +62,8 @@ pub struct RecordParams {
     pub hz: u32,
     /// Keep the accessing node once per 2 MiB beside the bytes of [`RecordLayout::Byte`].
     pub node_per_block: bool,
-    /// The longest time between two accesses that the rule wants to tell from "long ago"; our own
-    /// layouts choose their resolution by it.
+    /// The longest access interval that the rule must distinguish from "long ago"; our own layouts
+    /// derive their resolution from it.
     pub window: Nanos,
     /// Sections of 128 MiB that may have slots at once. It costs address space only: 32 KiB (byte)
     /// or 128 KiB (word) each.
@@ -83,7 +83,7 @@ impl Default for RecordParams {
     }
 }
 
-/// Why a table cannot be made.
+/// Why a table cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A kernel without a timer.
@@ -95,8 +95,7 @@ pub enum RecordError {
 }
 
 /// The records of all page frames.
-///
-/// Frames are those of folios' heads: whoever feeds the table resolves tail pages first.
+/// Frames are those of folios' heads: the caller resolves tail pages first.
 #[derive(Debug)]
 pub struct RecordTable {
     store: AnyStore,
@@ -110,7 +109,7 @@ enum AnyStore {
     PghotWord(Store<PghotWord>),
 }
 
-/// Runs `$body` with `$store` bound to the store of whichever layout it is.
+/// Runs `$body` with `$store` bound to the store of the layout.
 macro_rules! with_store {
     ($table:expr, $store:ident => $body:expr) => {
         match $table {
@@ -143,46 +142,46 @@ impl RecordTable {
         Ok(RecordTable { store })
     }
 
-    /// Hands every access to `each` with the record of its frame as it was before the access, and
-    /// stores the record as `each` leaves it, with the time of the access and, where known, the
+    /// Calls `each` for every access with the record of its frame from before the access, and
+    /// stores the record as `each` leaves it, with the time of the access and, if known, the
     /// accessing node.
     ///
-    /// A record's time never goes back: where accesses arrive out of order the later one counts,
-    /// and the gap is zero. Our own layouts say "long ago" of what lies further than their reach
-    /// before the latest access to the section, and the table looks ahead within the batch: a batch
-    /// should span less time than the rule's window. An access without a frame, or one that has no
-    /// slot (see [`RecordTable::unrecorded`]; top tier in a published layout), comes with an empty
-    /// record that is forgotten.
+    /// A record's time never goes back: if accesses arrive out of order, the later one counts, and
+    /// the interval is zero. Our own layouts treat an access as "long ago" if it lies further than
+    /// their reach before the latest access to the section. The table looks ahead within the batch,
+    /// so a batch should span less time than the rule's window. An access without a frame, or
+    /// without a slot (see [`RecordTable::unrecorded`]; top tier in a published layout), gets an
+    /// empty record that is discarded.
     pub fn observe(&mut self, batch: &[Access], each: impl FnMut(&Access, &mut Record)) {
         with_store!(&mut self.store, s => s.observe(batch, each));
     }
 
-    /// The record of a frame as it would be seen at `now`; none where there is no record.
+    /// The record of a frame as it would be seen at `now`; `None` if there is no record.
     pub fn get(&self, pfn: Pfn, now: Nanos) -> Option<Record> {
         with_store!(&self.store, s => s.get(pfn, now))
     }
 
-    /// Sets the readiness of a frame that has a record; says whether it has.
+    /// Sets the readiness of a frame's record; returns whether the frame has one.
     pub fn set_ready(&mut self, pfn: Pfn, ready: bool) -> bool {
         with_store!(&mut self.store, s => s.set_ready(pfn, ready))
     }
 
-    /// Forgets the frames of a folio of 2^`order` base pages at `pfn`: the next page there inherits
+    /// Clears the records of a folio of 2^`order` base pages at `pfn`: the next page there inherits
     /// no heat.
     pub fn clear(&mut self, pfn: Pfn, order: u8) {
         let end = Pfn(pfn.0.saturating_add(1u64.checked_shl(order.into()).unwrap_or(PFN_END)));
         with_store!(&mut self.store, s => s.clear(pfn, end));
     }
 
-    /// Forgets the frames `[start, end)`, which have disappeared, and gives back the memory of
+    /// Clears the records of frames `[start, end)`, which have disappeared, and frees the memory of
     /// whole sections. Frames that appear need no call: a section is allocated when it is first
     /// accessed.
     pub fn offline(&mut self, start: Pfn, end: Pfn) {
         with_store!(&mut self.store, s => s.offline(start, end));
     }
 
-    /// Says which nodes are in the top tier; the published layouts keep no record of their pages.
-    /// Until it is called none is.
+    /// Sets which nodes are in the top tier; the published layouts keep no record of their pages.
+    /// Until the first call none is.
     pub fn set_topology(&mut self, topology: &Topology) {
         let top = topology.nodes.iter().map(|node| node.id).filter(|&id| topology.is_top(id));
         with_store!(&mut self.store, s => s.set_top_tier(top));
@@ -196,7 +195,7 @@ impl RecordTable {
         with_store!(&self.store, s => of(s))
     }
 
-    /// Whether the accessing node of a page, or of its 2 MiB block, is remembered.
+    /// Whether the accessing node of a page, or of its 2 MiB block, is stored.
     pub fn keeps_node(&self) -> bool {
         with_store!(&self.store, s => s.keeps_node())
     }
@@ -217,7 +216,7 @@ impl RecordTable {
         with_store!(&self.store, s => s.unrecorded())
     }
 
-    /// How far the gap in a record may be off, in ns: the length of one unit of the layout's time.
+    /// Maximum error of the time in a record, in ns: the length of one unit of the layout's time.
     pub fn resolution(&self) -> Nanos {
         with_store!(&self.store, s => s.resolution())
     }

@@ -8,8 +8,8 @@ use crate::record::directory::{Directory, PFN_END, SECTION_FRAMES, Section};
 use crate::record::layout::{Layout, unpack_node};
 use crate::units::{Nanos, NodeId, Pfn};
 
-/// Accesses whose slots are asked for before the first of them is used: enough to hide the latency
-/// of DRAM, few enough that the cache lines asked for stay in the nearest cache.
+/// Accesses whose slots are prefetched before the first of them is used: enough to hide the latency
+/// of DRAM, few enough that the cache lines stay in the nearest cache.
 const CHUNK: usize = 64;
 /// log2 of the frames that share one remembered node: 2 MiB.
 const BLOCK_SHIFT: u32 = 9;
@@ -21,25 +21,25 @@ pub(super) struct Store<L: Layout> {
     directory: Directory,
     /// Slots of the sections, in the order in which the sections appeared.
     slots: Arena<L::Slot>,
-    /// By 2 MiB block of slots: one more than the node that accessed it last; empty where that is
+    /// By 2 MiB block of slots: one more than the node that accessed it last; empty if nodes are
     /// not kept.
     nodes: Arena<u16>,
     nodes_beside: bool,
-    /// First slots of the sections whose memory went offline; the next ones to be given out.
+    /// First slots of the sections whose memory went offline; reused first.
     free: Vec<usize>,
     slots_max: usize,
     top_tier: NodeSet,
     unrecorded: u64,
 }
 
-/// Where the record of an access is, and when the access was as its section counts.
+/// The slot of an access, and its time in the section's ticks.
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
     stamp: u64,
 }
 
-/// The place of an access that has none; no arena is that long.
+/// The place of an access without a slot; no arena is that long.
 const NO_PLACE: Place = Place { at: usize::MAX, stamp: 0 };
 
 impl<L: Layout> Store<L> {
@@ -74,8 +74,8 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Finds the places of a chunk and asks for their cache lines; `pending` are those of the chunk
-    /// before.
+    /// Finds the places of a chunk and prefetches their cache lines; `pending` are those of the
+    /// chunk before.
     #[inline(always)]
     fn ask(&mut self, chunk: &[Access], places: &mut [Place; CHUNK], pending: &mut [Place]) {
         let mut done = 0;
@@ -90,7 +90,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// The same up to the first access that needs [`Store::settle`]; returns how many there were
+    /// The same up to the first access that needs [`Store::settle`]; returns the number of accesses
     /// before it.
     #[inline(always)]
     fn ask_settled(&self, chunk: &[Access], places: &mut [Place]) -> usize {
@@ -112,9 +112,9 @@ impl<L: Layout> Store<L> {
         chunk.len()
     }
 
-    /// The place of an access that comes first to its section, or so late that the section needs
-    /// another base, or so early that it is "long ago" there. `pending` are places that have been
-    /// found and not visited.
+    /// The place of the first access to a section, of one so late that the section needs another
+    /// base, or of one so early that it is "long ago" there. `pending` are places found and not yet
+    /// visited.
     #[cold]
     #[inline(never)]
     fn settle<'a>(&mut self, access: &Access, pending: impl Iterator<Item = &'a mut Place>) -> Place {
@@ -143,7 +143,7 @@ impl<L: Layout> Store<L> {
         Place { at: slot(section.first, pfn), stamp: stamp(now, section.base) }
     }
 
-    /// Takes the records of a chunk out of their slots, shows them, and puts them back.
+    /// Decodes the records of a chunk, passes them to the caller, and stores them.
     #[inline(always)]
     fn visit(
         &mut self,
@@ -154,7 +154,7 @@ impl<L: Layout> Store<L> {
         let layout = self.layout;
         let (slots, nodes) = (&mut self.slots[..], &mut self.nodes[..]);
         for (access, &Place { at, stamp }) in chunk.iter().zip(places) {
-            // What has no slot or no remembered node gets one that is forgotten.
+            // An access without a slot or a stored node gets a temporary one.
             let (mut no_slot, mut no_node) = (L::Slot::default(), 0);
             let slot = slots.get_mut(at).unwrap_or(&mut no_slot);
             let mut record = layout.decode(*slot, stamp);
@@ -172,7 +172,7 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// First slot of a section of zeroed slots, from those that were given back or at the end.
+    /// First slot of a section of zeroed slots: a freed one, or a new one at the end.
     fn take_section(&mut self) -> Option<usize> {
         if let Some(first) = self.free.pop() {
             return Some(first);
@@ -272,7 +272,7 @@ impl<L: Layout> Store<L> {
     }
 }
 
-/// Ticks from `base` to `now`, 0 where `now` is earlier.
+/// Ticks from `base` to `now`, 0 if `now` is earlier.
 const fn stamp(now: u64, base: u64) -> u64 {
     let ticks = now.wrapping_sub(base);
     if ticks as i64 >= 0 { ticks } else { 0 }

@@ -33,7 +33,7 @@ fn access(pfn: u64, time: Nanos) -> Access {
     }
 }
 
-/// The record that an access meets; it leaves one access more.
+/// The record before an access, which then adds one access to it.
 fn touch(table: &mut RecordTable, access: Access) -> Record {
     let mut seen = Record::default();
     table.observe(&[access], |_, record| {
@@ -92,7 +92,7 @@ fn the_accessing_node_is_kept_where_there_is_room_for_it() {
         assert_eq!(table.keeps_node(), page.is_some());
         touch(&mut table, by(511, 0));
         touch(&mut table, by(0, 1));
-        // An access by nobody knows whom leaves the node that was known.
+        // An access by an unknown node keeps the known node.
         assert_eq!(touch(&mut table, access(0, Nanos::from_s(1))).node, page, "{layout:?}");
         assert_eq!(table.get(Pfn(0), Nanos::from_s(1)).unwrap().node, page, "{layout:?}");
         // `byte` keeps one node for each 512 pages.
@@ -197,7 +197,7 @@ fn a_cleared_folio_leaves_its_neighbours() {
         assert_eq!(left(&table), [true, false, false, true, true, true], "{layout:?}");
         table.clear(Pfn(SECTION - 1), 1);
         assert_eq!(left(&table), [true, false, false, true, false, false], "{layout:?}");
-        // Nonsense is harmless.
+        // Invalid arguments are harmless.
         table.clear(Pfn(u64::MAX), 255);
         table.clear(Pfn(PFN_END), 40);
         assert_eq!(left(&table), [true, false, false, true, false, false], "{layout:?}");
@@ -221,7 +221,7 @@ fn memory_that_goes_offline_takes_its_records_along() {
             let kept = !(2..=4).contains(&section);
             assert_eq!(table.get(Pfn(section * SECTION), now).is_some(), kept, "{layout:?} {section}");
         }
-        // What comes back starts empty, in the slots that were given back.
+        // Memory that comes back starts empty, in the freed slots.
         let again = Access { accessor: None, ..access(3 * SECTION, now) };
         assert_eq!(touch(&mut table, again), Record::default());
         table.offline(Pfn(0), Pfn(u64::MAX));
@@ -261,7 +261,7 @@ fn what_has_no_room_is_counted() {
             touch(&mut table, access(section * SECTION, Nanos::from_s(1)));
         }
         assert_eq!((table.unrecorded(), table.sections()), (3, 64));
-        // The others go on, and room that becomes free is used.
+        // The other sections still work, and freed room is reused.
         assert_eq!(touch(&mut table, access(0, Nanos::from_s(1))).frequency, 1);
         table.offline(Pfn(0), Pfn(SECTION));
         touch(&mut table, access(64 * SECTION, Nanos::from_s(1)));
@@ -279,7 +279,7 @@ fn a_kernel_without_a_timer_is_refused() {
     assert!(RecordTable::new(params).unwrap_err().to_string().contains("1 to 10000 Hz"));
 }
 
-/// What a table should remember of a frame, with exact times.
+/// The expected record of a frame, with exact times.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exact {
     last: Option<Nanos>,
@@ -302,8 +302,7 @@ fn step() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// Which frame, how much later than the access before, by which node, whether it leaves the record
-/// ready.
+/// Frame, time since the access before, accessing node, whether it leaves the record ready.
 type Step = (usize, i64, Option<u16>, bool);
 
 fn batches() -> impl Strategy<Value = Vec<Vec<Step>>> {
@@ -312,8 +311,8 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Step>>> {
 }
 
 proptest! {
-    /// Our own layouts tell every gap within their resolution, or "long ago" where it is beyond
-    /// their reach; they never take the one for the other, whatever comes in whatever batches.
+    /// Our own layouts report every interval within their resolution, or "long ago" if it is beyond
+    /// their reach. They never confuse the two, for any accesses in any batches.
     #[test]
     fn ours_never_alias(batches in batches(), byte in any::<bool>(), start in 0..1u64 << 60) {
         let layout = if byte { RecordLayout::Byte } else { RecordLayout::Word };
@@ -369,8 +368,8 @@ proptest! {
         }
     }
 
-    /// A table in a published layout, under a rule that decides as published, holds what the
-    /// published update makes of the same accesses, bit for bit.
+    /// A table in a published layout, under a rule that decides as published, equals the result of
+    /// the published update for the same accesses, bit for bit.
     #[test]
     fn published_layouts_do_as_published(
         accesses in prop::collection::vec((0..3u64, 0..30_000_000_000u64, 0..1024u16), 1..200),

@@ -6,11 +6,11 @@
 //!    longer ago than the record reaches.
 //! 2. The closer together the two samples were, the higher its score.
 //!
-//! All evidence goes to the wrapped rule besides, which decides about promotion.
+//! All evidence also goes to the wrapped rule, which decides about promotion.
 //!
 //! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11), first half: samples in
 //! place of the hint faults of `kernel.numa_balancing = 1`. Two in a row from the same node are
-//! mainline's filter as well: a page that two nodes share alike passes it one time in four, so that
+//! mainline's filter as well: a page that two nodes share equally passes it one time in four, so
 //! minimum residency and the limit on ping-pong have to hold such pages.
 
 use crate::access::{Access, Detail, RegionPage, RegionSnapshot};
@@ -162,7 +162,7 @@ mod tests {
     fn what_is_not_known_to_be_remote_is_left_to_the_inner_rule() {
         let mut machine = Machine::new();
         let mut rule = rule();
-        // Of the slow tier, from a node that is no top tier, and from nobody knows where.
+        // On the slow tier, from a node below the top tier, and from an unknown node.
         let nowhere = |time_ms| Access { accessor: None, ..sample(0, 2, time_ms) };
         for time_ms in 0..2 {
             machine.access(&mut rule, &from(2, 1, time_ms));

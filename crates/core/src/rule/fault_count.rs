@@ -6,13 +6,13 @@
 //!
 //! Source: S0, "Hot page promotion optimization for large address space" (2024-03), patch 1. Patch
 //! 2 stamps a page again at each scan that finds it still marked (`restamp`, on as in the series):
-//! the latency is then since the last scan over the page, not the first. The rule tells the source
-//! which of the two it needs. The unit scales itself: a process that faults slowly is given more
+//! the latency is then since the last scan over the page, not the first. The rule requests the one
+//! it needs from the source. The unit scales itself: a process that faults slowly is given more
 //! time. S0 took about 51 s for a million faults, which raises mainline's threshold by 25 to 50
 //! times.
 //!
 //! What differs: S0 counts in buckets of 65536 faults and in 32 bits; here the count is exact. S0
-//! keeps the rate limit only; here the candidates are ranked besides.
+//! keeps the rate limit only; here the candidates are also ranked.
 
 use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};

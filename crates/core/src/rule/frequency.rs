@@ -2,19 +2,19 @@
 //!
 //! For each access of any source to a page below the top tier:
 //! 1. The count restarts at 1 where the page's last access is longer ago than `freq_window_ms`
-//!    (3000), or unknown; else it grows by one, or by what a device counter reports. Of a counter
-//!    that does not tell over how long it counted, a report is as one access: how long that was,
-//!    the next one says.
+//!    (3000), or unknown; else it grows by one, or by what a device counter reports. A report of a
+//!    counter that does not state over how long it counted is treated as one access: the time until
+//!    the next report shows how long that was.
 //! 2. At `freq_threshold` (2) the page is ready and is proposed, now and at each further access.
-//! 3. An access from the page's own node, where a lower tier has CPUs, says nothing.
+//! 3. An access from the page's own node, if a lower tier has CPUs, is ignored.
 //!
 //! Source: S4, RFC v6, `pghot_record_access`. It is a test of the time between accesses, not of a
 //! rate: the window slides with each access. Two things differ: the published code clears a record
-//! before it asks whether the page may move, so that a refused page starts again; here evidence
-//! stays until the page moves or goes cold. And it does not rank; here the latest gap gives the
-//! score, or what a hint fault or a device's counter tells better. Its second test, whether the
-//! last access is still recent when the move is made, belongs to admission, where it is the
-//! candidate's expiry.
+//! before it asks whether the page may move, so a refused page starts again; here evidence stays
+//! until the page moves or goes cold. And it does not rank; here the latest access interval gives
+//! the score, or the better estimate of a hint fault or a device's counter. Its second test,
+//! whether the last access is still recent when the move is made, belongs to admission, where it is
+//! the candidate's expiry.
 
 use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
@@ -37,8 +37,8 @@ impl Frequency {
         Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(config.freq_window_ms), life }
     }
 
-    /// Proposes the page, ranked by the latest gap between accesses that is known of it. Apart from
-    /// the test, which is made for every access.
+    /// Proposes the page, ranked by its latest known access interval. Separate from the test, which
+    /// runs for every access.
     #[cold]
     #[inline(never)]
     fn propose(&self, access: &Access, gap: Option<Nanos>, out: &mut Candidates) {
@@ -65,11 +65,11 @@ impl Rule for Frequency {
             Detail::Count { count, gap: Some(_) } => count.min(255) as u8,
             _ => 1,
         };
-        // One test, that seldom holds: whether there is a gap at all is as good as random.
+        // One test that is rarely true: whether there is an interval at all is unpredictable.
         let gap = record.gap.unwrap_or(Nanos(u64::MAX));
         let before = if gap <= self.window { record.frequency } else { 0 };
         record.frequency = before.saturating_add(seen).min(ctx.frequency_max);
-        // A layout that cannot count to the threshold is full at its maximum.
+        // A layout that cannot count to the threshold saturates.
         record.ready = record.frequency >= self.threshold.min(ctx.frequency_max);
         if record.ready {
             self.propose(access, record.gap, out);
@@ -153,13 +153,13 @@ mod tests {
                 let access = Access { detail: Detail::Count { count, gap }, ..sample(2, 7, time_ms) };
                 machine.access(&mut rule, &access);
             }
-            // What says over how long it counted is believed at once.
+            // A count with its time span is accepted at once.
             let times = if gap_us.is_some() { 2 } else { 1 };
             assert_eq!(machine.proposed().len(), times);
             machine.proposed().last().unwrap().score
         };
         assert_eq!(score(20, Some(50_000)), score_of_rate(Nanos::from_ms(50)));
-        // Always on, 20 accesses since it was listed a second ago.
+        // Mode always-on: 20 accesses since it was listed a second ago.
         assert_eq!(score(20, None), score_of_rate(Nanos::from_ms(50)));
         assert!(score(200, Some(5_000)) > score(20, Some(50_000)));
     }

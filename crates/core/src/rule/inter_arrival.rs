@@ -1,4 +1,4 @@
-//! Rule `inter-arrival`: two hardware samples of a page soon after one another.
+//! Rule `inter-arrival`: two hardware samples of a page in quick succession.
 //!
 //! For each sample:
 //! 1. A page below the top tier is proposed when its last sample was less than the threshold ago;
@@ -9,9 +9,9 @@
 //!    and `sample_period_max_uops` (20000).
 //!
 //! Source: S1, "Using Hardware Hints for Optimal Page Placement" (2023-11). With samples in place
-//! of scans nobody stamps a page, so that mainline's "latency" becomes the time between two
-//! samples. S1 adapts a period for each task; a perf event belongs to a CPU, so here there is one
-//! for all, and "private" means that the same node accessed the page before.
+//! of scans no page is stamped, so mainline's "latency" becomes the time between two samples. S1
+//! adapts a period for each task; a perf event belongs to a CPU, so here there is one for all, and
+//! "private" means that the same node accessed the page before.
 
 use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
@@ -132,7 +132,7 @@ mod tests {
     fn two_samples_within_the_threshold_propose() {
         let mut machine = Machine::new();
         let mut rule = rule();
-        // The first sample says nothing; 999 ms later is hot, 1000 ms later is not.
+        // The first sample proposes nothing; 999 ms later is hot, 1000 ms later is not.
         let ready = [5000, 5999, 6999, 7000].map(|t| machine.access(&mut rule, &sample(2, 1, t)).ready);
         assert_eq!(ready, [false, true, false, true]);
         let scores: Vec<u16> = machine.proposed().iter().map(|c| c.score).collect();
@@ -171,7 +171,7 @@ mod tests {
                 }
                 rule.sample_period_uops()
             };
-        // Pages of the slow node alone: nothing local, nothing shared, so the period doubles.
+        // Pages of the slow node alone: none local, none shared, so the period doubles.
         assert_eq!(samples(&mut machine, &mut rule, |_| 0, 2), Some(20_000));
         // One node, then the other, on a page of node 2: shared and remote, seven slots shorter, to
         // the minimum in the end.
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(samples(&mut machine, &mut rule, |i| (i % 2) as u16, 2), Some(5000));
         // Local and, but for the first, private: nine of ten, so two slots of 500 longer.
         assert_eq!(samples(&mut machine, &mut rule, |_| 0, 0), Some(6000));
-        // A failed move doubles it whatever else was seen.
+        // A failed move doubles it in any case.
         let page = VirtPage::default();
         let done = Move { page, pfn: None, order: 0, from: NodeId(2) };
         rule.on_outcome(&done, Outcome::NodeFull, &mut Candidates::new(1));

@@ -32,13 +32,13 @@ use crate::record::{Record, RecordTable};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, Pid};
 
-/// The gap of a record, where it tells how far accesses are apart: of none at all, evidence came
-/// late, after some of another source, or closer than the record can tell.
+/// The interval of a record if it says how far accesses are apart. An interval of zero does not:
+/// the evidence came late, after that of another source, or closer than the record's resolution.
 fn told(gap: Option<Nanos>) -> Option<Nanos> {
     gap.filter(|gap| gap.0 > 0)
 }
 
-/// What a rule may know besides the access and its record.
+/// What a rule may know in addition to the access and its record.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The machine.
@@ -49,7 +49,7 @@ pub struct Context<'a> {
     pub mappings: &'a dyn Mappings,
 }
 
-/// A figure that a rule shows of itself, such as its current threshold.
+/// A figure that a rule exports, such as its current threshold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gauge {
     /// Name with unit, as in `hot_threshold_ms`.
@@ -65,20 +65,20 @@ pub trait Rule: std::fmt::Debug + Send {
     /// The rule's name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// The longest time between two accesses of a page that the rule wants told from "long ago":
-    /// the record layouts choose their resolution by it. S4's precise mode looks 5000 ms back.
+    /// The longest access interval that the rule must distinguish from "long ago": the record
+    /// layouts derive their resolution from it. S4's precise mode looks 5000 ms back.
     fn window(&self) -> Nanos {
         Nanos::from_ms(5000)
     }
 
     /// Whether the source must stamp a page again at each scan that finds it still marked (S0,
-    /// patch 2); `None` where the rule leaves it to the source's configuration.
+    /// patch 2); `None` leaves it to the source's configuration.
     fn restamp(&self) -> Option<bool> {
         None
     }
 
-    /// The period in micro-operations that hardware should be sampled with now; `None` where the
-    /// rule has no wish.
+    /// The sampling period that the rule wishes for now, in micro-operations; `None` if it has no
+    /// wish.
     fn sample_period_uops(&self) -> Option<u32> {
         None
     }
@@ -88,8 +88,9 @@ pub trait Rule: std::fmt::Debug + Send {
         let _ = (access, record, ctx, out);
     }
 
-    /// A batch of accesses, in order; each goes to [`Rule::on_access`] with its page's record. One
-    /// call a batch through a `dyn Rule`, so that the loop within is compiled for each rule.
+    /// A batch of accesses, in order; each goes to [`Rule::on_access`] with its page's record.
+    /// There is one call per batch through a `dyn Rule`, so that the inner loop is compiled for
+    /// each rule.
     fn on_batch(
         &mut self,
         batch: &[Access],
@@ -115,28 +116,28 @@ pub trait Rule: std::fmt::Debug + Send {
         let _ = (now, nodes, out);
     }
 
-    /// A move that the rule's candidate led to has ended.
+    /// A move that resulted from the rule's candidate has ended.
     fn on_outcome(&mut self, done: &Move, outcome: Outcome, out: &mut Candidates) {
         let _ = (done, outcome, out);
     }
 
-    /// So many base pages of a top-tier node are free for whatever is worth it. Where nothing is
-    /// demoted it is not told: what fills a node then stays.
+    /// `pages` base pages of a top-tier node are free for worthwhile promotions. Not called if
+    /// nothing is demoted, because a page that fills a node then stays there.
     fn on_spare(&mut self, node: NodeId, pages: u64) {
         let _ = (node, pages);
     }
 
-    /// Cold pages of the top tier were asked for.
+    /// A demand for cold pages of the top tier has ended.
     fn on_supply(&mut self, supply: &Supply) {
         let _ = supply;
     }
 
-    /// A process is gone, or not managed any more.
+    /// A process has exited, or is not managed any more.
     fn on_exit(&mut self, pid: Pid) {
         let _ = pid;
     }
 
-    /// Figures worth showing.
+    /// Figures to export.
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()
     }

@@ -4,23 +4,21 @@
 //! 1. A region's hot score, 0 to 99, is half how many of the checks found it accessed, half for how
 //!    long it has been so (the bits of its age in seconds), by the weights
 //!    `weight_accesses_permille` and `weight_age_permille` (100, 100).
-//! 2. It is hot where `hot_percent` (5) of the checks found it accessed and it has been so for
+//! 2. It is hot where `hot_percent` (5) of the checks found it accessed and this has been so for
 //!    `age_min_ms` (0).
-//! 3. Of hot regions only those are taken that the top tier has room for, were all hot memory moved
-//!    there: the latest regions of every node, or process, that is watched are added up from the
-//!    highest score on, those of the top tier too, until fifteen sixteenths of its memory are
-//!    reached.
-//! 4. Each of its pages is proposed, ranked by the time between two accesses of a page that the
-//!    share of the checks stands for: as with other sources, so that demotion knows what is colder
-//!    by far.
+//! 3. Only hot regions are taken for which the top tier would have room if all hot memory moved
+//!    there: the latest regions of every watched node or process, including those of the top tier,
+//!    are added up from the highest score down until they reach fifteen sixteenths of its memory.
+//! 4. Each of its pages is proposed, ranked by the access interval that follows from the share of
+//!    the checks: the same scale as for other sources, so that demotion can find far colder pages.
 //!
-//! A region is a prior: its pages are alike as far as DAMON has split it. Pages that nobody
-//! accesses come up with it, and go down again as any other.
+//! A region is a prior: its pages are alike as far as DAMON has split it. Pages in it that are not
+//! accessed are promoted with it, and demoted again like any other.
 //!
 //! Source: S3, `DAMOS_PROMOTE`, now `migrate_hot`; score: Linux 6.12 mm/damon/ops-common.c;
 //! threshold: HMSDK; weights: Linux 7.2 samples/damon/mtier.c. There a quota in bytes chooses the
-//! lowest score, here the size of the top tier does: what is scored lower would only push out what
-//! is scored higher.
+//! lowest score, here the size of the top tier does: a region with a lower score would only push
+//! out one with a higher score.
 
 use std::collections::BTreeMap;
 
@@ -33,10 +31,9 @@ use crate::rule::{Context, Gauge, Rule};
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, Pid};
 
-/// Nodes and processes whose regions are remembered; those beyond count for nothing.
+/// Maximum number of nodes and processes whose regions are kept; others are ignored.
 const SPACES_MAX: usize = 4096;
-/// For how long regions count: of an aggregation ten times as long as HMSDK's there are three by
-/// then.
+/// How long regions count: three aggregations that are ten times as long as HMSDK's.
 const SPACE_LIFE: Nanos = Nanos::from_s(60);
 
 /// Hot pages by score.
@@ -60,7 +57,7 @@ pub struct Regions {
     spaces: BTreeMap<RegionSpace, Space>,
     /// Snapshots so far.
     snapshots: u64,
-    /// Scores from here on are taken.
+    /// Scores from this one up are taken.
     cut: u32,
 }
 
@@ -78,7 +75,7 @@ impl Regions {
         }
     }
 
-    /// The score of a region; `None` where it is not hot.
+    /// The score of a region; `None` if it is not hot.
     fn score(&self, region: &Region) -> Option<u32> {
         let hot = region.access_rate_bp >= self.hot_bp && region.age >= self.age_min;
         hot.then(|| hot_score(region.access_rate_bp.into(), 10_000, region.age, self.weights))
@@ -95,8 +92,8 @@ impl Regions {
         }
     }
 
-    /// The lowest score whose pages, with those of all higher ones, the top tier has room for; the
-    /// highest one there is in any case.
+    /// The lowest score for whose pages, with those of all higher scores, the top tier has room; at
+    /// least the highest score present is taken.
     fn find_cut(&self, topology: &Topology) -> u32 {
         let top = topology.nodes.iter().filter(|n| topology.is_top(n.id));
         let capacity: u64 = top.map(|n| n.capacity_pages).sum();
@@ -139,7 +136,7 @@ impl Rule for Regions {
         for at in pages.iter().filter(|at| ctx.topology.is_lower(at.node)) {
             let hot = self.score(&at.region).is_some_and(|score| score >= self.cut);
             let Some(gap) = at.region.gap().filter(|_| hot) else { continue };
-            // As for waits: what counts is the access rate per page of DRAM.
+            // As for waits, the access rate per page of DRAM matters.
             let gap = Nanos(gap.0.saturating_mul(1 << at.order));
             out.push(Candidate {
                 page: Some(at.page),
@@ -253,13 +250,13 @@ mod tests {
         let top = [region(0, 0, NODE, 60, 9), region(1, 0, 512, 0, 9)];
         tell(&mut rule, &top);
         tell(&mut rule, &[warm, hot]);
-        // 2 nodes are to hold what is accessed in 90 %, then 60 %, then 40 % of the checks.
+        // Two nodes compete for pages accessed in 90 %, then 60 %, then 40 % of the checks.
         let pages = |rule: &mut Regions| {
             let proposed = propose(rule, 2, 0, &[warm, hot]);
             proposed.iter().map(|c| c.page.unwrap().vpn).collect::<Vec<_>>()
         };
         assert_eq!(pages(&mut rule), [NODE]);
-        // What was hot in the top tier is no more.
+        // Formerly hot memory of the top tier is no longer hot.
         tell(&mut rule, &[region(0, 0, NODE / 2, 60, 9), region(0, NODE / 2, NODE / 2, 0, 9)]);
         assert_eq!(pages(&mut rule), [NODE], "still more than fifteen sixteenths");
         tell(&mut rule, &[region(0, 0, NODE, 0, 9)]);

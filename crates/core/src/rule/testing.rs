@@ -24,7 +24,7 @@ pub(super) fn topology() -> Topology {
         .expect("three nodes with distances to each other")
 }
 
-/// Keeps exact records and collects what is proposed.
+/// Keeps exact records and collects the candidates.
 #[derive(Debug)]
 pub(super) struct Machine {
     topology: Topology,
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// Shows the rule an access and returns the record it leaves.
+    /// Passes an access to the rule and returns the resulting record.
     pub(super) fn access(&mut self, rule: &mut dyn Rule, access: &Access) -> Record {
         self.access_in(rule, access, &NoMappings)
     }

@@ -20,7 +20,7 @@ struct Target {
 #[derive(Clone, Debug)]
 pub(super) struct Thresholds {
     reference_ms: u64,
-    /// Time between two adjustments; none without feedback.
+    /// Time between two adjustments; `None` without feedback.
     period_ms: Option<u64>,
     rate_limit_pages: u64,
     targets: BTreeMap<NodeId, Target>,

@@ -1,41 +1,40 @@
-//! Rule `adaptive`: pages that are early at every scan.
+//! Rule `adaptive`: pages that fault early after every scan.
 //!
 //! For the pages of lower tiers that would go to the same top-tier node:
 //! 1. A page's wait is the time from the scan to its hint fault, times the base pages of its folio:
-//!    what counts is the access rate per page of DRAM. A sample of pages remembers the last two
-//!    waits of each.
-//! 2. Ten times a second the cut is set where the sampled pages agree best with themselves: where
-//!    being below it at one fault says most about the next (correlation at least 0.1, and beyond
-//!    chance). Without such a cut nothing stands out.
+//!    the access rate per page of DRAM matters. A sample of pages keeps the last two waits of each.
+//! 2. Ten times a second the cut is set where being below it at one fault predicts the page's next
+//!    fault best (correlation at least 0.1, and beyond chance). Without such a cut nothing stands
+//!    out.
 //! 3. A page is proposed after `confirmations` (3) faults in a row below the cut, or one fewer
 //!    where they are at least `slow_pass_ms` (5000) apart; the shorter the wait, the higher its
-//!    score. One fault above starts again at nothing. So does a wait of `cut_max_ms` (60000) or
+//!    score. One fault above the cut resets the count. So does a wait of `cut_max_ms` (60000) or
 //!    more.
 //! 4. When nothing stands out any more, because the hot pages have moved, the cut stays, but at
-//!    most at the best tenth of the waits.
-//! 5. Where the top tier is full, a page goes up only for another one that
-//!    [demotion](crate::demotion) finds to be colder by far, so that a wrong guess costs little and
-//!    waiting costs more. With `exchange`, a page is then proposed as soon as it is more likely hot
-//!    than not, given how often pages stay below the cut; and while nothing stands out clearly, or
-//!    what stood out has gone up, the best quarter is, after a single fault. What was not confirmed
-//!    is ranked by what its wait says given how much pages differ (`prior`).
+//!    most at the shortest tenth of the waits.
+//! 5. Where the top tier is full, a page is promoted only in exchange for one that
+//!    [demotion](crate::demotion) finds far colder, so a wrong guess costs little and waiting costs
+//!    more. With `exchange`, a page is then proposed as soon as it is more likely hot than not,
+//!    given how often pages stay below the cut; and while nothing stands out clearly, or what stood
+//!    out has been promoted, the best quarter is proposed after a single fault. Unconfirmed pages
+//!    are ranked by an estimate from their wait and from how much pages differ (`prior`).
 //! 6. Where there is room, `settle_s` (10) after pages last stood out clearly (correlation at least
 //!    0.3), if `fill` is set, the best of the others fill the target until a sixteenth of it is
-//!    left: the cut is then where as many pages as there is room for would pass all confirmations
-//!    by chance, and those that are accessed more often pass sooner. Smooth popularity, without a
-//!    line between hot and cold, is served that way. Else nothing is proposed.
-//! 7. Where cold pages go down, nothing has to be left free for what may stand out later. So with
-//!    `fill`, whatever is free beyond what demotion keeps free is filled with the pages that wait
-//!    least, as many as there is room for, after a single fault. And where a demand for cold pages
-//!    was met although nothing waited for the room (three quarters of it at least), with `exchange`
-//!    pages go up that are accessed four times as often as what went down.
-//! 8. Where there is room for all that the lower tiers hold, there is nothing to choose: with
-//!    `fill`, a page is proposed as soon as it is accessed.
+//!    left: the cut is then set so that as many pages as there is room for would pass all
+//!    confirmations by chance, and more popular pages pass sooner. That serves smooth popularity,
+//!    without a line between hot and cold. Otherwise nothing is proposed.
+//! 7. Where cold pages are demoted, nothing has to be left free for pages that stand out later. So
+//!    with `fill`, memory that is free beyond demotion's goal is filled with the pages of the
+//!    shortest waits, as many as there is room for, after a single fault. If at least three
+//!    quarters of a demand for cold pages were found although nothing waited for the room, with
+//!    `exchange` pages are promoted that are accessed four times as often as the demoted ones.
+//! 8. Where there is room for all memory of lower tiers, there is nothing to choose: with `fill`, a
+//!    page is proposed as soon as it is accessed.
 //!
 //! Accesses of other sources are judged as by the rule `frequency`, and by 8; regions as by
-//! `regions`: a region says nothing of one page alone, so that it neither confirms a page nor
-//! counts against it. Source: ours. It needs no threshold in ms and no model of the waits: faults
-//! slow a program down, so that early and late lie closer together than the access rates do.
+//! `regions`: a region says nothing about a single page, so it neither confirms a page nor counts
+//! against it. Source: ours. It needs no threshold in ms and no model of the waits: faults slow a
+//! program down, so short and long waits lie closer together than the access rates.
 
 mod prior;
 mod sample;
@@ -65,12 +64,12 @@ pub struct Adaptive {
     life: Nanos,
     /// Only nodes of the topology get an entry, so the map is bounded.
     targets: BTreeMap<NodeId, Target>,
-    /// The top tier, as it was when the last of them was first seen: pages that find no room on one
+    /// The top tier as of when the last target was first seen: pages that find no room on one node
     /// go to another.
     top: Vec<NodeId>,
-    /// The top tier has room for all that the others hold.
+    /// The top tier has room for all memory of lower tiers.
     fits: bool,
-    /// Base pages that the others hold.
+    /// Base pages that lower tiers hold.
     held: u64,
 }
 
@@ -89,7 +88,7 @@ impl Adaptive {
         }
     }
 
-    /// Takes note of what lower tiers hold, and whether the top tier has room for all of it.
+    /// Updates how much lower tiers hold, and whether the top tier has room for all of it.
     fn weigh(&mut self, nodes: &[NodeState]) {
         let (top, lower): (Vec<&NodeState>, Vec<&NodeState>) =
             nodes.iter().partition(|state| self.top.contains(&state.node));
@@ -98,7 +97,7 @@ impl Adaptive {
         self.fits = self.config.fill && known && self.held <= top.iter().map(|state| room(state)).sum();
     }
 
-    /// Judges a page by what other sources than hint faults know.
+    /// Judges a page by an access of a source other than hint faults.
     fn count(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         if self.top.is_empty() {
             self.top = top_tier(ctx);
@@ -112,8 +111,8 @@ impl Adaptive {
         }
     }
 
-    /// Faults in a row below the cut that a page needs. Slow passes bring fewer chances for a cold
-    /// page to be early by chance, and a hot one has waited long enough.
+    /// Faults in a row below the cut that a page needs. In slow passes a cold page has fewer
+    /// chances to be early, and a hot one has waited long enough.
     fn needed(&self, record: &Record) -> u8 {
         let slow = record.gap.is_none_or(|gap| gap >= Nanos::from_ms(self.config.slow_pass_ms));
         let all = self.config.confirmations;
@@ -125,7 +124,7 @@ fn top_tier(ctx: &Context<'_>) -> Vec<NodeId> {
     ctx.topology.nodes.iter().map(|n| n.id).filter(|id| ctx.topology.is_top(*id)).collect()
 }
 
-/// What a page is known by in the sample: its frame, or else its address.
+/// The key of a page in the sample: its frame, or else its address.
 fn key(pfn: Option<Pfn>, page: Option<VirtPage>) -> Option<u64> {
     match (pfn, page) {
         (Some(pfn), _) => Some(pfn.0),
@@ -170,7 +169,7 @@ impl Rule for Adaptive {
         }
         let Some(below) = target.below_cut(bin) else { return };
         let times = if below && worth_moving { record.frequency.saturating_add(1) } else { 0 };
-        // A layout that cannot count so far is full at its maximum.
+        // A layout that cannot count that far saturates.
         record.frequency = times.min(ctx.frequency_max);
         let confirmed = confirmed.min(ctx.frequency_max);
         let fault = Fault { wait, bin, pages: access.pages(), times: record.frequency, confirmed };
@@ -212,7 +211,7 @@ impl Rule for Adaptive {
                 target.set_room(state);
             }
         }
-        // Of a node whose state is not told nothing is known, and least of all that it is full.
+        // A node without a reported state is not known to be full.
         let mut top = nodes.iter().filter(|state| self.top.contains(&state.node)).peekable();
         let full = top.peek().is_some() && top.all(|state| room(state) == 0);
         self.weigh(nodes);

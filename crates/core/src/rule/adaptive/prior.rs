@@ -1,23 +1,23 @@
-//! What a wait says of a page, given the waits of the others.
+//! What a wait says about a page, given the waits of other pages.
 //!
-//! A page that is accessed at random, `rate` times a second, waits for an exponential time. Where
-//! the rates of pages are spread like a gamma distribution of some *shape* and *scale*, a page that
-//! has waited `k` times for `w` has a rate of `(shape + k) / (scale + k w)` on average (its
-//! conjugate posterior), so that `(scale + k w) / (shape + k)` is taken for its time from access to
-//! access. The smaller the shape, the more pages differ, and the more one wait says. Of earlier
-//! waits it is only remembered that they were short too; they are taken to have been like the last.
+//! The wait of a page that is accessed at random, `rate` times a second, is exponential. If the
+//! rates of pages follow a gamma distribution of some *shape* and *scale*, a page that has waited
+//! `k` times for `w` has a mean rate of `(shape + k) / (scale + k w)` (the conjugate posterior), so
+//! its access interval is estimated as `(scale + k w) / (shape + k)`. The smaller the shape, the
+//! more pages differ, and the more one wait says. Of earlier waits only the number below the cut is
+//! known; they are assumed to equal the last one.
 //!
-//! How much they differ is seen in how far short waits are from common ones: of this distribution a
-//! share of `p` waits for `scale * ((1 - p)^(-1 / shape) - 1)` or less (Lomax).
+//! How much pages differ follows from the ratio of common waits to short ones: in this distribution
+//! a share `p` of pages waits for at most `scale * ((1 - p)^(-1 / shape) - 1)` (Lomax).
 
 use crate::units::Nanos;
 
-/// Shapes that are believed. Below, a single wait would decide.
+/// Range of shapes. Below it, a single wait would decide.
 const SHAPES: std::ops::RangeInclusive<f64> = 0.25..=1.0;
 /// Steps of the search for a shape, each halving the range.
 const STEPS: u32 = 20;
 
-/// The spread of the rates with which pages are accessed.
+/// The distribution of the pages' access rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prior {
     shape: f64,
@@ -25,14 +25,14 @@ pub(super) struct Prior {
 }
 
 impl Prior {
-    /// Of pages of which a tenth wait for `tenth` or less, and half of them for `median`.
+    /// For pages of which a tenth wait for at most `tenth`, and half for at most `median`.
     pub(super) fn new(tenth: Nanos, median: Nanos) -> Prior {
         let shape = shape(median.0 as f64 / tenth.0.max(1) as f64);
         Prior { shape, scale_ns: median.0 as f64 / in_scales(0.5, shape) }
     }
 
-    /// The likely time from one access to the next of a page that has waited for `wait`, and about
-    /// as long at its last `times` faults.
+    /// The estimated access interval of a page that has waited for `wait`, and for about as long at
+    /// its last `times` faults.
     pub(super) fn gap(&self, wait: Nanos, times: u8) -> Nanos {
         let times = f64::from(times.max(1));
         Nanos(((self.scale_ns + times * wait.0 as f64) / (self.shape + times)) as u64)
@@ -44,10 +44,10 @@ fn in_scales(share: f64, shape: f64) -> f64 {
     (1.0 - share).powf(-1.0 / shape) - 1.0
 }
 
-/// The shape with which the median is so many times the lowest tenth.
+/// The shape with which the median is `ratio` times the lowest tenth.
 fn shape(ratio: f64) -> f64 {
     let (mut least, mut most) = (*SHAPES.start(), *SHAPES.end());
-    // The larger the shape, the more alike pages are, and the smaller their ratio.
+    // The larger the shape, the more alike pages are, and the smaller the ratio.
     for _ in 0..STEPS {
         let middle = (least * most).sqrt();
         if in_scales(0.5, middle) / in_scales(0.1, middle) > ratio { least = middle } else { most = middle }
@@ -65,8 +65,8 @@ mod tests {
         (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// What is made of 20,000 pages of such rates, each of which waited once, with these waits in
-    /// ns.
+    /// The prior estimated from 20,000 pages of such rates, each of which waited once, and the
+    /// pages' waits in ns.
     fn seen(rate: impl Fn(f64) -> f64) -> (Prior, Vec<(f64, f64)>) {
         let mut rng = Pcg64Mcg::new(7);
         let mut pages: Vec<(f64, f64)> = (0..20_000)
@@ -98,7 +98,7 @@ mod tests {
             ("ten octaves", |u| 1024.0_f64.powf(u)),
         ] {
             let (prior, pages) = seen(rate);
-            // The best tenth, of which rates are added up: a page is worth its rate.
+            // The best tenth by rate: a page is worth its rate.
             let best = &pages[..pages.len() / 10];
             let right: f64 = best.iter().map(|(_, rate)| rate).sum();
             let likely: f64 =

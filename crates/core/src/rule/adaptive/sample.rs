@@ -1,12 +1,11 @@
-//! A sample of pages that remembers the last two waits of each, and the wait at which pages agree
-//! best with themselves.
+//! A sample of pages with the last two waits of each, and the cut at which these agree best.
 //!
-//! A page that is accessed often is early at every scan, a cold one only by chance. So take any
-//! wait as a cut and ask of each page: was it below the cut last time, and the time before? Among
-//! pages that are all alike the two answers have nothing to do with each other. The more hot and
-//! cold pages differ, and the better the cut lies between them, the closer the answers agree. Their
-//! correlation is all that is used: the shape of the waits, which depends on how the program runs
-//! and on what the faults themselves cost, does not matter.
+//! A page that is accessed often faults early after every scan, a cold one only by chance. Take any
+//! wait as a cut, and ask of each page whether it was below the cut last time, and the time before.
+//! If all pages are alike, the two answers are independent. The more hot and cold pages differ, and
+//! the better the cut lies between them, the more the answers agree. Only their correlation is
+//! used. The distribution of the waits, which depends on the program and on the cost of the faults,
+//! does not matter.
 
 use crate::units::Nanos;
 
@@ -16,23 +15,23 @@ const SLOTS_SHIFT: u32 = 12;
 const STEPS: u32 = 4;
 /// Steps from 1 µs to 2^40 µs (two weeks).
 const BINS: usize = 40 * STEPS as usize;
-/// Shares of the pages that a cut may leave below it: hot pages are a minority, and a handful prove
+/// Shares of the pages that may be below a cut: hot pages are a minority, and a handful proves
 /// nothing.
 const BELOW: std::ops::RangeInclusive<f64> = 0.02..=0.5;
-/// Least correlation, squared, that is more than a lasting difference in where pages lie in a scan.
+/// Minimum squared correlation: smaller ones may come from the position of pages in a scan.
 const AGREEMENT_MIN: f64 = 0.01;
 /// Pages that must have been below a cut both times.
 const BOTH_MIN: f64 = 10.0;
-/// Pages with two waits that show a clear line between hot and cold, where there is one: it would
-/// stand out from chance many times over.
+/// Number of pages with two waits that suffices to show a clear line between hot and cold, if there
+/// is one: it would then exceed chance many times over.
 const PAIRS_MIN: u32 = 400;
-/// Least correlation, squared, times pages: by chance it is above 1 in one case of three, above 20
-/// in one of 100,000.
+/// Minimum of squared correlation times pages: by chance it is above 1 in one case of three, above
+/// 20 in one of 100,000.
 const EVIDENCE_MIN: f64 = 20.0;
-/// Of all cuts whose correlation, squared, is at least this share of the best one's, the highest is
-/// taken: a hot page has to stay below it again and again.
+/// The highest cut is taken whose squared correlation is at least this share of the best one's: a
+/// hot page has to stay below it repeatedly.
 const NEAR_BEST: f64 = 0.9;
-/// How long a page that was seen once is waited for.
+/// How long a page that was seen once is kept.
 const SEEN_ONCE_LIFE: Nanos = Nanos::from_s(600);
 
 /// A wait in quarters of octaves of µs.
@@ -52,7 +51,7 @@ pub(super) fn wait(bin: Bin) -> Nanos {
     Nanos(((1000 / u64::from(STEPS)) * (u64::from(STEPS) + step)) << octave)
 }
 
-/// What is remembered of a page.
+/// The state of a sampled page.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     hash: u64,
@@ -65,15 +64,15 @@ struct Page {
 }
 
 impl Page {
-    /// Where it lies among the pages of its slot, from 0 to 1.
+    /// Its rank among the pages of its slot, from 0 to 1.
     fn rank(&self) -> f64 {
         (self.hash >> SLOTS_SHIFT) as f64 / (1u64 << (64 - SLOTS_SHIFT)) as f64
     }
 
-    /// Whether it counts no more. A page that has moved counts until shortly before its next fault
-    /// would have come: without it, those that remain would agree less than chance, because it is
-    /// by agreeing that pages get moved. Another page counts until it has been silent for a minute,
-    /// and ten times as long as between its last two faults.
+    /// Whether it no longer counts. A page that has moved counts until shortly before its next
+    /// fault would have come: without moved pages, those that remain would agree less than by
+    /// chance, because agreement is what gets pages moved. Any other page counts until it has been
+    /// silent for a minute and for ten times the interval between its last two faults.
     fn stale(&self, now: Nanos) -> bool {
         let life = match self.before {
             Some((_, gap)) if self.moved => Nanos(gap.0 / 8 * 7),
@@ -85,8 +84,8 @@ impl Page {
     }
 }
 
-/// A sample of the pages that fault: of all pages of one slot, the one with the smallest hash.
-/// Which pages those are does not depend on how often they fault.
+/// A sample of the pages that fault: for each slot, the page with the smallest hash. So the
+/// selection does not depend on how often pages fault.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     slots: Vec<Option<Page>>,
@@ -110,7 +109,7 @@ impl Sample {
         Sample { slots: vec![None; 1 << SLOTS_SHIFT], changed: false }
     }
 
-    /// Whether a sampled page has faulted since this was asked last.
+    /// Whether a sampled page has faulted since the last call.
     pub(super) fn changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -130,7 +129,7 @@ impl Sample {
         self.changed = true;
     }
 
-    /// Takes note that a page is in the top tier and will fault no more.
+    /// Marks a page as moved to the top tier: it will not fault any more.
     pub(super) fn moved(&mut self, key: u64) {
         let hash = hash(key);
         if let Some(page) = self.slots[slot(hash)].as_mut().filter(|page| page.hash == hash) {
@@ -138,10 +137,10 @@ impl Sample {
         }
     }
 
-    /// About how many pages that have not moved there are. Ranks of a slot's pages are spread
-    /// evenly from 0 to 1, so the smallest comes like the first event of a Poisson process, and the
-    /// pages per slot are its rate: events by the length that was looked at. An empty slot was
-    /// looked at to its end, one whose page counts no more up to that page.
+    /// Estimated number of pages that have not moved. Ranks of a slot's pages are uniform from 0 to
+    /// 1, so the smallest is like the first event of a Poisson process whose rate is the number of
+    /// pages per slot: the estimate is events divided by the length observed. An empty slot was
+    /// observed to its end, one with a stale page up to that page.
     pub(super) fn population(&self, now: Nanos) -> u64 {
         let (mut events, mut length) = (0.0, 0.0);
         for page in &self.slots {
@@ -167,23 +166,23 @@ impl Sample {
     }
 }
 
-/// A cut, and how well pages agree with themselves at it.
+/// A cut, and how well the pages' last two waits agree at it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut {
     /// Waits of this bin and of all below are below the cut.
     pub(super) bin: Bin,
     /// Correlation, squared, of being below the cut at two successive faults.
     pub(super) agreement: f64,
-    /// Share of the pages that are hot: below the cut, and not by chance.
+    /// Share of the pages that are hot: below the cut other than by chance.
     hot: f64,
     /// Share of the others that are below the cut by chance.
     by_chance: f64,
 }
 
 impl Cut {
-    /// The probability that a page is hot that was below the cut so many times in a row. Of pages
-    /// of two kinds, those that were above it at one fault are cold, so that what is below it at
-    /// the next one is so by chance; a hot page is taken to be always below.
+    /// The probability that a page is hot if it was below the cut `times` times in a row. With two
+    /// kinds of pages, a page above the cut at one fault is cold, so being below it at the next
+    /// fault is chance; a hot page is assumed to be always below.
     pub(super) fn certainty(&self, times: u8) -> f64 {
         let cold = (1.0 - self.hot) * self.by_chance.powi(times.into());
         self.hot / (self.hot + cold).max(f64::MIN_POSITIVE)
@@ -196,12 +195,12 @@ impl Waits {
         self.last.iter().sum()
     }
 
-    /// Enough pages have two waits to say whether they are alike.
+    /// Whether enough pages have two waits to decide whether they are alike.
     pub(super) fn can_tell(&self) -> bool {
         self.later.iter().sum::<u32>() >= PAIRS_MIN
     }
 
-    /// The bin at or below which `percent` of the pages waited last.
+    /// The bin at or below which `percent` of the pages had their last wait.
     pub(super) fn quantile(&self, percent: u32) -> Bin {
         let pages = u64::from(self.pages());
         let mut below = 0;
@@ -212,13 +211,13 @@ impl Waits {
         reached.unwrap_or(BINS - 1) as Bin
     }
 
-    /// Share of the pages that have not moved that waited so long or less last.
+    /// Share of the unmoved pages whose last wait is in `bin` or below.
     pub(super) fn share_below(&self, bin: Bin) -> f64 {
         let below: u32 = self.last[..=usize::from(bin)].iter().sum();
         f64::from(below) / f64::from(self.pages().max(1))
     }
 
-    /// The cut between hot and cold pages; `None` where pages are alike as far as can be seen.
+    /// The cut between hot and cold pages; `None` if no difference between pages is visible.
     pub(super) fn cut(&self) -> Option<Cut> {
         let pages: u32 = self.later.iter().sum();
         let agreements = self.agreements(f64::from(pages));
@@ -236,7 +235,7 @@ impl Waits {
         Some(Cut { bin: bin as Bin, agreement: best, hot, by_chance })
     }
 
-    /// The squared correlation at each cut; zero where pages agree less than by chance, or too many
+    /// The squared correlation at each cut; zero if pages agree less than by chance, or if too many
     /// or too few are below.
     fn agreements(&self, pages: f64) -> Vec<f64> {
         let (mut both, mut earlier, mut later) = (0.0, 0.0, 0.0);
@@ -264,7 +263,7 @@ fn hash(key: u64) -> u64 {
     h ^ (h >> 31)
 }
 
-/// The low bits name the slot, the others rank within it.
+/// The low bits select the slot, the others rank within it.
 fn slot(hash: u64) -> usize {
     (hash & ((1 << SLOTS_SHIFT) - 1)) as usize
 }
@@ -302,7 +301,7 @@ mod tests {
     #[test]
     fn pages_that_repeat_themselves_agree_fully_at_the_cut_between_them() {
         // One page in four waits 100 µs both times, the others 900: any cut from 100 to below 900
-        // parts them.
+        // separates them.
         let waits = twice(1000, |page| if page % 4 == 0 { (100, 100) } else { (900, 900) });
         let cut = waits.cut().unwrap();
         assert_eq!(cut.bin, bin(us(900)) - 1);

@@ -1,10 +1,10 @@
-//! A program, a scanner and the hint faults between them, to see what the rule finds.
+//! A program, a scanner and the resulting hint faults, to test what the rule finds.
 //!
 //! The program accesses pages at random, each with its share of the accesses. A scan marks pages; a
 //! marked page faults at its next access, which is exponential in accesses, not in time: a fault
-//! costs time of its own, so that after a scan of much memory the program crawls from fault to
-//! fault. What the rule proposes moves at once while there is room, and faults no more. Every run
-//! prints its seed; `SEED=n cargo test -p thermocline-core adaptive -- --nocapture` replays one.
+//! costs time itself, so after a scan of much memory the program crawls from fault to fault.
+//! Proposed pages move at once while there is room, and do not fault any more. Every run prints its
+//! seed; `SEED=n cargo test -p thermocline-core adaptive -- --nocapture` replays one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,15 +20,15 @@ use crate::topology::Watermarks;
 
 const N: usize = 6000;
 
-/// How fast things go.
+/// Speeds of program and scanner.
 #[derive(Clone, Copy)]
 struct Speed {
     access_ns: f64,
     fault_ns: f64,
-    /// A scan pass takes this long, in so many parts.
+    /// Duration of a scan pass, and its number of parts.
     pass_s: f64,
     parts: usize,
-    /// Ten times a second the machine stands still for up to this long.
+    /// Ten times a second the machine stalls for up to this long.
     stall_ns: f64,
 }
 
@@ -67,7 +67,7 @@ struct Pages {
     part: usize,
     capacity: usize,
     order: u8,
-    /// Cold pages go down here: free memory is spare.
+    /// Cold pages are demoted: free memory is spare.
     demotes: bool,
 }
 
@@ -141,7 +141,7 @@ impl Pages {
         }
     }
 
-    /// Marks a part of the pages, as far as they are not marked already.
+    /// Marks a part of the pages unless they are marked already.
     fn scan(&mut self) {
         let parts = self.speed.parts;
         let part = self.part % parts;
@@ -190,7 +190,7 @@ impl Pages {
         (found as f64 / all as f64, found as f64 / self.promoted().max(1) as f64)
     }
 
-    /// Accesses served by what moved, of those that the best choice of as many pages as there is
+    /// Accesses served by moved pages, as a share of those that the best choice of pages for the
     /// room would serve.
     fn share_of_best(&self) -> f64 {
         let mut best = self.shares.clone();
@@ -225,7 +225,7 @@ fn hot_and_cold() -> Vec<f64> {
     (0..N).map(|page| if HOT(page) { 36.0 } else { 1.0 }).collect()
 }
 
-/// Runs `passes` passes with room for a third of the pages; says what was found.
+/// Runs `passes` passes with room for a third of the pages; returns recall and precision.
 fn hunt(label: &str, speed: Speed, passes: f64) -> (f64, f64) {
     let mut pages = Pages::new(seed(), hot_and_cold(), speed, N / 3);
     pages.run(&mut rule_that_fills(false), passes * speed.pass_s);
@@ -245,7 +245,7 @@ fn finds_a_scattered_hot_set_within_ten_passes_at_any_speed() {
 
 #[test]
 fn slow_pages_take_thirty_of_their_own_waits_not_ten_passes() {
-    // A page that waits longer than a pass faults once a wait: there is no more evidence to have.
+    // A page that waits longer than a pass faults once a wait: there is no more evidence.
     for hot_wait_s in [1.0, 3.0, 10.0] {
         let label = format!("wait {hot_wait_s} s");
         let (recall, precision) = hunt(&label, smooth(hot_wait_s, 1.0), 30.0 * hot_wait_s);
@@ -256,7 +256,7 @@ fn slow_pages_take_thirty_of_their_own_waits_not_ten_passes() {
 #[test]
 fn finds_it_within_six_slow_passes_when_faults_slow_the_program_down() {
     // As seen under emulation: 0.1 s to 1 s of nothing but faults after each scan, which makes all
-    // waits much alike.
+    // waits similar.
     for access_ns in [300.0, 1000.0, 5000.0] {
         let label = format!("storm, {access_ns} ns an access");
         let (recall, precision) = hunt(&label, storm(access_ns, 10.0), 5.5);
@@ -318,8 +318,8 @@ fn where_cold_pages_go_down_the_best_fill_what_is_free_after_a_single_fault() {
     assert!(run(true, false).0 < N / 10, "told to leave room alone");
 }
 
-/// Whether a page that waited for 100 ms beside others that wait for a second is proposed after
-/// such a demand.
+/// Whether a page that waited for 100 ms, among others that wait for a second, is proposed after a
+/// demand with this supply.
 fn proposed_after(supply: Supply) -> bool {
     let (mut machine, mut rule) = (Machine::new(), rule());
     for page in 0..1000 {
@@ -421,8 +421,8 @@ fn a_folios_wait_is_shared_by_its_pages() {
     assert!(recall >= 0.9 && precision >= 0.85, "{recall} {precision}");
 }
 
-/// A machine whose pages are alike: a thousand of them waited 1 to 1000 ms, with so many pages free
-/// on both nodes of the top tier, as far as they are told.
+/// A machine whose pages are alike: a thousand of them waited 1 to 1000 ms, with `free_pages` free
+/// on the nodes of the top tier, as far as reported.
 fn alike(free_pages: &[u64], exchange: bool) -> (Machine, Adaptive) {
     let mut machine = Machine::new();
     let mut config = config::Rule::default();
@@ -442,7 +442,7 @@ fn alike(free_pages: &[u64], exchange: bool) -> (Machine, Adaptive) {
     (machine, rule)
 }
 
-/// What is proposed there of pages that wait 100 and 600 ms, each seen once.
+/// Which pages are proposed there of two that wait 100 and 600 ms, each seen once.
 fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<Candidate> {
     let (mut machine, mut rule) = alike(free_pages, exchange);
     for (page, wait_ms) in [(2000, 100), (2001, 600)] {
@@ -451,8 +451,8 @@ fn proposed_after_one_fault(free_pages: &[u64], exchange: bool) -> Vec<Candidate
     machine.proposed().to_vec()
 }
 
-/// What is proposed of accesses that all come late, on a machine whose slow node holds `held` pages
-/// and whose DRAM has room for 900 and as many.
+/// Which pages are proposed for accesses with long waits, on a machine whose slow node holds `held`
+/// pages and whose two DRAM nodes have room for 900 each.
 fn proposed_of_late_accesses(held: u64, fill: bool, access: impl Fn(u64) -> Access) -> Vec<Candidate> {
     let mut machine = Machine::new();
     let mut rule = rule_that_fills(fill);
@@ -482,7 +482,7 @@ fn where_everything_fits_a_page_is_proposed_as_soon_as_it_is_accessed() {
     for reason in proposed_of_late_accesses(1800, true, one_sample).iter().map(|c| c.reason) {
         assert_eq!(reason, Reason::FreeRoom);
     }
-    // One page too many, not worth it, or told to leave room alone.
+    // One page too many, not worth it, or filling switched off.
     assert!(proposed_of_late_accesses(1801, true, slow_fault).is_empty());
     assert!(proposed_of_late_accesses(1801, true, one_sample).is_empty());
     assert!(proposed_of_late_accesses(1800, true, too_slow).is_empty());
@@ -522,9 +522,9 @@ fn in_exchange_a_page_that_is_early_again_goes_before_one_that_was_early_once() 
     assert!(scores[2] > scores[3], "three of 100 ms, against one of 10: {scores:?}");
 }
 
-/// What is proposed of pages that wait 200 and 900 ms, each seen once, where one page in five
-/// always waits 10 ms and the others anything up to a second, the target is full, and those that
-/// stand out have gone up or have not.
+/// Which pages are proposed of two that wait 200 and 900 ms, each seen once, if one page in five
+/// always waits 10 ms, the others up to a second, and the target is full; `gone`: those that stand
+/// out have been promoted.
 fn proposed_of_the_rest(gone: bool) -> Vec<(u64, Reason)> {
     let (mut machine, mut rule) = (Machine::new(), rule());
     for round in 0..2 {

@@ -1,5 +1,5 @@
-//! The pages that compete for the DRAM of one node: where their waits are cut, and what a wait is
-//! worth.
+//! The pages that compete for the DRAM of one node: the cut of their waits, and the value of a
+//! wait.
 
 use crate::candidate::Reason;
 use crate::config;
@@ -11,24 +11,25 @@ use crate::units::{Nanos, NodeId};
 use super::prior::Prior;
 use super::sample::{self, Bin, Cut, Sample};
 
-/// Time between two looks at the sample while pages fault: some within the second or so in which a
-/// marked program's faults come, because waits shrink as soon as the hot pages have gone.
+/// Time between two evaluations of the sample while pages fault: several within the second or so in
+/// which a marked program's faults come, because the waits change as soon as the hot pages have
+/// moved.
 const LOOK_EVERY: Nanos = Nanos::from_ms(100);
-/// Time between two looks while no page faults.
+/// Time between two evaluations while no page faults.
 const LOOK_IDLE: Nanos = Nanos::from_s(1);
-/// Correlation, squared, of waits where hot and cold pages are two kinds. Where it is less,
+/// Squared correlation of waits from which hot and cold pages count as two kinds. If it is less,
 /// popularity falls off smoothly.
 const CLEAR: f64 = 0.1;
 /// Share of the pages below the cut while nothing is known, in percent.
 const BEST_PERCENT: u32 = 25;
-/// Where the top tier is full, a page is proposed that is hot with this probability: it goes up
-/// only for one that is colder by far.
+/// Where the top tier is full, a page is proposed if it is hot with this probability: it is
+/// promoted only in exchange for a far colder one.
 const CERTAIN_ENOUGH: f64 = 0.5;
-/// Where no more than this share of the pages that are left is below the cut, what stood out has
-/// gone up.
+/// If at most this share of the remaining pages is below the cut, the pages that stood out have
+/// been promoted.
 const REMAINS_MIN: f64 = 0.02;
-/// Share of the pages below the cut while room is filled, at most, in percent: the slowest are cold
-/// whatever there is room for.
+/// Maximum share of the pages below the cut while room is filled, in percent: the slowest are cold
+/// regardless of room.
 const FILL_PERCENT_MAX: u32 = 90;
 
 /// What the waits of one target's pages say.
@@ -36,23 +37,23 @@ const FILL_PERCENT_MAX: u32 = 90;
 enum State {
     /// Too few pages so far.
     Unknown,
-    /// Pages are alike, as far as can be seen.
+    /// No difference between pages is visible.
     Alike,
-    /// Some pages are early again and again.
+    /// Some pages are early repeatedly.
     StandOut(Cut),
 }
 
 /// Why pages below the cut are proposed, if they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Faults are counted, so that there is something to go by once hot pages are seen to stand
-    /// out.
+    /// Nothing is proposed. Faults are counted, so that counts exist when hot pages are seen to
+    /// stand out.
     Counting,
     /// They are hot.
     Hot,
     /// There is room to fill.
     Fill,
-    /// They are among the better ones, and the target may hold what is colder by far.
+    /// They are among the better ones, and the target may hold far colder pages.
     Exchange,
 }
 
@@ -63,28 +64,28 @@ pub struct Target {
     looked: Nanos,
     pages: u32,
     state: State,
-    /// Waits of this bin and below count for a page.
+    /// Waits of this bin and below are below the cut.
     cut: Option<Bin>,
     /// The cut when pages last stood out.
     last_cut: Option<Bin>,
     purpose: Purpose,
-    /// Faults in a row below the cut that are enough where a page can only go up in exchange for
-    /// another one.
+    /// Faults in a row below the cut that suffice where a page can only be promoted in exchange for
+    /// another.
     enough: Option<u8>,
-    /// When pages were last seen to stand out, or the first fault.
+    /// When pages last stood out, or the time of the first fault.
     stood_out: Nanos,
     /// Base pages that may be filled.
     room: u64,
-    /// Nor is there room on any other node of the top tier.
+    /// No node of the top tier has room.
     full: bool,
-    /// What one wait says.
+    /// The prior by which single waits are judged.
     prior: Prior,
-    /// A page that is accessed so often is worth what the target gives although nobody waits for
-    /// it; 0 where it gives nothing by itself.
+    /// A page with this access interval or a shorter one is worth the pages that the target gave
+    /// although nothing waited for them; 0 if it gave none.
     worth: Nanos,
     /// Base pages that are free beyond what demotion keeps free.
     spare: u64,
-    /// As many pages as are spare have waits of this bin and below.
+    /// The bin at or below which as many pages wait as are spare.
     spare_cut: Option<Bin>,
 }
 
@@ -97,9 +98,9 @@ pub struct Fault {
     pub bin: Bin,
     /// Base pages.
     pub pages: u64,
-    /// Faults in a row below the cut, with this one.
+    /// Faults in a row below the cut, including this one.
     pub times: u8,
-    /// As many as confirm the page.
+    /// The number that confirms the page.
     pub confirmed: u8,
 }
 
@@ -131,17 +132,17 @@ impl Target {
         }
     }
 
-    /// A page's fault, for the sample.
+    /// Adds a page's fault to the sample.
     pub fn faulted(&mut self, key: u64, bin: Bin, time: Nanos) {
         self.sample.fault(key, bin, time);
     }
 
-    /// A page of the sample has gone up, or away.
+    /// A page of the sample has been promoted, or is gone.
     pub fn moved(&mut self, key: u64) {
         self.sample.moved(key);
     }
 
-    /// Takes note of the node's free memory, and stops filling where it runs out.
+    /// Updates the node's free memory, and stops filling when it runs out.
     pub fn set_room(&mut self, state: &NodeState) {
         self.room = room(state);
         if self.purpose == Purpose::Fill && self.room == 0 {
@@ -159,7 +160,7 @@ impl Target {
         self.spare = pages;
     }
 
-    /// Takes note of what the node gave when it was asked for cold pages.
+    /// Takes the result of a demand for cold pages of the node.
     pub fn set_worth(&mut self, supply: &Supply) {
         match supply.reason {
             DemandReason::Goal if supply.is_met() => self.worth = Nanos(supply.idle.0 / COLDER),
@@ -168,13 +169,13 @@ impl Target {
         }
     }
 
-    /// Whether a wait is below the cut; `None` where there is none yet.
+    /// Whether a wait is below the cut; `None` if there is no cut yet.
     pub fn below_cut(&self, bin: Bin) -> Option<bool> {
         self.cut.map(|cut| bin <= cut)
     }
 
-    /// Whether a page shall go up after this fault: why, and what is taken for the time from one
-    /// access to the next.
+    /// Decides whether to propose a page after this fault: the reason, and the estimated access
+    /// interval.
     pub fn judge(&mut self, fault: &Fault, config: &config::rule::Adaptive) -> Option<(Reason, Nanos)> {
         let &Fault { wait, bin, pages, times, confirmed } = fault;
         let needed = self.enough.map_or(confirmed, |enough| enough.min(confirmed));
@@ -196,7 +197,7 @@ impl Target {
     }
 
     /// Whether a page with such a wait is among the best for which there is spare memory; if so,
-    /// that is taken.
+    /// takes that memory.
     fn takes_spare(&mut self, bin: Bin, pages: u64) -> bool {
         let takes = self.spare >= pages && self.spare_cut.is_some_and(|cut| bin <= cut);
         if takes {
@@ -205,7 +206,7 @@ impl Target {
         takes
     }
 
-    /// Looks at the sample where it is time; `held` are the base pages of all lower tiers.
+    /// Evaluates the sample when it is due; `held` are the base pages of all lower tiers.
     pub fn tick(&mut self, now: Nanos, held: u64, config: &config::rule::Adaptive) {
         let since = now.since(self.looked);
         if since >= LOOK_IDLE || (since >= LOOK_EVERY && self.sample.changed()) {
@@ -214,12 +215,12 @@ impl Target {
         }
     }
 
-    /// Looks at the sample and sets the cut.
+    /// Evaluates the sample and sets the cut.
     fn look(&mut self, now: Nanos, held: u64, config: &config::rule::Adaptive) {
         let waits = self.sample.waits(now);
         self.pages = waits.pages();
-        // Of what lower tiers hold, not of what was seen so far: the first to fault are not all
-        // there are.
+        // Relative to what lower tiers hold, not to the pages seen so far: the first to fault are
+        // only a part.
         let spare_percent = (self.spare * 100 / self.sample.population(now).max(held).max(1)).min(100) as u32;
         self.spare_cut = (spare_percent > 0).then(|| waits.quantile(spare_percent));
         self.prior = Prior::new(sample::wait(waits.quantile(10)), sample::wait(waits.quantile(50)));
@@ -236,8 +237,8 @@ impl Target {
         let settled = now.since(self.stood_out) >= Nanos::from_s(config.settle_s);
         let fill = config.fill && settled && self.room > 0 && waits.can_tell();
         let exchange = config.exchange && self.full;
-        // What stood out has gone up, and is known to have been hot by pages that are remembered:
-        // those that are left are to be told apart by themselves.
+        // The pages that stood out have been promoted but still count in the sample: the remaining
+        // ones must be distinguished among themselves.
         let gone = |cut: Cut| exchange && waits.share_below(cut.bin) < REMAINS_MIN;
         self.enough = match self.state {
             _ if !exchange => None,
@@ -249,7 +250,7 @@ impl Target {
         };
         match (self.state, self.last_cut) {
             (State::StandOut(_) | State::Alike, _) if fill => {
-                // So that by chance alone as many pages pass as there is room for.
+                // So that as many pages pass by chance alone as there is room for.
                 let share = self.room as f64 / self.sample.population(now).max(1) as f64;
                 let percent = 100.0 * share.powf(1.0 / f64::from(config.confirmations));
                 self.purpose = Purpose::Fill;
@@ -262,8 +263,8 @@ impl Target {
             }
             (State::StandOut(cut), _) => {
                 self.purpose = Purpose::Hot;
-                // What is less hot than what stands out clearly goes up only for what is colder by
-                // far.
+                // Pages less hot than those that stand out clearly are promoted only in exchange
+                // for far colder ones.
                 let widened = exchange && cut.agreement < CLEAR;
                 let best = if widened { waits.quantile(BEST_PERCENT) } else { 0 };
                 self.cut = Some(cut.bin.max(best));

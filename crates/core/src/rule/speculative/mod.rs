@@ -1,23 +1,23 @@
-//! Wrapper `speculative`: beside a hot page of a stream of hint faults, propose the pages that come
-//! next.
+//! Wrapper `speculative`: along with a hot page of a stream of hint faults, proposes the next
+//! pages.
 //!
 //! The wrapped rule sees everything first. Then, for each hint fault on a base page below the top
 //! tier:
 //! 1. `windows = "published"`: the one window of the page's mapping is adjusted as S2 does: it
 //!    opens at 2 pages, grows by 1 when the stream went past it, shrinks by 2 at a fault elsewhere.
 //! 2. `windows = "streams"` (default): a mapping has up to `streams` (8) windows, each with a
-//!    direction. A fault belongs to the stream that expects it; else it starts one, in place of the
-//!    one with the smallest window, oldest first. A window unused for `stream_ms` (1000) counts as
-//!    none. A window opens at 2 pages when a second fault comes next to the first, and grows by 1
-//!    when the stream went past it and the wrapped rule proposes the page.
+//!    direction. A fault belongs to the stream that expects it; otherwise it starts a new one, in
+//!    place of the one with the smallest window, oldest first. A window unused for `stream_ms`
+//!    (1000) counts as none. A window opens at 2 pages when a second fault comes next to the first,
+//!    and grows by 1 when the stream went past it and the wrapped rule proposes the page.
 //! 3. If the wrapped rule proposed the page, up to window + 1 pages in the stream's direction are
-//!    proposed with it, one point of score less for each page of distance: as far as they lie in
-//!    the same mapping and 2 MiB block, a scan has marked them and they are below the top tier; the
-//!    first that is not ends it.
+//!    proposed with it, with one point of score less for each page of distance. They must lie in
+//!    the same mapping and 2 MiB block, be marked by a scan and be below the top tier; the first
+//!    page that fails this ends the series.
 //!
-//! Source: S2, "mm: Add speculative numa fault support" (2021-12). Its one window a mapping takes
-//! interleaved and descending streams for random; `streams` is ours. S2 goes on from page to page
-//! while they migrate; here moves end later, so the proposal counts.
+//! Source: S2, "mm: Add speculative numa fault support" (2021-12). With its single window per
+//! mapping, interleaved and descending streams look random; `streams` is ours. S2 goes on from page
+//! to page while they migrate; here moves end later, so the proposal counts.
 
 mod streams;
 
@@ -57,7 +57,7 @@ struct Mapping {
 pub struct Speculative {
     inner: Box<dyn Rule>,
     config: config::rule::Speculative,
-    /// One mapping for each slot of a hash table; one that needs the slot of another takes it.
+    /// A hash table with one mapping per slot; a new mapping replaces another in its slot.
     mappings: Vec<Option<Mapping>>,
     proposed: u64,
 }
@@ -103,7 +103,7 @@ impl Speculative {
         found
     }
 
-    /// Proposes what comes next in a stream.
+    /// Proposes the next pages of a stream.
     fn neighbours(
         &mut self,
         first: &Candidate,
@@ -139,7 +139,7 @@ impl Speculative {
     }
 }
 
-/// How many pages lie beside a page in its mapping and its block.
+/// The number of pages on either side of a page in its mapping and its block.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     above: u64,

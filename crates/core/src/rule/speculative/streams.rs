@@ -6,7 +6,7 @@ use crate::published::window::{GROW, OPEN};
 use crate::rule::speculative::BLOCK_PAGES;
 use crate::units::Nanos;
 
-/// Which way a stream goes.
+/// The direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// To higher addresses.
@@ -63,13 +63,13 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// At most `limit` streams; one that is unused for `life` is the first to give way.
+    /// At most `limit` streams; one that is unused for `life` is replaced first.
     pub(super) fn new(limit: u8, life: Nanos) -> Streams {
         Streams { streams: Vec::new(), limit: limit.into(), life }
     }
 
     /// Takes a fault; `hot` says whether the wrapped rule proposes its page. Returns how many pages
-    /// are expected next, and which way.
+    /// are expected next, and in which direction.
     pub(super) fn fault(&mut self, fault: u64, now: Nanos, hot: bool) -> (Direction, u64) {
         // An established stream claims a fault before a single fault does.
         let claims = self

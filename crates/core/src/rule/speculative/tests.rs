@@ -1,4 +1,4 @@
-//! Tests of the speculative rule: streams, windows and what ends them.
+//! Tests of the speculative rule: streams, windows and their ends.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
