@@ -1,5 +1,5 @@
-//! What is counted, under the kernel's names where it counts the same, and the laws that hold
-//! between the counts.
+//! Counters, under the kernel's names where the meaning is the same, and the laws that hold between
+//! them.
 //!
 //! The life of a hint fault in tiering mode (Linux 6.12 `kernel/sched/fair.c`,
 //! `should_numa_migrate_memory`):
@@ -42,13 +42,13 @@ counters! {
     numa_hint_faults;
     /// Hint faults on pages of the node of the faulting CPU.
     numa_hint_faults_local;
-    /// Pages that hint faults (or what stands for them) have migrated.
+    /// Pages that hint faults (or sampled accesses in their place) have migrated.
     numa_pages_migrated;
     /// Pages that the kernel has promoted.
     pgpromote_success;
     /// Pages that were hot, so that they counted against the rate limit.
     pgpromote_candidate;
-    /// Pages that were let through because the target had plenty of room.
+    /// Pages that passed because the target had plenty of room.
     pgpromote_candidate_nrl;
     /// Pages that kswapd has demoted.
     pgdemote_kswapd;
@@ -66,10 +66,10 @@ counters! {
     left_to_engine;
     /// Faults that were recorded for a kernel thread to decide (pghot).
     left_to_kthread;
-    /// Sampled accesses that were handled as hint faults: they took no mark.
+    /// Sampled accesses that were handled as hint faults, without a mark.
     sampled_hints;
     /// Marked pages that were handled with a fault on another page: the rest of a huge page, or
-    /// what is ahead (S2).
+    /// pages ahead (S2).
     handled_ahead;
     /// Candidates above the rate limit.
     rate_limited;
@@ -79,7 +79,7 @@ counters! {
     failed_no_room;
     /// Migrations that failed because the page was busy or gone.
     failed_busy;
-    /// Marks that went with the page table entry when the page was moved.
+    /// Marks lost with the page table entry when the page was moved.
     marks_dropped_by_move;
     /// Marks of processes that have ended.
     marks_dropped_by_exit;
@@ -87,27 +87,27 @@ counters! {
     engine_promoted;
     /// Pages that Thermocline has moved out of it.
     engine_demoted;
-    /// Pages that anybody has moved between two nodes that are both of the kernel's top tier, or
-    /// both below it.
+    /// Pages moved, by any mover, between two nodes of the kernel's top tier, or between two nodes
+    /// below it.
     moved_within;
     /// Pages promoted by another kernel thread (DAMON, kmigrated).
     other_promoted;
-    /// Promotions of pages that had been demoted before: they go to and fro.
+    /// Promotions of pages that had been demoted before: ping-pong.
     promoted_again;
-    /// Accesses, in event mode as far as they follow from the time.
+    /// Accesses; in event mode derived from the elapsed time.
     accesses;
 }
 
-/// What the laws are about besides the counters.
+/// Values that the laws relate to the counters.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
-    /// Marks that are still there.
+    /// Outstanding marks.
     pub marked: u64,
-    /// Top-tier pages at the start, once memory was placed.
+    /// Top-tier pages at the start, after initial placement.
     pub top_then: u64,
     /// Top-tier pages now.
     pub top_now: u64,
-    /// Pages that are anywhere, and how many there should be.
+    /// Pages that are on a node, and how many there should be.
     pub pages: (u64, u64),
 }
 
@@ -126,17 +126,17 @@ pub struct Broken {
 }
 
 impl Counters {
-    /// Pages that anybody has promoted.
+    /// Pages promoted by any mover.
     pub fn promoted(&self) -> u64 {
         self.pgpromote_success + self.engine_promoted + self.other_promoted
     }
 
-    /// Pages that anybody has demoted.
+    /// Pages demoted by any mover.
     pub fn demoted(&self) -> u64 {
         self.pgdemote_kswapd + self.pgdemote_direct + self.pgdemote_other + self.engine_demoted
     }
 
-    /// Holds the counters to the laws; done at the end of every run, in release builds too.
+    /// Checks the laws; called at the end of every run, also in release builds.
     ///
     /// # Errors
     /// The first law that does not hold.
@@ -194,14 +194,14 @@ impl Counters {
     }
 }
 
-/// How far things are at some time.
+/// Progress at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Course {
-    /// Time from the start of the first process, its allocation of memory included, in seconds.
+    /// Time since the start of the first process in seconds, including its allocation of memory.
     pub time_s: f64,
-    /// Pages that anybody has promoted so far.
+    /// Pages promoted so far by any mover.
     pub promoted: u64,
-    /// Pages that anybody has demoted so far.
+    /// Pages demoted so far by any mover.
     pub demoted: u64,
 }
 

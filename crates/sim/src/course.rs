@@ -1,4 +1,4 @@
-//! How far things are from time to time.
+//! The progress of a run at regular times.
 
 use thermocline_core::units::Nanos;
 
@@ -6,7 +6,7 @@ use crate::counters::Course;
 use crate::kernel::Model;
 use crate::system::System;
 
-/// Notes what has been promoted and demoted, at regular times.
+/// Records the pages promoted and demoted, at regular times.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) every: Nanos,

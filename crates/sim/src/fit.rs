@@ -1,10 +1,10 @@
 //! Fitting a scenario's free parameters to published figures.
 //!
-//! A scenario's `[fit]` names the parameters, the figures of one column of a table, and the one
-//! manager whose column it is; every other arm stays a prediction. The search is Hooke and Jeeves'
-//! (1961): each parameter in turn is tried a step up and a step down and the better value is kept;
-//! when none helps, the steps are halved. All points are judged with the same seeds, so that two of
-//! them differ by the parameters and not by luck. What is minimised is the sum of the squared
+//! A scenario's `[fit]` names the parameters, the figures of one column of a table, and that
+//! column's manager. Every other arm stays a prediction. The search is Hooke and Jeeves' (1961):
+//! each parameter in turn is tried a step up and a step down and the better value is kept; when
+//! none helps, the steps are halved. All points are judged with the same seeds, so two points
+//! differ by their parameters and not by chance. The search minimises the sum of the squared
 //! differences of the means over the seeds, each in units of its tolerance.
 
 use serde::Serialize;
@@ -33,9 +33,9 @@ pub fn figure(report: &Report, name: &str) -> Option<f64> {
 pub struct Point {
     /// The parameters, in the order of the specification.
     pub parameters: Vec<f64>,
-    /// The means of the figures over the seeds, likewise.
+    /// The means of the figures over the seeds, in the order of the specification.
     pub figures: Vec<f64>,
-    /// What is minimised.
+    /// The minimised value.
     pub badness: f64,
 }
 
@@ -50,8 +50,9 @@ pub enum FitError {
     Run(#[from] RunError),
 }
 
-/// Fits a scenario. `load` makes the scenario with changes as of `--set`; `look` is shown every
-/// point, with whether it is the best so far. The search ends after `rounds` halvings of the steps.
+/// Fits a scenario. `load` creates the scenario with changes as in `--set`; `look` is called with
+/// every point, and with whether it is the best so far. The search ends after `rounds` halvings of
+/// the steps.
 ///
 /// # Errors
 /// The scenario has no `[fit]`, or cannot be simulated.

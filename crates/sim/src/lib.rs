@@ -1,5 +1,5 @@
-//! A machine of arithmetic: tiers of memory, what the kernel does by itself, programs, and core's
-//! engine among them.
+//! A simulated machine: tiers of memory, the kernel's background activities, programs, and core's
+//! engine.
 //!
 //! ```text
 //!  scenario (TOML) ──▶ Setup ──▶ run ──▶ Report
@@ -17,14 +17,14 @@
 //! * [`workload`]: processes and their [`workload::Pattern`]s, which give phases: a distribution
 //!   over cells, or a walk.
 //! * [`memory`]: the page tables as arrays, about nine bytes a page.
-//! * [`kernel`]: models of the kernel's own doing, each a [`kernel::Model`] on the
-//!   [`system::System`]; they see no accesses, only marks, faults, samples and accessed bits, so
-//!   that they are the same under both modes.
-//! * [`manager`]: who decides: nobody, the kernel, or Thermocline's engine, unchanged, with moves
-//!   that take their time.
-//! * [`mode`]: the two ways to let programs run. [`counters`]: what is counted, and the laws that
-//!   hold in every run.
-//! * [`oracle`]: what the best placements could do.
+//! * [`kernel`]: models of the kernel's activities, each a [`kernel::Model`] on the
+//!   [`system::System`]. They see no accesses, only marks, faults, samples and accessed bits, so
+//!   they are the same under both modes.
+//! * [`manager`]: what decides: nothing, the kernel, or Thermocline's unchanged engine, whose moves
+//!   take simulated time.
+//! * [`mode`]: the two ways to let programs run. [`counters`]: the counters, and the laws that hold
+//!   in every run.
+//! * [`oracle`]: what the best placements could achieve.
 //! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted
 //!   or assumed.
 //! * [`fit`]: free parameters from the published figures of one column. [`reproduce`]: published
@@ -38,7 +38,7 @@
 //! equal reports, to the bit, on any number of cores: every thread and every purpose draws from a
 //! stream of its own ([`random`]), and nothing depends on the order in which runs happen to end.
 
-// What is said goes through the writers of the command, which know what to do where nobody reads.
+// Output goes through the command's writers, which handle a closed pipe.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod counters;

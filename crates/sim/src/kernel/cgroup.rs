@@ -1,13 +1,13 @@
-//! A cgroup that is made smaller again and again: somebody writes to its `memory.reclaim`.
+//! A cgroup that is reclaimed periodically by writes to its `memory.reclaim`.
 //!
-//! Reclaim looks at the group's pages of the top tier, one after the other, round and round. What
-//! has been accessed since it was last looked at stays; what has not is demoted to the nearest node
-//! that has room, which counts as reclaimed although the group is charged as before. It ends when
-//! as much has been demoted as was asked for, or when every page has been looked at.
+//! Reclaim goes through the group's top-tier pages in a circle. A page that was accessed since it
+//! was last examined stays. Any other is demoted to the nearest node that has room, which counts as
+//! reclaimed although the group's charge does not change. It ends when as much has been demoted as
+//! was asked for, or when every page has been examined.
 //!
-//! Source: Linux 6.12 `mm/memcontrol.c` (`memory_reclaim`), `mm/vmscan.c` (`demote_folio_list`). A
-//! process is a group of its own here. The group's lists are one list in the order of addresses;
-//! there is no swap, so that pages below the top tier stay where they are.
+//! Source: Linux 6.12 `mm/memcontrol.c` (`memory_reclaim`), `mm/vmscan.c` (`demote_folio_list`).
+//! Each process is a group here. The group's lists are one list in address order. There is no swap,
+//! so pages below the top tier stay where they are.
 
 use thermocline_core::units::Nanos;
 
@@ -22,12 +22,12 @@ pub struct Cgroup {
     every: Nanos,
     pages: u64,
     due: Nanos,
-    /// Where the last one ended, from the process's first page.
+    /// Where the last reclaim ended, from the process's first page.
     at: Page,
 }
 
 impl Cgroup {
-    /// `pages` are asked for every so often, first after that time.
+    /// Asks for `pages` at intervals of `every`, the first time after one interval.
     pub fn new(process: usize, every: Nanos, pages: u64, now: Nanos) -> Cgroup {
         Cgroup { process, every, pages, due: now.plus(every), at: 0 }
     }

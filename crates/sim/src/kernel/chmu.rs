@@ -1,14 +1,14 @@
 //! The hot page tracking unit of a CXL memory device (CXL 3.2, CHMU), in epochs.
 //!
-//! The device counts a random share of the accesses that reach it, by 4 KiB of its memory, in as
-//! many counters as it has: what finds none free is not counted. At the end of an epoch it lists
-//! what was counted often enough, up to the length of its list, and all counters are free again.
-//! What is lost is told, since a tracker that runs out of counters or places sees another memory
-//! than there is.
+//! The device counts a random share of the accesses that reach it, by 4 KiB of its memory, in a
+//! limited number of counters: an access that finds none free is not counted. At the end of an
+//! epoch it lists the pages counted often enough, up to the length of its list, and frees all
+//! counters. Losses are reported, since a tracker that runs out of counters or places gives a
+//! distorted picture.
 //!
-//! Source: CXL 3.2, and the RFC of its perf driver. Accuracy is left to the implementation there;
-//! this one counts exactly what it samples. What is not modelled: the always-on mode, coarser
-//! units, interleaving over devices.
+//! Source: CXL 3.2, and the RFC of its perf driver. They leave accuracy to the implementation; this
+//! one counts its samples exactly. What is not modelled: the always-on mode, coarser units,
+//! interleaving over devices.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ pub struct Chmu {
 }
 
 impl Chmu {
-    /// A unit with so many counters and places in its list; hot is what is counted `threshold`
-    /// times in an epoch.
+    /// A unit with `counters_max` counters and `list_max` places in its list; a page is hot if it
+    /// is counted `threshold` times in an epoch.
     pub fn new(counters_max: usize, threshold: u32, list_max: usize) -> Chmu {
         Chmu { counters: BTreeMap::new(), counters_max, threshold, list_max, uncounted: 0, unlisted: 0 }
     }
@@ -45,8 +45,7 @@ impl Chmu {
         }
     }
 
-    /// Ends the epoch: the hot pages in the order of their addresses, and how often each was
-    /// counted.
+    /// Ends the epoch: the hot pages in address order, with the count of each.
     pub fn end_epoch(&mut self) -> Vec<(Page, u32)> {
         let counters = std::mem::take(&mut self.counters);
         let mut hot: Vec<(Page, u32)> =

@@ -1,16 +1,15 @@
-//! Generations of pages, and reclaim of the oldest ones on request: what the multi-generational LRU
-//! offers in `debugfs/lru_gen`.
+//! Generations of pages, and reclaim of the oldest ones on request: the interface of the
+//! multi-generational LRU in `debugfs/lru_gen`.
 //!
-//! 1. *Aging* (`+`) looks at the accessed bit of every page of a node and clears it. Pages that
-//!    were accessed are of the youngest generation then, all others are a generation older, of four
-//!    at most.
-//! 2. *Eviction* (`-`) demotes pages that two agings or more have not found accessed, the oldest
-//!    generation first, until as many as were asked for have gone. A page that was accessed since
+//! 1. *Aging* (`+`) reads and clears the accessed bit of every page of a node. Accessed pages join
+//!    the youngest generation; all others become a generation older, up to four generations.
+//! 2. *Eviction* (`-`) demotes pages that at least two agings found not accessed, the oldest
+//!    generation first, until as many as were asked for are demoted. A page that was accessed since
 //!    the last aging becomes young instead.
 //!
 //! Source: Linux 6.12 `mm/vmscan.c` (`run_aging`, `run_eviction`, MIN_NR_GENS, MAX_NR_GENS). A node
-//! has one list here, in the order of addresses. The accessed bits are the same that
-//! [`super::reclaim`] looks at, as in the kernel.
+//! has one list here, in the order of addresses. The accessed bits are shared with
+//! [`super::reclaim`], as in the kernel.
 
 use thermocline_core::units::Nanos;
 
@@ -19,7 +18,7 @@ use crate::machine::NodeIndex;
 use crate::memory::Page;
 use crate::system::{System, Way};
 
-/// Generations that are told apart (MAX_NR_GENS).
+/// Number of generations (MAX_NR_GENS).
 const GENERATIONS: u8 = 4;
 /// The youngest generation that may be evicted: younger ones are protected (MIN_NR_GENS).
 const EVICTABLE: u8 = 2;
@@ -36,14 +35,14 @@ pub struct Generations {
 struct Node {
     /// When it was last aged; 0 before the first time.
     aged: Nanos,
-    /// Pages of each age, as counted by the last aging, less those that eviction has looked at.
+    /// Pages of each age, as counted by the last aging, less those that eviction has examined.
     count: [u64; GENERATIONS as usize],
-    /// Where eviction goes on.
+    /// Where eviction continues.
     at: Page,
 }
 
 impl Generations {
-    /// All pages are young.
+    /// Creates the generations with all pages young.
     pub fn new(system: &System) -> Generations {
         let nodes = vec![Node::default(); system.machine.nodes.len()];
         Generations { ages: vec![0; system.memory.pages() as usize], nodes }
@@ -67,7 +66,7 @@ impl Generations {
             for page in start..end {
                 let Some(on) = system.memory.node(page) else { continue };
                 if on != node {
-                    // Whoever comes to a node is young there.
+                    // A page that moves to a node is young there.
                     if lower[usize::from(on)] {
                         self.ages[page as usize] = 0;
                     }
@@ -90,7 +89,7 @@ impl Generations {
             Node { aged: system.now, count, at: self.nodes[usize::from(node)].at };
     }
 
-    /// Demotes `wanted` pages of a node, if as many are old; returns how many it has.
+    /// Demotes `wanted` pages of a node, if as many are old; returns the number demoted.
     pub fn evict(&mut self, system: &mut System, node: NodeIndex, wanted: u64) -> u64 {
         let (i, pages) = (usize::from(node), system.memory.pages() as Page);
         let mut demoted = 0;

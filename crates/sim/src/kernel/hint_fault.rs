@@ -1,13 +1,13 @@
 //! What the kernel does at a hint fault in tiering mode (`numa_balancing` = 2).
 //!
-//! 1. Where the target, the node of the faulting CPU, has plenty of room, the page is promoted and
-//!    the threshold forgotten.
-//! 2. Else the latency decides: the time since the scan against the threshold, which follows the
-//!    candidates ([`Metric::Time`]), or hint faults of the process since the scan against a fixed
-//!    number of them ([`Metric::Faults`], S0).
-//! 3. What is hot is a candidate; above the rate limit it is refused.
-//! 4. What is left is migrated, if the target stays above its high watermark; else kswapd is woken
-//!    and the page stays.
+//! 1. If the target, the node of the faulting CPU, has plenty of room, the page is promoted and the
+//!    threshold reset.
+//! 2. Otherwise the latency decides: the time since the scan against the threshold, which follows
+//!    the candidates ([`Metric::Time`]), or hint faults of the process since the scan against a
+//!    fixed number ([`Metric::Faults`], S0).
+//! 3. A hot page is a candidate; above the rate limit it is refused.
+//! 4. A candidate within the limit is migrated if the target stays above its high watermark;
+//!    otherwise kswapd is woken and the page stays.
 //!
 //! Source: Linux 6.12 `kernel/sched/fair.c` (`should_numa_migrate_memory`) and `mm/migrate.c`
 //! (`migrate_misplaced_folio_prepare`); S0, patch 1. The arithmetic is core's `published`.
@@ -31,7 +31,7 @@ pub enum Metric {
     Faults,
 }
 
-/// Latencies in ms with the threshold of their time, one in so many faults: as S0 printed some.
+/// A sample of latencies in ms with the threshold at their time, as printed by S0.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     /// Faults so far.
@@ -40,9 +40,9 @@ pub struct Latencies {
     pub samples: Vec<(u64, u64, u64)>,
 }
 
-/// One latency in so many is kept.
+/// One latency in this many is kept.
 const SAMPLE_EVERY: u64 = 4096;
-/// So many are kept at most.
+/// Maximum number kept.
 const SAMPLES_MAX: usize = 1 << 16;
 
 /// See the module's description.
@@ -50,12 +50,12 @@ const SAMPLES_MAX: usize = 1 << 16;
 pub struct HintFaults {
     metric: Metric,
     width: StampWidth,
-    /// Some of the latencies that were seen.
+    /// A sample of the latencies.
     pub latencies: Latencies,
 }
 
 impl HintFaults {
-    /// The fault path of a kernel built for so many CPUs.
+    /// The fault path of a kernel built for `nr_cpus` CPUs.
     pub fn new(metric: Metric, nr_cpus: u32) -> HintFaults {
         HintFaults { metric, width: StampWidth::for_cpus(nr_cpus), latencies: Latencies::default() }
     }

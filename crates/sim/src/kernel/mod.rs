@@ -1,9 +1,9 @@
-//! Models of what the kernel does by itself, one file each.
+//! Models of the kernel's background activities, one file each.
 //!
-//! A [`Model`] runs when it is due and works on the [`System`]; between two dues the mode lets
-//! programs run. What a model shares with Thermocline's rules (threshold feedback, fault count,
-//! scan period, pghot's record, S2's window) it calls from `thermocline_core::published`; here is
-//! only the plumbing. To add one: a file here, and a manager that returns it from
+//! A [`Model`] runs when it is due and works on the [`System`]; between due times the mode lets
+//! programs run. Arithmetic shared with Thermocline's rules (threshold feedback, fault count, scan
+//! period, pghot's record, S2's window) is in `thermocline_core::published`; here is only the
+//! plumbing. To add one: a file here, and a manager that returns it from
 //! [`crate::manager::Manager::models`].
 
 pub mod cgroup;
@@ -19,15 +19,15 @@ use thermocline_core::units::Nanos;
 
 use crate::system::System;
 
-/// Something that runs now and then by itself.
+/// A background activity that runs at times of its own.
 pub trait Model: std::fmt::Debug {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// When it wants to run; [`crate::system::NEVER`] as long as nothing happens. Asked after every
-    /// fault: be quick.
+    /// When it wants to run; [`crate::system::NEVER`] while it is idle. Called after every fault,
+    /// so it must be fast.
     fn due(&self, system: &System) -> Nanos;
 
-    /// Runs at `system.now`, which is at or after its due.
+    /// Runs at `system.now`, which is at or after its due time.
     fn run(&mut self, system: &mut System);
 }

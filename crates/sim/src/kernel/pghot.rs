@@ -1,15 +1,15 @@
-//! pghot (S4): a record a page, and kmigrated, which promotes the pages whose record is ready.
+//! pghot (S4): one record per page, and kmigrated, which promotes pages with a ready record.
 //!
 //! 1. A hint fault updates the record of its page (core's `published::pghot`). Once it is ready,
 //!    its section is hot.
-//! 2. kmigrated of each lower node looks every 100 ms. It walks the hot sections and takes each
-//!    ready record, which is then empty whatever comes of it.
-//! 3. Where the target has plenty of room the page is promoted and the threshold forgotten. Else it
-//!    must have been accessed lately, by a threshold that follows the candidates, and the rate
-//!    limit must allow it; and the target must stay above its high watermark, or the page is left
-//!    where it is and kswapd is woken.
+//! 2. kmigrated of each lower node runs every 100 ms. It walks the hot sections and takes each
+//!    ready record, which is emptied regardless of the result.
+//! 3. If the target has plenty of room, the page is promoted and the threshold reset. Otherwise it
+//!    must have been accessed recently, by a threshold that follows the candidates, and the rate
+//!    limit must allow it; and the target must stay above its high watermark, or the page stays and
+//!    kswapd is woken.
 //!
-//! A section is 128 MiB of frames; here, of the pages' numbers. Source: S4, RFC v6.
+//! A section is 128 MiB of frames; here, of page numbers. Source: S4, RFC v6.
 
 use thermocline_core::published::pghot::{Mode, PghotRecord, Tuning, is_recent, jiffies, update};
 use thermocline_core::published::threshold::{
@@ -22,17 +22,17 @@ use crate::system::{Fault, System, Way};
 
 /// Pages of a section.
 const SECTION: usize = 32_768;
-/// Time between two looks of kmigrated (S4: `kmigrated_sleep_ms`).
+/// Time between two runs of kmigrated (S4: `kmigrated_sleep_ms`).
 const SLEEP: Nanos = Nanos::from_ms(100);
 
-/// What became of the ready records.
+/// Outcomes of the ready records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcomes {
     /// Records updated.
     pub recorded: u64,
     /// Ready records taken.
     pub taken: u64,
-    /// Of these, not accessed lately enough.
+    /// Of these, not accessed recently enough.
     pub stale: u64,
     /// Above the rate limit.
     pub limited: u64,
@@ -53,14 +53,14 @@ pub struct Pghot {
     threshold: Threshold,
     rate: RateLimit,
     candidates: u64,
-    /// When kmigrated looks again.
+    /// When kmigrated runs next.
     pub due: Nanos,
-    /// What became of them.
+    /// Outcomes of the ready records.
     pub outcomes: Outcomes,
 }
 
 impl Pghot {
-    /// No record yet.
+    /// Creates the model without records.
     pub fn new(mode: Mode) -> Pghot {
         Pghot {
             mode,
@@ -74,7 +74,7 @@ impl Pghot {
         }
     }
 
-    /// Accesses further apart start to count anew, in ms (S4's defaults).
+    /// Accesses further apart restart the count, in ms (S4's defaults).
     fn window_ms(&self) -> u64 {
         match self.mode {
             Mode::Default => 3000,
@@ -100,7 +100,7 @@ impl Pghot {
         self.outcomes.recorded += 1;
     }
 
-    /// kmigrated's look at the hot sections.
+    /// Runs kmigrated over the hot sections.
     pub fn run(&mut self, system: &mut System) {
         let mut spent_ns = 0.0;
         for section in 0..self.hot.len() {
@@ -120,7 +120,7 @@ impl Pghot {
         self.due = system.now.plus(SLEEP).plus(Nanos(spent_ns as u64));
     }
 
-    /// What becomes of a page whose record was ready; returns kmigrated's time in ns.
+    /// Handles a page whose record was ready; returns kmigrated's time in ns.
     fn consider(&mut self, system: &mut System, page: Page, record: PghotRecord) -> f64 {
         let Some(node) = system.memory.node(page) else { return 0.0 };
         // Default mode has one target for all pages: the first node of the top tier.

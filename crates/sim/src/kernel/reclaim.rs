@@ -3,12 +3,12 @@
 //! 1. kswapd of a node is woken by an allocation that finds it below its low watermark, or a
 //!    promotion that would leave it below the high one. It works until the node is above its promo
 //!    watermark (in tiering mode; else the high one).
-//! 2. The oldest inactive page is looked at. Accessed since it was last: the first time it stays
-//!    (and is referenced now), the second time it becomes active. Not accessed: it is demoted to
-//!    the nearest node of the next tier that has room.
-//! 3. While there are more active pages than the inactive ones times the square root of ten times
-//!    the node's size in GiB, the oldest active pages become inactive, accessed or not, and lose
-//!    their accessed bit.
+//! 2. The oldest inactive page is examined. If it was accessed since the last time, it stays the
+//!    first time (and is marked referenced), and becomes active the second time. If not, it is
+//!    demoted to the nearest node of the next tier that has room.
+//! 3. While the number of active pages exceeds that of inactive ones times the square root of ten
+//!    times the node's size in GiB, the oldest active pages become inactive, accessed or not, and
+//!    lose their accessed bit.
 //!
 //! Source: Linux 6.12 `mm/vmscan.c` (`balance_pgdat`, `shrink_inactive_list`, `shrink_active_list`,
 //! `folio_check_references`, `inactive_is_low`, `demote_folio_list`). Memory is anonymous here.
@@ -22,13 +22,13 @@ use crate::memory::{List, lru};
 use crate::system::kswapd::{Kswapd, STEP};
 use crate::system::{NEVER, System, Way};
 
-/// It sleeps this long after it has looked at every page and found none to demote (the kernel gives
-/// up after 16 rounds and waits to be woken; a woken one looks again at once).
+/// kswapd sleeps this long after it has examined every page and found none to demote (the kernel
+/// gives up after 16 rounds and waits to be woken; when woken it tries again at once).
 const GIVE_UP: Nanos = Nanos::from_ms(100);
 /// Pages that a task reclaims at a time (SWAP_CLUSTER_MAX).
 const CLUSTER: u64 = 32;
 
-/// Who reclaims.
+/// The reclaimer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Kswapd,
@@ -104,8 +104,8 @@ pub fn direct(system: &mut System, node: NodeIndex) -> f64 {
     ns
 }
 
-/// Looks at one page, after active pages have become inactive where there are too many; returns the
-/// CPU time in ns.
+/// Examines one page, after deactivating active pages if there are too many; returns the CPU time
+/// in ns.
 fn reclaim_page(system: &mut System, node: NodeIndex, by: By) -> f64 {
     let i = usize::from(node);
     let costs = system.machine.spec.cost;

@@ -1,24 +1,25 @@
-//! The scanner of NUMA balancing: makes a part of a process's memory inaccessible now and then, so
-//! that its next access tells of itself.
+//! The scanner of NUMA balancing: periodically makes a part of a process's memory inaccessible, so
+//! that its next access causes a fault.
 //!
-//! 1. A task whose CPU time has gone on by its scan period since its stamp asks for a scan; the
-//!    stamp goes on by the period. If the process's next scan is due as well, the task scans: the
-//!    next one is a period from now.
-//! 2. A scan starts where the last one ended. Ranges of the scan size are looked at; pages below
-//!    the top tier that are not marked yet are. A range in which something was marked counts in
-//!    full against the scan size, and every range counts against eight times that. So memory of the
-//!    top tier, and what is marked already, is passed over up to eight times as fast.
-//! 3. The scanning task pays for it, and its stamp goes on by 32 times that: 3 % of its time at
-//!    most go to scanning.
-//! 4. At the end of memory a pass is complete; the task whose next promotion is recorded adapts its
-//!    period (core's `scan_period`). In tiering mode that always means: double, within the limits,
-//!    which follow from the size of the process.
+//! 1. A task asks for a scan when its CPU time has advanced by its scan period since its stamp; the
+//!    stamp advances by the period. If the process's next scan is due as well, the task scans, and
+//!    the next one is due a period later.
+//! 2. A scan starts where the last one ended. It goes through ranges of the scan size and marks
+//!    pages below the top tier that are not marked yet. A range in which something was marked
+//!    counts in full against the scan size, and every range counts against eight times the scan
+//!    size. So memory of the top tier, and memory that is already marked, is passed over up to
+//!    eight times as fast.
+//! 3. The scanning task is charged for it, and its stamp advances by 32 times the cost: at most 3 %
+//!    of its time is spent on scanning.
+//! 4. At the end of memory a pass is complete; a task adapts its period when its next promotion is
+//!    recorded (core's `scan_period`). In tiering mode that always doubles it, within limits that
+//!    follow from the size of the process.
 //!
-//! The first period: a process that was forked computes it from its size when its first second of
-//! CPU time is over; a thread keeps the scan delay of 1000 ms until a pass is complete. Source:
-//! Linux 6.12 `kernel/sched/fair.c` (`task_tick_numa`, `task_numa_work`, `init_numa_balancing`,
-//! `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`. What is not
-//! modelled: several mappings, and the skipping of those that a task has not touched lately.
+//! The first period: a forked process computes it from its size after its first second of CPU time;
+//! a thread keeps the scan delay of 1000 ms until a pass is complete. Source: Linux 6.12
+//! `kernel/sched/fair.c` (`task_tick_numa`, `task_numa_work`, `init_numa_balancing`,
+//! `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`. Not modelled:
+//! several mappings, and the skipping of those that a task has not touched recently.
 
 use thermocline_core::published::scan_period::{Accesses, adapt};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
@@ -30,17 +31,17 @@ use crate::system::{NEVER, System};
 
 /// The share of its time that a task may scan: one in 32.
 const OVERHEAD_FACTOR: f64 = 32.0;
-/// Scans whose fault counts are remembered; at one each 100 ms this is a day.
+/// Scans whose fault counts are kept; with one scan per 100 ms this is a day.
 const HISTORY_MAX: usize = 1 << 20;
 
-/// Tells the scanner of a page that was promoted at a hint fault of `thread`: private and remote,
-/// as the kernel records it in tiering mode.
+/// Records a page that was promoted at a hint fault of `thread`: as private and remote, like the
+/// kernel in tiering mode.
 pub fn record_promotion(system: &mut System, thread: u32) {
     record(system, thread, false, true);
 }
 
-/// Tells the scanner of a hint fault of `thread` that counts. The first one after a pass adapts the
-/// task's period.
+/// Records a hint fault of `thread` that counts. The first one after a pass adapts the task's
+/// period.
 pub fn record(system: &mut System, thread: u32, local: bool, private: bool) {
     let task = &mut system.threads[thread as usize];
     let process = &mut system.processes[usize::from(task.process)];
@@ -66,7 +67,7 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner on a machine with so many ticks a second.
+    /// A scanner on a machine with `hz` ticks a second.
     pub fn new(hz: u32) -> Scanner {
         Scanner { tick: Nanos(1_000_000_000 / u64::from(hz.max(1))), due: Nanos(0) }
     }
@@ -135,7 +136,7 @@ impl Scanner {
         }
         system.counters.numa_pte_updates += all.marked;
         let costs = &system.machine.spec.cost;
-        // Stamping a page again costs what it costs at first: the page's descriptor is written.
+        // Stamping a page again costs as much as the first time: the page's descriptor is written.
         let again_ns = if settings.restamp { costs.scan_mark_ns } else { costs.scan_again_ns };
         // A huge page has one entry.
         let space = &system.memory.spaces[process];
@@ -150,7 +151,7 @@ impl Scanner {
     }
 }
 
-/// What a scan has done to the pages that it passed.
+/// Result of a scan for the pages that it passed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     marked: u64,
@@ -159,8 +160,7 @@ struct Passed {
     skipped: u64,
 }
 
-/// Marks the pages of a range that can be; stamps those again that are marked, where S0's second
-/// patch is on.
+/// Marks the eligible pages of a range; restamps marked ones if S0's second patch is on.
 fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed {
     let lower = if system.kernel.scan_all { 0 } else { system.machine.kernel_top };
     let is_lower = |byte: u8| {
@@ -171,8 +171,8 @@ fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed 
     let mut passed = Passed::default();
     let mut at = start;
     while at < end {
-        // Most of memory is passed over: count it by the block, in loops that the compiler can make
-        // wide.
+        // Most of memory is passed over: count it by blocks, in loops that the compiler can
+        // vectorise.
         let block = (at + 4096).min(end);
         let bytes = system.memory.bytes(at..block);
         let below = bytes.iter().filter(|b| is_lower(**b)).count() as u64;
@@ -214,7 +214,7 @@ impl Model for Scanner {
                 }
                 let task = &system.threads[thread as usize];
                 if task.finished.is_none() {
-                    // CPU time does not run faster than time: not due before.
+                    // CPU time does not run faster than real time, so it is not due before.
                     let left =
                         task.scan.stamp.plus(Nanos::from_ms(task.scan.period_ms)).since(task.cpu(system.now));
                     due = due.min(system.now.plus(left));

@@ -2,24 +2,24 @@
 //! takes.
 //!
 //! Every [`PERIOD`] the lines that a node has served since the last time are compared with what it
-//! can serve. The latency is the idle one times a factor: 1 / (1 - u / 2) while the use u is below
-//! 90 % (half of the time in a queue with regular service, M/D/1), and above that whatever holds
-//! the use there. Threads wait for their accesses, so that the rate follows from the latency
-//! (Little's law: threads = rate x latency) and the factor settles.
+//! can serve. The latency is the idle one times a factor: 1 / (1 - u / 2) while the utilisation u
+//! is below 90 % (half of the time in a queue with regular service, M/D/1), and above that the
+//! factor that holds the utilisation there. Threads wait for their accesses, so the rate follows
+//! from the latency (Little's law: threads = rate x latency) and the factor settles.
 
 use thermocline_core::units::Nanos;
 
-/// Time between two looks at the traffic.
+/// Time between two measurements of the traffic.
 pub const PERIOD: Nanos = Nanos::from_ms(1);
-/// Use from which the factor no longer follows the queue's formula but whatever keeps the use from
-/// growing.
+/// Utilisation from which the factor no longer follows the queue's formula, but keeps the
+/// utilisation from growing.
 const FULL: f64 = 0.9;
-/// The factor at that use.
+/// The factor at that utilisation.
 const QUEUE_MAX: f64 = 1.0 / (1.0 - FULL / 2.0);
-/// The factor stays below: no queue is longer than the threads that wait in it.
+/// Upper bound of the factor: no queue is longer than the threads that wait in it.
 const FACTOR_MAX: f64 = 1000.0;
 
-/// How loaded a node is.
+/// The load of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Bandwidth {
     /// Bytes a second.
@@ -33,7 +33,7 @@ impl Bandwidth {
         Bandwidth { limit, factor: 1.0 }
     }
 
-    /// What the idle latency is multiplied by.
+    /// The factor on the idle latency.
     pub fn factor(&self) -> f64 {
         self.factor
     }
@@ -42,10 +42,11 @@ impl Bandwidth {
     pub fn served(&mut self, bytes: f64, span: Nanos) -> f64 {
         let used = bytes * 1e9 / span.0.max(1) as f64 / self.limit;
         let queue = 1.0 / (1.0 - used.min(FULL) / 2.0);
-        // Above the formula's end, whatever keeps the use there; down again by the same way.
+        // Above the formula's range, adjust the factor to hold the utilisation; come down the same
+        // way.
         let above = self.factor * (used / FULL).clamp(0.5, 2.0);
         let wanted = if used > FULL || self.factor > QUEUE_MAX { queue.max(above) } else { queue };
-        // Half of the way each time: the rate answers to the factor only after the next period.
+        // Half of the way each time: the rate responds to the factor only in the next period.
         self.factor = ((self.factor + wanted) / 2.0).clamp(1.0, FACTOR_MAX);
         self.factor
     }

@@ -1,9 +1,9 @@
-//! The machine that one runs on, as `thermocline doctor --json` describes it.
+//! A real machine, as `thermocline doctor --json` describes it.
 //!
 //! Nodes, tiers, CPUs, memory, distances and HZ are read; so are latency and bandwidth where the
-//! firmware reports them (HMAT). Where it does not, an access takes 110 ns and 4 ns more for each
-//! unit of SLIT distance above 10: about what two sockets (32) and CXL (50 to 60) are measured at.
-//! What the kernel's work costs is assumed, as in the presets.
+//! firmware reports them (HMAT). Otherwise an access takes 110 ns plus 4 ns for each unit of SLIT
+//! distance above 10: about the measured values of two sockets (32) and CXL (50 to 60). The costs
+//! of the kernel's work are assumed, as in the presets.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Costs, MachineSpec, NodeSpec};
 use crate::spec::SpecError;
 use crate::units::Bytes;
 
-/// What is needed of the doctor's report; it has more.
+/// The part of the doctor's report that is used here.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Doctor {
     kernel: Kernel,
@@ -34,7 +34,7 @@ struct Discovered {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Nodes {
-    /// Reports of before it was told are of machines with pages of 4 KiB.
+    /// Reports without this key are from machines with pages of 4 KiB.
     #[serde(default = "engines_page_bytes")]
     page_bytes: u64,
     nodes: Vec<Node>,
@@ -77,7 +77,7 @@ impl Doctor {
     /// The machine.
     ///
     /// # Errors
-    /// The doctor has not found its nodes.
+    /// The report has no nodes.
     pub fn machine(&self) -> Result<MachineSpec, SpecError> {
         let Some(found) = &self.topology else {
             let remedy = "run `thermocline doctor` for the reason, or name a preset";
@@ -88,8 +88,8 @@ impl Doctor {
         let with_cpus: Vec<usize> = (0..nodes.len()).filter(|i| !nodes[*i].cpus.is_empty()).collect();
         let node = |node: &Node| {
             let from = |i: usize| node.distances.get(i).copied().unwrap_or(10);
-            // The firmware tells of the nearest CPUs; farther ones are as much slower as their
-            // distance says.
+            // The firmware's figures are for the nearest CPUs; farther ones are slower in
+            // proportion to distance.
             let nearest = with_cpus.iter().map(|i| from(*i)).min().unwrap_or(10);
             let factor = node.read_latency_ns.map_or(1.0, |ns| f64::from(ns) / latency_ns(nearest));
             NodeSpec {

@@ -1,8 +1,8 @@
-//! The machine: nodes in tiers, what an access costs, and how fast the kernel works on it.
+//! The machine: nodes in tiers, the cost of accesses, and the cost of the kernel's work.
 //!
-//! [`MachineSpec`] is what a TOML file says; [`Machine`] is what is simulated: nodes sorted from
-//! the fastest tier to the slowest, so that "is in the top tier" is a comparison of indices.
-//! Presets are in `presets/`.
+//! [`MachineSpec`] is the content of a TOML file; [`Machine`] is the simulated machine: nodes
+//! sorted from the fastest tier to the slowest, so that "is in the top tier" is a comparison of
+//! indices. Presets are in `presets/`.
 
 pub(crate) mod bandwidth;
 mod doctor;
@@ -21,11 +21,12 @@ use thermocline_core::units::{NodeId, TierId};
 
 use crate::spec::SpecError;
 
-/// Nodes that can be simulated: a page keeps its node in six bits, one value of which is "nowhere".
+/// Nodes that can be simulated: a page stores its node in six bits, one value of which is
+/// "nowhere".
 pub const NODES_MAX: usize = 63;
 
-/// What moving a base page of a huge page costs, of moving it on its own: the copy is left,
-/// unmapping and flushing are once for all. Assumed.
+/// Cost of moving a base page of a huge page, relative to moving it alone: only the copy remains,
+/// since unmapping and flushing happen once. Assumed.
 pub(crate) const HUGE_SHARE: f64 = 0.1;
 
 /// A node, by its index in order of tiers.
@@ -40,32 +41,32 @@ pub struct SimNode {
     pub tier: TierId,
     /// Whether it has CPUs.
     pub has_cpus: bool,
-    /// Base pages that can be used.
+    /// Usable base pages.
     pub pages: u64,
     /// Its watermarks.
     pub watermarks: Watermarks,
-    /// Where its pages are demoted to, nearest first; empty in the last tier.
+    /// Nodes that its pages are demoted to, nearest first; empty in the last tier.
     pub demotion_targets: Vec<NodeIndex>,
     /// Idle latency of a load in ns, by the index of the accessing node.
     pub read_ns: Vec<f64>,
-    /// Idle latency that a store costs its thread in ns, by the index of the accessing node.
+    /// Idle cost of a store for its thread in ns, by the index of the accessing node.
     pub write_ns: Vec<f64>,
-    /// Bytes a second, where there is a limit.
+    /// Bytes per second, if limited.
     pub bandwidth: Option<f64>,
 }
 
 /// The simulated machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// As written.
+    /// The specification.
     pub spec: MachineSpec,
     /// Fastest tier first, then by number.
     pub nodes: Vec<SimNode>,
     /// How many of them are in the top tier.
     pub top: NodeIndex,
-    /// How many of them the kernel calls top tier: every tier down to the slowest that has CPUs. It
-    /// neither scans nor promotes from them in tiering mode (Linux 6.12 `mm/memory-tiers.c`,
-    /// `node_is_toptier`).
+    /// How many of them the kernel treats as top tier: every tier down to the slowest that has
+    /// CPUs. In tiering mode it neither scans them nor promotes from them (Linux 6.12
+    /// `mm/memory-tiers.c`, `node_is_toptier`).
     pub kernel_top: NodeIndex,
     /// The same for the engine.
     pub topology: Topology,
@@ -75,7 +76,7 @@ impl Machine {
     /// The machine that a specification describes.
     ///
     /// # Errors
-    /// A value that no machine has; the place is the specification's key.
+    /// A value that no machine can have; the place is the specification's key.
     pub fn new(spec: &MachineSpec) -> Result<Machine, SpecError> {
         spec.check()?;
         let mut order: Vec<usize> = (0..spec.node.len()).collect();
@@ -130,7 +131,7 @@ impl Machine {
         node >= self.kernel_top
     }
 
-    /// What the kernel would tell of a node with so many free pages.
+    /// The state that the kernel would report for a node with `free_pages` free.
     pub fn state(&self, node: NodeIndex, free_pages: u64) -> NodeState {
         let n = &self.nodes[usize::from(node)];
         NodeState { node: n.id, free_pages, managed_pages: n.pages, watermarks: n.watermarks }

@@ -1,4 +1,4 @@
-//! How a scenario names a node: by its number, or by what it is for, which every machine has.
+//! How a scenario names a node: by its number, or by its role, which every machine has.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Machine, NodeIndex};
 
-/// What a node is for.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It has CPUs.
@@ -20,7 +20,7 @@ pub enum Role {
 }
 
 const ROLES: [(Role, &str); 3] = [(Role::Cpu, "cpu"), (Role::Top, "top"), (Role::Low, "low")];
-/// What names a node, for messages.
+/// The valid names of a node, for messages.
 pub(crate) const WORDS: &str = "a node's number, or \"cpu\", \"top\" or \"low\", the second such as \"top1\"";
 
 /// A node as a scenario names it.
@@ -28,12 +28,13 @@ pub(crate) const WORDS: &str = "a node's number, or \"cpu\", \"top\" or \"low\",
 pub enum NodeName {
     /// The kernel's number.
     Number(u16),
-    /// The so-many-eth (from 0) of a role. Where a machine has fewer, they are counted round.
+    /// The node with this index (from 0) among those of a role. If a machine has fewer, the index
+    /// wraps around.
     Role(Role, u16),
 }
 
 impl NodeName {
-    /// The machine's node of this name; none where it has none with this number or role.
+    /// The machine's node with this name; `None` if it has none with this number or role.
     pub fn on(self, machine: &Machine) -> Option<NodeIndex> {
         let (role, place) = match self {
             NodeName::Number(number) => return machine.index(number),

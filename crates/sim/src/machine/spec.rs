@@ -1,4 +1,4 @@
-//! What a machine's TOML file says.
+//! The content of a machine's TOML file.
 
 use std::collections::BTreeMap;
 
@@ -23,19 +23,19 @@ pub struct NodeSpec {
     pub memory: Bytes,
     /// SLIT distances to the nodes, in their order.
     pub distances: Vec<u8>,
-    /// Idle latency in ns of a load from the CPUs of each node, in their order; what a node without
-    /// CPUs has is not used.
+    /// Idle latency in ns of a load from the CPUs of each node, in their order; values for a node
+    /// without CPUs are not used.
     pub read_ns: Vec<f64>,
-    /// What a store costs its thread in ns, likewise; a store waits for its line as a load does
-    /// where this is not given.
+    /// Cost of a store for its thread in ns, likewise; if absent, a store waits for its line as a
+    /// load does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_ns: Option<Vec<f64>>,
-    /// Bandwidth in MB/s (10^6 bytes), where it limits.
+    /// Bandwidth in MB/s (10^6 bytes), if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth_mbps: Option<f64>,
 }
 
-/// The last-level cache: what of it one thread can use.
+/// The last-level cache: the part that one thread can use.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llc {
@@ -45,22 +45,22 @@ pub struct Llc {
     pub hit_ns: f64,
 }
 
-/// What the kernel's work costs, in ns of the CPU that does it.
+/// Costs of the kernel's work, in ns of the CPU that does it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
     /// A NUMA hint fault without migration: charged to the thread.
     pub hint_fault_ns: f64,
-    /// Migrating a base page within a hint fault, on top: charged to the thread.
+    /// Migrating a base page within a hint fault, in addition: charged to the thread.
     pub migrate_ns: f64,
     /// Marking a page in a scan: charged to the thread that scans.
     pub scan_mark_ns: f64,
-    /// Passing over a page in a scan whose descriptor says that it is not to be marked: of the top
-    /// tier, mostly.
+    /// Passing over a page in a scan whose descriptor says not to mark it, mostly because it is in
+    /// the top tier.
     pub scan_skip_ns: f64,
     /// Passing over a page that is marked: its page table entry says so.
     pub scan_again_ns: f64,
-    /// A page that reclaim looks at and keeps: charged to kswapd.
+    /// A page that reclaim examines and keeps: charged to kswapd.
     pub reclaim_look_ns: f64,
     /// A page that reclaim demotes.
     pub demote_ns: f64,
@@ -72,7 +72,7 @@ pub struct Costs {
     pub kthread_page_ns: f64,
     /// A page that Thermocline's mover thread moves.
     pub mover_page_ns: f64,
-    /// A batch of the mover, on top: the system call and the drain of all CPUs' LRU caches.
+    /// A batch of the mover, in addition: the system call and the drain of all CPUs' LRU caches.
     pub mover_batch_ns: f64,
 }
 
@@ -103,8 +103,8 @@ pub struct MachineSpec {
     /// Ticks a second (`CONFIG_HZ`).
     #[serde(default = "hz")]
     pub hz: u32,
-    /// CPUs that the kernel was built for (`CONFIG_NR_CPUS`): how far the stamps of scanned pages
-    /// reach.
+    /// CPUs that the kernel was built for (`CONFIG_NR_CPUS`): it determines the range of the stamps
+    /// of scanned pages.
     #[serde(default = "nr_cpus")]
     pub nr_cpus: u32,
     /// `vm.min_free_kbytes`, of the whole machine.
@@ -116,13 +116,13 @@ pub struct MachineSpec {
     /// The last-level cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc: Option<Llc>,
-    /// What the kernel's work costs.
+    /// Costs of the kernel's work.
     #[serde(default)]
     pub cost: Costs,
     /// The nodes, by ascending number.
     pub node: Vec<NodeSpec>,
-    /// Where each value comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on it;
-    /// by dotted key.
+    /// Where each value comes from: `published`, `kernel`, `fitted` or `assumed`, and a remark; by
+    /// dotted key.
     #[serde(default)]
     pub origin: BTreeMap<String, String>,
 }
@@ -143,7 +143,7 @@ fn scale_factor() -> u32 {
     10
 }
 
-/// CPUs of a machine at most: eight times what kernels are built for.
+/// Maximum number of CPUs: eight times what kernels are built for.
 const CPUS_MAX: u64 = 1 << 16;
 
 impl MachineSpec {
@@ -242,7 +242,7 @@ pub const PRESETS: [(&str, &str); 8] = [
 /// The preset of that name.
 ///
 /// # Errors
-/// There is none; the remedy lists those that there are.
+/// There is none; the remedy lists the presets.
 pub fn preset(name: &str) -> Result<MachineSpec, SpecError> {
     let Some((_, text)) = PRESETS.iter().find(|(n, _)| *n == name) else {
         let names: Vec<&str> = PRESETS.iter().map(|(n, _)| *n).collect();

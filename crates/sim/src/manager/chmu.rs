@@ -1,10 +1,10 @@
 //! Device counters as manager: each node below the top tier has a [`Chmu`], whose hot list is
 //! promoted at the end of every epoch.
 //!
-//! The device sees what misses the caches, from whatever process, at no cost for the programs; who
-//! promotes works beside them. A page goes to the node whose CPU accessed it last, as long as that
-//! stays above its high watermark: else kswapd is woken, and the page has to be listed again. What
-//! is listed was counted, so that the most often counted go first.
+//! The device sees accesses of any process that miss the caches, at no cost for the programs;
+//! promotion runs in parallel with them. A page goes to the node whose CPU accessed it last, if
+//! that stays above its high watermark; otherwise kswapd is woken, and the page has to be listed
+//! again. The most often counted pages go first.
 
 use std::cmp::Reverse;
 
@@ -31,8 +31,8 @@ pub struct Chmus {
 }
 
 impl Chmus {
-    /// Units as [`crate::settings::KernelSettings`] has them by default; those of a run come with
-    /// its first epoch.
+    /// Units as [`crate::settings::KernelSettings`] has them by default; a run's settings are
+    /// applied at its first epoch.
     pub fn new() -> Chmus {
         Chmus {
             units: Vec::new(),

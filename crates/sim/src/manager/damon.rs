@@ -1,5 +1,5 @@
-//! DAMON's two tiers as manager (S3): a kdamond a node, demoting from the top tier and promoting
-//! from the rest.
+//! DAMON's two tiers as manager (S3): one kdamond per node, demoting from the top tier and
+//! promoting from the rest.
 
 use thermocline_core::units::Nanos;
 

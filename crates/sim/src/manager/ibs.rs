@@ -1,14 +1,14 @@
-//! IBS-driven NUMA balancing (S1): sampled accesses stand for hint faults, and nothing scans.
+//! IBS-driven NUMA balancing (S1): sampled accesses replace hint faults, and nothing scans.
 //!
 //! Each thread is sampled once in a number of micro-operations; the period adapts every 250 useful
 //! samples by the scan period's formula (core's `scan_period`). A useful sample is handled like a
-//! hint fault, by task work of its thread. For want of a scan the latency of a page is the time
-//! since its sample before. Between the nodes of the top tier pages follow the thread that is
-//! sampled, as in ordinary NUMA balancing.
+//! hint fault, by task work of its thread. Without scans, the latency of a page is the time since
+//! its previous sample. Between the nodes of the top tier pages follow the thread that is sampled,
+//! as in ordinary NUMA balancing.
 //!
 //! Source: S1 and its series of 2023; costs from the overheads it reports (node 1): 7.35 us a hint,
-//! and 19.2 s of switching the hardware on and off against 70.1 s of task work. What is not
-//! modelled: pages that another process shares.
+//! and 19.2 s of switching the hardware on and off against 70.1 s of task work. Not modelled: pages
+//! that another process shares.
 
 use thermocline_core::published::scan_period::{
     Accesses, SAMPLE_PERIOD_MAX_UOPS, SAMPLE_PERIOD_MIN_UOPS, SAMPLE_PERIOD_UOPS, SAMPLES, adapt,
@@ -20,11 +20,11 @@ use crate::kernel::hint_fault::HintFaults;
 use crate::memory::{MARK_SHIFT, flags};
 use crate::system::{Fault, SampledAccess, System};
 
-/// Accesses to memory in as many micro-operations, where a sample is of use: fitted on the pages
-/// that S1's run on node 2 migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
+/// Useful accesses to memory per micro-operation, fitted on the pages that S1's run on node 2
+/// migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
 pub(super) const ACCESSES_PER_UOP: f64 = 1.34;
 
-/// What a thread's sampling is like.
+/// The sampling state of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     period_uops: u32,
@@ -47,13 +47,13 @@ pub struct Ibs {
     /// sample.
     last: Vec<u32>,
     events: u64,
-    /// A sample has hit a page below the top tier: the kernel is in tiering mode, in which it
-    /// leaves the top tier's pages alone.
+    /// A sample has hit a page below the top tier, so the kernel is in tiering mode and leaves the
+    /// top tier's pages alone.
     tiering: bool,
 }
 
 impl Ibs {
-    /// With this fault path.
+    /// Creates the manager with this fault path.
     pub fn new(faults: HintFaults) -> Ibs {
         Ibs { faults, tasks: Vec::new(), last: Vec::new(), events: 0, tiering: false }
     }
@@ -114,7 +114,7 @@ impl Manager for Ibs {
         system.counters.sampled_hints += 1;
         let room = free_space_enough(&system.node_state(sample.cpu_node));
         if before == 0 && !room {
-            // Nothing to measure a latency from.
+            // No earlier sample to measure a latency from.
             system.counters.rejected_latency += 1;
             self.count(sample.thread, false, true, false);
             return sample_ns;

@@ -1,5 +1,5 @@
-//! The kernel as manager: nobody, ordinary NUMA balancing, or hint faults in tiering mode with
-//! either latency.
+//! The kernel as manager: no promotion, ordinary NUMA balancing, or hint faults in tiering mode
+//! with either latency.
 
 use super::{Manager, Notes};
 use crate::kernel::hint_fault::HintFaults;
@@ -28,7 +28,7 @@ pub struct HintFaulting {
 }
 
 impl HintFaulting {
-    /// With this fault path; `restamp` is S0's second patch.
+    /// Creates the manager with this fault path; `restamp` is S0's second patch.
     pub fn new(name: &'static str, faults: HintFaults, restamp: bool) -> HintFaulting {
         HintFaulting { name, faults, restamp }
     }
@@ -63,8 +63,8 @@ impl Manager for HintFaulting {
 }
 
 /// `numa_balancing` = 1: a page goes to the node of the thread that faults on it, if there is room.
-/// What is not modelled: threads of one process on several nodes, between which the kernel's second
-/// fault decides.
+/// Not modelled: threads of one process on several nodes, between which the kernel's second fault
+/// decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Balancing;
 

@@ -1,6 +1,6 @@
-//! Managers: who decides which pages move.
+//! Managers: the components that decide which pages move.
 //!
-//! A manager says how the kernel is set, handles hint faults and samples, and runs when it is due.
+//! A manager sets the kernel's settings, handles hint faults and samples, and runs when it is due.
 //! Kernel models that only it needs come from [`Manager::models`]. To add one: a file here, a
 //! variant of [`ManagerName`], an arm of [`ManagerName::build`].
 
@@ -33,18 +33,18 @@ use crate::settings::KernelSettings;
 use crate::spec::SpecError;
 use crate::system::{Fault, NEVER, SampledAccess, System};
 
-/// What a manager's hardware samples.
+/// How a manager's hardware samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Accesses of a thread from one sample to the next; cache hits and misses alike.
     pub accesses: f64,
 }
 
-/// What is shown of a manager at the end.
+/// A manager's additional results at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Notes {
     /// Threshold of the fault path: time in ms since the start of the run, and value in ms from
-    /// then on.
+    /// that time on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub threshold_course: Vec<(u64, u64)>,
     /// Some latencies: time of the fault since the start of the run, latency, threshold, all in ms.
@@ -75,21 +75,21 @@ pub trait Manager: std::fmt::Debug {
         self.scans()
     }
 
-    /// Kernel models that run for it, besides the scanner and kswapd.
+    /// Kernel models that run for it, in addition to the scanner and kswapd.
     fn models(&mut self, system: &System) -> Vec<Box<dyn Model>> {
         let _ = system;
         Vec::new()
     }
 
-    /// A hint fault, its mark taken. Returns what it costs the thread beyond the fault itself, in
-    /// ns.
+    /// Handles a hint fault whose mark has been taken. Returns its cost for the thread beyond the
+    /// fault itself, in ns.
     fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
         let _ = fault;
         system.counters.not_promotable += 1;
         0.0
     }
 
-    /// Whether a fault may take marks off other pages than its own.
+    /// Whether a fault may clear marks of other pages.
     fn takes_marks_ahead(&self) -> bool {
         false
     }
@@ -100,13 +100,13 @@ pub trait Manager: std::fmt::Debug {
         None
     }
 
-    /// A sampled access. Returns what it costs the thread in ns.
+    /// Handles a sampled access. Returns its cost for the thread in ns.
     fn on_sample(&mut self, system: &mut System, sample: &SampledAccess) -> f64 {
         let _ = (system, sample);
         0.0
     }
 
-    /// When it wants to run; asked after every fault.
+    /// When it wants to run; called after every fault.
     fn due(&self) -> Nanos {
         NEVER
     }
@@ -116,7 +116,7 @@ pub trait Manager: std::fmt::Debug {
         let _ = system;
     }
 
-    /// What is to be shown at the end; also checks its own books.
+    /// The results at the end; also checks the manager's own sums.
     ///
     /// # Errors
     /// A sum that does not balance.
@@ -129,29 +129,29 @@ pub trait Manager: std::fmt::Debug {
 /// The managers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagerName {
-    /// Nobody: pages stay where they were put, but for demotion by kswapd.
+    /// No promotion: pages stay where they were allocated, except for demotion by kswapd.
     None,
     /// The kernel's `numa_balancing` = 2.
     Numab2,
     /// The same with S0's two patches.
     FaultCount,
-    /// The same with S0's first patch alone, or the second alone: what each does.
+    /// The same with S0's first patch alone, or the second alone: to show the effect of each.
     FaultCountOnly,
     /// Mainline's latency with S0's second patch.
     Restamp,
     /// The kernel's `numa_balancing` = 1: pages follow their threads, over all nodes.
     Numab1,
-    /// S2: what follows a promoted page is handled with it.
+    /// S2: pages that follow a promoted page are handled with it.
     Speculative,
     /// S1: samples instead of scans.
     Ibs,
     /// Hot lists of the devices' own counters.
     Chmu,
-    /// S3: DAMON promotes and demotes, each page looked at as reclaim does.
+    /// S3: DAMON promotes and demotes, with the second check of reclaim.
     Damon,
-    /// The same with the young filter, which it became.
+    /// The same with the young filter, which replaced that check.
     DamonYoung,
-    /// DAMON as the kernel's own sample for tiers sets it up.
+    /// DAMON with the settings of the kernel's own sample for tiers.
     Mtier,
     /// S4 with records of a byte.
     Pghot,
@@ -221,7 +221,7 @@ impl ManagerName {
         })
     }
 
-    /// Makes it.
+    /// Creates the manager.
     ///
     /// # Errors
     /// The configuration does not suit the machine, or asks for what is not simulated.

@@ -15,7 +15,7 @@ pub struct Pghots {
 }
 
 impl Pghots {
-    /// With records of this form.
+    /// Creates the manager with records of this form.
     pub fn new(name: &'static str, mode: Mode) -> Pghots {
         Pghots { name, pghot: Pghot::new(mode) }
     }

@@ -1,10 +1,10 @@
-//! Speculative NUMA faults (S2): after a hint fault whose page was promoted, the pages that follow
-//! are handled as if they had faulted too, as far as a window reaches that grows with a stream of
-//! faults and shrinks with others.
+//! Speculative NUMA faults (S2): after a hint fault whose page was promoted, the following pages
+//! are handled as if they had faulted too, within a window that grows with a stream of faults and
+//! shrinks with others.
 //!
-//! Each page ahead has its own decision, by its own mark; the first that bears none or does not
-//! move ends it. A process is one mapping here. Source: S2, "mm: Add speculative numa fault
-//! support" (2021-12); the window's arithmetic is core's `published::window`.
+//! Each page ahead has its own decision, by its own mark; the first page without a mark, or that
+//! does not move, ends the series. A process is one mapping here. Source: S2, "mm: Add speculative
+//! numa fault support" (2021-12); the window's arithmetic is core's `published::window`.
 
 use thermocline_core::published::window::{Window, adjust};
 
@@ -25,7 +25,7 @@ pub struct Speculative {
 }
 
 impl Speculative {
-    /// With this fault path.
+    /// Creates the manager with this fault path.
     pub fn new(faults: HintFaults) -> Speculative {
         Speculative { faults, windows: Vec::new() }
     }

@@ -1,9 +1,8 @@
-//! The frames of each node: what DAMON's regions are ranges of.
+//! The frames of each node; DAMON's regions are ranges of them.
 //!
 //! Pages get frames in the order in which they are allocated, a frame that was freed last first, as
-//! from the kernel's per-CPU lists. Nobody but DAMON moves pages while it manages: so it finds the
-//! pages that programs have newly allocated by itself ([`Frames::follow`]), and its own moves are
-//! told to it.
+//! from the kernel's per-CPU lists. Only DAMON moves pages while it manages. So newly allocated
+//! pages are found here ([`Frames::follow`]), and DAMON reports its own moves.
 
 use crate::machine::NodeIndex;
 use crate::memory::{Memory, Page};
@@ -16,7 +15,7 @@ const FREE: Page = Page::MAX;
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    /// What each frame holds, as far as any has been used.
+    /// The page in each frame, up to the last frame used.
     pages: Vec<Page>,
     /// Frames that were used and are free.
     free: Vec<Frame>,
@@ -31,12 +30,12 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Frames of so many nodes, all free.
+    /// The frames of `nodes` nodes, all free.
     pub fn new(nodes: usize) -> Frames {
         Frames { nodes: vec![Node::default(); nodes], known: Vec::new() }
     }
 
-    /// Gives frames to the pages that have been allocated since this was last done.
+    /// Gives frames to the pages that have been allocated since the last call.
     pub fn follow(&mut self, memory: &Memory) {
         self.known.resize(memory.spaces.len(), 0);
         for (i, space) in memory.spaces.iter().enumerate() {

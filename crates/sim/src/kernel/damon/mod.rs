@@ -1,18 +1,18 @@
 //! DAMON on the memory of one node, with one scheme: what a kdamond does.
 //!
 //! 1. The node's frames are divided into [`regions`]. Every sampling interval a frame of each is
-//!    looked at: whether its page has been accessed since it was picked an interval ago.
+//!    checked: whether its page has been accessed since it was picked an interval ago.
 //! 2. Every aggregation interval neighbours that were accessed about as often are merged, counts
-//!    start anew, and regions are split at random, so that borders find their place.
+//!    restart, and regions are split at random, so that borders adapt.
 //! 3. The [`scheme`] is applied each aggregation or by its own clock: it takes regions whose
 //!    accesses and age fit its pattern, those with the best score first, as long as the quota
-//!    lasts: a size, from the CPU time that it may use and from how fast it has been, or from a
-//!    goal. Charged is the size that is tried. Of each region the pages go that pass the second
-//!    look ([`settings::Recheck`]); a page that was never looked at counts as accessed.
+//!    lasts. The quota is a size, derived from the CPU time that it may use and its throughput so
+//!    far, or from a goal. The size tried is charged to it. The pages of a region that pass the
+//!    second check ([`settings::Recheck`]) move; a page that was never checked counts as accessed.
 //!
 //! Source: Linux 6.12 `mm/damon/core.c`, `mm/damon/paddr.c`, `mm/damon/ops-common.c`; S3 for the
-//! second look of its time. What is not modelled: watermarks and filters by cgroup (S3 used
-//! neither), the temporal tuner of goals, several schemes a node.
+//! second check of its time. Not modelled: watermarks and filters by cgroup (S3 used neither), the
+//! temporal tuner of goals, several schemes per node.
 
 pub mod frames;
 pub mod regions;
@@ -43,10 +43,10 @@ pub struct Damon {
     samples: u32,
     sampled: u32,
     tuning: Option<Tuning>,
-    /// Accesses seen and possible since the interval was last tuned, in frames times samples;
-    /// aggregations since.
+    /// Accesses seen and accesses possible since the interval was last tuned, in frames times
+    /// samples, and aggregations since then.
     seen: (u64, u64, u32),
-    /// When it works next.
+    /// When it runs next.
     pub due: Nanos,
     /// CPU time so far in ns.
     pub spent_ns: f64,
@@ -54,7 +54,7 @@ pub struct Damon {
     pub moved: u64,
     /// Frames tried.
     pub tried: u64,
-    /// Pages tried that had been accessed since they were last looked at.
+    /// Pages tried that had been accessed since they were last checked.
     pub accessed: u64,
 }
 
@@ -143,7 +143,7 @@ impl Damon {
         self.due = system.now.plus(self.sample).plus(late);
     }
 
-    /// Lets the intervals follow what was seen.
+    /// Tunes the intervals to the accesses seen.
     fn tune(&mut self, regions: &Regions) {
         let Some(tuning) = &self.tuning else { return };
         let (seen, most, aggregations) = &mut self.seen;
@@ -228,7 +228,7 @@ impl Damon {
         looked as f64 * costs.reclaim_look_ns + moved as f64 * costs.kthread_page_ns
     }
 
-    /// Whether a page of a region that the scheme takes passes the second look.
+    /// Whether a page of a region that the scheme takes passes the second check.
     fn passes(&mut self, system: &mut System, page: Page) -> bool {
         let accessed = system.memory.take_accessed(page);
         self.accessed += u64::from(accessed);

@@ -1,4 +1,4 @@
-//! Regions: ranges of frames that are accessed about as often, as far as samples show.
+//! Regions: ranges of frames that are accessed about equally often, as far as samples show.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ pub struct Region {
     pub end: Frame,
     /// Samples of this aggregation that found it accessed.
     pub nr: u32,
-    /// Those of the aggregation before.
+    /// The same of the aggregation before.
     pub last: u32,
-    /// Aggregations for which it has been as it is.
+    /// Aggregations since it last changed.
     pub age: u32,
-    /// Frame that is being sampled, with its page's turn to be looked at.
+    /// The frame to check at the next sample.
     pub picked: Option<Frame>,
 }
 
 impl Region {
-    /// A region of which nothing is known.
+    /// A region without any observation.
     pub fn new(start: Frame, end: Frame) -> Region {
         Region { start, end, nr: 0, last: 0, age: 0, picked: None }
     }
@@ -51,12 +51,12 @@ pub struct Regions {
     /// The regions.
     pub all: Vec<Region>,
     limits: Range<usize>,
-    /// How many there were when they were last to be split.
+    /// Their number at the last split.
     before: usize,
 }
 
 impl Regions {
-    /// As many as there are at least, alike.
+    /// The minimum number of regions, of equal size.
     pub fn new(frames: u64, limits: Range<usize>) -> Regions {
         let n = (limits.start as u64).min(frames);
         let cut = |i: u64| (frames * i / n) as Frame;
@@ -129,7 +129,7 @@ impl Regions {
         self.all = split;
     }
 
-    /// Cuts a region so that it keeps its first frames; the others become a region behind it.
+    /// Cuts a region so that it keeps its first frames; the others become a region after it.
     pub fn cut(&mut self, index: usize, frames: u64) {
         let region = self.all[index];
         let middle = region.start + frames as Frame;
@@ -159,7 +159,7 @@ mod tests {
         let mut r = regions(&[(100, 10), (200, 11), (300, 20), (400, 0), (500, 1), (600, 1), (60_000, 20)]);
         r.merge(20);
         let found: Vec<(Frame, u32)> = r.all.iter().map(|r| (r.end, r.nr)).collect();
-        // The threshold is a tenth of the most.
+        // The threshold is a tenth of the maximum.
         assert_eq!(found, [(200, 10), (300, 20), (600, 0), (60_000, 20)]);
         let mut r = regions(&[(100, 0), (200, 0), (300, 0), (20_000, 9)]);
         r.merge(20);

@@ -12,7 +12,7 @@ use crate::system::System;
 /// `damos_set_effective_quota`): 4 MiB a ms.
 const FIRST_PAGES_PER_MS: f64 = 1024.0;
 
-/// A scheme at work.
+/// The state of a scheme.
 #[derive(Clone, Debug)]
 pub struct Scheme {
     pub(super) settings: SchemeSettings,
@@ -20,7 +20,7 @@ pub struct Scheme {
     window: Option<Nanos>,
     /// When it is applied next.
     pub(super) due: Nanos,
-    /// Frames that may be tried in the window; found when it begins.
+    /// Frames that may be tried in the window; computed when it begins.
     allowed: u64,
     charged: u64,
     /// Frames tried and time spent so far, for the throughput.
@@ -50,13 +50,13 @@ impl Scheme {
         }
     }
 
-    /// Whether it is meant for a region with so many accesses.
+    /// Whether its pattern matches a region with this many accesses.
     pub(super) fn fits(&self, region: &Region, accesses: u32) -> bool {
         self.settings.accesses.contains(&accesses) && region.age >= self.settings.age_min
     }
 
-    /// The score by which regions are preferred, 0 to 99; an aggregation takes `aggregation` and
-    /// `most` samples.
+    /// The score by which regions are preferred, 0 to 99; an aggregation lasts `aggregation` and
+    /// has `most` samples.
     pub(super) fn score(&self, region: &Region, accesses: u32, most: u32, aggregation: Nanos) -> u32 {
         let age = Nanos(u64::from(region.age).saturating_mul(aggregation.0));
         let (of_accesses, of_age) = self.settings.weights;
@@ -68,8 +68,8 @@ impl Scheme {
         }
     }
 
-    /// Begins a window of the quota if it is time; `candidates` are the regions that it is meant
-    /// for: score and frames.
+    /// Begins a window of the quota if it is due; `candidates` has score and frames of the matching
+    /// regions.
     pub(super) fn allow(&mut self, system: &System, candidates: impl Iterator<Item = (u32, u64)>) {
         if self.window.is_some_and(|since| system.now.since(since).0 < self.settings.reset.0) {
             return;
@@ -98,7 +98,7 @@ impl Scheme {
         (self.window, self.allowed, self.charged) = (Some(system.now), allowed, 0);
     }
 
-    /// Whether the window lets regions of this score be tried.
+    /// Whether regions of this score may be tried in the window.
     pub(super) fn takes(&self, score: u32) -> bool {
         score >= self.score_min
     }
@@ -119,8 +119,8 @@ impl Scheme {
     }
 }
 
-/// How far a goal has been reached: 10,000 where it is just met. The top tier's first node is the
-/// one that counts.
+/// How far a goal has been reached: 10,000 if it is just met. It is measured on the top tier's
+/// first node.
 fn goal_score(system: &System, goal: Goal) -> u64 {
     let node = &system.memory.nodes[0];
     let share_bp = |pages: u64| 10_000 * pages / node.capacity.max(1);

@@ -1,4 +1,4 @@
-//! How DAMON is set up: HMSDK's two schemes (S3), and the kernel's own sample for tiers.
+//! DAMON's settings: HMSDK's two schemes (S3), and the kernel's own sample for tiers.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -10,30 +10,30 @@ use crate::spec::SpecError;
 /// What a scheme does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Pages that are accessed go up.
+    /// Promote accessed pages.
     Promote,
-    /// Pages that have long not been accessed go down.
+    /// Demote pages that have not been accessed for long.
     Demote,
 }
 
-/// How a page of a region is looked at once more before it moves.
+/// The second check of a page before it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recheck {
-    /// As reclaim does (S3, RFC 1 and 2): up goes what was accessed between each of two looks and
-    /// the one before, down what was not accessed since the last.
+    /// As in reclaim (S3, RFC 1 and 2): a page is promoted if two successive checks each found it
+    /// accessed, and demoted if it was not accessed since the last check.
     References,
-    /// The young filter (Linux 6.12): up goes what was accessed since the last look, down what was
-    /// not.
+    /// The young filter (Linux 6.12): a page is promoted if it was accessed since the last check,
+    /// demoted if not.
     Young,
 }
 
-/// What a quota follows besides its limits: of the top tier's node, in ten-thousandths of its
-/// memory.
+/// A goal that a quota follows in addition to its limits, for the top tier's node, in
+/// ten-thousandths of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// So much is used.
+    /// This much is used.
     Used(u32),
-    /// So much is free.
+    /// This much is free.
     Free(u32),
 }
 
@@ -42,39 +42,38 @@ pub enum Goal {
 pub struct SchemeSettings {
     /// What it does.
     pub action: Action,
-    /// Accesses of the regions that it takes, in samples of an aggregation.
+    /// Accesses of matching regions, in samples of an aggregation.
     pub accesses: RangeInclusive<u32>,
-    /// Aggregations for which they have been so, at least.
+    /// Minimum age of matching regions, in aggregations.
     pub age_min: u32,
-    /// Time from one application to the next; none where it is each aggregation.
+    /// Time from one application to the next; `None` for each aggregation.
     pub apply_every: Option<Nanos>,
     /// CPU time in `reset` in ms.
     pub time_ms: Option<f64>,
     /// Pages that may be tried in `reset`.
     pub size_pages: u64,
-    /// Time for which the quota is given.
+    /// Length of the quota's window.
     pub reset: Nanos,
     /// Weights of accesses and of age in a region's score.
     pub weights: (u32, u32),
-    /// What the quota follows.
+    /// The goal of the quota.
     pub goal: Option<Goal>,
-    /// How its pages are looked at.
+    /// The second check of its pages.
     pub recheck: Recheck,
 }
 
-/// The sampling interval follows the accesses that are seen (Linux 6.15 and later,
-/// `mm/damon/core.c`).
+/// Tuning of the sampling interval by the accesses seen (Linux 6.15 and later, `mm/damon/core.c`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// Accesses to be seen, in ten-thousandths of the most that could be.
+    /// Target share of accesses seen, in ten-thousandths of those possible.
     pub accesses_bp: u64,
     /// Aggregations from one adjustment to the next.
     pub aggregations: u32,
-    /// The sampling interval stays in between.
+    /// Range of the sampling interval.
     pub sample: RangeInclusive<Nanos>,
 }
 
-/// How DAMON is set up.
+/// DAMON's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Sampling interval.
@@ -83,7 +82,7 @@ pub struct Settings {
     pub samples: u32,
     /// Regions at least and at most.
     pub regions: Range<usize>,
-    /// Whether the intervals follow what is seen.
+    /// Tuning of the intervals, if enabled.
     pub tuning: Option<Tuning>,
     /// The scheme of nodes of the lower tiers.
     pub promote: SchemeSettings,
@@ -136,8 +135,8 @@ impl Settings {
         })
     }
 
-    /// The kernel's sample (`samples/damon/mtier.c`): quotas that follow how full the top tier is,
-    /// intervals that follow what is seen.
+    /// The kernel's sample (`samples/damon/mtier.c`): quotas that follow the use of the top tier,
+    /// intervals that follow the accesses seen.
     pub fn mtier() -> Settings {
         let scheme = |action, accesses, goal| SchemeSettings {
             action,
@@ -162,9 +161,9 @@ impl Settings {
     }
 }
 
-/// The kernel's feedback loop (`damon_feed_loop_next_input`, Linux 6.12 `mm/damon/core.c`): more
-/// where `score` is below 10,000, less where it is above, by the same share as it is off; never
-/// below 10,000.
+/// The kernel's feedback loop (`damon_feed_loop_next_input`, Linux 6.12 `mm/damon/core.c`): larger
+/// if `score` is below 10,000, smaller if it is above, by the relative deviation; never below
+/// 10,000.
 pub fn next_input(last: u64, score: u64) -> u64 {
     const GOAL: u64 = 10_000;
     const LEAST: u64 = 10_000;
@@ -177,17 +176,17 @@ pub fn next_input(last: u64, score: u64) -> u64 {
 }
 
 impl Tuning {
-    /// Towards so many accesses, in ten-thousandths, within the bounds of the kernel's sample.
+    /// Tuning towards `accesses_bp`, within the bounds of the kernel's sample.
     pub fn towards(accesses_bp: u64) -> Tuning {
         Tuning { accesses_bp, aggregations: 3, sample: Nanos::from_ms(5)..=Nanos::from_s(10) }
     }
 
-    /// The next sampling interval, where `seen` of `most` accesses were seen with this one.
+    /// The next sampling interval, if `seen` of `most` possible accesses were seen with this one.
     pub fn next(&self, sample: Nanos, seen: u64, most: u64) -> Nanos {
         let seen_bp = u128::from(seen) * 10_000 / u128::from(most.max(1));
         let score = (seen_bp * 10_000 / u128::from(self.accesses_bp.max(1))) as u64;
         let bp = next_input(100_000_000, score) / 10_000;
-        // Shorter more gently than longer.
+        // It shrinks more slowly than it grows.
         let bp = if bp <= 10_000 { 5000 + bp / 2 } else { bp };
         let next = Nanos((u128::from(sample.0) * u128::from(bp) / 10_000) as u64);
         next.max(*self.sample.start()).min(*self.sample.end())

@@ -1,8 +1,8 @@
-//! DAMON watching the frames of one node for whoever reads its regions: no scheme, nothing moves.
+//! DAMON watching the frames of one node for a reader of its regions: no scheme, nothing moves.
 //!
-//! A frame is what the engine knows a page by, less the node's first: pages that lie elsewhere are
-//! frames without a page. The intervals, the regions' limits and the tuned sampling interval are
-//! those of the configuration; merging and splitting are the kernel's ([`super`]).
+//! Frames are the engine's frame numbers, relative to the first: pages on other nodes are frames
+//! without a page. The intervals, the regions' limits and the tuned sampling interval are those of
+//! the configuration; merging and splitting are the kernel's ([`super`]).
 
 use thermocline_core::config::DamonSource;
 use thermocline_core::units::Nanos;
@@ -22,9 +22,10 @@ pub struct Watch {
     samples: u32,
     sampled: u32,
     tuning: Option<Tuning>,
-    /// Accesses seen and possible since the interval was last tuned; aggregations since.
+    /// Accesses seen and accesses possible since the interval was last tuned, and aggregations
+    /// since then.
     seen: (u64, u64, u32),
-    /// When it works next.
+    /// When it runs next.
     pub due: Nanos,
     /// CPU time so far in ns.
     pub spent_ns: f64,
@@ -62,7 +63,7 @@ impl Watch {
         self.samples
     }
 
-    /// One sampling interval; the regions where it ends an aggregation.
+    /// Runs one sampling interval; returns the regions if it ends an aggregation.
     pub fn run(&mut self, system: &mut System) -> Option<Vec<Region>> {
         let (node, frames) = (self.node, system.memory.pages());
         let mut regions = self.regions.take().unwrap_or_else(|| Regions::new(frames, self.limits.clone()));

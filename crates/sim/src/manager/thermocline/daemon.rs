@@ -18,22 +18,22 @@ use crate::machine::Machine;
 use crate::spec::SpecError;
 use crate::system::{NEVER, SampledAccess, System};
 
-/// Hint faults that are kept until the engine's next tick; live it is the ring between kernel and
-/// daemon, 4 MiB of 64-byte records by default. What does not fit is shown at once instead: the
-/// simulated daemon is never too slow.
+/// Maximum number of hint faults kept until the engine's next tick, like the live ring between
+/// kernel and daemon, 4 MiB of 64-byte records by default. Faults that do not fit are delivered at
+/// once: the simulated daemon is never too slow.
 pub(super) const EVIDENCE_MAX: usize = 65_536;
 
-/// The daemon's side of the machine: what it has seen, and what moves pages for it.
+/// The daemon's side of the machine: its observations, and the mover.
 #[derive(Debug)]
 pub(super) struct Daemon {
     pub(super) evidence: Vec<Access>,
     /// The state of the nodes at the latest tick.
     pub(super) nodes: Vec<NodeState>,
     pub(super) mover: Mover,
-    /// What demotes; none before the first demand, and where demotion is off.
+    /// The demoter; `None` before the first demand, and if demotion is off.
     pub(super) demoter: Option<Demoter>,
     pub(super) demotes: bool,
-    /// What of the scans' pace is ours to set.
+    /// How much of the scans' pace we can set.
     pub(super) pacing: Pacing,
     pub(super) scopes: Scopes,
     pub(super) samples: Option<Samples>,
@@ -43,14 +43,14 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// # Errors
-    /// The configuration asks for what is not simulated.
+    /// The configuration asks for something that is not simulated.
     pub(super) fn new(config: &Config, machine: &Machine) -> Result<Daemon, SpecError> {
         Ok(Daemon {
             evidence: Vec::with_capacity(EVIDENCE_MAX),
             nodes: Vec::new(),
             mover: Mover::new(&machine.spec.cost, Reserve::new(&config.admission)),
             demoter: None,
-            // Scopes are processes here, which the live machine's reclaim cannot tell apart.
+            // Scopes are processes here, which live reclaim cannot distinguish.
             demotes: reach(config) == Ok(Reach::default()),
             pacing: match config.kernel.numa_balancing_promote_rate_limit_mbps {
                 Some(0) => Pacing::Renewals,
@@ -68,7 +68,7 @@ impl Daemon {
         self.evidence.clear();
     }
 
-    /// Accesses of a thread from one sample to the next, by whatever samples.
+    /// Accesses of a thread from one sample to the next, over all samplers.
     pub(super) fn sampled_every(&self) -> Option<f64> {
         let samples = self.samples.as_ref().map(Samples::accesses);
         let counts = self.hot_lists.as_ref().map(HotLists::accesses);
@@ -78,10 +78,10 @@ impl Daemon {
         }
     }
 
-    /// A sampled access. Returns what it costs the thread in ns.
+    /// Handles a sampled access. Returns its cost for the thread in ns.
     pub(super) fn sample(&mut self, system: &mut System, sample: &SampledAccess) -> f64 {
         let counted = match (&self.samples, &self.hot_lists) {
-            // Both sample at random: which of them it was is as random.
+            // Both sample at random, so which of them took this sample is drawn.
             (Some(samples), Some(lists)) => {
                 let (a, b) = (samples.accesses(), lists.accesses());
                 system.random.chance(a / (a + b))
@@ -99,7 +99,7 @@ impl Daemon {
         system.machine.spec.cost.sample_ns
     }
 
-    /// When something wants to be run beside the driver's ticks.
+    /// When something has to run in addition to the driver's ticks.
     pub(super) fn due(&self) -> Nanos {
         let demoted = self.demoter.as_ref().map_or(NEVER, Demoter::due);
         let lists = self.hot_lists.as_ref().map_or(NEVER, |lists| lists.due);

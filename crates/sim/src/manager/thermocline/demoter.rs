@@ -1,9 +1,9 @@
-//! What carries out the engine's demands to demote: on the live machine a thread that asks the
-//! kernel to age and to evict.
+//! Carries out the engine's demands to demote: on the live machine a thread that asks the kernel to
+//! age and to evict.
 //!
-//! A demand is carried out as there: a node whose youngest generation is older than the idle time
-//! is aged; then the pages are evicted that two agings have not found accessed. Every page takes
-//! the time that a demotion costs, on a CPU of its own.
+//! It works like the live one: a node whose youngest generation is older than the idle time is
+//! aged; then pages are evicted that two agings found not accessed. Every page takes the time of a
+//! demotion, on a CPU of its own.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub struct Demoter {
 }
 
 impl Demoter {
-    /// With nothing to do.
+    /// Creates an idle demoter.
     pub fn new(system: &System) -> Demoter {
         Demoter { generations: Generations::new(system), demands: VecDeque::new() }
     }

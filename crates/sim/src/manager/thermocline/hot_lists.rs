@@ -14,13 +14,14 @@ use crate::system::{SampledAccess, System};
 #[derive(Debug)]
 pub(super) struct HotLists {
     keys: ChmuSource,
-    /// One for each node; none before the first epoch, since what a device has comes with the run.
+    /// One for each node; empty before the first epoch, since a device's size is a setting of the
+    /// run.
     units: Vec<Chmu>,
     pub(super) due: Nanos,
 }
 
 impl HotLists {
-    /// Hot lists where they are switched on.
+    /// Hot lists, if they are switched on.
     ///
     /// # Errors
     /// The device's mode is not simulated.
@@ -48,7 +49,7 @@ impl HotLists {
         }
     }
 
-    /// Appends what the lists hold at the end of an epoch, as far as there is time to look it up.
+    /// Appends the lists' entries at the end of an epoch, as many as there is time to look up.
     pub(super) fn run(&mut self, system: &System, out: &mut Vec<Access>) {
         if system.now < self.due {
             return;

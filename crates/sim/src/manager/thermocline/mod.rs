@@ -1,15 +1,15 @@
 //! Thermocline as manager: core's engine, stepped by the driver that steps it live.
 //!
-//! The kernel is set as the configuration says: mode 2, its own promotion off by a rate limit of 0,
-//! smaller scans. Hint faults are collected and shown to the engine at its next tick, with the
+//! The kernel is set as configured: mode 2, its own promotion switched off by a rate limit of 0,
+//! smaller scans. Hint faults are collected and passed to the engine at its next tick, with the
 //! nodes' states. So are hardware samples ([`samples`]), hot lists ([`hot_lists`]) and DAMON's
-//! regions ([`regions`]), where the sections of the configuration that do so live switch them on.
-//! What scopes hold and how long their tasks wait is reported as well ([`scopes`]).
-//! Batches go to a mover that works on one after the other, and each outcome comes back when the
-//! batch is done. Where the target has plenty of room the kernel promotes every page at its first
-//! fault all the same, as it does live. And as it is live, nothing here wakes kswapd: the engine
-//! leaves its goal above the high watermark free, so that its moves never need to. Room is made by
-//! the engine's own demands, which the kernel's generations of pages serve ([`demoter`]).
+//! regions ([`regions`]), if the same sections of the configuration as live switch them on.
+//! Holdings and memory pressure of scopes are reported as well ([`scopes`]). Batches go to a mover
+//! that processes them one by one, and each outcome comes back when the batch is done. If the
+//! target has plenty of room, the kernel still promotes every page at its first fault, as it does
+//! live. Also as live, nothing here wakes kswapd: the engine leaves its goal above the high
+//! watermark free, so its moves do not need kswapd. The engine's own demands make room, through the
+//! kernel's generations of pages ([`demoter`]).
 
 mod daemon;
 mod demoter;
@@ -72,10 +72,10 @@ impl std::fmt::Debug for Steps {
 }
 
 impl Thermocline {
-    /// An engine for this machine, in which this rule decides ([`Config::choose`]).
+    /// An engine for this machine with this rule ([`Config::choose`]).
     ///
     /// # Errors
-    /// The configuration does not suit the machine, or asks for what is not simulated.
+    /// The configuration does not suit the machine, or asks for something that is not simulated.
     pub fn new(choice: RuleChoice, config: &Config, machine: &Machine) -> Result<Thermocline, SpecError> {
         let mut config = config.clone();
         config.choose(choice);
@@ -84,7 +84,7 @@ impl Thermocline {
             .map_err(|e| SpecError::new("config", e.to_string(), "correct the value"))?;
         Ok(Thermocline {
             choice,
-            // What the daemon costs is not simulated.
+            // The daemon's own cost is not simulated.
             driver: Driver::new(engine, config).sparing_nothing(),
             config: config.clone(),
             kernel: HintFaults::new(Metric::Time, machine.spec.nr_cpus),
@@ -93,8 +93,8 @@ impl Thermocline {
         })
     }
 
-    /// The same, stepped so. Evidence that comes between steps because there is no room for more is
-    /// shown to the engine as it is.
+    /// The same, with these steps. Evidence that comes between steps because there is no room for
+    /// more is shown to the engine unfiltered.
     pub fn stepped(self, steps: Steps) -> Thermocline {
         Thermocline { steps, ..self }
     }
@@ -113,7 +113,7 @@ impl Manager for Thermocline {
         let wanted = &self.config.kernel;
         let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
         set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);
-        // Memory is placed under a daemon that has found nothing on lower tiers so far.
+        // Memory is placed while the daemon has found nothing on lower tiers yet.
         let nodes = &self.driver.engine().topology().nodes;
         let all_pages: u64 = nodes.iter().map(|node| node.capacity_pages).sum();
         set(&mut kernel.scan_size_mb, wanted.step_mb(0.0, all_pages as f64 / PAGES_PER_MIB as f64));
@@ -163,8 +163,8 @@ impl Manager for Thermocline {
             accessor: Some(system.machine.nodes[usize::from(fault.cpu_node)].id),
             detail: Detail::HintFault { latency: Some(latency) },
         });
-        // With a limit of 0 the kernel refuses whatever it would consider; only plenty of room lets
-        // pages through.
+        // With a limit of 0 the kernel refuses every candidate; only pages promoted for plenty of
+        // room pass.
         let kernel_decides = system.kernel.promote_rate_limit_mbps > 0
             || !system.machine.is_kernel_lower(fault.node)
             || free_space_enough(&system.node_state(fault.cpu_node));

@@ -1,4 +1,4 @@
-//! The mover: batches one after the other, each of which takes its time.
+//! The mover: batches one by one, each of which takes simulated time.
 
 use std::collections::VecDeque;
 
@@ -13,13 +13,13 @@ use crate::system::{NEVER, System, Way};
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Mover {
-    /// Batches that it has, the first one in work.
+    /// Its batches; the first one is being processed.
     batches: VecDeque<Batch>,
     /// When the first one is done.
     pub(super) done: Nanos,
     page_ns: f64,
     batch_ns: f64,
-    /// What moves leave free of their target.
+    /// The memory that moves leave free on their target.
     reserve: Reserve,
 }
 
@@ -42,7 +42,7 @@ impl Mover {
         }
     }
 
-    /// Ends the first batch if that is due.
+    /// Completes the first batch if it is due.
     pub(super) fn run(&mut self, system: &mut System, observe: &mut dyn FnMut(Evidence<'_>)) {
         if system.now < self.done {
             return;
@@ -61,7 +61,7 @@ impl Mover {
     }
 }
 
-/// What becomes of one move.
+/// The outcome of one move.
 fn carry_out(system: &mut System, reserve: Reserve, batch: &Batch, wanted: &Move) -> Outcome {
     let Some(page) = system.page_at(wanted.page) else { return Outcome::Gone };
     let (Some(node), Some(to)) = (system.memory.node(page), system.machine.index(batch.target.0)) else {
@@ -73,7 +73,8 @@ fn carry_out(system: &mut System, reserve: Reserve, batch: &Batch, wanted: &Move
     if system.machine.nodes[usize::from(node)].id != wanted.from {
         return Outcome::OtherNode;
     }
-    // The engine has left the target's reserve free when it asked; somebody may have been faster.
+    // The engine left the target's reserve free when it issued the move; another allocation may
+    // have used it since.
     if system.memory.free(to) <= reserve.floor(&system.node_state(to)) {
         return Outcome::NodeFull;
     }

@@ -1,7 +1,7 @@
-//! DAMON's regions: a kdamond for each node that moves nothing ([`Watch`]), read by the daemon.
+//! DAMON's regions: for each node a kdamond that moves nothing ([`Watch`]), read by the daemon.
 //!
-//! Pages of lower tiers are looked up within the budget of `[source.damon]`, those of the regions
-//! with most accesses first. The next look goes on in a region where the last one was left.
+//! Pages of lower tiers are looked up within the budget of `[source.damon]`, regions with most
+//! accesses first. The next look-up continues in a region where the last one stopped.
 
 use std::cmp::Reverse;
 
@@ -20,15 +20,15 @@ use crate::system::{NEVER, System};
 pub(super) struct Watching {
     watches: Vec<Watch>,
     pages_per_s: u64,
-    /// The page at which each node's next look begins.
+    /// The page at which each node's next look-up begins.
     next: Vec<Page>,
 }
 
 impl Watching {
-    /// Regions where they are switched on.
+    /// Regions, if they are switched on.
     ///
     /// # Errors
-    /// The addresses are such as are not simulated.
+    /// The configured kind of addresses is not simulated.
     pub(super) fn new(config: &Config, machine: &Machine) -> Result<Option<Watching>, SpecError> {
         let keys = &config.source.damon;
         if keys.enabled && keys.addresses == DamonAddresses::Virtual {
@@ -89,7 +89,7 @@ impl Watching {
     }
 }
 
-/// Appends pages of a node's regions, at most as many as are within the budget.
+/// Appends pages of a node's regions, as many as the budget allows.
 fn look_up(
     system: &System,
     node: u8,

@@ -1,8 +1,8 @@
-//! Hardware samples: IBS as [`crate::manager::Ibs`] has it, read by the daemon.
+//! Hardware samples: IBS as in [`crate::manager::Ibs`], read by the daemon.
 //!
-//! A sample is told where its page lies below the top tier, and of the top tier too where the rule
-//! balances. The period is what the rule wishes, or follows S1's formula, one for all threads, as
-//! it does live. Only samples that are told cost their thread: the filter drops the others.
+//! A sample is delivered if its page lies below the top tier, and also in the top tier if the rule
+//! balances. The period is the rule's wish, or follows S1's formula, one for all threads, as live.
+//! Only delivered samples cost their thread: the filter drops the others.
 
 use thermocline_core::access::{Access, Detail};
 use thermocline_core::config::{Config, Enabled, HwSample};
@@ -18,13 +18,13 @@ pub(super) struct Samples {
     keys: HwSample,
     balances: bool,
     adapted: u32,
-    /// What the rule wishes.
+    /// The rule's wish.
     pub(super) wish: Option<u32>,
     since: Accesses,
 }
 
 impl Samples {
-    /// Samples where they are switched on: the simulated machine has IBS.
+    /// Samples, if they are switched on: the simulated machine has IBS.
     pub(super) fn new(config: &Config) -> Option<Samples> {
         let keys = config.source.hwsample.clone();
         (keys.enabled != Enabled::No).then(|| Samples {
@@ -41,7 +41,7 @@ impl Samples {
         f64::from(self.wish.unwrap_or(self.adapted)) * ACCESSES_PER_UOP
     }
 
-    /// What a sample tells, if anything.
+    /// The evidence of a sample, if any.
     pub(super) fn take(&mut self, system: &System, sample: &SampledAccess) -> Option<Access> {
         let node = system.memory.node(sample.page)?;
         let lower = !system.machine.is_top(node);

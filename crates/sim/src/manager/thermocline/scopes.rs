@@ -1,9 +1,9 @@
-//! Whose the processes are, what scopes hold of the top tier, and how long their tasks wait.
+//! The scopes of processes, their top-tier holdings and their memory pressure.
 //!
-//! A simulated process has the cgroup `/NAME`, as it is named in the scenario; processes of one
-//! name share it. No task of a program waits for memory once it runs, so that the cgroups' pressure
-//! is zero. The machine's is kswapd's time, which the kernel counts as well (Linux 6.12
-//! `mm/vmscan.c`, `balance_pgdat`); it is never the time of all tasks.
+//! A simulated process has the cgroup `/NAME`, with its name in the scenario; processes with the
+//! same name share it. No task of a running program waits for memory, so the cgroups' pressure is
+//! zero. The machine's is kswapd's time, which the kernel counts as well (Linux 6.12 `mm/vmscan.c`,
+//! `balance_pgdat`); it is never the time of all tasks.
 
 use regex::Regex;
 use thermocline_core::access::{Evidence, Holding, Membership, Pressure};
@@ -38,16 +38,16 @@ impl Criteria {
 #[derive(Debug)]
 pub(super) struct Scopes {
     all: Vec<Criteria>,
-    /// The engine knows whose the processes are.
+    /// The engine knows the processes' scopes.
     assigned: bool,
     brakes: bool,
 }
 
 impl Scopes {
-    /// As configured.
+    /// The configured scopes.
     ///
     /// # Errors
-    /// A command is no regular expression.
+    /// A command is not a regular expression.
     pub(super) fn new(config: &Config) -> Result<Scopes, SpecError> {
         let criteria = |(i, keys): (usize, &Scope)| {
             let command = keys.command.as_deref().map(Regex::new).transpose().map_err(|e| {
@@ -65,8 +65,9 @@ impl Scopes {
         Membership::among(&self.all, |scope| scope.keys.exclude, |scope| scope.names(pid, name))
     }
 
-    /// Reports once whose each process is: excluded if a scope excludes it, else of the first scope
-    /// that names it. Reports each time how long tasks have waited, where something may be braked.
+    /// Reports once the membership of each process: excluded if a scope excludes it, else in the
+    /// first scope that names it. Reports the memory pressure each time, if something may be
+    /// braked.
     pub(super) fn report(&mut self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
         if !std::mem::replace(&mut self.assigned, true) {
             for (i, process) in system.processes.iter().enumerate() {
@@ -93,7 +94,7 @@ impl Scopes {
         }
     }
 
-    /// Reports what scopes with a floor or a cap hold of the top tier.
+    /// Reports the top-tier holdings of scopes with a floor or a cap.
     pub(super) fn hold(&self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
         let top = usize::from(system.machine.top);
         let limited = self.all.iter().enumerate().filter(|(_, scope)| scope.keys.is_limited());
