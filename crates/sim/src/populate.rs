@@ -24,7 +24,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// How much of it is done; none where all is.
+    /// The share of it that is done; `None` if all is.
     fn done(&self) -> Option<f64> {
         (self.page < self.end).then(|| f64::from(self.page - self.start) / f64::from(self.end - self.start))
     }

@@ -1,15 +1,15 @@
-//! Random numbers: one named generator, one stream a purpose, so that what one part draws never
-//! shifts what another gets.
+//! Random numbers: one named generator with one stream per purpose, so that draws of one part never
+//! shift those of another.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// What a stream of random numbers is for; each use of a seed has streams of its own.
+/// The purpose of a stream of random numbers; each use of a seed has separate streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// When and what the event mode's next event is.
+    /// Time and kind of the event mode's next event.
     Events,
-    /// Accessed bits that are drawn when they are looked at.
+    /// Accessed bits that are drawn when they are read.
     Accessed,
     /// What the kernel's and other managers' models decide at random.
     Models,
@@ -45,7 +45,7 @@ impl Random {
     }
 
     /// A number below `end`; 0 where `end` is 0. The high half of a product: its bias is below
-    /// 2^-32 for what is drawn here.
+    /// 2^-32 for the ranges used here.
     #[inline(always)]
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
@@ -78,7 +78,7 @@ impl Random {
     }
 }
 
-/// The finaliser of splitmix64: neighbouring numbers become unrelated ones.
+/// The finaliser of splitmix64: it maps neighbouring numbers to unrelated ones.
 pub const fn mix(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What a run reports.
+//! The report of a run.
 
 use serde::Serialize;
 
@@ -27,10 +27,10 @@ pub struct ProcessReport {
     pub name: String,
     /// Its pages on each node, in the order of [`Report::nodes`].
     pub pages: Vec<u64>,
-    /// The same on average from the start of the threads.
+    /// Mean of the same from the start of the threads.
     pub mean_pages: Vec<f64>,
-    /// Time from the start of the threads to its last one's end in seconds; none where it was not
-    /// done.
+    /// Time from the start of the threads to its last one's end in seconds; `None` if it did not
+    /// finish.
     pub time_s: Option<f64>,
     /// Scan passes over its memory.
     pub scan_passes: u64,
@@ -38,7 +38,7 @@ pub struct ProcessReport {
     pub scan_period_ms: u64,
 }
 
-/// What a run tells; equal for equal inputs, to the bit.
+/// The report of a run; equal for equal inputs, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The scenario.
@@ -50,45 +50,45 @@ pub struct Report {
     /// The seed.
     pub seed: u64,
     /// Time from the start of the threads until the processes that count were done, in seconds; the
-    /// score of most tables. None where they were not done.
+    /// score of most tables. `None` if they did not finish.
     pub time_s: Option<f64>,
-    /// Whether they were done, or the scenario's limit came first.
+    /// Whether they finished before the scenario's limit.
     pub finished: bool,
     /// Time to allocate memory before that, in seconds.
     pub populate_s: f64,
-    /// Share of the accesses that the top tier served; none where there was no access.
+    /// Share of the accesses that the top tier served; `None` without accesses.
     pub top_share: Option<f64>,
-    /// What was counted.
+    /// The counters.
     pub counters: Counters,
     /// The nodes.
     pub nodes: Vec<NodeReport>,
     /// The processes.
     pub processes: Vec<ProcessReport>,
-    /// CPU time that the programs have paid for faults, samples and scans, in seconds.
+    /// CPU time that programs spent on faults, samples and scans, in seconds.
     pub overhead_s: f64,
-    /// What the best placements could have done; none where the processes that count were not done,
-    /// or did not access anything: nobody knows what else they would have asked for.
+    /// Bounds of the best placements; `None` if the processes that count did not finish or accessed
+    /// nothing, because their further accesses are unknown.
     pub oracle: Option<Oracle>,
-    /// How things went, where the scenario asks for it.
+    /// The progress over time, if the scenario asks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub course: Vec<Course>,
-    /// What the manager has to say.
+    /// The manager's additional results.
     pub notes: Notes,
 }
 
 /// A figure of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
-    /// Whether something is so.
+    /// True or false.
     Flag(bool),
-    /// How many.
+    /// A count.
     Count(u64),
-    /// How much.
+    /// A quantity.
     Real(f64),
 }
 
 impl Figure {
-    /// As a number; what is so is 1.
+    /// As a number; true is 1.
     pub fn number(self) -> f64 {
         match self {
             Figure::Flag(flag) => f64::from(u8::from(flag)),
@@ -99,9 +99,9 @@ impl Figure {
 }
 
 impl Report {
-    /// The figures that every report has, by name: what ends in `_s` is in seconds, in `_share` a
-    /// part of 1, in `_pages` base pages; then the counters, under their own names. None stands for
-    /// what a run cannot tell that was not done or had nothing to do.
+    /// The figures that every report has, by name: names ending in `_s` are in seconds, in `_share`
+    /// fractions of 1, in `_pages` base pages; then the counters, under their own names. `None`
+    /// stands for a figure that is unknown because the run did not finish or had no accesses.
     pub fn figures(&self) -> Vec<(&'static str, Option<Figure>)> {
         use Figure::{Count, Flag, Real};
         let of_oracle = |figure: fn(&Oracle) -> f64| self.oracle.as_ref().map(|o| Real(figure(o)));
@@ -125,15 +125,15 @@ impl Report {
         figures.into_iter().chain(counters).collect()
     }
 
-    /// Share of the accesses that the top tier served, of what the best static placement would have
-    /// let it serve; none where there is no such placement.
+    /// The top tier's share of the accesses, relative to that of the best static placement; `None`
+    /// if there is no such placement.
     pub fn oracle_share(&self) -> Option<f64> {
         let best = self.oracle.as_ref()?.static_top_share;
         (best > 0.0).then(|| Some(self.top_share? / best))?
     }
 
-    /// Time against that with all memory in the top tier; none where the run was not done, since
-    /// nobody knows how long the rest would have taken, or where nothing was to be done.
+    /// Time relative to that with all memory in the top tier; `None` if the run did not finish,
+    /// because the time of the rest is unknown, or if it had no accesses.
     pub fn slowdown(&self) -> Option<f64> {
         let least = self.oracle.as_ref()?.all_top_time_s;
         (least > 0.0).then(|| Some(self.time_s? / least))?

@@ -1,10 +1,10 @@
-//! Where each process's pages are, on average over the run.
+//! Mean placement of each process's pages over the run.
 
 use thermocline_core::units::Nanos;
 
 use crate::memory::Memory;
 
-/// Looked at so often, at most: whoever moves pages runs as often or more.
+/// Minimum interval between two readings: managers run at least as often.
 const EVERY: Nanos = Nanos::from_s(1);
 
 /// Pages by process and node, summed over time.
@@ -20,7 +20,7 @@ impl Residence {
         Residence { since: now, pages_ns: vec![vec![0.0; memory.nodes.len()]; memory.spaces.len()] }
     }
 
-    /// Adds what is where now for the time since this was last done, if that is long enough or the
+    /// Adds the present placement for the time since the last call, if that is long enough or the
     /// run is over.
     pub(crate) fn note(&mut self, memory: &Memory, now: Nanos, over: bool) {
         let span = now.since(self.since);

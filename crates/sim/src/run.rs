@@ -36,7 +36,7 @@ pub enum RunError {
     /// A conservation law does not hold.
     #[error(transparent)]
     Broken(#[from] Broken),
-    /// The manager's own books do not balance.
+    /// The manager's own sums do not balance.
     #[error("the books of {manager} do not balance: {message}; this is a defect, please report it")]
     Books {
         /// The manager.
@@ -57,17 +57,17 @@ pub struct Arm {
     pub seed: u64,
 }
 
-/// Below so many pages every access can be made; above, event mode is faster by orders of
+/// Up to this many pages exact mode is feasible; above, event mode is faster by orders of
 /// magnitude.
 const EXACT_PAGES_MAX: u64 = 1 << 14;
 
-/// The mode for a scenario where none is asked for.
+/// The default mode of a scenario.
 pub fn mode_for(setup: &Setup) -> ModeName {
     if setup.pages() <= EXACT_PAGES_MAX { ModeName::Exact } else { ModeName::Event }
 }
 
-/// Runs every arm, on all cores, until `stop` is set; tells of each that is done. The reports come
-/// in the order of the arms, none for those that were stopped.
+/// Runs every arm, on all cores, until `stop` is set; reports each finished run. The reports come
+/// in the order of the arms, `None` for stopped ones.
 ///
 /// # Errors
 /// The first arm that failed.
@@ -98,12 +98,12 @@ pub fn run_all(setup: &Setup, arms: &[Arm]) -> Vec<Result<Report, RunError>> {
 /// Runs one arm.
 ///
 /// # Errors
-/// Memory does not suffice, here or there; or the simulator has lost count.
+/// Memory does not suffice, on this machine or the simulated one; or a conservation law is broken.
 pub fn run(setup: &Setup, arm: Arm) -> Result<Report, RunError> {
     run_with(setup, arm, arm.manager.build(&setup.machine, &setup.scenario.config)?)
 }
 
-/// Runs an arm with a manager of one's own, in place of the one that it names.
+/// Runs an arm with a custom manager in place of the one that it names.
 ///
 /// # Errors
 /// As [`run`].

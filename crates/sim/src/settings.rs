@@ -1,4 +1,4 @@
-//! What an administrator sets of the kernel, and of the devices.
+//! Settings of the kernel and of the devices.
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::pace::ScanPace;
@@ -34,7 +34,7 @@ pub struct KernelSettings {
     pub pghot_freq_threshold: u8,
     /// Device counters: time of an epoch.
     pub chmu_epoch_ms: u64,
-    /// Device counters: one access in so many is counted.
+    /// Device counters: one access in this many is counted.
     pub chmu_downsampling: u32,
     /// Device counters: counted accesses in an epoch that make a page hot.
     pub chmu_threshold: u32,
@@ -72,8 +72,8 @@ impl Default for KernelSettings {
 }
 
 impl KernelSettings {
-    /// Has the kernel scan at this pace; where it `renews`, also with these periods and the little
-    /// promotion that goes with a renewal.
+    /// Sets the pace of the kernel's scans; with `renews`, also the periods and the promotion limit
+    /// of a renewal.
     pub(crate) fn follow(&mut self, pace: ScanPace, renews: bool) {
         self.scan_size_mb = pace.step_mb.into();
         if renews {

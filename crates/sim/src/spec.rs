@@ -1,5 +1,4 @@
-//! Reading what people write: TOML with known keys only, and errors that name the place and the
-//! remedy.
+//! Reads user-written TOML: known keys only, and errors that name the place and the remedy.
 
 use serde::de::DeserializeOwned;
 
@@ -25,10 +24,10 @@ impl SpecError {
     }
 }
 
-/// Parses `text`; `name` is how errors call it.
+/// Parses `text`; errors call it `name`.
 ///
 /// # Errors
-/// The text is too long, is not TOML, has an unknown key, or a value that is none of its type.
+/// The text is too long, is not TOML, has an unknown key, or a value of the wrong type.
 pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, SpecError> {
     if text.len() > SPEC_BYTES_MAX {
         let message = format!("{} bytes are too long for a specification", text.len());

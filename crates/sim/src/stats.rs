@@ -29,20 +29,21 @@ pub fn summary(values: &[f64]) -> Summary {
 }
 
 /// How far one more value may lie from the mean of these, at 95 % (the prediction interval of
-/// Student's t). Fewer than two values say nothing of their spread.
+/// Student's t). `None` with fewer than two values.
 pub fn one_more_within(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
     Some(t.inverse_cdf(0.975) * summary(values).sd * (1.0 + 1.0 / n).sqrt())
 }
 
-/// So many pairs are tested through all their signs; of more, some signs are drawn.
+/// Up to this many pairs are tested with all combinations of signs; for more, combinations are
+/// drawn.
 const PAIRS_MAX: usize = 14;
-/// Signs that are drawn.
+/// Number of combinations drawn.
 const DRAWS: u32 = 10_000;
 
-/// The probability that the pairs differ as much as they do, if each difference might as well have
-/// the other sign.
+/// The probability that the pairs differ as much as they do, if each difference were equally likely
+/// to have the other sign.
 pub fn pair_test(a: &[f64], b: &[f64]) -> f64 {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     let observed = differences.iter().sum::<f64>().abs();
@@ -60,8 +61,8 @@ pub fn pair_test(a: &[f64], b: &[f64]) -> f64 {
     (as_far + 1) as f64 / f64::from(DRAWS + 1)
 }
 
-/// The probabilities of several tests, each as if it were the only one (S. Holm, 1979): that any of
-/// those below some level is below it by chance is at most as probable as that level.
+/// Probabilities of several tests, adjusted for their number (S. Holm, 1979): the probability that
+/// any of those below a level is below it by chance is at most that level.
 pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
     order.sort_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
@@ -74,9 +75,9 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// The least seeds with which, of so many pair tests, one can fall below a level.
+/// The minimum number of seeds with which one of `tests` pair tests can fall below a level.
 pub fn seeds_to_tell(tests: usize, level: f64) -> u64 {
-    // All differences have the same sign in two of all ways to give them signs.
+    // All differences have the same sign in two of all combinations of signs.
     (2.0 * tests.max(1) as f64 / level).log2().ceil() as u64
 }
 

@@ -1,4 +1,4 @@
-//! Traffic: what each node serves, and how much longer an access takes because of it.
+//! Traffic: the load of each node, and the resulting access times.
 
 use thermocline_core::units::{Nanos, PAGE_SIZE};
 
@@ -10,7 +10,7 @@ use crate::system::System;
 /// Bytes of an access that misses the cache.
 const LINE: f64 = 64.0;
 
-/// Looks at the nodes that have a limit, once a millisecond.
+/// Measures the nodes that have a bandwidth limit, once a millisecond.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     loads: Vec<Option<Bandwidth>>,
@@ -21,7 +21,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// None where no node has a limit.
+    /// `None` if no node has a limit.
     pub(crate) fn new(system: &System) -> Option<Traffic> {
         let loads: Vec<_> = system.machine.nodes.iter().map(|n| n.bandwidth.map(Bandwidth::new)).collect();
         loads.iter().any(Option::is_some).then(|| Traffic {
@@ -45,7 +45,7 @@ impl Model for Traffic {
 
     fn run(&mut self, system: &mut System) {
         let span = system.now.since(self.last);
-        // Processes miss the cache differently; their mean is near enough for the load.
+        // Processes miss the cache differently; their mean is accurate enough for the load.
         let all: f64 =
             system.processes.iter().filter(|p| !p.threads.is_empty()).map(|p| p.miss_share * p.lines).sum();
         let running = system.processes.iter().filter(|p| !p.threads.is_empty()).count().max(1);

@@ -1,4 +1,4 @@
-//! Sizes and spans of time as people write them in TOML: `"192GiB"`, `"100us"`.
+//! Sizes and spans of time as written in TOML: `"192GiB"`, `"100us"`.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Bytes(pub u64);
 pub struct Span(pub Nanos);
 
 impl Bytes {
-    /// So many GiB.
+    /// `n` GiB.
     pub const fn gib(n: u64) -> Bytes {
         Bytes(n << 30)
     }
@@ -50,7 +50,7 @@ fn parse(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String
     let value: f64 =
         number.parse().map_err(|_| format!("\"{text}\" is not a number and a unit, as in \"{example}\""))?;
     let value = value * *factor as f64;
-    // Beyond 2^53 a float no longer holds every number, and nothing that is simulated is as large.
+    // Beyond 2^53 a float cannot represent every integer, and nothing simulated is that large.
     if value.is_finite() && value <= (1u64 << 53) as f64 {
         Ok(value.round() as u64)
     } else {

@@ -20,16 +20,16 @@ use crate::workload::{Pattern, Phase, ProcessSpec};
 /// See the module's description.
 #[derive(Debug)]
 pub struct World {
-    /// What models and managers work on.
+    /// The state that models and managers work on.
     pub system: System,
-    /// Who decides.
+    /// The manager.
     pub manager: Box<dyn Manager>,
-    /// What the threads have asked for.
+    /// The accesses that the threads have made.
     pub(crate) demand: Demand,
     models: Vec<Box<dyn Model>>,
-    /// What each process does.
+    /// The pattern of each process.
     patterns: Vec<Box<dyn Pattern>>,
-    /// What each thread draws its phases with.
+    /// The random numbers for each thread's phases.
     phases: Vec<Random>,
 }
 
@@ -45,8 +45,8 @@ impl World {
         World { system, manager, demand, models: Vec::new(), patterns, phases }
     }
 
-    /// Places the memory of all processes, one after the other, and starts their threads. Where
-    /// `course_every` is given, what is promoted is noted so often.
+    /// Places the memory of all processes, one after the other, and starts their threads. If
+    /// `course_every` is given, promotions are recorded at that interval.
     ///
     /// # Errors
     /// Memory does not suffice.
@@ -121,7 +121,7 @@ impl World {
         models.min(self.manager.due())
     }
 
-    /// Runs whoever is due.
+    /// Runs the models, and the manager, that are due.
     pub fn run_due(&mut self) {
         self.system.residence.note(&self.system.memory, self.system.now, false);
         for model in &mut self.models {
@@ -134,8 +134,8 @@ impl World {
         }
     }
 
-    /// A thread touches a marked page at `system.now`. Returns what that costs it in ns, without
-    /// the access itself.
+    /// A thread touches a marked page at `system.now`. Returns the cost in ns, without the access
+    /// itself.
     pub fn fault(&mut self, thread: u32, page: Page) -> f64 {
         let system = &mut self.system;
         let process = usize::from(system.threads[thread as usize].process);
@@ -159,7 +159,7 @@ impl World {
     }
 
     /// The rest of the huge page of a fault: one mark, one fault, the same decision for each page.
-    /// Returns what it would cost page by page.
+    /// Returns the cost in ns that handling page by page would have.
     fn fault_rest(&mut self, fault: &Fault) -> f64 {
         let system = &mut self.system;
         let mut cost = 0.0;
@@ -180,7 +180,7 @@ impl World {
         Some((sampling.accesses / self.system.processes[process].lines).max(1.0))
     }
 
-    /// A thread's access is sampled at `system.now`. Returns what that costs it in ns.
+    /// A thread's access is sampled at `system.now`. Returns the cost in ns.
     pub fn sample(&mut self, thread: u32, page: Page) -> f64 {
         let system = &mut self.system;
         let process = usize::from(system.threads[thread as usize].process);
@@ -196,7 +196,7 @@ impl World {
         cost
     }
 
-    /// The next phase of a thread; `None` when it is done, which is noted.
+    /// The next phase of a thread; `None` when it is done, and records that.
     pub fn next_phase(&mut self, thread: u32) -> Option<Phase> {
         let of = &mut self.system.threads[thread as usize];
         let process = usize::from(of.process);

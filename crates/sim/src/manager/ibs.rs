@@ -20,8 +20,9 @@ use crate::kernel::hint_fault::HintFaults;
 use crate::memory::{MARK_SHIFT, flags};
 use crate::system::{Fault, SampledAccess, System};
 
-/// Useful accesses to memory per micro-operation, fitted on the pages that S1's run on node 2
-/// migrated, 71 % of 2,097,152 in 6.9e10 accesses at the longest period.
+/// Accesses from one useful sample to the next, per micro-operation of the sampling period: fitted
+/// on the pages that S1's run on node 2 migrated, 71 % of 2,097,152 in 6.9e10 accesses at the
+/// longest period.
 pub(super) const ACCESSES_PER_UOP: f64 = 1.34;
 
 /// The sampling state of a thread.

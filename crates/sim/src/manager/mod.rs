@@ -209,7 +209,7 @@ impl ManagerName {
     /// The manager of that name; `thermocline` alone is its default rule.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none with this name.
     pub fn parse(text: &str) -> Result<ManagerName, SpecError> {
         if text == "thermocline" {
             return Ok(ManagerName::Thermocline(RuleChoice::Rule(Config::default().rule.name)));

@@ -1,21 +1,21 @@
-//! Accessed bits: kept in exact mode, drawn when somebody looks in event mode.
+//! Accessed bits: kept in exact mode, drawn when they are read in event mode.
 
 use super::{Memory, Page, flags};
 
 impl Memory {
-    /// Notes that the page is accessed.
+    /// Records an access to the page.
     #[inline]
     pub fn touch(&mut self, page: Page) {
         self.flags[page as usize] |= flags::ACCESSED;
     }
 
-    /// Whether the page has been accessed since this was last asked, and clears that. A huge page
-    /// has one bit for all its pages.
+    /// Reads and clears the accessed bit: whether the page has been accessed since the last call. A
+    /// huge page has one bit for all its pages.
     pub fn take_accessed(&mut self, page: Page) -> bool {
         self.take_accessed_in(self.space_of(page), page)
     }
 
-    /// The same for a page whose space is known, where many are looked at.
+    /// The same for a page whose space is known, for loops over many pages.
     #[inline]
     pub fn take_accessed_in(&mut self, space: usize, page: Page) -> bool {
         if !self.spaces[space].huge {
@@ -48,12 +48,11 @@ impl Memory {
     }
 
     /// Draws whether an unmarked page was accessed since its note, when each page of its cell has
-    /// had so many accesses on average.
+    /// had `accesses` accesses on average.
     #[inline]
     fn drawn(&mut self, index: usize, accesses: f64) -> bool {
         let since = accesses - f64::from(f32::from_bits(self.notes[index]));
-        // A page without an access, and none drawn where one is all but certain: both are most of
-        // the cases.
+        // Shortcuts for no access at all, and for many accesses: these are most of the cases.
         since > 0.0 && (since > 40.0 || self.random.exponential_below(since))
     }
 }

@@ -1,4 +1,4 @@
-//! Cells: a fixed partition of a process's positions, within which accesses are spread evenly.
+//! Cells: a fixed partition of a process's positions, within which accesses are distributed evenly.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::machine::NodeIndex;
 pub struct CellMap {
     /// First position of each cell, and the end of the last.
     bounds: Vec<u32>,
-    /// log2 of the size of all cells but the last, where they are alike.
+    /// log2 of the size of all cells but the last, if they are equal.
     shift: Option<u32>,
 }
 
@@ -61,7 +61,7 @@ impl CellMap {
     }
 }
 
-/// What a cell's pages are.
+/// The counts of a cell's pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Count<'a> {
     /// Pages on each node.
@@ -74,17 +74,18 @@ pub struct Count<'a> {
 #[derive(Clone, Debug)]
 pub struct Cells {
     nodes: usize,
-    /// Of each cell, its pages on each node, and then those of them that are marked.
+    /// For each cell, its pages on each node, followed by the marked ones on each node.
     counts: Vec<u32>,
-    /// Accesses that each unmarked page of a cell has had, on average; event mode only.
+    /// Mean accesses of an unmarked page of each cell; event mode only.
     accesses: Vec<f64>,
     marked: u64,
-    /// Cells that have changed since this was last emptied; without order, with repetitions.
+    /// Cells that have changed since the last [`Cells::take_changed`]; without order, with
+    /// repetitions.
     changed: Vec<u32>,
     overflow: bool,
 }
 
-/// More changes than this are not told one by one.
+/// More changes than this are not listed individually.
 const CHANGED_MAX: usize = 256;
 
 impl Cells {
@@ -118,7 +119,7 @@ impl Cells {
         self.marked
     }
 
-    /// Accesses that each unmarked page of a cell has had, on average.
+    /// Mean accesses of an unmarked page of a cell.
     #[inline]
     pub fn accesses(&self, cell: u32) -> f64 {
         self.accesses[cell as usize]
@@ -130,8 +131,8 @@ impl Cells {
         self.accesses[cell as usize] += accesses;
     }
 
-    /// Puts the cells that have changed since this was last asked into `into` (with repetitions);
-    /// true where they are too many to tell.
+    /// Puts the cells that have changed since the last call into `into` (with repetitions); returns
+    /// true if they are too many to list.
     pub fn take_changed(&mut self, into: &mut Vec<u32>) -> bool {
         into.clear();
         std::mem::swap(into, &mut self.changed);

@@ -1,8 +1,9 @@
 //! Positions: the pages of a process in the order of their cells.
 //!
-//! Patterns whose cells are ranges of addresses need no other order. Patterns that scatter what is
-//! alike (the ranks of a zipf distribution over a hash table, say) number their pages by a
-//! permutation that is computed both ways, because a table of it would cost eight bytes a page.
+//! Patterns whose cells are ranges of addresses need no other order. Patterns that scatter similar
+//! pages (such as the ranks of a zipf distribution over a hash table) number their pages by a
+//! permutation that is computed in both directions, because a table of it would cost eight bytes
+//! per page.
 
 use crate::random::mix;
 
@@ -38,7 +39,7 @@ impl Layout {
 const ROUNDS: usize = 4;
 
 /// A pseudorandom permutation of the numbers below some bound: a Feistel network over the next
-/// power of four, walked until it comes back below the bound (less than four steps on average).
+/// power of four, applied until the result is below the bound (less than four steps on average).
 #[derive(Clone, Debug)]
 pub struct Shuffle {
     len: u32,
@@ -57,16 +58,16 @@ impl Shuffle {
         Shuffle { len, half_bits: bits.div_ceil(2).max(1), keys }
     }
 
-    /// Where `number` goes.
+    /// The image of `number`.
     #[inline]
     pub fn forth(&self, number: u32) -> u32 {
         self.walk(number, |this, n| this.rounds(n, this.keys.iter()))
     }
 
-    /// Where `number` comes from.
+    /// The preimage of `number`.
     #[inline]
     pub fn back(&self, number: u32) -> u32 {
-        // A Feistel network is undone by itself with the halves swapped and the keys reversed.
+        // A Feistel network is inverted by itself with the halves swapped and the keys reversed.
         self.walk(number, |this, n| this.swap(this.rounds(this.swap(n), this.keys.iter().rev())))
     }
 

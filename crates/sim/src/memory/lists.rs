@@ -1,11 +1,11 @@
-//! A node's reclaim lists: active and inactive, oldest first, in blocks so that memory follows the
-//! pages that are listed.
+//! A node's reclaim lists: active and inactive, oldest first, in blocks, so that the memory used
+//! follows the number of listed pages.
 
 use std::collections::VecDeque;
 
 use super::Page;
 
-/// Which list.
+/// The kind of list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// Pages that reclaim considers.
@@ -66,7 +66,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Pages in a list, those included that have left the node since.
+    /// Pages in a list, including those that have left the node since.
     pub fn len(&self, list: List) -> u64 {
         self.queue(list).len as u64
     }
@@ -86,7 +86,7 @@ impl Lists {
         self.queue_mut(list).pop()
     }
 
-    /// Bytes that the lists take.
+    /// Memory of the lists in bytes.
     pub fn memory_bytes(&self) -> usize {
         (self.inactive.blocks.len() + self.active.blocks.len()) * BLOCK * size_of::<Page>()
     }

@@ -9,8 +9,8 @@ use crate::random::Random;
 /// log2 of the positions whose marks are counted together.
 const BLOCK_SHIFT: u32 = 12;
 const BLOCK: usize = 1 << BLOCK_SHIFT;
-/// Random tries before the marks are counted through: cheap while at least one page in sixty-four
-/// is marked.
+/// Random tries before the marks are enumerated: cheap while at least one page in sixty-four is
+/// marked.
 const TRIES: usize = 64;
 
 /// See the module's description.

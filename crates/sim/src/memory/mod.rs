@@ -8,11 +8,11 @@
 //! ([`crate::memory::layout`]).
 //!
 //! The note of a page is, while it is marked, the time of the mark; else, in event mode, the
-//! accesses that a page of its cell had had when its accessed bit was last looked at. Event mode
-//! does not see accesses: whether there was one since is drawn when somebody looks
+//! accesses that a page of its cell had had when its accessed bit was last read. Event mode does
+//! not see accesses: whether there was one since then is drawn when the bit is read
 //! ([`Memory::take_accessed`]). A page that is still marked has had none since its mark, because
-//! its next access will be a hint fault: so the bit is settled when it is marked, and nothing is
-//! drawn while it is.
+//! its next access will be a hint fault. So the bit is drawn when the page is marked, and not while
+//! it is marked.
 
 mod accessed;
 mod cells;
@@ -34,11 +34,11 @@ use marks::Marks;
 /// A page, numbered through all processes.
 pub type Page = u32;
 
-/// Bits of a page's byte: what an access looks at and changes.
+/// Bits of a page's byte: what an access reads and changes.
 pub mod flags {
     /// The node that holds the page; [`NOWHERE`] before it is allocated.
     pub const NODE: u8 = 63;
-    /// The node of a page that is not there.
+    /// The node of a page that is not allocated.
     pub const NOWHERE: u8 = 63;
     /// A scan has marked it (PROT_NONE): its next access is a hint fault.
     pub const MARKED: u8 = 1 << 6;
@@ -46,7 +46,7 @@ pub mod flags {
     pub const ACCESSED: u8 = 1 << 7;
 }
 
-/// Bits of a page that only reclaim and DAMON look at.
+/// Bits of a page that only reclaim and DAMON use.
 pub mod lru {
     /// PG_referenced: reclaim has found it accessed once.
     pub const REFERENCED: u8 = 1;
@@ -61,14 +61,14 @@ const _: () = assert!(NODES_MAX == flags::NOWHERE as usize);
 /// Resolution of the time of a mark: 2^16 ns, so that 32 bits last for 78 hours.
 pub const MARK_SHIFT: u32 = 16;
 
-/// What a node holds.
+/// The memory of a node.
 #[derive(Clone, Debug)]
 pub struct NodeMemory {
-    /// Pages that can be used.
+    /// Usable pages.
     pub capacity: u64,
     /// Pages in use.
     pub used: u64,
-    /// The reclaim lists; none where there is nowhere to demote to.
+    /// The reclaim lists; `None` if there is nowhere to demote to.
     pub lists: Option<Lists>,
 }
 
@@ -81,17 +81,17 @@ pub struct Memory {
     marks: Marks,
     /// The processes' ranges, ascending.
     pub spaces: Vec<Space>,
-    /// What each node holds.
+    /// The memory of each node.
     pub nodes: Vec<NodeMemory>,
     /// Counts by cell.
     pub cells: Cells,
-    /// Draw accessed bits when they are looked at: event mode.
+    /// Draw accessed bits when they are read: event mode.
     lazy: bool,
     random: Random,
 }
 
 impl Memory {
-    /// Memory for these processes, no page of which is anywhere yet.
+    /// Memory for these processes, without any page allocated yet.
     ///
     /// # Errors
     /// The kernel does not give the memory.
@@ -128,7 +128,7 @@ impl Memory {
         })
     }
 
-    /// Keeps no reclaim lists: nobody demotes by them. Before any page is allocated.
+    /// Drops the reclaim lists, because no manager uses them. Call it before any page is allocated.
     pub(crate) fn keep_no_lists(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.lists = None);
     }
@@ -156,14 +156,14 @@ impl Memory {
         &self.flags[range.start as usize..range.end as usize]
     }
 
-    /// The node that holds a page, if it is there.
+    /// The node that holds a page, if it is allocated.
     #[inline]
     pub fn node(&self, page: Page) -> Option<NodeIndex> {
         let node = self.flags(page) & flags::NODE;
         (node != flags::NOWHERE).then_some(node)
     }
 
-    /// Whether a scan has marked the page and nobody has touched it since.
+    /// Whether a scan has marked the page and it has not been accessed since.
     #[inline]
     pub fn is_marked(&self, page: Page) -> bool {
         self.flags(page) & flags::MARKED != 0
@@ -191,7 +191,7 @@ impl Memory {
         self.spaces[self.space_of(page)].cell_of(page)
     }
 
-    /// Puts a page that is nowhere on a node; touched, as by its first write.
+    /// Allocates a page on a node, as accessed by its first write.
     pub fn allocate(&mut self, page: Page, node: NodeIndex) {
         debug_assert_eq!(self.node(page), None);
         self.flags[page as usize] = node | flags::ACCESSED;
@@ -201,8 +201,8 @@ impl Memory {
         self.list(page);
     }
 
-    /// Puts a page on another node. A mark does not survive that: the new page table entry is an
-    /// ordinary one. Returns whether there was one.
+    /// Moves a page to another node. A mark is lost: the new page table entry is an ordinary one.
+    /// Returns whether there was one.
     pub fn move_to(&mut self, page: Page, to: NodeIndex) -> bool {
         let from = self.flags(page) & flags::NODE;
         if from == to || from == flags::NOWHERE {
@@ -241,7 +241,7 @@ impl Memory {
         self.cells.mark(cell, node);
     }
 
-    /// Takes the mark off a page and returns its time.
+    /// Clears the mark of a page and returns its time.
     pub fn unmark(&mut self, page: Page) -> u32 {
         debug_assert!(self.is_marked(page));
         let space = &self.spaces[self.space_of(page)];
@@ -282,7 +282,7 @@ impl Memory {
         *byte = (*byte & !clear) | set;
     }
 
-    /// A page of the cell that is marked, each with the same chance; none where none is.
+    /// A page of the cell that is marked, each with the same chance; `None` if none is.
     pub fn marked_page_of(&self, space: usize, cell: u32, random: &mut Random) -> Option<Page> {
         let s = &self.spaces[space];
         let marked = self.cells.marked(s.first_cell + cell);
@@ -298,7 +298,7 @@ impl Memory {
         self.cells.all_marked()
     }
 
-    /// Pages on each node, counted anew from the pages.
+    /// Pages on each node, recounted from the pages.
     pub fn census(&self) -> [u64; NODES_MAX + 1] {
         let mut count = [0; NODES_MAX + 1];
         for byte in self.flags.iter() {
@@ -307,7 +307,7 @@ impl Memory {
         count
     }
 
-    /// Bytes that the arrays take.
+    /// Memory of the arrays in bytes.
     pub fn memory_bytes(&self) -> usize {
         let lists = self.nodes.iter().filter_map(|n| n.lists.as_ref()).map(Lists::memory_bytes);
         self.flags.committed_bytes()
@@ -318,7 +318,7 @@ impl Memory {
     }
 
     /// Puts a page into the reclaim lists of its node, at the young end, unless it is in a list
-    /// already. Where the first page of a huge one is, it stands for the others.
+    /// already. The first page of a huge page stands for the others.
     fn list(&mut self, page: Page) {
         let byte = self.flags[page as usize];
         let first = self.spaces[self.space_of(page)].block(page).start;
@@ -334,7 +334,7 @@ impl Memory {
     }
 
     /// Takes the oldest page of a node's list. A page that has left the node since it was listed
-    /// goes to the list of where it is now and is not returned.
+    /// goes to the list of its present node and is not returned.
     pub(crate) fn pop(&mut self, node: NodeIndex, list: List) -> Option<Page> {
         loop {
             let page = self.nodes[usize::from(node)].lists.as_mut()?.pop(list)?;

@@ -1,9 +1,9 @@
 //! Exact mode: every access is made.
 //!
-//! Threads go on by turns, the one that is furthest behind first, by `TURN` at most where there are
-//! several. The accesses of a turn are drawn in batches, so that the pages' bytes can be
-//! prefetched; what an access takes is added from a table that counts the accesses by node in the
-//! same addition.
+//! Threads take turns, the one that is furthest behind first, for at most one `TURN_PS` if there
+//! are several. The accesses of a turn are drawn in batches, so that the pages' bytes can be
+//! prefetched; the time of an access is added from a table that counts accesses by node in the same
+//! addition.
 
 use std::ops::AddAssign;
 
@@ -17,9 +17,9 @@ use crate::system::System;
 use crate::workload::{Phase, access};
 use crate::world::World;
 
-/// Accesses that are drawn at a time; their number must fit [`COUNT_BITS`].
+/// Accesses drawn at a time; their number must fit [`COUNT_BITS`].
 const BATCH: usize = 512;
-/// Longest turn of a thread among several: what two threads do within it may be seen in the wrong
+/// Longest turn of a thread among several: accesses of two threads within it may be in the wrong
 /// order.
 const TURN_PS: u64 = 20_000_000;
 const PS: u64 = 1000;
@@ -29,23 +29,22 @@ const COUNT_BITS: u32 = 10;
 /// Bits for a batch's time in ps below the numbers, in [`Sums::Narrow`] and [`Sums::Wide`].
 const NARROW_BITS: u32 = 34;
 const WIDE_BITS: u32 = 48;
-/// Nodes of which [`Sums::Narrow`] can count the accesses, the first of them by what the others
-/// leave.
+/// Nodes of which [`Sums::Narrow`] can count the accesses, the first of them as the remainder.
 const NARROW_NODES: usize = 4;
-/// The same of [`Sums::Wide`], all of them.
+/// The same for [`Sums::Wide`], each of them.
 const WIDE_NODES: usize = 8;
-/// All that a page's byte can name.
+/// All nodes that a page's byte can name.
 const MANY_NODES: usize = flags::NODE as usize + 1;
 
-/// What an access to each node adds: its time in ps, and from some bit on ten bits a node for their
-/// number.
+/// The increment of an access to each node: its time in ps, and above that ten bits per node for
+/// the count.
 #[derive(Clone, Debug)]
 enum Sums {
-    /// Few nodes and short accesses, as nearly always: half the work.
+    /// Few nodes and short accesses, the usual case: half the work.
     Narrow([u64; WIDE_NODES]),
     /// Machines of a usual size.
     Wide([u128; WIDE_NODES]),
-    /// Any machine: the times alone, and each access is counted.
+    /// Any machine: only the times; accesses are counted individually.
     Many(Box<[u64; MANY_NODES]>),
 }
 
@@ -72,8 +71,8 @@ impl Sums {
         }
     }
 
-    /// Accesses the pages until one is marked, and adds how many to each node; returns how many,
-    /// and their time in ps.
+    /// Accesses the pages until one is marked, and adds the number of accesses per node; returns
+    /// their number and their time in ps.
     fn access(&self, bytes: &mut [u8], batch: &[Page], served: &mut [f64]) -> (usize, u64) {
         const COUNT: u64 = (1 << COUNT_BITS) - 1;
         match self {
@@ -158,7 +157,7 @@ impl Exact {
     }
 
     /// Accesses until the next sample of a thread: as in event mode, each access has the same
-    /// chance.
+    /// probability.
     fn next_sample(&mut self, world: &World, thread: u32) -> u64 {
         match world.sampling(thread) {
             Some(accesses) => (self.samples.exponential() * accesses) as u64,
@@ -182,7 +181,7 @@ impl Exact {
         }
     }
 
-    /// Lets a thread run until `end`, or its end of life. Returns early, with true, after a fault
+    /// Runs a thread until `end_ps`, or until it is done. Returns early, with true, after a fault
     /// or sample.
     fn turn(&mut self, world: &mut World, number: u32, end_ps: u64) -> bool {
         let thread = &mut self.threads[number as usize];
@@ -198,7 +197,7 @@ impl Exact {
             if thread.at == BATCH {
                 thread.draw(world);
             }
-            // So few that only the last access can pass the end.
+            // Few enough that only the last access can pass the end.
             let n = (BATCH - thread.at)
                 .min(usize::try_from((end_ps - thread.clock_ps) / longest + 1).unwrap_or(BATCH))
                 .min(usize::try_from(thread.left).unwrap_or(BATCH))
@@ -220,7 +219,7 @@ impl Exact {
                 thread.pause(world, number);
             }
             if thread.until_sample == u64::MAX - 1 {
-                // The last access of the batch was the one to sample.
+                // The last access of the batch is the sampled one.
                 let page = thread.batch[thread.at - 1];
                 world.system.now = Nanos(thread.clock_ps / PS);
                 let cost = world.sample(number, page);
@@ -234,7 +233,7 @@ impl Exact {
     }
 }
 
-/// Accesses the pages until one is marked; returns how many, and the sum of what they add.
+/// Accesses the pages until one is marked; returns their number, and the sum of their increments.
 #[inline]
 fn access_all<T: Copy + Default + AddAssign>(
     bytes: &mut [u8],
@@ -249,13 +248,13 @@ fn access_all<T: Copy + Default + AddAssign>(
             return (i, sum);
         }
         *byte = old | flags::ACCESSED;
-        // There are no more nodes; the compiler is to know.
+        // There are no more nodes; the modulo tells the compiler.
         sum += sums[usize::from(old & flags::NODE) % WIDE_NODES];
     }
     (batch.len(), sum)
 }
 
-/// The same on machines with many nodes, each access counted for itself.
+/// The same on machines with many nodes, each access counted individually.
 fn access_each(
     bytes: &mut [u8],
     batch: &[Page],
@@ -284,7 +283,7 @@ fn pause_after(world: &World, process: usize) -> u64 {
 }
 
 impl Thread {
-    /// Begins the next phase; false at the end of life.
+    /// Begins the next phase; false if the thread is done.
     fn enter(&mut self, world: &mut World, number: u32) -> bool {
         self.phase = world.next_phase(number);
         self.left = self.phase.as_ref().map_or(0, |p| p.accesses);
@@ -295,7 +294,7 @@ impl Thread {
 
     fn draw(&mut self, world: &World) {
         let Some(phase) = &mut self.phase else { return };
-        // No more than will be made: a walk must not run ahead of its phase.
+        // Not more than will be made: a walk must not run ahead of its phase.
         let n = BATCH.min(usize::try_from(self.left).unwrap_or(BATCH));
         self.at = BATCH - n;
         let space = &world.system.memory.spaces[self.process];

@@ -1,9 +1,9 @@
 //! The two ways to let programs run: every access ([`exact`]), or from one hint fault to the next
 //! ([`event`]).
 //!
-//! Both drive the same [`World`]: the same models, managers, phases. A mode lets threads run until
-//! something is due, takes every hint fault to [`World::fault`] at its time, and lets the time pass
-//! that a thread is charged.
+//! Both drive the same [`World`]: the same models, managers, phases. A mode runs threads until
+//! something is due, passes every hint fault to [`World::fault`] at its time, and advances a thread
+//! by the time that it is charged.
 
 pub mod event;
 pub mod exact;
@@ -13,7 +13,7 @@ use thermocline_core::units::Nanos;
 
 use crate::world::World;
 
-/// Which mode.
+/// The mode of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModeName {
@@ -25,8 +25,8 @@ pub enum ModeName {
 
 /// A way to let programs run.
 pub trait Mode: std::fmt::Debug {
-    /// Lets programs run until `until`, or until something else is due earlier, or all are done;
-    /// `system.now` is the time that was reached.
+    /// Runs programs until `until`, or until something else is due earlier, or all are done;
+    /// `system.now` is the time reached.
     fn advance(&mut self, world: &mut World, until: Nanos);
 
     /// Models have run: time may have been charged to threads, and pages may have moved.

@@ -1,30 +1,30 @@
 //! The least time that any sequence of placements can take if moves cost time: an offline bound, by
 //! dynamic programming over the sets of pages in fast memory.
 //!
-//! Exponential in the pages: for small cases only, where it shows what managers and rules could
-//! gain at best when every move has its price. Between [`super::min`], which moves for nothing, and
-//! the best placement that never changes it is the bound that counts; a run has too many pages for
-//! it, so that its report has those two.
+//! Exponential in the number of pages: for small cases only, where it shows what managers and rules
+//! could gain at best if every move has a cost. It lies between [`super::min`], whose moves are
+//! free, and the best static placement. A run has too many pages for it, so reports have only those
+//! two.
 
 use crate::memory::Page;
 
-/// Pages that are told apart at most.
+/// Maximum number of pages.
 pub const PAGES_MAX: u32 = 16;
 
-/// What accesses and moves cost.
+/// Costs of accesses and moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// An access to fast memory.
     pub fast: f64,
     /// An access to slow memory.
     pub slow: f64,
-    /// A page that moves, either way.
+    /// A page that moves, in either direction.
     pub moved: f64,
 }
 
 /// The least time for the accesses of `trace` to pages below `pages`, of which `capacity` fit into
-/// fast memory; those of the bit set `start` are there at first. Before each access any pages may
-/// move. None where there are more than [`PAGES_MAX`] pages.
+/// fast memory; those of the bit set `start` are in it at first. Before each access any pages may
+/// move. `None` if there are more than [`PAGES_MAX`] pages.
 pub fn least_time(trace: &[Page], pages: u32, capacity: u32, start: u32, costs: Costs) -> Option<f64> {
     if pages > PAGES_MAX || start >> pages != 0 || start.count_ones() > capacity {
         return None;
@@ -42,10 +42,10 @@ pub fn least_time(trace: &[Page], pages: u32, capacity: u32, start: u32, costs: 
     best.into_iter().reduce(f64::min)
 }
 
-/// Lets pages move: from every set to every other at the price of the pages that differ.
+/// Relaxes over moves: from every set to every other at the cost of the pages that differ.
 fn relax(best: &mut [f64], pages: u32, capacity: u32, moved: f64) {
-    // The price is a sum over pages, so that they can be taken one after the other; sets above the
-    // capacity may come between.
+    // The cost is a sum over pages, so pages can be handled one by one; intermediate sets may
+    // exceed the capacity.
     for page in 0..pages {
         for set in 0..best.len() {
             if set >> page & 1 == 0 {
@@ -71,7 +71,7 @@ mod tests {
 
     const FREE: Costs = Costs { fast: 1.0, slow: 3.0, moved: 0.0 };
 
-    /// The least time by trying every set before every access.
+    /// The least time by exhaustive search over the sets before every access.
     fn brute(trace: &[Page], pages: u32, capacity: u32, now: u32, costs: Costs) -> f64 {
         let Some((page, rest)) = trace.split_first() else { return 0.0 };
         let sets = (0..1u32 << pages).filter(|set| set.count_ones() <= capacity);
@@ -113,8 +113,8 @@ mod tests {
                 .map(|set| (n as f64 * 3.0 - 2.0 * count(set), set))
                 .min_by(|a, b| a.0.total_cmp(&b.0))
                 .unwrap();
-            // MIN brings a page in by the access that misses; whoever may move pages before an
-            // access has at most all of them.
+            // MIN brings a page in by the access that misses; moves before an access can at most
+            // save all of these.
             let bounded = n as f64 * 3.0 - 2.0 * min::hits(&trace, capacity as usize) as f64;
             let mut last = n as f64;
             for moved in [0.0, 0.5, 1.0, 2.0, 4.0, 1e6] {
@@ -123,8 +123,8 @@ mod tests {
                 last = found;
             }
             assert!((last - still).abs() < 1e-9, "where moves are dear, nobody moves");
-            // A move costs what an access saves: the page that MIN brings in by a miss pays its way
-            // in full.
+            // A move costs what an access saves: the page that MIN brings in by a miss then costs
+            // as much as it gains.
             assert!(time(2.0, best) >= bounded - 2.0 * f64::from(capacity), "below MIN");
         }
     }

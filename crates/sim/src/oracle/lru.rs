@@ -1,8 +1,7 @@
-//! Least recently used: what a cache does that knows the past and not the future, and Che's
-//! approximation of it.
-//!
-//! A yardstick beside [`super::min`]: reclaim by active and inactive lists is meant to come near
+//! Least recently used: a cache that knows the past and not the future, and Che's approximation of
 //! it.
+//!
+//! A reference beside [`super::min`]: reclaim by active and inactive lists approximates it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +10,7 @@ use crate::memory::Page;
 /// Accesses of `trace` that hit among the `capacity` pages used last.
 pub fn hits(trace: &[Page], capacity: usize) -> u64 {
     let mut used: HashMap<Page, usize> = HashMap::new();
-    // Pages that are held, by their last use.
+    // Cached pages, by their last use.
     let mut held: BTreeMap<usize, Page> = BTreeMap::new();
     let mut hits = 0;
     for (at, page) in trace.iter().enumerate() {
@@ -36,7 +35,7 @@ pub fn che(pages: &[(f64, f64)], capacity: f64) -> f64 {
     if pages.iter().map(|(n, _)| n).sum::<f64>() <= capacity {
         return 1.0;
     }
-    // The time after which a page is forgotten, by halving.
+    // The time after which a page is evicted, by bisection.
     let (mut low, mut high) = (0.0, 1.0);
     while held(high) < capacity {
         high *= 2.0;
@@ -55,7 +54,7 @@ mod tests {
     use crate::random::{Random, Stream};
     use crate::workload::{Shape, Zipf};
 
-    /// A list that is searched and shifted: slow, and nothing to get wrong.
+    /// A list that is searched and shifted: slow, but obviously correct.
     fn plain(trace: &[Page], capacity: usize) -> u64 {
         let mut list: Vec<Page> = Vec::new();
         let mut hits = 0;

@@ -1,6 +1,6 @@
-//! MIN: on a miss the page gives way whose next access is furthest away (L. A. Belady, 1966). With
-//! free migration nobody serves more accesses from so many pages of fast memory, if a page is
-//! brought in by an access that misses.
+//! MIN: on a miss the page is evicted whose next access is furthest away (L. A. Belady, 1966). With
+//! free migration no policy that brings pages in on misses serves more accesses from the same
+//! amount of fast memory.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,9 +9,9 @@ use crate::random::{Random, Stream};
 use crate::scenario::Setup;
 use crate::workload::access;
 
-/// Accesses of a run that are listed at most.
+/// Maximum number of accesses of a run that are listed.
 const ACCESSES_MAX: u64 = 1 << 22;
-/// Accesses that threads make by turns.
+/// Accesses per turn of a thread.
 const TURN: usize = 64;
 
 /// Accesses of `trace` that hit among `capacity` pages under MIN.
@@ -23,14 +23,14 @@ pub fn hits(trace: &[Page], capacity: usize) -> u64 {
             next[at] = then;
         }
     }
-    // Pages that are held, by their next access; pages without one are told apart by their number.
+    // Cached pages, by their next access; pages without one are distinguished by their number.
     let mut held: BTreeSet<(usize, Page)> = BTreeSet::new();
     let mut hits = 0;
     for (at, page) in trace.iter().enumerate() {
         if held.remove(&(at, *page)) {
             hits += 1;
         } else if held.len() == capacity {
-            // The page itself may be the one that is not worth holding.
+            // The page itself may be the one not worth caching.
             match held.last().copied() {
                 Some(furthest) if furthest.0 > next[at] => held.remove(&furthest),
                 _ => continue,
@@ -43,8 +43,8 @@ pub fn hits(trace: &[Page], capacity: usize) -> u64 {
     hits
 }
 
-/// Share of a scenario's accesses that MIN serves from the top tier, where they are few enough to
-/// be listed. Threads take turns.
+/// Share of a scenario's accesses that MIN serves from the top tier, if they are few enough to
+/// list. Threads take turns.
 pub fn top_share(setup: &Setup, seed: u64) -> Option<f64> {
     let mut trace = Vec::new();
     let (mut start, mut thread) = (0, 0);
@@ -90,7 +90,7 @@ pub fn top_share(setup: &Setup, seed: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// The most hits that any choice of evictions reaches, by trying all.
+    /// The most hits of any choice of evictions, by exhaustive search.
     fn brute(trace: &[Page], held: &mut Vec<Page>, capacity: usize) -> u64 {
         let Some((page, rest)) = trace.split_first() else { return 0 };
         if held.contains(page) {
@@ -127,7 +127,7 @@ mod tests {
     fn of_a_cycle_what_fits_is_hit() {
         let trace: Vec<Page> = (0..50 * 100).map(|i| i % 100).collect();
         let share = hits(&trace, 30) as f64 / trace.len() as f64;
-        // 29 of 99: one place is needed for what passes through. The first round misses.
+        // 29 of 99: one place is needed for pages that pass through. The first round misses.
         assert!((share - 0.3 * 0.98).abs() < 0.012, "{share}");
     }
 }

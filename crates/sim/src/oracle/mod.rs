@@ -1,12 +1,11 @@
-//! What the best placements could do: bounds to hold managers to.
+//! Results of the best placements: bounds to compare managers with.
 //!
-//! * Static: every page stays where it is put, the pages with the most to gain in DRAM. From the
-//!   accesses that the programs asked for, by cell; what a run with perfect knowledge and no
-//!   migration reaches.
-//! * Phased: placed anew at each phase of a thread, at no cost, with all of DRAM for itself: nobody
-//!   who cannot foresee the draws of a phase serves more accesses from DRAM.
-//! * [`min`]: who foresees every access (Belady's MIN), on the accesses themselves; where they are
-//!   few enough to be listed.
+//! * Static: every page stays where it is put, with the pages that gain most in DRAM. Computed from
+//!   the programs' accesses by cell: the result of perfect knowledge without migration.
+//! * Phased: a new placement at each phase of a thread, at no cost, with all of DRAM for itself. No
+//!   manager that cannot foresee the draws of a phase serves more accesses from DRAM.
+//! * [`min`]: foresees every access (Belady's MIN), computed on the accesses themselves if they are
+//!   few enough to list.
 //!
 //! Times are of idle nodes, without faults and migrations.
 
@@ -36,14 +35,14 @@ pub struct Oracle {
     pub all_low_time_s: f64,
 }
 
-/// What the threads ask for in the course of a run; background processes are left out.
+/// The accesses that the threads make in a run; background processes are left out.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     /// Accesses to each cell of each process.
     cells: Vec<Vec<f64>>,
     /// Accesses of each thread.
     threads: Vec<f64>,
-    /// Pages of the top tier that programs can have.
+    /// Pages of the top tier that programs can use.
     capacity: f64,
     /// Accesses that the best placement for each phase serves from the top tier.
     phased_top: f64,
@@ -80,15 +79,15 @@ impl Demand {
                     let common = range.end.min(of.end) - range.start.max(of.start);
                     cells[cell as usize] += accesses * f64::from(common) / pages;
                 }
-                // A cycle longer than memory: what is kept of it is hit again, of the rest the
-                // first access to a page is missed.
+                // A cycle longer than memory: pages kept in memory hit again; for the rest the
+                // first access to a page misses.
                 let missed = (1.0 - self.capacity / pages).max(0.0) / f64::from(walk.per_page);
                 self.phased_top += accesses * (1.0 - missed);
             }
         }
     }
 
-    /// The bounds, at the end of a run; none where nothing was asked for.
+    /// The bounds, at the end of a run; `None` without accesses.
     pub(crate) fn bounds(&self, system: &System) -> Option<Oracle> {
         let machine = &system.machine;
         let all: f64 = self.threads.iter().sum();
@@ -114,7 +113,7 @@ impl Demand {
         let gain = |c: &(f64, f64, usize)| c.1 / c.0 * (times[c.2].1 - times[c.2].0);
         cells.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
         let (mut left, mut served) = (self.capacity, 0.0);
-        // Of each process, the share of its accesses that the top tier serves.
+        // For each process, the share of its accesses that the top tier serves.
         let (mut of, mut top) = (vec![0.0; times.len()], vec![0.0; times.len()]);
         for (pages, accesses, process) in cells {
             let fits = (left / pages).clamp(0.0, 1.0);
@@ -161,7 +160,7 @@ fn best_share(map: &CellMap, distribution: &Distribution, capacity: f64) -> f64 
     share
 }
 
-/// The positions that so many accesses of a walk reach, as one range.
+/// The positions that `accesses` accesses of a walk reach, as one range.
 fn walked(walk: &Walk, accesses: u64) -> std::ops::Range<u32> {
     let visits = accesses.div_ceil(u64::from(walk.per_page)).max(1);
     let reach = (i128::from(visits) - 1) * i128::from(walk.step);

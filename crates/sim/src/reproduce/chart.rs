@@ -1,5 +1,5 @@
-//! The tables as a picture: how far ours is from each published figure, one line a row. Readable
-//! without colours.
+//! The tables as a picture: the difference of ours from each published figure, one line per row.
+//! Readable without colours.
 
 use std::fmt::Write as _;
 
@@ -65,7 +65,7 @@ fn line(out: &mut String, row: &Row, y: f64) {
     text(out, PUBLISHED, y + 4.0, "end", &format!("{:.digits$}", row.published));
     text(out, OURS, y + 4.0, "end", &format!("{:.digits$}", row.ours));
     text(out, HOLDS, y + 4.0, "end", if row.holds { "yes" } else { "NO" });
-    // Of nothing there are no percents.
+    // A percentage of 0 is undefined.
     if row.published == 0.0 {
         return;
     }
@@ -76,7 +76,7 @@ fn line(out: &mut String, row: &Row, y: f64) {
     if ours.abs() <= REACH {
         dot(out, x(ours), y, row.holds);
     } else {
-        // Beyond the axis: a tip that points there.
+        // Beyond the axis: an arrow tip that points there.
         let (tip, base) = if ours > 0.0 { (8.0, -2.0) } else { (-8.0, 2.0) };
         let at = x(ours);
         let _ = writeln!(
@@ -104,7 +104,7 @@ fn legend(out: &mut String, y: f64) {
     text(out, 600.0, y, "start", "ours, does not hold");
 }
 
-/// Where so many percent are on the axis.
+/// The position of `percent` on the axis.
 fn x(percent: f64) -> f64 {
     let part = (percent.clamp(-REACH, REACH) + REACH) / (2.0 * REACH);
     ((AXIS.0 + part * (AXIS.1 - AXIS.0)) * 10.0).round() / 10.0

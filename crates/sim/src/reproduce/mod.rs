@@ -1,8 +1,7 @@
 //! Published tables beside the simulator's.
 //!
-//! `tables.toml` says which arm of which scenario stands for which column, and what counts as the
-//! same. Ours is the mean over seeds; one published run can be as far from a mean as the spread
-//! says.
+//! `tables.toml` maps each column to an arm of a scenario, and sets the tolerances. Ours is the
+//! mean over seeds; a single published run may differ from a mean by the spread.
 
 mod chart;
 
@@ -35,7 +34,7 @@ pub struct Table {
     pub name: String,
     /// What it shows.
     pub title: String,
-    /// Runs of each arm, where nobody says otherwise.
+    /// Runs of each arm, by default.
     pub seeds: u64,
     /// What is run.
     pub arm: Vec<TableArm>,
@@ -69,18 +68,18 @@ pub struct RowSpec {
     pub arm: String,
     /// The figure; see [`figure`].
     pub figure: String,
-    /// As published.
+    /// The published value.
     pub published: f64,
     /// Ours is multiplied by this.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Ours is the change in percent against this arm.
+    /// Ours is the change in percent relative to this arm.
     pub against: Option<String>,
-    /// Holds if it differs by at most so much of the published figure.
+    /// Holds if it differs by at most this fraction of the published figure.
     pub within: Option<f64>,
-    /// Holds if it differs by at most so much.
+    /// Holds if it differs by at most this much.
     pub by: Option<f64>,
-    /// Holds if the published figure may be one more run beside ours, at 95 %.
+    /// Holds if the published figure may be one more run of ours, at 95 % confidence.
     #[serde(default)]
     pub interval: bool,
 }
@@ -93,7 +92,7 @@ pub struct OrderSpec {
     pub arms: Vec<String>,
     /// The figure.
     pub figure: String,
-    /// As published.
+    /// The published values.
     pub published: Vec<f64>,
     /// Holds if the rank correlation is at least this.
     pub at_least: f64,
@@ -110,7 +109,7 @@ pub struct Row {
     pub table: String,
     /// Arm and figure.
     pub row: String,
-    /// As published.
+    /// The published value.
     pub published: f64,
     /// Our mean.
     pub ours: f64,
@@ -118,7 +117,7 @@ pub struct Row {
     pub sd: f64,
     /// Ours less the published figure.
     pub difference: f64,
-    /// Largest difference with which it holds.
+    /// Largest difference at which it holds.
     pub tolerance: f64,
     /// Whether it does.
     pub holds: bool,
@@ -127,7 +126,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Digits after the point that its figures are shown with.
+    /// Digits after the point in its figures.
     pub fn digits(&self) -> usize {
         if self.published.abs().max(self.tolerance) < 1000.0 { 3 } else { 0 }
     }
@@ -141,9 +140,9 @@ pub fn tables() -> Result<Vec<Table>, SpecError> {
     Ok(parse::<Tables>("tables", include_str!("tables.toml"))?.table)
 }
 
-/// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, what a process has on a node at
-/// the end, and `mean_gib:PROCESS:NODE` on average; `promoted@SECONDS`, pages promoted so long
-/// after the start of the first process; `migrated`, pages that faults or samples have moved.
+/// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, memory of a process on a node
+/// at the end, and `mean_gib:PROCESS:NODE`, its mean; `promoted@SECONDS`, pages promoted until this
+/// long after the start of the first process; `migrated`, pages that faults or samples have moved.
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let mut parts = name.split(':');
     match (parts.next(), parts.next(), parts.next()) {
@@ -157,7 +156,7 @@ pub fn figure(report: &Report, name: &str) -> Option<f64> {
         _ => match name.strip_prefix("promoted@") {
             Some(seconds) => {
                 let seconds: f64 = seconds.parse().ok()?;
-                // A run that was done before has promoted what it has promoted.
+                // A run that ended earlier keeps its final value.
                 let at = report.course.iter().rfind(|c| c.time_s <= seconds + 0.5)?;
                 Some(at.promoted as f64)
             }
@@ -180,11 +179,11 @@ fn words(figure: &str) -> String {
     }
 }
 
-/// Runs a table's arms and compares; rows of arms of which a run was stopped are left out. `done`
-/// is told of every run.
+/// Runs a table's arms and compares; rows of arms with a stopped run are left out. `done` is called
+/// after every run.
 ///
 /// # Errors
-/// A scenario cannot be simulated, or a figure is none.
+/// A scenario cannot be simulated, or a figure is unknown.
 pub fn reproduce(
     table: &Table,
     seeds: u64,
@@ -223,8 +222,8 @@ pub fn reproduce(
         }
         let found = summary(&ours);
         let tolerance = if spec.interval {
-            // Of a single run, not of the mean: one run is what was published. One run of ours
-            // shows nothing.
+            // The spread of a single run, not of the mean, because a single run was published. With
+            // one run of ours it is unknown.
             one_more_within(&ours).unwrap_or(0.0)
         } else {
             spec.by.unwrap_or(spec.within.unwrap_or(0.0) * spec.published.abs())

@@ -1,4 +1,4 @@
-//! What of a scenario is fitted to which published figures; [`crate::fit`] does it.
+//! Which parameters of a scenario are fitted to which published figures; [`crate::fit`] does it.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,17 +32,17 @@ pub struct Target {
     pub figure: String,
     /// Its value.
     pub value: f64,
-    /// The difference that counts as one.
+    /// The unit of differences.
     pub tolerance: f64,
 }
 
-/// What is fitted to what.
+/// The specification of a fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitSpec {
-    /// The manager whose column the figures are.
+    /// The manager to whose column the figures belong.
     pub manager: String,
-    /// Seeds that each point is judged with.
+    /// Number of seeds for each point.
     pub seeds: u64,
     /// The parameters.
     pub parameter: Vec<Parameter>,

@@ -1,8 +1,7 @@
-//! Scenarios: a machine, its programs, the kernel's settings, and for each parameter where it comes
-//! from.
+//! Scenarios: a machine, its programs, the kernel's settings, and the origin of each parameter.
 //!
 //! Presets are TOML files in `presets/`, embedded. [`Setup`] is a scenario with its machine and
-//! Thermocline's configuration, after `--set` has had its way: what [`crate::run`] runs.
+//! Thermocline's configuration, after the changes of `--set`: the input of [`crate::run`].
 
 mod fit;
 mod set;
@@ -23,23 +22,23 @@ use crate::units::Span;
 use crate::workload::ProcessSpec;
 use crate::workload::spec::{PAGES_MAX, PROCESSES_MAX, THREADS_MAX, cells_max};
 
-/// What a scenario's TOML says.
+/// The content of a scenario's TOML.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
-    /// What it is, in a sentence.
+    /// Its description, in a sentence.
     pub summary: String,
     /// The machine: the name of a preset.
     pub machine: String,
-    /// The manager, where the command line names none.
+    /// The manager, if the command line names none.
     #[serde(default = "numab2")]
     pub manager: String,
     /// Simulated time after which the run ends at the latest.
     #[serde(default = "half_an_hour")]
     pub limit: Span,
-    /// Pages promoted and demoted are told for times this far apart, from the start of the first
+    /// Pages promoted and demoted are reported at this interval, from the start of the first
     /// process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course_every: Option<Span>,
@@ -51,11 +50,11 @@ pub struct Scenario {
     pub config: Config,
     /// The programs.
     pub process: Vec<ProcessSpec>,
-    /// What is fitted to which published figures.
+    /// The specification of a fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitSpec>,
-    /// Where each parameter comes from: `published`, `kernel`, `fitted` or `assumed`, and a word on
-    /// it; by dotted key.
+    /// Where each parameter comes from: `published`, `kernel`, `fitted` or `assumed`, and a remark;
+    /// by dotted key.
     #[serde(default)]
     pub origin: BTreeMap<String, String>,
 }
@@ -68,7 +67,7 @@ fn half_an_hour() -> Span {
     Span(thermocline_core::units::Nanos::from_s(1800))
 }
 
-/// The words that an origin begins with.
+/// The words with which an origin begins.
 pub const ORIGINS: [&str; 4] = ["published", "kernel", "fitted", "assumed"];
 
 /// The presets: name and TOML.
@@ -117,7 +116,7 @@ impl Setup {
     /// `machine.` and a key of the machine) and a TOML value.
     ///
     /// # Errors
-    /// There is no such preset, a change is none, or what comes out cannot be simulated.
+    /// There is no such preset, a change is invalid, or the result cannot be simulated.
     pub fn preset(name: &str, changes: &[String]) -> Result<Setup, SpecError> {
         let text = Setup::text(name)?;
         Setup::parse(&format!("scenario {name}"), text, changes)
@@ -136,7 +135,7 @@ impl Setup {
         })
     }
 
-    /// A scenario from its text; `name` is how errors call it.
+    /// A scenario from its text; errors call it `name`.
     ///
     /// # Errors
     /// As [`Setup::preset`].
@@ -156,7 +155,7 @@ impl Setup {
     ) -> Result<Setup, SpecError> {
         let of_machine = |change: &&String| change.starts_with("machine.");
         let (machine_changes, changes): (Vec<&String>, Vec<&String>) = changes.iter().partition(of_machine);
-        // Parsed as written first, so that errors have their lines.
+        // Parsed without changes first, so that errors have line numbers.
         let scenario: Scenario = parse(name, text)?;
         let scenario = set::apply(scenario, &changes, "")?;
         let spec = machine.map_or_else(|| machine::preset(&scenario.machine), Ok)?;
@@ -176,7 +175,7 @@ impl Setup {
         scenario.fit.as_ref().map_or(Ok(()), FitSpec::check)?;
         require(!scenario.process.is_empty(), "process", "there is none", "add a [[process]]")?;
         require(scenario.limit.0.0 > 0, "limit", "is zero", "give a span, as in \"10min\"")?;
-        // Marks keep their time in 32 bits.
+        // Marks store their time in 32 bits.
         let limit_max = 1u64 << (32 + crate::memory::MARK_SHIFT);
         let end = scenario.limit.0.plus(crate::system::START);
         require(end.0 < limit_max, "limit", "is above 77 hours", "simulate less")?;
@@ -195,7 +194,7 @@ impl Setup {
             pages = pages.saturating_add(all);
             threads += u64::from(process.threads) * u64::from(process.count);
             processes += u64::from(process.count);
-            // What follows takes room for each of them.
+            // The code below allocates memory for each of them.
             require(threads <= THREADS_MAX, "process", "more than 4096 threads", "simulate fewer")?;
             require(processes <= PROCESSES_MAX, "process", "more than 1024 processes", "simulate fewer")?;
             let pattern = format!("{place}.pattern");

@@ -23,7 +23,7 @@ pub(super) fn apply<T: Serialize + DeserializeOwned>(
             .split_once('=')
             .ok_or_else(|| wrong(change, "a change is written key=value".to_owned()))?;
         let key = key.trim();
-        // What is no TOML value is taken for text: quotes are easily lost in a shell.
+        // Anything that is not a TOML value is taken as text: quotes are easily lost in a shell.
         let value = format!("v = {}", value.trim())
             .parse::<toml::Table>()
             .ok()
@@ -32,7 +32,7 @@ pub(super) fn apply<T: Serialize + DeserializeOwned>(
         set(&mut tree, &key[prefix.len()..], value).map_err(|message| wrong(key, message))?;
         keys.push(key);
     }
-    // The values come from the tree, not from a text: name the changes as the place.
+    // The values come from the tree, not from text, so errors name the changes as the place.
     tree.try_into().map_err(|e: toml::de::Error| {
         wrong(&format!("--set {}", keys.join(", ")), e.message().lines().collect::<Vec<_>>().join("; "))
     })
@@ -43,7 +43,7 @@ fn set(tree: &mut Value, key: &str, value: Value) -> Result<(), String> {
     let next = match tree {
         Value::Table(table) => {
             if rest.is_none() {
-                // A number without a point is meant as one with it, where there was one before.
+                // An integer becomes a float if the value before was a float.
                 let value = match (table.get(first), value) {
                     (Some(Value::Float(_)), Value::Integer(n)) => Value::Float(n as f64),
                     (_, value) => value,

@@ -1,4 +1,4 @@
-//! What a grid's TOML says.
+//! The content of a grid's TOML.
 
 use serde::Deserialize;
 use toml::Value as Toml;
@@ -15,7 +15,7 @@ use crate::spec::{parse, require};
 pub struct Grid {
     /// Presets' names, or paths of TOML files.
     pub scenarios: Vec<String>,
-    /// Managers by name; where there are none, each scenario's own.
+    /// Managers by name; if empty, each scenario's own.
     #[serde(default)]
     managers: Vec<String>,
     /// Seeds of each configuration.
@@ -23,7 +23,7 @@ pub struct Grid {
     /// The first of them.
     #[serde(default = "one")]
     pub(super) seed: u64,
-    /// The mode; whichever suits each configuration's size, where none is given.
+    /// The mode; by default chosen by each configuration's size.
     #[serde(default)]
     mode: GridMode,
     /// Lists of values by dotted key, as for `--set`.
@@ -45,10 +45,10 @@ fn one() -> u64 {
 }
 
 impl Grid {
-    /// Reads a grid; `name` is how errors call it.
+    /// Reads a grid; errors call it `name`.
     ///
     /// # Errors
-    /// An unknown key, a list that is empty, a name that is there twice, seeds out of range.
+    /// An unknown key, a list that is empty, a duplicate name, seeds out of range.
     pub fn parse(name: &str, text: &str) -> Result<Grid, SpecError> {
         let grid: Grid = parse(name, text)?;
         let at = |key: &str| format!("{name}: {key}");
@@ -60,7 +60,7 @@ impl Grid {
         )?;
         unique(&at("scenarios"), &grid.scenarios)?;
         require(grid.seeds > 0, &at("seeds"), "is zero, so that nothing is run", "give 1 or more")?;
-        // A column of the results holds it as a signed number.
+        // A column of the results stores it as a signed number.
         let last = grid.seed.checked_add(grid.seeds);
         let fits = last.is_some_and(|last| i64::try_from(last).is_ok());
         require(fits, &at("seed"), "is too large", "give a smaller one")?;

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A run is a configuration and a seed. Runs are numbered: seeds first, then managers, parameters,
-//! scenarios. A shard has every N-th of them, so that shards are about as long as one another. A
-//! row follows from configuration and seed alone; so it does not matter who made it, and when.
-//! Where rows are kept is the caller's affair.
+//! scenarios. A shard has every N-th of them, so that shards take about equally long. A row depends
+//! only on configuration and seed, so it does not matter which process made it, or when. The caller
+//! stores the rows.
 
 mod grid;
 mod plan;
@@ -30,7 +30,7 @@ use crate::run::{Arm, RunError, mode_for, run_until};
 use crate::scenario::Setup;
 use crate::spec::SpecError;
 
-/// Runs of a sweep at most: their rows are put together in memory, about a kilobyte each.
+/// Maximum number of runs of a sweep: their rows are merged in memory, about a kilobyte each.
 pub const RUNS_MAX: u64 = 1_000_000;
 
 /// A sweep that is ready to run.
@@ -39,20 +39,20 @@ pub struct Sweep {
     /// What is run, and the columns of the results.
     pub plan: Plan,
     sources: Vec<Source>,
-    /// As many as the plan has configurations.
+    /// One per configuration of the plan.
     arms: Vec<ConfigArm>,
 }
 
 /// A scenario's text.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// As the grid names it.
+    /// Its name in the grid.
     pub name: String,
     /// Its TOML.
     pub text: String,
 }
 
-/// What a configuration runs.
+/// The run of a configuration.
 #[derive(Debug)]
 struct ConfigArm {
     source: usize,
@@ -62,11 +62,11 @@ struct ConfigArm {
 }
 
 impl Sweep {
-    /// The sweep over a grid; `sources` are the texts of its scenarios, in their order. `name` is
-    /// how errors call the grid. Every configuration is checked.
+    /// The sweep over a grid; `sources` are the texts of its scenarios, in their order. errors call
+    /// the grid `name`. Every configuration is checked.
     ///
     /// # Errors
-    /// The grid is too large, or one of its configurations cannot be simulated or is there twice.
+    /// The grid is too large, or one of its configurations cannot be simulated or is duplicated.
     pub fn new(name: &str, grid: &Grid, sources: Vec<Source>) -> Result<Sweep, SpecError> {
         let choices = grid.choices(name)?;
         let managers = grid.managers(name)?;
@@ -74,7 +74,7 @@ impl Sweep {
         let configurations =
             choices.combinations.saturating_mul(sources.len() as u64).saturating_mul(arms_each);
         grid.check_size(name, configurations)?;
-        // One error, always the same: that of the first configuration that has one.
+        // One deterministic error: that of the first configuration that has one.
         let groups: Vec<(usize, u64)> =
             (0..sources.len()).flat_map(|s| (0..choices.combinations).map(move |c| (s, c))).collect();
         let checked: Vec<Result<Checked, SpecError>> = groups
@@ -128,11 +128,11 @@ impl Sweep {
         Ok(Sweep { plan, sources, arms })
     }
 
-    /// Runs the runs of these numbers, on all cores, until `stop` is set; `done` is told of each,
-    /// in any order.
+    /// Runs the runs of these numbers, on all cores, until `stop` is set; `done` is called with
+    /// each, in any order.
     ///
     /// # Errors
-    /// The first run that failed, or what `done` said.
+    /// The first run that failed, or the error of `done`.
     pub fn run<E: From<RunError> + Send>(
         &self,
         runs: &[u64],

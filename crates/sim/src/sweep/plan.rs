@@ -9,15 +9,13 @@ use crate::mode::ModeName;
 use crate::scenario::Setup;
 use crate::spec::{SpecError, require};
 
-/// A sweep without its scenarios: enough to know which runs there are, and to put their results
-/// together.
+/// A sweep without its scenarios: enough to list its runs, and to merge their results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The parameters; each is a column, named as its key.
     pub parameters: Vec<Column>,
-    /// The figures that a run has; where some scenario has no such node or process, its rows have
-    /// no value.
+    /// The figures that a run has; rows of a scenario without such a node or process have no value.
     pub figures: Vec<Column>,
     /// The configurations.
     pub configurations: Vec<Configuration>,
@@ -27,13 +25,13 @@ pub struct Plan {
     pub seeds: u64,
 }
 
-/// What is run with each seed.
+/// A configuration, to be run with each seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Configuration {
-    /// The hash of all that the result depends on, but for the seed and the program.
+    /// The hash of everything that the result depends on, except the seed and the program.
     pub hash: String,
-    /// The scenario, as the grid names it.
+    /// The scenario's name in the grid.
     pub scenario: String,
     /// The manager.
     pub manager: String,
@@ -49,11 +47,11 @@ pub struct Configuration {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// The kind of its values.
     pub kind: Kind,
 }
 
-/// What a column holds.
+/// The kind of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -82,7 +80,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What it is.
+    /// The kind of the value.
     pub fn kind(&self) -> Kind {
         match self {
             Value::Flag(_) => Kind::Flag,
@@ -93,7 +91,7 @@ impl Value {
     }
 }
 
-/// The columns that say which run a row is of; parameters and figures follow.
+/// The columns that identify the run of a row; parameters and figures follow.
 pub const KEYS: [&str; 5] = ["config_hash", "scenario", "manager", "mode", "seed"];
 
 impl Plan {
@@ -118,7 +116,7 @@ impl Plan {
         Some(configuration as u64 * self.seeds + nth)
     }
 
-    /// A run in words; parameters that have one value only go without saying.
+    /// A run in words; parameters with a single value are left out.
     pub fn words(&self, number: u64) -> String {
         let (configuration, seed) = self.run(number);
         let of = &self.configurations[configuration];
@@ -138,7 +136,7 @@ impl Plan {
         format!("{words}, seed {seed}")
     }
 
-    /// No column and no configuration is there twice.
+    /// Checks that no column and no configuration is duplicated.
     pub(super) fn check(&self, name: &str) -> Result<(), SpecError> {
         let columns = self.parameters.iter().chain(&self.figures).map(|c| c.name.as_str());
         let mut seen = std::collections::HashSet::new();
@@ -170,7 +168,7 @@ pub struct Shard {
     of: u64,
 }
 
-/// Shards at most; more would have a part with next to nothing in it each.
+/// Maximum number of shards; more would make nearly empty parts.
 const SHARDS_MAX: u64 = 100_000;
 
 impl Shard {
@@ -203,7 +201,7 @@ impl std::str::FromStr for Shard {
     }
 }
 
-/// The hash of all that a run depends on, but for the seed and the program. What only people read
+/// The hash of everything that a run depends on, except the seed and the program. Descriptive text
 /// is left out.
 pub(super) fn config_hash(setup: &Setup, manager: ManagerName, mode: ModeName) -> String {
     let mut scenario = setup.scenario.clone();

@@ -25,7 +25,7 @@ pub(super) fn columns(setup: &Setup) -> Vec<Column> {
         .collect()
 }
 
-/// A report's row; `columns` says where each figure goes.
+/// A report's row; `columns` maps each figure to its position.
 pub(super) fn row(report: &Report, columns: &HashMap<&str, usize>) -> Row {
     let mut row = vec![None; columns.len()];
     for (name, figure) in figures(report) {
@@ -43,7 +43,7 @@ pub(super) fn row(report: &Report, columns: &HashMap<&str, usize>) -> Row {
 }
 
 /// All figures: those of every report, then by node, then by name of process. Processes of the same
-/// name are taken together.
+/// name are combined.
 fn figures(report: &Report) -> Vec<(String, Option<Figure>)> {
     let mut all: Vec<(String, Option<Figure>)> =
         report.figures().into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect();
@@ -72,7 +72,7 @@ fn figures(report: &Report) -> Vec<(String, Option<Figure>)> {
     all
 }
 
-/// A report in which nothing has happened, for the names of its figures.
+/// An empty report, for the names of its figures.
 fn blank(setup: &Setup) -> Report {
     let nodes: Vec<NodeReport> = setup
         .machine

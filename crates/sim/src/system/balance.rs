@@ -1,9 +1,9 @@
-//! What NUMA balancing keeps of the nodes that it promotes to.
+//! NUMA balancing's state of the nodes that it promotes to.
 
 use thermocline_core::published::threshold::{RateLimit, Threshold};
 use thermocline_core::units::Nanos;
 
-/// What the kernel keeps of a node that pages are promoted to.
+/// The kernel's state of a node that pages are promoted to.
 #[derive(Clone, Debug, Default)]
 pub struct Balance {
     /// The hot threshold.
@@ -12,6 +12,6 @@ pub struct Balance {
     pub rate: RateLimit,
     /// Candidates so far, in pages.
     pub candidates: u64,
-    /// When the threshold was adjusted, and what it was from then on in ms.
+    /// When the threshold was adjusted, and its new value in ms.
     pub course: Vec<(Nanos, u64)>,
 }

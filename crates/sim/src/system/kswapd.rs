@@ -1,4 +1,4 @@
-//! What is kept of kswapd, which [`crate::kernel::reclaim`] runs, and the request that wakes it.
+//! The state of kswapd, which [`crate::kernel::reclaim`] runs, and the request that wakes it.
 
 use thermocline_core::units::Nanos;
 
@@ -11,11 +11,11 @@ pub(crate) const STEP: Nanos = Nanos::from_ms(1);
 /// kswapd of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Kswapd {
-    /// When it works next; [`NEVER`] while it sleeps.
+    /// When it runs next; [`NEVER`] while it sleeps.
     pub(crate) due: Nanos,
     /// CPU time that it has used of the current step beyond its end, in ns.
     pub(crate) ahead_ns: f64,
-    /// Pages it has looked at since it last demoted one.
+    /// Pages examined since it last demoted one.
     pub(crate) fruitless: u64,
     /// Time that it has worked, in ns.
     pub(crate) worked_ns: f64,
@@ -28,7 +28,7 @@ impl Default for Kswapd {
 }
 
 impl System {
-    /// Wakes kswapd of a node, if the node has anywhere to demote to and demotion is on.
+    /// Wakes kswapd of a node, if the node has a demotion target and demotion is on.
     pub fn wake_kswapd(&mut self, node: NodeIndex) {
         let i = usize::from(node);
         let may = self.kernel.demotion_enabled && self.memory.nodes[i].lists.is_some();

@@ -1,8 +1,9 @@
-//! The running system: what kernel models and managers see and change, the same under both modes.
+//! The running system: the state that kernel models and managers see and change, the same under
+//! both modes.
 //!
 //! A model may read and move pages through [`System::memory`] and the methods here, wake kswapd,
-//! charge time to a thread, and count. It never sees an access: what it can know of them are hint
-//! faults, accessed bits (drawn when it looks, in event mode) and samples.
+//! charge time to a thread, and count. It never sees an access, only hint faults, accessed bits
+//! (drawn when they are read, in event mode) and samples.
 
 pub mod balance;
 pub mod kswapd;
@@ -22,8 +23,8 @@ use balance::Balance;
 use kswapd::Kswapd;
 use scan::{MmScan, TaskScan};
 
-/// The time at which a run begins: machines have been up for a while before anything interesting is
-/// run on them, and what the kernel does once a minute is overdue then.
+/// The time at which a run begins: machines have usually been up for a while, so the kernel's
+/// once-a-minute activities are overdue.
 pub const START: Nanos = Nanos::from_s(1000);
 /// Never.
 pub const NEVER: Nanos = Nanos(u64::MAX);
@@ -43,7 +44,7 @@ pub struct Process {
     pub rss: u64,
     /// Time of an access to a page of each node in ns, without pauses.
     pub access_ns: Vec<f64>,
-    /// The same while nothing else is going on.
+    /// The same on idle nodes.
     pub idle_ns: Vec<f64>,
     /// Part of it that does not depend on the node.
     pub fixed_ns: f64,
@@ -61,9 +62,9 @@ pub struct Process {
     pub think_after: u64,
     /// The run can end without it.
     pub background: bool,
-    /// Where the scanner is.
+    /// The scanner's state.
     pub scan: MmScan,
-    /// Time of one pass after another over all its memory.
+    /// End of each pass over all its memory.
     pub passes: Vec<Nanos>,
 }
 
@@ -85,14 +86,14 @@ pub struct Thread {
     pub slept_ns: f64,
     /// When it was done.
     pub finished: Option<Nanos>,
-    /// What the scanner keeps of it.
+    /// The scanner's state of it.
     pub scan: TaskScan,
-    /// Time charged to it by others than its own faults, in ns; the mode lets it pass.
+    /// Time charged to it other than by its own faults, in ns; the mode makes it pass.
     pub debt_ns: f64,
 }
 
 impl Thread {
-    /// CPU time so far: what does not sleep runs.
+    /// CPU time so far: a thread that does not sleep runs.
     pub fn cpu(&self, now: Nanos) -> Nanos {
         Nanos(now.since(self.started).0.saturating_sub(self.slept_ns as u64))
     }
@@ -107,13 +108,13 @@ pub struct Fault {
     pub process: usize,
     /// The page.
     pub page: Page,
-    /// Where it is.
+    /// The node of the page.
     pub node: NodeIndex,
     /// The node of the CPU.
     pub cpu_node: NodeIndex,
     /// When the page was marked, in units of 2^[`crate::memory::MARK_SHIFT`] ns.
     pub marked: u32,
-    /// Hint faults of the process so far, this one included.
+    /// Hint faults of the process so far, including this one.
     pub faults: u32,
 }
 
@@ -158,41 +159,40 @@ pub struct System {
     pub processes: Vec<Process>,
     /// The threads of all processes.
     pub threads: Vec<Thread>,
-    /// What is counted.
+    /// The counters.
     pub counters: Counters,
-    /// What models decide at random.
+    /// Random numbers of the models.
     pub random: Random,
     /// kswapd, by node.
     pub kswapd: Vec<Kswapd>,
-    /// What the kernel's promotion keeps of each target node.
+    /// The state of the kernel's promotion for each target node.
     pub balance: Vec<Balance>,
     /// Accesses to pages of each node.
     pub served: Vec<f64>,
     /// Pages copied to or from each node, for its bandwidth.
     pub copied: Vec<u64>,
-    /// Counts up when access times have changed.
+    /// Incremented when access times change.
     pub access_times_changed: u64,
-    /// CPU time of faults, samples and scans that programs have paid, in ns.
+    /// CPU time that programs spent on faults, samples and scans, in ns.
     pub overhead_ns: f64,
-    /// Pages that have been demoted: a bit each.
+    /// Pages that have been demoted, one bit each.
     pub demoted: Vec<u64>,
-    /// How things went.
+    /// The progress over time.
     pub course: Vec<Course>,
-    /// Where pages are on average, once memory has been placed.
+    /// Mean placement of pages since the initial placement.
     pub residence: Residence,
-    /// Top-tier pages when memory had been placed.
+    /// Top-tier pages after the initial placement.
     pub top_then: u64,
 }
 
 impl System {
-    /// What the kernel tells of a node.
+    /// The state that the kernel reports for a node.
     pub fn node_state(&self, node: NodeIndex) -> NodeState {
         self.machine.state(node, self.memory.free(node))
     }
 
-    /// Moves a page that is somewhere to another node, whoever decides it, and counts a mark that
-    /// it loses. Whether there is room is the caller's business, and so is to count the move, by
-    /// what is returned.
+    /// Moves an allocated page to another node, for any mover, and counts a mark that it loses. The
+    /// caller checks for room, and counts the move by the returned value.
     pub fn move_page(&mut self, page: Page, to: NodeIndex) -> Way {
         let from = self.memory.flags(page) & crate::memory::flags::NODE;
         self.counters.marks_dropped_by_move += u64::from(self.memory.move_to(page, to));
@@ -215,13 +215,13 @@ impl System {
         }
     }
 
-    /// Lets `ns` of a thread's time pass with something else than its accesses.
+    /// Charges `ns` to a thread for something other than its accesses.
     pub fn charge(&mut self, thread: u32, ns: f64) {
         self.threads[thread as usize].debt_ns += ns;
         self.overhead_ns += ns;
     }
 
-    /// Sets what an access costs each process on each node, given how loaded the nodes are.
+    /// Sets the access time of each process on each node, given the nodes' load.
     pub(crate) fn set_access_times(&mut self, loads: &[Option<Bandwidth>]) {
         for process in &mut self.processes {
             for (i, node) in self.machine.nodes.iter().enumerate() {
@@ -248,7 +248,7 @@ impl System {
             .all(|p| p.threads.clone().all(|t| self.threads[t as usize].finished.is_some()))
     }
 
-    /// How the kernel scans the process of which most memory was scanned; none before its third
+    /// How the kernel scans the process of which most memory was scanned; `None` before its third
     /// scan.
     pub fn scans(&self) -> Option<Scans> {
         let runs = |p: &Process| p.threads.clone().any(|t| self.threads[t as usize].finished.is_none());
@@ -262,8 +262,8 @@ impl System {
         })
     }
 
-    /// The frame of a page, for the engine: pages of the top tier and of the rest have frames of
-    /// their own, so that a promoted page is another frame.
+    /// The frame of a page, for the engine: the top tier and the other tiers have separate frame
+    /// numbers, so a promoted page gets another frame.
     #[inline]
     pub fn pfn(&self, page: Page) -> Pfn {
         let top = self.memory.node(page).is_some_and(|n| self.machine.is_top(n));
@@ -285,7 +285,7 @@ impl System {
         (offset < u64::from(space.len())).then(|| space.start + offset as u32)
     }
 
-    /// What the counters' laws are about.
+    /// The values that the counters' laws relate to.
     pub fn state(&self) -> State {
         let census = self.memory.census();
         let used: u64 = self.memory.nodes.iter().map(|n| n.used).sum();

@@ -1,5 +1,4 @@
-//! What the scanner of NUMA balancing keeps of tasks and processes, and how its period follows from
-//! their size.
+//! The scanner's state of tasks and processes, and how its period follows from their size.
 
 use thermocline_core::pace::Interval;
 use thermocline_core::published::scan_period::Accesses;
@@ -7,28 +6,28 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::settings::KernelSettings;
 
-/// MAX_SCAN_WINDOW: a scan of more than this a second is never asked for.
+/// MAX_SCAN_WINDOW: the kernel never scans more than this per second.
 const MAX_SCAN_MB_PER_S: u64 = 2560;
 
-/// What the kernel keeps of a task.
+/// The kernel's state of a task.
 #[derive(Clone, Debug, Default)]
 pub struct TaskScan {
     /// Milliseconds of CPU time from one scan to the next.
     pub period_ms: u64,
     /// CPU time at which the last period ended.
     pub(crate) stamp: Nanos,
-    /// Passes that the task has adapted to.
+    /// Passes for which the task has adapted its period.
     pub(crate) passes: u64,
     /// Pages recorded since.
     pub(crate) accesses: Accesses,
-    /// It computes its period from its process's size at its first due tick: a forked task that has
-    /// had none.
+    /// It will compute its period from its process's size at its first due tick: a forked task
+    /// before that tick.
     pub(crate) fresh: bool,
 }
 
 impl TaskScan {
-    /// The only thread of a forked process, which has had `cpu` of CPU time and had touched
-    /// `rss_then` pages when its first period, the scan delay, was over.
+    /// The only thread of a forked process, which has used `cpu` of CPU time and had touched
+    /// `rss_then` pages at the end of its first period, the scan delay.
     pub fn forked(settings: &KernelSettings, cpu: Nanos, rss_then: u64) -> TaskScan {
         let delay = Nanos::from_ms(settings.scan_delay_ms);
         if cpu < delay {
@@ -37,13 +36,13 @@ impl TaskScan {
         TaskScan { period_ms: period_min_ms(settings, rss_then), stamp: cpu, ..TaskScan::default() }
     }
 
-    /// A thread beside others: it keeps the scan delay as its period.
+    /// One of several threads: it keeps the scan delay as its period.
     pub fn thread(settings: &KernelSettings, cpu: Nanos) -> TaskScan {
         TaskScan { period_ms: settings.scan_delay_ms, stamp: cpu, ..TaskScan::default() }
     }
 }
 
-/// What the kernel keeps of a process.
+/// The kernel's state of a process.
 #[derive(Clone, Debug, Default)]
 pub struct MmScan {
     /// No scan before this time.
@@ -54,7 +53,7 @@ pub struct MmScan {
     pub passes: u64,
     /// Hint faults of the process (S0's count).
     pub faults: u32,
-    /// Time of each scan and the faults at that time.
+    /// Time of each scan, and the faults until then.
     pub(crate) history: Vec<(u32, u32)>,
     /// The time between two scans.
     pub(crate) interval: Interval,
@@ -95,7 +94,7 @@ impl MmScan {
 /// Pages of a block; ranges that are scanned end at its borders, or with the process.
 pub(crate) const BLOCK_PAGES: u64 = 512;
 
-/// Windows of the scan size that a process of `rss` pages has.
+/// Number of scan-size windows of a process of `rss` pages.
 fn windows(settings: &KernelSettings, rss: u64) -> u64 {
     rss.max(1).div_ceil(settings.scan_size_mb * PAGES_PER_MIB).max(1)
 }

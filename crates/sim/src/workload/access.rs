@@ -1,4 +1,4 @@
-//! Accesses one by one, drawn from a phase: what exact mode works on.
+//! Accesses one by one, drawn from a phase: used by exact mode.
 
 use super::Shape;
 use crate::memory::{Page, Space};

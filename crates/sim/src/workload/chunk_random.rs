@@ -21,15 +21,15 @@ pub struct ChunkRandom {
     pub accesses_per_page: f64,
     /// Chunks that each thread visits.
     pub visits: u64,
-    /// Share of the memory before the first chunk: nobody accesses it.
+    /// Share of the memory before the first chunk, which is never accessed.
     #[serde(default)]
     pub skip_share: f64,
-    /// The chunks come one after the other, instead of at random.
+    /// The chunks are visited in order, instead of at random.
     #[serde(default)]
     pub in_order: bool,
 }
 
-/// Chunks of a footprint at most: each is a cell, which takes room.
+/// Maximum number of chunks of a footprint: each is a cell, which takes memory.
 const CHUNKS_MAX: u64 = 1 << 16;
 
 impl ChunkRandom {

@@ -11,9 +11,9 @@ pub struct Distribution {
     /// Cells (of the process) that are accessed, ascending, with their share of the accesses; the
     /// shares sum to 1.
     weights: Vec<(u32, f64)>,
-    /// The positions that are all as likely, where that is so.
+    /// The positions, if all are equally likely.
     even: Option<Range<u32>>,
-    /// Alias table: the chance to stay, and where to go else (A. J. Walker, 1977).
+    /// Alias table: the probability to stay, and the alternative (A. J. Walker, 1977).
     alias: Vec<(f64, u32)>,
 }
 
@@ -42,7 +42,7 @@ impl Distribution {
         &self.weights
     }
 
-    /// Where a cell stands in [`Distribution::weights`].
+    /// The index of a cell in [`Distribution::weights`].
     #[inline]
     pub fn index_of(&self, cell: u32) -> Option<usize> {
         let first = self.weights.first()?.0;
@@ -54,7 +54,7 @@ impl Distribution {
         }
     }
 
-    /// The positions that are all as likely, where that is so.
+    /// The positions, if all are equally likely.
     pub fn even_positions(&self) -> Option<Range<u32>> {
         self.even.clone()
     }
@@ -88,7 +88,7 @@ fn alias(weights: &[(u32, f64)]) -> Vec<(f64, u32)> {
             small.push(l);
         }
     }
-    // What is left differs from 1 by rounding only.
+    // The remaining entries differ from 1 by rounding only.
     small.into_iter().chain(large).for_each(|i| table[i].0 = 1.0);
     table
 }

@@ -1,5 +1,5 @@
-//! Pattern `hotspot`: a share of the pages takes a share of the accesses, and from time to time
-//! others are hot.
+//! Pattern `hotspot`: a share of the pages takes a share of the accesses, and the hot pages change
+//! from time to time.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::memory::layout::{Layout, Shuffle};
 use crate::random::Random;
 use crate::spec::{SpecError, require};
 
-/// Cells that memory is divided into, where the hot pages change.
+/// Number of cells that memory is divided into if the hot pages change.
 const CELLS: u32 = 240;
 
 /// The keys of the pattern.
@@ -24,7 +24,7 @@ pub struct Hotspot {
     pub access_share: f64,
     /// Accesses of each thread.
     pub accesses: u64,
-    /// Hot pages lie anywhere in memory, instead of next to each other.
+    /// Hot pages are scattered over memory, instead of adjacent.
     #[serde(default = "yes")]
     pub scattered: bool,
     /// Accesses of a thread from one change to the next; 0 for never.
@@ -89,12 +89,12 @@ struct Running {
     /// Cells that are hot.
     hot: u32,
     access_share: f64,
-    /// Cells that the hot ones go on by at a change.
+    /// Cells by which the hot range advances at a change.
     step: u32,
     every: u64,
-    /// Changes that each thread has seen, and the accesses that it has left.
+    /// Changes that each thread has had, and its remaining accesses.
     made: Vec<(u64, u64)>,
-    /// The distribution for each first hot cell, once made: threads share it.
+    /// The distribution for each first hot cell, cached: threads share it.
     shared: Vec<Option<Arc<Distribution>>>,
 }
 

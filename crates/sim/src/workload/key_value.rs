@@ -1,10 +1,10 @@
 //! Pattern `key-value`: a store of records under the workloads A to F of YCSB (B. F. Cooper et al.,
 //! SoCC 2010).
 //!
-//! An operation looks its key up in an index, where every entry is as likely as any other because
-//! keys are hashed, and accesses the record. Records are scattered over the pages by their
-//! popularity, but for D, where they lie in the order of their insertion. A scan (E) reads on from
-//! a popular record, so that a page is as popular as the records before it.
+//! An operation looks its key up in an index, where all entries are equally likely because keys are
+//! hashed, and accesses the record. Records are scattered over the pages regardless of popularity,
+//! except for D, where they lie in order of insertion. A scan (E) reads on from a popular record,
+//! so a page is as popular as the records before it.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub enum Workload {
 const SCAN: u32 = 50;
 
 impl Workload {
-    /// Share of the accesses to records that are stores. Within an update every access is one;
-    /// within a write back, every second.
+    /// Share of the accesses to records that are stores. In an update every access is one; in a
+    /// write back, every second.
     fn record_stores(self) -> f64 {
         match self {
             Workload::A => 0.5,
@@ -49,7 +49,7 @@ impl Workload {
         }
     }
 
-    /// Accesses to records in an operation, in records' worth.
+    /// Records accessed per operation.
     fn records(self) -> f64 {
         match self {
             Workload::E => 0.95 * f64::from(SCAN) + 0.05,
@@ -70,14 +70,14 @@ pub struct KeyValue {
     pub exponent: f64,
     /// Records on a page.
     pub records_per_page: u32,
-    /// Items of zipf popularity that are hashed onto the records, where they are more: YCSB's
-    /// scrambled zipfian has 10^10, so that no record is as unpopular as its rank would make it.
+    /// Number of zipf items that are hashed onto the records, if larger than their number: YCSB's
+    /// scrambled zipfian has 10^10, so no record is as unpopular as its rank would make it.
     #[serde(default)]
     pub items: u64,
     /// Share of the memory that the index takes.
     pub index_share: f64,
-    /// Share of the memory that nobody accesses (a page cache that came in while records were
-    /// loaded, say); anywhere between the records, but for workload D before them.
+    /// Share of the memory that is never accessed (such as page cache from loading the records);
+    /// scattered between the records, except for workload D, where it precedes them.
     #[serde(default)]
     pub cold_share: f64,
     /// Accesses to the index in an operation.
@@ -155,7 +155,7 @@ struct Running {
     layout: Layout,
     /// Pages of the index: the first positions.
     index: u32,
-    /// Pages that nobody accesses: the positions behind them.
+    /// Pages that are never accessed: the positions after them.
     cold: u32,
     /// Share of the accesses that go to the index.
     index_weight: f64,

@@ -1,9 +1,8 @@
-//! Pattern `latest`: the younger an item is, the more popular, by a zipf law (YCSB's `latest`).
+//! Pattern `latest`: younger items are more popular, by a zipf law (YCSB's `latest`).
 //!
-//! Items lie in memory in the order in which they came, the last one at the end. Without new items
-//! that never changes. With them, each takes the place of the oldest: popularity goes round through
-//! memory, in steps of a [`CELLS`]th of it, so that the most popular items are told apart less
-//! finely than without.
+//! Items lie in memory in order of insertion, the last one at the end. Without new items that never
+//! changes. With them, each replaces the oldest: popularity rotates through memory, in steps of 1 /
+//! [`CELLS`] of it, so the most popular items are resolved less finely than without.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use crate::memory::layout::Layout;
 use crate::random::Random;
 use crate::spec::{SpecError, require};
 
-/// Steps in which popularity goes once round through memory.
+/// Steps in which popularity rotates once through memory.
 const CELLS: u32 = 256;
 
 /// The keys of the pattern.
@@ -44,8 +43,8 @@ impl Latest {
         check_exponent(self.exponent, place)?;
         let per_page = (1..=4096).contains(&self.items_per_page);
         require(per_page, &format!("{place}.items_per_page"), "is out of range", "give 1 to 4096")?;
-        // Neighbours in rank are neighbours in memory: a page is as popular as its rank among
-        // pages.
+        // Neighbours in rank are neighbours in memory, so a page's popularity follows from its rank
+        // among pages.
         let ranks = Ranks::zipf(pages, 1, 1, self.exponent);
         if self.insert_every == 0 {
             let (map, distribution) = ranks.rising();
@@ -55,7 +54,7 @@ impl Latest {
         let map = CellMap::equal(pages, pages.div_ceil(CELLS));
         let by_age = by_age(&ranks, &map, pages);
         let items = u64::from(map.size(0)) * u64::from(self.items_per_page);
-        // All threads insert: together they fill a cell so much sooner.
+        // All threads insert, so together they fill a cell sooner by that factor.
         let step = (items.saturating_mul(self.insert_every) / u64::from(threads.max(1))).max(1);
         let cells = map.len() as usize;
         Ok(Box::new(Moving {
@@ -90,9 +89,9 @@ struct Moving {
     by_age: Vec<f64>,
     /// Accesses of a thread until the youngest cell is the next one.
     step: u64,
-    /// Steps that each thread has made, and the accesses that it has left.
+    /// Steps that each thread has made, and its remaining accesses.
     made: Vec<(u64, u64)>,
-    /// The distribution for each youngest cell, once made: threads share it.
+    /// The distribution for each youngest cell, cached: threads share it.
     shared: Vec<Option<Arc<Distribution>>>,
 }
 

@@ -1,10 +1,10 @@
 //! What programs do: processes with threads, each thread following a [`Pattern`].
 //!
 //! A pattern partitions the pages of its process into cells and gives each thread one [`Phase`]
-//! after another. Within a phase every access is drawn alike and independently (a [`Distribution`]
-//! over cells, even within each), or follows a [`Walk`]. That is all that event mode needs to be
-//! exact in distribution: a change of distribution is a new phase. Exact mode draws every access
-//! from the same phases ([`access::fill`]), in batches.
+//! after another. Within a phase every access is drawn independently from the same distribution (a
+//! [`Distribution`] over cells, even within each), or follows a [`Walk`]. That suffices for event
+//! mode to be exact in distribution: a change of distribution is a new phase. Exact mode draws
+//! every access from the same phases ([`access::fill`]), in batches.
 //!
 //! To add a pattern: a file here with its keys (a serde struct) and its `Pattern`; a variant of
 //! [`PatternSpec`]; an arm of [`PatternSpec::build`]. `tests/patterns.rs` and `tests/it/modes.rs`
@@ -58,7 +58,7 @@ pub enum Shape {
     Walk(Walk),
 }
 
-/// A part of a thread's life in which its accesses are alike.
+/// A part of a thread's life with one way of accessing memory.
 #[derive(Clone, Debug)]
 pub struct Phase {
     /// How it accesses memory.
@@ -83,8 +83,8 @@ pub trait Pattern: std::fmt::Debug + Send {
         None
     }
 
-    /// The next phase of a thread (of its process, from 0); `None` when it is done. `random` is the
-    /// thread's own and only for this, so that both modes go through the same phases.
+    /// The next phase of a thread (of its process, from 0); `None` when it is done. `random`
+    /// belongs to the thread and is used only for this, so that both modes have the same phases.
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase>;
 }
 
@@ -94,17 +94,17 @@ pub trait Pattern: std::fmt::Debug + Send {
 pub enum PatternSpec {
     /// A chunk chosen at random is accessed at random for a while, then the next.
     ChunkRandom(ChunkRandom),
-    /// Every page is as likely as any other.
+    /// All pages are equally likely.
     Uniform(Uniform),
     /// Items of zipf popularity, scattered over the pages.
     Zipf(Zipf),
-    /// The younger, the more popular.
+    /// Younger items are more popular.
     Latest(Latest),
     /// A share of the pages takes a share of the accesses; which ones changes.
     Hotspot(Hotspot),
     /// Walks, up or down, in pages or strides.
     Stream(Stream),
-    /// Steps of walks and random accesses, again and again.
+    /// Steps of walks and random accesses, repeatedly.
     Phases(Phases),
     /// A key-value store under YCSB.
     KeyValue(KeyValue),
@@ -140,7 +140,7 @@ impl PatternSpec {
 #[serde(deny_unknown_fields)]
 pub struct Idle {}
 
-/// Pages that nobody accesses.
+/// Pages that are never accessed.
 #[derive(Debug)]
 struct Untouched {
     pages: u32,

@@ -95,7 +95,8 @@ struct Running {
     map: CellMap,
     picks: Arc<Distribution>,
     pages: u32,
-    /// Phases that each thread has had: a transaction is one of point queries, and one a range.
+    /// Phases that each thread has had: a transaction is one phase of point queries, plus one per
+    /// range.
     made: Vec<u64>,
 }
 

@@ -1,23 +1,24 @@
-//! Popularity by rank, as cells: ranks whose popularity hardly differs share a cell.
+//! Popularity by rank, as cells: ranks of similar popularity share a cell.
 //!
 //! Zipf: the item of rank r is accessed in proportion to r^-s. A page holds several items of
-//! unrelated ranks, so that its popularity is their sum: the most popular items make a page each,
-//! and what lies between them is drawn once, by sampling.
+//! unrelated ranks, so its popularity is their sum: each of the most popular items dominates one
+//! page, and the popularity of other pages is estimated once, by sampling.
 
 use super::Distribution;
 use crate::memory::CellMap;
 use crate::random::{Random, Stream};
 use crate::spec::{SpecError, require};
 
-/// Cells at most: each has about as many accesses as the others, unless it is a single page.
+/// Maximum number of cells: each has about equally many accesses, unless it is a single page.
 const CELLS: u32 = 128;
-/// Items that are told apart at most, where a page holds several.
+/// Maximum number of items that are treated individually, if a page holds several.
 const HEAD_MAX: u64 = 8192;
-/// Pages that are drawn to know how popular those without such an item are.
+/// Pages drawn to estimate the popularity of pages without such an item.
 const SAMPLE: u64 = 16_384;
-/// Items of a page that are drawn at most; of what is left, the least popular, the mean is as good.
+/// Maximum number of items of a page that are drawn; for the rest, the least popular, the mean
+/// suffices.
 const DRAWN_MAX: f64 = 64.0;
-/// Terms that are added one by one; beyond, a term hardly differs from the integral around it.
+/// Terms that are summed individually; beyond, a term hardly differs from the integral around it.
 const EXACT_TERMS: u64 = 128;
 
 /// Pages of falling popularity in cells: the first page of each cell and its share of the accesses.
@@ -42,7 +43,7 @@ fn zipf_sum(from: u64, to: u64, s: f64) -> f64 {
     head + integral
 }
 
-/// Refuses an exponent that is none.
+/// Refuses an invalid exponent.
 pub(super) fn check_exponent(exponent: f64, place: &str) -> Result<(), SpecError> {
     let known = (0.0..=5.0).contains(&exponent);
     require(known, &format!("{place}.exponent"), "is no exponent", "give 0 (all alike) to 5")
@@ -50,7 +51,7 @@ pub(super) fn check_exponent(exponent: f64, place: &str) -> Result<(), SpecError
 
 impl Ranks {
     /// `pages` pages with `per_page` items each, of zipf popularity with this exponent. An access
-    /// to an item goes on through the pages that follow, to `span` pages in all.
+    /// to an item continues through the following pages, `span` pages in all.
     pub(super) fn zipf(pages: u32, per_page: u32, span: u32, exponent: f64) -> Ranks {
         if per_page <= 1 && span <= 1 {
             return Ranks::one_item_each(pages, exponent);
@@ -78,7 +79,7 @@ impl Ranks {
         let mut ranks = Ranks { starts: Vec::new(), shares: Vec::new(), pages };
         let mut first = 1;
         while first <= n {
-            // The last rank with which the cell has no more than its part.
+            // The last rank with which the cell does not exceed its part.
             let (mut low, mut high) = (first, n);
             while low < high {
                 let middle = low + (high - low).div_ceil(2);
@@ -117,7 +118,7 @@ impl Ranks {
 }
 
 /// Popularity of pages with several items: how many pages, and the popularity of each, falling. The
-/// most popular items are taken to be on pages of their own, which few of them share in fact.
+/// most popular items are assumed to be on different pages; in fact few of them share one.
 fn page_weights(pages: u64, per_page: u64, span: u64, s: f64) -> Vec<(f64, f64)> {
     let items = pages * per_page;
     let reached = per_page * span;
@@ -129,7 +130,7 @@ fn page_weights(pages: u64, per_page: u64, span: u64, s: f64) -> Vec<(f64, f64)>
     let rest = pages.saturating_sub(head * span);
     let sample = SAMPLE.min(rest);
     let mut random = Random::new(0, Stream::Models);
-    // The more popular of the others are drawn; there are about as many of the rest on every page.
+    // The more popular of the others are drawn; the rest are spread about evenly over the pages.
     let each = reached as f64 / others as f64;
     let drawn_ranks = others.min((DRAWN_MAX / each) as u64);
     let known = zipf_sum(head + drawn_ranks + 1, items, s) * each;
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn pages_of_several_items_are_as_popular_as_their_items() {
-        // Against items put on pages one by one.
+        // Compared with items placed on pages one by one.
         let (pages, per_page, s) = (20_000u32, 4u32, 0.99);
         let mut random = Random::new(3, Stream::Models);
         let mut order: Vec<u32> = (0..pages * per_page).collect();

@@ -1,4 +1,4 @@
-//! What a process's TOML says.
+//! The content of a process's TOML.
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::Nanos;
@@ -8,18 +8,18 @@ use crate::machine::{Machine, NodeName};
 use crate::spec::{SpecError, require};
 use crate::units::{Bytes, Span};
 
-/// Where memory comes from, when it is first touched.
+/// The node that memory comes from when it is first touched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
     /// The node.
     pub node: NodeName,
-    /// How much of it, at most; as much as there is room for, where this is not given.
+    /// Maximum amount; by default as much as there is room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
 }
 
-/// A pause that a thread makes again and again.
+/// A pause that a thread makes periodically.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Think {
@@ -33,8 +33,8 @@ pub struct Think {
     pub busy: bool,
 }
 
-/// A cgroup's memory that is reclaimed again and again, by `memory.reclaim`: what is not accessed
-/// is demoted.
+/// Periodic reclaim of a cgroup's memory by `memory.reclaim`: pages that are not accessed are
+/// demoted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReclaimSpec {
@@ -50,7 +50,7 @@ pub struct ReclaimSpec {
 pub struct ProcessSpec {
     /// Its name in reports.
     pub name: String,
-    /// So many of them.
+    /// The number of processes.
     #[serde(default = "one")]
     pub count: u32,
     /// Threads of each.
@@ -62,7 +62,7 @@ pub struct ProcessSpec {
     /// Where its memory comes from: the first of these that has room takes the next page.
     pub place: Vec<Place>,
     /// Time to allocate and clear a page at the start, in one system call (MAP_POPULATE) before the
-    /// threads begin; at once where this is not given.
+    /// threads begin; by default it takes no time.
     #[serde(default)]
     pub populate_page_ns: f64,
     /// It allocates its memory at the same time as the process before it.
@@ -70,7 +70,7 @@ pub struct ProcessSpec {
     pub together: bool,
     /// What its threads access.
     pub pattern: PatternSpec,
-    /// Time between two accesses in ns that has nothing to do with memory.
+    /// Time between two accesses in ns that does not depend on memory.
     #[serde(default)]
     pub compute_ns: f64,
     /// Cache lines that an access touches one after the other: an access is then a visit to a page.
@@ -85,11 +85,11 @@ pub struct ProcessSpec {
     /// Pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<Think>,
-    /// Its memory is mapped by huge pages: marked, looked at, faulted on, promoted by faults and
+    /// Its memory is mapped by huge pages: marked, examined, faulted on, promoted by faults and
     /// demoted by reclaim 512 pages at a time.
     #[serde(default)]
     pub huge_pages: bool,
-    /// Somebody reclaims its memory.
+    /// Periodic reclaim of its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<ReclaimSpec>,
     /// The run is over when all others are: this one does not count.
@@ -109,16 +109,16 @@ fn half() -> f64 {
     0.5
 }
 
-/// Threads of a run at most.
+/// Maximum number of threads of a run.
 pub const THREADS_MAX: u64 = 4096;
-/// Processes of a run at most.
+/// Maximum number of processes of a run.
 pub const PROCESSES_MAX: u64 = 1024;
-/// Cells of a run at most, on machines of up to eight nodes.
+/// Maximum number of cells of a run, on machines of up to eight nodes.
 const CELLS_MAX: u64 = 1 << 20;
-/// Pages of a run at most: 4 TiB and a little.
+/// Maximum number of pages of a run: 8 TiB.
 pub const PAGES_MAX: u64 = 1 << 31;
 
-/// Cells of a run at most: each takes about 64 bytes, and 16 more for each node.
+/// Maximum number of cells of a run: each takes about 64 bytes, and 16 more for each node.
 pub(crate) fn cells_max(nodes: usize) -> u64 {
     CELLS_MAX * 8 / (nodes as u64).max(8)
 }
@@ -127,7 +127,7 @@ pub(crate) fn cells_max(nodes: usize) -> u64 {
 const RECLAIM_EVERY_MIN: Nanos = Nanos::from_ms(1);
 
 impl ProcessSpec {
-    /// Checks what can be checked of one process; `place` is its dotted key.
+    /// Checks one process on its own; `place` is its dotted key.
     pub(crate) fn check(&self, machine: &Machine, place: &str) -> Result<(), SpecError> {
         let at = |key: &str| format!("{place}.{key}");
         let idle = matches!(self.pattern, PatternSpec::Idle(_));

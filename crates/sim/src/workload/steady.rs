@@ -11,7 +11,7 @@ pub(super) struct Steady {
     map: CellMap,
     layout: Layout,
     phase: Phase,
-    /// Threads that have not had it yet.
+    /// Threads that have not had the phase yet.
     left: Vec<bool>,
 }
 

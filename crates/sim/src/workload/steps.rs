@@ -1,8 +1,8 @@
-//! Pattern `phases`: steps that follow one another, again and again; each walks through a part of
-//! memory, or draws its accesses from some parts.
+//! Pattern `phases`: steps that are repeated in order; each walks through a part of memory, or
+//! draws its accesses from some parts.
 //!
-//! A walk goes on where the step's last one ended, so that steps of a hundredth of a pass alternate
-//! two streams, or a stream and random accesses, at any grain.
+//! A walk continues where the step's last one ended, so short steps can alternate two streams, or a
+//! stream and random accesses, at any granularity.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::spec::{SpecError, require};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
-    /// Times that the steps are gone through.
+    /// Repetitions of the steps.
     pub repeat: u64,
     /// The steps.
     pub step: Vec<Step>,
@@ -43,7 +43,7 @@ pub struct WalkStep {
     pub from: f64,
     /// Where it ends.
     pub to: f64,
-    /// Pages from one to the next; negative for a descending walk.
+    /// Stride in pages; negative for a descending walk.
     #[serde(default = "next_page")]
     pub stride: i64,
     /// Accesses to a page before the next.
@@ -77,8 +77,8 @@ pub struct Region {
     pub to: f64,
     /// Its weight among the parts of the step.
     pub weight: f64,
-    /// Popularity of its pages: zipf with this exponent, falling from its first page; all alike
-    /// where it is 0.
+    /// Popularity of its pages: zipf with this exponent, falling from its first page; all alike if
+    /// it is 0.
     #[serde(default)]
     pub exponent: f64,
 }
@@ -95,9 +95,9 @@ fn once() -> f64 {
     1.0
 }
 
-/// Steps at most.
+/// Maximum number of steps.
 const STEPS_MAX: usize = 64;
-/// Cells at most: many make event mode slow.
+/// Maximum number of cells: many make event mode slow.
 const CELLS_MAX: usize = 4096;
 
 /// The pages of a share of memory.
@@ -134,7 +134,7 @@ fn pieces(step: &RandomStep, pages: u32, place: &str) -> Result<Pieces, SpecErro
     Ok(pieces)
 }
 
-/// The distribution of pieces over cells that begin wherever a piece does.
+/// The distribution of pieces over cells that begin where pieces begin.
 fn distribution(map: &CellMap, pieces: &Pieces) -> Distribution {
     let mut weights = vec![0.0; map.len() as usize];
     for (range, share) in pieces {
@@ -188,12 +188,12 @@ impl Phases {
     }
 }
 
-/// Where a thread is.
+/// The state of a thread.
 #[derive(Clone, Debug)]
 struct Thread {
     /// Steps that it has begun.
     next: u64,
-    /// Pages that it has visited in each step that walks.
+    /// Pages that it has visited in each walking step.
     visited: Vec<u64>,
 }
 

@@ -24,11 +24,11 @@ pub enum Split {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
-    /// Pages from one to the next; negative for a descending stream. At the end of its part a
-    /// thread goes on at the other.
+    /// Stride in pages; negative for a descending stream. At the end of its part a thread continues
+    /// at the other end.
     #[serde(default = "next_page")]
     pub stride: i64,
-    /// Accesses to a page before the next one: 64 are one a cache line.
+    /// Accesses to a page before the next one: 64 is one per cache line.
     #[serde(default = "lines")]
     pub accesses_per_page: u32,
     /// Times that each thread goes through as many pages as its part has.
@@ -36,8 +36,8 @@ pub struct Stream {
     /// Which part of memory a thread walks through.
     #[serde(default)]
     pub split: Split,
-    /// Threads start anywhere in their part. Streams and scans that always start alike can run in
-    /// step for as long as they last, by chance; the mean over such starts says what is typical.
+    /// Threads start anywhere in their part. Streams and scans that always start at the same place
+    /// may stay in step by chance; the mean over random starts is typical.
     #[serde(default)]
     pub random_start: bool,
 }

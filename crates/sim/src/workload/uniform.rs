@@ -1,4 +1,4 @@
-//! Pattern `uniform`: every page of the process is as likely as any other, at every access.
+//! Pattern `uniform`: all pages of the process are equally likely at every access.
 
 use std::sync::Arc;
 

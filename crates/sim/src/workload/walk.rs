@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-/// Where a walk is and where it goes.
+/// Position and direction of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// The position that is accessed next.
+    /// The next position.
     pub at: u32,
-    /// Positions from one page to the next; negative for a descending walk.
+    /// Stride in positions; negative for a descending walk.
     pub step: i64,
-    /// The positions that it stays within.
+    /// The range of positions.
     pub within: Range<u32>,
     /// Accesses to a page before the next.
     pub per_page: u32,
@@ -24,7 +24,7 @@ impl Walk {
         Walk { at, step, within, per_page: per_page.max(1), done: 0 }
     }
 
-    /// Goes on to the next page.
+    /// Advances to the next page.
     pub fn advance(&mut self) {
         let size = i64::from(self.within.end - self.within.start).max(1);
         let offset = (i64::from(self.at) - i64::from(self.within.start) + self.step).rem_euclid(size);

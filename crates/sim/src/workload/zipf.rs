@@ -37,7 +37,7 @@ impl Zipf {
         self.spanning(1, pages, threads, place)
     }
 
-    /// The same where an access goes on through `span` pages.
+    /// The same if an access continues through `span` pages.
     pub(super) fn spanning(
         &self,
         span: u32,

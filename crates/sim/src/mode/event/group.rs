@@ -7,7 +7,8 @@ use crate::random::Random;
 use crate::system::System;
 use crate::workload::Distribution;
 
-/// After so many changes of single cells the sums are made anew, so that rounding cannot pile up.
+/// After this many changes of single cells the sums are recomputed, so that rounding errors cannot
+/// accumulate.
 const CHANGES_MAX: u32 = 1 << 14;
 
 /// Shares of the accesses that go to a cell's pages.
@@ -24,9 +25,9 @@ struct Term {
 pub(super) struct Group {
     pub(super) process: usize,
     pub(super) distribution: Arc<Distribution>,
-    /// Threads whose phase it is, running or not.
+    /// Threads in this phase, running or not.
     pub(super) users: u32,
-    /// Accesses that a thread has made that has run from the beginning.
+    /// Accesses of a thread that has run since the group was created.
     pub(super) clock: f64,
     first_cell: u32,
     running: Vec<u32>,
@@ -43,12 +44,12 @@ pub(super) struct Group {
     on: Vec<f64>,
     marked_pages: u64,
     changes: u32,
-    /// Time for the accesses to unmarked pages, per access made: D of the module's description.
+    /// Time for the accesses to unmarked pages, per access made: D in the module's description.
     time_ns: f64,
     access_ns: Vec<f64>,
     think_ns: f64,
-    /// Accesses of all threads, divided by the share of unmarked pages; and how much of it each
-    /// cell has been told.
+    /// Accesses of all threads, divided by the share of unmarked pages; and how much of it has been
+    /// passed to each cell.
     made: f64,
     told: Vec<f64>,
     sizes: Vec<f64>,
@@ -86,7 +87,7 @@ impl Group {
         group
     }
 
-    /// Looks at all its cells.
+    /// Reads all its cells.
     pub(super) fn look(&mut self, system: &System) {
         let process = &system.processes[self.process];
         self.access_ns.clone_from(&process.access_ns);
@@ -97,7 +98,7 @@ impl Group {
         self.sum_up();
     }
 
-    /// Looks at one cell, if it is one of its own.
+    /// Updates one cell, if it belongs to the group.
     pub(super) fn changed(&mut self, system: &System, cell: u32) {
         let Some(index) = self.index_of(cell) else { return };
         let old = self.terms[index];
@@ -117,7 +118,7 @@ impl Group {
         cell.checked_sub(self.first_cell).and_then(|c| self.distribution.index_of(c))
     }
 
-    /// Takes a cell's shares as they are; of the sums, those of the nodes follow.
+    /// Reads a cell's shares; updates only the sums by node.
     fn look_at(&mut self, system: &System, index: usize) {
         let (cell, weight) = self.distribution.weights()[index];
         let count = system.memory.cells.count(self.first_cell + cell);
@@ -168,7 +169,7 @@ impl Group {
 
     /// Faults per ns of all its running threads.
     pub(super) fn fault_rate(&self) -> f64 {
-        // Counted in whole pages: rounding must not make a fault where nothing is marked.
+        // Counted in whole pages: rounding must not cause a fault if nothing is marked.
         if self.running.is_empty() || self.marked_pages == 0 {
             0.0
         } else {
@@ -240,7 +241,7 @@ impl Group {
         self.sampled = if self.running.is_empty() { 0.0 } else { (self.sampled - sampled).max(0.0) };
     }
 
-    /// Lets time pass; returns the accesses made.
+    /// Advances time; returns the accesses made.
     pub(super) fn pass(&mut self, ns: f64, served: &mut [f64]) -> f64 {
         if self.running.is_empty() || self.time_ns <= 0.0 {
             return 0.0;
@@ -256,7 +257,7 @@ impl Group {
         all * unmarked
     }
 
-    /// A cell in which the next fault is, by the share of accesses that go to its marked pages.
+    /// Draws the cell of the next fault, by the share of accesses that go to its marked pages.
     pub(super) fn marked_cell(&self, random: &mut Random) -> Option<u32> {
         let weights = self.distribution.weights();
         if let [(cell, _)] = weights {
@@ -276,14 +277,14 @@ impl Group {
         last
     }
 
-    /// Tells a cell how often its pages have been accessed since it was last told.
+    /// Passes to a cell how often its pages have been accessed since the last call.
     pub(super) fn tell(&mut self, cell: u32, cells: &mut Cells) {
         if let Some(index) = self.index_of(cell) {
             self.tell_index(index, cells);
         }
     }
 
-    /// Tells all cells.
+    /// The same for all cells.
     pub(super) fn tell_all(&mut self, cells: &mut Cells) {
         for index in 0..self.told.len() {
             self.tell_index(index, cells);

@@ -1,19 +1,18 @@
 //! Event mode: from one hint fault to the next, exact in distribution.
 //!
-//! Within a phase accesses are independent and alike, so that the time until a thread touches a
-//! marked page is memoryless. With the share M of its accesses that go to marked pages and the time
-//! D that the others take per access made (pauses included), a running thread faults at the rate M
-//! / D: on average (1 - M) / M accesses to unmarked pages come first, as in a sequence of
-//! independent trials. Threads of a process that share a distribution form a `group::Group`; rates
-//! add up, so one draw gives the next fault of them all, then whose it is, in which cell, on which
-//! of its marked pages. The faulting access itself is made after the fault, on whichever node the
-//! page is then.
+//! Within a phase accesses are independent and identically distributed, so the time until a thread
+//! touches a marked page is memoryless. Let M be the share of its accesses that go to marked pages,
+//! and D the time that the other accesses take per access made (including pauses). A running thread
+//! faults at the rate M / D: on average (1 - M) / M accesses to unmarked pages come first, as in a
+//! sequence of independent trials. Threads of a process that share a distribution form a
+//! `group::Group`. Rates add up, so one draw gives the next fault of all of them, and further draws
+//! give its thread, its cell and its marked page. The faulting access itself is made after the
+//! fault, on the page's node at that time.
 //!
-//! What else can come first: the end of a phase (threads count accesses as the time passes), the
-//! end of a stall (a faulting thread stands still until its costs have passed), the next page of a
-//! thread that walks, a sample, and whatever is due. Accessed bits are drawn when somebody looks
-//! ([`crate::memory`]); before models run, the cells learn how often their pages have been
-//! accessed.
+//! Other events are: the end of a phase (threads count accesses as time passes), the end of a stall
+//! (a faulting thread waits until its costs have passed), the next page of a walking thread, a
+//! sample, and models that are due. Accessed bits are drawn when they are read ([`crate::memory`]);
+//! before models run, the cells are updated with how often their pages have been accessed.
 
 mod group;
 mod walking;
@@ -32,12 +31,12 @@ use crate::world::World;
 use group::Group;
 use walking::Visit;
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Debug)]
 enum Doing {
     /// It runs in its group.
     Running,
-    /// It stands still, or walks: the heap has its time.
+    /// It is stalled, or walks: the heap has its time.
     Waiting,
     /// It is done.
     Done,
@@ -52,7 +51,8 @@ struct Thread {
     walk: Option<Walk>,
     /// The page that it visits, while it walks.
     visit: Option<Visit>,
-    /// While it runs in a group: the group's clock at the end of its phase. Else: accesses left.
+    /// While it runs in a group, the group's clock at the end of its phase; otherwise the accesses
+    /// left.
     left: f64,
     /// The group's clock up to which its pauses have been counted.
     paused: f64,
@@ -60,11 +60,11 @@ struct Thread {
     sampled: f64,
     /// Its next visit to a page is sampled.
     sample_next: bool,
-    /// Its time in the heap, where it waits: what is there under another time is void.
+    /// Its time in the heap while it waits; heap entries with another time are void.
     wakes: f64,
 }
 
-/// What comes next.
+/// The next event.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Until,
@@ -171,7 +171,7 @@ impl Event {
         index
     }
 
-    /// A thread has left a group for good.
+    /// A thread leaves a group permanently.
     fn leave(&mut self, world: &mut World, index: usize) {
         let Some(group) = &mut self.groups[index] else { return };
         group.users -= 1;
@@ -192,7 +192,7 @@ impl Event {
         group.join(number, thread.left, thread.sampled);
     }
 
-    /// Takes a running thread out of its group for a while.
+    /// Takes a running thread out of its group temporarily.
     fn halt(&mut self, world: &mut World, number: u32) {
         let thread = &mut self.threads[number as usize];
         let Some(group) = thread.group.and_then(|i| self.groups[i].as_mut()) else { return };
@@ -208,7 +208,7 @@ impl Event {
         self.waiting.push(Reverse((until_ns.to_bits(), number)));
     }
 
-    /// Lets rates follow what has changed since the last event.
+    /// Updates rates for changes since the last event.
     fn refresh(&mut self, world: &mut World) {
         let system = &mut world.system;
         let times = std::mem::replace(&mut self.access_times_seen, system.access_times_changed);
@@ -222,7 +222,7 @@ impl Event {
         }
     }
 
-    /// What comes next, and when.
+    /// The next event and its time.
     fn next(&mut self, until_ns: f64) -> (Next, f64) {
         let (mut next, mut at) = (Next::Until, until_ns.max(self.now_ns));
         let (mut faults, mut samples) = (0.0, 0.0);
@@ -251,7 +251,7 @@ impl Event {
         (next, at)
     }
 
-    /// Lets time pass in which nothing happens.
+    /// Advances time without an event.
     fn pass(&mut self, world: &mut World, to_ns: f64) {
         let ns = to_ns - self.now_ns;
         if ns > 0.0 {
@@ -263,7 +263,7 @@ impl Event {
         world.system.now = Nanos(to_ns as u64);
     }
 
-    /// The group in which the next of something with these rates happens.
+    /// Draws a group in proportion to these rates.
     fn choose(&mut self, rate: impl Fn(&Group) -> f64) -> Option<usize> {
         let all: f64 = self.groups.iter().flatten().map(&rate).sum();
         let mut left = if all.is_finite() { self.random.unit() * all } else { 0.0 };
@@ -312,14 +312,14 @@ impl Event {
         world.fault(number, page)
     }
 
-    /// Whether one of so many accesses of a thread is sampled.
+    /// Draws whether one of `accesses` accesses of a thread is sampled.
     fn draws_sample(&mut self, number: u32, accesses: f64) -> bool {
         let sampled = self.threads[number as usize].sampled;
         sampled > 0.0 && self.random.chance(1.0 - (-sampled * accesses).exp())
     }
 
-    /// So many accesses of a thread to a page, made outside of a group, one of which may be
-    /// sampled; returns the time they take in ns.
+    /// Makes `accesses` accesses of a thread to a page outside a group, one of which may be
+    /// sampled; returns their time in ns.
     fn access(&mut self, world: &mut World, number: u32, page: Page, accesses: f64, sampled: bool) -> f64 {
         let thread = &mut self.threads[number as usize];
         thread.left -= accesses;
@@ -336,14 +336,14 @@ impl Event {
         if sampled { ns + world.sample(number, page) } else { ns }
     }
 
-    /// A thread has waited long enough.
+    /// A thread's wait has ended.
     fn wake(&mut self, world: &mut World, until_ns: f64) {
         let Some(Reverse((bits, number))) = self.waiting.pop() else { return };
         let thread = &mut self.threads[number as usize];
         if !matches!(thread.doing, Doing::Waiting) || thread.wakes.to_bits() != bits {
             return;
         }
-        // Accesses are whole; what is left of them after a time is not.
+        // Accesses are whole numbers, but the remainder after a time is not.
         if thread.left < 0.5 {
             self.enter(world, number);
         } else if thread.walk.is_some() {
@@ -368,7 +368,7 @@ impl Event {
             return;
         };
         let space = &world.system.memory.spaces[group.process];
-        // Accesses to marked pages are faults, sampled where they are made: redraw those.
+        // Accesses to marked pages are faults, which are sampled elsewhere: redraw those.
         let page = (0..DRAWS_MAX)
             .map(|_| space.page(group.distribution.draw(&space.map, &mut self.random)))
             .find(|page| !world.system.memory.is_marked(*page));
@@ -378,10 +378,11 @@ impl Event {
     }
 }
 
-/// Draws for an unmarked page at most; where nearly all pages are marked, samples are hardly taken.
+/// Maximum number of draws for an unmarked page; if nearly all pages are marked, hardly any samples
+/// are taken.
 const DRAWS_MAX: u32 = 1000;
 
-/// Notes the pauses that a running thread has made since this was last done.
+/// Counts the pauses of a running thread since the last call.
 fn count_pauses(world: &mut World, thread: &mut Thread, number: u32, clock: f64) {
     let process = &world.system.processes[thread.process];
     if process.think_sleeps {
@@ -412,7 +413,7 @@ impl Mode for Event {
             }
             until = until.min(world.next_due());
         }
-        // Models may look at accessed bits, CPU times and counts now.
+        // Models may read accessed bits, CPU times and counts now.
         self.groups.iter_mut().flatten().for_each(|g| g.tell_all(&mut world.system.memory.cells));
         for (number, thread) in self.threads.iter_mut().enumerate() {
             if let (Doing::Running, Some(Some(group))) =

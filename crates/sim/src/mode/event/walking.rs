@@ -5,15 +5,14 @@ use crate::memory::{Page, flags};
 use crate::workload::Walk;
 use crate::world::World;
 
-/// A walking thread goes on for so long without a look at the others: as long as kswapd sleeps
-/// after it has been woken.
+/// A walking thread continues for this long without regard to other threads: one step of kswapd.
 const RUN_NS: f64 = 1e6;
 
-/// A walking thread's accesses to a page, taken as made when it comes there.
+/// A walking thread's accesses to a page, counted when it reaches the page.
 #[derive(Debug)]
 pub(super) struct Visit {
     page: Page,
-    /// The walk at the first of them.
+    /// The walk's state at the first of them.
     walk: Walk,
     accesses: f64,
     /// Time of one of them.
@@ -21,8 +20,8 @@ pub(super) struct Visit {
 }
 
 impl Event {
-    /// A walking thread comes to its next page, and goes on from page to page as long as nothing
-    /// can come between: to a marked page, to whatever is due, for [`RUN_NS`] at most.
+    /// Moves a walking thread to its next page and on from page to page while no other event can
+    /// intervene: up to a marked page, up to the next due time, and for at most [`RUN_NS`].
     pub(super) fn visit(&mut self, world: &mut World, number: u32, until_ns: f64) {
         let process = self.threads[number as usize].process;
         let end_ns = until_ns.min(self.now_ns + RUN_NS);
@@ -65,8 +64,8 @@ impl Event {
         self.wait(number, self.now_ns + cost);
     }
 
-    /// A scan has marked the page that a walking thread is in the middle of: what is left of its
-    /// accesses is still to come, and a hint fault first.
+    /// A scan has marked the page that a walking thread is in the middle of: its remaining accesses
+    /// follow a hint fault.
     pub(super) fn interrupt(&mut self, world: &mut World, number: u32) {
         let thread = &mut self.threads[number as usize];
         let Some(visit) = thread.visit.take_if(|v| world.system.memory.is_marked(v.page)) else { return };
