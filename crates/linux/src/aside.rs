@@ -1,15 +1,15 @@
-//! Work that may hang on another process, done aside so that whoever needs it waits for a bounded
-//! time only.
+//! Calls that may hang on another process, made on separate threads so that the caller waits for a
+//! bounded time only.
 //!
-//! Most of what the kernel tells of a process's memory takes that process's mmap lock, and somebody
-//! may hold the lock for ever: a thread that faults on a mapping of a dead network file system
-//! while another one waits to map something. A call that waits for it cannot be ended. So it is
-//! made on a thread of its own kind; where it does not come back in time, the thread is left to it,
-//! the process is set aside, and another thread takes the next call. That the call returns at last
-//! is the sign that the process can be asked again: nobody has to try.
+//! Most of the kernel's information about a process's memory takes that process's mmap lock, which
+//! may be held for ever: by a thread that faults on a mapping of a dead network file system while
+//! another one waits to map something. A call that waits for it cannot be ended. So it is made on a
+//! separate thread. If it does not return in time, the thread is abandoned, the process is set
+//! aside, and another thread takes the next call. When the call returns at last, the process can be
+//! asked again, so no retries are needed.
 //!
-//! A worker waits for its call ([`Aside::ask`]). The machine's loop has others to see to and
-//! fetches the answer later ([`Later`]).
+//! A worker waits for its call ([`Aside::ask`]). The machine's loop has other work and fetches the
+//! answer later ([`Later`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -23,23 +23,23 @@ use thermocline_core::units::Pid;
 
 use crate::root::{Root, read_optional};
 
-/// Calls of one [`Aside`] that may be out; beyond that nothing is tried until one returns.
+/// Calls of one [`Aside`] that may be pending; beyond that nothing is tried until one returns.
 const OUT_MAX: usize = 64;
 /// Bytes of a thread's stack: it reads a file, or makes a call, and no more.
 const STACK_BYTES: usize = 256 << 10;
 /// How long a thread waits for another call.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long an answer is kept for who asked for it.
+/// How long an answer is kept for its caller.
 const KEPT: Duration = Duration::from_secs(10);
-/// Messages that wait to be told.
+/// Maximum number of messages waiting to be reported.
 const NEWS_MAX: usize = 64;
 
-/// What there is to tell of processes that were set aside.
+/// Messages about processes that were set aside.
 static NEWS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Calls given up, ever.
 static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
 
-/// The process keeps whoever asks for it waiting: it was set aside, or too many others are.
+/// The process blocks its readers: it was set aside, or too many others are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("process {} keeps whoever looks at its memory waiting", .0.0)]
 pub struct Hung(pub Pid);
@@ -50,7 +50,7 @@ impl From<Hung> for io::Error {
     }
 }
 
-/// What has been set aside since the last call, a sentence each.
+/// The processes set aside since the last call, a sentence each.
 pub fn news() -> Vec<String> {
     std::mem::take(&mut *lock(&NEWS))
 }
@@ -65,7 +65,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Makes calls that may hang. Any number of threads may ask at once.
 pub struct Aside {
     root: Root,
-    /// What the calls are for, in words.
+    /// The purpose of the calls, in words.
     what: &'static str,
     /// How long a call may take.
     bound: Duration,
@@ -95,7 +95,7 @@ struct Out {
     given_up: bool,
 }
 
-/// A call, and where its answer comes.
+/// A call, and the channel of its answer.
 #[derive(Debug)]
 struct Call<T> {
     begun: Instant,
@@ -119,13 +119,12 @@ impl fmt::Debug for Aside {
 }
 
 impl Aside {
-    /// For calls that are to return within `bound`; `what` says what they are for, as in "while
-    /// {what}".
+    /// For calls that should return within `bound`; `what` is their purpose, as in "while {what}".
     pub fn new(root: &Root, what: &'static str, bound: Duration) -> Aside {
         Aside { root: root.clone(), what, bound, hands: Arc::default() }
     }
 
-    /// What `work`, which looks at or changes the memory of `pid`, returns.
+    /// Returns the result of `work`, which reads or changes the memory of `pid`.
     ///
     /// # Errors
     /// It does not return in time, or an earlier one of this process has not returned yet.
@@ -163,7 +162,7 @@ impl Aside {
         state.jobs.push_back(Box::new(move || {
             let result = work();
             drop(mark);
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _ = tell.send(result);
         }));
         state.out.push(Out { pid, returned: Arc::clone(&returned), given_up: false });
@@ -171,7 +170,7 @@ impl Aside {
         Ok(Call { begun: Instant::now(), returned, told })
     }
 
-    /// A call has not returned in time: its process is set aside until it does, and named.
+    /// A call has not returned in time: sets its process aside until it does, and reports it.
     fn give_up(&self, pid: Pid, returned: &Arc<AtomicBool>) {
         let mut state = lock(&self.hands.state);
         for out in state.out.iter_mut().filter(|out| Arc::ptr_eq(&out.returned, returned)) {
@@ -216,7 +215,7 @@ fn hand(hands: &Arc<Hands>) -> io::Result<()> {
     std::thread::Builder::new().name("aside".to_owned()).stack_size(STACK_BYTES).spawn(work).map(drop)
 }
 
-/// The next job; none where there is none for long, or will never be.
+/// The next job; `None` after a long time without one, or if none will come.
 fn next(hands: &Hands) -> Option<Job> {
     let mut state = lock(&hands.state);
     loop {
@@ -236,36 +235,37 @@ fn next(hands: &Hands) -> Option<Job> {
     }
 }
 
-/// What there is of an answer.
+/// The state of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// It is here.
+    /// It has arrived.
     Here(T),
-    /// It is to be asked for again.
+    /// Ask again later.
     NotYet,
     /// The process is set aside.
     Hung,
 }
 
-/// Calls whose answers are fetched later, for who must not wait: one that does not return at once
-/// goes on aside, and who asks again gets its answer.
+/// Calls whose answers are fetched later, for callers that must not wait: a call that does not
+/// return at once continues on its thread, and a later request gets its answer.
 #[derive(Debug)]
 pub struct Later<T> {
     aside: Aside,
-    /// How long the answer is waited for when it is first asked for.
+    /// How long the first request waits for the answer.
     patience: Duration,
-    /// By process and when it started: another process by the same number has other answers.
+    /// By process and when it started: another process with the same number has other answers.
     waiting: BTreeMap<(Pid, u64), Call<T>>,
 }
 
 impl<T: Send + 'static> Later<T> {
-    /// For calls that are waited for so long at first, and are given up after the bound of `aside`.
+    /// For calls for which the first request waits `patience`, and which are given up after the
+    /// bound of `aside`.
     pub fn new(aside: Aside, patience: Duration) -> Later<T> {
         Later { aside, patience, waiting: BTreeMap::new() }
     }
 
-    /// What `work`, which looks at the memory of the process that has this number and start time,
-    /// returns; it is begun if it has not been.
+    /// Returns the result of `work`, which reads the memory of the process with this number and
+    /// start time; starts the call if necessary.
     pub fn ask(
         &mut self,
         (pid, start_time): (Pid, u64),
@@ -294,19 +294,20 @@ impl<T: Send + 'static> Later<T> {
         }
     }
 
-    /// Whether asking again gives something other than [`Answer::NotYet`], or begins a call.
+    /// Whether asking again returns something other than [`Answer::NotYet`], or starts a call.
     pub fn is_ready(&self, key: (Pid, u64)) -> bool {
         self.waiting.get(&key).is_none_or(|call| {
             call.returned.load(Ordering::Acquire) || call.begun.elapsed() >= self.aside.bound
         })
     }
 
-    /// What is told of the process from here on must have been asked for from here on.
+    /// Discards earlier calls: answers about the process must come from calls made after this.
     pub fn forget(&mut self, pid: Pid) {
         self.waiting.retain(|(of, _), _| *of != pid);
     }
 
-    /// Gives up what hangs though nobody asks for it again, and drops answers that nobody came for.
+    /// Gives up hanging calls that are not asked for again, and drops answers that were not
+    /// fetched.
     fn tidy(&mut self) {
         let Later { aside, waiting, .. } = self;
         waiting.retain(|(pid, _), call| match call.begun.elapsed() {
@@ -321,15 +322,15 @@ impl<T: Send + 'static> Later<T> {
     }
 }
 
-/// What `work` returns, made on a thread of its own; none where it does not return within `bound`.
-/// For what hangs on something other than a process.
+/// Returns the result of `work`, run on a separate thread; `None` if it does not return within
+/// `bound`. For calls that may hang on something other than a process.
 pub(crate) fn within<T: Send + 'static>(
     bound: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (tell, told) = sync_channel(1);
     let work = move || {
-        // Whoever asked may have given up.
+        // The caller may have given up.
         let _ = tell.send(work());
     };
     std::thread::Builder::new().name("within".to_owned()).spawn(work).ok()?;
@@ -398,7 +399,7 @@ mod tests {
     fn a_call_that_panics_is_no_end_of_all() {
         let aside = aside();
         assert!(aside.ask(Pid(1), || panic!("as a test wants")).is_err());
-        // To tell of the panic may take longer than a call may.
+        // Reporting the panic may take longer than the bound of a call.
         let start = Instant::now();
         while aside.ask(Pid(1), || 2) != Ok(2) {
             assert!(start.elapsed() < Duration::from_secs(20));
@@ -444,7 +445,7 @@ mod tests {
                 answer => break answer,
             }
         };
-        // A machine that is very busy may have taken too long for it.
+        // A very busy machine may have taken too long.
         assert!(matches!(answer, Answer::Here(6) | Answer::Hung), "{answer:?}");
 
         let (end, call) = hangs();

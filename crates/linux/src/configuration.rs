@@ -1,7 +1,7 @@
-//! Whether a configuration can be used on some machine: what `config check` says is what `run`,
-//! `observe` and `doctor` go by.
+//! Whether a configuration can be used on some machine: `config check`, `run`, `observe` and
+//! `doctor` use the same checks.
 //!
-//! Whether this machine is such a one, the doctor finds out.
+//! The doctor checks whether it can be used on this machine.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::actuator::{MACHINE_LOCK, STATE_NAMES};
 use crate::root::Root;
 use crate::scope::Scopes;
 
-/// Checks all that can be told without a machine.
+/// Performs all checks that need no machine.
 ///
 /// # Errors
 /// Every violation of ranges and between keys, and the first of scopes that cannot be used.
@@ -26,7 +26,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     if violations.is_empty() { Ok(()) } else { Err(ConfigError(violations)) }
 }
 
-/// The socket has the name of another file of ours, or of a folder that others are in.
+/// The socket has the name of another file of ours, or of a folder that contains one.
 fn socket_in_the_way(daemon: &Daemon) -> Option<Violation> {
     let (socket, state) = (Path::new(&daemon.socket), Path::new(&daemon.state_dir));
     let mut of_ours =

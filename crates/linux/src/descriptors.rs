@@ -1,5 +1,5 @@
-//! How many file descriptors a run holds open: a sampler takes one or two for each CPU, and the
-//! usual soft limit of 1024 is met on machines of some hundreds of CPUs.
+//! How many file descriptors a run holds open: a sampler takes one or two for each CPU, so machines
+//! with some hundreds of CPUs reach the usual soft limit of 1024.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thermocline_core::config::{Config, Enabled};
@@ -7,20 +7,20 @@ use thermocline_core::config::{Config, Enabled};
 use crate::root::Root;
 use crate::source::hwsample;
 
-/// What everything but the sampler takes, with room to spare: maps and programs of BPF, sockets,
+/// Descriptors of everything except the sampler, with a margin: maps and programs of BPF, sockets,
 /// files that are read in turn.
 const BESIDE_SAMPLER: u64 = 256;
 
-/// Why there cannot be enough of them.
+/// Why there cannot be enough descriptors.
 #[derive(Debug, thiserror::Error)]
 pub enum TooFewDescriptors {
-    /// Nobody but an administrator may raise the hard limit.
+    /// Only an administrator may raise the hard limit.
     #[error(
         "{needed} file descriptors are needed for the sources that are switched on, and the limit is {hard}: raise it with \
          LimitNOFILE={needed} in the unit, or `ulimit -Hn {needed}`, or switch source.hwsample off"
     )]
     Hard {
-        /// What is needed.
+        /// Descriptors needed.
         needed: u64,
         /// The most that this process may ask for.
         hard: u64,
@@ -28,7 +28,7 @@ pub enum TooFewDescriptors {
     /// The kernel did not raise the soft limit.
     #[error("the limit of file descriptors cannot be raised to {needed}: {cause}")]
     Refused {
-        /// What is needed.
+        /// Descriptors needed.
         needed: u64,
         /// The kernel's answer.
         cause: std::io::Error,
@@ -53,7 +53,8 @@ pub fn check(needed: u64, hard: Option<u64>) -> Result<(), TooFewDescriptors> {
     }
 }
 
-/// Sees to it that this process may hold `needed` open: the soft limit is raised where it is lower.
+/// Ensures that this process may hold `needed` descriptors open: raises the soft limit if it is
+/// lower.
 ///
 /// # Errors
 /// The hard limit is lower too, or the kernel refuses.
@@ -67,7 +68,8 @@ pub fn ensure(needed: u64) -> Result<(), TooFewDescriptors> {
         .map_err(|cause| TooFewDescriptors::Refused { needed, cause: cause.into() })
 }
 
-/// The hard limit in the text of `/proc/PID/limits`; None where there is none or it cannot be told.
+/// The hard limit in the text of `/proc/PID/limits`; `None` if there is none or it cannot be
+/// determined.
 pub fn hard_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -95,7 +97,7 @@ mod tests {
         assert!(refused.contains("LimitNOFILE=2000"), "{refused}");
     }
 
-    /// In a process of its own, since the limit is the process's.
+    /// In a separate process, since the limit belongs to the process.
     #[test]
     fn the_soft_limit_is_raised_to_what_is_needed() {
         const CHILD: &str = "THERMOCLINE_TEST_DESCRIPTORS";

@@ -1,5 +1,5 @@
-//! Commands: what is written to have something done once. They set nothing, so that nothing is
-//! recorded or put back.
+//! Commands: writes that trigger an action once. They change no setting, so nothing is recorded or
+//! put back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use thermocline_core::units::NodeId;
 use crate::actuator::door::{Door, Live};
 use crate::root::Root;
 
-/// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to those
-/// that work beside it.
+/// The one door for commands. Only the live [`Actuator`](super::Actuator) hands it out, to other
+/// workers.
 pub struct Commands {
     root: Root,
     lru_gen: PathBuf,
@@ -32,15 +32,16 @@ impl Commands {
     /// Has generations of pages aged or evicted.
     ///
     /// # Errors
-    /// As the kernel answers.
+    /// The kernel's error.
     pub fn lru_gen(&mut self, command: &str) -> io::Result<()> {
         self.door.write(&self.lru_gen, command)
     }
 
-    /// Has memory of a node reclaimed, which on the top tier is to demote while the kernel may.
+    /// Has memory of a node reclaimed, which on the top tier is demotion while the kernel may
+    /// demote.
     ///
     /// # Errors
-    /// As the kernel answers.
+    /// The kernel's error.
     pub fn reclaim_node(&mut self, node: NodeId, command: &str) -> io::Result<()> {
         self.door.write(&node_reclaim(&self.root, node), command)
     }
@@ -48,7 +49,7 @@ impl Commands {
     /// Has a cgroup's memory reclaimed; `file` is its `memory.reclaim`.
     ///
     /// # Errors
-    /// As the kernel answers; another file is refused.
+    /// The kernel's error; any other file is refused.
     pub fn reclaim_cgroup(&mut self, file: &Path, command: &str) -> io::Result<()> {
         if !file.ends_with("memory.reclaim") {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -56,33 +57,33 @@ impl Commands {
         self.door.write(file, command)
     }
 
-    /// Has a kdamond bring the files of what its schemes did up to date; waits until it has.
+    /// Has a kdamond update the files of its schemes' statistics; waits until it has.
     ///
     /// # Errors
-    /// As the kernel answers; a kdamond that is off cannot.
+    /// The kernel's error; a kdamond that is off cannot.
     pub fn update_schemes_stats(&mut self, kdamond: usize) -> io::Result<()> {
         let state = self.kdamonds.join(kdamond.to_string()).join("state");
         self.door.write(&state, "update_schemes_stats")
     }
 
-    /// Has a kdamond bring the files of what its schemes may do up to date; waits until it has.
+    /// Has a kdamond update the files of its schemes' quotas; waits until it has.
     ///
     /// # Errors
-    /// As the kernel answers; a kdamond that is off cannot.
+    /// The kernel's error; a kdamond that is off cannot.
     pub fn update_schemes_quotas(&mut self, kdamond: usize) -> io::Result<()> {
         let state = self.kdamonds.join(kdamond.to_string()).join("state");
         self.door.write(&state, "update_schemes_effective_quotas")
     }
 
-    /// Tells a kdamond something that goes with it; `file` is below its folder.
+    /// Writes a file of a kdamond that disappears with it; `file` is below its folder.
     ///
     /// # Errors
-    /// As the kernel answers.
+    /// The kernel's error.
     pub fn tell_kdamond(&mut self, kdamond: usize, file: &str, value: &str) -> io::Result<()> {
         self.door.write(&self.kdamonds.join(kdamond.to_string()).join(file), value)
     }
 
-    /// What a kdamond's file says.
+    /// Reads a kdamond's file.
     ///
     /// # Errors
     /// As the file system answers.
@@ -110,12 +111,12 @@ pub(crate) fn lru_gen(root: &Root) -> PathBuf {
     root.debugfs().join("lru_gen")
 }
 
-/// The file by which a node is reclaimed from (Linux Documentation/ABI/stable/sysfs-devices-node).
+/// The file that triggers reclaim of a node (Linux Documentation/ABI/stable/sysfs-devices-node).
 pub(crate) fn node_reclaim(root: &Root, node: NodeId) -> PathBuf {
     root.sys.join(format!("devices/system/node/node{}/reclaim", node.0))
 }
 
-/// The switch of DAMON's module that watches all memory (Linux mm/damon/stat.c).
+/// The switch of DAMON's module that monitors all memory (Linux mm/damon/stat.c).
 pub(crate) fn damon_stat(root: &Root) -> PathBuf {
     root.sys.join("module/damon_stat/parameters/enabled")
 }

@@ -1,5 +1,5 @@
-//! Puts settings back in the place of an actuator's owner who does not come to it, because
-//! something keeps it that nobody can end.
+//! Puts settings back in place of an actuator's owner that is blocked in a call that cannot be
+//! ended.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::turn::Turn;
 use super::{Lock, RestoreReport, restore};
 use crate::root::Root;
 
-/// Stands in for the owner of an [`Actuator`](super::Actuator). It needs nothing of the owner's:
-/// what is to be put back is in the log.
+/// Stands in for the owner of an [`Actuator`](super::Actuator). It needs no data of the owner: the
+/// values to put back are in the log.
 pub struct Deputy {
     pub(super) root: Root,
     pub(super) door: Box<dyn Door>,
@@ -20,8 +20,8 @@ pub struct Deputy {
 }
 
 impl Deputy {
-    /// Puts every value back that is still ours, and gives the lock up. Nothing where the owner has
-    /// done so, or another call did. From here on the owner changes nothing more; if it comes to it
+    /// Puts every value back that is still ours, and releases the lock. Does nothing if the owner
+    /// or an earlier call has done so. From then on the owner changes nothing; if it gets to it
     /// after all, it waits until this has ended.
     pub fn restore(&mut self) -> Option<RestoreReport> {
         if !self.turn.take() {

@@ -24,13 +24,13 @@ pub trait Door: Send {
     /// As the kernel answers.
     fn write(&mut self, path: &Path, value: &str) -> io::Result<()>;
 
-    /// Whether writes reach the kernel and have to be recorded for restoring.
+    /// Whether writes reach the kernel and must be recorded for restoring.
     fn reaches_kernel(&self) -> bool;
 }
 
-/// Tries for a file that is busy, and the pause between them. DAMON's files are, for the moment in
-/// which one of its threads holds the lock of its sysfs (Linux 6.12 mm/damon/sysfs.c,
-/// mutex_trylock); what stays busy is in use by others.
+/// Tries for a file that is busy, and the pause between them. DAMON's files are busy while one of
+/// its threads holds the lock of its sysfs (Linux 6.12 mm/damon/sysfs.c, mutex_trylock); what stays
+/// busy is in use by others.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -70,7 +70,7 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
     unless_busy(|| file.write_all(format!("{value}\n").as_bytes()))
 }
 
-/// Reads the files and keeps writes to itself: later reads see them, the kernel does not.
+/// Reads the files and keeps writes in memory: later reads see them, the kernel does not.
 #[derive(Debug, Default)]
 pub struct DryRun {
     written: BTreeMap<PathBuf, String>,
@@ -94,8 +94,7 @@ impl Door for DryRun {
     }
 }
 
-/// A kernel of values in memory, which remembers every write and fails where it is told to. Clones
-/// share it.
+/// A kernel of values in memory, which records every write and fails as requested. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     state: Arc<Mutex<State>>,
@@ -134,12 +133,12 @@ impl Recording {
         self.lock().refused.insert(path.to_owned(), errno);
     }
 
-    /// Takes writes to `path` as before.
+    /// Accepts writes to `path` again.
     pub fn accept(&self, path: &Path) {
         self.lock().refused.remove(path);
     }
 
-    /// Takes every write to `path` as `value`, whatever is written.
+    /// Stores `value` at every write to `path`, regardless of the value written.
     pub fn clamp(&self, path: &Path, value: &str) {
         self.lock().clamped.insert(path.to_owned(), value.to_owned());
     }

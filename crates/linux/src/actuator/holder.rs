@@ -1,4 +1,4 @@
-//! Who holds a lock file, according to the kernel.
+//! The process that holds a lock file, according to the kernel.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -27,12 +27,12 @@ pub struct Holder {
 pub struct Held {
     /// The lock.
     pub path: PathBuf,
-    /// By whom; none where the kernel names nobody whom we can see.
+    /// The holder; `None` if the kernel names no process that we can see.
     pub holder: Option<Holder>,
 }
 
 impl Held {
-    /// What would make the lock free, as far as that can be known.
+    /// What would release the lock, as far as that can be known.
     pub fn remedy(&self) -> String {
         match &self.holder {
             Some(Holder { pid, is_thermocline: true, .. }) => format!("stop it first, as with `kill {pid}`"),
@@ -63,7 +63,7 @@ impl fmt::Display for Held {
     }
 }
 
-/// Who holds the lock of the file that is at `path`.
+/// The holder of the lock of the file at `path`.
 pub(super) fn holder(root: &Root, path: &Path) -> Option<Holder> {
     let file = std::fs::metadata(path).ok()?;
     let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
@@ -73,11 +73,11 @@ pub(super) fn holder(root: &Root, path: &Path) -> Option<Holder> {
     Some(Holder { pid, name, is_thermocline: runs_our_program(root, pid) })
 }
 
-/// The process of a line of /proc/locks, where it is of that file (Linux
+/// The process of a line of /proc/locks, if the line is about that file (Linux
 /// Documentation/filesystems/proc.rst).
 fn pid_of(line: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     let mut words = line.split_ascii_whitespace().skip(1);
-    // Who waits for a lock is marked by an arrow.
+    // A waiter for a lock is marked by an arrow.
     if words.next()? != "FLOCK" {
         return None;
     }
@@ -88,12 +88,12 @@ fn pid_of(line: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     (found == device && place.next()?.parse() == Ok(inode)).then_some(pid.parse().ok()?)
 }
 
-/// A process's name is what it says itself, its executable what the kernel says.
+/// A process chooses its own name; the kernel reports its executable.
 fn runs_our_program(root: &Root, pid: u32) -> bool {
     let Ok(link) = std::fs::read_link(root.proc.join(pid.to_string()).join("exe")) else { return false };
     let ours = std::fs::read_link(root.proc.join("self/exe"));
     let name = link.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    // Of a program that was replaced while it runs the kernel says so behind its name.
+    // If a program was replaced while it runs, the kernel adds that to its name.
     ours.is_ok_and(|ours| ours == link) || name.split(' ').next() == Some(PROGRAM)
 }
 

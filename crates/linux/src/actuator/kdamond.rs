@@ -1,10 +1,10 @@
-//! The `state` files of kdamonds, which keep whoever writes them waiting for the kdamond.
+//! The `state` files of kdamonds. A writer waits for the kdamond.
 //!
-//! A kdamond that watches a process's addresses takes that process's mmap lock, and waits as long
-//! as somebody holds it (Linux mm/damon/vaddr.c). Who switches it off meanwhile waits for it in
-//! turn, and cannot be ended; nobody can write any of these files until then (mm/damon/sysfs.c,
-//! `damon_sysfs_lock`). So one that hangs is not written to, and what hangs all the same is left to
-//! a thread.
+//! A kdamond that watches a process's addresses takes that process's mmap lock, and waits while
+//! another thread holds it (Linux mm/damon/vaddr.c). A process that switches it off meanwhile waits
+//! for it in turn and cannot be killed, and no process can write any of these files until then
+//! (mm/damon/sysfs.c, `damon_sysfs_lock`). So a kdamond that hangs is not written to, and a write
+//! that hangs nevertheless is left to a thread.
 
 use std::io;
 use std::path::Path;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use crate::aside::within;
 use crate::regular;
 
-/// How long switching a kdamond on or off may take: it ends when it next wakes. What else it is
-/// told waits for the end of an aggregation.
+/// How long switching a kdamond on or off may take: it ends when it next wakes. Other commands wait
+/// for the end of an aggregation.
 const SWITCH_MAX: Duration = Duration::from_secs(2);
 const TOLD_MAX: Duration = Duration::from_secs(10);
-/// Looks at a kdamond, and the time between them, in which one that waits for a lock and has not
-/// run hangs.
+/// Number of checks of a kdamond, and the time between them: one that waits for a lock and has not
+/// run in that time hangs.
 const LOOKS: u32 = 10;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -52,10 +52,10 @@ fn hung(path: &Path) -> io::Error {
     )
 }
 
-/// The thread of a kdamond; none where it does not run, or that cannot be read now.
+/// The thread of a kdamond; `None` if it does not run, or if that cannot be read now.
 fn thread(state: &Path) -> Option<u32> {
     let text = regular::read(&state.with_file_name("pid")).ok()?;
-    // The kernel says -1 for one that is off.
+    // The kernel reports -1 for one that is off.
     str::from_utf8(&text).ok()?.trim().parse().ok()
 }
 
@@ -68,13 +68,13 @@ pub(crate) fn hangs(proc: &Path, thread: u32) -> bool {
     })
 }
 
-/// How often a thread has run that waits for a lock now, in a way that nobody can end; none of one
-/// that does not.
+/// How often a thread has run that now waits uninterruptibly for a lock; `None` if it does not
+/// wait.
 pub(crate) fn waits(proc: &Path, thread: u32) -> Option<u64> {
     let status = regular::read(&proc.join(thread.to_string()).join("status")).ok()?;
     let status = String::from_utf8_lossy(&status);
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    // One that sleeps between two looks at memory is idle, `I`.
+    // One that sleeps between two samplings is idle, `I`.
     value("State:")?.starts_with('D').then_some(())?;
     value("voluntary_ctxt_switches:")?.parse().ok()
 }

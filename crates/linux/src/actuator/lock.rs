@@ -19,12 +19,12 @@ pub(crate) const FILE_NAME: &str = "lock";
 const FOLDER_NAME: &str = "thermocline";
 /// Name of the machine's lock.
 pub(crate) const MACHINE_NAME: &str = "thermocline.lock";
-/// Looks at a lock whose name was given to another file meanwhile.
+/// Attempts at a lock whose name is given to another file meanwhile.
 const TRIES: u32 = 4;
 /// Inode of the initial pid namespace (Linux include/uapi/linux/nsfs.h, PID_NS_INIT_INO).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// The right to write to this machine's kernel. It ends with the process, however that ends.
+/// The right to write to this machine's kernel. It ends with the process in any case.
 #[derive(Debug)]
 pub struct Lock {
     folder: Arc<Folder>,
@@ -40,10 +40,10 @@ pub enum LockError {
         /// Which lock, and who.
         held: Held,
     },
-    /// A file or folder is not ours alone, or cannot be used.
+    /// Others can access a file or folder, or it cannot be used.
     #[error("{0}; run as root, or choose another folder with daemon.state_dir")]
     NotOurs(#[from] NotOurs),
-    /// The processes that we see have other numbers than those that the kernel tells of.
+    /// The process numbers that we see differ from those that the kernel reports.
     #[error("{OTHER_PIDS}")]
     PidNamespace,
 }
@@ -55,7 +55,7 @@ pub const OTHER_PIDS: &str = "this is a pid namespace of its own, and the kernel
 impl Lock {
     /// Takes the lock of `state_dir`, which is created where absent, and the machine's, so that two
     /// daemons with different state folders refuse each other too. An ordinary user has no access
-    /// to the second and goes without: it cannot write to the kernel either.
+    /// to the second and works without it, since it cannot write to the kernel either.
     ///
     /// # Errors
     /// Another process holds one of them, the files are not ours alone or cannot be made, or
@@ -65,7 +65,7 @@ impl Lock {
             return Err(LockError::PidNamespace);
         }
         let folder = Folder::make(state_dir)?;
-        // Others may have to pass through one of another name, as through /run.
+        // Other processes may have to pass through a folder with another name, such as /run.
         if state_dir.file_name().is_some_and(|name| name == FOLDER_NAME) {
             folder.close()?;
         }
@@ -80,8 +80,8 @@ impl Lock {
         Ok(Lock { folder: Arc::new(folder), files })
     }
 
-    /// Gives the locks back at once: a thread of ours that the kernel keeps in a call keeps the
-    /// files open beyond the end of all others.
+    /// Releases the locks at once: a thread of ours that is blocked in a call keeps the files open
+    /// after all others have ended.
     pub(super) fn give_up(&self) {
         for file in &self.files {
             // Closing the file would do the same, later.
@@ -89,12 +89,12 @@ impl Lock {
         }
     }
 
-    /// The folder whose lock this is.
+    /// The folder of this lock.
     pub(super) fn folder(&self) -> &Arc<Folder> {
         &self.folder
     }
 
-    /// Who holds the machine's lock or that of `state_dir` now, if anybody does. Only looks.
+    /// The present holder of the machine's lock or of that of `state_dir`, if any. Read-only.
     pub fn held(root: &Root, state_dir: &Path) -> Option<Held> {
         let machine = shared_run(root).unwrap_or_else(|| root.run.clone());
         [machine.join(MACHINE_NAME), state_dir.join(FILE_NAME)].into_iter().find_map(|path| {
@@ -110,14 +110,14 @@ impl Drop for Lock {
     }
 }
 
-/// Whether the numbers that we know processes by are not those of the initial pid namespace; false
-/// where that cannot be told.
+/// Whether our process numbers are not those of the initial pid namespace; false if that cannot be
+/// determined.
 pub fn has_own_pids(root: &Root) -> bool {
     let namespace = std::fs::metadata(root.proc.join("self/ns/pid"));
     namespace.is_ok_and(|namespace| namespace.ino() != INITIAL_PID_NAMESPACE)
 }
 
-/// The folder of the machine's lock; none where we have no access to it.
+/// The folder of the machine's lock; `None` if we have no access to it.
 fn machine_folder(root: &Root) -> Result<Option<(Folder, &'static str)>, LockError> {
     let candidates = [shared_run(root), Some(root.run.clone())];
     for path in candidates.iter().flatten() {
@@ -131,7 +131,7 @@ fn machine_folder(root: &Root) -> Result<Option<(Folder, &'static str)>, LockErr
 }
 
 /// The runtime folder of the machine's first process, which is the same from every mount namespace.
-/// None where it is the one that we see ourselves, or where we may not look.
+/// `None` if it is our own, or if we may not access it.
 fn shared_run(root: &Root) -> Option<PathBuf> {
     let path = root.proc.join("1/root/run");
     let (theirs, ours) = (std::fs::metadata(&path).ok()?, std::fs::metadata(&root.run));
@@ -144,7 +144,7 @@ fn take(root: &Root, folder: &Folder, name: &str) -> Result<File, LockError> {
     for _ in 0..TRIES {
         let file = folder.append(name)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Whoever removed it meanwhile has made way for another lock, and that one counts.
+            // If it was removed meanwhile, another lock may have been created, and that one counts.
             Ok(()) if !folder.has(name, &file) => {}
             Ok(()) => return Ok(file),
             Err(Errno::WOULDBLOCK) => {
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Locks and processes are the real ones.
+    /// Locks and processes are real.
     fn machine() -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
@@ -211,7 +211,7 @@ mod tests {
         let error = Lock::acquire(&root, &state).unwrap_err().to_string();
         assert!(error.starts_with(&format!("process {pid} (flock) holds ")), "{error}");
         assert!(error.contains("is no thermocline") && !error.contains("kill"), "{error}");
-        // What is advised works.
+        // The advised remedy works.
         let lock = state.join("lock");
         assert!(error.contains(&format!("`rm {}`", lock.display())), "{error}");
         fs::remove_file(&lock).unwrap();
@@ -264,7 +264,7 @@ mod tests {
         let (_dir, root) = machine();
         let state = root.run.join("thermocline");
         let lock = Lock::acquire(&root, &state).unwrap();
-        // As a thread in a call that does not return keeps it.
+        // Like a thread in a call that does not return.
         let open: Vec<File> = lock.files.iter().map(|file| file.try_clone().unwrap()).collect();
         drop(lock);
         Lock::acquire(&root, &state).unwrap();

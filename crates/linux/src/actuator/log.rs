@@ -1,8 +1,7 @@
 //! The log of kernel settings to put back: written before each change, read after a crash.
 //!
-//! One record a line: eight hexadecimal digits of CRC-32, a space, JSON. A record is on the disk
-//! before the value that it tells of is written, so a last line without its end means that nothing
-//! was written for it.
+//! One record a line: eight hexadecimal digits of CRC-32, a space, JSON. A record is on disk before
+//! its value is written, so an incomplete last line means that nothing was written for it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,22 +15,22 @@ use crate::private::{Folder, NotOurs};
 /// Name of the log in the state folder.
 pub const FILE_NAME: &str = "restore.log";
 
-/// Records in a log at most; a daemon that sets more without ever restoring is broken.
+/// Maximum number of records in a log; a daemon that sets more without ever restoring is broken.
 const RECORDS_MAX: usize = 65_536;
 
-/// Name of the log while it is written anew.
+/// Name of the log while it is rewritten.
 pub(crate) const NEXT_NAME: &str = "restore.log.new";
 
-/// Damaged logs that are kept, at most.
+/// Maximum number of damaged logs kept.
 const ASIDE_MAX: u32 = 100;
 
-/// Bytes that are read of a log at most.
+/// Maximum number of bytes read of a log.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// A kernel value that we changed, or were about to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// In which boot.
+    /// The boot.
     pub boot_id: String,
     /// The file.
     pub path: PathBuf,
@@ -41,13 +40,13 @@ pub struct Entry {
     pub ours: String,
 }
 
-/// What a log holds.
+/// The content of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Values to put back, oldest first.
     pub entries: Vec<Entry>,
-    /// Numbers of lines that cannot be trusted; the last line of a crash is not among them. What
-    /// follows so many lines as a log can have is not looked at.
+    /// Numbers of lines that cannot be trusted; the last line of a crash is not among them. Lines
+    /// beyond the maximum of a log are ignored.
     pub damaged: Vec<usize>,
 }
 
@@ -57,14 +56,14 @@ pub enum LogError {
     /// A file operation failed.
     #[error("cannot {action} {}: {cause}; no kernel setting is changed without a record of it", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The log.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         cause: io::Error,
     },
-    /// It is not ours alone: it must not tell root what to write where.
+    /// Others can access it: such a log must not determine what root writes.
     #[error("{0}; no kernel setting is changed without a record of it")]
     NotOurs(#[from] NotOurs),
     /// A damaged log could not be kept.
@@ -88,12 +87,12 @@ pub struct RestoreLog {
     records: usize,
     /// Bytes of the whole records.
     bytes: u64,
-    /// There may be a piece of a record behind them.
+    /// A partial record may follow them.
     torn: bool,
 }
 
 impl RestoreLog {
-    /// The log of `folder`, cut down to `entries`. Without entries the file is removed, and made
+    /// The log of `folder`, cut down to `entries`. Without entries the file is removed, and created
     /// again with the first record.
     ///
     /// # Errors
@@ -115,11 +114,11 @@ impl RestoreLog {
         Ok(log)
     }
 
-    /// Appends a record and waits until it is on the disk.
+    /// Appends a record and waits until it is on disk.
     ///
     /// # Errors
-    /// The record is not there, or may be there in pieces, which the next one takes the place of;
-    /// nothing may be changed for it.
+    /// The record is missing, or partly written, in which case the next one replaces it; its
+    /// setting must not be changed.
     pub fn append(&mut self, entry: &Entry) -> Result<(), LogError> {
         let path = self.folder.path().join(FILE_NAME);
         if self.records >= RECORDS_MAX {
@@ -141,7 +140,7 @@ impl RestoreLog {
         self.torn = true;
         let written = write(file, line.as_bytes());
         if written.is_err() {
-            // Where even that fails, it is tried again before the next record.
+            // If even that fails, it is tried again before the next record.
             self.torn = file.set_len(self.bytes).is_err();
         }
         written.map_err(|e| io("write", e))?;
@@ -150,7 +149,7 @@ impl RestoreLog {
     }
 }
 
-/// Writes to the end of a file, on the disk.
+/// Appends to a file and syncs it to disk.
 fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_data()
@@ -164,7 +163,7 @@ pub fn read(state_dir: &Path) -> Result<Contents, LogError> {
     Folder::open(state_dir)?.map_or_else(|| Ok(Contents::default()), |folder| read_in(&folder))
 }
 
-/// As [`read`], of a folder that is known to be ours.
+/// Like [`read`], for a folder that is known to be ours.
 pub(super) fn read_in(folder: &Folder) -> Result<Contents, LogError> {
     Ok(parse(&bytes(folder)?))
 }
@@ -179,10 +178,10 @@ fn bytes(folder: &Folder) -> Result<Vec<u8>, LogError> {
     Ok(bytes)
 }
 
-/// Keeps a copy of a log that cannot be followed in all; where it is.
+/// Keeps a copy of a log that cannot be followed completely; returns its path.
 ///
 /// # Errors
-/// There is no room for it.
+/// No free name is left, or it cannot be written.
 pub(super) fn keep_aside(folder: &Folder) -> Result<PathBuf, LogError> {
     let log = bytes(folder)?;
     for number in 1..=ASIDE_MAX {
@@ -193,7 +192,7 @@ pub(super) fn keep_aside(folder: &Folder) -> Result<PathBuf, LogError> {
             made => made.map_err(LogError::Aside)?,
         };
         if let Err(cause) = write(&mut file, &log) {
-            // A piece of it would be taken for the whole.
+            // A partial copy would be mistaken for the whole.
             let _ = folder.remove(&name);
             return Err(LogError::Aside(NotOurs::Io { action: "write", path, cause }));
         }
@@ -207,14 +206,14 @@ fn is_taken(cause: &io::Error) -> bool {
     cause.kind() == io::ErrorKind::AlreadyExists
 }
 
-/// What a log's bytes tell; any bytes are answered.
+/// Parses a log; accepts any bytes.
 pub fn parse(bytes: &[u8]) -> Contents {
     let mut contents = Contents::default();
     let mut lines = bytes.split(|&b| b == b'\n').enumerate().peekable();
     while let Some((i, line)) = lines.next() {
         let last = lines.peek().is_none();
-        // What follows the last newline is empty, or a record that was cut off before its value was
-        // written.
+        // After the last newline there is nothing, or a record that was cut off before its value
+        // was written.
         if last || contents.entries.len() + contents.damaged.len() >= RECORDS_MAX {
             break;
         }
@@ -236,7 +235,7 @@ fn entry(line: &[u8]) -> Option<Entry> {
     serde_json::from_slice(json).ok()
 }
 
-/// A path that is no UTF-8 has no JSON.
+/// A path that is not UTF-8 has no JSON.
 fn line(entry: &Entry) -> Result<String, serde_json::Error> {
     let json = serde_json::to_string(entry)?;
     Ok(format!("{:08x} {json}\n", crc32(json.as_bytes())))
@@ -343,7 +342,7 @@ mod tests {
         assert!(kept.iter().all(|path| fs::read(path).unwrap() == b"damaged\n"));
     }
 
-    /// Set where this very test runs on a disk of some pages.
+    /// Set when the test reruns itself on a disk of a few pages.
     const SMALL_DISK: &str = "THERMOCLINE_TEST_SMALL_DISK";
 
     #[test]
@@ -371,7 +370,7 @@ mod tests {
         assert_eq!(contents.entries[2], entry(2));
     }
 
-    /// Runs a test again, in a mount namespace of its own with a disk of its own; root alone may.
+    /// Reruns a test, in a separate mount namespace with its own disk; requires root.
     fn on_a_small_disk(test: &str) {
         if !rustix::process::geteuid().is_root() {
             return;

@@ -2,7 +2,7 @@
 //!
 //! Before a value is written, {boot id, path, old value, our value} is on the disk ([`log`]); at
 //! the end, at the next start after a crash, or by `thermocline restore`, values are put back in
-//! reverse order, only in the same boot and only where they are still ours. Whoever holds the
+//! reverse order, only in the same boot and only where they are still ours. The holder of the
 //! [`Lock`] may open the door.
 
 mod command;
@@ -44,12 +44,12 @@ pub use watch::SettingsStats;
 /// Names of files in the state folder, for as long as it is in use.
 pub(crate) const STATE_NAMES: [&str; 3] = [lock::FILE_NAME, log::FILE_NAME, log::NEXT_NAME];
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The kernel had this value already; it is not ours to put back.
+    /// The kernel already had this value, so there is nothing to put back.
     Already,
-    /// The value was changed, from what it was.
+    /// The value was changed.
     Changed {
         /// The value before.
         from: String,
@@ -68,9 +68,9 @@ pub enum ActuatorError {
     /// A damaged log could not be kept aside; what could be read in it was put back.
     #[error("{cause}; what could be read in it:\n{put_back}")]
     Damaged {
-        /// Why it could not.
+        /// The reason.
         cause: LogError,
-        /// What became of what could be read.
+        /// The fate of the records that could be read.
         put_back: Box<RestoreReport>,
     },
     /// The kernel refused the value.
@@ -93,13 +93,13 @@ pub enum ActuatorError {
         /// What reads back.
         found: String,
     },
-    /// The path is none of our settings, or not where it was said to be.
+    /// The path is not one of our settings, or not at the given place.
     #[error("{} is none of the kernel settings that thermocline writes", .0.display())]
     Outside(PathBuf),
-    /// All was put back, or the deputy is at it.
+    /// Everything has been put back, or the deputy is doing so.
     #[error("settings have been put back already, and nothing is changed any more")]
     TakenOver,
-    /// A later step of a plan failed; what was changed before it was put back.
+    /// A later step of a plan failed; earlier changes were put back.
     #[error("{cause}; {}", if put_back.is_complete() {
         "the settings changed before it were put back".to_owned()
     } else {
@@ -108,7 +108,7 @@ pub enum ActuatorError {
     Plan {
         /// The failure.
         cause: Box<ActuatorError>,
-        /// What became of the steps before.
+        /// The fate of the earlier steps.
         put_back: RestoreReport,
     },
 }
@@ -128,7 +128,7 @@ pub struct Actuator {
     root: Root,
     door: Box<dyn Door>,
     boot_id: String,
-    /// What has to be put back, oldest first.
+    /// The values to put back, oldest first.
     entries: Vec<Entry>,
     log: Option<RestoreLog>,
     lock: Option<Arc<Lock>>,
@@ -137,8 +137,8 @@ pub struct Actuator {
 }
 
 impl Actuator {
-    /// The live form. What a crashed daemon left in the log of the lock's folder is put back first,
-    /// and told.
+    /// The live form. Settings that a crashed daemon left in the log of the lock's folder are put
+    /// back first and reported.
     ///
     /// # Errors
     /// The boot id or the log cannot be read. Values that cannot be put back are no error: they are
@@ -147,7 +147,7 @@ impl Actuator {
         Actuator::with_door(root, lock, Box::new(Live))
     }
 
-    /// As [`live`](Actuator::live), through another door.
+    /// Like [`live`](Actuator::live), through another door.
     ///
     /// # Errors
     /// As [`live`](Actuator::live).
@@ -174,7 +174,7 @@ impl Actuator {
         match aside.transpose() {
             Ok(kept) => report.kept_aside = kept,
             Err(cause) => {
-                // What is not put back yet stays in the log as it is.
+                // Records not put back yet stay in the log.
                 actuator.entries.clear();
                 return Err(ActuatorError::Damaged { cause, put_back: Box::new(report) });
             }
@@ -183,7 +183,7 @@ impl Actuator {
         Ok((actuator, report))
     }
 
-    /// The dry form: reads the kernel, writes nothing, and answers as if it had.
+    /// The dry form: reads the kernel, writes nothing, and answers as if it had written.
     pub fn dry_run(root: &Root) -> Actuator {
         Actuator {
             root: root.clone(),
@@ -197,13 +197,13 @@ impl Actuator {
         }
     }
 
-    /// The door for commands, which set nothing; none where nothing is to reach the kernel.
+    /// The door for commands, which change no setting; `None` if nothing may reach the kernel.
     pub fn commands(&self) -> Option<Commands> {
         self.door.reaches_kernel().then(|| Commands::live(&self.root))
     }
 
-    /// Who puts the settings back where the owner of this one does not come to it; none where
-    /// nothing reaches the kernel.
+    /// The deputy that puts the settings back if the owner is blocked; `None` if nothing reaches
+    /// the kernel.
     pub fn deputy(&self) -> Option<Deputy> {
         self.deputy_with(Box::new(Live))
     }
@@ -223,8 +223,8 @@ impl Actuator {
     /// Writes one value, recorded first; reads it back.
     ///
     /// # Errors
-    /// The value is not written, or was not taken; in the second case the record stays, so that
-    /// [`restore`](Actuator::restore) puts the old value back.
+    /// The value was not written, or the kernel did not accept it; in the second case the record
+    /// stays, so that [`restore`](Actuator::restore) puts the old value back.
     pub fn set(&mut self, path: &Path, value: &str) -> Result<Written, ActuatorError> {
         if !settings::may_set(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
@@ -241,7 +241,7 @@ impl Actuator {
             ours: value.to_owned(),
         };
         self.record(&entry)?;
-        // From here on the value counts as changed, even where the kernel reports an error.
+        // From here on the value counts as changed, even if the kernel reports an error.
         self.entries.push(entry.clone());
         self.door.write(path, value).map_err(|cause| ActuatorError::Write {
             path: path.to_owned(),
@@ -250,7 +250,7 @@ impl Actuator {
         })?;
         let found = self.read(path)?;
         if !same_value(&found, value) {
-            // What the kernel made of our value is ours too.
+            // The kernel's own form of our value counts as ours.
             entry.ours = chosen(&found).to_owned();
             self.record(&entry)?;
             self.entries.push(entry);
@@ -263,8 +263,8 @@ impl Actuator {
         Ok(Written::Changed { from: chosen(&old).to_owned() })
     }
 
-    /// Replaces a value of ours by another: what is put back stays the value before the first one.
-    /// `None` where the value is not ours, or not ours any more: whoever changed it has the say.
+    /// Replaces a value of ours by another: the value to put back remains the original one. `None`
+    /// if the value is not, or no longer, ours: the later writer's value stands.
     ///
     /// # Errors
     /// As [`set`](Actuator::set).
@@ -277,8 +277,8 @@ impl Actuator {
         let old = self.entries[at].old.clone();
         let before = self.entries.len();
         let written = self.set(path, value)?;
-        // Until here both values were recorded as ours, so that no moment is left at which a crash
-        // would lose the first.
+        // Up to here both values were recorded as ours, so that a crash at no moment loses the
+        // first.
         if self.entries.len() > before {
             self.entries[before].old = old;
             self.entries.remove(at);
@@ -287,9 +287,8 @@ impl Actuator {
         Ok(Some(written))
     }
 
-    /// Writes a value into the folders that our value of `made_by` has made beside it, and that go
-    /// when it is put back: it needs no record of its own. What the kernel makes of it is not
-    /// looked at.
+    /// Writes a value into the folders that our value of `made_by` has created beside it, and that
+    /// disappear when it is put back, so it needs no record. The value is not read back.
     ///
     /// # Errors
     /// `made_by` has no value of ours, the path is not below its folder, or the kernel refuses the
@@ -308,12 +307,12 @@ impl Actuator {
         })
     }
 
-    /// Records that a file in the folders which our value of `made_by` has made will have `value`
-    /// at times, by [`fill`](Actuator::fill): where it has so at the end, the value of now is put
+    /// Records that a file in the folders created by our value of `made_by` will have `value` at
+    /// times, through [`fill`](Actuator::fill): if it has it at the end, the present value is put
     /// back.
     ///
     /// # Errors
-    /// The file cannot be read, or the value not be recorded.
+    /// The file cannot be read, or the value cannot be recorded.
     pub fn foresee(&mut self, path: &Path, value: &str) -> Result<(), ActuatorError> {
         if !settings::may_set(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
@@ -327,7 +326,7 @@ impl Actuator {
         Ok(())
     }
 
-    /// Whether a file has a value of ours that is to be put back.
+    /// Whether a file has a value of ours that must be put back.
     pub fn has_set(&self, path: &Path) -> bool {
         self.entries.iter().any(|entry| entry.path == path)
     }
@@ -335,7 +334,7 @@ impl Actuator {
     /// Carries out a plan, all of it or nothing: when a step fails, the steps before are put back.
     ///
     /// # Errors
-    /// The step that failed and what became of the others.
+    /// The step that failed and the fate of the others.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), ActuatorError> {
         self.keep(plan);
         self.all_or_nothing(|actuator| {
@@ -346,7 +345,7 @@ impl Actuator {
     /// Takes steps: when one fails, those before it are put back.
     ///
     /// # Errors
-    /// The step that failed and what became of the others.
+    /// The step that failed and the fate of the others.
     pub fn all_or_nothing(
         &mut self,
         steps: impl FnOnce(&mut Actuator) -> Result<(), ActuatorError>,
@@ -358,10 +357,10 @@ impl Actuator {
         })
     }
 
-    /// Gives a setting another value, recorded first, and at once the one again that it has.
+    /// Sets a setting to another value, recorded first, and at once back to its present one.
     ///
     /// # Errors
-    /// The other value was not written, or the setting did not get its own again.
+    /// The other value was not written, or the setting did not get its own value back.
     pub fn switch_over(&mut self, path: &Path, value: &str) -> Result<(), ActuatorError> {
         self.all_or_nothing(|actuator| {
             let before = actuator.entries.len();
@@ -375,9 +374,8 @@ impl Actuator {
         })
     }
 
-    /// Puts every value back for good. Where all are back the lock is given up: whatever keeps the
-    /// process from ending has no say over the kernel's settings any more, and nothing can be set
-    /// by it.
+    /// Puts every value back finally. If all are back, the lock is released: a process that cannot
+    /// end then no longer has a hold on the kernel's settings and cannot set any.
     pub fn end(&mut self) -> RestoreReport {
         let report = self.restore();
         if self.entries.is_empty() && report.log_failure.is_none() {
@@ -386,9 +384,9 @@ impl Actuator {
         report
     }
 
-    /// Changes nothing any more, and lets others.
+    /// Ends all changes and releases the lock.
     fn give_up(&mut self) {
-        // The deputy first: what is in the log is another daemon's as soon as the lock is free.
+        // The deputy first: the log belongs to another daemon as soon as the lock is free.
         self.turn.end();
         if let Some(lock) = self.lock.take() {
             lock.give_up();
@@ -396,8 +394,8 @@ impl Actuator {
         self.log = None;
     }
 
-    /// Puts every value back that is still ours, the latest first. What could not be put back stays
-    /// recorded.
+    /// Puts every value back that is still ours, the latest first. Values that could not be put
+    /// back stay recorded.
     pub fn restore(&mut self) -> RestoreReport {
         self.restore_from(0)
     }
@@ -405,13 +403,13 @@ impl Actuator {
     /// Puts back what was changed after the first `kept` entries.
     fn restore_from(&mut self, kept: usize) -> RestoreReport {
         let Ok(_changing) = self.change() else {
-            // What the deputy could not put back is in the log.
+            // Values that the deputy could not put back are in the log.
             self.entries.clear();
             return RestoreReport::default();
         };
         let mut report = self.put_back(kept);
         if !self.turn.is_owners() {
-            // It took so long that the deputy has begun, whose log it is.
+            // It took so long that the deputy has begun, which now owns the log.
             return report;
         }
         report.log_failure = self.begin_log().err().map(|error| error.to_string());
@@ -429,7 +427,7 @@ impl Actuator {
         self.lock.as_ref().map_or(Err(LogError::NoFolder), |lock| log::keep_aside(lock.folder()))
     }
 
-    /// Cuts the log down to what is still to be put back.
+    /// Cuts the log down to the values still to be put back.
     fn begin_log(&mut self) -> Result<(), LogError> {
         self.log = None;
         if let Some(lock) = &self.lock {
@@ -474,8 +472,8 @@ impl Actuator {
 }
 
 impl Drop for Actuator {
-    /// A daemon that ends by an early return or a panic leaves the kernel as it found it. Whoever
-    /// wants to know what became of it calls [`restore`](Actuator::restore) before.
+    /// A daemon that ends by an early return or a panic leaves the kernel as it found it. To get
+    /// the result, call [`restore`](Actuator::restore) before.
     fn drop(&mut self) {
         if !self.entries.is_empty() {
             self.restore();

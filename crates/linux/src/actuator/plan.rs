@@ -20,7 +20,7 @@ pub struct Change {
     pub from: String,
     /// The value while running.
     pub to: String,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
     /// The command that undoes it by hand.
     pub undo: String,
@@ -31,7 +31,7 @@ pub struct Change {
 pub struct Plan {
     /// The changes; settings that have their value already are not among them.
     pub changes: Vec<Change>,
-    /// Settings that have their value already, and that value: it is to stay while running.
+    /// Settings that already have their value, and that value, which should stay while running.
     #[serde(skip)]
     pub kept: Vec<(PathBuf, String)>,
     /// Settings that are left as they are because this kernel keeps them out of reach. Thermocline
@@ -39,19 +39,19 @@ pub struct Plan {
     pub skipped: Vec<Skipped>,
 }
 
-/// A setting that was asked for, is of help and not needed, and cannot be made.
+/// A requested setting that helps but is not required, and that cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// The kernel's name for it.
     pub name: &'static str,
     /// The value asked for.
     pub to: String,
-    /// Why it cannot be made, and what would change that.
+    /// Why it cannot be set, and what would change that.
     pub why: String,
 }
 
 impl Plan {
-    /// Whether there is nothing to tell: all settings have their values.
+    /// Whether there is nothing to report: all settings have their values.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.skipped.is_empty()
     }
@@ -98,7 +98,7 @@ enum Place {
     MmNuma,
 }
 
-/// In order of writing. The promote rate limit is there before the mode that would promote without
+/// In order of writing. The promote rate limit is set before the mode that would promote without
 /// it, and the mode is last: scans begin with their size and period already set.
 const KNOBS: [Knob; 9] = [
     Knob {
@@ -167,7 +167,7 @@ const KNOBS: [Knob; 9] = [
 ///
 /// # Errors
 /// A setting that is needed is not offered by this kernel, or cannot be read. The scan settings
-/// only pace the kernel: where they are out of reach, they are skipped.
+/// only pace the kernel: if they are out of reach, they are skipped.
 pub fn plan(root: &Root, kernel: &Kernel) -> Result<Plan, KernelFileError> {
     let mut plan = Plan::default();
     for knob in &KNOBS {

@@ -1,4 +1,4 @@
-//! Puts recorded values back, and reports what became of each.
+//! Puts recorded values back, and reports the fate of each.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::actuator::log::Entry;
 use crate::actuator::{Actuator, ActuatorError, Lock, LockError, same_value, settings};
 use crate::root::Root;
 
-/// What became of one recorded value.
+/// The fate of one recorded value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
@@ -28,7 +28,7 @@ pub enum Fate {
     OtherBoot,
     /// The file is gone: a module was unloaded or a file system unmounted.
     Absent,
-    /// It is no setting that we ever write; the record is not followed.
+    /// It is not a setting that we ever write; the record is not followed.
     NotASetting,
     /// The kernel refused; the record stays.
     Failed {
@@ -37,7 +37,7 @@ pub enum Fate {
     },
 }
 
-/// One recorded value and what became of it.
+/// One recorded value and its fate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// The file.
@@ -46,21 +46,21 @@ pub struct Restored {
     pub old: String,
     /// Our value.
     pub ours: String,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What became of everything that was recorded.
+/// The fate of everything that was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreReport {
     /// Each recorded value, in the order of putting back: the latest first.
     pub values: Vec<Restored>,
     /// Lines of the log that could not be trusted, by number from 1. What they recorded is unknown.
     pub damaged_lines: Vec<usize>,
-    /// Where a log is kept that had such lines, or records that are not followed.
+    /// Where a log with such lines, or with records that are not followed, is kept.
     pub kept_aside: Option<PathBuf>,
-    /// Why the log could not be cut down to what is left; the next start then looks at these values
-    /// again.
+    /// Why the log could not be cut down to the remaining records; the next start then checks these
+    /// values again.
     pub log_failure: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl RestoreReport {
     }
 }
 
-/// Damaged lines that are told one by one.
+/// Maximum number of damaged lines that are listed.
 const DAMAGED_TOLD_MAX: usize = 10;
 
 impl fmt::Display for RestoreReport {
@@ -141,8 +141,7 @@ pub enum RestoreError {
     Actuator(#[from] ActuatorError),
 }
 
-/// Puts back `entries` (oldest first) and returns what became of them, with the entries to try
-/// again.
+/// Puts back `entries` (oldest first) and returns their fates, with the entries to try again.
 pub(super) fn put_back(
     root: &Root,
     door: &mut dyn Door,
@@ -184,8 +183,8 @@ fn fate(root: &Root, door: &mut dyn Door, boot_id: &str, entry: &Entry) -> Fate 
     if !same_value(&found, &entry.ours) {
         return Fate::NotOurs { found: super::chosen(&found).to_owned() };
     }
-    // The kernel makes and ends no kdamonds while one of them runs, and a record that one does may
-    // be lost.
+    // The kernel creates and ends no kdamonds while one of them runs, and the record of a running
+    // one may be lost.
     let ended = settings::kdamonds_made_by(root, &entry.path, &entry.ours).try_for_each(|state| {
         match door.read(&state) {
             Ok(text) if same_value(&text, "on") => door.write(&state, "off"),

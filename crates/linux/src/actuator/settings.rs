@@ -1,13 +1,12 @@
 //! The one list of settings that we ever write. Anything else is neither written nor put back,
-//! whatever a caller asks for and whatever a log says.
+//! regardless of callers and logs.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::actuator::{damon_stat, kdamonds, plan};
 use crate::root::Root;
 
-/// Kdamonds that are looked for at most: one for each node, or one for each process that is
-/// watched.
+/// Maximum number of kdamonds considered: one for each node, or one for each watched process.
 const KDAMONDS_MAX: usize = 4096;
 const NR_KDAMONDS: &str = "nr_kdamonds";
 
@@ -27,13 +26,13 @@ pub(super) fn is_state(root: &Root, path: &Path) -> bool {
     below_kdamonds(root, path).is_some_and(|names| names.len() > 1)
 }
 
-/// Whether a setting may be set again where somebody else has changed it: to make kdamonds ends
-/// those that the other has made.
+/// Whether a setting may be set again if somebody else has changed it: creating kdamonds would end
+/// the other's.
 pub(super) fn may_set_again(root: &Root, path: &Path) -> bool {
     below_kdamonds(root, path).is_none()
 }
 
-/// Whether a file is one of those that kdamonds are told by, and that go with them.
+/// Whether a file configures a kdamond and disappears with it.
 pub(super) fn may_fill(root: &Root, path: &Path) -> bool {
     below_kdamonds(root, path).is_some_and(|names| {
         names.len() > 1
@@ -42,7 +41,7 @@ pub(super) fn may_fill(root: &Root, path: &Path) -> bool {
     })
 }
 
-/// The state files of the kdamonds that value `ours` of a setting has made; none of any other
+/// The state files of the kdamonds that value `ours` of a setting has created; none for any other
 /// setting.
 pub(super) fn kdamonds_made_by(
     root: &Root,
@@ -54,7 +53,7 @@ pub(super) fn kdamonds_made_by(
     (0..made.min(KDAMONDS_MAX)).map(move |number| folder.join(number.to_string()).join("state"))
 }
 
-/// The names that lead from the folder of kdamonds to a path, none leading upwards.
+/// The path components from the folder of kdamonds to a path, without `..`.
 fn below_kdamonds<'a>(root: &Root, path: &'a Path) -> Option<Vec<&'a str>> {
     let below = path.strip_prefix(kdamonds(root)).ok()?;
     let name = |c: Component<'a>| match c {

@@ -91,7 +91,7 @@ fn a_value_that_is_adjusted_again_and_again_is_put_back_at_once_and_the_log_does
     actuator.crash();
     let (mut actuator, report) = m.start();
     assert_eq!((fates(&report), m.value("a")), (vec![&Fate::PutBack], "1".to_owned()));
-    // What somebody else has set is theirs.
+    // A value that somebody else has set is theirs.
     actuator.set(&a, "2").unwrap();
     m.kernel.put(&a, "77");
     assert_eq!(actuator.adjust(&a, "3").unwrap(), None);
@@ -169,7 +169,7 @@ fn a_crash_loses_no_value_wherever_it_cuts_the_log() {
     let near_an_end = |cut: usize| cut == 0 || ends.iter().any(|&end| (end..=end + 2).contains(&cut));
     for cut in (0..=whole.0.len()).filter(|&cut| near_an_end(cut) || cut % 64 == 0) {
         let records = whole.0[..cut].iter().filter(|&&b| b == b'\n').count();
-        // The last whole record's own write may or may not have happened.
+        // The write of the last whole record may or may not have happened.
         for written in records.saturating_sub(1)..=records {
             let m = Machine::new();
             let text = String::from_utf8(whole.0[..cut].to_vec()).unwrap();
@@ -380,7 +380,7 @@ fn with_deputy(m: &Machine) -> (Actuator, Deputy) {
 fn a_deputy_puts_all_back_once_and_its_owner_changes_nothing_after_it() {
     let m = Machine::new();
     let (mut actuator, mut deputy) = with_deputy(&m);
-    // What somebody else has set stays theirs.
+    // A value that somebody else has set stays theirs.
     m.kernel.put(&m.path("b"), "9");
     let report = deputy.restore().unwrap();
     assert_eq!(fates(&report), [&Fate::NotOurs { found: "9".to_owned() }, &Fate::PutBack]);
@@ -390,7 +390,7 @@ fn a_deputy_puts_all_back_once_and_its_owner_changes_nothing_after_it() {
     let (mut other, left) = m.start();
     assert!(left.is_empty(), "{left}");
     other.set(&m.path("a"), "5").unwrap();
-    // The owner comes to it after all.
+    // The owner gets to it after all.
     assert!(matches!(actuator.set(&m.path("a"), "3"), Err(ActuatorError::TakenOver)));
     assert!(matches!(actuator.adjust(&m.path("a"), "3"), Err(ActuatorError::TakenOver)));
     assert!(actuator.end().is_empty());
@@ -486,7 +486,7 @@ fn a_setting_is_set_again_some_times_a_minute_and_the_others_value_is_put_back()
         assert!(look(&mut actuator, s)[0].contains("set to 2 again, and 0 is put back at the end"));
         assert_eq!(m.value("a"), "2");
     }
-    // Wherever a crash comes, what the other has set is put back, and nothing is told of it twice.
+    // After a crash at any point, the other's value is put back, and it is reported only once.
     actuator.crash();
     let (mut actuator, report) = m.start();
     assert_eq!(fates(&report), [&Fate::PutBack, &Fate::PutBack]);

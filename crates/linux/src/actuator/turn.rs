@@ -1,14 +1,14 @@
-//! Whose turn it is to change settings: the actuator's owner's, or that of its
-//! [`Deputy`](super::Deputy), who puts them back where the owner does not come to it. Once the
-//! deputy has begun, the owner changes nothing more.
+//! Whose turn it is to change settings: the actuator's owner, or its [`Deputy`](super::Deputy),
+//! which puts them back if the owner is blocked. Once the deputy has begun, the owner changes
+//! nothing more.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the owner is kept that comes while the deputy is at it. Who took the owner's place ends
-/// the process meanwhile.
+/// How long an owner that arrives late waits for the deputy, which ends the process meanwhile.
 const OWNER_WAITS: Duration = Duration::from_secs(10);
-/// How long the deputy leaves the owner to a change that it is at. One that takes longer hangs.
+/// How long the deputy waits for a change of the owner in progress. A change that takes longer
+/// hangs.
 const DEPUTY_WAITS: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,14 +16,14 @@ enum Phase {
     #[default]
     Owner,
     Deputy,
-    /// All is put back, or was given up by its owner.
+    /// Everything is put back, or was given up by the owner.
     Over,
 }
 
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    /// Changes that the owner is at, one within the other.
+    /// Nested changes of the owner in progress.
     changes: u32,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Turn {
     changed: Condvar,
 }
 
-/// The owner is at a change until this is dropped.
+/// A change of the owner is in progress until this is dropped.
 #[derive(Debug)]
 pub(super) struct Changing(Arc<Turn>);
 
@@ -46,7 +46,7 @@ impl Drop for Changing {
 }
 
 impl Turn {
-    /// The owner begins a change. None where the deputy has begun, for whose end this waits.
+    /// The owner begins a change. `None` if the deputy has begun; waits for it to end.
     pub(super) fn change(self: &Arc<Turn>) -> Option<Changing> {
         let mut state = self.lock();
         if state.phase == Phase::Deputy {
@@ -62,7 +62,7 @@ impl Turn {
         Some(Changing(Arc::clone(self)))
     }
 
-    /// The deputy begins; false where it has begun before, or nothing is left to it.
+    /// The deputy begins; false if it has begun before, or if nothing is left to do.
     pub(super) fn take(&self) -> bool {
         let mut state = self.lock();
         if state.phase != Phase::Owner {
@@ -79,7 +79,7 @@ impl Turn {
         self.lock().phase == Phase::Owner
     }
 
-    /// Nothing is changed any more by anybody.
+    /// Ends all changes, by owner and deputy.
     pub(super) fn end(&self) {
         self.lock().phase = Phase::Over;
         self.changed.notify_all();

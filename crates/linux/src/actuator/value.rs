@@ -17,8 +17,8 @@ pub fn same_value(a: &str, b: &str) -> bool {
     }
 }
 
-/// The text in brackets where the kernel lists all choices and marks the current one, else all of
-/// it.
+/// The text in brackets if the kernel lists all choices and marks the current one, else the whole
+/// text.
 pub fn chosen(text: &str) -> &str {
     let text = text.trim();
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {

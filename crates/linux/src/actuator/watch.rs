@@ -1,8 +1,8 @@
-//! Settings that somebody else changes while we run: noticed, reported once, and set again or left,
-//! as configured.
+//! Settings that somebody else changes while we run: detected, reported once, and set again or
+//! left, as configured.
 //!
-//! To set a value again is no fight: after some times within a minute it is left. What the other
-//! has set then takes the place of what was there before us, and is what is put back at the end.
+//! Setting a value again is limited: after a few times within a minute the value is left. The
+//! other's value then replaces the value from before us, and is put back at the end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use thermocline_core::units::Nanos;
 use super::log::Entry;
 use super::{Actuator, ActuatorError, Plan, chosen, same_value, settings};
 
-/// Time between two looks.
+/// Time between two checks.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
-/// Times that a setting is set again within [`WINDOW`], at most.
+/// Maximum number of times that a setting is set again within [`WINDOW`].
 const SETS_MAX: usize = 3;
 const WINDOW: Nanos = Nanos::from_s(60);
 
@@ -33,7 +33,7 @@ thermocline_core::statistics! {
     }
 }
 
-/// What is known of settings beside what is to be put back.
+/// State of settings in addition to the values to put back.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// Settings that had the wanted value before us.
@@ -43,7 +43,7 @@ pub(super) struct Watch {
     stats: SettingsStats,
 }
 
-/// How it went with a setting that somebody else has changed.
+/// The history of a setting that somebody else has changed.
 #[derive(Debug, Default)]
 struct Course {
     left: bool,
@@ -61,13 +61,13 @@ impl Course {
 }
 
 impl Actuator {
-    /// Watches the settings of a plan that have their values without us as well.
+    /// Also watches the settings of a plan that have their values without us.
     pub fn keep(&mut self, plan: &Plan) {
         self.watch.kept.extend(plan.kept.iter().cloned());
     }
 
-    /// Looks, once a second, whether settings still have our values; what has changed is told, and
-    /// set again where `when` says so.
+    /// Checks once a second whether settings still have our values. Changes are reported, and
+    /// undone if `when` says so.
     pub fn look_after(&mut self, now: Nanos, when: WhenChanged) -> Vec<String> {
         let early = self.watch.looked.is_some_and(|looked| now.since(looked) < LOOK_EVERY);
         if early || !self.door.reaches_kernel() {
@@ -84,8 +84,8 @@ impl Actuator {
         SettingsStats { left, ..self.watch.stats }
     }
 
-    /// Each setting with the value that it is to have now. Whether a kdamond is on changes by
-    /// itself.
+    /// Each setting with the value that it should have now. The state of a kdamond is not among
+    /// them, because it changes on its own.
     fn watched(&self) -> BTreeMap<PathBuf, String> {
         let mut watched = self.watch.kept.clone();
         let lasting = self.entries.iter().filter(|entry| !settings::is_state(&self.root, &entry.path));
@@ -94,7 +94,7 @@ impl Actuator {
     }
 
     fn look_at(&mut self, path: &Path, ours: &str, now: Nanos, when: WhenChanged) -> Option<String> {
-        // A file that is gone, with its module, is told at the end.
+        // A file that is gone with its module is reported at the end.
         let text = self.door.read(path).ok()?;
         if same_value(&text, ours) {
             if let Some(course) = self.watch.courses.get_mut(path) {
@@ -131,7 +131,7 @@ impl Actuator {
 
     fn set_again(&mut self, path: &Path, ours: &str, found: &str, now: Nanos) -> Result<(), ActuatorError> {
         let _changing = self.change()?;
-        // The record is exchanged before the value is written, and is right before and after.
+        // The record is replaced before the value is written, and is right before and after.
         let before = self.entries.clone();
         let place = self.entries.iter().position(|entry| entry.path == path).unwrap_or(0);
         self.entries.retain(|entry| entry.path != path);

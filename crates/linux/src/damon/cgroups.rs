@@ -1,8 +1,8 @@
-//! Whose pages DAMON may move: cgroups, as scopes name them.
+//! Whose pages DAMON may move: cgroups named by scopes.
 //!
-//! DAMON tells whose a page is by the memory cgroup that it is charged to, and by nothing else; and
-//! it knows each cgroup by itself, without those below it (Linux 6.12 mm/damon/paddr.c). So a
-//! scope's subtree is taken apart into its cgroups, again and again, since they come and go.
+//! DAMON identifies the owner of a page only by the memory cgroup that it is charged to, and a
+//! filter matches a single cgroup without those below it (Linux 6.12 mm/damon/paddr.c). So a
+//! scope's subtree is expanded into its cgroups, repeatedly, since they come and go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,13 +13,13 @@ use thermocline_core::config;
 use crate::root::{KernelFileError, Root};
 use crate::scope::cgroup;
 
-/// Cgroups that are told by name; of others only the number is.
+/// Maximum number of cgroups reported by name; of the others only the number is reported.
 const TOLD_MAX: usize = 8;
 
 /// Scopes that DAMON cannot keep to.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCgroups {
-    /// A scope asks for what DAMON does not know.
+    /// A scope uses a criterion that DAMON does not know.
     #[error(
         "scope[{index}].{key} is more than DAMON knows: it tells whose a page is by its cgroup alone; give the scope a cgroup \
          and nothing but a name and exclude beside it, or choose manager thermocline"
@@ -33,13 +33,13 @@ pub enum NotCgroups {
     /// cgroup v2 is not mounted.
     #[error("scopes by cgroup need cgroup v2, which is not mounted: mount -t cgroup2 none /sys/fs/cgroup")]
     NotMounted,
-    /// Pages are not charged to a cgroup that is named.
+    /// No pages are charged to a cgroup that is named.
     #[error(
         "nothing is charged to cgroup {0}, so that DAMON cannot tell its pages: it has no memory controller \
          (echo +memory > cgroup.subtree_control of the cgroup above), or a name that DAMON cannot be told"
     )]
     NotCharged(String),
-    /// This kernel can name one cgroup alone, and more are meant.
+    /// This kernel's filters can select only one cgroup, and more are meant.
     #[error(
         "DAMON of kernels before 6.14 can be kept to one cgroup, or from any number of them, and the scopes stand for {}: {}; name one \
          that has no others below it, exclude the others instead (exclude = true), or boot a newer kernel", .0.len(), Names(.0)
@@ -56,8 +56,8 @@ pub enum NotCgroups {
     File(#[from] KernelFileError),
 }
 
-/// Cgroups by path, with the kernel's number of each: one that is made anew by the same name is
-/// another.
+/// Cgroups by path, with the kernel's number of each: a recreated cgroup with the same name is
+/// another one.
 pub(super) type Numbers = BTreeMap<String, u64>;
 
 /// Whose pages may move.
@@ -65,17 +65,17 @@ pub(super) type Numbers = BTreeMap<String, u64>;
 pub(super) enum Whose {
     /// Everybody's.
     All,
-    /// Of those that are charged to these cgroups.
+    /// Pages charged to these cgroups.
     Only(Numbers),
-    /// Of all others.
+    /// Pages of all others.
     AllBut(Numbers),
 }
 
-/// What a look at the hierarchy found.
+/// The result of reading the hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) whose: Whose,
-    /// A cgroup that is named, or lies below one, and that DAMON cannot be told.
+    /// A cgroup that is named, or lies below one, and that DAMON's filters cannot include.
     pub(super) untold: Option<String>,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Those of scopes, where there are any.
+    /// The cgroups of scopes, if there are any.
     pub(super) fn new(root: &Root, scopes: &[config::Scope]) -> Result<Option<Cgroups>, NotCgroups> {
         let (mut only, mut not) = (Vec::new(), Vec::new());
         for (index, scope) in scopes.iter().enumerate() {
@@ -135,8 +135,8 @@ impl Cgroups {
         Ok(Some(Cgroups { mount, only, not }))
     }
 
-    /// What there is now. As everywhere, a scope takes in all that is below its cgroup, an
-    /// exclusion wins, and where nothing but exclusions is named, the rest may move.
+    /// Reads the hierarchy. As everywhere, a scope includes all cgroups below its own, an exclusion
+    /// wins, and with exclusions alone all other pages may move.
     pub(super) fn look(&self) -> Result<Found, NotCgroups> {
         let mut untold = None;
         let not = self.within(&self.not, &[], &mut untold)?;
@@ -147,7 +147,7 @@ impl Cgroups {
         Ok(Found { whose, untold })
     }
 
-    /// The cgroups that pages are charged to within these subtrees but for those in others.
+    /// The cgroups with charged pages within these subtrees, except those in other subtrees.
     fn within(
         &self,
         subtrees: &[String],
@@ -160,7 +160,7 @@ impl Cgroups {
             if found.contains_key(&path) || but.iter().any(|subtree| cgroup::is_within(&path, subtree)) {
                 continue;
             }
-            // One that ends meanwhile is none.
+            // One that ends meanwhile is skipped.
             let Some(number) = cgroup::id(&self.mount, &path)? else { continue };
             let folder = cgroup::folder(&self.mount, &path);
             let name_fits = !path.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER);
@@ -168,7 +168,7 @@ impl Cgroups {
                 left.extend(cgroup::below(&self.mount, &path)?.into_iter().map(|path| (path, false)));
                 found.insert(path, number);
             } else if named || !name_fits {
-                // What is below and is not charged itself, its parent is charged for.
+                // Pages of a cgroup without its own charge are charged to its parent.
                 *untold = Some(path);
             }
         }
@@ -257,8 +257,7 @@ mod tests {
         m.make("/a/b");
         let after = m.look(&[not("/a")]);
         assert_eq!((names(&after), after == before), (vec!["/a", "/a/b"], false));
-        // A folder of that name, and another one beside it so that the number is not given again at
-        // once.
+        // A folder of that name, and another one so that the number is not reused at once.
         m.make("/c");
         fs::rename(m.folder("/c"), m.folder("/a/c")).unwrap();
         fs::rename(m.folder("/a/b"), m.folder("/gone")).unwrap();
@@ -271,7 +270,7 @@ mod tests {
     fn cgroups_that_nothing_is_charged_to_are_told() {
         let m = Machine::new(&["/a"]);
         fs::create_dir(m.folder("/a/b")).unwrap();
-        // Its memory is charged to the one above, which is in the scope.
+        // Its memory is charged to its parent, which is in the scope.
         assert_eq!(m.look(&[only("/a")]).untold, None);
         assert_eq!(m.look(&[not("/a/b")]).untold.unwrap(), "/a/b");
         m.make("/a/odd\nname");

@@ -20,9 +20,9 @@ const ALLOW_SINCE: (u32, u32) = (6, 14);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter<'a> {
     kind: &'static str,
-    /// Whether what is of the kind matches, or what is not.
+    /// Whether the filter matches pages of the kind, or all others.
     matching: bool,
-    /// Whether what matches is let through, or rejected.
+    /// Whether matching pages are allowed, or rejected.
     allow: bool,
     cgroup: Option<&'a str>,
 }
@@ -36,19 +36,18 @@ fn each(numbers: &Numbers, allow: bool) -> impl Iterator<Item = Filter<'_>> {
     numbers.keys().map(move |path| Filter { kind: "memcg", matching: true, allow, cgroup: Some(path) })
 }
 
-/// The filters of a scheme. Pages of cgroups that it leaves alone are not looked at for having been
-/// accessed either, where the kernel's order of things allows: that look makes them seem not
-/// accessed to who looks next.
+/// The filters of a scheme. If the kernel's order of checks allows it, pages of other cgroups are
+/// not checked for accesses either, because that check clears their accessed bit.
 fn filters(action: Action, young: bool, whose: &Whose) -> Vec<Filter<'_>> {
     // Promotion rejects what is not young, demotion what is.
     let young = young.then(|| reject("young", action == Action::MigrateCold));
-    // A page is anonymous or it is not.
+    // Every page is either anonymous or not.
     let everything = [reject("anon", true), reject("anon", false)];
     match whose {
         Whose::All => young.into_iter().collect(),
         Whose::AllBut(numbers) => each(numbers, false).chain(young).collect(),
         Whose::Only(numbers) if numbers.is_empty() => everything.into(),
-        // Every kernel can reject all but one.
+        // Every kernel can reject all cgroups except one.
         Whose::Only(numbers) if numbers.len() == 1 => {
             let others = each(numbers, false).map(|of| Filter { matching: false, ..of });
             others.chain(young).collect()
@@ -57,7 +56,7 @@ fn filters(action: Action, young: bool, whose: &Whose) -> Vec<Filter<'_>> {
     }
 }
 
-/// Adds what makes the filters of the scheme in `folder`, in place of those that it has.
+/// Adds the writes that create the filters of the scheme in `folder`, replacing its present ones.
 pub(super) fn fill(fills: &mut Fills, folder: &Path, action: Action, young: bool, whose: &Whose) {
     let filters = filters(action, young, whose);
     let folder = folder.join("filters");
@@ -76,7 +75,7 @@ pub(super) fn fill(fills: &mut Fills, folder: &Path, action: Action, young: bool
     }
 }
 
-/// Whose pages may move, kept in step with the cgroups that there are.
+/// Whose pages may move, kept in step with the existing cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Follower {
     cgroups: Cgroups,
@@ -85,17 +84,17 @@ pub struct Follower {
     young: bool,
     schemes: Vec<Scheme>,
     kdamonds: usize,
-    /// What the filters say now.
+    /// The present filters.
     whose: Whose,
-    /// What was told last of something that is not as it should be.
+    /// The last problem reported.
     trouble: Option<String>,
 }
 
 impl Follower {
-    /// With filters for the cgroups that there are now. Schemes are given later.
+    /// Creates filters for the present cgroups. Schemes are given later.
     ///
     /// # Errors
-    /// What is meant cannot be told to this kernel.
+    /// This kernel's filters cannot express the scopes.
     pub(super) fn new(root: &Root, cgroups: Cgroups, young: bool) -> Result<Follower, NotCgroups> {
         let Found { whose, untold } = cgroups.look()?;
         let one_alone = root.kernel_version().is_some_and(|version| version < ALLOW_SINCE);
@@ -107,16 +106,15 @@ impl Follower {
         &self.whose
     }
 
-    /// The same, for schemes that were made.
+    /// The same, for schemes that were created.
     pub(super) fn of(&self, schemes: &[Scheme], kdamonds: usize) -> Follower {
         Follower { schemes: schemes.to_vec(), kdamonds, ..self.clone() }
     }
 
-    /// Looks which cgroups there are, and has the kdamonds change their filters where they are
-    /// others than before: at the end of an aggregation, for which this waits. Returns what there
-    /// is to say, once.
+    /// Updates the kdamonds' filters if the list of cgroups has changed. The kernel applies them at
+    /// the end of an aggregation, for which this waits. Returns a message, once per change.
     pub fn look(&mut self, root: &Root, actuator: &mut Actuator) -> Option<String> {
-        // Kdamonds that others have made instead of ours are left alone.
+        // Kdamonds that others have created in place of ours are left alone.
         if !has(actuator, &nr_kdamonds(root), &self.kdamonds.to_string()) {
             return None;
         }
@@ -134,7 +132,7 @@ impl Follower {
                     self.whose = whose;
                     (Some(self.whose.to_string()), None)
                 }
-                // A cgroup that has ended meanwhile, or a kdamond: the next look will tell.
+                // A cgroup or a kdamond has ended meanwhile: the next call will show it.
                 Err(why) => (None, Some(format!("filters stay as they were: {why}"))),
             },
         };
@@ -147,7 +145,8 @@ impl Follower {
         }
     }
 
-    /// What this kernel can be told of it, rather less than more: none where too many are left out.
+    /// The part of it that this kernel can express, rather too little than too much; `None` if too
+    /// many are left out.
     fn expressible(&self, whose: Whose) -> Option<Whose> {
         match whose {
             Whose::Only(mut numbers) if self.one_alone && numbers.len() > 1 => {
@@ -165,7 +164,7 @@ impl Follower {
                 let most = numbers.into_iter().take(CGROUPS_MAX).collect();
                 Some(Whose::Only(most))
             }
-            // To leave one out would be to move its pages: rather none move.
+            // Omitting one would allow its pages to move, so none move.
             Whose::AllBut(numbers) if numbers.len() > CGROUPS_MAX => Some(Whose::Only(Numbers::new())),
             whose => Some(whose),
         }
@@ -180,7 +179,7 @@ impl Follower {
         }
         for kdamond in 0..self.kdamonds {
             let folder = kdamond_folder(root, kdamond);
-            // One that somebody has ended moves nothing.
+            // A kdamond that somebody has ended moves nothing.
             if has(actuator, &folder.join("state"), "on") {
                 fills.add(&folder, &[("state", &"commit")]);
             }
@@ -189,7 +188,7 @@ impl Follower {
     }
 }
 
-/// Whether all of it can be told to this kernel.
+/// Checks that this kernel can express all of it.
 fn check(whose: &Whose, untold: Option<String>, one_alone: bool) -> Result<(), NotCgroups> {
     if let Some(path) = untold {
         return Err(NotCgroups::NotCharged(path));
@@ -213,7 +212,7 @@ mod tests {
         paths.iter().enumerate().map(|(n, path)| ((*path).to_owned(), n as u64)).collect()
     }
 
-    /// What the kernel makes of a page (Linux 6.12 and 7.2, damos_pa_filter_out): `cgroup` it is
+    /// Whether the kernel moves a page (Linux 6.12 and 7.2, damos_pa_filter_out): `cgroup` it is
     /// charged to, whether it is `young` and anonymous.
     fn moves(filters: &[Filter<'_>], cgroup: &str, young: bool, anon: bool) -> bool {
         let decided = filters.iter().find(|filter| {
@@ -250,8 +249,8 @@ mod tests {
                         assert_eq!(moves(&filters, cgroup, young, anon), expected, "{whose:?} {cgroup}");
                     }
                 }
-                // Whatever the kernel does where nothing matches: only one filter may be last that
-                // lets pages through, and none is.
+                // The result must not depend on the kernel's default for unmatched pages: no list
+                // may end with an allowing filter.
                 assert!(filters.last().is_none_or(|last| !last.allow));
             }
         }

@@ -1,19 +1,19 @@
-//! DAMON's kdamonds, made and put back.
+//! DAMON's kdamonds: created and put back.
 //!
-//! Manager `damon` (S3): a kdamond for every node with memory, which promotes from lower tiers what
-//! is accessed (`migrate_hot`) and demotes from upper tiers what is not (`migrate_cold`), by
+//! Manager `damon` (S3): a kdamond for every node with memory, which promotes accessed regions from
+//! lower tiers (`migrate_hot`) and demotes unaccessed ones from upper tiers (`migrate_cold`), by
 //! physical address.
 //!
 //! Source `damon` ([`crate::source::damon`]): a kdamond for every node with memory, or for every
-//! process of some size, which watches and does nothing.
+//! process of some size, which only watches.
 //!
 //! Demotion by regions ([`crate::demoter`]): a kdamond for every node of the top tier, which
 //! demotes on demand, as much as the demand asks for.
 //!
-//! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel makes and ends all
-//! kdamonds there at once, by writing their number, and refuses that while one of them runs. So
-//! kdamonds of others cannot be added to without ending them: where there are any, nothing is done
-//! ([`offer`]).
+//! All of it goes through DAMON's sysfs (Linux mm/damon/sysfs.c). The kernel creates and ends all
+//! kdamonds there at once, when their number is written, and refuses that while one of them runs.
+//! So kdamonds cannot be added to those of others without ending these: if there are any, nothing
+//! is done ([`offer`]).
 
 mod cgroups;
 mod filters;
@@ -41,10 +41,10 @@ pub use pool::{Pool, PoolError};
 pub(crate) use setup::ranges;
 pub use stats::{DamonStats, SchemeStats, Stats};
 
-/// What DAMON cannot do for cgroups that come.
+/// A limitation for cgroups that are created later.
 const FOLLOWED_LATE: &str = "a cgroup that is made later is told to DAMON about a second after: until then its pages may move where only \
     others are excluded; manager thermocline moves nobody's before it has looked";
-/// What DAMON does not know of pages.
+/// A limitation: page attributes that DAMON does not know.
 const NO_POLICIES: &str = "DAMON does not know memory policies: what is bound or interleaved (numactl, mbind) moves as well; put such \
     programs into a cgroup and exclude it, or choose manager thermocline";
 
@@ -52,9 +52,9 @@ const NO_POLICIES: &str = "DAMON does not know memory policies: what is bound or
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// What is accessed moves to a faster tier.
+    /// Accessed regions move to a faster tier.
     MigrateHot,
-    /// What is not moves to a slower tier.
+    /// Unaccessed regions move to a slower tier.
     MigrateCold,
 }
 
@@ -68,7 +68,7 @@ impl Action {
     }
 }
 
-/// Where a scheme is and what it does.
+/// The place of a scheme and its action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scheme {
     /// Number of its kdamond.
@@ -82,12 +82,12 @@ struct Scheme {
     to: NodeId,
 }
 
-/// All that is to be written, known before anything is.
+/// Everything to be written, known before anything is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Settings of the kernel, in order; the last makes the kdamonds.
+    /// Settings of the kernel, in order; the last creates the kdamonds.
     pub plan: Plan,
-    /// What the kdamonds are told. It goes with them.
+    /// The kdamonds' configuration, which disappears with them.
     fills: Vec<(PathBuf, String)>,
     schemes: Vec<Scheme>,
     /// Kdamonds that are switched on at the start.
@@ -106,14 +106,14 @@ impl Setup {
         self.schemes.iter().map(line).chain(whose).collect()
     }
 
-    /// What the schemes do not keep to, in words, a line each.
+    /// The limitations of the schemes, in words, a line each.
     pub fn caveats(&self) -> impl Iterator<Item = &'static str> {
         let late = self.follower.as_ref().map(|_| FOLLOWED_LATE);
         let policies = (!self.schemes.is_empty()).then_some(NO_POLICIES);
         late.into_iter().chain(policies)
     }
 
-    /// What keeps filters in step with cgroups that come and go, where scopes name any.
+    /// The follower that updates filters as cgroups come and go, if scopes name any.
     pub fn follower(&self) -> Option<Follower> {
         self.follower.as_ref().map(|follower| follower.of(&self.schemes, self.kdamonds))
     }
@@ -131,10 +131,10 @@ impl Setup {
         self.schemes.iter().find(|scheme| scheme.from == node).map(|scheme| (scheme.kdamond, scheme.to))
     }
 
-    /// Makes the kdamonds and switches them on: all of it, or nothing.
+    /// Creates the kdamonds and switches them on: all or nothing.
     ///
     /// # Errors
-    /// The step that failed and what became of those before it.
+    /// The step that failed and the fate of those before it.
     pub fn start(&self, root: &Root, actuator: &mut Actuator) -> Result<(), ActuatorError> {
         let number = nr_kdamonds(root);
         actuator.keep(&self.plan);
@@ -155,7 +155,7 @@ impl Setup {
 
 /// Files of a kdamond, below its folder.
 pub(crate) mod kdamond_file {
-    /// What it does, and what it is to do.
+    /// Its state, and its commands.
     pub(crate) const STATE: &str = "state";
     /// The process that it watches.
     pub(crate) const PID: &str = "contexts/0/targets/0/pid_target";

@@ -1,4 +1,4 @@
-//! Whether there is room for kdamonds of ours, and what they are to be.
+//! Whether kdamonds of ours can be created, and their configuration.
 
 use std::path::PathBuf;
 
@@ -13,8 +13,8 @@ use crate::root::{KernelFileError, Root, exists, read_optional};
 use crate::topology::{Discovered, PfnMap};
 use crate::zoneinfo;
 
-/// Modules of the kernel that share DAMON with nobody while they run (Linux mm/damon: `damon_start`
-/// with `exclusive`).
+/// Modules of the kernel that require exclusive use of DAMON while they run (Linux mm/damon:
+/// `damon_start` with `exclusive`).
 const MODULES: [&str; 3] = ["damon_reclaim", "damon_lru_sort", STAT];
 /// The first kernel with migrate_hot and migrate_cold.
 pub(crate) const MIGRATE_SINCE: (u32, u32) = (6, 11);
@@ -27,7 +27,7 @@ struct StopStat {
     key: &'static str,
 }
 
-/// Why DAMON cannot be set to work.
+/// Why DAMON cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NotDamon {
     /// The kernel does not offer it.
@@ -36,7 +36,7 @@ pub enum NotDamon {
     /// Scopes that it cannot keep to.
     #[error(transparent)]
     Cgroups(#[from] NotCgroups),
-    /// Our source has them.
+    /// Our own source uses the kdamonds.
     #[error(
         "source.damon has DAMON's threads to itself; set source.damon.enabled = false to have cold regions demoted"
     )]
@@ -50,34 +50,34 @@ pub enum NotDamon {
     InUse {
         /// The file.
         path: PathBuf,
-        /// Kdamonds that are there.
+        /// Number of existing kdamonds.
         number: String,
     },
-    /// A module of the kernel has DAMON to itself.
+    /// A module of the kernel has exclusive use of DAMON.
     #[error("{module} runs and shares DAMON with nobody; echo N > {}{}", path.display(), if *module == STAT {
         format!(", or set {key} = true to have that done and undone")
     } else {
         String::new()
     })]
     Module {
-        /// Which.
+        /// The module.
         module: &'static str,
         /// Its switch.
         path: PathBuf,
-        /// The key that lets it be stopped.
+        /// The key that allows stopping it.
         key: &'static str,
     },
 }
 
-/// What would be set up on the machine that was found, while nobody else uses DAMON.
+/// The setup of manager `damon` on this machine, if nobody else uses DAMON.
 ///
 /// # Errors
-/// Why nothing can be.
+/// Why it is not possible.
 pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, NotDamon> {
     let damon = &config.manager.damon;
     let cgroups = Cgroups::new(root, &config.scope)?;
     let follower = cgroups.map(|cgroups| Follower::new(root, cgroups, damon.young)).transpose()?;
-    // A kernel without NUMA balancing moves no pages by it either.
+    // A kernel without NUMA balancing does not need it switched off.
     let balancing = exists(&root.proc.join("sys/kernel/numa_balancing"));
     let kernel = Kernel { numa_balancing: damon.numa_balancing.filter(|_| balancing), ..Kernel::untouched() };
     let plan = plan(root, &kernel)?;
@@ -91,11 +91,11 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     Ok(Setup { plan, fills, schemes, kdamonds: watched.len(), follower })
 }
 
-/// What would be set up so that cold regions of the top tier can be had demoted on demand, while
-/// nobody else uses DAMON.
+/// The setup with which cold regions of the top tier can be demoted on demand, if nobody else uses
+/// DAMON.
 ///
 /// # Errors
-/// Why nothing can be.
+/// Why it is not possible.
 pub fn offer_demotion(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, NotDamon> {
     if root.kernel_version().is_some_and(|version| version < MIGRATE_SINCE) {
         let (major, minor) = MIGRATE_SINCE;
@@ -120,15 +120,15 @@ pub fn offer_demotion(root: &Root, config: &Config, found: &Discovered) -> Resul
 pub enum Spaces {
     /// The frames of a node, each.
     Nodes(Vec<NodeId>),
-    /// The addresses of a process, each, by their number; none is on before there is one.
+    /// The addresses of one process each, given as the number of kdamonds; a kdamond is off until
+    /// it has a process.
     Processes(usize),
 }
 
-/// What would be set up to watch the machine that was found and to do nothing about it, while
-/// nobody else uses DAMON; and what is watched.
+/// The setup that only watches this machine, if nobody else uses DAMON; and what it watches.
 ///
 /// # Errors
-/// Why nothing can be.
+/// Why it is not possible.
 pub fn offer_source(root: &Root, config: &Config, found: &Discovered) -> Result<(Setup, Spaces), NotDamon> {
     let keys = &config.source.damon;
     let (fills, kdamonds, watch, why) = match keys.addresses {
@@ -151,8 +151,8 @@ pub fn offer_source(root: &Root, config: &Config, found: &Discovered) -> Result<
     Ok((Setup { plan, fills, schemes: Vec::new(), kdamonds: started, follower: None }, watch))
 }
 
-/// Adds to a plan what makes so many kdamonds of ours, where nobody else has any. `stop_stat` says
-/// whether DAMON_STAT may be stopped for it, by which key.
+/// Adds to a plan the settings that create our kdamonds, if nobody else has any. `stop_stat` says
+/// whether DAMON_STAT may be stopped for it, and by which key.
 fn claim(
     root: &Root,
     mut plan: Plan,
@@ -197,7 +197,7 @@ fn claim(
     Ok(plan)
 }
 
-/// Every node with memory: its memory, and where pages go from there.
+/// Every node with memory: its memory, and the targets of its pages.
 fn with_memory(root: &Root, found: &Discovered) -> Result<Vec<Watched>, KernelFileError> {
     let path = root.proc.join("zoneinfo");
     let Some(text) = read_optional(&path)? else {
@@ -209,7 +209,7 @@ fn with_memory(root: &Root, found: &Discovered) -> Result<Vec<Watched>, KernelFi
     let nodes = topology.nodes.iter().filter(|node| node.capacity_pages > 0);
     let watch = |id: NodeId| {
         let ranges = frames.ranges().iter().filter(|range| range.node == id).copied().collect();
-        // A scheme has one target. Where several are as near, the largest has most room.
+        // A scheme has one target. Among several at equal distance, the largest has most room.
         let promote = topology.promotion_targets(id, id);
         let best = promote.first().and_then(|first| topology.tier(*first));
         let top = promote.into_iter().filter(|to| topology.tier(*to) == best);

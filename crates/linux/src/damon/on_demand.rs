@@ -1,9 +1,9 @@
-//! Kdamonds that demote nothing until a demand says how much: one for every node of the top tier,
-//! which gets its only scheme then.
+//! Kdamonds that demote only on demand: one for every node of the top tier, which gets its only
+//! scheme with the first demand.
 //!
-//! A quota counts from the beginning of its window, and kernels know it only then: some (6.12.117)
-//! apply a scheme without any limit until its second window begins. So a scheme is *loaded* first,
-//! which gives it its quota while nothing is as it wants it, and *fired* once that is known.
+//! A quota takes effect at the beginning of its window: some kernels (6.12.117) apply a scheme
+//! without any limit until its second window begins. So a scheme is first *loaded*: it gets its
+//! quota, with a pattern that matches no region. It is *fired* once the quota is in effect.
 
 use std::path::PathBuf;
 
@@ -13,31 +13,30 @@ use super::setup::{Fills, Watched, Watching, context};
 use super::{Action, Scheme, kdamond_folder};
 use crate::root::Root;
 
-/// Time between two looks at a page of each region. Ours: 1,000 regions then take a few percent of
+/// Time between two checks of a page of each region. Ours: 1,000 regions then take a few percent of
 /// a CPU.
 const SAMPLE_MS: u64 = 25;
 /// Time in which accesses are counted; the unit of a region's age.
 pub(crate) const AGGREGATION_MS: u64 = 250;
-/// Memory of a node for each region that it may be divided into, where that are fewer than the
-/// most.
+/// Pages of a node per region, unless that exceeds the maximum number of regions.
 const PAGES_A_REGION: u64 = 512;
 const REGIONS_MIN: u64 = 50;
 const REGIONS_MAX: u64 = 1_000;
-/// Time for which a quota is given: a day, so that a scheme never gets a second one, however late
-/// it is loaded again.
+/// The window of a quota: a day, so that a scheme never gets a second quota before it is loaded
+/// again.
 const WINDOW_MS: u64 = 86_400_000;
-/// While it is loaded a new window begins whenever the kdamond looks at it.
+/// While loading, a new window begins whenever the kdamond checks the scheme.
 const LOADING_WINDOW_MS: u64 = 1;
-/// No region is so old, in aggregations.
+/// An age that no region reaches, in aggregations.
 const NEVER: u64 = u32::MAX as u64;
 
 /// Files of a kdamond, below its folder.
 pub(crate) mod file {
-    /// Schemes that it has: one from the first demand on.
+    /// Number of its schemes: one from the first demand on.
     pub(crate) const SCHEMES: &str = "contexts/0/schemes/nr_schemes";
     /// The only scheme.
     pub(super) const SCHEME: &str = "contexts/0/schemes/0";
-    /// Bytes that it may move, as the kdamond knows them.
+    /// Its quota in bytes, as known to the kdamond.
     pub(crate) const QUOTA: &str = "contexts/0/schemes/0/quotas/effective_bytes";
     /// Bytes that it has tried.
     pub(crate) const TRIED: &str = "contexts/0/schemes/0/stats/sz_tried";
@@ -46,8 +45,7 @@ pub(crate) mod file {
     pub(crate) use crate::damon::kdamond_file::STATE;
 }
 
-/// What is to be written for these nodes, in order, and the schemes that kdamonds get when
-/// something is demanded.
+/// The writes for these nodes, in order, and the schemes that kdamonds get on demand.
 pub(super) fn fills(root: &Root, watched: &[Watched]) -> (Vec<(PathBuf, String)>, Vec<Scheme>) {
     let (mut fills, mut schemes) = (Fills::default(), Vec::new());
     for (kdamond, node) in watched.iter().enumerate() {
@@ -68,7 +66,7 @@ pub(super) fn fills(root: &Root, watched: &[Watched]) -> (Vec<(PathBuf, String)>
     (fills.0, schemes)
 }
 
-/// What gives a kdamond's scheme a quota of so many bytes, while it moves nothing.
+/// The values that give a kdamond's scheme a quota of `bytes`, while it moves nothing.
 pub(crate) fn loaded(to: NodeId, bytes: u64) -> Vec<(String, String)> {
     let values: [(&str, &dyn ToString); 14] = [
         ("action", &Action::MigrateCold.text()),
@@ -89,8 +87,8 @@ pub(crate) fn loaded(to: NodeId, bytes: u64) -> Vec<(String, String)> {
     of_scheme(&values)
 }
 
-/// What then has it move that much of what has not been accessed for so many aggregations, those
-/// that have been idle for longest first.
+/// The values that then make it move that much of the regions that have not been accessed for `age`
+/// aggregations, longest idle first.
 pub(crate) fn fired(age: u64) -> Vec<(String, String)> {
     of_scheme(&[("access_pattern/age/min", &age), ("quotas/reset_interval_ms", &WINDOW_MS)])
 }

@@ -1,10 +1,10 @@
-//! Kdamonds for processes: as many as were made at the start, each on while it watches one.
+//! Kdamonds for processes: a fixed number created at the start, each on while it watches a process.
 //!
-//! A kdamond could watch several processes, and take others in while it runs (`commit`). But it
-//! knows them by their place in its list, and what has closed up in the list inherits the regions
-//! of who was there (Linux 6.12 mm/damon/core.c, damon_commit_targets); and one that has ended
-//! cannot be left in it, since then the whole list is refused. One kdamond a process needs none of
-//! that: it ends with its process, by itself, and begins anew with another.
+//! A kdamond could watch several processes, and change them while it runs (`commit`). But it
+//! identifies them by their place in its list: when an entry is removed, later ones move up and
+//! inherit the regions of their predecessors (Linux 6.12 mm/damon/core.c, damon_commit_targets).
+//! And an ended process cannot stay in the list, because the kernel then refuses the whole list.
+//! One kdamond per process avoids that: it ends with its process, and starts again with another.
 
 use thermocline_core::units::Pid;
 
@@ -15,7 +15,7 @@ use crate::root::{KernelFileError, Root};
 /// Why a process cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// What is there now is not what we made.
+    /// The present kdamonds are not ours.
     #[error(
         "somebody else has set up DAMON meanwhile; its kdamonds are left alone, end them and restart the daemon to have regions of processes again"
     )]
@@ -34,17 +34,17 @@ impl From<KernelFileError> for PoolError {
 /// The kdamonds, by number.
 #[derive(Debug)]
 pub struct Pool {
-    /// Whom each was told to watch last.
+    /// The process that each was last set to watch.
     told: Vec<Option<Pid>>,
 }
 
 impl Pool {
-    /// So many, all off.
+    /// A pool of `kdamonds`, all off.
     pub fn new(kdamonds: usize) -> Pool {
         Pool { told: vec![None; kdamonds] }
     }
 
-    /// Has kdamond `number`, which is off, watch what it was told of a process's addresses.
+    /// Starts kdamond `number`, which is off, on the given addresses of a process.
     ///
     /// # Errors
     /// [`PoolError`]; the kdamond is off then.
@@ -68,7 +68,7 @@ impl Pool {
         Ok(actuator.fill(&made_by, &state, "on")?)
     }
 
-    /// Switches kdamond `number` off, if it is on and watches whom we told it to.
+    /// Switches kdamond `number` off, if it is on and watches the process that we set.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -81,8 +81,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Refuses a kdamond that is none of those that we made, or is on. Whoever has made others
-    /// since, has made another number of them, or has them on, or gave them other processes.
+    /// Refuses a kdamond that is not ours, or that is on. If others have created kdamonds since,
+    /// their number differs, or they are on, or they have other processes.
     ///
     /// # Errors
     /// [`PoolError`]; its files may be busy, too.
@@ -100,7 +100,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The kernel says 0 for one that was told nothing.
+    /// The kernel reports 0 for one without a process.
     fn pid_told(&self, number: usize) -> u32 {
         self.told.get(number).copied().flatten().map_or(0, |pid| pid.0)
     }

@@ -15,7 +15,7 @@ use crate::topology::PfnRange;
 /// interval, us (Linux 7.2 samples/damon/mtier.c).
 const TUNE_AGGREGATIONS: u64 = 3;
 const TUNE_SAMPLE_US: (u64, u64) = (5_000, 10_000_000);
-/// Time between two looks at the watermarks, us (Linux 6.12 mm/damon/reclaim.c).
+/// Time between two checks of the watermarks, us (Linux 6.12 mm/damon/reclaim.c).
 const WATERMARKS_US: u64 = 5_000_000;
 
 /// Where the regions of a kdamond's only target are, below its folder.
@@ -26,9 +26,9 @@ pub(super) struct Watched {
     pub(super) node: NodeId,
     /// Its memory.
     pub(super) ranges: Vec<PfnRange>,
-    /// Where what is accessed goes; none from the top tier.
+    /// Target of accessed regions; `None` for the top tier.
     pub(super) up: Option<NodeId>,
-    /// Where what is not goes; none from the lowest tier.
+    /// Target of unaccessed regions; `None` for the lowest tier.
     pub(super) down: Option<NodeId>,
 }
 
@@ -79,7 +79,7 @@ impl Fills {
     }
 }
 
-/// What is to be written for these nodes, in order, and the schemes that it makes.
+/// The writes for these nodes, in order, and the resulting schemes.
 pub(super) fn fills(
     root: &Root,
     damon: &Damon,
@@ -106,7 +106,7 @@ pub(super) fn fills(
     (fills.0, all)
 }
 
-/// What is to be written so that nodes are watched and nothing is done about it.
+/// The writes with which nodes are only watched.
 pub(super) fn watch_nodes(root: &Root, damon: &DamonSource, watched: &[Watched]) -> Vec<(PathBuf, String)> {
     let mut fills = Fills::default();
     for (kdamond, node) in watched.iter().enumerate() {
@@ -134,7 +134,8 @@ pub(super) fn context(
 ) {
     fills.add(&kdamond.join("contexts"), &[("nr_contexts", &1)]);
     let context = kdamond.join("contexts/0");
-    // Of a process it is told what is mapped, when there is one: by itself it takes holes for more.
+    // For a process the mapped ranges are set when there is one: by default DAMON would include
+    // most holes.
     fills.add(&context, &[("operations", &if frames.is_some() { "paddr" } else { "fvaddr" })]);
     let intervals = context.join("monitoring_attrs/intervals");
     fills.add(
@@ -166,7 +167,7 @@ pub(super) fn context(
     fills.add(&context.join("schemes"), &[("nr_schemes", &schemes)]);
 }
 
-/// What makes a kdamond watch these addresses: files below its folder, and values.
+/// The writes that make a kdamond watch these addresses: files below its folder, and values.
 pub(crate) fn ranges(ranges: &[Range<u64>]) -> impl Iterator<Item = (String, String)> {
     let number = (format!("{REGIONS}/nr_regions"), ranges.len().to_string());
     let each = |(i, range): (usize, &Range<u64>)| {
@@ -203,7 +204,7 @@ fn fill_scheme(fills: &mut Fills, folder: &Path, damon: &Damon, scheme: &Scheme,
             ("age_permil", &damon.weight_age_permille),
         ],
     );
-    // Promotion fills the node that it leads to, demotion empties the one that it leads from.
+    // Promotion fills its target node, demotion empties its source node.
     let goal = match scheme.action {
         Action::MigrateHot => damon.used_goal_bp.map(|bp| ("node_mem_used_bp", bp, scheme.to)),
         Action::MigrateCold => damon.free_goal_bp.map(|bp| ("node_mem_free_bp", bp, scheme.from)),

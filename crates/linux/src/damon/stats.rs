@@ -1,4 +1,4 @@
-//! What the schemes did, by the kernel's own count.
+//! Statistics of the schemes, by the kernel's own count.
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::{NodeId, PAGE_SHIFT};
@@ -7,7 +7,7 @@ use super::{Action, Scheme, Setup, kdamond_folder, scheme_folder};
 use crate::actuator::Commands;
 use crate::root::{Root, read_optional};
 
-/// What a scheme did since it began.
+/// Statistics of a scheme since its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemeStats {
     /// Number of its kdamond.
@@ -20,18 +20,18 @@ pub struct SchemeStats {
     pub to: NodeId,
     /// Base pages in the regions that it tried.
     pub tried_pages: u64,
-    /// Base pages that it moved, by the kernel's count. Where the node that they were to go to is
-    /// full, Linux 6.12 copies pages to another one, even to that which they come from, and counts
-    /// them too.
+    /// Base pages that it moved, by the kernel's count. If the target is full, Linux 6.12 copies
+    /// pages to another node, even to the one they come from, and counts them too.
     pub moved_pages: u64,
-    /// Base pages that anybody wanted on that node meanwhile and got elsewhere (`numa_foreign`): at
-    /// most so many of those moved are not there.
+    /// Base pages that were requested on that node and allocated elsewhere meanwhile
+    /// (`numa_foreign`), by any process: at most this many of the pages moved are not on the
+    /// target.
     pub elsewhere_pages: u64,
     /// Times that a quota held it up.
     pub quota_exceeded: u64,
 }
 
-/// What all schemes did since they began.
+/// Statistics of all schemes since their start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamonStats {
     /// By scheme.
@@ -43,14 +43,14 @@ pub struct DamonStats {
 }
 
 impl DamonStats {
-    /// Base pages that all schemes of an action have moved where they were to go, at least.
+    /// Lower bound of the base pages that all schemes of an action have moved to their target.
     pub fn moved(&self, action: Action) -> u64 {
         let schemes = self.schemes.iter().filter(|s| s.action == action);
         schemes.map(|s| s.moved_pages.saturating_sub(s.elsewhere_pages)).sum()
     }
 }
 
-/// Reads what the schemes did.
+/// Reads the schemes' statistics.
 #[derive(Debug)]
 pub struct Stats {
     root: Root,
@@ -75,15 +75,15 @@ impl Stats {
         Stats { root: root.clone(), commands, kdamonds, schemes, foreign, last }
     }
 
-    /// What they did until now. Each kdamond is asked for its figures and answers when it next
-    /// wakes, after `sample_ms` at most; those of one that has ended stay as they were last.
+    /// The statistics up to now. Each kdamond is asked for its figures and answers when it next
+    /// wakes, after at most `sample_ms`; those of an ended one stay at their last values.
     pub fn read(&mut self) -> &DamonStats {
         let mut fresh = Vec::with_capacity(self.kdamonds);
         self.last.running = 0;
         for number in 0..self.kdamonds {
             let updated = self.commands.update_schemes_stats(number);
             fresh.push(updated.is_ok());
-            // One that is too busy to answer runs all the same.
+            // One that is too busy to answer is still running.
             let runs = updated.err().is_none_or(|e| e.raw_os_error() == Some(libc::EBUSY));
             self.last.running += usize::from(runs);
         }
@@ -119,8 +119,8 @@ fn unmoved(scheme: &Scheme) -> SchemeStats {
     }
 }
 
-/// Base pages that were wanted on a node and allocated on another since the boot; 0 where the
-/// kernel does not count.
+/// Base pages that were wanted on a node and allocated on another since the boot; 0 if the kernel
+/// does not count them.
 fn foreign(root: &Root, node: NodeId) -> u64 {
     let path = root.sys.join(format!("devices/system/node/node{}/numastat", node.0));
     let text = read_optional(&path).ok().flatten().unwrap_or_default();

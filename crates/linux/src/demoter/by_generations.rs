@@ -1,5 +1,5 @@
-//! By the generations of the multi-generational LRU: ages what has not been aged for long, evicts
-//! what is idle, counts what went down.
+//! By the generations of the multi-generational LRU: ages lists that were not aged recently, evicts
+//! idle pages, counts the demoted ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,24 +23,24 @@ use crate::root::Root;
 use crate::scope::cgroup::normal;
 use crate::scope::cpuset::Cpusets;
 
-/// Longest idle time that is waited for; a longer one passes between two demands.
+/// Longest idle time to wait for; a longer one passes between two demands.
 const WAIT_MAX: Nanos = Nanos::from_s(1);
-/// Pages that were aged so many idle times ago, or more, are aged twice: of what is idle for long
-/// enough, the more has been accessed since the longer ago that was.
+/// Lists that were last aged at least this many idle times ago are aged twice: the longer ago that
+/// was, the more idle pages have been accessed since then.
 const LONG_AGO: u64 = 2;
-/// The kernel tells the age of a generation in ticks, of 10 ms at most, so that it may seem younger
-/// by one.
+/// The kernel reports the age of a generation in ticks, of at most 10 ms, so it may seem younger by
+/// one tick.
 const TICK: Duration = Duration::from_millis(10);
-/// Time between two looks, while waiting, whether to stop.
+/// Time between two checks for a stop while waiting.
 const NAP: Duration = Duration::from_millis(20);
-/// Base pages of a command from which on what came of it can be told although a CPU may not have
-/// added up yet what it has counted.
+/// Base pages of a command from which its result can be read although per-CPU counts may not have
+/// been folded in yet.
 const COUNTED_PAGES: u64 = 512;
-/// Idle times that differ by no more than this factor are about the same: generations are made an
-/// idle time apart and four are kept. Ours.
+/// Idle times that differ by at most this factor count as equal: generations are created an idle
+/// time apart and four are kept. Ours.
 const ABOUT_AS_LONG: u64 = 2;
 
-/// What the thread works with.
+/// The thread's state.
 #[derive(Debug)]
 pub(super) struct ByGenerations {
     root: Root,
@@ -70,7 +70,7 @@ impl ByGenerations {
         }
     }
 
-    /// Demotes what the demand asks for, as far as it is there; returns what went down.
+    /// Carries out a demand as far as possible; returns the pages demoted.
     ///
     /// # Errors
     /// The kernel does not do what it offers.
@@ -81,18 +81,18 @@ impl ByGenerations {
         stats: &mut DemoterStats,
     ) -> io::Result<Taken> {
         let mut allowances = Allowances::of(demand);
-        // What is known of an earlier demand may be of another cgroup by the same number.
+        // Data from an earlier demand may be about another cgroup with the same number.
         self.survey.read(&self.commands)?;
         let allowed = self.allowed(demand.node, &allowances, &stopped, stats)?;
         self.age(demand, &allowed, &stopped, stats)?;
-        // What aging took does not count: with much memory that is more than all else, and nothing
-        // would ever come of it.
+        // The CPU time of aging does not count: with much memory it would use up the whole limit,
+        // and nothing would ever be evicted.
         let (end, cpu) = (Instant::now() + SPAN, thread_cpu_time());
         let over = || stopped() || Instant::now() >= end || thread_cpu_time().since(cpu) >= CPU_SPAN;
         let start = self.counted.settled(&self.commands, demand.node)?;
         let mut seen = start;
         let mut by_scope = BTreeMap::new();
-        // Of these hardly more comes: what was left there has been accessed since.
+        // These hardly yield more: their remaining pages have been accessed since.
         let mut barren: Vec<(u64, u64)> = Vec::new();
         while seen - start < demand.pages && !over() {
             let Some(Place { memcg, seq, subtree }) = self.coldest(demand, &allowed, &allowances, &barren)?
@@ -110,7 +110,7 @@ impl ByGenerations {
             let before = thread_cpu_time();
             match self.commands.lru_gen(&command) {
                 Ok(()) => {}
-                // The generation or its cgroup has gone meanwhile, or a signal came.
+                // The generation or its cgroup has gone meanwhile, or a signal arrived.
                 Err(e) if is_passing(&e) => stats.refused += 1,
                 Err(e) => return Err(e),
             }
@@ -136,9 +136,9 @@ impl ByGenerations {
         Ok(Taken { pages: demoted, by_scope })
     }
 
-    /// Makes a new generation where the youngest is older than the idle time: what is accessed
-    /// leaves the old ones by that. A page is known to be idle by two agings between which it was
-    /// not accessed, so where the last one is long ago there are two, the idle time apart.
+    /// Creates a new generation if the youngest is older than the idle time: accessed pages leave
+    /// the old ones. A page is known to be idle after two agings between which it was not accessed,
+    /// so if the last one is long ago there are two, the idle time apart.
     fn age(
         &mut self,
         demand: &Demand,
@@ -158,7 +158,8 @@ impl ByGenerations {
         Ok(())
     }
 
-    /// Makes a new generation where the youngest is at least so old; in how many cgroups.
+    /// Creates a new generation where the youngest is at least that old; returns the number of
+    /// cgroups.
     fn age_older_than(
         &mut self,
         age: Nanos,
@@ -186,9 +187,9 @@ impl ByGenerations {
     }
 
     /// The cgroup whose pages have been idle for longest, and the generation up to which they may
-    /// go. Of several that are idle for about as long it is the one of whose memory the most is
-    /// idle: the kernel keeps four generations, so that memory that nobody touches any more soon
-    /// looks no older than what a busy program touches now and then.
+    /// be evicted. Among several that are about equally idle it is the one with the largest idle
+    /// part: the kernel keeps four generations, so memory that is never touched soon looks no older
+    /// than memory that a busy program touches now and then.
     fn coldest(
         &mut self,
         demand: &Demand,
@@ -212,9 +213,9 @@ impl ByGenerations {
         Ok(coldest.map(|(_, _, place)| place))
     }
 
-    /// The cgroups on the node whose memory may go down: those in reach that hold nothing of one
-    /// that is not, above their floor, not stopped, whose cpuset lets them have it on every lower
-    /// node, of which the kernel chooses one.
+    /// The cgroups on the node whose memory may be demoted: within reach, without memory of a
+    /// cgroup out of reach, above their floor, not stopped by the brake, and with a cpuset that
+    /// allows every lower node, because the kernel chooses one of them.
     fn allowed(
         &self,
         node: NodeId,
@@ -255,16 +256,16 @@ fn lists<'a>(known: &'a [Lru], node: NodeId, allowed: &'a BTreeSet<u64>) -> impl
     known.iter().filter(move |lru| lru.node == node && lru.pages() > 0 && allowed.contains(&lru.memcg))
 }
 
-/// Where pages are evicted from.
+/// The list that pages are evicted from.
 struct Place {
     memcg: u64,
-    /// The youngest generation that may go.
+    /// The youngest generation that may be evicted.
     seq: u64,
     /// The scope's subtree that it is in, where scopes are configured.
     subtree: Option<Subtree>,
 }
 
-/// What may still be taken of scopes with a floor, and of braked ones.
+/// What may still be taken from scopes with a floor, and from braked ones.
 struct Allowances {
     above_floors: BTreeMap<ScopeId, u64>,
     by_brakes: BTreeMap<ScopeId, u64>,
@@ -276,8 +277,8 @@ impl Allowances {
         Allowances { above_floors: pages(&demand.allowances), by_brakes: pages(&demand.braked) }
     }
 
-    /// What a command may ask for. It stays above the floor also where it takes more than it is
-    /// asked for.
+    /// The pages that a command may ask for. The scope stays above its floor even if the command
+    /// takes more than asked for.
     fn left(&self, subtree: Option<&Subtree>) -> u64 {
         let Some(Subtree { scope, floor, .. }) = subtree else { return u64::MAX };
         let above = self.above_floors.get(scope).map_or(0, |pages| pages.saturating_sub(OVER_PAGES));
@@ -297,7 +298,7 @@ impl Allowances {
     }
 }
 
-/// The generation or its cgroup has gone, or a signal came.
+/// The generation or its cgroup has gone, or a signal arrived.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ERANGE | libc::EINTR | libc::EAGAIN))
 }

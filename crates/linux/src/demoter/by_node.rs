@@ -1,6 +1,6 @@
 //! By the kernel's reclaim of a whole node (Linux 6.18 and later, mm/vmscan.c,
-//! user_proactive_reclaim): whatever is coldest there by the kernel's LRU, whoever owns it, and
-//! for however long it has been idle.
+//! user_proactive_reclaim): the coldest pages there by the kernel's LRU, of any owner and any idle
+//! age.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::actuator::{Commands, same_value};
 use crate::clock::thread_cpu_time;
 use crate::root::Root;
 
-/// What the thread works with.
+/// The thread's state.
 #[derive(Debug)]
 pub(super) struct ByNode {
     commands: Commands,
@@ -36,7 +36,7 @@ impl ByNode {
         }
     }
 
-    /// Demotes what the demand asks for, as far as the kernel finds it; returns what went down.
+    /// Carries out a demand as far as the kernel finds pages; returns the pages demoted.
     ///
     /// # Errors
     /// The kernel does not do what it offers.
@@ -61,8 +61,8 @@ impl ByNode {
             let command = format!("{} swappiness={SWAPPINESS}", pages * PAGE_SIZE);
             match self.commands.reclaim_node(demand.node, &command) {
                 Ok(()) => {}
-                // It has found less than that, which the counters tell, or somebody else asks for
-                // the same.
+                // It has found less than that, as the counters show, or another process makes the
+                // same request.
                 Err(e) if is_passing(&e) => stats.refused += 1,
                 Err(e) => return Err(e),
             }
@@ -81,8 +81,8 @@ impl ByNode {
     }
 }
 
-/// Less was found, a signal came, or somebody else asks for the same. That a command is not
-/// understood does not pass.
+/// Less was found, a signal arrived, or another process makes the same request. A command that is
+/// not understood is not passing.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::EBUSY))
 }

@@ -1,6 +1,6 @@
-//! By DAMON's regions (Linux 6.11 and later): a kdamond a node knows which regions have not been
-//! accessed for how long, and moves so much of the coldest to the lower tier as it is told. It
-//! needs no debugfs, so that it works in a kernel that is locked down.
+//! By DAMON's regions (Linux 6.11 and later): one kdamond per node knows for how long regions have
+//! not been accessed, and moves as much of the coldest to the lower tier as requested. It needs no
+//! debugfs, so it works in a locked-down kernel.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,27 +15,27 @@ use crate::actuator::Commands;
 use crate::damon::Setup;
 use crate::damon::on_demand::{AGGREGATION_MS, file, fired, loaded};
 
-/// Time between two looks at what was done.
+/// Time between two readings of the result.
 const NAP: Duration = Duration::from_millis(50);
-/// How long a quota may take to be known: a window begins when the kdamond looks at a scheme, once
-/// an aggregation.
+/// How long a quota may take to come into effect: a window begins when the kdamond checks a scheme,
+/// once per aggregation.
 const LOADING: Duration = Duration::from_millis(8 * AGGREGATION_MS);
-/// How long the first page may take: the kdamond takes the scheme up at the end of an aggregation,
-/// and applies it after the next.
+/// How long the first page may take: the kdamond reads the scheme at the end of an aggregation, and
+/// applies it after the next.
 const OPENING: Duration = Duration::from_millis(4 * AGGREGATION_MS);
-/// When so long nothing more is tried, there is nothing more to try.
+/// If nothing more is tried for this long, there is nothing more to try.
 const QUIET: Duration = Duration::from_millis(2 * AGGREGATION_MS);
 
-/// What the thread works with.
+/// The thread's state.
 #[derive(Debug)]
 pub(super) struct ByRegions {
     commands: Commands,
     setup: Setup,
-    /// What the scheme of each kdamond that has one had done when last asked.
+    /// The last figures of the scheme of each kdamond that has one.
     told: BTreeMap<usize, Done>,
 }
 
-/// Bytes since a scheme was made.
+/// Bytes since a scheme was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Done {
     tried: u64,
@@ -47,12 +47,12 @@ impl ByRegions {
         ByRegions { commands, setup, told: BTreeMap::new() }
     }
 
-    /// Demotes what the demand asks for, as far as regions are as idle; returns what went down. The
-    /// scheme's quota is given once: however late it is loaded again, no more goes than was asked
-    /// for.
+    /// Carries out a demand as far as regions are idle enough; returns the pages demoted. The
+    /// scheme gets its quota only once, so until it is loaded again no more is demoted than was
+    /// asked for.
     ///
     /// # Errors
-    /// The kdamond does not do what it is told: somebody has ended it, for instance.
+    /// The kdamond does not follow commands: somebody has ended it, for instance.
     pub(super) fn carry_out(
         &mut self,
         demand: &Demand,
@@ -62,7 +62,7 @@ impl ByRegions {
         let Some((kdamond, to)) = self.setup.kdamond_of(demand.node) else { return Ok(Taken::default()) };
         let bytes = demand.pages.max(1).saturating_mul(PAGE_SIZE);
         let age = demand.idle.ms().div_ceil(AGGREGATION_MS).clamp(1, u32::MAX.into());
-        // What went after the last demand was told, belongs to this one.
+        // Pages moved after the last demand's report belong to this one.
         let told = match self.told.get(&kdamond) {
             Some(told) => *told,
             None => {
@@ -100,7 +100,7 @@ impl ByRegions {
         Ok(Taken { pages, ..Taken::default() })
     }
 
-    /// Has the kdamond go by these values from here on.
+    /// Has the kdamond apply these values.
     fn commit(&mut self, kdamond: usize, values: Vec<(String, String)>) -> io::Result<()> {
         for (file, value) in values {
             self.commands.tell_kdamond(kdamond, &file, &value)?;
@@ -108,8 +108,8 @@ impl ByRegions {
         self.commands.tell_kdamond(kdamond, file::STATE, "commit")
     }
 
-    /// Waits until the kdamond knows the quota, for at most [`LOADING`]; whether it does. It may
-    /// have known the same from before, so that it is asked after it has looked at the scheme
+    /// Waits until the quota is in effect, for at most [`LOADING`]; returns whether it is. The same
+    /// quota may have been in effect before, so it is read after the kdamond has checked the scheme
     /// again.
     fn is_loaded(&mut self, kdamond: usize, bytes: u64, stopped: &impl Fn() -> bool) -> io::Result<bool> {
         let begun = Instant::now();
@@ -118,7 +118,7 @@ impl ByRegions {
             if begun.elapsed() < QUIET {
                 continue;
             }
-            // One that is too busy to answer does so the next time.
+            // One that is too busy to answer does so next time.
             if self.commands.update_schemes_quotas(kdamond).is_ok()
                 && self.number(kdamond, file::QUOTA)? == bytes
             {
@@ -128,7 +128,7 @@ impl ByRegions {
         Ok(false)
     }
 
-    /// Waits until more was tried than `before`, at most `bound`; returns what was done by then.
+    /// Waits until more was tried than `before`, for at most `bound`; returns the figures by then.
     fn wait(
         &mut self,
         kdamond: usize,
@@ -176,9 +176,9 @@ mod tests {
     const WINDOW: &str = "contexts/0/schemes/0/quotas/reset_interval_ms";
     const AGE: &str = "contexts/0/schemes/0/access_pattern/age/min";
 
-    /// A kdamond that knows so many cold bytes, and looks at its scheme whenever it is asked for
-    /// figures. As in Linux 6.12.117, its quota is 0, which limits nothing, until its second window
-    /// begins.
+    /// A kdamond that knows `cold` bytes of cold memory, and checks its scheme whenever it is asked
+    /// for figures. As in Linux 6.12.117, its quota is 0, which limits nothing, until its second
+    /// window begins.
     #[derive(Clone, Default)]
     struct Kdamond(Arc<Mutex<State>>);
 
@@ -186,13 +186,13 @@ mod tests {
     struct State {
         cold: u64,
         files: BTreeMap<String, u64>,
-        /// What was committed of them.
+        /// The committed values.
         known: BTreeMap<String, u64>,
         begun: bool,
         quota: u64,
         charged: u64,
         moved: u64,
-        /// It never takes a quota up.
+        /// It never applies a quota.
         deaf: bool,
         ended: bool,
         told: Vec<String>,
@@ -210,7 +210,7 @@ mod tests {
             self.begun = true;
             if known(AGE) < u64::from(u32::MAX) {
                 let left = if self.quota == 0 { u64::MAX } else { self.quota - self.charged };
-                // Less than a page is nothing.
+                // Less than a page counts as nothing.
                 let moved = left.min(self.cold) / PAGE_SIZE * PAGE_SIZE;
                 self.cold -= moved;
                 self.charged += moved;

@@ -1,5 +1,5 @@
-//! To which cgroup memory is charged: one without a memory controller of its own is to the kernel's
-//! reclaim a part of one above it.
+//! The cgroup that memory is charged to: for the kernel's reclaim, a cgroup without its own memory
+//! controller is part of an ancestor.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,9 +7,8 @@ use std::path::Path;
 use crate::root::{Root, exists, read_optional};
 use crate::scope::cgroup;
 
-/// Cgroups that hold memory of one of `cgroups`, without being in any: the nearest above each that
-/// has a memory controller. Of one that is not there, or a hierarchy that is not mounted, nothing
-/// is charged anywhere.
+/// Cgroups that hold memory of one of `cgroups` and are not in any: the nearest ancestor of each
+/// that has a memory controller. A missing cgroup or an unmounted hierarchy charges nothing.
 pub(super) fn above(root: &Root, cgroups: &[String]) -> BTreeSet<String> {
     let Some(mount) = cgroup::mount(root).ok().flatten() else { return BTreeSet::new() };
     let counted = |path: &str| exists(&cgroup::folder(&mount, path).join("memory.current"));
@@ -23,8 +22,8 @@ pub(super) fn above(root: &Root, cgroups: &[String]) -> BTreeSet<String> {
     cgroups.iter().filter_map(charged).collect()
 }
 
-/// Whether memory is counted by another hierarchy than that of cgroup v2, so that reclaim knows
-/// other paths than scopes do; false where it cannot be told.
+/// Whether memory is counted in a hierarchy other than cgroup v2, so that reclaim uses other paths
+/// than scopes; false if that cannot be determined.
 pub(super) fn elsewhere(root: &Root) -> bool {
     let Some(mount) = cgroup::mount(root).ok().flatten() else { return false };
     let controllers = read_optional(&mount.join("cgroup.controllers")).ok().flatten();
@@ -65,7 +64,7 @@ mod tests {
         assert_eq!(above(&["/c", "/c/g"]), ["/"]);
         write("sys/fs/cgroup/cgroup.controllers", "cpuset\n");
         assert!(elsewhere(&root));
-        // A copy of a machine may have anything in the place of a file.
+        // A copy of a machine may have anything in place of a file.
         let controllers = dir.path().join("sys/fs/cgroup/cgroup.controllers");
         fs::remove_file(&controllers).unwrap();
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

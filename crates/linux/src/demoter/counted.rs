@@ -1,4 +1,4 @@
-//! What the kernel has demoted by command, by its own counters.
+//! The pages that the kernel has demoted by command, from its own counters.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use crate::actuator::Commands;
 use crate::root::Root;
 use crate::vmstat::Vmstat;
 
-/// What was demoted for a command: 6.12 takes it for direct reclaim, newer kernels know better.
+/// Demotion by command: 6.12 counts it as direct reclaim, newer kernels separately.
 const COUNTERS: [&str; 2] = ["pgdemote_direct", "pgdemote_proactive"];
 
-/// Where the counters are.
+/// The files of the counters.
 #[derive(Debug)]
 pub(super) struct Counted {
     nodes: PathBuf,
@@ -29,8 +29,8 @@ impl Counted {
         }
     }
 
-    /// Base pages that have been demoted from a node by command so far; of all nodes where the
-    /// kernel counts them together.
+    /// Base pages that have been demoted from a node by command so far; of all nodes if the kernel
+    /// counts them together.
     pub(super) fn so_far(&self, commands: &Commands, node: NodeId) -> io::Result<u64> {
         let of_node = commands.read(&self.nodes.join(format!("node{}/vmstat", node.0)))?;
         let count = |text: &str| {
@@ -44,11 +44,10 @@ impl Counted {
         }
     }
 
-    /// The same, after every CPU has added up what it has counted for itself: up to 125 pages each,
-    /// which otherwise may take a second or two (Linux mm/vmstat.c, calculate_normal_threshold).
+    /// The same, after the per-CPU counts have been folded in: up to 125 pages each, which
+    /// otherwise may take a second or two (Linux mm/vmstat.c, calculate_normal_threshold).
     pub(super) fn settled(&self, commands: &Commands, node: NodeId) -> io::Result<u64> {
-        // Where it cannot be asked for, a few pages are counted late, or taken for the kernel's own
-        // doing.
+        // If that is not possible, a few pages are counted late, or attributed to the kernel.
         let _ = commands.read(&self.stat_refresh);
         self.so_far(commands, node)
     }

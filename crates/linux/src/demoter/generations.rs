@@ -11,9 +11,9 @@ const PROTECTED: usize = 2;
 pub struct Generation {
     /// Its number.
     pub seq: u64,
-    /// Time since it was made.
+    /// Time since it was created.
     pub age: Nanos,
-    /// Base pages in it, near enough.
+    /// Approximate number of base pages in it.
     pub pages: u64,
 }
 
@@ -42,8 +42,8 @@ impl Lru {
     }
 
     /// The youngest generation whose pages, and all older ones, have not been accessed for `idle`;
-    /// with the pages of all of them. A page of a generation may have been accessed until the next
-    /// one was made, and no longer.
+    /// with the number of their pages. A page of a generation may have been accessed until the next
+    /// one was created, but not later.
     pub fn idle_for(&self, idle: Nanos) -> Option<(Generation, u64)> {
         let evictable = self.generations.len().checked_sub(PROTECTED)?;
         let last = (0..evictable).rev().find(|&i| self.generations[i + 1].age >= idle)?;
@@ -58,7 +58,7 @@ impl Lru {
     }
 }
 
-/// What `text` tells; lines that are not understood are passed over.
+/// Parses `text`; lines that are not understood are skipped.
 pub fn parse(text: &str) -> Vec<Lru> {
     let mut found: Vec<Lru> = Vec::new();
     let mut memcg: Option<(u64, String)> = None;
@@ -83,7 +83,7 @@ pub fn parse(text: &str) -> Vec<Lru> {
             }
             Some(first) => {
                 let Some(lru) = found.last_mut() else { continue };
-                // A letter after a number says what is of no matter here.
+                // A letter after a number has no meaning here.
                 let number = |w: &str| w.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u64>();
                 let rest: Vec<u64> = words.map_while(|w| number(w).ok()).collect();
                 if let (Ok(seq), [age_ms, pages @ ..]) = (first.parse(), rest.as_slice()) {

@@ -1,10 +1,10 @@
 //! The demoter: a thread that has the kernel demote cold pages, as much as the engine demands.
 //!
-//! The kernel's multi-generational LRU knows by cgroup and node which pages have not been accessed
-//! for how long. On command it looks at the accessed bits again (aging) and reclaims its oldest
-//! generations (eviction), which on a node of the top tier means demotion while `demotion_enabled`
-//! is set. Where that is not to be had, DAMON moves regions that it has seen idle, and newer
-//! kernels reclaim from a node as a whole. The book's chapter "Demotion" says what each guarantees.
+//! The kernel's multi-generational LRU knows by cgroup and node for how long pages have not been
+//! accessed. On command it reads the accessed bits again (aging) and reclaims its oldest
+//! generations (eviction), which on a top-tier node means demotion while `demotion_enabled` is set.
+//! If that is not available, DAMON moves regions that it has seen idle, and newer kernels reclaim
+//! from a node as a whole. The book's chapter "Demotion" describes what each guarantees.
 
 mod by_generations;
 mod by_node;
@@ -43,13 +43,13 @@ use by_node::ByNode;
 use by_regions::ByRegions;
 use demand::Taken;
 
-/// Demands that may wait; the engine has one a node under way.
+/// Maximum number of waiting demands; the engine has one per node under way.
 const CAPACITY: usize = 64;
-/// How long an early end waits for the command that the thread is at.
+/// How long an early end waits for the thread's current command.
 const DROP_BOUND: Duration = Duration::from_secs(2);
 
 thermocline_core::statistics! {
-    /// What the demoter counts.
+    /// Counters of the demoter.
     #[derive(Copy)]
     DemoterStats "demoter" {
         /// Demands carried out.
@@ -80,7 +80,7 @@ thermocline_core::statistics! {
     }
 }
 
-/// What the thread and its owner both look at.
+/// State shared by the thread and its owner.
 #[derive(Debug, Default)]
 struct Common {
     stop: AtomicBool,
@@ -139,8 +139,8 @@ impl Demoter {
     pub fn submit(&mut self, demand: Demand) -> Option<Demoted> {
         let refused = Some(demand.done(0, Nanos(0)));
         let Some(queue) = self.queue.as_ref() else { return refused };
-        // Everything in flight fits into the channel of outcomes, so that the thread never waits
-        // for its owner.
+        // Everything in flight fits into the channel of outcomes, so the thread never waits for its
+        // owner.
         if self.in_flight >= CAPACITY || queue.try_send(demand).is_err() {
             return refused;
         }
@@ -148,7 +148,7 @@ impl Demoter {
         None
     }
 
-    /// What was done since the last call.
+    /// The results since the last call.
     pub fn outcomes(&mut self) -> Vec<Demoted> {
         let outcomes: Vec<Demoted> = self.done.try_iter().collect();
         self.in_flight -= outcomes.len();
@@ -160,12 +160,12 @@ impl Demoter {
         self.in_flight == 0
     }
 
-    /// Adds to what another has counted; to be called before the first demand.
+    /// Continues another demoter's counters; call it before the first demand.
     pub fn count_on(&mut self, stats: DemoterStats) {
         *lock(&self.common.stats) = stats;
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> DemoterStats {
         *lock(&self.common.stats)
     }
@@ -175,8 +175,9 @@ impl Demoter {
         lock(&self.common.failure).clone()
     }
 
-    /// Ends the thread and waits for the command that it is at, at most `bound`: while it evicts,
-    /// demotion must stay enabled. Returns what came of the last demands, and whether it has ended.
+    /// Ends the thread and waits for its current command, for at most `bound`: while it evicts,
+    /// demotion must stay enabled. Returns the results of the last demands, and whether the thread
+    /// has ended.
     pub fn shutdown(&mut self, bound: Duration) -> (Vec<Demoted>, bool) {
         let end = Instant::now() + bound;
         self.common.stop.store(true, Ordering::Relaxed);
@@ -192,14 +193,14 @@ impl Demoter {
 }
 
 impl Drop for Demoter {
-    /// Waits as [`shutdown`](Demoter::shutdown) does, where that was not called: settings are put
-    /// back next.
+    /// Waits like [`shutdown`](Demoter::shutdown) if that was not called: settings are put back
+    /// next.
     fn drop(&mut self) {
         self.shutdown(DROP_BOUND);
     }
 }
 
-/// What carries demands out.
+/// The implementation of a way.
 enum Worker {
     Generations(ByGenerations),
     Regions(ByRegions),
@@ -222,7 +223,7 @@ fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<D
         stats.demands += 1;
         stats.cpu_time = stats.cpu_time.plus(cpu);
         *lock(&common.stats) = stats;
-        // It fails only when the owner is gone, and then nobody wants to know.
+        // It fails only when the owner is gone, and then the result is not needed.
         let by_scope = taken.by_scope.into_iter().collect();
         let _ = outcomes.send(Demoted { by_scope, ..demand.done(taken.pages, cpu) });
     }

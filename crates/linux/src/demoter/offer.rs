@@ -1,4 +1,4 @@
-//! Whether a configuration can demote on this kernel, and what it needs set for that.
+//! Whether a configuration can demote on this kernel, and the settings needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,7 +14,7 @@ use crate::damon::{NotDamon, Setup, offer_demotion};
 use crate::root::{KernelFileError, Root, exists, read_optional};
 use crate::topology::Discovered;
 
-/// How the kernel is asked for cold pages.
+/// The method by which the kernel demotes cold pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// By cgroup and by how long pages have been idle.
@@ -26,7 +26,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// How the configuration calls it.
+    /// Its name in the configuration.
     pub fn name(&self) -> DemotionWay {
         match self {
             Way::Generations => DemotionWay::Generations,
@@ -35,7 +35,7 @@ impl Way {
         }
     }
 
-    /// What is to be known of how pages go down; nothing of the way that keeps all promises.
+    /// A limitation of the way; `None` for the way without one.
     pub fn caveat(&self) -> Option<&'static str> {
         match self {
             Way::Generations => None,
@@ -52,16 +52,16 @@ impl Way {
 /// Whose memory is demoted, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Whose.
+    /// Whose memory.
     pub reach: Reach,
-    /// How.
+    /// The way.
     pub way: Way,
 }
 
 /// Why nothing is demoted.
 #[derive(Debug, thiserror::Error)]
 pub enum NotDemoting {
-    /// The configuration does not let it.
+    /// The configuration does not allow it.
     #[error(transparent)]
     Config(#[from] Unreachable),
     /// The kernel does not offer it.
@@ -70,18 +70,18 @@ pub enum NotDemoting {
     /// The kernel offers it, and somebody has switched it off.
     #[error("reclaim by generations (MGLRU) is switched off: echo y > {}", .0.display())]
     GenerationsOff(PathBuf),
-    /// The kernel has it and does not let it be used.
+    /// The kernel has it and does not allow its use.
     #[error("{} cannot be written: {error}; {}", path.display(), refusal(error))]
     Closed {
         /// The file.
         path: PathBuf,
-        /// What the kernel answers.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// It was tried and has failed.
     #[error("demotion by {} has failed before", .0)]
     Failed(&'static str),
-    /// DAMON cannot be had for it.
+    /// DAMON is not available for it.
     #[error("cold regions cannot be demoted: {0}")]
     Damon(#[from] NotDamon),
     /// No way can be used.
@@ -98,14 +98,14 @@ pub enum NotDemoting {
          systemd.unified_cgroup_hierarchy=1"
     )]
     MemoryElsewhere,
-    /// The kernel would demote to other nodes than we mean, or, where it knows of no slower node,
-    /// swap out and drop.
+    /// The kernel would demote to other nodes than intended, or, if it knows no slower node, swap
+    /// out and drop.
     #[error(
         "the kernel demotes by its own tiers, and these are not the tiers in use; unset [tiers], or see `thermocline \
          doctor` for how the kernel can be made to see them"
     )]
     OtherTiers,
-    /// The kernel would demote to a node that is left out.
+    /// The kernel would demote to an excluded node.
     #[error("the kernel demotes to {0} too, which tiers.exclude leaves out")]
     Excluded(NodeId),
 }
@@ -113,7 +113,7 @@ pub enum NotDemoting {
 /// Whose memory is demoted on the machine that was found, and how.
 ///
 /// # Errors
-/// Why nobody's.
+/// Why none is.
 pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Offer, NotDemoting> {
     offer_but(root, config, found, &[])
 }
@@ -149,8 +149,7 @@ pub fn offer_but(
     Ok(Offer { reach, way })
 }
 
-/// The way that is asked for; left to us, the one that keeps most promises of those that can be
-/// used.
+/// The configured way; with `auto`, the usable one with the strongest guarantees.
 fn way(
     root: &Root,
     config: &Config,
@@ -184,7 +183,7 @@ fn way(
     Err(NotDemoting::NoWay(whys))
 }
 
-/// How the configuration calls a way.
+/// The name of a way in the configuration.
 fn name(way: DemotionWay) -> &'static str {
     match way {
         DemotionWay::Auto => "auto",
@@ -194,7 +193,7 @@ fn name(way: DemotionWay) -> &'static str {
     }
 }
 
-/// What helps where a file cannot be opened for writing.
+/// The remedy if a file cannot be opened for writing.
 fn refusal(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM) => "a kernel that is locked down, as with Secure Boot, keeps debugfs closed",
@@ -202,7 +201,8 @@ fn refusal(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// Whether a file of the kernel may be written: that it exists does not say so. Nothing is written.
+/// Whether a file of the kernel may be written: an existing file may still be closed. Nothing is
+/// written.
 fn try_open(path: PathBuf) -> Result<(), NotDemoting> {
     match std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path) {
         Ok(_) => Ok(()),
@@ -224,7 +224,7 @@ pub(crate) fn same_tiers(found: &Discovered) -> bool {
     ours.len() > 1 && ours.into_values().eq(theirs)
 }
 
-/// A node that is left out and below the kernel's top tier: the kernel may demote to it.
+/// An excluded node below the kernel's top tier: the kernel may demote to it.
 pub(crate) fn excluded_below(found: &Discovered) -> Option<NodeId> {
     let top = |id: &NodeId| found.kernel_top.contains(id);
     let slowest_top = found.kernel_tiers.iter().rposition(|tier| tier.nodes.iter().any(top));
@@ -246,10 +246,10 @@ pub fn settings(config: &Config, offer: Option<&Offer>) -> Kernel {
     kernel
 }
 
-/// Whether this kernel can be asked for what is idle.
+/// Whether this kernel offers generations.
 ///
 /// # Errors
-/// What it does not offer, and what would bring it.
+/// What is missing, and what would provide it.
 fn generations(root: &Root, reach: &Reach) -> Result<(), NotDemoting> {
     if *reach != Reach::default() && charged::elsewhere(root) {
         return Err(NotDemoting::MemoryElsewhere);
@@ -272,7 +272,7 @@ fn generations(root: &Root, reach: &Reach) -> Result<(), NotDemoting> {
     try_open(file)
 }
 
-/// Whether DAMON can be had to move regions, and everybody's memory may go.
+/// Whether DAMON can move regions, and memory of all processes may be demoted.
 fn regions(root: &Root, config: &Config, reach: &Reach, found: &Discovered) -> Result<Way, NotDemoting> {
     if *reach != Reach::default() {
         return Err(NotDemoting::Scopes("demotion by DAMON's regions"));
@@ -280,10 +280,10 @@ fn regions(root: &Root, config: &Config, reach: &Reach, found: &Discovered) -> R
     Ok(Way::Regions(Box::new(offer_demotion(root, config, found)?)))
 }
 
-/// Whether it can be asked for what is coldest on a node, and everybody's memory may go.
+/// Whether the kernel can reclaim a node, and memory of all processes may be demoted.
 ///
 /// # Errors
-/// What it does not offer, and what would bring it.
+/// What is missing, and what would provide it.
 fn whole_nodes(root: &Root, reach: &Reach, found: &Discovered) -> Result<(), NotDemoting> {
     if *reach != Reach::default() {
         return Err(NotDemoting::Scopes("the kernel's reclaim of a node"));
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(asked(DemotionWay::Auto, scope), Ok(DemotionWay::Generations));
         assert_eq!(asked(DemotionWay::Node, Vec::new()), Ok(DemotionWay::Node));
         assert_eq!(asked(DemotionWay::Regions, Vec::new()), Ok(DemotionWay::Regions));
-        // Reclaim goes by paths of version 1 there, which say nothing of scopes.
+        // Reclaim uses paths of version 1 there, which are unrelated to scopes.
         write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
         write(root.sys.join("fs/cgroup/cgroup.controllers"), "cpuset\n");
         let named = vec![Scope { cgroup: Some("/a".to_owned()), ..Scope::default() }];
@@ -428,8 +428,7 @@ mod tests {
         assert_eq!(asked(DemotionWay::Auto, named), Ok(DemotionWay::Generations));
         let failed = [DemotionWay::Generations, DemotionWay::Regions];
         assert_eq!(without(DemotionWay::Auto, Vec::new(), &failed), Ok(DemotionWay::Node));
-        // A file that is there and cannot be opened for writing, as in a kernel that is locked
-        // down.
+        // A file that exists and cannot be opened for writing, as in a locked-down kernel.
         fs::remove_file(root.debugfs().join("lru_gen")).unwrap();
         fs::create_dir(root.debugfs().join("lru_gen")).unwrap();
         assert_eq!(auto(), Ok(DemotionWay::Regions));

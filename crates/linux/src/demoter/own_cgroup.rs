@@ -1,4 +1,4 @@
-//! Scopes that name processes which have cgroups to themselves: to the kernel's reclaim they are
+//! Scopes that name processes which are alone in their cgroups: for the kernel's reclaim they are
 //! those cgroups.
 
 use std::fs;
@@ -11,12 +11,12 @@ use crate::process;
 use crate::root::{Root, read_optional};
 use crate::scope::cgroup;
 
-/// Cgroups below one that are looked through at most.
+/// Maximum number of cgroups examined below one.
 const CGROUPS_MAX: usize = 1024;
 
-/// The scopes, those that name nothing but processes replaced by these processes' cgroups where
-/// nobody else is in them now, and which of the scopes each of them is. Scopes for which that is
-/// not so, or cannot be seen, stay as they are.
+/// The scopes and their indices, with scopes that name only processes replaced by these processes'
+/// cgroups, if no other process is in them now. Scopes for which that is not so, or cannot be seen,
+/// stay unchanged.
 pub(super) fn by_cgroup(root: &Root, scopes: &[Scope]) -> (Vec<Scope>, Vec<ScopeId>) {
     let mount = cgroup::mount(root).ok().flatten();
     let mut found = scopes.to_vec();
@@ -38,7 +38,7 @@ pub(super) fn by_cgroup(root: &Root, scopes: &[Scope]) -> (Vec<Scope>, Vec<Scope
     (found, ids)
 }
 
-/// The cgroups of these processes, if nobody else is there.
+/// The cgroups of these processes, if no other process is in them.
 fn own(root: &Root, mount: &Path, pids: &[u32]) -> Option<Vec<String>> {
     let mut paths = Vec::new();
     for &pid in pids {
@@ -56,7 +56,7 @@ fn own(root: &Root, mount: &Path, pids: &[u32]) -> Option<Vec<String>> {
     paths.iter().all(all_ours).then_some(paths)
 }
 
-/// The processes of a cgroup and all below it; nothing where that cannot be seen.
+/// The processes of a cgroup and all below it; `None` if that cannot be seen.
 fn members(folder: &Path) -> Option<Vec<u32>> {
     let mut folders = vec![folder.to_owned()];
     let mut pids = Vec::new();

@@ -1,8 +1,8 @@
 //! How many pages one command evicts.
 //!
-//! Machines take from a microsecond to milliseconds for a page. A command cannot be interrupted but
-//! by a signal, and what it costs is only known afterwards, so that it is kept short; and it should
-//! not be so small that reading what the kernel has, before each, costs more.
+//! Machines take from a microsecond to milliseconds for a page. A command can only be interrupted
+//! by a signal, and its cost is known only afterwards, so it is kept short. It should not be so
+//! small that reading the generations before each command costs more.
 
 use thermocline_core::units::Nanos;
 
@@ -10,17 +10,17 @@ const LEAST_PAGES: u64 = 32;
 const MOST_PAGES: u64 = 4096;
 /// A command that takes less CPU time than this is followed by one twice as large.
 const SHORT: Nanos = Nanos::from_ms(5);
-/// One that takes more, by one half as large.
+/// A command that takes more is followed by one half as large.
 const LONG: Nanos = Nanos::from_ms(20);
 
-/// The size of the next command, which follows what the last ones took.
+/// The size of the next command, which adapts to the cost of the last ones.
 #[derive(Debug)]
 pub(super) struct Step {
     pages: u64,
 }
 
 impl Default for Step {
-    /// What a kernel takes less than a millisecond for.
+    /// A size that takes a kernel less than a millisecond.
     fn default() -> Step {
         Step { pages: 128 }
     }
@@ -32,7 +32,7 @@ impl Step {
         self.pages
     }
 
-    /// A command of this size, or a smaller one, took so much CPU time.
+    /// A command of this size, or a smaller one, took `cpu` of CPU time.
     pub(super) fn took(&mut self, cpu: Nanos) {
         if cpu < SHORT {
             self.pages = (self.pages * 2).min(MOST_PAGES);

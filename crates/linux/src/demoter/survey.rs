@@ -1,11 +1,11 @@
-//! The generations of all cgroups, as they were last read.
+//! The generations of all cgroups, as last read.
 //!
-//! The kernel can only tell of all at once, and looks for each piece of the text from the first
-//! cgroup on (Linux mm/vmscan.c, lru_gen_seq_start): that is nothing with some cgroups and takes
-//! seconds with 100,000. So they are read before each command only where that costs hardly
-//! anything, else as often as leaves most of the time to the commands. What is a little old does no
-//! harm: the kernel evicts nothing by the number of a generation that has gone, and its pages have
-//! not become less idle.
+//! The kernel reports all cgroups at once, and searches each piece of the text from the first
+//! cgroup on (Linux mm/vmscan.c, lru_gen_seq_start): that is fast with a few cgroups and takes
+//! seconds with 100,000. So they are read before each command only if that is cheap, and otherwise
+//! just often enough to leave most of the time to the commands. Slightly old data does no harm: the
+//! kernel evicts nothing for the number of a generation that has gone, and the others have not
+//! become less idle.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ use super::generations::{self, Lru};
 use crate::actuator::{Commands, lru_gen};
 use crate::root::Root;
 
-/// A reading that takes no longer is done anew each time.
+/// A reading that takes no longer is repeated each time.
 const CHEAP: Duration = Duration::from_millis(5);
-/// Of one that does, so many times as long passes until the next.
+/// After a longer one, this many times its duration passes until the next.
 const REST: u32 = 10;
 
 /// See the module's description.
@@ -25,20 +25,20 @@ const REST: u32 = 10;
 pub(super) struct Survey {
     file: PathBuf,
     lists: Vec<Lru>,
-    /// When the last reading ended, and what it took; none where it does not hold any more.
+    /// When the last reading ended, and its duration; `None` if it is outdated.
     read: Option<(Instant, Duration)>,
 }
 
 impl Survey {
-    /// Nothing is known yet.
+    /// Creates an empty survey.
     pub(super) fn new(root: &Root) -> Survey {
         Survey { file: lru_gen(root), lists: Vec::new(), read: None }
     }
 
-    /// Reads anew.
+    /// Reads the generations.
     ///
     /// # Errors
-    /// The file cannot be read; what was known stays.
+    /// The file cannot be read; the last reading stays.
     pub(super) fn read(&mut self, commands: &Commands) -> io::Result<()> {
         let begin = Instant::now();
         self.lists = generations::parse(&commands.read(&self.file)?);
@@ -47,17 +47,17 @@ impl Survey {
         Ok(())
     }
 
-    /// What was read last.
+    /// The last reading.
     pub(super) fn known(&self) -> &[Lru] {
         &self.lists
     }
 
-    /// What is known must be read anew before it is used again.
+    /// Marks the reading as outdated: it must be read again before use.
     pub(super) fn outdate(&mut self) {
         self.read = None;
     }
 
-    /// What is known, read anew where it is time.
+    /// The last reading, or a new one if it is due.
     ///
     /// # Errors
     /// As for [`read`](Survey::read).
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::actuator::door::Door;
 
-    /// A file that takes so long to read, and says how often it was.
+    /// A file that takes this long to read, and counts its readings.
     struct Slow(Duration, Arc<AtomicU64>);
 
     impl Door for Slow {
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// How often the file is read for so many commands.
+    /// How often the file is read for `commands` commands.
     fn readings(takes: Duration, commands: u64) -> u64 {
         let count = Arc::new(AtomicU64::new(0));
         let root = Root::at("/nonexistent");
@@ -115,7 +115,7 @@ mod tests {
         assert!(readings(Duration::from_millis(20), 1000) <= 2);
     }
 
-    /// So many cgroups as THERMOCLINE_SOAK says, on three nodes.
+    /// THERMOCLINE_SOAK cgroups on three nodes.
     #[test]
     fn of_many_cgroups_a_reading_costs_little() {
         let soak = std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1");

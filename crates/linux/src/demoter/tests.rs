@@ -11,7 +11,7 @@ use thermocline_core::units::{Nanos, NodeId, PAGE_SIZE, ScopeId};
 use super::*;
 use crate::actuator::door::Door;
 
-/// A kernel that demotes what it is told to, from one list of generations a cgroup.
+/// A kernel that demotes as asked, from one list of generations per cgroup.
 #[derive(Clone)]
 struct Kernel {
     root: Root,
@@ -27,9 +27,9 @@ struct State {
     made: Instant,
     demoted: u64,
     enabled: bool,
-    /// What aging takes of a CPU.
+    /// CPU time of aging.
     aging: Duration,
-    /// A share of what is asked for was accessed meanwhile, in percent.
+    /// Share of the pages asked for that were accessed meanwhile, in percent.
     accessed_percent: u64,
     commands: Vec<String>,
     fails: Option<i32>,
@@ -99,7 +99,7 @@ impl Door for Kernel {
 }
 
 impl State {
-    /// The oldest pages of any cgroup go, of whatever age; with EAGAIN where there are not so many.
+    /// Demotes the oldest pages of any cgroup and any age; EAGAIN if there are not enough.
     fn reclaim(&mut self, command: &str) -> io::Result<()> {
         let bytes = command.strip_suffix(" swappiness=200").unwrap();
         let mut left = bytes.parse::<u64>().unwrap() / PAGE_SIZE;
@@ -241,7 +241,7 @@ fn cgroups_out_of_reach_are_left_alone() {
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
 }
 
-/// To reclaim, memory of a cgroup without a memory controller of its own is its parent's.
+/// For reclaim, memory of a cgroup without its own memory controller belongs to its parent.
 #[test]
 fn memory_that_an_excluded_cgroup_has_charged_to_one_above_stays_with_all_of_that() {
     let (dir, kernel) = machine();
@@ -252,7 +252,7 @@ fn memory_that_an_excluded_cgroup_has_charged_to_one_above_stays_with_all_of_tha
     let mut worker = worker(&kernel, reach);
     assert_eq!(worker.carry_out(&demand(9000, 10), || false, &mut stats).unwrap().pages, 300);
     assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 9") || c.starts_with("- 9")));
-    // With one of its own it is told apart.
+    // With its own controller it is distinguished.
     fs::write(dir.path().join("sys/fs/cgroup/a/x/memory.current"), "0").unwrap();
     assert!(worker.carry_out(&demand(9000, 10), || false, &mut stats).unwrap().pages > 0);
 }
@@ -301,7 +301,7 @@ fn no_more_is_asked_for_than_is_above_the_floor() {
         asked.collect::<Vec<u64>>()
     };
     assert_eq!(asked_of_a(&kernel), [512, 188]);
-    // What was asked for counts also where it had been accessed meanwhile.
+    // Pages asked for count even if they were accessed meanwhile.
     let (_dir, kernel) = machine();
     kernel.state.lock().unwrap().accessed_percent = 60;
     let (reach, demand) = with_floor(OVER_PAGES + 700);

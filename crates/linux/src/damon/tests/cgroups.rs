@@ -21,7 +21,7 @@ impl Machine {
             .collect()
     }
 
-    /// The cgroups that a kdamond has been told of.
+    /// The cgroups in a kdamond's filters.
     fn told(&self, kdamond: usize) -> Vec<String> {
         let kernel = self.kernel.0.lock().unwrap();
         kernel.cgroups[&kernel.admin.join(kdamond.to_string())].clone()
@@ -55,7 +55,7 @@ fn schemes_keep_from_excluded_cgroups_as_they_come_and_go() {
     for kdamond in 0..3 {
         assert_eq!(m.told(kdamond), ["/a", "/later", "/later/inner"]);
     }
-    // The kernel refuses: what was so stays, and it is told once.
+    // The kernel refuses: the filters stay, and it is reported once.
     m.kernel.0.lock().unwrap().refused = Some(("commit".to_owned(), libc::EINVAL));
     fs::remove_dir_all(m.root.sys.join("fs/cgroup/later")).unwrap();
     let told = follower.look(&m.root, &mut actuator).unwrap();
@@ -70,7 +70,7 @@ fn schemes_keep_from_excluded_cgroups_as_they_come_and_go() {
     m.cgroup("/a/b");
     follower.look(&m.root, &mut actuator).unwrap();
     assert_eq!((m.told(0), m.told(2)), (vec!["/a".to_owned()], vec!["/a".to_owned(), "/a/b".to_owned()]));
-    // And makes others.
+    // And creates others.
     m.put("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "2");
     fs::remove_dir_all(m.root.sys.join("fs/cgroup/a/b")).unwrap();
     let written = writes();
@@ -103,7 +103,7 @@ fn schemes_keep_to_cgroups_as_far_as_the_kernel_can() {
     assert_eq!(m.kdamond("2/contexts/0/schemes/0/filters/1/allow"), "Y");
     drop(actuator);
 
-    // An older kernel: two are refused, and a second one that comes later is left out.
+    // An older kernel: two are refused, and a second one that appears later is left out.
     let mut m = Machine::new(false);
     m.config.scope = vec![scope("/a", false), scope("/b", false)];
     m.cgroup("/b");

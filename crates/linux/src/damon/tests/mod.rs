@@ -60,7 +60,7 @@ const TREE: [&str; 40] = [
     "#/contexts/#/schemes/#/filters/#/matching",
     "#/contexts/#/schemes/#/filters/#/memcg_path",
 ];
-/// What newer kernels have beside it.
+/// Additional files of newer kernels.
 const NEWER: [&str; 6] = [
     "#/contexts/#/schemes/#/filters/#/allow",
     "#/contexts/#/schemes/#/quotas/goals/#/nid",
@@ -79,7 +79,7 @@ struct Kernel {
     /// A value that is refused wherever it is written, with an errno.
     refused: Option<(String, i32)>,
     writes: usize,
-    /// Filters' paths of cgroups, as each kdamond was last told.
+    /// Cgroup paths in the filters that each kdamond last took over.
     cgroups: BTreeMap<PathBuf, Vec<String>>,
 }
 
@@ -139,7 +139,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes `number` folders anew.
+    /// Recreates `number` folders.
     fn make(&mut self, folder: &Path, number: usize) {
         let numbered = |path: &Path| {
             let first = path.strip_prefix(folder).ok().and_then(|rest| rest.components().next());
@@ -230,7 +230,7 @@ impl Machine {
         machine
     }
 
-    /// A file, for those who read it and for the kernel.
+    /// Writes a file, for readers and for the kernel.
     fn put(&self, path: &str, text: &str) {
         let path = self._dir.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -420,7 +420,7 @@ fn who_takes_over_is_refused_for_kdamonds_of_others_and_not_for_those_that_end()
     m.offer().unwrap().start(&m.root, &mut actuator).unwrap();
     m.put(KDAMONDS, "3");
     assert_eq!(refusal(&m, &actuator), None);
-    // What the kernel lets nobody do stays refused.
+    // An operation that the kernel refuses in general stays refused.
     m.config.manager.name = ManagerName::Numab2;
     m.config.scope = vec![config::Scope { cgroup: Some("/box".into()), ..Default::default() }];
     let why = refusal(&m, &actuator).unwrap();
@@ -459,7 +459,7 @@ fn what_schemes_moved_is_read_and_stays_when_a_kdamond_has_ended() {
     assert_eq!(stats.read().moved(Action::MigrateHot), 6);
     numastat(100);
     assert_eq!(stats.read().moved(Action::MigrateHot), 10);
-    // Busy: what was known stays, and all run.
+    // Busy: the last figures stay, and all run.
     m.kernel.0.lock().unwrap().refused = Some(("update_schemes_stats".to_owned(), libc::EBUSY));
     stat(2, "sz_applied", "81920");
     let read = stats.read();
