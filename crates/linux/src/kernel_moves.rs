@@ -1,33 +1,33 @@
-//! Who has moved what between tiers. What the kernel itself has moved is known from its own
-//! counters; what DAMON moves is in none of them.
+//! Moves between tiers, by mover. The kernel's own moves are known from its counters; DAMON's moves
+//! are in none of them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::vmstat::Vmstat;
 
-/// Base pages that the kernel has moved between tiers since some moment, by who in it did. Names
-/// are those of vmstat.
+/// Base pages that the kernel has moved between tiers since some moment, by the part that moved
+/// them. Names are those of vmstat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelMoves {
     /// Promoted after hint faults.
     pub pgpromote_success: u64,
-    /// Demoted by kswapd, which works ahead.
+    /// Demoted by kswapd, ahead of need.
     pub pgdemote_kswapd: u64,
-    /// Demoted by programs that had to wait for it: what demotion too late costs. Without what was
-    /// demoted at our command.
+    /// Demoted by programs that had to wait for it: the cost of late demotion. Excludes demotion at
+    /// our command.
     pub pgdemote_direct: u64,
     /// Demoted for huge pages.
     pub pgdemote_khugepaged: u64,
-    /// Demoted at the command of others than us.
+    /// Demoted at the command of others.
     pub pgdemote_proactive: u64,
     /// Times that a program had to reclaim before it got memory.
     pub allocstall: u64,
 }
 
 impl KernelMoves {
-    /// What was moved from `earlier` to `now`. `at_our_command` base pages were demoted because we
-    /// asked; kernels that do not count commands of their own take them for direct reclaim.
+    /// The moves between `earlier` and `now`. `at_our_command` base pages were demoted because we
+    /// asked; kernels that do not count commands separately count them as direct reclaim.
     pub fn since(now: &Vmstat, earlier: &Vmstat, at_our_command: u64) -> KernelMoves {
         let grown = |name: &str| now.since(earlier, name).unwrap_or(0);
         let stalls =
@@ -44,7 +44,7 @@ impl KernelMoves {
         }
     }
 
-    /// Base pages demoted, whoever did.
+    /// Base pages demoted, by any part.
     pub fn demoted(&self) -> u64 {
         self.pgdemote_kswapd + self.pgdemote_direct + self.pgdemote_khugepaged + self.pgdemote_proactive
     }
@@ -56,9 +56,9 @@ impl KernelMoves {
 pub struct MovedBy {
     /// Our engine, and the kernel at its command.
     pub thermocline: u64,
-    /// The kernel by itself: hint faults, reclaim.
+    /// The kernel on its own: hint faults, reclaim.
     pub kernel: u64,
-    /// DAMON's schemes, where we have set them up.
+    /// DAMON's schemes, if we have set them up.
     pub damon: u64,
 }
 

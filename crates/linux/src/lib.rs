@@ -1,6 +1,6 @@
-//! The live machine: one module a kernel interface, each rooted at a path.
+//! The live machine: one module per kernel interface, each rooted at a path.
 
-// What is said goes through the writers of the command, which know what to do where nobody reads.
+// Output goes through the command's writers, which handle a closed pipe.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod actuator;

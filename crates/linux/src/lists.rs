@@ -4,8 +4,8 @@
 /// The largest number a list may name; beyond any CPU or node number that Linux can be built for.
 const NUMBER_MAX: u32 = 1 << 16;
 
-/// The numbers of a list, ascending and unique; None where the text is no list. An empty text is an
-/// empty list.
+/// The numbers of a list, ascending and unique; `None` if the text is not a list. An empty text is
+/// an empty list.
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|p| !p.is_empty()) {

@@ -1,4 +1,4 @@
-//! Who decides which pages move, and what that needs set in the kernel.
+//! Managers: what decides which pages move, and the kernel settings that it needs.
 
 use thermocline_core::config::{Config, Kernel, ManagerName};
 use thermocline_core::topology::Node;
@@ -11,10 +11,10 @@ use crate::demoter;
 use crate::root::{KernelFileError, Root};
 use crate::topology::Discovered;
 
-/// Why a manager of the kernel's cannot work here.
+/// Why a kernel manager cannot work here.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotManage {
-    /// It would touch memory that it is not to.
+    /// It would move memory that it must not.
     #[error(
         "manager {} acts on the whole machine and knows no scopes; remove the scopes (and --pid), or choose manager thermocline, or damon, which knows scopes by cgroup",
         .0.text()
@@ -26,7 +26,7 @@ pub enum CannotManage {
          `thermocline doctor` for how the kernel can be made to see them"
     )]
     OtherTiers,
-    /// The kernel would move pages to and from a node that is left out.
+    /// The kernel would move pages to and from an excluded node.
     #[error(
         "manager numab2 cannot leave {0} out, which tiers.exclude names: the kernel moves pages there and from there; \
          remove it from tiers.exclude, or choose another manager"
@@ -42,7 +42,7 @@ pub enum CannotManage {
         "all nodes with memory are top tier to the kernel, which neither scans them in tiering mode nor promotes from them"
     )]
     NothingBelow,
-    /// DAMON cannot be set to work.
+    /// DAMON cannot be used.
     #[error(transparent)]
     Damon(#[from] NotDamon),
     /// A setting is absent or cannot be read.
@@ -50,7 +50,7 @@ pub enum CannotManage {
     Kernel(#[from] KernelFileError),
 }
 
-/// A manager of the kernel's, with what it needs set.
+/// A kernel manager, with the settings that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelManager {
     /// NUMA balancing in tiering mode, with these settings.
@@ -77,8 +77,8 @@ impl KernelManager {
     }
 }
 
-/// The manager of the kernel's that `name` stands for, on the machine that was found; none where
-/// the engine decides, or nobody.
+/// The kernel manager chosen by the configuration, on this machine; `None` if the engine decides,
+/// or nothing does.
 ///
 /// # Errors
 /// Why it cannot work here, and what would change that.
@@ -120,15 +120,15 @@ pub fn offer(
     Ok(Some(KernelManager::Numab2(plan(root, &kernel)?)))
 }
 
-/// Why a manager cannot take over from the one at work, whose settings `actuator` has: what can be
-/// found out before those are put back. `config` names the one that is to take over.
+/// Why a manager cannot take over from the present one, whose settings `actuator` holds, as far as
+/// can be determined before those are put back. `config` names the new manager.
 pub fn refusal(root: &Root, config: &Config, found: &Discovered, actuator: &Actuator) -> Option<String> {
     if let Err(error) = configuration::check(config) {
         return Some(error.to_string());
     }
     match offer(root, config, config.manager.name, found) {
         Ok(_) => None,
-        // They are gone when it comes to take over.
+        // They are gone by the time it takes over.
         Err(CannotManage::Damon(NotDamon::InUse { path, .. })) if actuator.has_set(&path) => None,
         Err(why) => Some(why.to_string()),
     }

@@ -8,8 +8,8 @@ use crate::root::{KernelFileError, Root, read_optional};
 use crate::zoneinfo::{self, Zone};
 
 /// Reads between two full readings of zoneinfo. zoneinfo also lists every CPU's page sets, which
-/// takes milliseconds on large machines; watermarks change when an operator changes them, and are
-/// worth that once a second at ten ticks a second.
+/// takes milliseconds on large machines; watermarks change only when an operator changes them, so
+/// once a second at ten ticks a second suffices.
 const READS_PER_ZONEINFO: u32 = 10;
 
 /// Reads the nodes' state.
@@ -34,7 +34,7 @@ impl NodeStateReader {
         }
     }
 
-    /// The state of every node with memory, ascending by number. Free pages are of now; watermarks
+    /// The state of every node with memory, ascending by number. Free pages are current; watermarks
     /// are at most nine reads old.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use thermocline_core::units::{NodeId, Pid};
 use crate::lists::parse_list;
 use crate::root::{KernelFileError, Root, read_optional};
 
-/// Threads of a process whose policies are asked for at most.
+/// Maximum number of threads of a process whose policies are read.
 const THREADS_MAX: usize = 1024;
 
 /// A memory policy as the kernel prints it.
@@ -29,19 +29,19 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether the kernel takes hint faults under this policy. Only the default and what asks for
-    /// them carries MPOL_F_MOF, without which a mapping is never scanned (Linux 6.12
+    /// Whether the kernel takes hint faults under this policy. Only the default policy and policies
+    /// that ask for it carry MPOL_F_MOF, without which a mapping is never scanned (Linux 6.12
     /// mm/mempolicy.c, vma_policy_mof).
     pub fn has_hint_faults(&self) -> bool {
         self.mode == "default" || self.balancing
     }
 
-    /// Whether it says nothing of where pages belong: they come from where the program runs.
+    /// Whether it does not bind pages to nodes: they are allocated where the program runs.
     pub fn is_default(&self) -> bool {
         matches!(self.mode.as_str(), "default" | "local")
     }
 
-    /// Whether pages under this policy are not to be moved to `node`. One that lets the kernel
+    /// Whether pages under this policy must not be moved to `node`. One that lets the kernel
     /// balance pages between its nodes (MPOL_F_NUMA_BALANCING) asks for that.
     pub fn forbids(&self, node: NodeId, respected: MemoryPolicies) -> bool {
         let among = self.nodes.contains(&node);
@@ -57,7 +57,7 @@ impl Policy {
 pub struct Mapping {
     /// Its first byte.
     pub address: u64,
-    /// Its policy, or the process's where it has none of its own.
+    /// Its policy, or the process's if it has none of its own.
     pub policy: Policy,
     /// Pages on each node, in pages of [`page_kib`](Mapping::page_kib).
     pub pages: Vec<(NodeId, u64)>,
@@ -75,7 +75,7 @@ impl Mapping {
     }
 }
 
-/// The mappings of a process; None where it is gone.
+/// The mappings of a process; `None` if it is gone.
 ///
 /// # Errors
 /// The file cannot be read: another user's process without CAP_SYS_PTRACE.
@@ -84,11 +84,11 @@ pub fn read(root: &Root, pid: Pid) -> Result<Option<Vec<Mapping>>, KernelFileErr
     Ok(text.map(|text| text.lines().filter_map(parse_line).collect()))
 }
 
-/// The policy of a thread that is another than the default, if it has one; as far as its first
-/// mapping tells, which has one of its own hardly ever. The kernel walks nothing but that mapping.
+/// The policy of a thread if it is not the default, derived from its first mapping, which hardly
+/// ever has a policy of its own. The kernel walks only that mapping.
 fn policy_of_thread(file: &Path) -> Option<Policy> {
     let mut line = [0; 64];
-    // As short a read as that has the kernel tell of one mapping. A thread that has ended has no
+    // So short a read makes the kernel report only one mapping. A thread that has ended has no
     // policy.
     let read = File::open(file).and_then(|mut file| file.read(&mut line)).ok()?;
     let text = str::from_utf8(&line[..read]).ok()?;
@@ -96,9 +96,8 @@ fn policy_of_thread(file: &Path) -> Option<Policy> {
     (!policy.is_default()).then_some(policy)
 }
 
-/// The policy of some thread of a process, but the first one, that is another than the default: its
-/// pages cannot be told from those of the other threads. Of processes with very many threads the
-/// first `THREADS_MAX` are asked.
+/// A policy other than the default of any thread of a process except the first: its pages cannot be
+/// distinguished from those of the other threads. Only the first `THREADS_MAX` threads are read.
 pub fn policy_of_threads(root: &Root, pid: Pid) -> Option<Policy> {
     let folder = root.proc.join(pid.0.to_string()).join("task");
     let threads = std::fs::read_dir(folder).ok()?.flatten();
@@ -106,7 +105,7 @@ pub fn policy_of_threads(root: &Root, pid: Pid) -> Option<Policy> {
     others.take(THREADS_MAX).find_map(|thread| policy_of_thread(&thread.path().join("numa_maps")))
 }
 
-/// The mapping that a line tells of; None where it is no such line.
+/// The mapping of a line; `None` if it is not such a line.
 pub fn parse_line(line: &str) -> Option<Mapping> {
     let (address, rest) = line.split_once(' ')?;
     let address = u64::from_str_radix(address, 16).ok()?;

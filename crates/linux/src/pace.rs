@@ -1,9 +1,9 @@
-//! Has the kernel's scans follow the pace that the engine wishes (`thermocline_core::pace`).
+//! Makes the kernel's scans follow the pace that the engine wishes (`thermocline_core::pace`).
 //!
-//! What is written is `scan_size_mb`, and for a renewal the scan periods and the promote rate limit
-//! as well: with the least limit that can be set, the kernel promotes 256 pages a second, each of
-//! which has one task recompute the interval between its steps. A value that an operator has set
-//! stays; it is looked at again from time to time, as the wish holds.
+//! It writes `scan_size_mb`, and for a renewal also the scan periods and the promote rate limit:
+//! with the lowest limit that can be set, the kernel promotes 256 pages a second, each of which
+//! makes one task recompute the interval between its steps. A value that an operator has set stays;
+//! it is checked again from time to time, because the wish still holds.
 
 use std::path::PathBuf;
 
@@ -14,15 +14,15 @@ use crate::actuator::{Actuator, ActuatorError, Plan, Written};
 
 /// `numa_balancing_promote_rate_limit_MBps`: the kernel promotes nothing.
 const NOTHING: u32 = 0;
-/// The same: it promotes the least that can be set. Ours.
+/// The same: it promotes at the lowest rate that can be set. Ours.
 const LITTLE: u32 = 1;
-/// Time to the next attempt where a value could not be set because it is not ours any more.
+/// Time to the next attempt if a value could not be set because it is no longer ours.
 const AGAIN: Nanos = Nanos::from_s(2);
 
-/// What of a wish was carried out.
+/// A part of a wish that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paced {
-    /// The step, to so many MB.
+    /// The step, to this many MB.
     Step(u32),
     /// The kernel promotes a little, so that tasks recompute the interval between their steps.
     Renewing,
@@ -30,13 +30,13 @@ pub enum Paced {
     Renewed,
 }
 
-/// The kernel's settings of ours that pace its scans.
+/// The kernel settings through which we pace its scans.
 #[derive(Debug)]
 pub struct Pace {
     size: Setting,
     period_min: Option<Setting>,
     period_max: Option<Setting>,
-    /// None where it is not ours to change, or not 0 to begin with.
+    /// `None` if it is not ours to change, or was not 0 at first.
     rate_limit: Option<Setting>,
     wished: Option<ScanPace>,
     tried: Nanos,
@@ -46,12 +46,12 @@ pub struct Pace {
 #[derive(Debug)]
 struct Setting {
     path: PathBuf,
-    /// What it was set to last.
+    /// Its last value.
     set: Option<u32>,
 }
 
 impl Pace {
-    /// None where `plan` does not set the step.
+    /// `None` if `plan` does not set the step.
     pub fn new(plan: &Plan) -> Option<Pace> {
         let ours = |name| {
             let change = plan.changes.iter().find(|change| change.name == name)?;
@@ -68,7 +68,7 @@ impl Pace {
         })
     }
 
-    /// Where nothing moves, so that the kernel is to promote nothing either.
+    /// For modes in which nothing moves: the kernel must not promote either.
     pub fn without_renewals(self) -> Pace {
         Pace { rate_limit: None, ..self }
     }
@@ -78,8 +78,8 @@ impl Pace {
         if self.rate_limit.is_some() { Pacing::Renewals } else { Pacing::Steps }
     }
 
-    /// Sets what is not set as wished: first the step, then the periods, then the rate limit, so
-    /// that no task recomputes with a step or a period of before. Returns what there is to tell.
+    /// Sets the values that differ from the wish: first the step, then the periods, then the rate
+    /// limit, so that no task recomputes with an old step or period. Returns the changes to report.
     ///
     /// # Errors
     /// A value cannot be written.
@@ -113,7 +113,7 @@ impl Pace {
 }
 
 impl Setting {
-    /// Sets it where it is another; whether it was set. Where an operator has set it since, that
+    /// Sets it if it differs; returns whether it was set. A value that an operator has set since
     /// stays.
     fn set(&mut self, value: u32, actuator: &mut Actuator) -> Result<bool, ActuatorError> {
         if self.set == Some(value) {

@@ -1,6 +1,6 @@
 //! Processes as procfs shows them.
 //!
-//! A process number is used again after its process ended; number and start time together are not.
+//! A process number is reused after its process ended; number and start time together are not.
 
 use std::fs::ReadDir;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::root::{KernelFileError, Root, list_optional, read_optional};
 /// Flag of kernel threads in `/proc/PID/stat` (Linux include/linux/sched.h, PF_KTHREAD).
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// What `/proc/PID/stat` tells of a process.
+/// The content of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Its number.
@@ -21,9 +21,9 @@ pub struct Stat {
     pub comm: String,
     /// Its state, `R`, `S`, `Z` and so on.
     pub state: char,
-    /// Whether it is a thread of the kernel, without memory of its own.
+    /// Whether it is a kernel thread, without memory of its own.
     pub kernel_thread: bool,
-    /// Threads that it has, ended ones that nobody has waited for among them.
+    /// Its threads, including ended ones that were not waited for.
     pub threads: u64,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
@@ -32,8 +32,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether it has ended. A process of which only the first thread has ended lives on, though
-    /// `/proc/PID` shows that thread's state.
+    /// Whether it has ended. A process whose first thread has ended lives on, although `/proc/PID`
+    /// shows that thread's state.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads <= 1
     }
@@ -52,19 +52,19 @@ pub fn list(root: &Root) -> Result<Vec<Pid>, KernelFileError> {
     Ok(pids)
 }
 
-/// The numbers of all processes, piece by piece: all at once take a tenth of a second where there
-/// are 100,000. A process that comes meanwhile may be left out, one that is there is not.
+/// The numbers of all processes, piece by piece: all at once take a tenth of a second with 100,000
+/// processes. A process that starts meanwhile may be missing; an existing one is not.
 #[derive(Debug)]
 pub struct Listing {
     root: Root,
     entries: ReadDir,
 }
 
-/// Names in a piece of a listing.
+/// Names per piece of a listing.
 const PIECE: usize = 512;
 
 impl Listing {
-    /// Begins at the first one.
+    /// Starts a listing.
     ///
     /// # Errors
     /// procfs cannot be listed.
@@ -74,7 +74,7 @@ impl Listing {
         Ok(Listing { root: root.clone(), entries })
     }
 
-    /// The next numbers, in no order, possibly none; nothing where there are no more.
+    /// The next numbers, in no order, possibly none; `None` if there are no more.
     ///
     /// # Errors
     /// As for [`begin`](Listing::begin).
@@ -90,7 +90,7 @@ impl Listing {
     }
 }
 
-/// What the kernel tells of a process; None where it is gone.
+/// The state of a process; `None` if it is gone.
 ///
 /// # Errors
 /// The file cannot be read or understood.
@@ -124,7 +124,7 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The command line with spaces between its words; None where the process is gone, empty for kernel
+/// The command line with spaces between its words; `None` if the process is gone, empty for kernel
 /// threads.
 ///
 /// # Errors
@@ -134,7 +134,7 @@ pub fn command_line(root: &Root, pid: Pid) -> Result<Option<String>, KernelFileE
     Ok(text.map(|t| t.trim_end_matches('\0').replace('\0', " ")))
 }
 
-/// The path below the cgroup v2 root, `/` for the root itself; None where the process is gone or in
+/// The path below the cgroup v2 root, `/` for the root itself; `None` if the process is gone or in
 /// no cgroup v2.
 ///
 /// # Errors
@@ -144,7 +144,7 @@ pub fn cgroup(root: &Root, pid: Pid) -> Result<Option<String>, KernelFileError> 
     Ok(text.and_then(|t| t.lines().find_map(|l| l.strip_prefix("0::")).map(str::to_owned)))
 }
 
-/// The program that a process runs; None where it is gone, a kernel thread, or another user's.
+/// The program that a process runs; `None` if it is gone, a kernel thread, or another user's.
 pub fn executable(root: &Root, pid: Pid) -> Option<PathBuf> {
     std::fs::read_link(folder(root, pid).join("exe")).ok()
 }

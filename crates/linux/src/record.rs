@@ -1,39 +1,39 @@
-//! Records what a thread reads of a machine: a copy of the machine, to be examined elsewhere.
+//! Records everything that a thread reads from a machine: a copy of the machine, to examine
+//! elsewhere.
 //!
-//! Every reading goes through [`crate::root`], so that a recording holds what was asked for and
-//! nothing else.
+//! Every reading goes through [`crate::root`], so a recording holds exactly what was read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Something that was looked at and is there.
+/// Something that was accessed and exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A file: its bytes as far as they were read, none where only its being there mattered.
+    /// A file: its bytes as far as they were read, empty if only its existence mattered.
     File(Vec<u8>),
     /// A folder.
     Folder,
-    /// A symbolic link and where it leads.
+    /// A symbolic link and its target.
     Link(PathBuf),
 }
 
-/// What was looked at, by path.
+/// Everything accessed, by path.
 pub type Recording = BTreeMap<PathBuf, Entry>;
 
 thread_local! {
     static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
 }
 
-/// Does `work`, and keeps what this thread reads meanwhile. Recordings do not nest: the inner one
-/// has it all.
+/// Runs `work`, and records what this thread reads meanwhile. Recordings do not nest: the inner one
+/// gets everything.
 pub fn record<T>(work: impl FnOnce() -> T) -> (T, Recording) {
     RECORDING.set(Some(Recording::new()));
     let done = work();
     (done, RECORDING.take().unwrap_or_default())
 }
 
-/// Notes what was found at `path`. Bytes replace what only was known to be there.
+/// Records what was found at `path`. Bytes replace a mere record of existence.
 pub(crate) fn note(path: &Path, found: impl FnOnce() -> Entry) {
     RECORDING.with_borrow_mut(|recording| {
         let Some(recording) = recording else { return };

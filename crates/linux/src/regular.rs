@@ -1,5 +1,5 @@
-//! Files that are files: a FIFO, a device or a socket in a file's place is refused and never waited
-//! for.
+//! Files that are files: a FIFO, a device or a socket in place of a file is refused without
+//! waiting.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -9,8 +9,8 @@ use std::path::Path;
 /// Opens a regular file for reading. Links are followed.
 ///
 /// # Errors
-/// As the file system answers; [`io::ErrorKind::InvalidInput`] with a sentence where it is no
-/// regular file.
+/// The file system's error; [`io::ErrorKind::InvalidInput`] with a sentence if it is not a regular
+/// file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), 0, path)
 }
@@ -25,7 +25,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of a regular file, and one more than `bytes_max` of one that is longer.
+/// The bytes of a regular file, or the first `bytes_max + 1` bytes of a longer one.
 ///
 /// # Errors
 /// As [`read`].
@@ -36,12 +36,12 @@ pub fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file as `options` say, with more flags of open(2).
+/// Opens a regular file with `options` and additional flags of open(2).
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_with(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
-    // Whoever opens a FIFO waits for its other end, and a terminal may become ours.
+    // Opening a FIFO would wait for its other end, and a terminal might become our controlling one.
     let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = options.clone().custom_flags(flags).open(path).map_err(|cause| {
         // A FIFO without a reader, or a socket.
@@ -51,7 +51,8 @@ pub fn open_with(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<F
     Ok(file)
 }
 
-/// Refuses what is neither a regular file nor a folder, which says so itself when it is read.
+/// Refuses anything that is neither a regular file nor a folder; reading a folder gives its own
+/// error.
 pub(crate) fn expect_regular(meta: &Metadata) -> io::Result<()> {
     let kind = meta.file_type();
     let what = match kind {

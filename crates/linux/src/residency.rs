@@ -1,8 +1,8 @@
 //! Where the memory of managed processes is, by process and node, from `/proc/PID/numa_maps`.
 //!
-//! The kernel walks the page tables of a process for it, so looks are few and short: the largest
-//! processes only, within a time, and not again before that time is a small share of what has
-//! passed.
+//! The kernel walks the page tables of a process for it, so readings are few and short: only the
+//! largest processes, within a time limit, and not again before that time is a small share of the
+//! time passed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ use crate::process;
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Members, Scopes};
 
-/// Processes that are looked at, the largest first.
+/// Maximum number of processes read, the largest first.
 pub const PROCESSES_MAX: usize = 16;
-/// Time after which no further process is looked at.
+/// Time after which no further process is read.
 const TIME_MAX: Duration = Duration::from_secs(1);
-/// How long one process may keep us: reading hundreds of GiB takes about a second.
+/// Time limit for one process: reading hundreds of GiB takes about a second.
 const PROCESS_MAX: Duration = Duration::from_millis(1500);
-/// A look is good for at least this long.
+/// A reading is valid for at least this long.
 const GOOD_FOR_MIN: Duration = Duration::from_secs(2);
-/// And for so many times as long as it took: however often one asks, looks take at most a hundredth
+/// And for this many times its duration: at any rate of requests, readings take at most a hundredth
 /// of the time.
 const GOOD_FOR_LOOKS: u32 = 100;
 
@@ -35,16 +35,16 @@ pub struct Resident {
     pub pid: Pid,
     /// Its name.
     pub comm: String,
-    /// KiB on each node where it has any. What it shares with others counts for each of them.
+    /// KiB on each node where it has any. Shared memory counts for each process.
     pub kib_by_node: BTreeMap<NodeId, u64>,
 }
 
-/// What a look has found.
+/// The result of a reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Residency {
     /// The largest processes in scope, the largest first.
     pub processes: Vec<Resident>,
-    /// Smaller processes in scope, or those that the time was too short for.
+    /// Smaller processes in scope, or those for which the time was too short.
     pub not_looked_at: usize,
     /// Processes whose mappings could not be read.
     pub unreadable: usize,
@@ -52,25 +52,25 @@ pub struct Residency {
     pub age_ms: u64,
 }
 
-/// Looks at processes in scope.
+/// Reads the residency of processes in scope.
 #[derive(Debug)]
 pub struct Residencies {
     root: Root,
     members: Members,
-    /// For mappings.
+    /// For reading mappings.
     aside: Aside,
-    /// The last look, when it ended and how long it took.
+    /// The last reading, when it ended and how long it took.
     last: Option<(Residency, Instant, Duration)>,
 }
 
 impl Residencies {
-    /// Of the processes that `scopes` take in.
+    /// For the processes that `scopes` include.
     pub fn new(root: &Root, scopes: Scopes) -> Residencies {
         let aside = Aside::new(root, "its mappings were read", PROCESS_MAX);
         Residencies { root: root.clone(), members: Members::new(root, scopes), aside, last: None }
     }
 
-    /// The residency now, or that of the last look where it is too early for another.
+    /// The residency now, or that of the last reading if it is too early for another.
     ///
     /// # Errors
     /// procfs cannot be listed.
@@ -139,8 +139,8 @@ mod tests {
 
     use super::*;
 
-    /// A machine with processes of so many resident pages, all on node 2 but for one page on node
-    /// 0.
+    /// A machine with processes of these numbers of resident pages, all on node 2 except one page
+    /// on node 0.
     fn machine(rss: &[u64]) -> (tempfile::TempDir, Residencies) {
         let folder = tempfile::tempdir().unwrap();
         for (pid, pages) in (100..).zip(rss) {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_process_whose_mappings_never_come_is_left_out() {
         let (folder, mut residencies) = machine(&[10, 20, 30]);
-        // Whoever opens a pipe to read waits until somebody writes.
+        // Opening a pipe for reading blocks until it has a writer.
         let pipe = folder.path().join("proc/101/numa_maps");
         fs::remove_file(&pipe).unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();

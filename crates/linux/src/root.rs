@@ -1,5 +1,5 @@
-//! Where the kernel's file systems are, so that a test hands every module a folder instead of the
-//! machine.
+//! Where the kernel's file systems are, so that a test can give every module a folder instead of
+//! the machine.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use thermocline_core::units::Pid;
 
 use crate::record::{Entry, note};
 
-/// No process's number is as large (`PID_MAX_LIMIT` of 64-bit kernels, linux/threads.h).
+/// No process number is as large (`PID_MAX_LIMIT` of 64-bit kernels, linux/threads.h).
 const PIDS_MAX: u32 = 4 << 20;
 
 /// Longest description of a malformed file.
 const TOLD_BYTES_MAX: usize = 400;
 
-/// The first bytes of a text, that many at most, and that it goes on.
+/// The first bytes of a text, at most `bytes_max`, with a mark if it continues.
 pub(crate) fn beginning(text: &str, bytes_max: usize) -> String {
     format!("{}...", &text[..text.floor_char_boundary(bytes_max)])
 }
@@ -77,7 +77,7 @@ impl KernelFileError {
         KernelFileError::Io { action, path: path.to_owned(), cause }
     }
 
-    /// A [`KernelFileError::Malformed`]. Of what is quoted a beginning is enough.
+    /// A [`KernelFileError::Malformed`]. Only the beginning of a quoted text is kept.
     pub fn malformed(path: &Path, what: impl Into<String>) -> KernelFileError {
         let what = what.into();
         let what = if what.len() > TOLD_BYTES_MAX { beginning(&what, TOLD_BYTES_MAX) } else { what };
@@ -106,14 +106,14 @@ impl Root {
         }
     }
 
-    /// Whether this is the machine that we run on. What only a running machine can tell, as what
-    /// this process may do, is not to be asked where it is not.
+    /// Whether this is the machine that we run on. Questions that only a running machine can
+    /// answer, such as this process's permissions, must not be asked otherwise.
     pub fn is_live(&self) -> bool {
         self.proc == Path::new("/proc")
     }
 
-    /// Our own number there. On a machine that we do not run on it is one that no process can have,
-    /// so that we are taken for none of its processes.
+    /// Our own process number there. On a machine that we do not run on it is a number that no
+    /// process can have, so that none of its processes is taken for us.
     pub fn own_pid(&self) -> Pid {
         match self.is_live() {
             true => Pid(std::process::id()),
@@ -121,7 +121,7 @@ impl Root {
         }
     }
 
-    /// Where a path of the machine is.
+    /// Maps a path of the machine to its place below the root.
     pub fn rebase(&self, path: &Path) -> PathBuf {
         let folder = self.proc.parent().unwrap_or(Path::new("/"));
         folder.join(path.strip_prefix("/").unwrap_or(path))
@@ -132,7 +132,7 @@ impl Root {
         self.sys.join("kernel/debug")
     }
 
-    /// The version of the running kernel; none where it cannot be told.
+    /// The version of the running kernel; `None` if it cannot be determined.
     pub fn kernel_version(&self) -> Option<(u32, u32)> {
         let release = read_optional(&self.proc.join("sys/kernel/osrelease")).ok()??;
         kernel_version(&release)
@@ -157,11 +157,11 @@ pub(crate) fn kernel_version(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The text of a file, or None where it is absent. Bytes that are no UTF-8 are replaced: the kernel
+/// The text of a file, or `None` if it is absent. Bytes that are not UTF-8 are replaced: the kernel
 /// writes ASCII, but command names are arbitrary bytes.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// The file exists and cannot be read.
 pub fn read_optional(path: &Path) -> Result<Option<String>, KernelFileError> {
     match read_bytes(path) {
         Ok(bytes) => Ok(Some(lossy(bytes))),
@@ -170,8 +170,8 @@ pub fn read_optional(path: &Path) -> Result<Option<String>, KernelFileError> {
     }
 }
 
-/// More than any file of the kernel that we read holds; a copy of a machine may have a longer one
-/// in its place.
+/// Larger than any kernel file that we read; a copy of a machine may have a longer one in its
+/// place.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// The bytes of a file.
@@ -187,14 +187,14 @@ pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether there is something at a path.
+/// Whether something exists at a path.
 pub(crate) fn exists(path: &Path) -> bool {
     let Ok(meta) = std::fs::metadata(path) else { return false };
     note(path, || entry(&meta));
     true
 }
 
-/// Where a symbolic link leads; None where there is none.
+/// The target of a symbolic link; `None` if there is none.
 pub(crate) fn link_target(path: &Path) -> Option<PathBuf> {
     let target = std::fs::read_link(path).ok()?;
     note(path, || Entry::Link(target.clone()));
@@ -205,10 +205,10 @@ fn entry(meta: &std::fs::Metadata) -> Entry {
     if meta.is_dir() { Entry::Folder } else { Entry::File(Vec::new()) }
 }
 
-/// The names in a folder in unspecified order, or None where it is absent.
+/// The names in a folder in unspecified order, or `None` if it is absent.
 ///
 /// # Errors
-/// The folder is there and cannot be listed.
+/// The folder exists and cannot be listed.
 pub fn list_optional(path: &Path) -> Result<Option<Vec<String>>, KernelFileError> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -227,7 +227,7 @@ pub fn list_optional(path: &Path) -> Result<Option<Vec<String>>, KernelFileError
 }
 
 /// A file that vanished between listing and reading, or a process that ended while its file was
-/// read (ESRCH), is as absent as one that never was.
+/// read (ESRCH), counts as absent.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || error.raw_os_error() == Some(libc::ESRCH)

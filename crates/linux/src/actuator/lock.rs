@@ -58,8 +58,8 @@ impl Lock {
     /// to the second and works without it, since it cannot write to the kernel either.
     ///
     /// # Errors
-    /// Another process holds one of them, the files are not ours alone or cannot be made, or
-    /// processes have other numbers here than the kernel's.
+    /// Another process holds one of them, others can access the files or they cannot be created, or
+    /// process numbers here differ from the kernel's.
     pub fn acquire(root: &Root, state_dir: &Path) -> Result<Lock, LockError> {
         if has_own_pids(root) {
             return Err(LockError::PidNamespace);

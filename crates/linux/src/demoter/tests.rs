@@ -162,8 +162,8 @@ fn the_coldest_cgroup_goes_first_in_steps_until_enough_has_gone() {
     let mut stats = DemoterStats::default();
     let done = worker(&kernel, Reach::default()).carry_out(&demand(1000, 10), || false, &mut stats);
     assert_eq!(done.unwrap().pages, 1000);
-    // /b/x is as old as is asked for, so that it is aged; the step that found too little there is
-    // not tried again.
+    // /b/x is as old as asked for, so that it is aged; the step that found too little there is not
+    // tried again.
     assert_eq!(
         commands(&kernel),
         ["+ 9 0 3", "- 9 0 2 200 128", "- 9 0 2 200 256", "- 1 0 5 200 512", "- 1 0 5 200 188"]

@@ -1,11 +1,11 @@
 //! Nodes of the top tier on which kswapd has given up: reports them, and brings kswapd back.
 //!
-//! After sixteen vain attempts kswapd leaves a node alone (Linux 6.12 mm/vmscan.c,
-//! MAX_RECLAIM_RETRIES): where DRAM was filled while demotion was off, nothing goes down by it once
-//! demotion is on. Two things bring it back without touching what is others'. Newer kernels forget
-//! the attempts when demotion is switched on, so it is switched off and on again. All forget them
-//! when anybody has reclaimed a page on the node, so a few pages of our own cgroup are
-//! (`revive`); some of the newest do so only where the node has come to be balanced by it.
+//! After sixteen failed attempts kswapd leaves a node alone (Linux 6.12 mm/vmscan.c,
+//! MAX_RECLAIM_RETRIES): if DRAM was filled while demotion was off, kswapd demotes nothing once
+//! demotion is on. Two things bring it back without touching memory of others. Newer kernels reset
+//! the count of failures when demotion is switched on, so it is switched off and on again. All
+//! kernels reset it when any page of the node is reclaimed, so a few pages of our own cgroup are
+//! reclaimed (`revive`); some of the newest do so only if that has balanced the node.
 
 mod revive;
 
@@ -23,15 +23,16 @@ use crate::root::{Root, read_optional};
 use crate::zoneinfo;
 use revive::Reclaim;
 
-/// Time between two looks: the file lists every CPU's page sets, and nothing depends on a second.
+/// Time between two checks: the file lists every CPU's page sets, and a second's delay does not
+/// matter.
 const LOOK_EVERY: Nanos = Nanos::from_s(10);
 /// Time from one attempt to the next.
 const TRY_EVERY: Nanos = Nanos::from_s(60);
 
-/// What is known of kswapd, for `status`.
+/// The state of kswapd, for `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KswapdStats {
-    /// Nodes of the top tier on which it has given up, as of the last look.
+    /// Nodes of the top tier on which it has given up, as of the last check.
     pub given_up: Vec<NodeId>,
     /// Times that it was brought back.
     pub brought_back: u64,
@@ -39,28 +40,27 @@ pub struct KswapdStats {
     pub why: Option<String>,
 }
 
-/// Looks after kswapd.
+/// Monitors kswapd.
 #[derive(Debug)]
 pub struct Kswapd {
     root: Root,
-    /// No scope is named: nobody is excluded.
+    /// No scope is named, so no process is excluded.
     anybody: bool,
-    /// Whether it is to be brought back.
+    /// Whether to bring it back.
     wanted: bool,
     looked: Option<Nanos>,
     tried: Option<Nanos>,
     /// The last attempt, while it is under way.
     attempt: Option<Receiver<Result<(), String>>>,
-    /// Switching demotion off and on has been tried on this kernel and does not help.
+    /// Switching demotion off and on has been tried on this kernel without success.
     switching_is_vain: bool,
-    /// What was said last, so that a state in which nothing is tried is said once.
+    /// The last message, so that a state in which nothing is tried is reported once.
     said: Option<String>,
     stats: KswapdStats,
 }
 
 impl Kswapd {
-    /// For the machine at `root`. Where nothing but settings `may_change`, kswapd is looked at
-    /// only.
+    /// For the machine at `root`. Unless settings `may_change`, kswapd is only observed.
     pub fn new(root: &Root, config: &Config, may_change: bool) -> Kswapd {
         Kswapd {
             root: root.clone(),
@@ -75,7 +75,7 @@ impl Kswapd {
         }
     }
 
-    /// What is known now.
+    /// The present state.
     pub fn stats(&self) -> KswapdStats {
         self.stats.clone()
     }
@@ -85,8 +85,8 @@ impl Kswapd {
         !self.stats.given_up.is_empty()
     }
 
-    /// Looks every ten seconds, and tries once a minute to bring kswapd back; never blocks. Returns
-    /// what there is to say.
+    /// Checks every ten seconds, and tries once a minute to bring kswapd back; never blocks.
+    /// Returns messages to report.
     pub fn look(&mut self, now: Nanos, topology: &Topology, actuator: &mut Actuator) -> Option<String> {
         if let Some(attempt) = &self.attempt {
             let ended = match attempt.try_recv() {
@@ -127,7 +127,7 @@ impl Kswapd {
 
     fn begin(&mut self, topology: &Topology, actuator: &mut Actuator) -> Option<String> {
         if !self.switching_is_vain {
-            // A setting that cannot be changed has been told of by then.
+            // A setting that cannot be changed has been reported before.
             let switched = actuator.switch_over(&demotion_enabled(&self.root), "0").is_ok();
             if switched && given_up(&self.root, topology).is_empty() {
                 return Some(self.ended(Ok(()), "demotion was switched off and on again"));
@@ -138,7 +138,7 @@ impl Kswapd {
         let (root, topology) = (self.root.clone(), topology.clone());
         let (tell, told) = sync_channel(1);
         let work = move || {
-            // Whoever asked may have ended.
+            // The receiver may have ended.
             let _ = tell.send(reclaim.try_all(|| given_up(&root, &topology), &topology));
         };
         match std::thread::Builder::new().name("kswapd".to_owned()).spawn(work) {
@@ -173,13 +173,13 @@ impl Kswapd {
 }
 
 /// Tries to bring kswapd back by reclaim where it has given up on a node of the top tier, while
-/// demotion is on and whosever the memory is that goes down; waits until that has come to an end.
+/// demotion is on, regardless of whose memory is demoted; waits until the attempt has ended.
 ///
 /// # Errors
 /// Why it has not come back.
 pub fn bring_back(root: &Root, topology: &Topology, commands: Commands) -> Result<(), String> {
     let reclaim = Reclaim::new(root, true, commands);
-    // It chooses the CPUs that its thread runs on.
+    // It binds its thread to CPUs.
     let work = || reclaim.try_all(|| given_up(root, topology), topology);
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|_| Err("the attempt was broken off".to_owned()))
@@ -193,7 +193,7 @@ fn numbers(nodes: &[NodeId]) -> String {
     nodes_text(&nodes.iter().map(|id| u32::from(id.0)).collect::<Vec<u32>>())
 }
 
-/// Nodes of the top tier on which kswapd has given up now; none where that cannot be read.
+/// Nodes of the top tier on which kswapd has given up now; none if that cannot be read.
 pub fn given_up(root: &Root, topology: &Topology) -> Vec<NodeId> {
     let text = read_optional(&root.proc.join("zoneinfo")).ok().flatten().unwrap_or_default();
     let mut nodes = zoneinfo::given_up(&zoneinfo::parse(&text));

@@ -1,8 +1,8 @@
-//! Reclaim of a few pages of our own cgroup on a node, by which kswapd comes back there.
+//! Reclaims a few pages of our own cgroup on a node, which brings kswapd back there.
 //!
-//! The pages are our own if we are alone in the cgroup, as a service is. Where others are in it
-//! too, it is done only where no scope is named: nobody is excluded then. Some pages of ours are
-//! moved to the node first, so that there is something to be had; demotion takes them down again.
+//! The pages are our own if we are alone in the cgroup, as a service is. If other processes are in
+//! it, this is done only if no scope is named, so that no process is excluded. Some pages of ours
+//! are moved to the node first, so that there is something to reclaim; demotion moves them back.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,15 +17,15 @@ use crate::root::{Root, exists, read_optional};
 use crate::scope::cgroup;
 use crate::sys::{MoveWhat, move_pages};
 
-/// Reclaimed at once, bytes; and moved to the node before.
+/// Bytes that are moved to the node and reclaimed at once.
 const BYTES: u64 = 128 << 10;
-/// Times that so much is reclaimed for a node, at most. Each looks at a few hundred pages, and
-/// finds what was just written in use until it was looked at once.
+/// Maximum number of such reclaims for a node. Each examines a few hundred pages, and a page just
+/// written counts as in use until it was examined once.
 const TRIES_MAX: usize = 1000;
 /// Anonymous pages first: they are demoted, while others might be dropped.
 const SWAPPINESS: u32 = 200;
 
-/// How it is done.
+/// The reclaimer.
 #[derive(Debug)]
 pub(super) struct Reclaim {
     root: Root,
@@ -39,7 +39,7 @@ impl Reclaim {
         Reclaim { root: root.clone(), anybody, commands }
     }
 
-    /// Reclaims on the nodes that `given_up` tells, until it tells none.
+    /// Reclaims on the nodes that `given_up` returns, until it returns none.
     ///
     /// # Errors
     /// Why kswapd has not come back.
@@ -57,7 +57,7 @@ impl Reclaim {
                 let command = format!("{BYTES} swappiness={SWAPPINESS}");
                 match self.commands.reclaim_cgroup(&file, &command) {
                     Ok(()) => {}
-                    // Less was found, or a signal came.
+                    // Less was found, or a signal arrived.
                     Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
                     Err(e) => return Err(refused(&file, &e)),
                 }
@@ -76,7 +76,7 @@ impl Reclaim {
         ))
     }
 
-    /// The file by which our cgroup is reclaimed from.
+    /// The file that triggers reclaim of our cgroup.
     fn file(&self) -> Result<PathBuf, String> {
         let mount = cgroup::mount(&self.root).map_err(|e| e.to_string())?;
         let mount = mount.ok_or("cgroup v2, by which it could be brought back, is not mounted")?;
@@ -116,8 +116,8 @@ fn refused(file: &std::path::Path, error: &io::Error) -> String {
     format!("{} refuses: {error}{remedy}", file.display())
 }
 
-/// Has this thread run near a node: the kernel begins to reclaim where it runs. Where that is not
-/// to be, it begins elsewhere.
+/// Binds this thread to CPUs near a node: the kernel starts reclaim at the thread's node. If that
+/// fails, it starts elsewhere.
 fn be_near(topology: &Topology, node: NodeId) {
     let mut cpus = CpuSet::new();
     let near = topology.node(node).map(|node| node.cpus.as_slice()).unwrap_or_default();
@@ -125,7 +125,7 @@ fn be_near(topology: &Topology, node: NodeId) {
     let _ = sched_setaffinity(None, &cpus);
 }
 
-/// Moves whole pages of `memory` to a node; where it is full, those that are there already must do.
+/// Moves whole pages of `memory` to a node; if it is full, pages already there must suffice.
 fn put_on(memory: &[u8], node: NodeId) {
     let begin = (memory.as_ptr() as u64).next_multiple_of(PAGE_SIZE);
     let pages: Vec<u64> = (0..BYTES / PAGE_SIZE).map(|page| begin + page * PAGE_SIZE).collect();

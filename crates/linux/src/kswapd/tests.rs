@@ -13,7 +13,7 @@ use super::*;
 use crate::actuator::Lock;
 use crate::actuator::door::{Door, Live};
 
-/// A kernel that forgets vain attempts when demotion is switched on, or does not.
+/// A kernel that resets failed attempts when demotion is switched on, or does not.
 struct Kernel {
     root: Root,
     forgets: bool,
@@ -102,7 +102,7 @@ impl Machine {
         self.kswapd.look(self.now, &topology(), &mut self.actuator)
     }
 
-    /// What is said when the attempt that a look begins has ended.
+    /// The message when the attempt started by a check has ended.
     fn attempt(&mut self) -> String {
         let begun = Instant::now();
         let mut told = self.look();
@@ -139,7 +139,7 @@ fn pages_of_our_own_are_reclaimed_where_that_does_not_help() {
     let command = fs::read_to_string(m.root.sys.join("fs/cgroup/service/memory.reclaim")).unwrap();
     assert_eq!(command, "131072 swappiness=200\n");
     assert!(m.kswapd.has_given_up() && m.kswapd.stats().why.is_some());
-    // Once a minute, and until then nothing more is said.
+    // Once a minute, and nothing is reported in between.
     for _ in 0..5 {
         assert_eq!(m.look(), None);
     }

@@ -1,5 +1,5 @@
-//! The mappings behind accesses, for rules that look at neighbours: read from /proc/PID/maps when
-//! asked, once a second at most for each process.
+//! The mappings behind accesses, for rules that look at neighbours: read from /proc/PID/maps on
+//! request, at most once a second for each process.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use crate::aside::{Answer, Aside, Later};
 use crate::root::{Root, read_optional};
 use crate::source::hintfault::HintFaultSource;
 
-/// Processes whose mappings are remembered.
+/// Maximum number of processes whose mappings are cached.
 const PROCESSES_MAX: usize = 64;
-/// How long the reading may take, and how much of that the machine's loop waits for, once for each
-/// process that hangs.
+/// Time limit of a reading, and how long the machine's loop waits for it, once for each process
+/// that hangs.
 const READ_MAX: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(1);
-/// How old remembered mappings may be.
+/// Maximum age of cached mappings.
 const AGE_MAX: Nanos = Nanos::from_s(1);
 
 /// Mappings of a process, as virtual page numbers, ascending, and when they were read.
@@ -49,8 +49,8 @@ impl Maps {
                 known.clear();
             }
             let file = self.root.proc.join(page.pid.0.to_string()).join("maps");
-            // A process that is gone, or that we may not look into, has no neighbours; one that has
-            // not answered yet, none now.
+            // A process that is gone or inaccessible has no neighbours; one that has not answered
+            // yet has none for now.
             let read = move || read_optional(&file).ok().flatten().unwrap_or_default();
             let text = match self.reading.borrow_mut().ask((page.pid, 0), read) {
                 Answer::Here(text) => text,
@@ -75,7 +75,7 @@ fn parse(text: &str) -> Vec<Range<u64>> {
     text.lines().filter_map(line).collect()
 }
 
-/// What the source and /proc know together.
+/// The combined knowledge of the source and /proc.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) source: Option<&'a HintFaultSource>,

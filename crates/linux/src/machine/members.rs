@@ -13,31 +13,30 @@ use crate::root::Root;
 use crate::scope::{CgroupScope, Change, Known, Member, Members, Scopes};
 use crate::source::hintfault::Scope;
 
-/// The kernel's filter of hint faults, as far as it follows processes and cgroups. An error leaves
-/// to the engine to refuse what the filter lets through.
+/// The kernel's filter of hint faults, as far as it follows processes and cgroups. After an error
+/// the engine refuses what the filter passes.
 pub(super) trait Filter {
     /// Lists a process, or takes it off the list; false where that failed.
     fn include(&self, pid: Pid, listed: bool) -> bool;
     /// Leaves a process out, or takes that back; false where that failed.
     fn exclude(&self, pid: Pid, excluded: bool) -> bool;
-    /// Has the cgroup of this place among the configured ones be the one in `folder`, or none;
+    /// Sets the cgroup at this place among the configured ones to the one in `folder`, or to none;
     /// false where that failed.
     fn set_cgroup(&self, place: usize, excluded: bool, folder: Option<PathBuf>) -> bool;
 }
 
-/// The members of all scopes, and what the kernel's filter was told of them.
+/// The members of all scopes, and the kernel filter's copy of them.
 #[derive(Debug)]
 pub(super) struct Managed {
     root: Root,
     scopes: Scopes,
-    /// None where nobody has to be looked for: the whole machine is managed, and every access says
-    /// whose it is.
+    /// `None` if processes need not be tracked: the whole machine is managed, and every access
+    /// names its process.
     members: Option<Members>,
-    /// The filter lists members one by one.
+    /// The filter lists members individually.
     listed: bool,
     own: Pid,
-    /// The numbers of the cgroups that the filter was told of, last; none of one that was not
-    /// there.
+    /// The cgroup numbers last set in the filter; `None` for a cgroup that did not exist.
     cgroups: Vec<Option<u64>>,
     /// Processes that the filter leaves out.
     left_out: BTreeSet<Pid>,
@@ -46,7 +45,7 @@ pub(super) struct Managed {
 }
 
 impl Managed {
-    /// The filter for the kernel, and what keeps it in step.
+    /// Creates the kernel's filter, and the state that keeps it in step.
     pub(super) fn new(root: &Root, scopes: &[config::Scope]) -> Result<(Scope, Managed), MachineError> {
         let prepared = Scopes::new(scopes)?;
         let all = prepared.only_exclude();
@@ -69,7 +68,7 @@ impl Managed {
         Ok((filter, managed))
     }
 
-    /// Everybody is looked for from now on, whatever the scopes.
+    /// Tracks all processes from now on, regardless of scopes.
     pub(super) fn follow_all(&mut self, root: &Root) -> Result<(), MachineError> {
         if self.members.is_none() {
             self.members = Some(Members::new(root, Scopes::new(&[])?));
@@ -77,23 +76,23 @@ impl Managed {
         Ok(())
     }
 
-    /// The processes whose memory is managed, where they are looked for.
+    /// The processes whose memory is managed, if they are tracked.
     pub(super) fn processes(&self) -> impl Iterator<Item = Pid> + '_ {
         self.members().map(|member| member.pid)
     }
 
-    /// The same, with when each of them started.
+    /// The same, with the start time of each.
     pub(super) fn members(&self) -> impl Iterator<Item = Member> + '_ {
         self.members.iter().flat_map(Members::iter)
     }
 
-    /// Whether a look is not over, or somebody is to be looked at out of turn.
+    /// Whether a scan of the processes is incomplete, or a process is to be examined out of turn.
     pub(super) fn is_busy(&self) -> bool {
         self.members.as_ref().is_some_and(Members::is_busy)
     }
 
-    /// Looks who came and went, and which cgroups, and tells the kernel and the engine; as
-    /// [`Members::look_while`].
+    /// Looks for changes of processes and cgroups, and reports them to the kernel and the engine;
+    /// see [`Members::look_while`].
     pub(super) fn look(
         &mut self,
         anew: bool,
@@ -120,8 +119,8 @@ impl Managed {
         Ok(())
     }
 
-    /// Keeps the filter at the cgroups that have the configured paths now: a service that is
-    /// started anew has another cgroup by the same name.
+    /// Keeps the filter at the cgroups that have the configured paths now: a restarted service has
+    /// another cgroup with the same name.
     fn follow_cgroups(&mut self, filter: &impl Filter) -> Result<(), MachineError> {
         let mut places = [0, 0];
         for (known, found) in self.cgroups.iter_mut().zip(self.scopes.cgroups(&self.root)?) {
@@ -153,8 +152,8 @@ impl Managed {
         }
     }
 
-    /// A process has called exec: its pages are others, and where scopes go by the command it is
-    /// nobody's until it has been looked at.
+    /// A process has called exec: its pages are new, and if scopes match by command it is in no
+    /// scope until it has been examined.
     pub(super) fn exec(&mut self, pid: Pid, mut observe: impl FnMut(Evidence<'_>)) {
         observe(Evidence::Exec { pid });
         if let Some(Known { membership, .. }) = self.members.as_mut().and_then(|m| m.exec(pid)?.now) {
@@ -170,8 +169,8 @@ impl Managed {
         observe(Evidence::Exit { pid });
     }
 
-    /// Whether a process's memory is managed, as far as is known by now: for sources that see the
-    /// whole machine.
+    /// Whether a process's memory is managed, as far as known: for sources that see the whole
+    /// machine.
     pub(super) fn in_scope(&self, pid: Pid) -> bool {
         let managed = |members: &Members| matches!(members.membership(pid), Membership::Managed(_));
         pid != self.own && self.members.as_ref().is_none_or(managed)
@@ -179,8 +178,8 @@ impl Managed {
 
     /// Our own memory never moves.
     pub(super) fn leave_out_ourselves(filter: &impl Filter) {
-        // The list is empty as yet, so that there is room; without the entry the engine would
-        // refuse nothing but our own pages, which are few.
+        // The list is still empty, so there is room. Without the entry the engine would refuse our
+        // own pages, which are few.
         let _ = filter.exclude(Pid(std::process::id()), true);
     }
 }

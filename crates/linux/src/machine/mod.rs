@@ -1,6 +1,6 @@
 //! The live machine: its sources, mover and demoter, opened and closed together.
 //!
-//! `steps.rs` is what the engine sees of it; the rest is for whoever reports on it.
+//! `steps.rs` is the engine's interface to it; the rest is for reporting.
 
 mod mappings;
 mod members;
@@ -49,7 +49,7 @@ use stock::Stock;
 pub use crate::clock::{cpu_time, now};
 pub use sources::Overhead;
 
-/// Accesses handed to the engine at once.
+/// Accesses passed to the engine at once.
 const BATCH_ACCESSES: usize = 1024;
 
 /// Why the live machine cannot be used.
@@ -58,7 +58,7 @@ pub enum MachineError {
     /// A source that is switched on cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// Nobody can tell whose the frames are that samples, regions or hot lists name.
+    /// Frames named by samples, regions or hot lists cannot be mapped to processes.
     #[error("frames cannot be put to processes: {0}")]
     Reverse(#[from] ReverseError),
     /// All sources are switched off.
@@ -82,7 +82,7 @@ pub enum MachineError {
     /// The topology cannot be read.
     #[error(transparent)]
     Topology(#[from] DiscoverError),
-    /// There is no thread to be had.
+    /// The thread cannot be created.
     #[error("the thread that looks what scopes hold cannot be started: {0}")]
     Thread(std::io::Error),
 }
@@ -103,7 +103,7 @@ pub struct LiveMachine {
     owners: Owners,
     mover: Option<Mover>,
     demoter: Option<Demoter>,
-    /// What the demoter had counted when it ended.
+    /// The demoter's counters when it ended.
     demoter_stats: Option<DemoterStats>,
     /// Demands that never reached the demoter.
     undone: Vec<Demoted>,
@@ -119,17 +119,16 @@ pub struct LiveMachine {
     watcher: Watcher,
     maps: Maps,
     looked: Option<Nanos>,
-    /// When a look at processes was last left.
+    /// When a scan of the processes was last interrupted.
     left_looking: Nanos,
     topology_read: Nanos,
-    /// The moves of each batch that the mover has, to tell source and reverse map what came of
-    /// them.
+    /// The moves of each batch in the mover, to pass their outcomes to source and reverse map.
     moving: BTreeMap<BatchId, Vec<Move>>,
     accesses: Vec<Access>,
     region_pages: Vec<RegionPage>,
     /// Outcomes of batches that never reached the mover.
     returned: Vec<BatchOutcome>,
-    /// What is to be said and has not been taken yet.
+    /// Messages not yet fetched.
     news: Vec<String>,
 }
 
@@ -140,11 +139,11 @@ pub struct Prepared {
 }
 
 impl LiveMachine {
-    /// Attaches to the machine's evidence and, if pages are to move, starts the mover. Sources that
-    /// need something set in the kernel set it by `actuator`; without one they are left out.
+    /// Attaches to the machine's evidence and, if pages move, starts the mover. Sources that need
+    /// kernel settings set them through `actuator`; without it they are left out.
     ///
     /// # Errors
-    /// As [`MachineError`] tells them apart; nothing stays attached.
+    /// See [`MachineError`]; nothing stays attached.
     pub fn open(
         root: &Root,
         config: &Config,
@@ -236,14 +235,14 @@ impl LiveMachine {
         self.sources.iter_mut().for_each(|source| source.reload(config));
     }
 
-    /// Demotes from now on, and goes on counting where another demoter has ended.
+    /// Demotes from now on, and continues the counters of the last demoter.
     pub fn set_demoter(&mut self, mut demoter: Demoter) {
         demoter.count_on(self.demoter_stats.take().unwrap_or_default());
         self.demoter = Some(demoter);
     }
 
-    /// Has the sources follow processes that have come and gone, once a tick. Returns what there is
-    /// to say of it.
+    /// Has the sources follow processes that have started and ended, once a tick. Returns messages
+    /// to report.
     pub fn follow_processes(&mut self, actuator: &mut Actuator) -> Vec<String> {
         let (at, managed) = (now(), &self.managed);
         self.sources.iter_mut().filter_map(|s| s.follow(at, &mut managed.members(), actuator)).collect()
@@ -267,21 +266,20 @@ impl LiveMachine {
         nodes
     }
 
-    /// Demotes no more where the demoter has failed; returns why.
+    /// Stops demotion if the demoter has failed; returns why.
     pub fn end_failed_demoter(&mut self) -> Option<String> {
         let failure = self.demoter.as_ref()?.failure()?;
         self.end_demoter(Duration::ZERO);
         Some(failure)
     }
 
-    /// What the demoter counted.
+    /// The demoter's counters.
     pub fn demoter_stats(&self) -> Option<DemoterStats> {
         self.demoter.as_ref().map(Demoter::stats).or(self.demoter_stats)
     }
 
-    /// What the kernel itself has moved since the start, without what it was told to demote; while
-    /// a demand is under way, whose pages could not be told apart yet, what it had moved before
-    /// that.
+    /// The kernel's own moves since the start, without demotion at our command. While a demand is
+    /// under way, whose pages cannot be separated yet, the moves before it.
     pub fn kernel_moves(&mut self) -> KernelMoves {
         let settled = self.demoter.as_ref().is_none_or(Demoter::is_idle);
         if let Some(now) = Vmstat::read(&self.root).ok().filter(|_| settled) {
@@ -291,7 +289,7 @@ impl LiveMachine {
         self.kernel_moves
     }
 
-    /// Waits until there is enough evidence to be worth a poll, at most `timeout`.
+    /// Waits until there is enough evidence for a poll, for at most `timeout`.
     ///
     /// # Errors
     /// What poll(2) returns, EINTR excepted.
@@ -301,7 +299,7 @@ impl LiveMachine {
         self.sources.wait(timeout)
     }
 
-    /// What a user should know of since the last call, a sentence each.
+    /// Messages for the user since the last call, a sentence each.
     pub fn take_news(&mut self) -> Vec<String> {
         let mut news = std::mem::take(&mut self.news);
         // Processes that the mover has set aside, and why.
@@ -319,38 +317,37 @@ impl LiveMachine {
         self.sources.told(self.owners.told())
     }
 
-    /// What the hint-fault source counted, where it is open.
+    /// The counters of the hint-fault source, if it is open.
     pub fn source_stats(&self) -> Option<hintfault::Stats> {
         self.sources.hintfault()?.source.stats().ok()
     }
 
-    /// What each open source has counted, with its row.
+    /// The counters of each open source, with its row.
     pub fn counted(&self) -> Vec<(&'static Row, Counted)> {
         self.sources.counted()
     }
 
-    /// What came from the other sources so far, and what of it was lost.
+    /// Evidence delivered and lost by the other sources so far.
     pub fn other_rates(&self) -> Vec<Rate> {
         self.sources.others().filter_map(EvidenceSource::rate).collect()
     }
 
-    /// Looks whether the sources still work: once a second or so. Returns what there is to say of
-    /// it.
+    /// Checks whether the sources still work: about once a second. Returns messages to report.
     pub fn check_sources(&mut self) -> Vec<String> {
         self.sources.iter_mut().filter_map(|source| source.check()).collect()
     }
 
-    /// What the reverse map counted, where there is one.
+    /// The counters of the reverse map, if there is one.
     pub fn reverse_stats(&self) -> Option<reverse::Stats> {
         self.owners.stats()
     }
 
-    /// What the sources cost, with `pages_moved` pages moved by now.
+    /// The cost of the sources, with `pages_moved` pages moved so far.
     pub fn overhead(&self, pages_moved: u64) -> Overhead {
         self.sources.overhead(cpu_time(), pages_moved)
     }
 
-    /// What the mover counted.
+    /// The mover's counters.
     pub fn mover_stats(&self) -> Option<MoverStats> {
         self.mover.as_ref().map(Mover::stats)
     }
@@ -361,8 +358,8 @@ impl LiveMachine {
         self.managed.unlisted
     }
 
-    /// Ends the demoter, waiting at most `bound` for the command that it is at; the next poll
-    /// delivers what came of its last demands.
+    /// Ends the demoter, waiting at most `bound` for its current command; the next poll delivers
+    /// the results of its last demands.
     pub fn end_demoter(&mut self, bound: Duration) {
         if let Some(mut demoter) = self.demoter.take() {
             self.undone.extend(demoter.shutdown(bound).0);
@@ -370,8 +367,7 @@ impl LiveMachine {
         }
     }
 
-    /// Ends the mover, waiting at most `bound` for the batch it works on; returns the last
-    /// outcomes.
+    /// Ends the mover, waiting at most `bound` for its current batch; returns the last outcomes.
     pub fn close(mut self, bound: Duration) -> Vec<BatchOutcome> {
         let mut outcomes = std::mem::take(&mut self.returned);
         if let Some(mover) = self.mover.take() {

@@ -1,5 +1,4 @@
-//! Whose the frames are of which evidence names nothing else: the reverse map, where a source needs
-//! it.
+//! Owners of frames for evidence that names only frames: the reverse map, if a source needs it.
 
 use thermocline_core::access::Access;
 use thermocline_core::config::Config;
@@ -16,7 +15,7 @@ use crate::root::Root;
 use crate::source::{self, EvidenceSource, Frames};
 use crate::topology::{PfnMap, PfnRange};
 
-/// The map, for those whose memory is managed.
+/// The map, restricted to processes whose memory is managed.
 pub(super) struct InScope<'a> {
     map: &'a mut ReverseMap,
     managed: &'a Managed,
@@ -32,16 +31,16 @@ impl source::Owners for InScope<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     map: Option<ReverseMap>,
-    /// Why there is none where some of the evidence wants one.
+    /// Why there is none although some evidence needs one.
     lacking: Option<ReverseError>,
 }
 
 impl Owners {
-    /// Starts a map where a source may leave open whose pages it tells of; `managed` then follows
-    /// all processes.
+    /// Starts a map if a source may report frames without a process; `managed` then follows all
+    /// processes.
     ///
     /// # Errors
-    /// There can be no map, and a source's evidence is of no use without.
+    /// There can be no map, and a source's evidence is useless without one.
     pub(super) fn open(
         root: &Root,
         config: &Config,
@@ -72,21 +71,21 @@ impl Owners {
         }
     }
 
-    /// Has the map know what was found out meanwhile.
+    /// Adds the thread's findings to the map.
     pub(super) fn take_in(&mut self) {
         if let Some(map) = &mut self.map {
             map.take_in();
         }
     }
 
-    /// Puts pages to the accesses that name frames alone.
+    /// Fills in the pages of accesses that name only frames.
     pub(super) fn resolve(&mut self, accesses: &mut [Access], managed: &Managed) {
         if let Some(map) = &mut self.map {
             map.resolve(accesses, |pid| managed.in_scope(pid));
         }
     }
 
-    /// Who can be asked whose a frame is, if anybody can.
+    /// The map for look-ups of frames, if there is one.
     pub(super) fn asked<'a>(&'a mut self, managed: &'a Managed) -> Option<InScope<'a>> {
         self.map.as_mut().map(|map| InScope { map, managed })
     }
@@ -98,14 +97,14 @@ impl Owners {
         }
     }
 
-    /// Lets the map look at processes, where it has cause.
+    /// Lets the map scan processes if necessary.
     pub(super) fn look(&mut self, now: Nanos, managed: &Managed) {
         if let Some(map) = &mut self.map {
             map.look(now, managed.processes());
         }
     }
 
-    /// Memory has gone, or anything else has changed.
+    /// Memory has gone, or the topology has changed.
     pub(super) fn set_machine(&mut self, gone: &[PfnRange], frames: &PfnMap, topology: &Topology) {
         if let Some(map) = &mut self.map {
             gone.iter().for_each(|range| map.offline(range));
@@ -113,12 +112,12 @@ impl Owners {
         }
     }
 
-    /// Why samples of KVM guests' accesses move nothing, where that is so.
+    /// Why samples of KVM guests' accesses move nothing, if so.
     pub(super) fn told(&self) -> Option<String> {
         self.lacking.as_ref().map(|why| format!("no frames of KVM guests: {why}"))
     }
 
-    /// What the map counted.
+    /// The map's counters.
     pub(super) fn stats(&self) -> Option<Stats> {
         self.map.as_ref().map(ReverseMap::stats)
     }

@@ -1,4 +1,4 @@
-//! Tells the engine of the scopes' memory pressure, for its brakes.
+//! Reports the scopes' memory pressure to the engine, for its brakes.
 
 use thermocline_core::access::Evidence;
 use thermocline_core::config::Config;
@@ -14,12 +14,12 @@ pub(super) struct PressureReader {
     pressures: Pressures,
     every: Nanos,
     due: Nanos,
-    /// Why a scope's pressure could not be read, last.
+    /// Why a scope's pressure could not be read last time.
     why: Option<String>,
 }
 
 impl PressureReader {
-    /// Looks at nothing where nothing moves, or nothing is braked.
+    /// Reads nothing if nothing moves, or nothing is braked.
     pub(super) fn new(
         root: &Root,
         config: &Config,
@@ -27,12 +27,12 @@ impl PressureReader {
     ) -> Result<PressureReader, KernelFileError> {
         let needed = config.brake.enabled && moving == Moving::Live;
         let pressures = if needed { Pressures::new(root, &config.scope)? } else { Pressures::default() };
-        // Twice in a period of the brake: none is judged by what is older than half of one.
+        // Twice in a period of the brake: no period is judged by figures older than half a period.
         let every = Nanos(Nanos::from_ms(config.brake.period_ms).0 / 2);
         Ok(PressureReader { pressures, every, due: Nanos(0), why: None })
     }
 
-    /// Tells when it is time; returns why something cannot be read, once.
+    /// Reports when due; returns why something cannot be read, once.
     pub(super) fn report(&mut self, at: Nanos, mut observe: impl FnMut(Evidence<'_>)) -> Option<String> {
         if at < self.due {
             return None;

@@ -1,4 +1,4 @@
-//! How the kernel scans: what the engine is told of it, and what it wishes.
+//! How the kernel scans: the report to the engine, and the engine's wish.
 
 use thermocline_core::access::Scans;
 use thermocline_core::pace::{Pacing, ScanPace};
@@ -12,16 +12,16 @@ use crate::process;
 /// See the module's description.
 #[derive(Debug, Default)]
 pub(super) struct Scanning {
-    /// None where scans are not paced.
+    /// `None` if scans are not paced.
     pace: Option<Pace>,
-    /// As last reported, and when.
+    /// The last report and its time.
     seen: Option<Scans>,
     looked: Option<Nanos>,
     wished: Option<ScanPace>,
 }
 
 impl Scanning {
-    /// Whether the engine decides on the pace at `at`, for which it has to know the scans.
+    /// Whether the engine decides on the pace at `at`, for which it needs the report.
     pub(super) fn is_due(&self, at: Nanos) -> bool {
         let is_over =
             |(looked, wish): (Nanos, ScanPace)| at < looked || at.since(looked) >= wish.look_every();
@@ -43,8 +43,8 @@ impl LiveMachine {
         self.scanning.pace = Some(pace);
     }
 
-    /// Has the kernel scan as the engine wishes. Returns what was changed. Where that fails, scans
-    /// are paced no more.
+    /// Carries out the engine's wish. Returns what was changed. If that fails, scans are not paced
+    /// any more.
     ///
     /// # Errors
     /// A value cannot be written.
@@ -64,8 +64,8 @@ impl LiveMachine {
         self.scanning.seen.map(|scans| scans.interval)
     }
 
-    /// How the kernel scans the process of which most memory was scanned, where known; with all
-    /// memory that it has, for its steps pass over the top tier too.
+    /// How the kernel scans the process of which most memory was scanned, where known; with all its
+    /// memory, because its steps pass over the top tier too.
     pub(super) fn look_at_scans(&mut self, at: Nanos) -> Option<Scans> {
         self.scanning.looked = Some(at);
         let scans = self.sources.hintfault().and_then(|opened| opened.source.scans());

@@ -1,4 +1,4 @@
-//! The sources that the configuration switches on, and what they cost.
+//! The sources that the configuration switches on, and their cost.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::MachineError;
 use crate::source::hintfault::HintFaults;
 use crate::source::{Cost, Costed, Counted, EvidenceSource, Opening, ROWS, Row, SourceError};
 
-/// A source that is to be used where the machine has it, and cannot be.
+/// A source configured as `auto` that cannot be used.
 #[derive(Debug)]
 struct Without {
     row: &'static Row,
@@ -30,7 +30,7 @@ impl Sources {
     /// Opens what is switched on.
     pub(super) fn open(opening: &mut Opening<'_>) -> Result<Sources, MachineError> {
         let (mut open, mut without) = (Vec::new(), Vec::new());
-        // A dry run opens no source that sets something, and is of use all the same.
+        // A dry run opens no source that sets something, and is useful nevertheless.
         let mut insisted = false;
         for row in ROWS {
             let enabled = opening.config.source.keys(row.source).enabled();
@@ -57,12 +57,12 @@ impl Sources {
         self.open.iter().map(|(_, source)| &**source)
     }
 
-    /// The same, to be driven.
+    /// The same, mutable.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn EvidenceSource>> {
         self.open.iter_mut().map(|(_, source)| source)
     }
 
-    /// The source in this place, in order of opening.
+    /// The source at this place, in order of opening.
     pub(super) fn at(&mut self, place: usize) -> Option<&mut dyn EvidenceSource> {
         match self.open.get_mut(place) {
             Some((_, source)) => Some(&mut **source),
@@ -70,14 +70,13 @@ impl Sources {
         }
     }
 
-    /// Hint faults, where they are read: they alone are filtered in the kernel, know which pages a
-    /// scan has marked, and how the kernel scans.
+    /// The hint-fault source, if open: only it is filtered in the kernel, and knows which pages a
+    /// scan has marked and how the kernel scans.
     pub(super) fn hintfault(&self) -> Option<&HintFaults> {
         self.iter().find_map(|source| source.as_any().downcast_ref())
     }
 
-    /// The open sources in words, why one that was wanted is not among them, and what else there is
-    /// to say of them.
+    /// The open sources in words, why a wanted one is not among them, and further remarks.
     pub(super) fn told(&self, besides: Option<String>) -> String {
         let open = self.iter().map(EvidenceSource::describe);
         let without =
@@ -85,7 +84,7 @@ impl Sources {
         open.chain(without).chain(besides).collect::<Vec<_>>().join(", ")
     }
 
-    /// What each open source has counted, with its row.
+    /// The counters of each open source, with its row.
     pub(super) fn counted(&self) -> Vec<(&'static Row, Counted)> {
         self.open.iter().map(|(row, source)| (*row, source.counted())).collect()
     }
@@ -108,28 +107,28 @@ impl Sources {
         }
     }
 
-    /// What the sources cost; `cpu_time` is all that the daemon has used, `pages_moved` what it has
-    /// moved.
+    /// The cost of the sources; `cpu_time` is the daemon's total, `pages_moved` the pages that it
+    /// has moved.
     pub(super) fn overhead(&self, cpu_time: Nanos, pages_moved: u64) -> Overhead {
         Overhead::new(self.iter().filter_map(EvidenceSource::cost), cpu_time, pages_moved)
     }
 }
 
-/// Whether it is the source whose counters status always has, zeros where it is not open.
+/// Whether it is the source whose counters status always has, zeros if it is not open.
 fn is_hintfault(row: &Row) -> bool {
     row.source == thermocline_core::config::Source::HintFault
 }
 
-/// Faults, samples or moved pages below which no cost of one is told: most of it would be of
-/// starting, waking up and following scans.
+/// Minimum number of faults, samples or moved pages for a cost figure: below it, most of the cost
+/// would be from starting, waking up and following scans.
 const COSTED_MIN: u64 = 1000;
 
-/// What a fault, a sample and a moved page cost, in ns of CPU, once there were some: the table by
+/// Cost of a fault, a sample and a moved page, in ns of CPU, if there were enough: the figures by
 /// which S1 compares its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overhead {
     /// A hint fault: our BPF programs and reading the record. The fault itself is the kernel's and
-    /// not in it.
+    /// not included.
     pub fault_ns: Option<u64>,
     /// A sample, useful or not: reading it, as measured, and its interrupt, as estimated.
     pub sample_ns: Option<u64>,

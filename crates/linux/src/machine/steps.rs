@@ -1,6 +1,6 @@
 //! The steps of the live machine: evidence in, batches and demands out.
 //!
-//! `submit` and `demote` hand over to threads; what those are done with is told by the next poll.
+//! `submit` and `demote` hand over to threads; the next poll reports what they have finished.
 
 use thermocline_core::access::Evidence;
 use thermocline_core::demand::Demand;
@@ -16,16 +16,16 @@ use crate::demoter::Demoter;
 use crate::mover::{Mover, Refused};
 use crate::source::{self, Ended, EvidenceSource, Frames, Turn};
 
-/// Longest time that one poll goes on reading, so that the rest is not kept waiting when faults
-/// come as fast as they are read.
+/// Time limit of one poll's reading, so that the rest of the loop runs even when faults come as
+/// fast as they are read.
 const POLL_MAX: Nanos = Nanos::from_ms(50);
-/// Time between two looks at processes and at the extent of the nodes' memory.
+/// Time between two scans of the processes and of the extent of the nodes' memory.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
-/// Time for a look at processes, of which another one goes on with the rest after a pause.
+/// Time limit of a scan of the processes; the next one continues after a pause.
 const LOOK_MAX: Nanos = Nanos::from_ms(20);
 pub(super) const LOOK_PAUSE: Nanos = Nanos::from_ms(30);
-/// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in some
-/// dozen files a node.
+/// Time between two readings of tiers, CPUs and distances, which hardly ever change and are in
+/// dozens of files per node.
 const TOPOLOGY_EVERY: Nanos = Nanos::from_s(30);
 
 impl Machine for LiveMachine {
@@ -53,7 +53,7 @@ impl Machine for LiveMachine {
     }
 
     fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], MachineError> {
-        // Where the kernel takes long to add up what scopes hold, it is told later.
+        // If the kernel takes long to sum up holdings, they are reported later.
         let news = self.stock.tell(&self.watcher.discovered().topology, observe);
         self.news.extend(news.map(|why| {
             format!("nothing moves by the floor or cap of a scope that cannot be looked at: {why}")
@@ -112,7 +112,7 @@ impl Machine for LiveMachine {
 }
 
 impl LiveMachine {
-    /// Reads what the sources have, for as long as it may take from `start` on.
+    /// Reads the sources, for at most [`POLL_MAX`] from `start` on.
     fn read_sources(&mut self, start: Nanos, observe: &mut dyn FnMut(Evidence<'_>)) {
         loop {
             self.owners.take_in();
@@ -128,8 +128,8 @@ impl LiveMachine {
         }
     }
 
-    /// Reads the source in this place, and who has ended where it is to tell; whether more may
-    /// wait, and whether it tells of ends. None where there is no source.
+    /// Reads the source at this place, and ended processes if it reports them; returns whether more
+    /// may wait, and whether it reports ends. `None` if there is no source.
     fn read_source(
         &mut self,
         place: usize,
@@ -177,7 +177,7 @@ impl LiveMachine {
         Some((more, tells_ends))
     }
 
-    /// Tells how batches and demands ended.
+    /// Reports how batches and demands ended.
     fn tell_ends(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) {
         for outcome in self.returned.drain(..) {
             observe(Evidence::Outcome(&outcome));
@@ -199,8 +199,8 @@ impl LiveMachine {
     }
 
     /// Looks for processes that entered or left a scope and for memory that came or went, once a
-    /// second before a tick, and for other changes of the topology, twice a minute. Where there are
-    /// many processes, a look goes on with the next poll.
+    /// second before a tick, and for other changes of the topology, twice a minute. With many
+    /// processes, the scan continues at the next poll.
     fn look(&mut self, due: bool, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<(), MachineError> {
         let at = now();
         let anew = due && self.looked.is_none_or(|looked| at.since(looked) >= LOOK_EVERY);

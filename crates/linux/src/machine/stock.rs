@@ -1,8 +1,8 @@
-//! Tells the engine what scopes with a floor or a cap hold of the top tier.
+//! Reports the top-tier holdings of scopes with a floor or a cap to the engine.
 //!
-//! The kernel adds that up when it is asked, over all CPUs and cgroups below, and cannot be
-//! interrupted: on a machine with 100,000 cgroups that takes longer than the loop may be kept. So a
-//! thread asks, and what it is told late is told if it still holds.
+//! The kernel sums them up on request, over all CPUs and cgroups below, and cannot be interrupted:
+//! on a machine with 100,000 cgroups that takes longer than the loop may wait. So a thread reads
+//! them, and a late answer is reported if it is still valid.
 
 use std::io;
 use std::path::Path;
@@ -24,9 +24,9 @@ type Told = Vec<Result<Holding, KernelFileError>>;
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Stock {
-    /// None where no scope has a floor or a cap.
+    /// `None` if no scope has a floor or a cap.
     thread: Option<Thread>,
-    /// Why a scope's holding could not be read, last.
+    /// Why a scope's holding could not be read last time.
     why: Option<String>,
 }
 
@@ -34,14 +34,14 @@ pub(super) struct Stock {
 struct Thread {
     ask: SyncSender<Topology>,
     told: Receiver<Told>,
-    /// An answer is on its way.
+    /// An answer is pending.
     asked: bool,
-    /// More has moved than that answer knows of.
+    /// Pages have moved that the pending answer may not include.
     outdated: bool,
 }
 
 impl Stock {
-    /// Starts the thread, where there is anything to look at.
+    /// Starts the thread, if there is anything to read.
     pub(super) fn new(holdings: Holdings) -> Result<Stock, MachineError> {
         if holdings.is_empty() {
             return Ok(Stock { thread: None, why: None });
@@ -63,14 +63,14 @@ impl Stock {
         Ok(Stock { thread: Some(Thread { ask, told, asked: false, outdated: false }), why: None })
     }
 
-    /// What is on its way is older than an outcome that was told.
+    /// Marks a pending answer as older than a reported outcome.
     pub(super) fn outdate(&mut self) {
         if let Some(thread) = &mut self.thread {
             thread.outdated = thread.asked;
         }
     }
 
-    /// Tells what there is, and returns why something cannot be read, once.
+    /// Reports the holdings, and returns why something cannot be read, once.
     pub(super) fn tell(
         &mut self,
         topology: &Topology,
@@ -91,7 +91,7 @@ impl Stock {
 }
 
 impl Thread {
-    /// What holds now; none where it has not been told yet.
+    /// The present holdings; `None` if there is no answer yet.
     fn look(&mut self, topology: &Topology) -> Option<Told> {
         loop {
             if !self.asked {
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_figure_that_an_outcome_has_made_old_is_never_told() {
         let (pages, mut stock) = stock();
-        // Nothing is on its way that could be old.
+        // No answer is pending that could be outdated.
         stock.outdate();
         assert_eq!(told(&mut stock), None);
         stock.outdate();

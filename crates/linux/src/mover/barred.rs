@@ -1,6 +1,6 @@
-//! Processes for which every move fails the same way, whatever the page: a cpuset without the
-//! target, no right to touch them. They are set aside for a while, so that not every page is tried,
-//! and longer each time, so that a change is found all the same.
+//! Processes for which every move fails in the same way, for any page: a cpuset without the target,
+//! or no permission. They are set aside for a while, longer each time, so that not every page is
+//! tried and a change is still noticed.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::sys::MovePagesError;
 
 /// How long the first time.
 const FIRST: Nanos = Nanos::from_s(1);
-/// How long at most: it is how late a wider cpuset is found.
+/// The longest time: the delay after which a wider cpuset is noticed.
 const MOST: Nanos = Nanos::from_s(64);
-/// Processes and targets that are remembered.
+/// Maximum number of processes and targets kept.
 const ENTRIES_MAX: usize = 4096;
 
-/// What keeps pages of a process from a node.
+/// Processes set aside, by target.
 #[derive(Debug, Default)]
 pub(super) struct Barred {
     entries: BTreeMap<(Pid, NodeId), Entry>,
@@ -29,7 +29,7 @@ struct Entry {
 }
 
 impl Barred {
-    /// Whether pages of the process are not even tried.
+    /// Whether moves of the process's pages are not tried.
     pub(super) fn holds(&self, pid: Pid, target: NodeId, now: Nanos) -> bool {
         self.entries.get(&(pid, target)).is_some_and(|entry| now < entry.until)
     }
@@ -45,7 +45,8 @@ impl Barred {
             return;
         }
         if self.entries.len() >= ENTRIES_MAX {
-            // Those whose time is over for longest go; they are told again where they fail again.
+            // Entries that ended longest ago are dropped; they are reported again if they fail
+            // again.
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.until).map(|(of, _)| *of);
             oldest.and_then(|of| self.entries.remove(&of));
         }
@@ -63,7 +64,7 @@ impl Barred {
         self.entries.remove(&(pid, target));
     }
 
-    /// What there is to say since the last call, once a process and target.
+    /// Messages since the last call, one per process and target.
     pub(super) fn take_news(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news)
     }

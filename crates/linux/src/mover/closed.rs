@@ -1,7 +1,7 @@
-//! Nodes on which this process may not allocate. The kernel allocates a page's new place for
-//! whoever asks for the move, so that our own cpuset decides beside the program's (Linux 6.12
-//! mm/page_alloc.c, __cpuset_zone_allowed): where it leaves out the top tier, every promotion ends
-//! as if the node were full.
+//! Nodes on which this process may not allocate. The kernel allocates the new page on behalf of the
+//! caller of the move, so our own cpuset matters in addition to the program's (Linux 6.12
+//! mm/page_alloc.c, __cpuset_zone_allowed): if it leaves out the top tier, every promotion fails as
+//! if the node were full.
 
 use std::path::PathBuf;
 
@@ -20,11 +20,11 @@ pub(crate) struct Closed {
     pub(crate) top: bool,
 }
 
-/// Nodes of the topology on which this process may not allocate; none where the kernel does not
-/// say.
+/// Nodes of the topology on which this process may not allocate; none if the kernel does not report
+/// it.
 ///
 /// # Errors
-/// The file that says so cannot be read, or says what is no list of nodes.
+/// The file cannot be read, or is not a list of nodes.
 pub(crate) fn closed(root: &Root, topology: &Topology) -> Result<Closed, KernelFileError> {
     let path = status(root);
     let text = read_optional(&path)?.unwrap_or_default();

@@ -31,7 +31,7 @@ pub(super) struct FakePage {
     pub(super) flags: u64,
 }
 
-/// What the fake holds.
+/// The state of the fake.
 #[derive(Debug)]
 pub(super) struct State {
     /// Start time; `None` when the process has ended.
@@ -41,9 +41,9 @@ pub(super) struct State {
     pub(super) special: BTreeMap<u64, u64>,
     /// Whether its memory may move.
     pub(super) membership: Membership,
-    /// What the kernel says of memory policies.
+    /// The memory policies.
     pub(super) policies: Vec<(u64, Policy)>,
-    /// How often it was asked for them.
+    /// How often they were read.
     pub(super) policy_looks: u32,
     /// Pages that the target can still take before a call ends with ENOMEM.
     pub(super) free: u64,
@@ -100,7 +100,7 @@ impl Fake {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Maps a page on a node; its frame is its virtual number plus 0x100000.
+    /// Maps a page on a node; its frame is its virtual page number plus 0x100000.
     pub(super) fn map(&self, vpn: u64, node: u16) {
         let page =
             FakePage { pfn: vpn + 0x10_0000, node, shared: false, pinned: false, off_lru: false, flags: 0 };
@@ -119,7 +119,7 @@ impl Fake {
         change(self.state().pages.get_mut(&vpn).unwrap());
     }
 
-    /// Lets calls that move wait until the gate opens.
+    /// Blocks calls that move until the gate opens.
     pub(super) fn gate(&self, open: bool) {
         *self.gate.0.lock().unwrap() = open;
         self.gate.1.notify_all();

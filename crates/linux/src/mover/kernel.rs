@@ -1,5 +1,4 @@
-//! What the mover asks of the kernel, behind a trait so that each of its errors can be played in
-//! tests.
+//! The mover's calls to the kernel, behind a trait so that tests can produce each of its errors.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,15 +19,14 @@ use crate::sys::{self, MovePagesError, MoveWhat};
 
 /// The kernel as the mover sees it.
 pub trait Kernel: Send {
-    /// When a process started, in clock ticks since boot; `None` if there is no such process. With
-    /// its number it tells one process from a later one.
+    /// When a process started, in clock ticks since boot; `None` if there is no such process.
+    /// Together with the number it distinguishes a process from a later one.
     ///
     /// # Errors
     /// A failure other than the process's absence.
     fn start_time(&self, pid: Pid) -> Result<Option<u64>, KernelFileError>;
 
-    /// Whether the process's memory may move, as it is now: it may have changed since that was
-    /// decided.
+    /// Whether the process's memory may move now: the process may have changed since the decision.
     ///
     /// # Errors
     /// A file of the process cannot be read.
@@ -38,14 +36,14 @@ pub trait Kernel: Send {
     /// ascend.
     ///
     /// # Errors
-    /// What pagemap says of the process.
+    /// The error of the pagemap.
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError>;
 
-    /// The memory policies of a process: from each address on, until the next, this one holds.
-    /// Ascending; empty where it is gone or the kernel knows no policies.
+    /// The memory policies of a process: each applies from its address to the next. Ascending;
+    /// empty if the process is gone or the kernel has no policies.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// They cannot be read.
     fn policies(&self, pid: Pid) -> Result<Vec<(u64, numa_maps::Policy)>, KernelFileError>;
 
     /// The flags of a frame, where they may be read.
@@ -83,11 +81,11 @@ pub struct LiveKernel {
     root: Root,
     scopes: Scopes,
     frames: Frames,
-    /// For what takes the mmap lock of a process.
+    /// For calls that take the mmap lock of a process.
     aside: Aside,
 }
 
-/// How long a call about a process may take. To read the mappings of hundreds of GiB takes about a
+/// Time limit of a call about a process. Reading the mappings of hundreds of GiB takes about a
 /// second.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
@@ -96,7 +94,7 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 const GAP_PAGES: u64 = 64;
 
 impl LiveKernel {
-    /// Reads processes and frames below `root`, and whether `scopes` let them move.
+    /// Reads processes and frames below `root`, and whether `scopes` allow them to move.
     pub fn new(root: &Root, scopes: Scopes) -> LiveKernel {
         LiveKernel {
             root: root.clone(),
@@ -259,7 +257,7 @@ mod tests {
         let proc = folder.path().join("proc");
         std::fs::create_dir_all(proc.join("7")).unwrap();
         std::fs::create_dir_all(proc.join("8")).unwrap();
-        // Whoever opens a pipe to read waits until somebody writes.
+        // Opening a pipe for reading blocks until it has a writer.
         let pipe = proc.join("7/pagemap");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         std::fs::write(proc.join("8/pagemap"), (1u64 << 63 | 9).to_ne_bytes()).unwrap();

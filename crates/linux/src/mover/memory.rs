@@ -1,15 +1,14 @@
-//! What the mover remembers from batch to batch: who each process was, and which pages would not
-//! move.
+//! The mover's state between batches: the identity of processes, and pages that failed to move.
 
 use std::collections::BTreeMap;
 
 use thermocline_core::units::{Pfn, Pid, VirtPage};
 
-/// Processes remembered at most.
+/// Maximum number of processes kept.
 const PROCESSES_MAX: usize = 4096;
 /// Sets of slots for pages that failed; a power of two.
 const STUBBORN_SETS: usize = 4096;
-/// Slots of a set: as many pages that fail at the same time and have the same set do not displace
+/// Slots of a set: this many pages of the same set can fail at the same time without displacing
 /// each other.
 const STUBBORN_WAYS: usize = 4;
 
@@ -21,7 +20,7 @@ pub(super) struct Identities {
 
 impl Identities {
     /// Whether `pid`, which started at `start`, is the process that had the number when it was
-    /// first seen. The newcomer is remembered, so that only what was decided before it came is
+    /// first seen. A new process is recorded, so that only decisions from before its start are
     /// refused.
     pub(super) fn same(&mut self, pid: Pid, start: u64) -> bool {
         if self.started.len() >= PROCESSES_MAX && !self.started.contains_key(&pid) {
@@ -41,7 +40,7 @@ type Failed = (VirtPage, Option<Pfn>, u8);
 
 /// Counts failures of a page that stays in its frame. Each page has one of the slots of a set,
 /// which a later page may take from the one that failed least: a lost count makes a pinned page
-/// look busy for some tries more.
+/// look busy for a few more tries.
 #[derive(Debug)]
 pub(super) struct Stubborn {
     sets: Vec<[Option<Failed>; STUBBORN_WAYS]>,
@@ -52,7 +51,7 @@ impl Stubborn {
         Stubborn { sets: vec![[None; STUBBORN_WAYS]; STUBBORN_SETS] }
     }
 
-    /// Counts a failure and returns how many there were in this frame, this one included.
+    /// Counts a failure and returns how many there were in this frame, including this one.
     pub(super) fn failed(&mut self, page: VirtPage, pfn: Option<Pfn>) -> u8 {
         // Fibonacci hashing spreads neighbouring pages over the sets.
         let key = page.vpn.wrapping_add(u64::from(page.pid.0) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -109,7 +108,7 @@ mod tests {
 
     #[test]
     fn pages_that_fail_in_turn_are_all_found_out() {
-        // Every eighth page of a guest's memory, tried round after round, as pinned ones are.
+        // Every eighth page of a guest's memory, tried repeatedly, like pinned ones.
         let mut stubborn = Stubborn::new();
         let pages: Vec<VirtPage> =
             (0..1000).map(|n| VirtPage { pid: Pid(206), vpn: 0x7_f6eb_6e00 + 8 * n }).collect();

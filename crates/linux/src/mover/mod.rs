@@ -1,9 +1,9 @@
-//! The mover: a thread that moves batches of pages with move_pages(2), so that nothing else ever
-//! waits for it.
+//! The mover: a thread that moves batches of pages with move_pages(2), so that nothing else waits
+//! for it.
 //!
-//! A batch goes through: is it still the same process, and may its memory move? → what is mapped at
+//! Steps of a batch: is it still the same process, and may its memory move? → what is mapped at
 //! each page now (`plan`) → on which node → does a memory policy keep it there (`policy`) → has the
-//! target room → move → what came of it (`settle`). The book's chapter "The mover" says which
+//! target room → move → determine outcomes (`settle`). The book's chapter "The mover" says which
 //! outcomes are certain and which are inferred.
 
 mod barred;
@@ -44,24 +44,24 @@ use work::Worker;
 pub use kernel::{Kernel, LiveKernel};
 pub use stats::{Count, MoverStats, OutcomeCounts};
 
-/// Sentences that wait to be fetched.
+/// Maximum number of messages waiting to be fetched.
 const NEWS_MAX: usize = 64;
 
-/// How a mover works.
+/// Configuration of a mover.
 #[derive(Clone, Debug)]
 pub struct MoverConfig {
     /// Pages that several processes map.
     pub shared_pages: SharedPages,
     /// Memory policies that keep pages where they are.
     pub memory_policies: MemoryPolicies,
-    /// Whose pages may move: looked at right before each batch.
+    /// Whose pages may move: checked right before each batch.
     pub scopes: Scopes,
     /// What to leave free on a target.
     pub reserve: Reserve,
     /// Batches that may be accepted and not yet collected by [`Mover::outcomes`].
     pub capacity: usize,
-    /// Failures of one page in one frame, each in a batch of its own and without a passing reason
-    /// in sight, after which it counts as pinned instead of busy.
+    /// Failures of one page in one frame, each in a separate batch and without a visible temporary
+    /// cause, after which it counts as pinned instead of busy.
     pub pinned_after: u8,
     /// Where the kernel's file systems are.
     pub root: Root,
@@ -105,17 +105,17 @@ pub enum Refused {
     Dead(Batch),
 }
 
-/// What a mover leaves behind.
+/// The final state of a mover.
 #[derive(Debug)]
 pub struct Shutdown {
     /// Outcomes not yet collected; batches that were still queued end as not tried.
     pub outcomes: Vec<BatchOutcome>,
-    /// Whether the thread has ended; if not, it sits in a system call and the batch it works on has
-    /// no outcome here.
+    /// Whether the thread has ended; if not, it is blocked in a system call and its current batch
+    /// has no outcome here.
     pub finished: bool,
 }
 
-/// What the thread and its owner both look at.
+/// State shared by the thread and its owner.
 #[derive(Default)]
 struct Common {
     stop: AtomicBool,
@@ -123,7 +123,7 @@ struct Common {
     reserve: Mutex<Option<Reserve>>,
     stats: Mutex<MoverStats>,
     failure: Mutex<Option<String>>,
-    /// What there is to say, not yet fetched.
+    /// Messages not yet fetched.
     news: Mutex<Vec<String>>,
 }
 
@@ -148,7 +148,7 @@ impl Mover {
     /// `None` where it cannot be read; it is called from the mover's thread before every batch.
     ///
     /// # Errors
-    /// As [`MoverError`] tells them apart.
+    /// See [`MoverError`].
     pub fn start(
         config: MoverConfig,
         node_state: impl FnMut(NodeId) -> Option<NodeState> + Send + 'static,
@@ -160,7 +160,7 @@ impl Mover {
     /// Starts the thread on any [`Kernel`].
     ///
     /// # Errors
-    /// As [`MoverError`] tells them apart.
+    /// See [`MoverError`].
     pub fn start_on(
         kernel: impl Kernel + 'static,
         config: MoverConfig,
@@ -197,13 +197,13 @@ impl Mover {
     /// Hands over a batch and returns at once.
     ///
     /// # Errors
-    /// As [`Refused`] tells them apart.
+    /// See [`Refused`].
     pub fn submit(&mut self, batch: Batch) -> Result<(), Refused> {
         let Some(queue) = self.queue.as_ref().filter(|_| self.failure().is_none()) else {
             return Err(Refused::Dead(batch));
         };
-        // Everything in flight fits into the channel of outcomes, so that the thread never waits
-        // for its owner.
+        // Everything in flight fits into the channel of outcomes, so the thread never waits for its
+        // owner.
         if self.in_flight >= self.capacity {
             return Err(Refused::Full(batch));
         }
@@ -224,7 +224,7 @@ impl Mover {
         outcomes
     }
 
-    /// Waits for one outcome, at most `bound`.
+    /// Waits for one outcome, for at most `bound`.
     pub fn wait(&mut self, bound: Duration) -> Option<BatchOutcome> {
         let outcome = self.done.recv_timeout(bound).ok()?;
         self.in_flight -= 1;
@@ -236,13 +236,12 @@ impl Mover {
         self.in_flight
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> MoverStats {
         *lock(&self.common.stats)
     }
 
-    /// Processes that were set aside since the last call, because every move of theirs fails, and
-    /// why.
+    /// Processes that were set aside since the last call, because all their moves fail, and why.
     pub fn news(&self) -> Vec<String> {
         std::mem::take(&mut *lock(&self.common.news))
     }
@@ -253,8 +252,8 @@ impl Mover {
         lock(&self.common.failure).clone()
     }
 
-    /// Lets the thread finish the batch it works on, ends the others as not tried, and waits for
-    /// it, at most `bound`.
+    /// Lets the thread finish its current batch, ends the others as not tried, and waits for the
+    /// thread, for at most `bound`.
     pub fn shutdown(mut self, bound: Duration) -> Shutdown {
         let end = Instant::now() + bound;
         self.stop();
@@ -280,7 +279,7 @@ impl Drop for Mover {
     }
 }
 
-/// The state of one node after the other, for [`Mover::start`].
+/// Reads the state of single nodes, for [`Mover::start`].
 pub fn node_states(mut reader: NodeStateReader) -> impl FnMut(NodeId) -> Option<NodeState> + Send + 'static {
     move |node| reader.read().ok()?.iter().find(|state| state.node == node).copied()
 }
@@ -301,7 +300,7 @@ fn serve<K: Kernel>(
         let result = if idle {
             Ok(vec![Outcome::NotTried; batch.moves.len()])
         } else {
-            // After a panic the worker is not used again, so nothing sees what it left half done.
+            // After a panic the worker is not used again, so its incomplete state is never seen.
             catch_unwind(AssertUnwindSafe(|| worker.run(&batch, &mut stats)))
         };
         let ends = result.unwrap_or_else(|panic| {
@@ -316,12 +315,12 @@ fn serve<K: Kernel>(
         let news = worker.take_news();
         if !news.is_empty() {
             let mut waiting = lock(&common.news);
-            // Where nobody fetches it, it is not kept for ever.
+            // Messages that are not fetched are not kept for ever.
             waiting.truncate(NEWS_MAX);
             waiting.extend(news);
         }
         let outcome = BatchOutcome { id: batch.id, time: worker.now(), outcomes: ends };
-        // It fails only when the owner is gone, and then nobody wants to know.
+        // It fails only when the owner is gone, and then the outcome is not needed.
         let _ = outcomes.send(outcome);
     }
 }

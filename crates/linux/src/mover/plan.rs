@@ -1,5 +1,4 @@
-//! What is mapped where a batch wants to move pages, and which addresses to hand to the kernel for
-//! it.
+//! What is mapped at the pages of a batch, and which addresses to pass to the kernel.
 
 use std::ops::Range;
 
@@ -10,7 +9,7 @@ use thermocline_core::units::{PAGE_SHIFT, Pfn, Pid, VirtPage};
 use super::kernel::Kernel;
 use crate::pagemap::{Entry, PagemapError};
 
-/// log2 of the largest folio whose pages are looked at one by one: 2 MiB, the largest that the
+/// log2 of the largest folio whose pages are examined individually: 2 MiB, the largest that the
 /// kernel splits when the target has no block of its size. Larger ones are hugetlb pages, which are
 /// never split.
 const SPLIT_ORDER_MAX: u8 = 9;
@@ -19,22 +18,22 @@ const FOLIO_ORDER_MAX: u8 = 18;
 /// Virtual page numbers end here (57-bit addresses).
 const VPN_END: u64 = 1 << (57 - PAGE_SHIFT);
 
-/// One address for the kernel: a folio, or a page of a folio that has fallen apart since the
+/// One address for the kernel: a folio, or a page of a folio that has been split since the
 /// evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     /// Index of the move in the batch.
     pub(super) of: usize,
-    /// The page that names the folio to the kernel.
+    /// The page by which the kernel is given the folio.
     pub(super) page: VirtPage,
     /// The frame at that page, where the kernel shows it.
     pub(super) pfn: Option<Pfn>,
-    /// It is another frame than the evidence's: it is looked up, for where it is says more, but not
-    /// moved.
+    /// It is another frame than the evidence's: its node is queried, because that refines the
+    /// outcome, but it is not moved.
     pub(super) stale: bool,
     /// The virtual pages that the folio is mapped at, as far as they are checked after a failure.
     pub(super) vpns: Range<u64>,
-    /// Base pages that go with it.
+    /// Base pages that move with it.
     pub(super) pages: u64,
 }
 
@@ -51,7 +50,7 @@ pub(super) struct Plan {
 /// Looks up every move of a batch in the pagemap of its process.
 ///
 /// # Errors
-/// What pagemap says of the process; it holds for every move.
+/// The error of the process's pagemap; it applies to every move.
 pub(super) fn plan(
     kernel: &impl Kernel,
     batch: &Batch,
@@ -97,7 +96,7 @@ fn judge(entry: Entry, shared_pages: SharedPages) -> Option<Outcome> {
     None
 }
 
-/// Finds the addresses for a move: one for a whole folio, one a page where it has been split.
+/// Finds the addresses for a move: one for a whole folio, or one per page if it has been split.
 fn resolve(kernel: &impl Kernel, view: &View, of: usize, m: &Move, items: &mut Vec<Item>) {
     let pfn = view.entry(m.page.vpn).pfn();
     let first = m.page.vpn;
@@ -116,8 +115,8 @@ fn resolve(kernel: &impl Kernel, view: &View, of: usize, m: &Move, items: &mut V
         items.push(whole(vpns, pfn));
         return;
     };
-    // Pages behind the first that are not this folio's: it has been split, or something else is
-    // mapped there now.
+    // Pages after the first that do not belong to this folio: it has been split, or something else
+    // is mapped there now.
     let strangers =
         vpns.clone().find(|&vpn| view.entry(vpn).pfn().is_some_and(|p| p.0 != head.0 + (vpn - first)));
     let is_folio = kernel.flags(head).map_or(strangers.is_none(), |flags| flags.compound_head());

@@ -1,5 +1,5 @@
-//! Memory policies of processes: looked up in numa_maps, and remembered for a while, because the
-//! kernel walks all page tables of a process for it.
+//! Memory policies of processes: read from numa_maps, and cached for a while, because the kernel
+//! walks all page tables of a process for it.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use super::kernel::Kernel;
 use crate::numa_maps::Policy;
 use crate::root::KernelFileError;
 
-/// Processes remembered at most.
+/// Maximum number of processes cached.
 const PROCESSES_MAX: usize = 1024;
-/// A look is good for at least this long.
+/// A reading is valid for at least this long.
 const GOOD_FOR_MIN: Nanos = Nanos::from_s(1);
-/// And for so many times as long as it took: looks take at most half a percent of the time.
+/// And for this many times its duration: readings take at most half a percent of the time.
 const GOOD_FOR_LOOKS: u64 = 200;
 
-/// What one look at a process has found.
+/// The result of reading a process.
 #[derive(Debug, Default)]
 struct Known {
-    /// From each address on, until the next, this policy holds.
+    /// Each policy applies from its address to the next.
     policies: Vec<(u64, Policy)>,
-    /// Until when it is good.
+    /// The end of its validity.
     until: Nanos,
 }
 
-/// The policies of the processes whose pages were moved lately.
+/// The policies of the processes whose pages were moved recently.
 #[derive(Debug)]
 pub(super) struct Policies {
     respected: MemoryPolicies,
@@ -38,10 +38,10 @@ impl Policies {
         Policies { respected, known: BTreeMap::new() }
     }
 
-    /// Takes a look at a process, unless the last one is still good.
+    /// Reads a process's policies, unless the last reading is still valid.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// They cannot be read.
     pub(super) fn look(&mut self, kernel: &impl Kernel, pid: Pid) -> Result<(), KernelFileError> {
         let start = kernel.now();
         if self.known.get(&pid).is_some_and(|known| start < known.until) {
@@ -57,7 +57,7 @@ impl Policies {
         Ok(())
     }
 
-    /// Whether the page at `address` is not to be moved to `node`, as far as the last look tells.
+    /// Whether the page at `address` must not be moved to `node`, by the last reading.
     pub(super) fn forbid(&self, pid: Pid, address: u64, node: NodeId) -> bool {
         let Some(Known { policies, .. }) = self.known.get(&pid) else { return false };
         let behind = policies.partition_point(|(start, _)| *start <= address);

@@ -1,4 +1,4 @@
-//! From what the kernel answers to outcomes.
+//! Derives outcomes from the kernel's answers.
 //!
 //! move_pages goes through its pages in order and collects those it can isolate into a sub-batch. A
 //! page that cannot be isolated gets its status and ends the sub-batch, which is then migrated; so
@@ -12,7 +12,7 @@ use thermocline_core::units::NodeId;
 use super::plan::Item;
 use crate::sys::MovePagesError;
 
-/// What a status holds as long as the kernel has not written it; no node and no errno.
+/// The value of a status that the kernel has not written; no node and no errno.
 pub(super) const UNWRITTEN: i32 = i32::MIN;
 
 /// How far the kernel got with one page of a call that returned a positive number.
@@ -53,7 +53,7 @@ pub(super) enum Status {
     On(NodeId),
     /// It could not be isolated; busy or pinned.
     Stuck,
-    /// This came of it.
+    /// It has this outcome.
     End(Outcome),
     /// An errno that no outcome names.
     Unknown,
@@ -88,9 +88,9 @@ pub(super) fn failure(error: MovePagesError) -> Option<Outcome> {
     }
 }
 
-/// Of the ends of the pages of one folio, the one that the folio's move is reported with: the
-/// greatest. What may be tried again or must be told comes before what has worked, and that before
-/// pages that are no longer part of the folio.
+/// Among the outcomes of the pages of one folio, the one with the greatest weight is reported for
+/// the folio's move. Outcomes that may be retried or must be reported outweigh success, which
+/// outweighs pages that are no longer part of the folio.
 fn weight(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Gone | Outcome::OtherPage => 0,
@@ -103,7 +103,7 @@ fn weight(outcome: Outcome) -> u8 {
         Outcome::NoPermission => 7,
         Outcome::Mempolicy => 8,
         Outcome::NodeFull => 9,
-        // It is the whole batch's.
+        // It applies to the whole batch.
         Outcome::Excluded => 10,
     }
 }
@@ -133,7 +133,7 @@ impl Place {
     }
 }
 
-/// The outcomes of a batch while they come in.
+/// The outcomes of a batch, filled in step by step.
 pub(super) struct Ends(Vec<Option<Outcome>>);
 
 impl Ends {
@@ -141,7 +141,7 @@ impl Ends {
         Ends(vec![None; moves])
     }
 
-    /// One page of a move has ended; the weightiest end of its pages stands.
+    /// One page of a move has ended; the outcome with the greatest weight stands.
     pub(super) fn end(&mut self, of: usize, outcome: Outcome) {
         let end = &mut self.0[of];
         if end.is_none_or(|before| weight(before) < weight(outcome)) {
@@ -149,12 +149,12 @@ impl Ends {
         }
     }
 
-    /// All these items have ended alike.
+    /// All these items have the same outcome.
     pub(super) fn all(&mut self, items: &[Item], outcome: Outcome) {
         items.iter().for_each(|item| self.end(item.of, outcome));
     }
 
-    /// Every move without an end has this one.
+    /// Every move without an outcome gets this one.
     pub(super) fn rest(&mut self, outcome: Outcome) {
         for end in &mut self.0 {
             end.get_or_insert(outcome);

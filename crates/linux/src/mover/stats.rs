@@ -1,4 +1,4 @@
-//! What the mover counts.
+//! The mover's counters.
 
 use serde::Serialize;
 use thermocline_core::moves::Outcome;
@@ -68,8 +68,8 @@ impl OutcomeCounts {
 }
 
 thermocline_core::statistics! {
-    /// What the mover did since it started. Every move of an accepted batch is counted in
-    /// `outcomes` exactly once.
+    /// Counters since the mover's start. Every move of an accepted batch is counted in `outcomes`
+    /// exactly once.
     #[derive(Copy)]
     MoverStats "mover" {
         /// Batches that have an outcome.

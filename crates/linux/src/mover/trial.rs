@@ -1,5 +1,5 @@
-//! A trial: whether this process may move pages at all. A page of its own goes to a lower node and
-//! back, which costs nothing.
+//! A trial: whether this process may move pages at all. A page of its own is moved to a lower node
+//! and back, at negligible cost.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use thermocline_core::units::{NodeId, PAGE_SIZE, Pid};
 use crate::root::Root;
 use crate::sys::{self, MovePagesError, MoveWhat};
 
-/// Why nothing can be moved, whatever the capabilities are.
+/// Why nothing can be moved, with any capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotMove {
-    /// For its own pages a process needs no capability, so somebody else refuses the call.
+    /// A process needs no capability for its own pages, so something else refuses the call.
     #[error(
         "move_pages is refused for a page of our own ({0}): a seccomp filter keeps this process from it, as the default profile of containers \
          does; start the container with --cap-add SYS_NICE, or with a seccomp profile that allows move_pages and migrate_pages"
@@ -38,7 +38,7 @@ pub fn try_own_page(root: &Root, topology: &Topology) -> Result<(), CannotMove> 
 
 fn there_and_back(target: NodeId) -> Result<(), CannotMove> {
     let pid = Pid(std::process::id());
-    // Two pages, so that one of them is whole wherever the memory begins.
+    // Two pages, so that one of them is complete at any alignment.
     let memory = vec![1u8; 2 * PAGE_SIZE as usize];
     let page = [(memory.as_ptr() as u64).next_multiple_of(PAGE_SIZE)];
     let mut home = [-1];
@@ -51,7 +51,7 @@ fn there_and_back(target: NodeId) -> Result<(), CannotMove> {
     }
 }
 
-/// What an answer of the kernel says of all further calls.
+/// What the kernel's answer implies for all further calls.
 fn judge(answer: Result<(), MovePagesError>) -> Result<(), CannotMove> {
     match answer {
         Err(MovePagesError::NotPermitted(_)) => Err(CannotMove::Filtered("EPERM")),

@@ -17,14 +17,14 @@ use super::{MoverConfig, MoverStats};
 use crate::pagemap::PagemapError;
 use crate::sys::{MovePagesError, MoveWhat};
 
-/// Calls for one batch at most: a page that does not migrate ends a call, and those behind it need
-/// another.
+/// Maximum number of calls for one batch: a page that does not migrate ends a call, and those after
+/// it need another.
 const CALLS_MAX: usize = 4;
 
 /// Reads the state of a node.
 pub(super) type NodeReader = Box<dyn FnMut(NodeId) -> Option<NodeState> + Send>;
 
-/// The thread's own: what it works with and what it remembers.
+/// The thread's own state.
 pub(super) struct Worker<K> {
     kernel: K,
     node_state: NodeReader,
@@ -37,14 +37,14 @@ pub(super) struct Worker<K> {
     barred: Barred,
 }
 
-/// A batch on its way.
+/// A batch in progress.
 struct Task<'a> {
     batch: &'a Batch,
     ends: Ends,
     stats: &'a mut MoverStats,
 }
 
-/// What a call that moves has answered.
+/// The answer of a call that moves.
 struct Answer {
     result: Result<u64, MovePagesError>,
     /// One for each item; see [`progress`].
@@ -167,8 +167,8 @@ impl<K: Kernel> Worker<K> {
         Ok(kept)
     }
 
-    /// Keeps the items that no memory policy keeps where they are: move_pages would move them all
-    /// the same.
+    /// Keeps the items that no memory policy binds to their node: move_pages would ignore the
+    /// policy.
     fn allowed_there(&mut self, task: &mut Task<'_>, items: Vec<Item>) -> Result<Vec<Item>, Outcome> {
         if items.is_empty() {
             return Ok(items);
@@ -246,9 +246,9 @@ impl<K: Kernel> Worker<K> {
         Answer { result, statuses }
     }
 
-    /// The call did not move everything. What moved all the same is found by its place, the rest by
-    /// status or error. Returns the items that the kernel did not come to and that another call may
-    /// move.
+    /// The call did not move everything. Items that moved nevertheless are recognised by their
+    /// node, the rest get an outcome from status or error. Returns the items that the kernel did
+    /// not reach and that another call may move.
     fn after_stop(
         &mut self,
         task: &mut Task<'_>,
@@ -285,8 +285,8 @@ impl<K: Kernel> Worker<K> {
         task.ends.end(item.of, outcome);
     }
 
-    /// Where the items are now, looked at in every page that they are mapped at: a folio for which
-    /// the target had no block of its size is split by the kernel and may have moved in part.
+    /// The present place of the items, queried for every page that they are mapped at: a folio for
+    /// which the target had no block of its size is split by the kernel and may have moved in part.
     fn places(&mut self, task: &mut Task<'_>, items: &[Item]) -> Result<Vec<Place>, Outcome> {
         let pid = task.batch.pid;
         let vpns = items.iter().flat_map(|item| item.vpns.clone());
@@ -312,15 +312,15 @@ impl<K: Kernel> Worker<K> {
         Ok(nodes)
     }
 
-    /// The outcome of all that a failed call did not do.
+    /// The outcome of everything that a failed call did not do.
     fn failed(&mut self, task: &mut Task<'_>, error: MovePagesError) -> Outcome {
         self.barred.failed(task.batch.pid, task.batch.target, error, self.kernel.now());
         failure(error).unwrap_or_else(|| task.unknown())
     }
 
-    /// The kernel says of a page that does not move only that it does not. A lock or writeback
-    /// passes; a page that fails again and again without either is held by something that user
-    /// space cannot see, which is what a pin looks like.
+    /// For a page that does not move, the kernel gives no reason. A lock or writeback is temporary.
+    /// A page that fails repeatedly without either is held by something invisible to user space,
+    /// most likely a pin.
     fn busy_or_pinned(&mut self, item: &Item) -> Outcome {
         let flags = item.pfn.and_then(|pfn| self.kernel.flags(pfn));
         if flags.is_some_and(|f| f.locked() || f.writeback()) {

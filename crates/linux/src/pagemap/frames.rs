@@ -19,13 +19,13 @@ impl FrameFlags {
         self.0 >> bit & 1 != 0
     }
 
-    /// Locked: somebody reads, writes or migrates it now.
+    /// Locked: it is being read, written or migrated.
     pub const fn locked(self) -> bool {
         self.bit(0)
     }
 
-    /// On one of the kernel's lists of reclaimable pages. Pages that are not, cannot be isolated
-    /// for migration.
+    /// On one of the kernel's lists of reclaimable pages. Other pages cannot be isolated for
+    /// migration.
     pub const fn lru(self) -> bool {
         self.bit(5)
     }
@@ -66,7 +66,7 @@ impl FrameFlags {
     }
 }
 
-/// The two files, each where it is there and may be read (CAP_SYS_ADMIN).
+/// The two files, each if it exists and may be read (CAP_SYS_ADMIN).
 #[derive(Debug, Default)]
 pub struct Frames {
     flags: Option<File>,

@@ -22,7 +22,7 @@ pub struct Entry(pub u64);
 const PFN_MASK: u64 = (1 << 55) - 1;
 /// Bits 0-4 hold the swap type of a page that is not present.
 const SWAP_TYPE_MASK: u64 = 0x1f;
-/// Swap types from here on are no swap device but special entries. With every option built in the
+/// Swap types from here on are special entries, not swap devices. With every option built in, the
 /// kernel leaves 23 types for devices (Linux 6.12 include/linux/swap.h).
 const SPECIAL_SWAP_TYPE_MIN: u8 = 23;
 
@@ -54,8 +54,8 @@ impl Entry {
         if self.present() && pfn != 0 { Some(Pfn(pfn)) } else { None }
     }
 
-    /// The page is on its way between two nodes, or the entry is another special one (poison,
-    /// device memory). Which of them it is the kernel does not tell.
+    /// The page is being migrated, or the entry is another special one (poison, device memory). The
+    /// kernel does not report which.
     pub const fn in_transit(self) -> bool {
         !self.present() && self.swapped() && (self.0 & SWAP_TYPE_MASK) as u8 >= SPECIAL_SWAP_TYPE_MIN
     }
@@ -78,7 +78,7 @@ pub enum PagemapError {
     /// The process does not exist, or has no memory any more.
     #[error("{}: the process is gone", .0.display())]
     Gone(PathBuf),
-    /// The process may not be looked at.
+    /// The process may not be accessed.
     #[error("{}: no permission; reading other users' processes needs CAP_SYS_PTRACE", .0.display())]
     NotPermitted(PathBuf),
     /// Any other failure.
@@ -98,7 +98,7 @@ impl PagemapError {
 }
 
 /// The pagemap of one process, as it is now: after an exec it shows the old memory, so it is opened
-/// anew each time.
+/// again each time.
 #[derive(Debug)]
 pub struct Pagemap {
     file: File,
@@ -106,10 +106,10 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
-    /// Opens `PROC/PID/pagemap`; `proc` is `/proc` but in tests.
+    /// Opens `PROC/PID/pagemap`; `proc` is `/proc` except in tests.
     ///
     /// # Errors
-    /// As [`PagemapError`] tells them apart.
+    /// See [`PagemapError`].
     pub fn open(proc: &Path, pid: Pid) -> Result<Pagemap, PagemapError> {
         let path = proc.join(pid.0.to_string()).join("pagemap");
         match File::open(&path) {
@@ -122,7 +122,7 @@ impl Pagemap {
     /// than asked for at the end of the address space, and none when the process has ended.
     ///
     /// # Errors
-    /// As [`PagemapError`] tells them apart.
+    /// See [`PagemapError`].
     pub fn read(&self, vpn: u64, entries: &mut [Entry]) -> Result<usize, PagemapError> {
         let count = read_u64s(&self.file, vpn, entries.len(), |i, value| entries[i] = Entry(value));
         count.map_err(|e| PagemapError::new(&self.path, e))
@@ -131,7 +131,7 @@ impl Pagemap {
     /// Where pages are present, from virtual page `from` on and before `to`: as [`present`].
     ///
     /// # Errors
-    /// As [`PagemapError`] tells them apart.
+    /// See [`PagemapError`].
     pub fn present(
         &self,
         from: u64,
@@ -145,7 +145,7 @@ impl Pagemap {
     /// Reads one entry; `None` beyond the address space or after the process's end.
     ///
     /// # Errors
-    /// As [`PagemapError`] tells them apart.
+    /// See [`PagemapError`].
     pub fn entry(&self, vpn: u64) -> Result<Option<Entry>, PagemapError> {
         let mut entry = [Entry::default()];
         Ok((self.read(vpn, &mut entry)? == 1).then_some(entry[0]))

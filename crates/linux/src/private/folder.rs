@@ -15,13 +15,13 @@ use crate::regular::expect_regular;
 
 /// Bits that let others write.
 const OTHERS_WRITE: u32 = 0o022;
-/// In such a folder nobody replaces what is another's.
+/// In such a folder users cannot replace files of others.
 const STICKY: u32 = 0o1000;
 const FOLDER_MODE: Mode = Mode::RWXU;
-/// A group may pass through it.
+/// Mode with which a group may pass through it.
 const FOLDER_MODE_PASSED: Mode = Mode::RWXU.union(Mode::XGRP);
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// Opened so, nothing is waited for, followed or inherited.
+/// Flags to open without waiting, following links or inheritance.
 const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// A folder that nobody else can change or replace.
@@ -37,22 +37,22 @@ impl Folder {
     /// pass through.
     ///
     /// # Errors
-    /// It is not ours alone, or cannot be made.
+    /// Others can access it, or it cannot be created.
     pub fn make(path: &Path) -> Result<Folder, NotOurs> {
         let folder = Folder::reach(path, true)?;
         folder.ok_or_else(|| NotOurs::io("make the folder", path, Errno::NOENT))
     }
 
-    /// The folder at `path`; none where it is absent. Nothing is made or changed.
+    /// The folder at `path`; `None` if it is absent. Nothing is created or changed.
     ///
     /// # Errors
-    /// It is not ours alone, or cannot be opened.
+    /// Others can access it, or it cannot be opened.
     pub fn open(path: &Path) -> Result<Option<Folder>, NotOurs> {
         Folder::reach(path, false)
     }
 
-    /// A folder that many use and only root or we may change, as /run is, reached by any way that
-    /// the kernel shows. What is opened in it is ours alone all the same.
+    /// A folder that many use and only root or we may change, such as /run, reached by any path
+    /// that the kernel shows. Files opened in it must still be ours alone.
     ///
     /// # Errors
     /// Others could replace what is in it, or it cannot be opened.
@@ -125,8 +125,9 @@ impl Folder {
         Ok(())
     }
 
-    /// Lets a group pass through a folder that is closed to others, to what it may use in it; it
-    /// can neither list nor change it. One that others may read or pass through stays as it is.
+    /// Lets a group pass through a folder that is closed to others, to reach files in it; it can
+    /// neither list nor change the folder. A folder that others may read or pass through is
+    /// unchanged.
     ///
     /// # Errors
     /// The folder cannot be given to the group.
@@ -139,7 +140,7 @@ impl Folder {
         self.set_mode(FOLDER_MODE_PASSED)
     }
 
-    /// Closes a folder that is for our files alone to others, but for a group that was let pass.
+    /// Closes a folder for our own files to others, except to a group that may pass.
     ///
     /// # Errors
     /// Its mode cannot be set.
@@ -156,15 +157,15 @@ impl Folder {
         fs::fchmod(&self.fd, mode).map_err(|e| NotOurs::io("set the mode of", &self.path, e))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file of ours for reading; none where it is absent.
+    /// Opens a file of ours for reading; `None` if it is absent.
     ///
     /// # Errors
-    /// It is not ours alone, or cannot be opened.
+    /// Others can access it, or it cannot be opened.
     pub fn read(&self, name: &str) -> Result<Option<File>, NotOurs> {
         match self.file(name, OFlags::RDONLY) {
             Err(NotOurs::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -172,7 +173,7 @@ impl Folder {
         }
     }
 
-    /// A file of ours for appending, made with mode 0600 where it is absent. One of ours that
+    /// Opens a file of ours for appending, created with mode 0600 if absent. A file of ours that
     /// others may read is closed to them.
     ///
     /// # Errors
@@ -184,10 +185,10 @@ impl Folder {
         Ok(file)
     }
 
-    /// A new file for appending, with mode 0600.
+    /// Creates a new file for appending, with mode 0600.
     ///
     /// # Errors
-    /// There is something of that name, or it cannot be made.
+    /// Something with that name exists, or it cannot be created.
     pub fn create(&self, name: &str) -> Result<File, NotOurs> {
         self.file(name, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL)
     }
@@ -218,10 +219,10 @@ impl Folder {
         Err(NotOurs::shared(&path, why, remedy()))
     }
 
-    /// Removes a name; whether there was one. A folder is not removed.
+    /// Removes a name; returns whether it existed. A folder is not removed.
     ///
     /// # Errors
-    /// As the file system answers.
+    /// The file system's error.
     pub fn remove(&self, name: &str) -> Result<bool, NotOurs> {
         match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -230,10 +231,10 @@ impl Folder {
         }
     }
 
-    /// Removes a socket that was left; whether there was one.
+    /// Removes a leftover socket; returns whether there was one.
     ///
     /// # Errors
-    /// What has that name is no socket, or not ours: it stays.
+    /// The file with that name is not a socket, or not ours: it stays.
     pub fn remove_socket(&self, name: &str) -> Result<bool, NotOurs> {
         let path = self.path.join(name);
         let found = match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -247,23 +248,23 @@ impl Folder {
         self.remove(name)
     }
 
-    /// Puts a file in another one's place.
+    /// Replaces a file by another.
     ///
     /// # Errors
-    /// As the file system answers.
+    /// The file system's error.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), NotOurs> {
         fs::renameat(&self.fd, from, &self.fd, to).map_err(|e| NotOurs::io("replace", &self.path.join(to), e))
     }
 
-    /// Waits until names made, replaced or removed are on the disk.
+    /// Waits until created, replaced and removed names are on disk.
     ///
     /// # Errors
-    /// As the file system answers.
+    /// The file system's error.
     pub fn sync(&self) -> Result<(), NotOurs> {
         fs::fsync(&self.fd).map_err(|e| NotOurs::io("sync the folder", &self.path, e))
     }
 
-    /// Whether `file` still is what its name stands for.
+    /// Whether `name` still refers to `file`.
     pub(crate) fn has(&self, name: &str, file: &File) -> bool {
         let named = fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         let Ok((named, held)) = named.and_then(|named| Ok((named, fs::fstat(file)?))) else { return false };
@@ -275,7 +276,7 @@ fn stat(fd: &OwnedFd, path: &Path) -> Result<Stat, NotOurs> {
     fs::fstat(fd).map_err(|e| NotOurs::io("look at", path, e))
 }
 
-/// Whoever may change a folder may replace what is in it.
+/// A user that may change a folder may replace its entries.
 fn expect_safe_above(path: &Path, found: &Stat) -> Result<(), NotOurs> {
     let mode = found.st_mode & 0o7777;
     let owner = found.st_uid;

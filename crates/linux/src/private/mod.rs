@@ -1,8 +1,8 @@
 //! Files that are ours alone: no other user can have written or replaced them.
 //!
 //! A [`Folder`] is reached from `/` without a symbolic link, through folders that only root or we
-//! may change, and belongs to us. What is opened in it is a regular file of ours with one name. So
-//! a line in it is one that we wrote, and what is written to it goes nowhere else.
+//! may change, and belongs to us. Files opened in it are regular files of ours with a single link.
+//! So we wrote every line in them, and our writes go nowhere else.
 
 mod folder;
 
@@ -14,7 +14,7 @@ pub use folder::Folder;
 /// Why a file or folder is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOurs {
-    /// Others have, or could have, a hand in it.
+    /// Others have, or could have, written it.
     #[error("{} {why}; {remedy}", path.display())]
     Shared {
         /// The file or folder.
@@ -27,11 +27,11 @@ pub enum NotOurs {
     /// An operation failed.
     #[error("cannot {action} {}: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         cause: io::Error,
     },
 }
@@ -45,7 +45,7 @@ impl NotOurs {
         NotOurs::Io { action, path: path.to_owned(), cause: cause.into() }
     }
 
-    /// Whether we may not, or there is nothing: no fault of who owns it.
+    /// Whether permission is missing or nothing exists, rather than the owner being wrong.
     pub fn is_out_of_reach(&self) -> bool {
         use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
         matches!(self, NotOurs::Io { cause, .. }

@@ -41,7 +41,7 @@ fn a_folder_is_made_for_us_alone_and_one_that_is_there_keeps_its_mode() {
     Folder::make(&path).unwrap().close().unwrap();
     assert_eq!(mode(&path), 0o700 | (0o755 & 0o010));
     let made = dir.path().join("c");
-    // The lock has made it before the socket is to be there.
+    // The lock creates it before the socket.
     Folder::make(&made).unwrap();
     Folder::make(&made).unwrap().let_pass(group).unwrap();
     Folder::make(&made).unwrap().close().unwrap();
@@ -78,7 +78,7 @@ fn a_folder_that_others_could_replace_is_refused() {
     fs::create_dir(&above).unwrap();
     chmod(&above, 0o777);
     assert!(why(Folder::make(&above.join("state"))).contains("mode 0777"));
-    // As /tmp is: what is ours there stays ours.
+    // Like /tmp: our files there stay ours.
     chmod(&above, 0o1777);
     Folder::make(&above.join("state")).unwrap();
 }

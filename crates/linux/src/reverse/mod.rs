@@ -1,13 +1,13 @@
-//! The reverse map: whose page a frame is, for evidence that names frames and no process.
+//! The reverse map: the process and page of a frame, for evidence that names frames and no process.
 //!
-//! The kernel tells where a page lies, `/proc/PID/pagemap`, but not who maps a frame. So a thread
-//! goes through the memory of all processes in scope, in rounds and within a budget, and notes the
-//! frames of lower tiers: 8 bytes a frame. A round begins only where frames were asked for that the
-//! last one had not found.
+//! The kernel reports the frame of a page in `/proc/PID/pagemap`, but not which process maps a
+//! frame. So a thread scans the memory of all processes in scope, in rounds and within a budget,
+//! and records the frames of lower tiers: 8 bytes per frame. A round begins only if frames were
+//! asked for that the last one had not found.
 //!
-//! What was noted may be out of date: pages are freed, and their frames given to others. Nothing
-//! wrong moves by that: the mover reads the pagemap again before each move, and where another frame
-//! is mapped there, or none, the move ends and the entry is forgotten.
+//! Entries may be out of date: pages are freed, and their frames reused. That never moves a wrong
+//! page: the mover reads the pagemap again before each move, and if another frame is mapped there,
+//! or none, the move ends and the entry is dropped.
 
 mod resident;
 mod scan;
@@ -35,7 +35,7 @@ pub(crate) use scan::{Found, SLICE_PAGES, Slices};
 pub(crate) use table::HUGE_ORDER;
 pub(crate) use worker::Live;
 
-/// Slices that may wait for us; the thread then waits.
+/// Slices that may wait to be taken in; beyond that the thread waits.
 const SLICES: usize = 4;
 
 /// Why there is no reverse map.
@@ -58,19 +58,18 @@ pub enum ReverseError {
 }
 
 thermocline_core::statistics! {
-    /// Counters since the start: every access that names a frame alone, and every frame of a region
+    /// Counters since the start: every access that names only a frame, and every frame of a region
     /// that is looked up, is in `resolved` or in `unknown`.
     #[derive(Copy)]
     Stats "reverse" {
         /// Those whose page was found.
         resolved: u64, "accesses", Counter;
-        /// Those of frames that are nobody's as far as is known: not yet looked up, or of no
-        /// process in scope.
+        /// Those of frames without a known process: not yet looked up, or of no process in scope.
         unknown: u64, "accesses", Counter;
         /// Moves that ended because the page was not in that frame any more; the entry is then
-        /// forgotten.
+        /// dropped.
         stale: u64, "moves", Counter;
-        /// Frames of which something is known now.
+        /// Frames with an entry now.
         frames: u64, "frames", Gauge;
         /// Memory of the map in bytes.
         bytes: u64, "bytes", Gauge;
@@ -82,24 +81,24 @@ thermocline_core::statistics! {
         looked_up: u64, "pages", Counter;
         /// Pages whose frames the kernel hides, in the last round that has ended.
         hidden: u64, "pages", Gauge trouble;
-        /// Processes that could not be looked at, in the last round that has ended.
+        /// Processes that could not be read, in the last round that has ended.
         unreadable: u64, "processes", Gauge trouble;
         /// How long that round took.
         round_ns: Nanos, "ns", Gauge;
         /// CPU time of rounds that have ended.
         cpu_ns: Nanos, "ns", Counter;
-        /// The thread has ended before its time: what is known now is all that ever will be.
+        /// The thread has failed: no further entries will be added.
         failed: bool, "", Gauge trouble;
     }
 }
 
-/// Knows whose frames are.
+/// The reverse map.
 #[derive(Debug)]
 pub struct ReverseMap {
     table: Table,
     frames: PfnMap,
     topology: Topology,
-    /// Frames of the top tier are wanted too: a rule balances its nodes.
+    /// Frames of the top tier are kept too, because a rule balances its nodes.
     keep_top_tier: bool,
     rounds: SyncSender<Vec<Pid>>,
     told: Receiver<Told>,
@@ -108,7 +107,7 @@ pub struct ReverseMap {
     began: Option<Nanos>,
     /// It has not ended.
     busy: bool,
-    /// A frame was asked for that it had not found.
+    /// A frame was asked for that the last round had not found.
     wanted: bool,
     stats: Stats,
 }
@@ -157,8 +156,8 @@ impl ReverseMap {
         })
     }
 
-    /// Puts the page to each access that names a frame alone, as far as it is known; allocates
-    /// nothing. `in_scope` says whether a process's memory is managed still.
+    /// Fills in the page of each access that names only a frame, if it is known; allocates nothing.
+    /// `in_scope` says whether a process's memory is still managed.
     #[inline]
     pub fn resolve(&mut self, accesses: &mut [Access], in_scope: impl Fn(Pid) -> bool) {
         for access in accesses {
@@ -176,8 +175,7 @@ impl ReverseMap {
         }
     }
 
-    /// The page in a frame, as far as it is known and `in_scope` says that its process's memory is
-    /// managed still.
+    /// The page in a frame, if it is known and its process's memory is still managed by `in_scope`.
     pub fn owner(&mut self, pfn: Pfn, in_scope: impl Fn(Pid) -> bool) -> Option<Resident> {
         match self.table.get(pfn) {
             Some(mapped) if in_scope(mapped.page.pid) => {
@@ -195,7 +193,7 @@ impl ReverseMap {
         }
     }
 
-    /// A move has ended. Where the page has left the frame, that is forgotten; `outcome` tells
+    /// A move has ended. If the page has left the frame, the entry is dropped; `outcome` says
     /// whether it had left before.
     pub fn ended(&mut self, done: &Move, outcome: Outcome) {
         let Some(pfn) = done.pfn else { return };
@@ -222,7 +220,7 @@ impl ReverseMap {
         }
     }
 
-    /// Takes in what the thread has found; never blocks.
+    /// Takes in the thread's findings; never blocks.
     pub fn take_in(&mut self) {
         for _ in 0..=SLICES {
             match self.told.try_recv() {
@@ -253,14 +251,14 @@ impl ReverseMap {
         }
     }
 
-    /// Begins a round through these processes, where there is cause and the last one is long enough
+    /// Begins a round through these processes, if one is needed and the last one is long enough
     /// ago.
     pub fn look(&mut self, now: Nanos, processes: impl Iterator<Item = Pid>) {
         let due = self.began.is_none_or(|began| now.since(began) >= self.round_every);
         if !self.wanted || self.busy || !due {
             return;
         }
-        // Where the thread has ended, as after a panic, `take_in` says so.
+        // If the thread has ended, as after a panic, `take_in` reports it.
         if self.rounds.try_send(processes.collect()).is_ok() {
             self.began = Some(now);
             self.busy = true;

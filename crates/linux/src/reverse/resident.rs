@@ -1,4 +1,4 @@
-//! What the reverse map knows of a frame.
+//! An entry of the reverse map.
 
 use thermocline_core::units::{Pfn, VirtPage};
 

@@ -1,4 +1,4 @@
-//! One slice of a process after the other: which pages it has, and which frames they lie in.
+//! Reads processes slice by slice: which pages they have, and in which frames.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use crate::clock::thread_cpu_time;
 use crate::pagemap::{Entry, PagemapError};
 use crate::sys::pagemap_scan::Region;
 
-/// Base pages of a slice at most: the kernel holds the process's mappings still while it looks for
-/// them.
+/// Maximum number of base pages of a slice: the kernel locks the process's mappings while it
+/// searches for them.
 pub(crate) const SLICE_PAGES: u64 = 8192;
-/// Regions of a slice at most.
+/// Maximum number of regions of a slice.
 const SLICE_REGIONS: usize = 256;
-/// Entries that are read at once.
+/// Entries read at once.
 const ENTRIES: usize = 512;
 
 /// A virtual page and the frame that it lies in.
@@ -26,10 +26,10 @@ pub(crate) struct Found {
     pub(crate) huge: bool,
 }
 
-/// What processes have mapped.
+/// The mappings of processes.
 pub(crate) trait Memory {
-    /// As [`crate::sys::pagemap_scan::present`], up to `to` or the last page that can be entered;
-    /// where the next one begins, if there is more.
+    /// Like [`crate::sys::pagemap_scan::present`], up to `to` or the last page that can be
+    /// recorded; returns where to continue, if there is more.
     fn present(
         &mut self,
         pid: Pid,
@@ -43,12 +43,12 @@ pub(crate) trait Memory {
     fn entries(&mut self, pid: Pid, vpn: u64, entries: &mut [Entry]) -> Result<usize, PagemapError>;
 }
 
-/// Who reads slices, whatever it takes.
+/// Reads slices.
 pub(crate) trait Slices {
     /// As [`slice`].
     ///
     /// # Errors
-    /// As there, or the process keeps whoever looks waiting.
+    /// As there, or the process blocks its readers.
     fn slice(&mut self, pid: Pid, within: Range<u64>, pages_max: u64) -> Result<Slice, PagemapError>;
 }
 
@@ -61,23 +61,23 @@ impl<M: Memory> Slices for M {
 /// A slice of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Slice {
-    /// Where the next one begins; none where this was the last.
+    /// Where the next one begins; `None` if this was the last.
     pub(crate) next: Option<u64>,
     /// Pages whose frames were looked up.
     pub(crate) looked_up: u64,
     /// Pages whose frames the kernel hides.
     pub(crate) hidden: u64,
-    /// CPU time of whoever has read it.
+    /// CPU time of the reader.
     pub(crate) cpu: Nanos,
     /// The pages that were found, ascending.
     pub(crate) found: Vec<Found>,
 }
 
 /// Reads the slice of `pid` that begins at virtual page `within.start`, of at most `pages_max`
-/// pages that are there. A huge page that reaches out of `within` is found whole.
+/// present pages. A huge page that extends beyond `within` is returned whole.
 ///
 /// # Errors
-/// The process is gone, or may not be looked at.
+/// The process is gone, or may not be read.
 pub(crate) fn slice(
     memory: &mut impl Memory,
     pid: Pid,
@@ -88,7 +88,7 @@ pub(crate) fn slice(
     let (from, to) = (within.start, within.end.min(VPN_END));
     let mut regions = [Region::default(); SLICE_REGIONS];
     let (count, next) = memory.present(pid, from, to, pages_max, &mut regions)?;
-    // A walk that does not get on would go on for ever.
+    // A walk without progress would never end.
     let mut slice = Slice { next: next.filter(|next| *next > from && *next < to), ..Slice::default() };
     for region in &regions[..count] {
         let (mut vpn, end) = (region.vpns().start, region.vpns().end.min(to));
@@ -110,8 +110,8 @@ pub(crate) fn slice(
     Ok(slice)
 }
 
-/// Looks a huge page up by its first and its last page; false where these are not what they should
-/// be: it has been split since, or is of another size.
+/// Looks a huge page up by its first and its last page; false if these do not match: it has been
+/// split since, or has another size.
 fn huge(memory: &mut impl Memory, pid: Pid, head: u64, slice: &mut Slice) -> Result<bool, PagemapError> {
     let mut ends = [Entry::default(); 2];
     memory.entries(pid, head, &mut ends[..1])?;
@@ -125,7 +125,7 @@ fn huge(memory: &mut impl Memory, pid: Pid, head: u64, slice: &mut Slice) -> Res
     Ok(whole)
 }
 
-/// Looks base pages up, at most [`ENTRIES`].
+/// Looks up at most [`ENTRIES`] base pages.
 fn base(
     memory: &mut impl Memory,
     pid: Pid,
@@ -234,7 +234,7 @@ mod tests {
     fn huge_pages_are_found_as_one_and_looked_up_at_their_ends_only() {
         let mut fake = Fake { huge: vec![512, 1024, 1536], ..Fake::default() };
         fake.pages.extend((0..512).map(|n| (512 + n, entry(0x400 + n))));
-        // Aligned, but not one page any more; and one whose frames begin where no huge page does.
+        // Aligned, but no longer one page; and one whose frames are not aligned to a huge page.
         fake.pages.extend((0..512).map(|n| (1024 + n, entry(0x800 + n * 2))));
         fake.pages.extend((0..512).map(|n| (1536 + n, entry(0x1001 + n))));
         let (found, ..) = all(&mut fake);

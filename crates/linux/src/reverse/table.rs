@@ -1,4 +1,4 @@
-//! Frames and who maps them: 8 bytes a frame, a section of 128 MiB at a time.
+//! Frames and the pages that map them: 8 bytes per frame, allocated by section of 128 MiB.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,15 @@ pub(super) const HUGE_PAGES: u64 = 1 << HUGE_ORDER;
 
 const HUGE_BIT: u64 = 1 << 63;
 const PID_SHIFT: u32 = 41;
-/// Processes that an entry can name: as many as Linux can number (include/linux/threads.h,
-/// PID_MAX_LIMIT).
+/// Number of processes that an entry can name: as many as Linux can number
+/// (include/linux/threads.h, PID_MAX_LIMIT).
 const PID_END: u64 = 1 << 22;
-/// Virtual pages that an entry can name: addresses of 53 bits. Only programs that ask for addresses
-/// beyond 47 bits, with five-level page tables, get others.
+/// Virtual pages that an entry can name: addresses of 53 bits. Only programs that request addresses
+/// beyond 47 bits, with five-level page tables, get higher ones.
 pub(super) const VPN_END: u64 = 1 << PID_SHIFT;
 
-/// Who maps a frame: 1 bit huge, 22 bits process, 41 bits virtual page. All zero: nobody known.
+/// The page that maps a frame: 1 bit huge, 22 bits process, 41 bits virtual page. All zero:
+/// unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry(u64);
 
@@ -48,7 +49,7 @@ impl Entry {
     }
 }
 
-/// What is known of a frame.
+/// The entry of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
     /// The virtual page that maps it; of a huge page, the one that maps its head.
@@ -69,14 +70,14 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// An empty table of at most `bytes`, but of one section at least.
+    /// An empty table of at most `bytes`, but at least one section.
     pub(super) fn new(bytes: u64) -> Table {
         let sections_max = (bytes / SECTION_BYTES).max(1);
         Table { sections: BTreeMap::new(), sections_max, known: 0, no_room: 0 }
     }
 
-    /// Notes who maps a frame, in place of what was known; of a huge page, whose frames begin at a
-    /// multiple of its size, who maps all of it.
+    /// Records the page that maps a frame, replacing the former entry; for a huge page, whose
+    /// frames begin at a multiple of its size, all of its frames.
     pub(super) fn insert(&mut self, pfn: Pfn, page: VirtPage, huge: bool) {
         let pages = if huge { HUGE_PAGES } else { 1 };
         let last = VirtPage { vpn: page.vpn.saturating_add(pages - 1), ..page };
@@ -100,7 +101,7 @@ impl Table {
         }
     }
 
-    /// Who maps a frame, as far as is known.
+    /// The page that maps a frame, if known.
     #[inline]
     pub(super) fn get(&self, pfn: Pfn) -> Option<Mapped> {
         let section = self.sections.get(&(pfn.0 >> SECTION_SHIFT))?;
@@ -113,13 +114,13 @@ impl Table {
             return Some(Mapped { page, pfn, order: 0 });
         }
         let tails = pfn.0 % HUGE_PAGES;
-        // A tail's page is as far behind its head's as the frame is, or it would not have been
-        // entered.
+        // A tail's page is as far after its head's as the frame is, or it would not have been
+        // recorded.
         let page = VirtPage { vpn: page.vpn - tails, ..page };
         Some(Mapped { page, pfn: Pfn(pfn.0 - tails), order: HUGE_ORDER })
     }
 
-    /// Forgets who maps a page's frames; false where nobody was known to.
+    /// Removes the entries of a page's frames; false if there were none.
     pub(super) fn remove(&mut self, pfn: Pfn, order: u8) -> bool {
         let Some(section) = self.sections.get_mut(&(pfn.0 >> SECTION_SHIFT)) else { return false };
         let mut removed = 0;
@@ -132,7 +133,7 @@ impl Table {
         removed > 0
     }
 
-    /// Frames `[start, end)` are no more.
+    /// Frames `[start, end)` have disappeared.
     pub(super) fn offline(&mut self, start: Pfn, end: Pfn) {
         let (first, last) = (start.0 >> SECTION_SHIFT, end.0.div_ceil(SECTION_FRAMES));
         let touched: Vec<u64> =
@@ -152,12 +153,12 @@ impl Table {
         }
     }
 
-    /// Frames of which something is known, be it out of date.
+    /// Frames with an entry, possibly out of date.
     pub(super) fn known(&self) -> u64 {
         self.known
     }
 
-    /// Pages that found no room, ever.
+    /// Pages that found no room, since the start.
     pub(super) fn no_room(&self) -> u64 {
         self.no_room
     }
@@ -199,7 +200,7 @@ mod tests {
             assert_eq!(table.get(Pfn(0x4_0200 + tail)), Some(mapped));
         }
         assert_eq!((table.get(Pfn(0x4_0400)), table.known()), (None, 512));
-        // It has been split since, and one of its pages lies elsewhere.
+        // It has been split since, and one of its pages is elsewhere.
         table.insert(Pfn(0x4_0203), page(8, 0x123), false);
         assert_eq!(table.get(Pfn(0x4_0203)).unwrap().page, page(8, 0x123));
         assert!(table.remove(Pfn(0x4_0200), HUGE_ORDER) && !table.remove(Pfn(0x4_0200), HUGE_ORDER));

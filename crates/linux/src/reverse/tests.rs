@@ -1,4 +1,4 @@
-//! The map on processes that are made up, and on this one.
+//! The map on synthetic processes, and on this one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ impl Memory for Fake {
     }
 }
 
-/// Without waiting for anything.
+/// A configuration without waiting.
 fn fast() -> config::Reverse {
     config::Reverse {
         cpu_permille: 1000,
@@ -186,7 +186,7 @@ fn a_page_that_has_left_its_frame_is_forgotten_when_its_move_says_so() {
     map.ended(&done(2), Outcome::Moved);
     assert_eq!(resolved(&mut map, FIRST_SLOW + 1).page, None, "the frame is somebody else's now");
     assert_eq!(map.stats().stale, 1, "it was where it was said to be");
-    // A move that is about another page of that frame says nothing of this one.
+    // A move of another page of that frame does not affect this one.
     round(&mut map, Nanos::from_s(1));
     map.ended(&Move { page: page(8, 9), ..done(1) }, Outcome::OtherPage);
     assert!(resolved(&mut map, FIRST_SLOW).page.is_some());
@@ -291,7 +291,7 @@ fn a_page_of_this_process_is_found_by_its_frame() {
     map.resolve(&mut accesses, |_| true);
     let found = accesses[0].page.unwrap();
     assert_eq!(found.pid, me);
-    // Of a huge page the head is named.
+    // For a huge page the head is named.
     assert_eq!(found.vpn + (pfn.0 - accesses[0].pfn.unwrap().0), vpn, "{:?}", map.stats());
     block[0] = 2;
     assert_eq!(std::hint::black_box(&block)[0], 2);

@@ -1,5 +1,5 @@
-//! The thread that looks frames up: a process may keep whoever reads its pagemap waiting, and
-//! nobody else shall wait for that.
+//! The thread that looks up frames: a process may block readers of its pagemap, and the rest of the
+//! daemon must not wait for that.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ use crate::pagemap::{Entry, Pagemap, PagemapError};
 use crate::root::Root;
 use crate::sys::pagemap_scan::Region;
 
-/// Ends of user space in pages, the widest first: 53 bits of addresses are as many as can be
-/// entered; 52 and 48 (arm64), 47 (x86-64 without five-level page tables). The last page is
-/// nobody's.
+/// Ends of user space in pages, the widest first: 53 bits of addresses are the most that can be
+/// recorded; 52 and 48 (arm64), 47 (x86-64 without five-level page tables). The last page is never
+/// used.
 const ENDS: [u64; 4] = [VPN_END - 1, (1 << 40) - 1, (1 << 36) - 1, (1 << 35) - 1];
 
-/// What the thread tells.
+/// Messages of the thread.
 #[derive(Debug)]
 pub(super) enum Told {
     /// Pages of a process.
@@ -36,14 +36,14 @@ pub(super) enum Told {
     Round(Round),
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Round {
     /// Pages whose frames were looked up.
     pub(super) looked_up: u64,
     /// Pages whose frames the kernel hides.
     pub(super) hidden: u64,
-    /// Processes that may not be looked at.
+    /// Processes that may not be read.
     pub(super) unreadable: u64,
     /// CPU time.
     pub(super) cpu: Nanos,
@@ -63,7 +63,7 @@ impl Budget {
         Budget { pages_per_s: config.pages_per_s.into(), cpu_permille: config.cpu_permille.into() }
     }
 
-    /// How long a slice of so many pages must take that has taken so much CPU time.
+    /// The minimum duration of a slice of `pages` pages that has used `cpu` of CPU time.
     fn time(self, pages: u64, cpu: Nanos) -> Duration {
         let by_pages = pages.saturating_mul(1_000_000_000) / self.pages_per_s;
         let by_cpu = cpu.0.saturating_mul(1000) / self.cpu_permille;
@@ -71,7 +71,7 @@ impl Budget {
     }
 }
 
-/// Works off rounds until nobody asks any more.
+/// Processes rounds until the sender is gone.
 pub(super) fn work(
     mut memory: impl Slices,
     budget: Budget,
@@ -93,7 +93,7 @@ pub(super) fn work(
     }
 }
 
-/// Looks up all of a process; false where nobody listens any more.
+/// Looks up all of a process; false if the receiver is gone.
 fn process(
     memory: &mut impl Slices,
     budget: Budget,
@@ -133,7 +133,7 @@ pub(crate) struct Live {
     aside: Aside,
 }
 
-/// The same, read by whoever may wait.
+/// The same, read by a thread that may block.
 #[derive(Debug)]
 struct There {
     proc: PathBuf,
@@ -141,11 +141,11 @@ struct There {
     open: Option<(Pid, Pagemap)>,
 }
 
-/// How long a slice of a process may take.
+/// Time limit of a slice of a process.
 const SLICE_MAX: Duration = Duration::from_secs(2);
 
 impl Live {
-    /// Finds out how far user space reaches.
+    /// Determines the end of user space.
     ///
     /// # Errors
     /// The kernel does not offer PAGEMAP_SCAN, or hides frames from us.
@@ -186,7 +186,7 @@ impl Slices for Live {
 }
 
 impl Memory for There {
-    /// Opens the pagemap anew: after an exec the old one shows the old memory.
+    /// Opens the pagemap again: after an exec the old one shows the old memory.
     fn present(
         &mut self,
         pid: Pid,

@@ -8,8 +8,8 @@ pub use thermocline_core::cgroup::{is_within, normal};
 
 use crate::root::{KernelFileError, Root, exists, read_optional};
 
-/// The folder that cgroup v2 is mounted at; None where it is not mounted. Its place is read from
-/// the mount table: machines with both versions have it below `/sys/fs/cgroup/unified`.
+/// The folder that cgroup v2 is mounted at; `None` if it is not mounted. Its place is read from the
+/// mount table: machines with both versions have it below `/sys/fs/cgroup/unified`.
 ///
 /// # Errors
 /// The mount table cannot be read.
@@ -20,7 +20,7 @@ pub fn mount(root: &Root) -> Result<Option<PathBuf>, KernelFileError> {
         let (place, kind) = (words.next()?, words.next()?);
         (kind == "cgroup2").then(|| place.to_owned())
     });
-    // The table says where from the machine's root; a test's machine has its own.
+    // The table gives the path from the machine's root; a test's machine has its own root.
     Ok(place.map(|place| match place.strip_prefix("/sys/") {
         Some(below) => root.sys.join(below),
         None => root.rebase(Path::new(&place)),
@@ -33,10 +33,10 @@ pub fn folder(mount: &Path, path: &str) -> PathBuf {
 }
 
 /// The kernel's number of a cgroup: the inode of its folder (Linux kernel/cgroup, cgroup_id, on
-/// 64-bit machines). None where there is no such cgroup now.
+/// 64-bit machines). `None` if there is no such cgroup now.
 ///
 /// # Errors
-/// The folder cannot be looked at.
+/// The folder cannot be read.
 pub fn id(mount: &Path, path: &str) -> Result<Option<u64>, KernelFileError> {
     let folder = folder(mount, path);
     match std::fs::metadata(&folder) {
@@ -49,7 +49,7 @@ pub fn id(mount: &Path, path: &str) -> Result<Option<u64>, KernelFileError> {
     }
 }
 
-/// The cgroups right below one; none where it is not there. A name that is no UTF-8 has a
+/// The cgroups right below one; none if it does not exist. A name that is not UTF-8 has a
 /// replacement character in it.
 ///
 /// # Errors
@@ -65,7 +65,7 @@ pub fn below(mount: &Path, path: &str) -> Result<Vec<String>, KernelFileError> {
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry.map_err(failed)?;
-        // What has just gone is not below any more.
+        // A folder that has just disappeared is skipped.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let name = entry.file_name();
             found.push(format!("{}/{}", path.trim_end_matches('/'), name.to_string_lossy()));

@@ -14,17 +14,17 @@ pub struct Cpusets {
 }
 
 impl Cpusets {
-    /// Of the hierarchy that is mounted; without one, no cgroup has a cpuset.
+    /// For the mounted hierarchy; without one, no cgroup has a cpuset.
     pub fn new(root: &Root) -> Cpusets {
-        // A mount table that cannot be read tells as little as one without the hierarchy.
+        // A mount table that cannot be read is treated like one without the hierarchy.
         Cpusets { mount: cgroup::mount(root).ok().flatten() }
     }
 
-    /// The nodes of a cgroup, read by `read`: those of the nearest cgroup upwards for which the
-    /// controller is on. None where there is none.
+    /// The nodes of a cgroup, read by `read`: those of the nearest cgroup upwards that has the
+    /// controller. `None` if there is none.
     ///
     /// # Errors
-    /// A file is there and cannot be read, or is no list.
+    /// A file exists and cannot be read, or is not a list.
     pub fn mems(
         &self,
         path: &str,

@@ -1,9 +1,9 @@
-//! What scopes with a floor or a cap hold of the top tier: `memory.numa_stat` of their cgroups,
-//! subtrees included.
+//! The top-tier holdings of scopes with a floor or a cap: `memory.numa_stat` of their cgroups,
+//! including subtrees.
 //!
-//! Anonymous memory and page cache count, shared memory with it: what can move. The kernel adds up
-//! what its CPUs have counted for themselves when it is asked, but leaves out what is less than 64
-//! pages a CPU (Linux 6.12 mm/memcontrol.c, memcg_vmstats_needs_flush).
+//! Anonymous memory and page cache count, including shared memory: the memory that can move. The
+//! kernel folds in per-CPU counts on request, but leaves out those below 64 pages per CPU (Linux
+//! 6.12 mm/memcontrol.c, memcg_vmstats_needs_flush).
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Of the scopes in a configuration that has been checked.
+    /// For the scopes in a checked configuration.
     ///
     /// # Errors
     /// There is such a scope and cgroup v2 is not mounted.
@@ -46,8 +46,8 @@ impl Holdings {
         self.scopes.is_empty()
     }
 
-    /// What each scope holds `now` of the nodes in the top tier. A cgroup that is not there holds
-    /// nothing.
+    /// The present holding of each scope on the nodes of the top tier. A cgroup that does not exist
+    /// holds nothing.
     pub fn read(
         &self,
         topology: &Topology,
@@ -67,7 +67,7 @@ fn pages(folder: &Path, on: impl Fn(NodeId) -> bool) -> Result<u64, KernelFileEr
         if !crate::root::exists(folder) {
             return Ok(0);
         }
-        // A controller that version 1 has is not offered by version 2, and cannot be switched on
+        // A controller that version 1 uses is not offered by version 2, and cannot be switched on
         // there.
         let offered = folder
             .parent()

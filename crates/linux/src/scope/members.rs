@@ -1,10 +1,10 @@
-//! Which processes are in which scope now, looked at about once a second.
+//! Which processes are in which scope now, updated about once a second.
 //!
-//! What has not been looked at is nobody's: a process that has just come, one that has called exec
-//! where scopes go by the command, one whose files cannot be read.
+//! An unexamined process is in no scope: one that has just started, one that has called exec if
+//! scopes match by command, one whose files cannot be read.
 //!
-//! A look can be left at any moment and gone on with later, so that nobody has to wait for 100,000
-//! processes.
+//! A scan can be interrupted at any moment and continued later, so that the caller need not wait
+//! for 100,000 processes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::process::{self, Listing};
 use crate::root::{KernelFileError, Root};
 use crate::scope::{Scopes, Traits, cgroup};
 
-/// Processes known before that a look examines again, in turn: a move between cgroups or another
-/// name shows after at most (processes / 256) looks, and a look costs some milliseconds at most.
+/// Known processes that a scan examines again, in turn: a move between cgroups or a new name is
+/// noticed after at most (processes / 256) scans, and a scan costs at most some milliseconds.
 const RECHECKS: usize = 256;
 
-/// Processes that are to be examined out of their turn at most; of more, each waits for its turn.
+/// Maximum number of processes to examine out of turn; further ones wait for their turn.
 const DUE_MAX: usize = 65_536;
 
-/// How long the reading of a command line may take.
+/// Time limit for reading a command line.
 const COMMAND_MAX: Duration = Duration::from_millis(500);
 
-/// Command lines that are read at once, each by a thread. Handing one to a thread and waiting for
-/// it takes longer than reading it, so that one at a time is slow.
+/// Command lines read at once, each by a thread. Handing one to a thread and waiting for it takes
+/// longer than reading it, so one at a time would be slow.
 const AT_ONCE: usize = 32;
 
-/// How long a step waits for the first of them. Where none comes, the look is left for now.
+/// How long a step waits for the first of them. If none arrives, the scan is interrupted for now.
 const COMMAND_PATIENCE: Duration = Duration::from_millis(1);
 
 /// A process in a scope.
@@ -54,14 +54,14 @@ pub struct Known {
     pub membership: Membership,
 }
 
-/// A process of which something else is known than before.
+/// A process whose known state has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Its number.
     pub pid: Pid,
-    /// What was known of the process with this number; nothing where there was none.
+    /// The former state of the process with this number; `None` if there was none.
     pub before: Option<Known>,
-    /// What is known; nothing where it is gone, or cannot be looked at.
+    /// The new state; `None` if it is gone, or cannot be read.
     pub now: Option<Known>,
 }
 
@@ -72,18 +72,18 @@ impl Change {
     }
 }
 
-/// What a process says of itself.
+/// The command line of a process.
 type CommandLine = Result<Option<String>, KernelFileError>;
 
-/// A look at all processes.
+/// A scan of all processes.
 #[derive(Debug)]
 struct Round {
-    /// None where all are listed.
+    /// `None` if all are listed.
     listing: Option<Listing>,
     listed: Vec<Pid>,
-    /// Those that are gone are known, and others are examined again.
+    /// Ended processes have been found, and the rechecks have been chosen.
     swept: bool,
-    /// Those that are to be examined.
+    /// Processes to examine.
     turn: VecDeque<Pid>,
 }
 
@@ -93,17 +93,17 @@ pub struct Members {
     root: Root,
     scopes: Scopes,
     command_lines: Later<CommandLine>,
-    /// How one is read.
+    /// The reader of command lines.
     read: fn(&Root, Pid) -> CommandLine,
     own: Pid,
     /// Every process, whether in a scope or not.
     known: BTreeMap<Pid, Known>,
-    /// Those that the next look examines first: they have called exec, or another process had their
-    /// number.
+    /// Processes that the next scan examines first: they have called exec, or their number was
+    /// reused.
     due: BTreeSet<Pid>,
-    /// Those whose command line is being read, with when they started.
+    /// Those whose command line is being read, with their start times.
     asked: Vec<(Pid, u64)>,
-    /// The look that is not over.
+    /// The scan in progress.
     round: Option<Round>,
     /// Where the next round of rechecks begins.
     next: Pid,
@@ -112,7 +112,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Nobody yet; the first [`look`](Members::look) finds everybody.
+    /// Creates an empty set; the first [`look`](Members::look) finds all processes.
     pub fn new(root: &Root, scopes: Scopes) -> Members {
         Members {
             root: root.clone(),
@@ -132,7 +132,7 @@ impl Members {
         }
     }
 
-    /// Whether a process's memory may move, as far as is known.
+    /// Whether a process's memory may move, as far as known.
     pub fn membership(&self, pid: Pid) -> Membership {
         self.known.get(&pid).map_or(Membership::Unexamined, |known| known.membership)
     }
@@ -151,8 +151,8 @@ impl Members {
         self.unreadable
     }
 
-    /// A process has called exec: where scopes go by the command it is unexamined until the next
-    /// look, which begins with it.
+    /// A process has called exec: if scopes match by command it is unexamined until the next scan,
+    /// which begins with it.
     pub fn exec(&mut self, pid: Pid) -> Option<Change> {
         if !self.scopes.needs_command() {
             return None;
@@ -167,8 +167,8 @@ impl Members {
         self.update(pid, Some(now))
     }
 
-    /// A process is gone: who has the number is unexamined until the next look, which begins with
-    /// it.
+    /// A process has ended: a process that reuses the number is unexamined until the next scan,
+    /// which begins with it.
     pub fn exit(&mut self, pid: Pid) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.membership = Membership::Unexamined;
@@ -178,31 +178,30 @@ impl Members {
         }
     }
 
-    /// Whether a look is not over, or somebody is to be examined out of turn.
+    /// Whether a scan is incomplete, or a process is to be examined out of turn.
     pub fn is_busy(&self) -> bool {
         self.has_next() || !self.asked.is_empty()
     }
 
-    /// Whether there is more to look at than command lines that are being read.
+    /// Whether there is more to do than to wait for command lines.
     fn has_next(&self) -> bool {
         self.round.is_some() || !self.due.is_empty()
     }
 
-    /// Looks at the machine's processes and tells what is different.
+    /// Scans the machine's processes and returns the changes.
     ///
     /// # Errors
-    /// procfs cannot be listed; what was known stays.
+    /// procfs cannot be listed; the former state stays.
     pub fn look(&mut self) -> Result<Vec<Change>, KernelFileError> {
         self.look_while(true, || true)
     }
 
-    /// Goes on with the last look where that is not over, else begins one if it is to be `anew`;
-    /// those that are due come first. After each step, of which there is one at least, `go_on` says
-    /// whether there is to be another. Also left where all there is to do is to wait for command
-    /// lines.
+    /// Continues an incomplete scan, or begins one if `anew`; due processes come first. After each
+    /// step, of which there is at least one, `go_on` decides whether to continue. It also returns
+    /// if only command lines are awaited.
     ///
     /// # Errors
-    /// procfs cannot be listed; what was known stays, and the next look begins anew.
+    /// procfs cannot be listed; the former state stays, and the next scan starts again.
     pub fn look_while(
         &mut self,
         anew: bool,
@@ -216,7 +215,7 @@ impl Members {
         Ok(changes)
     }
 
-    /// A step of a look; false where there is none that can be made now.
+    /// A step of a scan; false if none can be made now.
     fn step(&mut self, changes: &mut Vec<Change>) -> Result<bool, KernelFileError> {
         if self.asked.len() >= AT_ONCE || !self.has_next() {
             return Ok(self.collect(changes));
@@ -232,7 +231,7 @@ impl Members {
         Ok(true)
     }
 
-    /// Examines those whose command line has come, or will not; false where there are none even
+    /// Examines processes whose command line has arrived, or will not; false if there are none even
     /// after a moment.
     fn collect(&mut self, changes: &mut Vec<Change>) -> bool {
         let is_ready = |members: &Members| {
@@ -255,7 +254,7 @@ impl Members {
         true
     }
 
-    /// A step of a round; false where it is over.
+    /// A step of a round; false if it is over.
     fn step_of(&mut self, round: &mut Round, changes: &mut Vec<Change>) -> Result<bool, KernelFileError> {
         if let Some(pid) = round.turn.pop_front() {
             self.examine(pid, changes);
@@ -282,7 +281,7 @@ impl Members {
         Ok(true)
     }
 
-    /// Those that are examined again this time.
+    /// The processes to recheck this time.
     fn rechecks(&mut self) -> Vec<Pid> {
         let mut pids: Vec<Pid> = self.known.range(self.next..).map(|(&pid, _)| pid).take(RECHECKS).collect();
         if pids.len() < RECHECKS {
@@ -306,7 +305,7 @@ impl Members {
                 if !self.asked.contains(&(pid, start_time)) {
                     self.asked.push((pid, start_time));
                 }
-                // Until it has said otherwise it is what it was.
+                // Until its command line arrives, it keeps its former state.
                 let before = self.known.get(&pid).filter(|known| known.start_time == start_time);
                 Some(before.copied().unwrap_or(Known { start_time, membership: Membership::Unexamined }))
             }
@@ -334,26 +333,26 @@ impl Round {
     }
 }
 
-/// What came of examining a process.
+/// The result of examining a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Examined {
     /// It is there.
     Known(Known),
     /// It is gone.
     Gone,
-    /// Its command line is to be asked for again.
+    /// Ask for its command line again.
     NotYet {
         /// When it started, in clock ticks since boot.
         start_time: u64,
     },
 }
 
-/// What is to be known of a process. `own` is this process, which is left alone. Its command line,
-/// which the kernel reads from the process's own memory, is asked of `command_line` with the time
-/// at which the process started.
+/// Examines a process. `own` is this process, which is left alone. The command line, which the
+/// kernel reads from the process's own memory, comes from `command_line`, called with the process's
+/// start time.
 ///
 /// # Errors
-/// A file of the process cannot be read or understood, or it keeps whoever reads it waiting.
+/// A file of the process cannot be read or understood, or it blocks its readers.
 pub(crate) fn examine(
     root: &Root,
     scopes: &Scopes,
@@ -367,8 +366,8 @@ pub(crate) fn examine(
     if pid == own || stat.kernel_thread || stat.has_ended() {
         return known(Membership::Excluded);
     }
-    // Its first thread has ended, and what it runs can be seen no more: nobody's, rather than by
-    // half of what scopes go by.
+    // Its first thread has ended, so its command cannot be read any more: it is in no scope, rather
+    // than judged by part of the criteria.
     let is_headless = matches!(stat.state, 'Z' | 'X');
     if is_headless && scopes.needs_command() {
         return known(Membership::Unexamined);
@@ -438,14 +437,14 @@ mod tests {
         }
     }
 
-    /// Who came into scopes.
+    /// Processes that entered scopes.
     fn added(changes: &[Change]) -> Vec<u32> {
         let managed =
             |known: Option<Known>| known.is_some_and(|k| matches!(k.membership, Membership::Managed(_)));
         changes.iter().filter(|c| managed(c.now)).map(|c| c.pid.0).collect()
     }
 
-    /// Who left them, or is another.
+    /// Processes that left them, or were replaced.
     fn removed(changes: &[Change]) -> Vec<u32> {
         let managed =
             |known: Option<Known>| known.is_some_and(|k| matches!(k.membership, Membership::Managed(_)));
@@ -466,7 +465,7 @@ mod tests {
         assert_eq!(members.look().unwrap(), []);
     }
 
-    /// A look, and what of it a busy machine keeps back for a moment.
+    /// A scan, including what a busy machine delays for a moment.
     fn look(members: &mut Members) -> Vec<Change> {
         let mut changes = members.look().unwrap();
         while members.is_busy() {
@@ -475,7 +474,7 @@ mod tests {
         changes
     }
 
-    /// Reads a command line as soon as nothing keeps it back.
+    /// Reads a command line as soon as nothing delays it.
     fn read_late(root: &Root, pid: Pid) -> CommandLine {
         while root.proc.join(pid.0.to_string()).join("kept").exists() {
             std::thread::sleep(Duration::from_millis(1));
@@ -589,7 +588,7 @@ mod tests {
         assert_eq!(members.membership(last), Membership::Unexamined);
         look(&mut members);
         assert_eq!(members.membership(last), Membership::Excluded);
-        // Where nothing goes by the command, nothing changes.
+        // If no scope matches by command, nothing changes.
         let mut members = m.members(&[config::Scope { cgroup: Some("/box".into()), ..Default::default() }]);
         look(&mut members);
         assert_eq!(members.exec(last), None);
@@ -632,7 +631,7 @@ mod tests {
         assert_eq!(found, count as usize);
     }
 
-    /// So many processes as THERMOCLINE_SOAK says are there, and a look is left after each step.
+    /// With THERMOCLINE_SOAK processes, a scan is interrupted after each step.
     #[test]
     fn a_look_goes_on_where_it_was_left_and_no_step_is_long() {
         let soak = std::env::var_os("THERMOCLINE_SOAK").is_some();
@@ -656,7 +655,8 @@ mod tests {
         }
         assert_eq!((changes, members.iter().count()), (count as usize, count as usize));
         assert!(step(&mut members, false).is_empty(), "nothing is begun that was not asked for");
-        // One ends and one comes while the next look is under way; who calls exec is seen to first.
+        // One ends and one starts while the next scan is under way; a process that calls exec is
+        // examined first.
         step(&mut members, true);
         m.end(1000);
         m.process(1000 + count, "late", 5, "/");

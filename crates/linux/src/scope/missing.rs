@@ -1,14 +1,14 @@
-//! Cgroups that scopes name and that are not there, as the doctor, `run` and `status` tell of them.
+//! Cgroups that scopes name and that do not exist, as reported by the doctor, `run` and `status`.
 
 use thermocline_core::config::Scope;
 
 use super::cgroup;
 use crate::root::{KernelFileError, Root, exists};
 
-/// Controllers whose hierarchies of version 1 are looked into.
+/// Controllers whose version 1 hierarchies are searched.
 const VERSION_ONE: [&str; 6] = ["memory", "cpuset", "cpu", "cpu,cpuacct", "systemd", "pids"];
 
-/// A sentence for each scope whose cgroup is not there; nothing where cgroup v2 is not mounted.
+/// A sentence for each scope whose cgroup does not exist; empty if cgroup v2 is not mounted.
 ///
 /// # Errors
 /// The mount table cannot be read.
@@ -41,7 +41,7 @@ pub fn missing(root: &Root, scopes: &[Scope]) -> Result<Vec<String>, KernelFileE
     Ok(scopes.iter().enumerate().filter_map(sentence).collect())
 }
 
-/// What is missing now, and what of it has not been told.
+/// What is missing now, and what of it has not been reported.
 #[derive(Debug)]
 pub struct Missing {
     root: Root,
@@ -50,25 +50,25 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Nothing, until it is looked for.
+    /// Creates an empty state; nothing is checked yet.
     pub fn new(root: &Root, scopes: &[Scope]) -> Missing {
         let named = scopes.iter().any(|scope| scope.cgroup.is_some());
         let scopes = if named { scopes.to_vec() } else { Vec::new() };
         Missing { root: root.clone(), scopes, now: Vec::new() }
     }
 
-    /// Looks again. Returns what was there when it was looked for last, or was not looked for yet.
+    /// Checks again. Returns cgroups that were present, or not checked, at the last call.
     pub fn look(&mut self) -> Vec<String> {
         if self.scopes.is_empty() {
             return Vec::new();
         }
-        // What cannot be read for a moment stays as it was.
+        // If it cannot be read for a moment, the state stays.
         let Ok(now) = missing(&self.root, &self.scopes) else { return Vec::new() };
         let before = std::mem::replace(&mut self.now, now);
         self.now.iter().filter(|sentence| !before.contains(sentence)).cloned().collect()
     }
 
-    /// A sentence for each, as of the last look.
+    /// A sentence for each, as of the last check.
     pub fn now(&self) -> &[String] {
         &self.now
     }

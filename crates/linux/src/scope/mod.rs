@@ -25,7 +25,7 @@ pub(crate) use members::{Examined, examine};
 pub use missing::{Missing, missing};
 pub use pressure::Pressures;
 
-/// Regular expressions that are kept at most.
+/// Maximum number of regular expressions.
 const COMMANDS_MAX: usize = 1024;
 /// Memory that each of them may take once it is compiled, in bytes.
 const COMMAND_BYTES_MAX: usize = 1 << 20;
@@ -39,7 +39,7 @@ pub enum ScopeError {
         /// Its place in the configuration, from 0.
         index: usize,
     },
-    /// The regular expression is none.
+    /// The regular expression is invalid.
     #[error("scope[{index}].command: {cause}")]
     Command {
         /// Its place in the configuration, from 0.
@@ -55,7 +55,7 @@ pub enum ScopeError {
         /// Its place in the configuration, from 0.
         index: usize,
     },
-    /// Two scopes have one name.
+    /// Two scopes have the same name.
     #[error("scope[{index}].name: {name:?} is the name of an earlier scope; names are unique")]
     NameTwice {
         /// Its place in the configuration, from 0.
@@ -63,7 +63,7 @@ pub enum ScopeError {
         /// The name.
         name: String,
     },
-    /// More regular expressions than there is memory set aside for.
+    /// Too many regular expressions.
     #[error(
         "scope[{index}].command is the regular expression after the first {COMMANDS_MAX}; join some of them by |"
     )]
@@ -79,7 +79,7 @@ pub enum ScopeError {
     File(#[from] KernelFileError),
 }
 
-/// What is known of a process when its scope is asked for.
+/// The properties of a process by which scopes match.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traits<'a> {
     /// Its number.
@@ -92,7 +92,7 @@ pub struct Traits<'a> {
     pub cgroup: Option<&'a str>,
 }
 
-/// The configured scopes, ready to be asked.
+/// The configured scopes, compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Scopes {
     rules: Vec<Rule>,
@@ -106,21 +106,21 @@ struct Rule {
     cgroup: Option<String>,
 }
 
-/// A cgroup whose whole subtree a scope takes in or leaves out: what a filter inside the kernel
-/// compares with.
+/// A cgroup whose whole subtree a scope includes or excludes: a filter inside the kernel compares
+/// with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupScope {
     /// Its folder in the file system.
     pub folder: PathBuf,
-    /// The kernel's number of the cgroup that is there now; none where there is none. One that is
-    /// made anew has another number.
+    /// The kernel's number of the present cgroup; `None` if there is none. A recreated cgroup has
+    /// another number.
     pub id: Option<u64>,
-    /// Whether the scope leaves it out.
+    /// Whether the scope excludes it.
     pub excluded: bool,
 }
 
 impl ScopeError {
-    /// The dotted key of the configuration that is to be changed.
+    /// The dotted key of the configuration to change.
     pub fn key(&self) -> Option<String> {
         let (index, key) = match self {
             ScopeError::Empty { index } => return Some(format!("scope[{index}]")),
@@ -135,11 +135,11 @@ impl ScopeError {
 }
 
 impl Scopes {
-    /// Prepares the configured scopes. The scope with place `i` in the configuration has number `i
+    /// Prepares the configured scopes. The scope at position `i` in the configuration has number `i
     /// + 1`; 0 is the default scope of the whole machine.
     ///
     /// # Errors
-    /// A scope that names nothing, or a regular expression that is none.
+    /// A scope that names nothing, or an invalid regular expression.
     pub fn new(scopes: &[config::Scope]) -> Result<Scopes, ScopeError> {
         let (mut rules, mut names, mut commands) = (Vec::new(), HashSet::new(), 0);
         for (index, scope) in scopes.iter().enumerate() {
@@ -168,34 +168,34 @@ impl Scopes {
         Ok(Scopes { rules })
     }
 
-    /// Whether a process's memory may move. A scope that gives several criteria names what meets
-    /// all of them; of its pids any.
+    /// Whether a process's memory may move. A scope with several criteria matches processes that
+    /// meet all of them; of its pids, any.
     pub fn membership(&self, process: Traits<'_>) -> Membership {
         Membership::among(&self.rules, |rule| rule.exclude, |rule| rule.names(process))
     }
 
-    /// Whether any is configured.
+    /// Whether any scope is configured.
     pub fn are_any(&self) -> bool {
         !self.rules.is_empty()
     }
 
-    /// Whether all of them are exclusions, so that the rest of the machine is managed.
+    /// Whether all of them are exclusions, so the rest of the machine is managed.
     pub fn only_exclude(&self) -> bool {
         self.rules.iter().all(|r| r.exclude)
     }
 
-    /// Whether any scope looks at the command.
+    /// Whether any scope matches by command.
     pub fn needs_command(&self) -> bool {
         self.rules.iter().any(|r| r.command.is_some())
     }
 
-    /// Whether any scope looks at the cgroup.
+    /// Whether any scope matches by cgroup.
     pub fn needs_cgroup(&self) -> bool {
         self.rules.iter().any(|r| r.cgroup.is_some())
     }
 
-    /// The cgroups that scopes name by path alone, those that are not there among them. Scopes with
-    /// other criteria beside the path are decided by process.
+    /// The cgroups that scopes name by path alone, including those that do not exist. Scopes with
+    /// further criteria are decided per process.
     ///
     /// # Errors
     /// The hierarchy cannot be read.

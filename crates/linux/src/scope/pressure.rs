@@ -1,9 +1,8 @@
 //! How long tasks of each scope have waited for memory: pressure stall information (PSI).
 //!
-//! A scope by cgroup is looked at in its cgroup's `memory.pressure`, subtree included; one that
-//! names processes alone, and everything where no scope is configured, in the machine's. Reading
-//! costs a sum over the CPUs (Linux 6.12 kernel/sched/psi.c, psi_show), which brings the totals up
-//! to date.
+//! A scope by cgroup is read from its cgroup's `memory.pressure`, which includes the subtree; a
+//! scope that names only processes, and everything if no scope is configured, from the machine's.
+//! Reading sums over the CPUs (Linux 6.12 kernel/sched/psi.c, psi_show), which updates the totals.
 
 use std::path::PathBuf;
 
@@ -14,7 +13,7 @@ use thermocline_core::units::{Nanos, ScopeId};
 use crate::root::{KernelFileError, Root, read_optional};
 use crate::scope::cgroup;
 
-/// Where the pressure of each scope is told.
+/// The pressure file of each scope.
 #[derive(Clone, Debug, Default)]
 pub struct Pressures {
     scopes: Vec<Told>,
@@ -23,13 +22,13 @@ pub struct Pressures {
 #[derive(Clone, Debug)]
 struct Told {
     scope: ScopeId,
-    /// The cgroup's folder; none for the machine.
+    /// The cgroup's folder; `None` for the machine.
     folder: Option<PathBuf>,
     file: PathBuf,
 }
 
 impl Pressures {
-    /// Of the scopes whose memory may move.
+    /// For the scopes whose memory may move.
     ///
     /// # Errors
     /// The mount table cannot be read.
@@ -51,7 +50,7 @@ impl Pressures {
         Ok(Pressures { scopes })
     }
 
-    /// What is told `now` of each scope. A cgroup that is not there has nothing to tell.
+    /// The present pressure of each scope. A cgroup that does not exist has none.
     pub fn read(&self, now: Nanos) -> impl Iterator<Item = Result<Pressure, KernelFileError>> {
         self.scopes.iter().filter_map(move |told| told.read(now).transpose())
     }

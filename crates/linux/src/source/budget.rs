@@ -1,15 +1,15 @@
-//! So many a second, whenever they are wanted.
+//! A rate limit with a small reserve.
 
 use thermocline_core::units::Nanos;
 
-/// What is not used is not saved up for longer than this.
+/// Unused budget is saved for at most this long.
 const SAVED: Nanos = Nanos::from_ms(250);
 
 /// Pages that may be looked up in a second.
 #[derive(Debug)]
 pub(super) struct Budget {
     per_s: u64,
-    /// Left, in billionths.
+    /// Remaining budget, in billionths.
     saved: u64,
     /// When that was last computed.
     at: Option<Nanos>,
@@ -20,7 +20,7 @@ impl Budget {
         Budget { per_s: per_s.into(), saved: 0, at: None }
     }
 
-    /// As many as there may be now.
+    /// The number available now.
     pub(super) fn available(&mut self, now: Nanos) -> u64 {
         let since = self.at.map_or(SAVED, |at| now.since(at).min(SAVED));
         self.at = Some(now);
@@ -29,7 +29,7 @@ impl Budget {
         self.saved / 1_000_000_000
     }
 
-    /// So many were used.
+    /// Takes `used` from the budget.
     pub(super) fn spend(&mut self, used: u64) {
         self.saved = self.saved.saturating_sub(used.saturating_mul(1_000_000_000));
     }

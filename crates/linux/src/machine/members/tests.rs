@@ -1,5 +1,5 @@
-//! Random trees of processes and cgroups that change under the daemon: whatever happens, no batch
-//! has pages of a process that is to be left alone.
+//! Random trees of processes and cgroups that change under the daemon: in any case no batch has
+//! pages of an excluded or unexamined process.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ const NAMES: [&str; 3] = ["sh", "hotcold", "redis"];
 const CGROUPS: [&str; 4] = ["/", "/a", "/a/b", "/c"];
 const PIDS: u32 = 8;
 
-/// What the kernel's filter has been told.
+/// The content of the kernel's filter.
 #[derive(Default)]
 struct Told {
     included: RefCell<BTreeSet<Pid>>,
@@ -65,31 +65,31 @@ struct Process {
     start: u64,
     name: usize,
     cgroup: usize,
-    /// A look has seen it, as the daemon may think.
+    /// The daemon may believe that it has examined it.
     looked_at: bool,
-    /// It has changed, and nobody has told: the mover finds out.
+    /// It has changed without notice: the mover finds out.
     untold: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A process by this number comes, in place of the one that had it.
+    /// A process with this number starts, replacing the former one.
     Start {
         pid: u32,
         name: usize,
         cgroup: usize,
     },
-    /// A process of the same kind as another comes.
+    /// A process of the same kind as another starts.
     Fork {
         of: u32,
         pid: u32,
     },
-    /// It runs another program, which the kernel tells.
+    /// It runs another program, and the kernel reports it.
     Exec {
         pid: u32,
         name: usize,
     },
-    /// The same, and what the kernel told of it came to nobody's ears.
+    /// The same, but the kernel's report is lost.
     Rename {
         pid: u32,
         name: usize,
@@ -103,14 +103,14 @@ enum Step {
         pid: u32,
         told: bool,
     },
-    /// A cgroup is made anew by the same name.
+    /// A cgroup is recreated with the same name.
     Remake {
         cgroup: usize,
     },
     Look,
     /// The daemon ends and another one begins.
     Restart,
-    /// Everybody's memory is accessed, and batches are made.
+    /// Memory of all processes is accessed, and batches are made.
     Run,
 }
 
@@ -151,7 +151,7 @@ struct World {
     processes: BTreeMap<u32, Process>,
     now: Nanos,
     starts: u64,
-    /// Numbers of processes whose end nobody has told.
+    /// Numbers of processes whose end was not reported.
     stale: BTreeSet<u32>,
     /// Batches made so far.
     batches: usize,
@@ -204,7 +204,7 @@ impl World {
         Root::at(self.dir.path())
     }
 
-    /// Puts a process down as it is now; not looked at, where scopes could tell the difference.
+    /// Writes a process's present files; unexamined, if scopes depend on the change.
     fn write(&mut self, pid: u32) {
         let Some(process) = self.processes.get(&pid) else { return };
         let folder = self.root().proc.join(pid.to_string());
@@ -218,7 +218,7 @@ impl World {
 
     fn start(&mut self, pid: u32, name: usize, cgroup: usize) {
         self.starts += 1;
-        // That the former process is gone, the kernel has told.
+        // The kernel has reported that the former process is gone.
         if self.processes.contains_key(&pid) {
             self.exit(pid, true);
         }
@@ -311,7 +311,7 @@ impl World {
         matches!(found, Examined::Known(Known { membership: Membership::Managed(_), .. }))
     }
 
-    /// What a process is by the configuration alone.
+    /// The membership of a process by the configuration alone.
     fn truth(&self, process: &Process, pid: u32) -> Membership {
         let name = NAMES[process.name];
         Scopes::new(&self.config.scope).unwrap().membership(Traits {
@@ -334,7 +334,7 @@ impl World {
             accessor: Some(NodeId(0)),
             detail: Detail::HintFault { latency: Some(wait) },
         };
-        // Also of processes that the filter would have kept back, and of those that are gone.
+        // Also for processes that the filter would have dropped, and for those that are gone.
         let batch: Vec<Access> = (1..=PIDS).map(access).collect();
         self.engine.observe(Evidence::Accesses { batch: &batch, mappings: &NoMappings });
         let state = |id: u16| NodeState {
@@ -362,8 +362,8 @@ impl World {
         }
     }
 
-    /// After a look at a machine at rest the engine has everybody where the configuration says, and
-    /// the filter lets nobody through whom it knows to be excluded.
+    /// After a scan of an unchanging machine the engine has every process in its configured scope,
+    /// and the filter passes no process that it knows to be excluded.
     fn agrees(&mut self) {
         self.look();
         for (pid, process) in &self.processes {

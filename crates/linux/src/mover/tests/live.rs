@@ -1,4 +1,4 @@
-//! The mover on the kernel that runs: one node is enough for everything but a move.
+//! The mover on the running kernel: one node is enough for everything except a move.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn without_permission_nothing_is_learned() {
     let mut stranger = stranger.unwrap();
     let pid = Pid(stranger.id());
     let answer = std::thread::spawn(move || {
-        // In Linux credentials belong to threads: this one alone becomes nobody.
+        // In Linux credentials belong to threads: only this one becomes user nobody.
         let nobody = rustix::thread::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody)
             .map(|()| crate::sys::query_pages(pid, &[0x1000], &mut [0]))

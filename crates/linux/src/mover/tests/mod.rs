@@ -1,4 +1,4 @@
-//! The mover on the fake kernel, and on the one that runs.
+//! The mover on the fake kernel, and on the running one.
 
 mod live;
 mod outcomes;

@@ -1,4 +1,4 @@
-//! Whatever the machine does, outcomes say what happened to the pages.
+//! For any behaviour of the machine, outcomes match what happened to the pages.
 
 use proptest::prelude::*;
 
@@ -79,7 +79,7 @@ proptest! {
             arrived += came.iter().filter(|&&c| c).count() as u64;
             match end {
                 Outcome::Moved => prop_assert!(came.contains(&true), "{:?} has not moved", m),
-                // A folio that has fallen apart may move in part whatever is said of the rest.
+                // A split folio may move in part, whatever the outcome of the rest.
                 _ if m.order > 0 => {}
                 _ => prop_assert!(!came.contains(&true), "{:?} ended as {:?} and moved", m, end),
             }

@@ -1,4 +1,4 @@
-//! The thread: what its owner sees of it.
+//! The thread: as seen by its owner.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn numbered(id: u64, vpn: u64) -> Batch {
     Batch { id: BatchId(id), ..batch(vec![mv(vpn, 0)]) }
 }
 
-/// Waits until the first batch has passed its query: it stands at the gate, or is about to.
+/// Waits until the first batch has passed its query: it is at the gate, or about to be.
 fn until_at_the_gate(fake: &Fake) {
     // One query asks whether the kernel offers it at all.
     let end = Instant::now() + WAIT;

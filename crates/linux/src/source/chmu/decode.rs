@@ -1,24 +1,24 @@
-//! From a device's own addresses to the host's: what HDM decoders do, backwards.
+//! Maps a device's own addresses to the host's: the inverse of HDM decoders.
 //!
-//! A device numbers its memory from nothing on (DPA), and knows nothing else. Where the host sees a
-//! byte of it (HPA), its decoders say: each maps a piece of the host's addresses, which may be
-//! interleaved over several devices, `granularity` bytes from each in turn. Chunk `n` of what this
-//! device contributes is therefore chunk `n * ways + position` of the piece. Source: CXL 3.2,
-//! 8.2.4.20 (HDM decoder capability), modulo arithmetic; interleaving by XOR of address bits, which
-//! the firmware's CXIMS tables describe, is another one and not done here.
+//! A device numbers its memory from 0 (DPA). Its decoders give the host's address of a byte (HPA):
+//! each maps a range of the host's addresses, which may be interleaved over several devices,
+//! `granularity` bytes from each in turn. Chunk `n` of this device's part is therefore chunk `n *
+//! ways + position` of the range. Source: CXL 3.2, 8.2.4.20 (HDM decoder capability), modulo
+//! arithmetic; interleaving by XOR of address bits, which the firmware's CXIMS tables describe, is
+//! not supported.
 
 use std::ops::Range;
 
 use thermocline_core::units::{PAGE_SHIFT, PAGE_SIZE, Pfn};
 
-/// Ways that CXL 3.2 knows.
+/// Numbers of ways in CXL 3.2.
 const WAYS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
-/// Granularities that CXL 3.2 knows, in bytes.
+/// Granularities in CXL 3.2, in bytes.
 const GRANULARITY: std::ops::RangeInclusive<u32> = 256..=16 << 10;
 /// No host has higher addresses.
 const HOST_END: u64 = 1 << 52;
 
-/// A piece of the host's addresses to which a device contributes.
+/// A range of the host's addresses to which a device contributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
     base: u64,
@@ -29,11 +29,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// The piece of `bytes` from `base` on, of which a device has the chunks at `position` of every
+    /// The range of `bytes` from `base` on, of which a device has the chunks at `position` of every
     /// `ways`.
     ///
     /// # Errors
-    /// What no decoder can be set to.
+    /// Values that no decoder can have.
     pub fn new(
         base: u64,
         bytes: u64,
@@ -63,8 +63,8 @@ impl Decoder {
         self.bytes / self.ways
     }
 
-    /// The host's address of byte `offset` of what the device contributes, and for how many bytes
-    /// both go on side by side; none beyond its end.
+    /// The host's address of byte `offset` of the device's part, and the number of bytes for which
+    /// both are contiguous; `None` beyond its end.
     fn host(&self, offset: u64) -> Option<(u64, u64)> {
         if offset >= self.device_bytes() {
             return None;
@@ -73,13 +73,13 @@ impl Decoder {
             return Some((self.base + offset, self.bytes - offset));
         }
         let (chunk, within) = (offset / self.granularity, offset % self.granularity);
-        // No term is beyond the piece, which ends below 2^52.
+        // No term is beyond the range, which ends below 2^52.
         let start = self.base + (chunk * self.ways + self.position) * self.granularity;
         Some((start + within, self.granularity - within))
     }
 }
 
-/// All decoders of a device, in the order of its own addresses, which they share out without gaps.
+/// All decoders of a device, in the order of its own addresses, which they cover without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoders(Vec<Decoder>);
 
@@ -94,7 +94,7 @@ impl Decoders {
         self.0.iter().fold(0, |sum, decoder| sum.saturating_add(decoder.device_bytes()))
     }
 
-    /// The host's address of one of the device's; none where the host does not see it.
+    /// The host's address of one of the device's; `None` if the host does not map it.
     pub fn host(&self, address: u64) -> Option<u64> {
         self.run(address).map(|(host, _)| host)
     }
@@ -110,9 +110,9 @@ impl Decoders {
         None
     }
 
-    /// Goes on through the frames in which the device's `addresses` lie, from where they begin: the
-    /// next one, or none where the host sees no more of them. Frames of which the device has
-    /// several chunks in a row come once.
+    /// Iterates over the frames of the device's `addresses`: returns the next one, or `None` if the
+    /// host maps no more of them. A frame of which the device has several chunks in a row is
+    /// returned once.
     pub fn next_frame(&self, addresses: &mut Range<u64>) -> Option<Pfn> {
         let mut frame = None;
         while addresses.start < addresses.end {
@@ -138,7 +138,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn one(ways: u32, granularity: u32, position: u32) -> Decoders {
-        // A multiple of everything that there is.
+        // A multiple of all ways and granularities.
         let decoder = Decoder::new(4 * GIB, 3 * GIB, ways, granularity, position).unwrap();
         Decoders::new(vec![decoder])
     }
@@ -168,8 +168,8 @@ mod tests {
         let decoders = one(3, 16384, 2);
         assert_eq!(decoders.host(0), Some(4 * GIB + 32768));
         assert_eq!(decoders.host(16384), Some(4 * GIB + 5 * 16384));
-        // Of two with 256 bytes each a page of the device's is half of two pages; of sixteen it is
-        // a sixteenth of as many.
+        // With two devices of 256 bytes each, a page of the device is half of two pages; with
+        // sixteen, a sixteenth of sixteen.
         assert_eq!(frames(&one(2, 256, 0), 0x1000..0x2000), [0x10_0002, 0x10_0003]);
         assert_eq!(frames(&one(16, 256, 5), 0..0x1000), (0x10_0000..0x10_0010).collect::<Vec<_>>());
         // With 1 KiB each of twelve, every third page has a chunk of it.
@@ -201,8 +201,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every address of the host's that the devices of an interleaved piece have between them,
-        /// is one address of one of them.
+        /// Every host address of an interleaved range is one address of exactly one of its devices.
         #[test]
         fn ways_share_the_piece_out(
             ways in prop::sample::select(&WAYS[..]), shift in 8u32..=14, at in 0u64..3 * GIB,

@@ -17,8 +17,8 @@ pub struct Format {
 pub struct Entry {
     /// Its number: its address on the device by its size.
     pub unit: u64,
-    /// What was counted in the epoch, no more than the counter holds; always-on devices tell
-    /// nothing by it.
+    /// What was counted in the epoch, no more than the counter holds; meaningless for always-on
+    /// devices.
     pub count: u64,
 }
 
@@ -26,7 +26,7 @@ impl Format {
     /// Entries whose low `counter_bits` are the count, of units of `unit_bytes`.
     ///
     /// # Errors
-    /// There can be no such entries.
+    /// Such entries cannot exist.
     pub fn new(counter_bits: u32, unit_bytes: u32) -> Result<Format, &'static str> {
         if counter_bits == 0 || counter_bits >= BITS {
             return Err("its counters have no bits, or leave none for the unit");
@@ -37,13 +37,13 @@ impl Format {
         Ok(Format { counter_bits, unit_shift: unit_bytes.ilog2() })
     }
 
-    /// What an entry says; any bits are one.
+    /// Decodes an entry; any bits are valid.
     #[inline]
     pub fn decode(&self, bits: u64) -> Entry {
         Entry { unit: bits >> self.counter_bits, count: bits & ((1 << self.counter_bits) - 1) }
     }
 
-    /// The device's addresses that a unit has; none where there are no such addresses.
+    /// The device's addresses of a unit; `None` if there are no such addresses.
     pub fn addresses(&self, unit: u64) -> Option<Range<u64>> {
         let start = unit.checked_mul(1 << self.unit_shift)?;
         Some(start..start.checked_add(1 << self.unit_shift)?)

@@ -1,4 +1,4 @@
-//! The hot list as the machine drives it.
+//! The hot list as a source of the machine.
 
 use std::any::Any;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The list of the lab's device, read and put to frames.
+//! Reads the list of the lab's device and maps its units to frames.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::source::lab_device::{self, NoLabDevice};
 use crate::sys::DeviceMemory;
 use crate::topology::PfnMap;
 
-/// Where nobody has read for so long, what waits is of another time.
+/// Entries that have waited this long without a reader are outdated.
 const OLD: Nanos = Nanos::from_s(2);
 
 /// Why there is no hot list.
@@ -37,11 +37,11 @@ pub enum OpenError {
 /// A unit whose frames are being looked up.
 #[derive(Clone, Debug)]
 struct Unit {
-    /// What is left of it, in the device's addresses.
+    /// The remaining part of it, in the device's addresses.
     left: Range<u64>,
-    /// What was counted, without downsampling.
+    /// Its count, without downsampling.
     count: u64,
-    /// The frames of the page that was found last.
+    /// The frames of the page found last.
     known: Range<u64>,
 }
 
@@ -54,8 +54,8 @@ pub struct ChmuSource {
     keys: Keys,
     budget: Budget,
     unit: Option<Unit>,
-    /// Entries that may still be read in this round: whoever writes to the marks meanwhile, it
-    /// comes to an end.
+    /// Entries that may still be read in this round: so it ends even if the marks are overwritten
+    /// meanwhile.
     entries_left: u64,
     read_at: Nanos,
     /// The device's counters when it was opened.
@@ -73,7 +73,7 @@ pub fn find(root: &Root) -> Result<(), OpenError> {
 }
 
 impl ChmuSource {
-    /// Tells the device what to list. What is on its list already is given up.
+    /// Configures the device. Entries already on its list are discarded.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -102,8 +102,8 @@ impl ChmuSource {
     }
 
     /// Appends accesses to pages of listed units, at most `max` and as many as the budget allows;
-    /// returns how many frames were looked at. One whose page is not known names its frame alone.
-    /// Never blocks.
+    /// returns how many frames were looked up. An access whose page is not known names only its
+    /// frame. Never blocks.
     pub fn read(
         &mut self,
         max: usize,
@@ -144,7 +144,7 @@ impl ChmuSource {
         looked as usize
     }
 
-    /// What a page is known by whose unit was counted so often: its share of the count.
+    /// The detail of a page whose unit has this count: its share of the count.
     fn detail(&self, count: u64) -> Detail {
         let pages = self.keys.unit_pages();
         let share = (count / pages).clamp(1, u32::MAX.into());
@@ -153,8 +153,7 @@ impl ChmuSource {
         Detail::Count { count: share as u32, gap }
     }
 
-    /// The next frame of a listed unit, but for those of the page that was found last, and what was
-    /// counted in the unit.
+    /// The next frame of a listed unit, except those of the page found last, and the unit's count.
     fn next_frame(&mut self) -> Option<(Pfn, u64)> {
         loop {
             if let Some(unit) = &mut self.unit {
@@ -168,7 +167,7 @@ impl ChmuSource {
         }
     }
 
-    /// Reads the next entry that makes sense.
+    /// Reads the next valid entry.
     fn next_unit(&mut self) -> Option<Unit> {
         while self.entries_left > 0 {
             self.entries_left -= 1;
@@ -189,11 +188,11 @@ impl ChmuSource {
         None
     }
 
-    /// Gives up what waits where it is of another time, or cannot be.
+    /// Discards waiting entries that are outdated or impossible.
     fn check_marks(&mut self, now: Nanos) {
         let waiting = self.device.waiting(&self.memory);
         if waiting > self.device.slots() {
-            // Somebody else has written to the marks: what lies between them was never listed.
+            // The marks were overwritten: the entries between them were never listed.
             self.stats.malformed += 1;
             self.device.give_up(&self.memory);
         } else if now.since(self.read_at) >= OLD {
@@ -232,7 +231,7 @@ impl ChmuSource {
 }
 
 impl Drop for ChmuSource {
-    /// The device need not count for nobody.
+    /// The device need not count without a reader.
     fn drop(&mut self) {
         self.device.set_off(&self.memory);
     }

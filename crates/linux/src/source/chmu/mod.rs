@@ -1,15 +1,14 @@
-//! Source `chmu`: hot lists that memory devices keep themselves, as CXL 3.2's hotness monitoring
-//! unit does.
+//! Source `chmu`: hot lists kept by memory devices, as by CXL 3.2's hotness monitoring unit.
 //!
 //! The device counts accesses by unit of its own memory and lists the units that were hot. An entry
-//! ([`entry`]) is a unit and a count; the unit's addresses are the device's own, and where the host
-//! has them its decoders say ([`decode`]); whose page lies there, the reverse map knows. A page of
-//! a listed unit is evidence of so many accesses as its share of the count.
+//! ([`entry`]) is a unit and a count. The unit's addresses are the device's own; its decoders map
+//! them to the host's ([`decode`]), and the reverse map finds the page there. A page of a listed
+//! unit counts for its share of the unit's accesses.
 //!
-//! No stock kernel has a driver for such a device. What there is, is the device that the lab's
-//! plugin keeps in shared memory, so that everything from the entry on is that of a real one.
-//! Entries are read as fast as a budget of lookups allows; what waits longer, the device has no
-//! room for and counts.
+//! No stock kernel has a driver for such a device. The only device is the one that the lab's plugin
+//! keeps in shared memory; everything from the entry on is as for a real one. Entries are read as
+//! fast as a budget of look-ups allows; the device counts units for which its list then has no
+//! room.
 
 pub mod decode;
 pub mod entry;

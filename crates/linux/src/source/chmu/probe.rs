@@ -1,4 +1,4 @@
-//! Whether a memory device lists what is hot (CXL 3.2 CHMU; a driver has been proposed, none is in
+//! Whether a memory device has a hot list (CXL 3.2 CHMU; a driver has been proposed, none is in
 //! Linux yet).
 
 use thermocline_core::config::Source;
@@ -38,7 +38,7 @@ pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
     }
 }
 
-/// What the lab's device has, which is there.
+/// The properties of the lab's device, if present.
 #[cfg(feature = "lab")]
 fn labs_list(facts: &Facts<'_>) -> Probed {
     let source = |status, detail: String| Probed::new(Source::Device, status, detail);

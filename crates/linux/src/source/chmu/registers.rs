@@ -1,8 +1,7 @@
-//! What lies where in the registers of the lab's device (`lab/plugin/hotlist.h`), whatever the
-//! bytes.
+//! The layout of the registers of the lab's device (`lab/plugin/hotlist.h`); any bytes are handled.
 //!
 //! All is little-endian. The sampler's file says where they are; the slots of the list follow them.
-//! The device is told what to do by writing its settings and then another generation.
+//! The device is configured by writing its settings and then a new generation.
 
 use thermocline_core::config::{ChmuSource as Keys, HotListMode};
 
@@ -12,19 +11,19 @@ use crate::sys::DeviceMemory;
 
 /// The first eight bytes of the registers.
 const MAGIC: [u8; 8] = *b"TLCCHMU1";
-/// Slots of a list that are believed.
+/// Maximum number of slots accepted.
 const SLOTS_MAX: u64 = 1 << 20;
-/// Decoders of the device, at most.
+/// Maximum number of decoders of the device.
 const DECODERS_MAX: u64 = 2;
 const DECODER_BYTES: usize = 32;
 
-/// What the device is.
+/// Offsets of the device's properties.
 const SLOTS: usize = 8;
 const COUNTERS: usize = 16;
 const DEVICE_BYTES: usize = 24;
 const DECODERS: usize = 32;
 const FIRST_DECODER: usize = 40;
-/// What it is to do.
+/// Offsets of its settings.
 const GENERATION: usize = 512;
 const MODE: usize = 520;
 const UNIT_BYTES: usize = 528;
@@ -32,12 +31,12 @@ const THRESHOLD: usize = 536;
 const EPOCH_NS: usize = 544;
 const DOWNSAMPLING: usize = 552;
 const TAIL: usize = 560;
-/// What it has done.
+/// Offsets of its state.
 const APPLIED: usize = 1024;
 const RUNNING: usize = 1032;
 const HEAD: usize = 1040;
 
-/// Counters of the device, by their place.
+/// Counters of the device, by their offset.
 pub(super) const OVERFLOW: usize = 1048;
 /// Counters that one unit took over from another.
 pub(super) const TAKEN_OVER: usize = 1056;
@@ -46,7 +45,7 @@ pub(super) const COUNTED: usize = 1064;
 /// Epochs that have ended.
 pub(super) const EPOCHS: usize = 1072;
 
-/// The device, as it says it is.
+/// The device, as described by its registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     at: usize,
@@ -55,7 +54,7 @@ pub(super) struct Device {
     pub(super) counter_bits: u32,
     /// Units that it can count at a time.
     pub(super) counters: u64,
-    /// Where its memory is in ours.
+    /// Where its memory is in the host's addresses.
     pub(super) decoders: Decoders,
 }
 
@@ -67,7 +66,7 @@ fn mode(mode: HotListMode) -> u64 {
 }
 
 impl Device {
-    /// Finds the device in the memory of the lab's device, of which the first 32 bytes are there.
+    /// Finds the device in the memory of the lab's device, which has at least 32 bytes.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -106,7 +105,7 @@ impl Device {
         Ok(Device { at, slots, counter_bits, counters: word(COUNTERS), decoders })
     }
 
-    /// Tells the device what to do from now on.
+    /// Configures the device.
     pub(super) fn set(&self, memory: &DeviceMemory, keys: &Keys) {
         let settings = [
             (UNIT_BYTES, keys.unit_bytes.into()),
@@ -118,7 +117,7 @@ impl Device {
         self.switch(memory, mode(keys.mode));
     }
 
-    /// Tells it to do nothing.
+    /// Switches the device off.
     pub(super) fn set_off(&self, memory: &DeviceMemory) {
         self.switch(memory, 0);
     }
@@ -128,7 +127,7 @@ impl Device {
         self.store(memory, GENERATION, self.load(memory, GENERATION).wrapping_add(1));
     }
 
-    /// Whether it has refused what it was told; until the first access it has not even looked.
+    /// Whether it has refused its settings; it reads them only at the first access.
     pub(super) fn refuses(&self, memory: &DeviceMemory) -> bool {
         let taken = self.load(memory, APPLIED) == self.load(memory, GENERATION);
         taken && self.load(memory, RUNNING) != self.load(memory, MODE)
@@ -139,8 +138,8 @@ impl Device {
         self.slots
     }
 
-    /// Entries that were written and not read, as the marks say: more than there are slots where
-    /// somebody else has written to them.
+    /// Entries written and not read, by the marks: more than the number of slots if the marks were
+    /// overwritten.
     pub(super) fn waiting(&self, memory: &DeviceMemory) -> u64 {
         self.load(memory, HEAD).wrapping_sub(self.load(memory, TAIL))
     }
@@ -153,7 +152,7 @@ impl Device {
         bits
     }
 
-    /// Gives up what waits.
+    /// Discards the waiting entries.
     pub(super) fn give_up(&self, memory: &DeviceMemory) {
         self.store(memory, TAIL, self.load(memory, HEAD));
     }

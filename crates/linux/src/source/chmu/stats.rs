@@ -1,8 +1,8 @@
-//! What is counted of hot lists.
+//! Counters of hot lists.
 
 thermocline_core::statistics! {
-    /// Counters since the start. Every frame that was looked up is of a page (`pages`) or of nobody
-    /// known; what was not looked up, `not_memory`, `top_tier` and `malformed` tell.
+    /// Counters since the start. Every frame that was looked up belongs to a page (`pages`) or to
+    /// no known process; `not_memory`, `top_tier` and `malformed` count those not looked up.
     #[derive(Copy)]
     Stats "hot_list" {
         /// Entries read.
@@ -15,24 +15,24 @@ thermocline_core::statistics! {
         waiting: u64, "entries", Gauge;
         /// Hot units that found the device's list full.
         overflow: u64, "units", Counter trouble;
-        /// Times that a unit took the counter of another one, because the device has too few: what
-        /// it then lists is not all that is hot.
+        /// Times that a unit took the counter of another one, because the device has too few: its
+        /// list is then incomplete.
         taken_over: u64, "units", Counter trouble;
         /// Accesses that the device has counted.
         counted: u64, "accesses", Counter;
-        /// Epochs of the device's that have ended.
+        /// Epochs of the device that have ended.
         epochs: u64, "epochs", Counter;
-        /// Entries of no unit that the device has, and marks of the list that cannot be.
+        /// Entries with an invalid unit number, and invalid marks of the list.
         malformed: u64, "entries", Counter trouble;
-        /// Entries that were given up because nobody had read for too long.
+        /// Entries that were discarded because they were not read for too long.
         old: u64, "entries", Counter trouble;
-        /// Frames that are no memory that is online.
+        /// Frames that are not online memory.
         not_memory: u64, "frames", Counter trouble;
         /// Frames of the top tier.
         top_tier: u64, "frames", Counter trouble;
         /// Units that the device can count at a time.
         counters: u64, "units", Gauge;
-        /// The device has refused what it was told to do, and does nothing.
+        /// The device has refused its settings, and does nothing.
         refused: bool, "", Gauge trouble;
     }
 }

@@ -11,14 +11,15 @@ use crate::sys::counted::allocations;
 use crate::topology::PfnRange;
 
 const SLOTS: u64 = 64;
-/// Where the registers are, behind a page that is the sampler's.
+/// Offset of the registers, after a page of the sampler.
 const AT: usize = 4096;
 const BYTES: usize = AT + 4096 + SLOTS as usize * 8;
 /// Where the device's memory begins: 0x200..0x1200 in frames.
 const BASE: u64 = 0x20_0000;
 const DEVICE_BYTES: u64 = 0x100_0000;
 
-/// A machine with the device, as the lab's plugin leaves its memory, and the writer's view of that.
+/// A machine with the device, with its memory as the lab's plugin leaves it, and the writer's view
+/// of it.
 struct Machine {
     _folder: TempDir,
     root: Root,
@@ -93,7 +94,7 @@ impl Machine {
 }
 
 /// Frames up to 0x800 are pages of process 1 of the same number, up to 0xa00 a huge page of it; the
-/// others are nobody's.
+/// others belong to no known process.
 struct Everybody;
 
 impl Owners for Everybody {
@@ -196,7 +197,7 @@ fn what_waited_too_long_is_given_up_and_what_is_no_unit_is_counted() {
     machine.list(8, 20);
     assert!(machine.read(&mut source, 100, Nanos::from_s(3)).is_empty());
     assert_eq!((source.stats().old, source.stats().waiting), (1, 0));
-    // Marks that cannot be.
+    // Impossible marks.
     machine.set(1040, 1 << 50);
     assert!(machine.read(&mut source, 100, Nanos::from_s(4)).is_empty());
     assert_eq!((source.stats().malformed, source.stats().waiting), (3, 0));
@@ -256,8 +257,8 @@ fn nothing_is_allocated_for_an_entry() {
 }
 
 proptest! {
-    /// Whoever is behind the device may write what it likes, marks included: a reading ends and is
-    /// of online memory of the slow node.
+    /// The device may write anything, marks included: a reading still ends and returns only online
+    /// memory of the slow node.
     #[test]
     fn any_memory_is_read_to_an_end(
         words in prop::collection::vec((0usize..(4096 + SLOTS as usize * 8) / 8, any::<u64>()), 0..100),

@@ -1,11 +1,11 @@
-//! What was counted, as text.
+//! The counters as text.
 
 use std::fmt::Write;
 
 use super::Stats;
 use crate::source::troubles;
 
-/// What devices listed as hot and what became of it.
+/// The devices' hot lists and what was found.
 pub(super) fn text(stats: &Stats) -> String {
     let mut out = format!(
         "hot list: {} entries read, {} wait, {} left out because it was full; {} accesses counted in {} epochs; {} pages found of {} looked up\n",

@@ -1,8 +1,8 @@
 //! Kdamonds for processes' addresses: which process has one, and when it begins and ends.
 //!
-//! Who is chosen has its mappings read first, and the kdamond told of them, by a thread
-//! ([`Mapped`]); then the kdamond is switched on. While that thread is at a kdamond no other is
-//! switched on or off: the kernel has one lock for them all.
+//! For a chosen process, a thread ([`Mapped`]) first reads its mappings and sets them in the
+//! kdamond; then the kdamond is switched on. While that thread works on a kdamond no other is
+//! switched on or off: the kernel has one lock for all.
 
 use thermocline_core::access::RegionSpace;
 use thermocline_core::config::DamonSource as Keys;
@@ -20,7 +20,7 @@ use crate::reverse::ReverseError;
 use crate::root::Root;
 use crate::scope::Member;
 
-/// How long a process is left alone that keeps whoever reads its mappings waiting.
+/// How long a process that blocks readers of its mappings is left alone.
 const PUT_OFF: Nanos = Nanos::from_s(60);
 
 /// Whose addresses are watched, and how their pages are found.
@@ -34,10 +34,10 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Of so many processes at most; nobody's yet.
+    /// For at most `most` processes; none is watched yet.
     ///
     /// # Errors
-    /// The kernel does not tell where processes have memory, or hides frames from us.
+    /// The kernel does not report where processes have memory, or hides frames from us.
     pub(super) fn new(root: &Root, keys: &Keys, most: usize) -> Result<Addresses, ReverseError> {
         Ok(Addresses {
             lookup: Lookup::start(root, keys.pages_per_s)?,
@@ -48,8 +48,7 @@ impl Addresses {
         })
     }
 
-    /// Watches processes that have come, and no more those that have gone. Returns what there is to
-    /// say of it.
+    /// Starts watching new processes, and stops watching ended ones. Returns messages to report.
     pub(super) fn follow(
         &mut self,
         now: Nanos,
@@ -72,12 +71,12 @@ impl Addresses {
         told
     }
 
-    /// Whether a process is about to be watched, so that this is to be gone on with soon.
+    /// Whether a process is about to be watched, so that the next call should come soon.
     pub(super) fn is_preparing(&self) -> bool {
         self.mapped.is_preparing()
     }
 
-    /// Looks who has come and gone, about once a second.
+    /// Looks for started and ended processes, about once a second.
     fn look(
         &mut self,
         now: Nanos,
@@ -118,7 +117,7 @@ impl Addresses {
                 }
             }
         }
-        // One that ended before its process was ended by somebody, and is not begun again.
+        // One that ended before its process was ended from outside, and is not started again.
         for number in heard.ended() {
             let Some(who) = self.leave(heard, number) else { continue };
             let lives = process::stat(&root, who.0).ok().flatten();
@@ -133,7 +132,7 @@ impl Addresses {
         told
     }
 
-    /// Switches a kdamond on that has been told what its process has mapped.
+    /// Switches on a kdamond that has its process's mappings.
     fn begin(
         &mut self,
         now: Nanos,
@@ -152,12 +151,12 @@ impl Addresses {
             return None;
         };
         self.leave(heard, number);
-        // What does not run, or is somebody else's, is left as it is.
+        // A kdamond that does not run, or is somebody else's, is left alone.
         let _ = self.pool.end(&root, actuator, number);
         match why {
-            // It may come to have some: it is in the midst of an exec.
+            // It may get some later: it is in the middle of an exec.
             Failed::Tell(NotTold::Nothing) => None,
-            // That it hangs is told where it is noticed.
+            // A hang is reported where it is detected.
             Failed::Tell(NotTold::Hung) => {
                 self.processes.put_off(who, now.plus(PUT_OFF));
                 None
@@ -166,15 +165,15 @@ impl Addresses {
         }
     }
 
-    /// A process is not watched. Returns what there is to say: nothing of one that has ended, as
-    /// any may at any moment.
+    /// A process cannot be watched. Returns a message, except for one that has ended, which is
+    /// normal.
     fn failed(&mut self, root: &Root, who: Who, why: &Failed) -> Option<String> {
         self.processes.failed(who);
         let lives = process::is_same(root, who.0, who.1).unwrap_or(false);
         lives.then(|| format!("process {} is not watched: {why}", who.0.0))
     }
 
-    /// A kdamond watches nobody any more. Returns whom it watched, or was to watch.
+    /// A kdamond no longer watches a process. Returns the process that it watched, or was to watch.
     fn leave(&mut self, heard: &mut Heard, number: usize) -> Option<Who> {
         heard.leave(number);
         self.mapped.ended(number);

@@ -1,4 +1,4 @@
-//! The tracepoint `damon:damon_aggregated`: where it is, and what its records say.
+//! The tracepoint `damon:damon_aggregated`: its location and the content of its records.
 //!
 //! The fields are found by the kernel's own description of them (Linux
 //! Documentation/trace/events.rst, "Event Format"), so that neither offsets nor sizes are assumed.
@@ -19,7 +19,7 @@ pub enum FormatError {
     /// The event's number is not there.
     #[error("the description of the event has no number (ID)")]
     NoId,
-    /// A field is not there, or is no number of up to 8 bytes.
+    /// A field is missing, or is not a number of up to 8 bytes.
     #[error("the description of the event has no field {0} of 1, 2, 4 or 8 bytes")]
     NoField(&'static str),
 }
@@ -58,7 +58,7 @@ impl Field {
     }
 }
 
-/// How the kernel lays the event out.
+/// The kernel's layout of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     id: u64,
@@ -70,12 +70,12 @@ pub struct Format {
     age: Field,
 }
 
-/// One region of one aggregation, as the kernel tells it.
+/// One region of one aggregation, as reported by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aggregated {
     /// Number of the kdamond's target.
     pub target: u64,
-    /// Regions of that target, all of which are told one after the other.
+    /// Regions of that target, all of which are reported in a row.
     pub regions: u64,
     /// First byte.
     pub start: u64,
@@ -83,7 +83,7 @@ pub struct Aggregated {
     pub end: u64,
     /// Samples that found it accessed.
     pub accesses: u64,
-    /// Aggregations for which it has been about the same.
+    /// Aggregations for which its access count has been about the same.
     pub age: u64,
 }
 
@@ -111,7 +111,7 @@ impl Format {
         self.id
     }
 
-    /// What a record says; `None` where it is too short. Never panics.
+    /// Decodes a record; `None` if it is too short. Never panics.
     pub fn decode(&self, record: &[u8]) -> Option<Aggregated> {
         Some(Aggregated {
             target: self.target.of(record)?,
@@ -140,7 +140,7 @@ pub fn format(root: &Root) -> Result<(PathBuf, String), KernelFileError> {
 }
 
 /// The time and the event of a perf record of TIME and RAW; `None` for records of another kind, and
-/// where the lengths do not fit.
+/// if the lengths do not match.
 pub fn sample(record: &[u8]) -> Option<(Nanos, &[u8])> {
     let kind = u32::from_ne_bytes(*record.first_chunk()?);
     if kind != KIND_SAMPLE {
@@ -159,7 +159,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// As Linux 6.12 and 7.2 say it.
+    /// The text of Linux 6.12 and 7.2.
     pub(in crate::source::damon) const FORMAT: &str = "\
 name: damon_aggregated
 ID: 734
@@ -209,7 +209,7 @@ print fmt: \"target_id=%lu nr_regions=%u %lu-%lu: %u %u\", REC->target_id, REC->
             Aggregated { target: 3, regions: 12, start: 1 << 30, end: 5 << 30, accesses: 7, age: 99 };
         assert_eq!(format.decode(&raw(&region)), Some(region));
         assert_eq!(format.decode(&raw(&region)[..47]), None);
-        // A kernel that lays them out otherwise.
+        // A kernel with another layout.
         let other = FORMAT.replace("offset:40;\tsize:4", "offset:48;\tsize:8");
         let mut bytes = raw(&region);
         bytes.extend(1234u64.to_ne_bytes());

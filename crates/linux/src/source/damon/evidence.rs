@@ -1,4 +1,4 @@
-//! DAMON's regions as the machine drives them.
+//! DAMON's regions as a source of the machine.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ use crate::root::Root;
 use crate::scope::Member;
 use crate::source::{Counted, EvidenceSource, Frames, Opened, Opening, Turn};
 
-/// Makes the kdamonds, starts those of nodes and hears them. A dry run makes none.
+/// Creates the kdamonds, starts those of nodes and reads them. A dry run creates none.
 pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
     let Some(actuator) = opening.actuator.as_deref_mut() else { return Ok(None) };
     let (setup, watch) = offer_source(opening.root, opening.config, opening.found)?;
@@ -35,8 +35,8 @@ impl EvidenceSource for DamonSource {
         stats.processes.iter().fold(counted, Counted::and)
     }
 
-    /// Snapshots first, and then pages of their regions, as far as the budget goes; more of these
-    /// are found at the next poll.
+    /// Snapshots first, and then pages of their regions, as far as the budget allows; the rest
+    /// follows at the next poll.
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool {
         self.read(turn.topology, |snapshot| (turn.regions)(snapshot));
         if let Some(owners) = &mut turn.owners {

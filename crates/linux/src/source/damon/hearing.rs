@@ -1,4 +1,4 @@
-//! Which kdamonds are heard, each through a ring of its own.
+//! The kdamonds whose events are read, each through its own ring.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,12 +17,13 @@ use crate::source::hwsample::attr;
 use crate::sys::perf::Whose;
 use crate::sys::perf::{Event, Ring};
 
-/// Bytes of a record in a ring, at most: header, time, length, 52 bytes of the event, rounded up.
+/// Maximum number of bytes of a record in a ring: header, time, length, 52 bytes of the event,
+/// rounded up.
 const RECORD_BYTES: u64 = 96;
 /// Sizes of a ring in bytes.
 const RING_BYTES: (u64, u64) = (64 << 10, 32 << 20);
 
-/// The kdamonds that are heard.
+/// The kdamonds whose events are read.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) root: Root,
@@ -34,26 +35,26 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// None yet.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// The kernel does not describe the event, or otherwise than we understand.
+    /// The kernel does not describe the event, or its description is not understood.
     pub(super) fn nobody(root: &Root, keys: &Keys) -> Result<Heard, OpenError> {
         let hearing = Hearing::new(root, keys)?;
         Ok(Heard { root: root.clone(), hearing, kdamonds: BTreeMap::new(), closed: (0, 0) })
     }
 
-    /// Hears kdamond `number`, which runs and watches `space`.
+    /// Starts reading kdamond `number`, which runs and watches `space`.
     ///
     /// # Errors
-    /// It does not run, or the kernel does not let us hear it.
+    /// It does not run, or the kernel does not allow reading its events.
     pub(super) fn hear(&mut self, number: usize, space: RegionSpace) -> Result<(), OpenError> {
         let kdamond = self.hearing.hear(&self.root, number, space)?;
         self.kdamonds.insert(number, kdamond);
         Ok(())
     }
 
-    /// Hears a kdamond no more.
+    /// Stops reading a kdamond.
     pub(super) fn leave(&mut self, number: usize) {
         if let Some(Kdamond { stream, .. }) = self.kdamonds.remove(&number) {
             self.closed.0 += stream.lost();
@@ -67,7 +68,7 @@ impl Heard {
         ended.map(|(number, _)| *number).collect()
     }
 
-    /// Looks which of them wait for a lock. Returns those that have begun to.
+    /// Checks which of them wait for a lock. Returns those that have begun to hang.
     pub(super) fn look(&mut self) -> Vec<usize> {
         let root = &self.root;
         self.kdamonds
@@ -95,12 +96,12 @@ pub(super) struct Kdamond {
     pub(super) stream: Stream,
 }
 
-/// What is needed to hear kdamonds.
+/// Parameters for reading kdamonds.
 #[derive(Clone, Debug)]
 struct Hearing {
     keys: Keys,
     format: Format,
-    /// Of a ring.
+    /// Size of a ring.
     bytes: u32,
 }
 
@@ -114,7 +115,7 @@ impl Hearing {
         Ok(Hearing { keys: keys.clone(), format, bytes })
     }
 
-    /// Hears kdamond `number`, which watches `space`.
+    /// Opens the events of kdamond `number`, which watches `space`.
     fn hear(&self, root: &Root, number: usize, space: RegionSpace) -> Result<Kdamond, OpenError> {
         let tid = thread(root, number)?.ok_or(OpenError::Ended(number))?;
         let whose = Whose::Thread(tid);
@@ -129,13 +130,13 @@ impl Hearing {
 }
 
 impl Kdamond {
-    /// Whether it runs. Its file in DAMON's sysfs may be busy for as long as another kdamond hangs.
+    /// Whether it runs. Its file in DAMON's sysfs may be busy while another kdamond hangs.
     pub(super) fn runs(&self, root: &Root) -> bool {
         let comm = read_optional(&root.proc.join(self.thread.to_string()).join("comm"));
         comm.is_ok_and(|comm| comm.is_some_and(|comm| comm.starts_with("kdamond")))
     }
 
-    /// Looks whether it waits for a lock since the last look. Returns whether that began just now.
+    /// Checks whether it has waited for a lock since the last check. Returns whether that is new.
     fn look(&mut self, root: &Root) -> bool {
         let waits = kdamond::waits(&root.proc, self.thread);
         let hangs = waits.is_some() && waits == self.waits;
@@ -145,12 +146,12 @@ impl Kdamond {
     }
 }
 
-/// The thread of a kdamond; none where it does not run, or not any more.
+/// The thread of a kdamond; `None` if it does not run, or not any more.
 fn thread(root: &Root, kdamond: usize) -> Result<Option<u32>, KernelFileError> {
     let path = kdamond_folder(root, kdamond).join("pid");
     // The door waits while a kdamond holds the lock of these files.
     match Live.read(&path) {
-        // The kernel says -1 for one that is off.
+        // The kernel reports -1 for one that is off.
         Ok(text) => Ok(text.trim().parse().ok()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(KernelFileError::io("read", &path, e)),

@@ -1,10 +1,9 @@
-//! Pages of processes' regions, looked up by a thread: a process may keep whoever reads its pagemap
-//! waiting, and nobody else shall wait for that.
+//! Pages of processes' regions, looked up by a thread: a process may block readers of its pagemap,
+//! and the rest of the daemon must not wait for that.
 //!
-//! The thread has one process's regions at a time, the hottest first, and goes through their pages
-//! until all are looked up, for ten seconds at most. Which of them lie in lower tiers, their frames
-//! say. What is in the top tier already has to be looked up too: the kernel does not tell one from
-//! the other beforehand.
+//! The thread processes one process's regions at a time, the hottest first, and looks up their
+//! pages, for at most ten seconds. The frames show which pages are in lower tiers. Pages of the top
+//! tier have to be looked up too, because the kernel does not distinguish them beforehand.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -18,14 +17,14 @@ use crate::reverse::{Found, HUGE_ORDER, Live, ReverseError, SLICE_PAGES, Slices}
 use crate::root::Root;
 use crate::topology::PfnMap;
 
-/// For how long a process's regions are gone through at most: 5 GiB by the default budget.
+/// Time limit for a process's regions: 5 GiB with the default budget.
 const WALK_MAX: Duration = Duration::from_secs(10);
-/// From the beginning of one walk through a process to that of the next, at least: what the last
-/// one has proposed is on its way.
+/// Minimum time between the starts of two walks through a process: candidates of the last one are
+/// still in flight.
 const WALK_EVERY: Nanos = Nanos::from_ms(500);
-/// Regions' pages that may wait for us; the thread then waits.
+/// Slices of pages that may wait to be taken; beyond that the thread waits.
 const SLICES: usize = 4;
-/// Looks at the budget a second, at least.
+/// Minimum number of budget checks per second.
 const SLICES_PER_S: u64 = 16;
 
 /// A process's accessed regions.
@@ -46,20 +45,20 @@ enum Told {
         looked_up: u64,
         found: Vec<Found>,
     },
-    /// The regions are done with; whether time was up before.
+    /// The regions are finished; whether the time limit was reached.
     Done {
         cut_short: bool,
     },
 }
 
-/// What waits for its turn of one process.
+/// The waiting regions of one process.
 #[derive(Debug)]
 struct Waiting {
     began: Option<Nanos>,
     next: Option<(Nanos, Vec<Region>)>,
 }
 
-/// The thread, and who waits for it.
+/// The thread, and the processes waiting for it.
 #[derive(Debug)]
 pub(super) struct Lookup {
     jobs: SyncSender<Job>,
@@ -74,7 +73,7 @@ impl Lookup {
     /// Starts the thread, which does nothing yet.
     ///
     /// # Errors
-    /// The kernel does not tell where processes have memory, or hides frames from us.
+    /// The kernel does not report where processes have memory, or hides frames from us.
     pub(super) fn start(root: &Root, pages_per_s: u32) -> Result<Lookup, ReverseError> {
         Lookup::start_on(Live::new(root)?, pages_per_s)
     }
@@ -105,13 +104,13 @@ impl Lookup {
         self.processes.entry(pid).or_insert_with(fresh).next = Some((snapshot.time, regions));
     }
 
-    /// A process is watched no more.
+    /// A process is no longer watched.
     pub(super) fn forget(&mut self, pid: Pid) {
         self.processes.remove(&pid);
     }
 
-    /// Appends the pages of lower tiers that were found meanwhile, as long as their process is
-    /// watched, and gives the thread something to do.
+    /// Appends the pages of lower tiers found meanwhile, if their process is still watched, and
+    /// gives the thread new work.
     pub(super) fn take(
         &mut self,
         now: Nanos,
@@ -151,7 +150,7 @@ impl Lookup {
         }
     }
 
-    /// Pages looked up, and walks given up because time was up.
+    /// Pages looked up, and walks that reached the time limit.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.looked_up, self.cut_short)
     }
@@ -169,7 +168,7 @@ fn page(pid: Pid, time: Nanos, region: Region, found: &Found, frames: &PfnMap) -
     })
 }
 
-/// Goes through a process's regions; none where nobody listens any more.
+/// Looks up a process's regions; `None` if the receiver is gone.
 fn walk(memory: &mut impl Slices, pages_per_s: u64, job: &Job, tell: &SyncSender<Told>) -> Option<()> {
     let began = Instant::now();
     let pages_max = (pages_per_s / SLICES_PER_S).clamp(1, SLICE_PAGES);
@@ -182,7 +181,7 @@ fn walk(memory: &mut impl Slices, pages_per_s: u64, job: &Job, tell: &SyncSender
                 break 'regions;
             }
             let start = Instant::now();
-            // A process that is gone, or may not be looked at, has no pages.
+            // A process that is gone, or may not be read, has no pages.
             let Ok(slice) = memory.slice(job.pid, at..region.end, pages_max) else { break 'regions };
             from = slice.next;
             let looked_up = slice.looked_up;
@@ -302,7 +301,7 @@ mod tests {
         assert_eq!(take(&mut lookup, 0).len(), 2000);
         assert!(began.elapsed() >= Duration::from_millis(190), "{:?}", began.elapsed());
         assert!(lookup.processes[&Pid(2)].next.is_none(), "it had its turn, and is gone");
-        // Nobody wants to know of it any more.
+        // It is no longer watched.
         lookup.offer(&snapshot(1, &[(2000, 2100, 500)]));
         let (frames, topology) = machine();
         lookup.take(Nanos::from_s(1), &frames, &topology, &mut Vec::new());

@@ -1,9 +1,9 @@
-//! Gives kdamonds the mappings of the processes that they watch, and keeps them up to date.
+//! Sets kdamonds to the mappings of their processes, and keeps them up to date.
 //!
-//! A process may keep whoever reads its mappings waiting; a kdamond is told in some hundreds of
-//! files, and one that runs takes up what it is told when it has aggregated. So all of it is done
-//! by a thread, one kdamond after the other. It switches none on: what is told to one that is off
-//! changes nothing.
+//! A process may block readers of its mappings; a kdamond is configured through some hundreds of
+//! files, and a running one applies them at the end of an aggregation. So a thread does all of it,
+//! one kdamond after the other. It switches none on: writing the files of one that is off changes
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,9 +23,9 @@ use crate::process;
 use crate::regular;
 use crate::root::Root;
 
-/// How long the mappings of a process are waited for: enough for a million of them.
+/// Time limit for reading the mappings of a process: enough for a million of them.
 const READ_MAX: Duration = Duration::from_secs(2);
-/// Time from one look at a process's mappings to the next.
+/// Time between two readings of a process's mappings.
 const LOOK_EVERY: Nanos = Nanos::from_s(5);
 
 /// How well a process is watched.
@@ -35,16 +35,16 @@ pub struct Watched {
     pub pid: Pid,
     /// Addresses that it has mapped and may access, bytes.
     pub mapped_bytes: u64,
-    /// Addresses that are looked at, bytes: holes between mappings among them, where there are more
+    /// Addresses that are checked, bytes: including holes between mappings if there are more
     /// mappings than ranges.
     pub watched_bytes: u64,
-    /// Memory that it has, bytes. Looks at the rest of `watched_bytes` find nothing.
+    /// Its resident memory, bytes. Checks of the rest of `watched_bytes` find nothing.
     pub resident_bytes: u64,
-    /// Ranges of addresses that its kdamond was told of.
+    /// Ranges of addresses set in its kdamond.
     pub ranges: usize,
 }
 
-/// Why a kdamond could not be told of a process's mappings.
+/// Why a process's mappings could not be set in a kdamond.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotTold {
     #[error("it has nothing mapped")]
@@ -57,11 +57,11 @@ pub(super) enum NotTold {
     Kdamond(#[source] io::Error),
 }
 
-/// A kdamond, and what it was told.
+/// A kdamond and its settings.
 #[derive(Debug)]
 struct Known {
     who: Who,
-    /// None before it was told any.
+    /// Empty before the first setting.
     ranges: Ranges,
     resident_bytes: u64,
     looked: Option<Nanos>,
@@ -71,23 +71,23 @@ struct Known {
 struct Job {
     kdamond: usize,
     who: Who,
-    /// What it was told before.
+    /// The former ranges.
     before: Ranges,
 }
 
-/// What came of a job: other ranges, where it was told of others, and the memory of the process.
+/// The result of a job: new ranges, if they changed, and the memory of the process.
 type Done = (Job, Result<(Option<Ranges>, u64), NotTold>);
 
-/// What the thread works with.
+/// The thread's state.
 struct Worker {
     root: Root,
     aside: Aside,
     read: Read,
-    /// Ranges of a process at most, and pieces more.
+    /// Maximum number of ranges of a process, before splitting into pieces.
     most: usize,
 }
 
-/// Reads the mappings of a process, in so many ranges at most.
+/// Reads the mappings of a process, in at most the given number of ranges.
 type Read = Arc<dyn Fn(Pid, usize) -> io::Result<Ranges> + Send + Sync>;
 
 type Thread = (SyncSender<Job>, Receiver<Done>);
@@ -95,7 +95,7 @@ type Thread = (SyncSender<Job>, Receiver<Done>);
 /// Reads mappings and keeps kdamonds in step with them.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    /// Until there is a thread.
+    /// Taken when the thread starts.
     worker: Option<Worker>,
     thread: Option<Thread>,
     busy: bool,
@@ -105,7 +105,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// For kdamonds of at most so many regions.
+    /// For kdamonds of at most `regions_max` regions.
     pub(super) fn new(root: &Root, regions_max: u64) -> Mapped {
         let aside = Aside::new(root, "its mappings were read", READ_MAX);
         let proc = root.proc.clone();
@@ -122,35 +122,36 @@ impl Mapped {
         Mapped { worker, thread: None, busy: false, known: BTreeMap::new(), renewed: 0 }
     }
 
-    /// A kdamond, which is off, is to be told what a process has mapped.
+    /// Requests that a process's mappings be set in a kdamond that is off.
     pub(super) fn add(&mut self, kdamond: usize, who: Who) {
         let known = Known { who, ranges: Ranges::default(), resident_bytes: 0, looked: None };
         self.known.insert(kdamond, known);
     }
 
-    /// A kdamond watches nobody any more.
+    /// A kdamond no longer watches a process.
     pub(super) fn ended(&mut self, kdamond: usize) {
         self.known.remove(&kdamond);
     }
 
-    /// Whether the thread is at a kdamond.
+    /// Whether the thread is working on a kdamond.
     pub(super) fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// Whether a kdamond has been told nothing yet.
+    /// Whether a kdamond has no mappings set yet.
     pub(super) fn is_preparing(&self) -> bool {
         self.known.values().any(|known| known.ranges.is_empty())
     }
 
-    /// Takes what the thread has done. Returns the kdamond that has been told for the first time,
-    /// or could not be, and whom it is to watch. Never blocks.
+    /// Takes the thread's result. Returns the kdamond whose mappings were set for the first time,
+    /// or could not be, and its process. Never blocks.
     pub(super) fn take(&mut self) -> Option<(usize, Who, Result<(), NotTold>)> {
         let (_, done) = self.thread.as_ref().filter(|_| self.busy)?;
         let (job, done) = match done.try_recv() {
             Ok(done) => done,
             Err(TryRecvError::Empty) => return None,
-            // It has panicked. Nothing is kept in step any more, and nobody begins to be watched.
+            // It has panicked. Nothing is kept in step any more, and no process can begin to be
+            // watched.
             Err(TryRecvError::Disconnected) => {
                 self.busy = false;
                 return None;
@@ -174,8 +175,7 @@ impl Mapped {
         first.then_some((job.kdamond, job.who, failed.map_or(Ok(()), Err)))
     }
 
-    /// Gives the thread something to do, if it has nothing: those that have been told nothing come
-    /// first. Never blocks.
+    /// Gives the thread work if it is idle: kdamonds without mappings come first. Never blocks.
     pub(super) fn step(&mut self, now: Nanos, commands: impl FnOnce() -> Option<Commands>) {
         let due = |known: &Known| known.looked.is_none_or(|looked| now.since(looked) >= LOOK_EVERY);
         let oldest = self.known.iter_mut().filter(|(_, k)| due(k)).min_by_key(|(_, k)| k.looked);
@@ -190,8 +190,7 @@ impl Mapped {
         self.busy = jobs.try_send(Job { kdamond, who: known.who, before: known.ranges.clone() }).is_ok();
     }
 
-    /// How well each process is watched, and how often a kdamond was told of other ranges than
-    /// before.
+    /// How well each process is watched, and how often a kdamond's ranges were changed.
     pub(super) fn watched(&self) -> (Vec<Watched>, u64) {
         let watched = |known: &Known| Watched {
             pid: known.who.0,
@@ -244,7 +243,7 @@ impl Worker {
             let told = self.tell(commands, job, &ranges);
             told.and_then(|()| commands.tell_kdamond(job.kdamond, kdamond_file::STATE, "commit"))
         } else {
-            // Whoever has ended it meanwhile is found where it is looked after.
+            // If it was ended meanwhile, that is detected elsewhere.
             return Ok((None, resident_bytes));
         };
         told.map_err(NotTold::Kdamond)?;
@@ -259,7 +258,7 @@ impl Worker {
     }
 }
 
-/// Whether a kdamond runs and watches whom it is to watch.
+/// Whether a kdamond runs and watches its process.
 fn watches(commands: &Commands, job: &Job) -> bool {
     let is = |file: &str, value: &str| {
         commands.read_kdamond(job.kdamond, file).is_ok_and(|text| text.trim() == value)

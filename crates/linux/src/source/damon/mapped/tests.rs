@@ -45,7 +45,7 @@ impl Machine {
         Machine { dir, mapped, kernel: Fake::default(), now: Nanos(0) }
     }
 
-    /// A process has this mapped, and so many pages of memory.
+    /// Sets the mappings of a process, and its number of pages.
     fn maps(&self, pid: u32, text: &str, pages: u64) {
         let folder = self.dir.path().join(format!("proc/{pid}"));
         fs::create_dir_all(&folder).unwrap();
@@ -59,7 +59,7 @@ impl Machine {
         self.mapped.step(self.now, move || Some(Commands::with_door(&root, Box::new(kernel))));
     }
 
-    /// What comes of the one thing that is to be done after so many seconds, and what was written.
+    /// The result of the only job due after this many seconds, and the writes.
     #[allow(clippy::type_complexity)]
     fn after(&mut self, seconds: u64) -> (Option<(usize, Who, Result<(), NotTold>)>, Vec<String>) {
         self.now = self.now.plus(Nanos::from_s(seconds));
@@ -103,7 +103,7 @@ fn a_kdamond_is_told_before_it_begins_and_again_when_a_heap_grows() {
     assert_eq!(m.after(4).1, [""; 0], "too soon");
     let (told, written) = m.after(1);
     assert!(told.is_none(), "it runs already: {told:?}");
-    // What was watched stays whole, and the rest is in pieces.
+    // Ranges watched before stay whole, and the rest is in pieces.
     assert!(
         written.contains(&"1/start=268435456".to_owned()) && written.contains(&"1/end=335544320".to_owned())
     );
@@ -135,7 +135,7 @@ fn who_has_ended_or_has_nothing_mapped_is_not_watched() {
         assert!(matches!(told, Some((3, _, Err(NotTold::Nothing)))) && written.is_empty(), "{told:?}");
         m.mapped.ended(3);
     }
-    // One that ends while it is looked at, and whose kdamond has another by then.
+    // A process that ends while it is read, and whose kdamond has another by then.
     m.maps(7, "10000000-14000000 rw-p 0 0:0 0 [heap]\n", 1);
     m.mapped.add(3, SEVEN);
     m.step();
@@ -171,7 +171,7 @@ fn who_hangs_keeps_neither_the_loop_waiting_nor_others_for_long() {
     assert!(written.is_empty());
     m.mapped.ended(0);
     assert!(matches!(m.after(0).0, Some((1, SEVEN, Ok(())))));
-    // Set aside: it is not waited for again.
+    // Set aside: it is not awaited again.
     m.mapped.add(0, hung);
     let start = Instant::now();
     assert!(matches!(m.after(0).0, Some((0, _, Err(NotTold::Hung)))));
