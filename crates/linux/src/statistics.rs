@@ -1,4 +1,4 @@
-//! Every statistic of the live machine, by where it stands in `status --json`.
+//! Every statistic of the live machine, by its place in `status --json`.
 
 use thermocline_core::statistics::{Declared, Statistic};
 

@@ -23,7 +23,7 @@ impl Vmstat {
         }
     }
 
-    /// The counters of `text`; lines that are no `name number` are skipped.
+    /// The counters of `text`; lines that are not `name number` are skipped.
     pub fn parse(text: &str) -> Vmstat {
         let counter = |line: &str| {
             let (name, value) = line.split_once(' ')?;
@@ -32,13 +32,13 @@ impl Vmstat {
         Vmstat { counters: text.lines().filter_map(counter).collect() }
     }
 
-    /// A counter; None where this kernel does not have it.
+    /// A counter; `None` if this kernel does not have it.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.counters.get(name).copied()
     }
 
-    /// How far a counter went since `earlier`; None where this kernel does not have it. A counter
-    /// that went back, as gauges do, is at 0.
+    /// The increase of a counter since `earlier`; `None` if this kernel does not have it. A
+    /// decrease, as of a gauge, counts as 0.
     pub fn since(&self, earlier: &Vmstat, name: &str) -> Option<u64> {
         Some(self.get(name)?.saturating_sub(earlier.get(name)?))
     }

@@ -13,18 +13,18 @@ pub struct Zone {
     pub name: String,
     /// Free pages.
     pub free: u64,
-    /// What the kernel adds to every watermark for a while, after pages of one kind had to be taken
-    /// from a block of another: kswapd shall reclaim so much, and takes the boost back as soon as
-    /// an allocation wakes it. Nothing is to be kept free for that.
+    /// The kernel's temporary boost of every watermark, after pages of one kind had to be taken
+    /// from a block of another: kswapd should reclaim that much, and removes the boost as soon as
+    /// an allocation wakes it. No memory need be kept free for it.
     pub boost: u64,
-    /// Direct reclaim below it. This and the other marks are without the boost, which the kernel
-    /// prints in all of them.
+    /// Direct reclaim below it. This and the other marks exclude the boost, which the kernel
+    /// includes in all of them.
     pub min: u64,
     /// kswapd wakes below it.
     pub low: u64,
     /// kswapd sleeps above it.
     pub high: u64,
-    /// In tiering mode kswapd sleeps above it; None where the kernel does not print it.
+    /// In tiering mode kswapd sleeps above it; `None` if the kernel does not print it.
     pub promo: Option<u64>,
     /// From the first to the last page, holes included.
     pub spanned: u64,
@@ -32,7 +32,7 @@ pub struct Zone {
     pub present: u64,
     /// Pages that the allocator manages.
     pub managed: u64,
-    /// First page frame; None where the zone is empty.
+    /// First page frame; `None` if the zone is empty.
     pub start_pfn: Option<u64>,
     /// kswapd has given up on its node (Linux 6.12 mm/vmstat.c, kswapd_failures).
     pub unreclaimable: bool,
@@ -41,15 +41,15 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// The promo watermark, derived from the others where the kernel does not print it: the marks
-    /// are evenly spaced (Linux 6.12 mm/page_alloc.c, __setup_per_zone_wmarks).
+    /// The promo watermark, derived from the others if the kernel does not print it: the marks are
+    /// evenly spaced (Linux 6.12 mm/page_alloc.c, __setup_per_zone_wmarks).
     pub fn promo_or_derived(&self) -> u64 {
         self.promo.unwrap_or_else(|| self.high.saturating_add(self.high.saturating_sub(self.low)))
     }
 }
 
-/// The zones that `text` tells of. Lines that are not understood are skipped: the kernel adds some
-/// with every release.
+/// Parses the zones in `text`. Lines that are not understood are skipped: the kernel adds some with
+/// every release.
 pub fn parse(text: &str) -> Vec<Zone> {
     let mut zones: Vec<Zone> = Vec::new();
     for line in text.lines() {
@@ -136,9 +136,9 @@ pub fn given_up(zones: &[Zone]) -> Vec<NodeId> {
     nodes
 }
 
-/// Whether the kernel promotes to `node` whatever it is asked to, because the node has memory to
-/// spare: any populated zone with more free than promo watermark + max(1 GiB, 1/16 of the node)
-/// (Linux 6.12 kernel/sched/fair.c, pgdat_free_space_enough).
+/// Whether the kernel promotes every faulting page to `node` because the node has memory to spare:
+/// any populated zone with more free than promo watermark + max(1 GiB, 1/16 of the node) (Linux
+/// 6.12 kernel/sched/fair.c, pgdat_free_space_enough).
 pub fn free_space_promotion(zones: &[Zone], node: NodeId, size: PageSize) -> bool {
     let of_node = || zones.iter().filter(|z| z.node == node);
     let present: u64 = of_node().fold(0, |sum, z| sum.saturating_add(z.present));

@@ -28,9 +28,9 @@ const PROCESS_MAX: Duration = Duration::from_millis(500);
 /// Share of the lower tiers' memory from which unseen memory is a problem rather than a note.
 const PROBLEM_PERCENT: u64 = 10;
 
-/// Looks at the mappings of all processes, the largest first, until the time is up. `lower` are the
-/// nodes below the kernel's top tier. Programs whose cpusets leave out the whole top tier are found
-/// by the way.
+/// Reads the mappings of all processes, the largest first, until the time limit. `lower` are the
+/// nodes below the kernel's top tier. It also collects programs whose cpusets leave out the whole
+/// top tier.
 pub(super) fn blind(
     look: &mut Look<'_>,
     lower: &[NodeId],
@@ -42,7 +42,7 @@ pub(super) fn blind(
     let mut blind = Blind { hugetlb_pool_mib: hugetlb_pools(look), ..Blind::default() };
     let pids = process::list(look.root);
     let pids = look.keep(pids).unwrap_or_default();
-    // The rest is looked at some other time: there are so many of them.
+    // The rest is left out: there are too many.
     let mut pids = pids.into_iter();
     let stats = pids.by_ref().take_while(|_| begin.elapsed() < TIME_MAX / 2);
     let stats = stats.filter_map(|pid| process::stat(look.root, pid).ok().flatten());
@@ -75,7 +75,7 @@ pub(super) fn blind(
     (blind, confined)
 }
 
-/// What came of reading a process's mappings.
+/// The result of reading a process's mappings.
 #[derive(Debug)]
 enum Walked {
     /// They were read.
@@ -105,8 +105,8 @@ fn walk(root: &Root, aside: &Aside, pid: Pid) -> Walked {
     }
 }
 
-/// A finding where memory below the top tier cannot be seen; `capacity_kib` is that of the lower
-/// tiers.
+/// A finding if memory below the top tier cannot be seen; `capacity_kib` is the capacity of the
+/// lower tiers.
 pub(super) fn finding(blind: &Blind, capacity_kib: u64) -> Option<Finding> {
     let BlindSum { lower_tier_kib, .. } = blind.total;
     if lower_tier_kib < 1024 {
@@ -135,7 +135,7 @@ pub(super) fn finding(blind: &Blind, capacity_kib: u64) -> Option<Finding> {
     ))
 }
 
-/// What hint faults cannot see of one process, by reason.
+/// The memory of one process that hint faults cannot see, by reason.
 fn unseen(pid: Pid, comm: &str, mappings: &[Mapping], lower: &[NodeId]) -> Vec<BlindProcess> {
     let mut by_reason: BTreeMap<&str, BlindSum> = BTreeMap::new();
     for mapping in mappings.iter().filter(|m| m.hugetlb || !m.policy.has_hint_faults()) {

@@ -1,4 +1,4 @@
-//! A machine as a folder for [`super::examine`] elsewhere: what the doctor reads, and nothing else.
+//! A machine as a folder for [`super::examine`] elsewhere: exactly what the doctor reads.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ const MOUNTS: [&str; 6] = ["debugfs", "tracefs", "bpf", "cgroup", "cgroup2", "se
 /// Lines of a process's status that are kept.
 const STATUS: [&str; 6] = ["CapEff:", "Uid:", "Mems_allowed_list:", "Seccomp:", "NoNewPrivs:", "State:"];
 
-/// Examines the machine, and keeps what was read for it, by path below the root. Other programs'
-/// names, addresses and files are left out, unless the report names the program.
+/// Examines the machine, and records what was read, by path below the root. Other programs' names,
+/// addresses and files are left out, unless the report names the program.
 pub fn bundle(root: &Root, config: &Config) -> (Report, Recording) {
     let (report, read) = record(|| examine(root, config));
     let named = named(&report);
@@ -39,7 +39,7 @@ fn named(report: &Report) -> BTreeSet<u32> {
     others.chain(blind).chain(confined).map(|pid| pid.0).collect()
 }
 
-/// What is kept of a file below proc; all of any other.
+/// The part of a file below proc that is kept; other files are kept whole.
 fn scrub(path: &Path, bytes: Vec<u8>, named: &BTreeSet<u32>) -> Vec<u8> {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     let lines = |keep: &dyn Fn(&str) -> Option<String>| {
@@ -70,7 +70,7 @@ fn scrub(path: &Path, bytes: Vec<u8>, named: &BTreeSet<u32>) -> Vec<u8> {
     }
 }
 
-/// What is in it: how many files by folder.
+/// Its content: number of files by folder.
 pub fn told(recording: &Recording) -> String {
     let folder = |path: &PathBuf| {
         let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();

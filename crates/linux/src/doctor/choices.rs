@@ -1,5 +1,4 @@
-//! What an operator has chosen on purpose and a run would change, and whom that would cost
-//! something.
+//! Deliberate choices of an operator that a run would change, and who would be affected.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +13,19 @@ const SYSCTL_FOLDERS: [&str; 5] =
 /// Folders of tuned's profiles, below `/`.
 const TUNED_FOLDERS: [&str; 4] =
     ["etc/tuned", "etc/tuned/profiles", "usr/lib/tuned", "usr/lib/tuned/profiles"];
-/// Profiles that include others are followed so far.
+/// Maximum depth of profiles that include others.
 const PROFILES_MAX: usize = 16;
-/// Files that are named, at most.
+/// Maximum number of files named.
 const NAMED_MAX: usize = 4;
 const SYSCTL: &str = "kernel.numa_balancing";
 
-/// Names of programs that run virtual machines, as they begin; the kernel keeps 15 bytes.
+/// Prefixes of names of programs that run virtual machines; the kernel keeps 15 bytes.
 const GUESTS: [&str; 5] = ["qemu", "kvm", "cloud-hyperviso", "firecracker", "crosvm"];
-/// Share of the machine's memory from which guests' is worth a word, in percent.
+/// Share of the machine's memory from which guests are reported, in percent.
 const GUESTS_PERCENT: u64 = 50;
 
-/// Says that kernel.numa_balancing was 0 by choice, where it was, and what it costs that it becomes
-/// `wanted`; nothing where it stays.
+/// Reports if kernel.numa_balancing was 0 by choice, and the cost of changing it to `wanted`;
+/// `None` if it stays.
 pub fn overridden(root: &Root, wanted: Option<u32>) -> Option<String> {
     let wanted = wanted.filter(|wanted| *wanted != 0)?;
     let now = read_optional(&root.proc.join("sys/kernel/numa_balancing")).ok()??;
@@ -53,7 +52,7 @@ pub fn overridden(root: &Root, wanted: Option<u32>) -> Option<String> {
     })
 }
 
-/// What stands against the choice that was made.
+/// A finding about an overridden choice.
 pub(super) fn numa_balancing(root: &Root, wanted: Option<u32>) -> Option<Finding> {
     let cause = overridden(root, wanted)?;
     Some(Finding::new("choices.numa_balancing", Severity::Problem, cause).fix(
@@ -62,7 +61,7 @@ pub(super) fn numa_balancing(root: &Root, wanted: Option<u32>) -> Option<Finding
     ))
 }
 
-/// Guests that hold most of the machine's memory of so many pages, where hint faults would be made.
+/// A finding if guests hold most of the machine's memory, and hint faults would be switched on.
 pub(super) fn guests(look: &mut Look<'_>, wanted: Option<u32>, machine_pages: u64) -> Option<Finding> {
     wanted.filter(|wanted| *wanted != 0)?;
     let pids = process::list(look.root);

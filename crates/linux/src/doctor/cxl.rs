@@ -1,4 +1,4 @@
-//! CXL memory that is there and belongs to no region.
+//! CXL memory that is present and belongs to no region.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Ground, Severity};
 use crate::root::link_target;
 
-/// What of it is not in use, with the command that makes memory of what can be.
+/// The unused part of it, with the command that makes it usable memory.
 pub(super) fn unused(look: &mut Look<'_>) -> Vec<Finding> {
     let folder = look.root.sys.join("bus/cxl/devices");
     let mut free: Vec<(String, u64)> = Vec::new();
@@ -22,7 +22,8 @@ pub(super) fn unused(look: &mut Look<'_>) -> Vec<Finding> {
         }
     }
     let used: BTreeSet<String> = targets.iter().filter_map(|decoder| device(look, decoder)).collect();
-    // Where a decoder cannot be put to its device, so many of the devices are in use, whichever.
+    // If decoders cannot be matched to their devices, that many devices are in use, but it is
+    // unknown which.
     let unknown = targets.len().saturating_sub(used.len());
     free.retain(|(name, _)| !used.contains(name));
     if free.len() <= unknown {

@@ -6,18 +6,18 @@ use crate::actuator::chosen;
 use crate::doctor::look::Look;
 use crate::root::kernel_version;
 
-/// The running kernel and its settings. None stands for "this kernel has no such thing".
+/// The running kernel and its settings. `None` means "this kernel has no such thing".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelInfo {
-    /// As uname -r.
+    /// As printed by `uname -r`.
     pub release: Option<String>,
-    /// Those words of its boot command line that have to do with memory and permissions.
+    /// The words of its boot command line that concern memory and permissions.
     pub command_line: String,
     /// Timer frequency, from the kernel's configuration or derived from its tick counter, where
     /// either is shown.
     pub hz: Option<u32>,
-    /// `none`, `integrity` or `confidentiality`; None where it cannot be told, because securityfs
-    /// is not mounted.
+    /// `none`, `integrity` or `confidentiality`; `None` if it cannot be determined, because
+    /// securityfs is not mounted.
     pub lockdown: Option<String>,
     /// kernel.numa_balancing: bit 0 moves pages towards the running CPU, bit 1 is tiering.
     pub numa_balancing: Option<u32>,
@@ -40,7 +40,7 @@ pub struct Mounts {
     pub debugfs: Option<String>,
     /// tracefs.
     pub tracefs: Option<String>,
-    /// securityfs: whether the kernel is locked down is told there.
+    /// securityfs: shows whether the kernel is locked down.
     pub securityfs: Option<String>,
     /// bpffs.
     pub bpffs: Option<String>,
@@ -53,7 +53,7 @@ pub struct Mounts {
 const HZ: [u32; 6] = [24, 100, 250, 300, 1000, 1024];
 
 impl KernelInfo {
-    /// Reads what there is.
+    /// Reads the available settings.
     pub(super) fn read(look: &mut Look<'_>) -> KernelInfo {
         let sysctl = look.root.proc.join("sys/kernel");
         let mm = look.root.sys.join("kernel/mm");
@@ -77,7 +77,7 @@ impl KernelInfo {
         }
     }
 
-    /// Whether the kernel is older than `major.minor`; false where the release cannot be told.
+    /// Whether the kernel is older than `major.minor`; false if the release cannot be determined.
     pub fn is_older_than(&self, major: u32, minor: u32) -> bool {
         let version = self.release.as_deref().and_then(kernel_version);
         version.is_some_and(|version| version < (major, minor))
@@ -95,8 +95,8 @@ fn without_lockdown(mounts: &str) -> Option<String> {
     mounted.then(|| "none".to_owned())
 }
 
-/// Words of the boot command line, by how they begin, that have to do with memory or with what we
-/// may do. The others, which may hold addresses and secrets, are nobody's business.
+/// Prefixes of words of the boot command line that concern memory or our permissions. Other words,
+/// which may hold addresses and secrets, are not read.
 const BOOT_WORDS: [&str; 18] = [
     "numa",
     "hmat",
@@ -129,7 +129,7 @@ fn configured_hz(look: &mut Look<'_>, release: Option<&str>) -> Option<u32> {
 }
 
 /// The tick counter starts 300 seconds before 2^32 (Linux include/linux/jiffies.h,
-/// INITIAL_JIFFIES), so that its value and the uptime give the frequency.
+/// INITIAL_JIFFIES), so its value and the uptime give the frequency.
 fn hz(look: &mut Look<'_>) -> Option<u32> {
     let schedstat = look.text(&look.root.proc.join("schedstat"))?;
     let uptime = look.text(&look.root.proc.join("uptime"))?;

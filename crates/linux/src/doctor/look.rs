@@ -1,4 +1,4 @@
-//! Reads files for the doctor, who goes on whatever cannot be read, and says so.
+//! Reads files for the doctor, which continues after files that cannot be read, and reports them.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use crate::actuator::{lru_gen, node_reclaim};
 use crate::root::{KernelFileError, Root, exists, list_optional, read_optional};
 use crate::topology::Discovered;
 
-/// A look at a machine: absent files are None, unreadable ones are None and remembered.
+/// Reads a machine: absent files are `None`; unreadable ones are `None` and recorded.
 #[derive(Debug)]
 pub(super) struct Look<'a> {
     pub(super) root: &'a Root,
@@ -26,8 +26,8 @@ impl<'a> Look<'a> {
         line.split_ascii_whitespace().any(|w| w == word)
     }
 
-    /// Looks for what demotion is offered by, which is tried elsewhere: a copy of the machine has
-    /// to have it.
+    /// Checks for the files that offer demotion, which are tried elsewhere, so that a copy of the
+    /// machine includes them.
     pub(super) fn demotion(&self, found: Option<&Discovered>) {
         let nodes = found.into_iter().flat_map(|found| &found.topology.nodes);
         let files = nodes.map(|node| node_reclaim(self.root, node.id)).chain([lru_gen(self.root)]);
@@ -68,14 +68,14 @@ impl<'a> Look<'a> {
         names.into_iter().map(|name| folder.join(name)).collect()
     }
 
-    /// Remembers a failure once.
+    /// Records a failure once.
     pub(super) fn fail(&mut self, why: String) {
         if !self.failures.contains(&why) {
             self.failures.push(why);
         }
     }
 
-    /// The value, or None with its error remembered.
+    /// The value, or `None` with its error recorded.
     pub(super) fn keep<T>(&mut self, result: Result<T, KernelFileError>) -> Option<T> {
         result.map_err(|error| self.fail(error.to_string())).ok()
     }

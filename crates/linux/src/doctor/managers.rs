@@ -1,4 +1,4 @@
-//! Who can decide which pages move on this machine.
+//! The managers that can work on this machine.
 
 use thermocline_core::config::{Config, ManagerName};
 use thermocline_core::units::NodeId;
@@ -32,7 +32,7 @@ pub(super) fn managers(
             Manager { name: name.text(), chosen: name == config.manager.name, usable, detail }
         })
         .collect();
-    // What keeps the engine from working is found where its sources are looked at.
+    // Problems of the engine are found with its sources.
     let chosen = list.iter().find(|m| m.chosen && !m.usable && config.manager.name.is_of_kernel());
     let finding = chosen.filter(|_| found.is_some()).map(|m| {
         let cause = format!("manager {} cannot work: {}", m.name, m.detail);

@@ -13,7 +13,7 @@ use crate::root::{exists, link_target};
 use crate::topology::{DiscoverError, Discovered, TierOrigin};
 use crate::zoneinfo::{Zone, free_space_promotion};
 
-/// What follows from the topology, or from there being none.
+/// Findings about the topology, or about its absence.
 pub(super) fn topology(
     look: &mut Look<'_>,
     kernel: &KernelInfo,
@@ -65,8 +65,8 @@ pub(super) fn free_space(found: &Discovered, zones: &[Zone], mode: Option<u32>) 
         .collect()
 }
 
-/// Nodes that the cpuset of this process leaves out; `run` is started from where the doctor is
-/// asked.
+/// Nodes that the cpuset of this process leaves out; `run` is assumed to start in the same cpuset
+/// as the doctor.
 pub(super) fn closed(look: &mut Look<'_>, found: &Discovered) -> Option<Finding> {
     let closed = closed::closed(look.root, &found.topology);
     let closed = look.keep(closed)?;
@@ -181,7 +181,7 @@ fn mapped_against_the_kernel(found: &Discovered) -> Option<Finding> {
     )
 }
 
-/// Memory that is there and not used as memory: devices in devdax mode, CXL memory without a
+/// Memory that is present and not used as memory: devices in devdax mode, CXL memory without a
 /// region, offline blocks.
 fn unused_memory(look: &mut Look<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();

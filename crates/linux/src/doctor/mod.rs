@@ -1,7 +1,7 @@
 //! Whether thermocline can work on this machine, what stands in its way, and what would change
 //! that.
 //!
-//! The doctor looks and changes nothing. Whatever cannot be read is a finding, not an end.
+//! The doctor only reads. A file that cannot be read is a finding and does not end the examination.
 
 mod blind;
 mod bundle;
@@ -50,7 +50,7 @@ pub use report::{
     Severity, Verdict,
 };
 
-/// Asks a kernel for the attach points of hint faults; an error says why it cannot be asked.
+/// Asks a kernel for the attach points of hint faults; an error says why it cannot be queried.
 pub type Probe<'a> = &'a dyn Fn(&Root) -> Result<Vec<AttachPoint>, String>;
 
 /// Nothing is changed in a pid namespace of its own.
@@ -63,24 +63,23 @@ pub fn examine(root: &Root, config: &Config) -> Report {
     examine_with(root, config, &probe_btf)
 }
 
-/// As [`examine`], with another way to ask for attach points: for a machine whose files were copied
+/// As [`examine`], with another way to query attach points: for a machine whose files were copied
 /// from elsewhere.
 pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
     look_at(root, config, probe, Depth::Everything)
 }
 
-/// What keeps `run` from working with `config`: the blockers of [`examine`], found without looking
-/// at processes.
+/// The blockers of `run` with `config`: those of [`examine`], found without reading processes.
 pub fn blockers(root: &Root, config: &Config) -> Vec<Finding> {
     let mut findings = look_at(root, config, &probe_btf, Depth::Blockers).findings;
     findings.retain(|finding| finding.severity == Severity::Blocker);
     findings
 }
 
-/// How much is looked at.
+/// The extent of an examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// All but processes, which block nothing.
+    /// Everything except processes, which block nothing.
     Blockers,
     /// All.
     Everything,
@@ -114,7 +113,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     if let Some(found) = engines {
         let used = |row: &&Row| config.source.keys(row.source).enabled() != Enabled::No;
         for row in ROWS.iter().filter(used) {
-            // Where it cannot be read, the source says why.
+            // If it cannot be read, the source says why.
             changes.extend((row.plan)(root, config, found).unwrap_or_default().changes);
         }
     }
@@ -166,8 +165,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         managers::managers(root, config, &kernel, topology.as_ref(), &sources, &given_up);
     // A manager of the kernel's needs no source of ours.
     findings.extend(in_the_way.into_iter().filter(|_| !config.manager.name.is_of_kernel()));
-    // What is in the way of DAMON may be a thermocline's; that it runs, or was killed, is a finding
-    // of its own.
+    // DAMON may be in use by a thermocline; that one runs, or was killed, is a separate finding.
     findings.extend(refused.filter(|_| !ours));
 
     let lower = lower_nodes(topology.as_ref());
@@ -209,15 +207,14 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     }
 }
 
-/// What a manager of the kernel's would set; nothing where it cannot work, which is a finding of
-/// its own.
+/// The settings of a kernel manager; empty if it cannot work, which is a separate finding.
 fn kernels_plan(root: &Root, config: &Config, found: Option<&Discovered>) -> Plan {
     let offered =
         found.and_then(|found| manager::offer(root, config, config.manager.name, found).ok().flatten());
     offered.map(|manager| manager.plan().clone()).unwrap_or_default()
 }
 
-/// A note where nothing would be demoted, unless that was asked for.
+/// A note if nothing would be demoted, unless configured so.
 fn no_demotion(why: &NotDemoting) -> Option<Finding> {
     if matches!(why, NotDemoting::Config(Unreachable::Off | Unreachable::Direction)) {
         return None;
@@ -226,7 +223,7 @@ fn no_demotion(why: &NotDemoting) -> Option<Finding> {
     Some(Finding::new("demotion.none", Severity::Note, cause))
 }
 
-/// A note where demotion keeps less than all promises, unless that was asked for.
+/// A note if the way of demotion has limitations, unless it was configured.
 fn demotion_caveat(way: &Way, asked: DemotionWay) -> Option<Finding> {
     let caveat = way.caveat().filter(|_| asked == DemotionWay::Auto)?;
     let cause = format!(

@@ -10,8 +10,7 @@ use crate::mover::trial::try_own_page;
 use crate::topology::Discovered;
 use crate::zoneinfo::{self, Zone};
 
-/// Whether this process may move pages, as a permission, and what is in the way. A folder cannot
-/// tell.
+/// Whether this process may move pages, as a permission, and the obstacle. Unknown for a folder.
 pub(super) fn permission(look: &Look<'_>, found: Option<&Discovered>) -> (Permission, Option<Finding>) {
     let permission = |held| Permission {
         name: "move_pages",

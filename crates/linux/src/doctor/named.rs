@@ -1,4 +1,4 @@
-//! Whether what the configuration's scopes name is there.
+//! Whether the cgroups that the configuration's scopes name exist.
 
 use thermocline_core::config::Config;
 
@@ -6,7 +6,7 @@ use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Ground, Severity};
 use crate::scope::{ScopeError, Scopes, cgroup, missing};
 
-/// What is wrong with the scopes, and cgroups that are named and not there.
+/// Errors in the scopes, and named cgroups that do not exist.
 pub(super) fn named(look: &mut Look<'_>, config: &Config) -> Vec<Finding> {
     let scopes = match Scopes::new(&config.scope) {
         Ok(scopes) => scopes,

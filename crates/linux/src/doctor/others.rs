@@ -1,4 +1,4 @@
-//! Who else moves or watches pages.
+//! Other movers and watchers of pages.
 
 use std::path::Path;
 
@@ -21,20 +21,20 @@ const MOVERS: [(&str, &str); 7] = [
     ("damo", "configures DAMON, which may move pages"),
 ];
 
-/// Modules of the kernel that run DAMON by themselves, whether they move pages, and what they do.
+/// Kernel modules that run DAMON on their own, whether they move pages, and what they do.
 const MODULES: [(&str, bool, &str); 3] = [
     ("damon_reclaim", true, "reclaims cold pages, or demotes them where demotion is on"),
     ("damon_lru_sort", true, "sorts pages by heat within their node"),
     ("damon_stat", false, "watches all memory for statistics and moves nothing"),
 ];
 
-/// What was found.
+/// The findings.
 pub(super) struct Others {
     pub(super) list: Vec<Other>,
     pub(super) findings: Vec<Finding>,
 }
 
-/// Looks for everybody else who moves pages. `mode` is kernel.numa_balancing as it will be while
+/// Looks for all other movers of pages. `mode` is kernel.numa_balancing as it will be while
 /// running.
 pub(super) fn others(
     look: &mut Look<'_>,
@@ -91,7 +91,7 @@ impl Others {
         }
     }
 
-    /// Modules and kdamonds; those that a running thermocline has made are meant to be there.
+    /// Modules and kdamonds; those created by a running thermocline are expected.
     fn damon(&mut self, look: &mut Look<'_>, ours: bool) {
         for (module, moves, what) in MODULES {
             let enabled = look.word(&look.root.sys.join("module").join(module).join("parameters/enabled"));
@@ -135,7 +135,7 @@ impl Others {
     fn programs(&mut self, look: &mut Look<'_>) {
         let pids = process::list(look.root);
         for pid in look.keep(pids).unwrap_or_default() {
-            // Processes come and go, and others' may be hidden: neither is worth a word here.
+            // Processes come and go, and others' may be hidden: neither is reported here.
             let Ok(Some(stat)) = process::stat(look.root, pid) else { continue };
             let Some((name, what)) = MOVERS.iter().find(|(name, _)| stat.comm == *name) else { continue };
             self.add(name, Some(pid), true, what);
@@ -187,7 +187,7 @@ impl Others {
     }
 }
 
-/// Whether the kdamonds are those of a thermocline that runs, or was killed.
+/// Whether the kdamonds belong to a thermocline that runs, or was killed.
 pub(super) fn our_kdamonds(look: &Look<'_>, state_dir: &Path) -> bool {
     let number = kdamonds(look.root).join("nr_kdamonds");
     log::read(state_dir).is_ok_and(|left| left.entries.iter().any(|entry| entry.path == number))

@@ -36,7 +36,7 @@ const NEEDS: [Need; 5] = [
     },
 ];
 
-/// What was found of this process.
+/// The permissions of this process.
 pub(super) struct Permissions {
     pub(super) list: Vec<Permission>,
     /// What keeps BPF programs from being loaded.
@@ -61,7 +61,7 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
     let status = look.text(&look.root.proc.join("self/status")).unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    // A folder without it was not copied by who would run thermocline there.
+    // A folder without it was copied by a user without these permissions.
     let unknown = effective.is_none() && !look.root.is_live();
     let has = |bit: u32| unknown || effective.unwrap_or(0) & (1 << bit) != 0;
     // CAP_SYS_ADMIN stands in for the two that were split from it (Linux
@@ -71,7 +71,7 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
         .iter()
         .map(|n| Permission { name: n.name, held: (!unknown).then(|| held(n.bit)), needed_for: n.needed_for })
         .collect();
-    // Who may write to a copy says nothing of the original.
+    // Write access to a copy says nothing about the original.
     let live = look.root.is_live();
     let refused: Vec<&Path> =
         writes.iter().copied().filter(|p| live && access(*p, Access::WRITE_OK).is_err()).collect();
@@ -131,7 +131,7 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
     Permissions { list, no_bpf, may_sample, sees_frames: has(CAP_SYS_ADMIN), findings }
 }
 
-/// Whether user numbers are mapped here: only the machine's own namespace maps all 2^32 - 1 to
+/// Whether user numbers are mapped here: only the initial namespace maps all 2^32 - 1 to
 /// themselves.
 fn foreign_user_namespace(look: &mut Look<'_>) -> bool {
     let map = look.text(&look.root.proc.join("self/uid_map"));

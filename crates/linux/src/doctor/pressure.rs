@@ -7,7 +7,7 @@ use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Severity};
 use crate::scope::Pressures;
 
-/// What is not known of the scopes' memory pressure, where we would move pages.
+/// A finding if the memory pressure of scopes whose pages we would move cannot be read.
 pub(super) fn pressure(look: &mut Look<'_>, config: &Config) -> Vec<Finding> {
     if !config.brake.enabled || config.manager.name != ManagerName::Thermocline {
         return Vec::new();

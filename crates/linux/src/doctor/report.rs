@@ -1,4 +1,4 @@
-//! What the doctor found. Its JSON is a stable interface: keys are added, never renamed or removed,
+//! The doctor's report. Its JSON is a stable interface: keys are added, never renamed or removed,
 //! within a [`SCHEMA`] number.
 
 use serde::Serialize;
@@ -22,19 +22,19 @@ pub struct Report {
     pub verdict: Verdict,
     /// The running kernel and its settings.
     pub kernel: KernelInfo,
-    /// Nodes and tiers; None where they could not be found.
+    /// Nodes and tiers; `None` if they could not be read.
     pub topology: Option<Discovered>,
     /// Free pages and watermarks of the nodes with memory.
     pub nodes: Vec<NodeState>,
     /// Where evidence can come from.
     pub sources: Vec<Probed>,
-    /// Who can decide which pages move.
+    /// The managers, and whether they can work here.
     pub managers: Vec<Manager>,
     /// What this process may do.
     pub permissions: Vec<Permission>,
     /// What `run` would change in the kernel.
     pub changes: Vec<Change>,
-    /// Who else moves or watches pages.
+    /// Other movers and watchers of pages.
     pub others: Vec<Other>,
     /// Memory that hint faults cannot see.
     pub blind: Blind,
@@ -88,7 +88,7 @@ pub struct Finding {
     pub id: &'static str,
     /// How much it matters.
     pub severity: Severity,
-    /// What is so, and what follows from it.
+    /// The fact, and its consequence.
     pub cause: String,
     /// What would change it, the easiest first.
     pub remedies: Vec<Remedy>,
@@ -103,25 +103,25 @@ pub struct Remedy {
     pub command: Option<String>,
 }
 
-/// What a remedy rests on. No remedy is written without one, and what cannot work on the machine at
-/// hand is not printed.
+/// The precondition of a remedy. Every remedy has one, and a remedy that cannot work on this
+/// machine is not printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ground(bool);
 
 impl Ground {
-    /// It asks for nothing but us: our configuration, our command, or where we are started.
+    /// It depends only on us: our configuration, our command, or the place where we are started.
     pub(super) const OURS: Ground = Ground(true);
 
-    /// What it needs of the machine was looked for, and is there or not.
+    /// Its requirement on the machine was checked, with this result.
     pub(super) const fn seen(so: bool) -> Ground {
         Ground(so)
     }
 }
 
-/// Who can decide which pages move.
+/// A manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Manager {
-    /// As in manager.name of the configuration.
+    /// Its name in `manager.name` of the configuration.
     pub name: &'static str,
     /// Whether the configuration chooses it.
     pub chosen: bool,
@@ -136,18 +136,18 @@ pub struct Manager {
 pub struct Permission {
     /// The capability or access.
     pub name: &'static str,
-    /// Whether this process has it; None where a folder stands for the machine and does not tell.
+    /// Whether this process has it; `None` if a folder stands for the machine and does not show it.
     pub held: Option<bool>,
     /// What it is needed for.
     pub needed_for: &'static str,
 }
 
-/// Somebody else who moves or watches pages.
+/// Another mover or watcher of pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Other {
-    /// Who.
+    /// Its name.
     pub name: String,
-    /// The process, where it is one.
+    /// The process, if it is one.
     pub pid: Option<Pid>,
     /// Whether it moves pages; otherwise it only watches.
     pub moves: bool,
@@ -164,9 +164,9 @@ pub struct Blind {
     pub total: BlindSum,
     /// Pool of huge pages by node, in use or not.
     pub hugetlb_pool_mib: Vec<(NodeId, u64)>,
-    /// Processes whose mappings were looked at.
+    /// Processes whose mappings were read.
     pub looked_at: usize,
-    /// Processes that were left out because the time was up.
+    /// Processes that were left out because of the time limit.
     pub not_looked_at: usize,
     /// Processes that did not answer in time, because their mmap lock is held, and their names.
     pub stuck: Vec<(Pid, String)>,
@@ -177,7 +177,7 @@ pub struct Blind {
 /// A program whose cpuset leaves out the whole top tier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confined {
-    /// Which process.
+    /// The process.
     pub pid: Pid,
     /// Its name.
     pub comm: String,
@@ -197,13 +197,13 @@ pub struct BlindSum {
 /// Memory of one process that hint faults cannot see, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlindProcess {
-    /// Which process.
+    /// The process.
     pub pid: Pid,
     /// Its name.
     pub comm: String,
     /// The memory policy (`bind`, `prefer`, `interleave`, ...) or `hugetlb`.
     pub reason: String,
-    /// How much.
+    /// The amount.
     #[serde(flatten)]
     pub sum: BlindSum,
 }

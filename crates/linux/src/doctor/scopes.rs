@@ -1,4 +1,4 @@
-//! What the configuration's scopes ask for, and what cannot be kept of it on this machine.
+//! The demands of the configuration's scopes, and those that cannot be met on this machine.
 
 use thermocline_core::access::Holding;
 use thermocline_core::config::{Config, DemotionMode, Scope};
@@ -10,7 +10,7 @@ use crate::doctor::report::{Finding, Ground, Severity};
 use crate::scope::Holdings;
 use crate::topology::Discovered;
 
-/// What the scopes cannot keep the kernel from doing, and how those with a floor or a cap stand.
+/// Kernel actions that scopes cannot prevent, and the state of scopes with a floor or a cap.
 pub(super) fn scopes(
     look: &Look<'_>,
     config: &Config,
@@ -35,7 +35,7 @@ fn floors(config: &Config) -> impl Iterator<Item = &Scope> {
     config.scope.iter().filter(|scope| scope.top_tier_floor_mib > 0)
 }
 
-/// What each scope with a floor or a cap holds of the top tier.
+/// The top-tier holding of each scope with a floor or a cap.
 fn holdings(look: &Look<'_>, config: &Config, found: &Discovered) -> Vec<Finding> {
     let unknown = |why: String| {
         let cause = format!(

@@ -1,4 +1,4 @@
-//! Where evidence can come from on this machine.
+//! The sources of evidence on this machine.
 
 use thermocline_core::config::{Config, Enabled};
 
@@ -6,7 +6,7 @@ use crate::doctor::look::Look;
 use crate::doctor::report::{Finding, Ground, Severity};
 use crate::source::{Facts, Probed, ROWS, SourceStatus};
 
-/// All sources, and what stands in the way of `run`; without tiers no source could help.
+/// All sources, and blockers of `run`; without tiers no source could help.
 pub(super) fn sources(look: &mut Look<'_>, facts: &mut Facts<'_>) -> (Vec<Probed>, Vec<Finding>) {
     let mut list = Vec::new();
     for row in ROWS {
@@ -29,8 +29,8 @@ pub(super) fn sources(look: &mut Look<'_>, facts: &mut Facts<'_>) -> (Vec<Probed
     (list, findings)
 }
 
-/// Why no source can be used: what each says that the configuration wants, or hint faults where it
-/// wants none.
+/// Why no source can be used: the reason of each configured source, or of hint faults if none is
+/// configured.
 fn none_can_be_used(list: &[Probed], config: &Config) -> String {
     let mut wanted: Vec<&Probed> = insisted(list, config).map(|(source, _)| source).collect();
     if wanted.is_empty() {
@@ -40,7 +40,7 @@ fn none_can_be_used(list: &[Probed], config: &Config) -> String {
     format!("no source of evidence can be used; {}", each.join("; "))
 }
 
-/// Sources that the configuration insists on, and what it would say instead.
+/// Sources that the configuration insists on, and the key that would relax that.
 fn insisted<'a>(list: &'a [Probed], config: &'a Config) -> impl Iterator<Item = (&'a Probed, String)> {
     list.iter().zip(ROWS).filter_map(|(probed, row)| {
         let keys = config.source.keys(row.source);

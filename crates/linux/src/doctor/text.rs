@@ -8,7 +8,7 @@ use crate::source::SourceStatus;
 use crate::topology::{Discovered, TierOrigin};
 
 impl Report {
-    /// The report as text of many lines. `paint` decorates the words that tell a severity, for a
+    /// The report as text of many lines. `paint` decorates the words for severities, for a
     /// terminal.
     pub fn text(&self, paint: impl Fn(Severity, &str) -> String) -> String {
         let mut out = Vec::new();
@@ -72,7 +72,7 @@ impl Report {
         let shown = |value: Option<String>| value.unwrap_or_else(|| "not in this kernel".to_owned());
         out.push("\nKernel".to_owned());
         let hz = k.hz.map_or("unknown".to_owned(), |hz| hz.to_string());
-        // Whether a kernel is locked down is told there alone.
+        // Only that file shows whether a kernel is locked down.
         let unseen =
             if k.mounts.securityfs.is_some() { "none" } else { "unknown (securityfs is not mounted)" };
         let hugepages = shown(k.transparent_hugepages.clone());

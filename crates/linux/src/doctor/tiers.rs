@@ -9,11 +9,11 @@ use crate::topology::Discovered;
 /// How much slower than the fastest node of its tier a node may be before it looks misplaced.
 const SLOWER_PERCENT: u64 = 130;
 
-/// The tiers that the figures of the firmware make, as `[tiers] nodes` is written; None where they
-/// make no two tiers.
+/// The tiers by the firmware's figures, in the form of `[tiers] nodes`; `None` if they do not give
+/// two tiers.
 ///
 /// # Errors
-/// Nodes of which the firmware does not tell the latency, so that it cannot be told which are slow.
+/// Nodes without a latency from the firmware, so that slow nodes cannot be identified.
 pub(super) fn suggested_map(topology: &Topology) -> Result<Option<String>, Vec<u32>> {
     let unknown: Vec<u32> =
         with_memory(topology).filter(|n| n.read_latency_ns.is_none()).map(|n| u32::from(n.id.0)).collect();
@@ -49,7 +49,7 @@ fn slowness(node: &Node, by_bandwidth: bool) -> f64 {
     latency / bandwidth
 }
 
-/// What contradicts what.
+/// Contradictions between the figures.
 pub(super) fn contradictions(found: &Discovered) -> Vec<Finding> {
     let topology = &found.topology;
     let mut findings = slow_in_its_tier(topology);
@@ -61,8 +61,8 @@ pub(super) fn contradictions(found: &Discovered) -> Vec<Finding> {
     findings
 }
 
-/// Where a node is said to be slower than one of a lower tier. Latency is believed before distance,
-/// which says nothing of the memory itself.
+/// A node that is reported to be slower than one of a lower tier. Latency takes precedence over
+/// distance, which says nothing about the memory itself.
 fn contradiction(topology: &Topology, upper: &Node, lower: &Node) -> Option<Finding> {
     let (id, what) = match (upper.read_latency_ns, lower.read_latency_ns) {
         (Some(of_upper), Some(of_lower)) if of_upper > of_lower && !has_more_bandwidth(upper, lower) => {
@@ -123,7 +123,7 @@ fn slow_in_its_tier(topology: &Topology) -> Vec<Finding> {
     with_memory(topology).filter(misplaced).map(finding).collect()
 }
 
-/// Nodes that the configuration leaves out.
+/// Nodes that the configuration excludes.
 pub(super) fn excluded(found: &Discovered) -> Option<Finding> {
     let nodes: Vec<u32> = found.excluded.iter().map(|n| u32::from(n.0)).collect();
     (!nodes.is_empty()).then(|| {

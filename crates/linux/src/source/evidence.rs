@@ -1,4 +1,4 @@
-//! An open source, as the machine drives it.
+//! The interface between the machine and an open source.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -21,33 +21,33 @@ use crate::topology::{Discovered, PfnMap};
 /// Why a source could not be opened.
 pub type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An open source, or none where the machine is only looked at.
+/// An open source, or `None` if the machine is only examined.
 pub type Opened = Result<Option<Box<dyn EvidenceSource>>, BoxedError>;
 
 /// A source that is switched on and cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{cannot}: {why}")]
 pub struct SourceError {
-    /// What cannot be done.
+    /// The failed action.
     pub cannot: &'static str,
-    /// Why.
+    /// The reason.
     pub why: BoxedError,
 }
 
-/// What a source is opened with.
+/// The arguments for opening a source.
 #[derive(Debug)]
 pub struct Opening<'a> {
     /// Where the kernel's files are.
     pub root: &'a Root,
-    /// What is configured.
+    /// The configuration.
     pub config: &'a Config,
-    /// The machine's nodes, and what the kernel takes them for.
+    /// The machine's nodes, and the kernel's view of their tiers.
     pub found: &'a Discovered,
     /// The node of each frame.
     pub frames: &'a PfnMap,
     /// Whose memory is managed, for a source that filters in the kernel.
     pub scope: &'a Scope,
-    /// Sets what the source's plan says; none where nothing may be set.
+    /// Carries out the source's plan; `None` if nothing may be set.
     pub actuator: Option<&'a mut Actuator>,
     /// The time.
     pub now: Nanos,
@@ -62,22 +62,22 @@ pub enum Ended {
     Exit(Pid),
 }
 
-/// Whether a source's evidence says whose page it is of.
+/// Whether a source's evidence names the process of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
-    /// It does, or the source finds out by itself.
+    /// It does, or the source finds the process itself.
     Named,
-    /// Some names a frame alone. The machine looks up whose that is, if it can.
+    /// Some evidence names only a frame. The machine looks up its owner, if it can.
     SomeAlone,
-    /// All names frames alone. The machine looks up whose they are, or cannot use the source.
+    /// All evidence names only frames. The machine looks up their owners, or cannot use the source.
     Alone,
-    /// The source asks the [`Owners`] itself and is of no use without them.
+    /// The source queries the [`Owners`] itself and is useless without them.
     Asked,
 }
 
-/// One reading of a source: what it may look at, and where what it reads goes.
+/// One reading of a source: its inputs and its outputs.
 pub struct Turn<'a> {
-    /// Accesses that are read at once, about.
+    /// Approximate number of accesses to read at once.
     pub max: usize,
     /// The time.
     pub now: Nanos,
@@ -87,7 +87,7 @@ pub struct Turn<'a> {
     pub topology: &'a Topology,
     /// Whether a process's memory is managed.
     pub in_scope: &'a dyn Fn(Pid) -> bool,
-    /// Whose the frames are, where that is looked up.
+    /// The owners of frames, if they are looked up.
     pub owners: Option<&'a mut dyn Owners>,
     /// Accesses are appended here.
     pub accesses: &'a mut Vec<Access>,
@@ -95,13 +95,12 @@ pub struct Turn<'a> {
     pub region_pages: &'a mut Vec<RegionPage>,
     /// Snapshots of regions go here, each before the pages that lie in its regions.
     pub regions: &'a mut dyn FnMut(&RegionSnapshot),
-    /// Processes that ended are appended here; none where another source tells sooner.
+    /// Processes that ended are appended here; `None` if another source reports them sooner.
     pub ended: Option<&'a mut Vec<Ended>>,
 }
 
 impl Turn<'_> {
-    /// Reads a source of accesses that leaves out who is not `in_scope`; returns how many records
-    /// were read.
+    /// Reads a source of accesses that filters by `in_scope`; returns how many records were read.
     pub fn collect(&mut self, source: &mut impl AccessSource, in_scope: impl Fn(Pid) -> bool) -> usize {
         let (accesses, ended) = (&mut *self.accesses, &mut self.ended);
         source.poll(self.max, self.now, in_scope, |event| match event {
@@ -112,7 +111,7 @@ impl Turn<'_> {
     }
 }
 
-/// What is costed one by one.
+/// The unit of a cost figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Costed {
     /// A hint fault.
@@ -124,69 +123,69 @@ pub enum Costed {
 /// What a source has cost so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// What was read.
+    /// The unit.
     pub of: Costed,
-    /// How many of them, of use or not.
+    /// Their number, useful or not.
     pub events: u64,
     /// CPU time of the daemon for reading them.
     pub read: Nanos,
-    /// CPU time beside the daemon's: of BPF programs or interrupts.
+    /// CPU time other than the daemon's: of BPF programs or interrupts.
     pub beside: Nanos,
 }
 
-/// What a line of a run says of a source.
+/// A source's part of a line of `run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// What comes, as in "useful samples".
+    /// What is counted, as in "useful samples".
     pub what: &'static str,
-    /// How many came since the start.
+    /// Number since the start.
     pub count: u64,
-    /// How many were lost since the start.
+    /// Number lost since the start.
     pub lost: u64,
 }
 
 /// An open source of evidence. It stays attached until it is dropped. No method blocks.
 pub trait EvidenceSource: std::fmt::Debug {
-    /// It is open, in words: what it reads, and from how much.
+    /// A description of the open source: what it reads, and from how many CPUs, nodes or processes.
     fn describe(&self) -> String;
 
-    /// Its counters as of now.
+    /// Its current counters.
     fn counted(&self) -> Counted;
 
-    /// Reads what waits; whether more may wait.
+    /// Reads waiting evidence; returns whether more may wait.
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool;
 
-    /// Goes by another configuration from now on, of which nothing differs but what can be
+    /// Takes over another configuration, which differs from the current one only in keys that can be
     /// reloaded.
     fn reload(&mut self, config: &Config) {
         let _ = config;
     }
 
-    /// Itself, for whoever needs what this source alone has.
+    /// Itself, for access to what only this source has.
     fn as_any(&self) -> &dyn Any;
 
-    /// Descriptors that become readable when there is enough to be worth a poll.
+    /// Descriptors that become readable when there is enough for a poll.
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }
 
-    /// How long it may be left alone, where no descriptor tells.
+    /// Maximum time between polls, if it has no descriptors.
     fn look_every(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether its evidence says whose page it is of.
+    /// Whether its evidence names the process of a page.
     fn frames(&self, root: &Root) -> Frames {
         let _ = root;
         Frames::Named
     }
 
-    /// Whether all processes have to be known, whatever the scopes.
+    /// Whether it needs all processes to be tracked, regardless of scopes.
     fn follows_all(&self) -> bool {
         false
     }
 
-    /// Whether it tells of processes that end.
+    /// Whether it reports processes that end.
     fn tells_ends(&self) -> bool {
         false
     }
@@ -194,7 +193,7 @@ pub trait EvidenceSource: std::fmt::Debug {
     /// Memory came or went; nodes, tiers or CPUs have changed.
     ///
     /// # Errors
-    /// A file of the kernel cannot be read; the source goes on with what it knew.
+    /// A file of the kernel cannot be read; the source continues with its former state.
     fn set_machine(&mut self, frames: &PfnMap, topology: &Topology) -> Result<(), KernelFileError> {
         let _ = (frames, topology);
         Ok(())
@@ -210,7 +209,7 @@ pub trait EvidenceSource: std::fmt::Debug {
         let _ = wishes;
     }
 
-    /// Processes have come and gone: once a tick. Returns what there is to say of it.
+    /// Follows started and ended processes, once a tick. Returns messages to report.
     fn follow(
         &mut self,
         now: Nanos,
@@ -226,17 +225,17 @@ pub trait EvidenceSource: std::fmt::Debug {
         false
     }
 
-    /// Whether it still works: once a second or so. Returns what there is to say of it.
+    /// Checks whether it still works, about once a second. Returns a message to report.
     fn check(&mut self) -> Option<String> {
         None
     }
 
-    /// What it has cost, where that is measured.
+    /// Its cost so far, if measured.
     fn cost(&self) -> Option<Cost> {
         None
     }
 
-    /// What a line of a run says of it.
+    /// Its part of a line of `run`.
     fn rate(&self) -> Option<Rate> {
         None
     }

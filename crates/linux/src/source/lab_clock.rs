@@ -1,9 +1,9 @@
-//! Modelled time of the lab's emulator, as its processors' programs would have taken it on the
-//! machine that is modelled.
+//! Modelled time of the lab's emulator, as the programs on its processors would have taken on the
+//! modelled machine.
 //!
 //! The plugin writes it into the memory of the lab's device (`lab/plugin/modelled.h`),
-//! little-endian; the sampler's head says where. No machine has it, and nothing is decided by it:
-//! it is what programs in the lab are measured by.
+//! little-endian; the sampler's head says where. No real machine has it, and it influences no
+//! decision: it is used to measure programs in the lab.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,17 +13,17 @@ use crate::sys::DeviceMemory;
 
 /// The first eight bytes of the clocks' page.
 const MAGIC: [u8; 8] = *b"TLCTIME1";
-/// Processors and nodes that are believed.
+/// Maximum numbers of processors and nodes accepted.
 const VCPUS_MAX: u32 = 1024;
 const NODES_MAX: u32 = 16;
 
-/// What the page says of all.
+/// Offsets of common figures.
 const COUNT: usize = 8;
 const VCPU_BYTES: usize = 16;
 const EPOCH: usize = 24;
 const ON: usize = 32;
 const CPI_FS: usize = 40;
-/// What it says of each processor.
+/// Offsets of each processor's figures.
 const OWN_EPOCH: usize = 0;
 const INSTRUCTIONS: usize = 8;
 const WAITED_PS: usize = 16;
@@ -31,21 +31,21 @@ const REFERENCE_PS: usize = 24;
 const LATENCY_PS: usize = 32;
 const QUEUEING_PS: usize = LATENCY_PS + 8 * NODES_MAX as usize;
 const OWN_BYTES: usize = QUEUEING_PS + 8 * NODES_MAX as usize;
-/// How often a reading is begun anew when the plugin begins to count anew meanwhile.
+/// How often a reading is restarted when the plugin resets its counts meanwhile.
 const TRIES: u32 = 100;
 
-/// Why there is no modelled time to be read.
+/// Why modelled time cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum NoTime {
     /// Time is not modelled.
     #[error("time is not modelled: tell the plugin how, as in `misses model 0.333 100:200 350:30`")]
     Off,
-    /// The plugin began anew again and again.
+    /// The plugin was reset repeatedly.
     #[error("the plugin was reset again and again while its clocks were read; try again")]
     Restless,
 }
 
-/// What a processor waited for one node's memory.
+/// A processor's waits for one node's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// For its latency, ns.
@@ -57,14 +57,13 @@ pub struct Wait {
 /// A processor's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VcpuTime {
-    /// Modelled time since the plugin was told to begin anew, ns: of its instructions and of its
-    /// misses.
+    /// Modelled time since the plugin's reset, ns: of its instructions and of its misses.
     pub ns: u64,
-    /// What it would be had node 0 served every miss, ns.
+    /// The same if node 0 had served every miss, ns.
     pub reference_ns: u64,
     /// Of `ns`, the instructions'.
     pub instructions_ns: u64,
-    /// Of `ns`, what it waited for each node, by its number.
+    /// Of `ns`, the waits for each node, by its number.
     pub nodes: Vec<Wait>,
 }
 
@@ -121,8 +120,8 @@ impl LabClock {
         Ok(LabClock { memory, layout })
     }
 
-    /// All clocks as of now, by the number of the processor. Numbers of one processor may be one
-    /// miss apart.
+    /// All present clocks, by the number of the processor. Numbers of one processor may be one miss
+    /// apart.
     ///
     /// # Errors
     /// [`NoTime`].
@@ -143,12 +142,12 @@ impl LabClock {
         Err(NoTime::Restless)
     }
 
-    /// One processor's clock; none if it began anew meanwhile.
+    /// One processor's clock; `None` if it was reset meanwhile.
     fn one(&self, vcpu: usize, epoch: u64, cpi_fs: u64) -> Option<VcpuTime> {
         let at = self.layout.at + PAGE + vcpu * self.layout.vcpu_bytes;
         let number = |offset| word(&self.memory, at + offset);
         let nodes = 0..self.layout.nodes;
-        // It has done nothing yet that was counted.
+        // It has not counted anything yet.
         if number(OWN_EPOCH) != epoch {
             let nodes = nodes.map(|_| Wait::default()).collect();
             return Some(VcpuTime { nodes, ..VcpuTime::default() });
@@ -258,7 +257,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written, before or after: an answer, and no panic.
+        /// For any bytes, written before or after: an answer, and no panic.
         #[test]
         fn no_bytes_make_it_panic(
             writes in proptest::collection::vec((0..BYTES / 8, any::<u64>()), 0..20),

@@ -1,5 +1,5 @@
-//! The device behind which the lab's sampler, hot list and modelled time are: QEMU's ivshmem, a PCI
-//! device whose memory is all that there is to it.
+//! The device of the lab's sampler, hot list and modelled time: QEMU's ivshmem, a PCI device that
+//! consists only of memory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ const VENDOR: &str = "0x1af4";
 const DEVICE: &str = "0x1110";
 /// The BAR that is the shared memory.
 const BAR: &str = "resource2";
-/// The least that `open` promises to be there to read.
+/// The minimum size that `open` guarantees.
 const HEAD_BYTES: usize = 32;
-/// The first eight bytes of the memory that the lab's plugin lays out, and the two halves in which
-/// it says where what is behind the rings lies.
+/// The first eight bytes of the memory that the lab's plugin lays out, and the word whose two
+/// halves are the positions of the structures after the rings.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLCSAMP1");
 const PLACES: usize = 24;
-/// What lies there begins at pages of this size, and has one of registers.
+/// Structures there begin at pages of this size, and have one page of registers.
 pub(crate) const PAGE: usize = 4096;
-/// How often its memory is looked at: nobody tells of what is new there.
+/// How often its memory is polled: nothing signals new data there.
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Why the lab's device cannot be used.
@@ -53,16 +53,15 @@ pub enum NoLabDevice {
     File(#[from] KernelFileError),
 }
 
-/// Whether there is such a device; what its memory holds is not looked at.
+/// Whether there is such a device; its memory is not read.
 ///
 /// # Errors
-/// [`NoLabDevice::NoDevice`] where there is none.
+/// [`NoLabDevice::NoDevice`] if there is none.
 pub fn is_there(root: &Root) -> Result<(), NoLabDevice> {
     if devices(root)?.is_empty() { Err(NoLabDevice::NoDevice) } else { Ok(()) }
 }
 
-/// The memory of the first such device of which `read` makes something; ivshmem has other uses as
-/// well.
+/// The memory of the first such device that `read` accepts; ivshmem has other uses as well.
 ///
 /// # Errors
 /// Why there is none; of several such devices, why not the last. `read` says what is wrong with its
@@ -92,11 +91,11 @@ pub(crate) fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// Where the registers of the hot list and the clocks of modelled time are said to lie; 0 for what
-/// is not there. The first 32 bytes are there to read.
+/// The positions of the hot list's registers and of the clocks of modelled time; 0 if absent. The
+/// memory must have at least 32 bytes.
 ///
 /// # Errors
-/// When the memory is another program's.
+/// The memory belongs to another program.
 pub(crate) fn places(memory: &DeviceMemory) -> Result<(usize, usize), &'static str> {
     if word(memory, 0) != MAGIC {
         return Err("it is not the memory that the lab's plugin lays out");
@@ -105,7 +104,7 @@ pub(crate) fn places(memory: &DeviceMemory) -> Result<(usize, usize), &'static s
     Ok((hot_list as usize, clocks as usize))
 }
 
-/// Whether a page of the memory lies at `at`.
+/// Whether a whole page of the memory begins at `at`.
 pub(crate) fn has_page(memory: &DeviceMemory, at: usize) -> bool {
     at.is_multiple_of(PAGE) && at <= memory.bytes() && memory.bytes() - at >= PAGE
 }
@@ -151,7 +150,7 @@ fn try_one<T>(
         Ok(memory) => memory,
         Err(cause) => return Err(NoLabDevice::NotMapped { path, cause }),
     };
-    // A page is the least that is ever mapped, but not the least that a file may have.
+    // At least a page is mapped, but the file may be smaller.
     if memory.bytes() < HEAD_BYTES {
         return Err(NoLabDevice::Strange { path, what: "it is too small" });
     }

@@ -1,7 +1,7 @@
-//! Sources of evidence, a folder each. [`ROWS`] lists them: whoever deals with sources goes by it.
+//! Sources of evidence, one folder each. [`ROWS`] lists them for all users of sources.
 //!
-//! A source's folder has its row, what the doctor looks for (`probe`), what is written of its
-//! counters (`text`), and what the machine drives (`evidence`).
+//! A source's folder has its row, the doctor's check (`probe`), the text of its counters (`text`),
+//! and the implementation of the machine's interface (`evidence`).
 
 mod budget;
 pub mod chmu;
@@ -31,7 +31,7 @@ pub use evidence::{
 };
 pub use row::{Facts, Probed, Row, SourceStatus, no_plan};
 
-/// Every source, in the order in which they are opened, read and told of.
+/// Every source, in the order in which they are opened, read and reported.
 pub const ROWS: &[Row] = &[hintfault::ROW, hwsample::ROW, damon::ROW, chmu::ROW];
 
 /// What a source of accesses delivers.
@@ -58,13 +58,13 @@ pub trait AccessSource {
         each: impl FnMut(Event),
     ) -> usize;
 
-    /// Descriptors that become readable when there is enough to be worth a poll.
+    /// Descriptors that become readable when there is enough for a poll.
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
 }
 
-/// Knows whose page lies in a frame.
+/// Looks up the page in a frame.
 pub trait Owners {
-    /// The page whose memory is managed, where one is known; of a huge page its head.
+    /// The page in a frame, if known and managed; for a huge page its head.
     fn owner(&mut self, pfn: Pfn) -> Option<Resident>;
 }
 

@@ -1,4 +1,4 @@
-//! A source's row: what is known of it before it is opened.
+//! A source's row: its description before it is opened.
 
 use serde::Serialize;
 use thermocline_core::config::{Config, Source};
@@ -12,17 +12,17 @@ use crate::topology::Discovered;
 /// A source of evidence.
 #[derive(Debug)]
 pub struct Row {
-    /// Which one of the configuration it is.
+    /// Its identity in the configuration.
     pub source: Source,
     /// What it reads, in words that follow "no".
     pub what: &'static str,
-    /// How an error that keeps it from being opened begins.
+    /// The beginning of an error that prevents opening it.
     pub cannot: &'static str,
     /// The key of its counters in `status --json`.
     pub counted_as: &'static str,
-    /// Looks whether the machine has it.
+    /// Checks whether the machine has it.
     pub probe: fn(&mut Facts<'_>) -> Probed,
-    /// What it sets in the kernel when it is opened; an error says why it could not be.
+    /// The kernel settings that it needs; an error says why it cannot be opened.
     pub plan: fn(&Root, &Config, &Discovered) -> Result<Plan, String>,
     /// Opens it.
     #[cfg(feature = "bpf")]
@@ -36,7 +36,7 @@ pub fn no_plan(_root: &Root, _config: &Config, _found: &Discovered) -> Result<Pl
     Ok(Plan::default())
 }
 
-/// What is known of the machine when sources are looked for.
+/// Facts about the machine for the probes of sources.
 #[derive(Debug)]
 pub struct Facts<'a> {
     /// Where the kernel's files are.
@@ -45,21 +45,21 @@ pub struct Facts<'a> {
     pub config: &'a Config,
     /// Its nodes and tiers, where they could be found.
     pub topology: Option<&'a Discovered>,
-    /// The kernel's release, as uname -r.
+    /// The kernel's release, as printed by `uname -r`.
     pub release: Option<&'a str>,
-    /// kernel.numa_balancing; None where the kernel has none.
+    /// kernel.numa_balancing; `None` if the kernel has none.
     pub numa_balancing: Option<u32>,
-    /// What the kernel has of what BPF programs attach to, or why it cannot be asked.
+    /// The attach points that the kernel has for BPF programs, or why they cannot be queried.
     pub attach_points: Result<Vec<AttachPoint>, String>,
     /// What keeps BPF programs from being loaded.
     pub no_bpf: Option<String>,
     /// This process may sample all CPUs.
     pub may_sample: bool,
-    /// This process is shown the frame numbers of pages.
+    /// This process can see the frame numbers of pages.
     pub sees_frames: bool,
     /// What keeps the kernel's settings from being set as configured.
     pub no_settings: Option<String>,
-    /// The kdamonds that are there are those of a thermocline that runs, or was killed.
+    /// The existing kdamonds belong to a thermocline that runs, or was killed.
     pub our_kdamonds: bool,
     /// The first source before this one that can be used.
     pub usable: Option<&'static str>,
@@ -67,7 +67,7 @@ pub struct Facts<'a> {
     pub failures: Vec<String>,
 }
 
-/// What became of looking for a source.
+/// The result of probing a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probed {
     /// Its name in the configuration.
@@ -81,7 +81,7 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// Of a source that attaches to nothing.
+    /// For a source that attaches to nothing.
     pub fn new(source: Source, status: SourceStatus, detail: impl Into<String>) -> Probed {
         Probed { name: source.key(), status, detail: detail.into(), attach_points: Vec::new() }
     }
@@ -93,7 +93,7 @@ impl Probed {
 pub enum SourceStatus {
     /// It can.
     Usable,
-    /// A folder stands for the machine and does not tell.
+    /// A folder stands for the machine and does not show it.
     Unknown,
     /// The machine offers it; it is switched off, or this version of thermocline does not read it.
     NotRead,
@@ -102,7 +102,7 @@ pub enum SourceStatus {
 }
 
 impl SourceStatus {
-    /// Whether it is known that it cannot be used as things stand.
+    /// Whether it is known to be unusable at present.
     pub const fn is_refused(self) -> bool {
         matches!(self, SourceStatus::Unavailable | SourceStatus::NotRead)
     }

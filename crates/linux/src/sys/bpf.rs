@@ -1,5 +1,5 @@
-//! The parts of BPF that libbpf-rs has no safe door to: a ring read without a callback per record,
-//! and run-time figures.
+//! The parts of BPF for which libbpf-rs has no safe interface: a ring read without a callback per
+//! record, and run-time figures.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -53,7 +53,7 @@ impl Ring {
         written.wrapping_sub(self.consumer.word(0).load(Ordering::Relaxed))
     }
 
-    /// Hands up to `records_max` waiting records to `each`, in order, and returns how many there
+    /// Passes up to `records_max` waiting records to `each`, in order, and returns how many there
     /// were.
     ///
     /// Stops early at a record that the kernel is still writing.
@@ -89,7 +89,7 @@ impl Ring {
     }
 }
 
-/// What the kernel measured of one BPF program.
+/// The kernel's measurements of one BPF program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProgramRunTime {
     /// Time spent in the program, in nanoseconds; counted only while statistics are on.

@@ -1,4 +1,4 @@
-//! Counts the allocations of a thread, for tests that hold a path to none.
+//! Counts the allocations of a thread, for tests that require a path to have none.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,7 +18,7 @@ static COUNTED: Counted = Counted;
 // allocation itself.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending has no counter any more; nobody asks for it either.
+        // A thread that is ending has no counter any more, and none is needed.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }

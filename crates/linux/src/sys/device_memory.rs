@@ -1,4 +1,4 @@
-//! Memory of a device, shared with whoever is behind it: read and written a word at a time.
+//! Memory of a device, shared with its implementation: read and written a word at a time.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -11,8 +11,8 @@ use rustix::mm::ProtFlags;
 
 use super::mapping::Mapping;
 
-/// A device's memory, mapped. Whoever is behind it may write at any time, so that there is no slice
-/// of it: every word is an atomic.
+/// A device's memory, mapped. The device may write at any time, so there is no slice of it: every
+/// word is an atomic.
 #[derive(Debug)]
 pub struct DeviceMemory {
     mapping: Mapping,
@@ -39,7 +39,7 @@ impl DeviceMemory {
         self.bytes
     }
 
-    /// The 64-bit number at `at`, and with it all that was written before it.
+    /// The 64-bit number at `at`, with acquire ordering: earlier writes of the device are visible.
     ///
     /// # Panics
     /// If it is not aligned or not within the memory.
@@ -47,7 +47,7 @@ impl DeviceMemory {
         self.mapping.word(at).load(Ordering::Acquire)
     }
 
-    /// Writes the 64-bit number at `at`, after all that was read before.
+    /// Writes the 64-bit number at `at`, with release ordering: after all earlier reads.
     ///
     /// # Panics
     /// As [`load`](DeviceMemory::load).

@@ -1,4 +1,4 @@
-//! A memory mapping that is shared with the kernel: what every ring is made of.
+//! A memory mapping that is shared with the kernel: the basis of every ring.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -76,8 +76,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the range that `mmap` returned; no reference into it outlives `self`.
-        // A failure leaves the range mapped, which harms nobody.
+        // SAFETY: exactly the range that `mmap` returned; no reference into it outlives `self`. A
+        // failure leaves the range mapped, which is harmless.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that needs `unsafe`: each system interface without a safe door gets one here.
+//! Everything that needs `unsafe`: each system interface without a safe wrapper gets one here.
 
 #[cfg(feature = "bpf")]
 pub mod bpf;

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use crate::root::{KernelFileError, list_optional, read_optional};
 
-/// The figure `name` of the node in `folder` with number `node`, as CPUs see it; none where the
-/// firmware does not tell.
+/// The figure `name` of the node in `folder` with number `node`, as CPUs see it; `None` if the
+/// firmware does not report it.
 pub(super) fn value(folder: &Path, node: u16, name: &str) -> Result<Option<u32>, KernelFileError> {
     for access in ["access1", "access0"] {
         let initiators = folder.join(format!("node{node}")).join(access).join("initiators");
         let Some(text) = read_optional(&initiators.join(name))? else { continue };
-        // Zero is the kernel's word for "the firmware does not tell".
+        // Zero means that the firmware does not report it.
         let Some(value) = text.trim().parse().ok().filter(|&v| v > 0) else { continue };
         if is_view_of_cpus(folder, &initiators, access)? {
             return Ok(Some(value));
@@ -23,7 +23,7 @@ pub(super) fn value(folder: &Path, node: u16, name: &str) -> Result<Option<u32>,
     Ok(None)
 }
 
-/// Whether one of the initiators has CPUs. Where the kernel lists none, the class of access tells.
+/// Whether one of the initiators has CPUs. If the kernel lists none, the access class decides.
 fn is_view_of_cpus(folder: &Path, initiators: &Path, access: &str) -> Result<bool, KernelFileError> {
     let names = list_optional(initiators)?.unwrap_or_default();
     let mut nodes = names.iter().filter(|name| is_node(name)).peekable();

@@ -3,7 +3,7 @@
 //! The kernel lists its memory tiers below `devices/virtual/memory_tiering`, the fastest with the
 //! lowest number (Linux 6.12 mm/memory-tiers.c). Kernels before 6.1 have none, and firmware without
 //! HMAT leaves all nodes in one. A tier map in the configuration overrides where pages are
-//! *placed*; what the kernel *scans* stays as [`Discovered::kernel_top`] says.
+//! *placed*; what the kernel *scans* is still determined by [`Discovered::kernel_top`].
 
 mod initiators;
 mod page_size;
@@ -27,7 +27,7 @@ pub use watcher::{Change, Watcher};
 /// SLIT distance of a node to itself (ACPI 6.5, 5.2.17).
 const DISTANCE_LOCAL: u8 = 10;
 
-/// SLIT distance between nodes where the firmware tells none (Linux include/linux/topology.h,
+/// SLIT distance between nodes if the firmware reports none (Linux include/linux/topology.h,
 /// REMOTE_DISTANCE).
 const DISTANCE_REMOTE: u8 = 20;
 
@@ -39,7 +39,7 @@ pub enum TierOrigin {
     Kernel,
     /// `[tiers] nodes` of the configuration.
     TierMap,
-    /// The kernel lists no tiers: all nodes are taken for one.
+    /// The kernel lists no tiers: all nodes are assumed to be in one.
     Assumed,
 }
 
@@ -52,14 +52,14 @@ pub struct KernelTier {
     pub nodes: Vec<NodeId>,
 }
 
-/// What sysfs tells of the machine's memory.
+/// The machine's memory as shown by sysfs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Discovered {
     /// Nodes with memory or CPUs.
     pub topology: Topology,
     /// Where its tiers come from.
     pub origin: TierOrigin,
-    /// The kernel's own tiers, fastest first; empty where it has none.
+    /// The kernel's own tiers, fastest first; empty if it has none.
     pub kernel_tiers: Vec<KernelTier>,
     /// Nodes with memory that the kernel counts as top tier: it neither scans them in tiering mode
     /// nor promotes from them. A tier with CPUs and every faster one is top tier (Linux 6.12
@@ -67,7 +67,7 @@ pub struct Discovered {
     pub kernel_top: Vec<NodeId>,
     /// Nodes with memory that `tiers.exclude` leaves out.
     pub excluded: Vec<NodeId>,
-    /// Whether the page size is known; where it is not, 4 KiB is taken for it.
+    /// Whether the page size is known; if not, 4 KiB is assumed.
     pub page_size_known: bool,
 }
 
@@ -197,14 +197,14 @@ pub fn discover(root: &Root, map: &TierMap) -> Result<Discovered, DiscoverError>
     })
 }
 
-/// The nodes whose memory anybody may get; None where the kernel does not list them. Memory of
-/// devices alone (ZONE_DEVICE) and nodes that a driver keeps to itself are not among them.
+/// The nodes with ordinary memory; `None` if the kernel does not list them. Nodes with only device
+/// memory (ZONE_DEVICE) and nodes reserved by a driver are not among them.
 fn ordinary_memory(folder: &Path) -> Result<Option<Vec<NodeId>>, KernelFileError> {
     let path = folder.join("has_memory");
     read_optional(&path)?.map(|text| node_list(&path, &text)).transpose()
 }
 
-/// Takes the memory of the nodes that are left out from `raw`, and says which of them have some.
+/// Removes the memory of excluded nodes from `raw`, and returns which of them have some.
 fn exclude(map: &TierMap, raw: &mut [RawNode], possible: &[NodeId]) -> Result<Vec<NodeId>, DiscoverError> {
     let named: Vec<NodeId> = map.exclude.iter().map(|&n| NodeId(n)).collect();
     if let Some(&node) = named.iter().find(|n| !possible.contains(n)) {
@@ -270,7 +270,7 @@ fn raw_node(
     })
 }
 
-/// A row of SLIT distances; None unless it has one for each online node.
+/// A row of SLIT distances; `None` unless it has one for each online node.
 fn distance_row(text: &str, nodes: usize) -> Option<Vec<u8>> {
     let row: Option<Vec<u8>> = text.split_ascii_whitespace().map(|d| d.parse().ok()).collect();
     row.filter(|row| row.len() == nodes)
@@ -312,8 +312,7 @@ fn tiers(
 ) -> Result<(TierOrigin, Vec<TierId>), DiscoverError> {
     if map.nodes.iter().all(|tier| tier.is_empty()) {
         let origin = if kernel.is_empty() { TierOrigin::Assumed } else { TierOrigin::Kernel };
-        // A node in no tier counts as top tier in the kernel (node_is_toptier), and so it does
-        // here.
+        // A node in no tier counts as top tier in the kernel (node_is_toptier), and so here.
         let tier_of = |id| kernel.iter().position(|t| t.nodes.contains(&id)).unwrap_or(0);
         return Ok((origin, raw.iter().map(|n| tier_id(tier_of(n.id))).collect()));
     }

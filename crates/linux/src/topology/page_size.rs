@@ -1,19 +1,18 @@
-//! How large the machine's base pages are: what the kernel counts memory in, and what its tables
-//! and addresses go by.
+//! How large the machine's base pages are: the unit in which the kernel counts memory, and of its
+//! page tables and addresses.
 
 use thermocline_core::units::PageSize;
 
 use crate::root::{KernelFileError, Root, list_optional, read_optional};
 use crate::zoneinfo;
 
-/// How far the two sides of the comparison may be apart: memory comes and goes between two
-/// readings.
+/// Tolerance of the comparison: memory may change between two readings.
 const TOLERANCE_PERCENT: u64 = 10;
 
-/// The page size of the machine at `root`; none where its files do not tell.
+/// The page size of the machine at `root`; `None` if its files do not show it.
 ///
 /// # Errors
-/// A file is there and cannot be read.
+/// A file exists and cannot be read.
 pub fn page_size(root: &Root) -> Result<Option<PageSize>, KernelFileError> {
     if *root == Root::default() {
         return Ok(PageSize::of_bytes(rustix::param::page_size() as u64));
@@ -23,13 +22,14 @@ pub fn page_size(root: &Root) -> Result<Option<PageSize>, KernelFileError> {
     Ok(total_kib(root)?.and_then(|kib| agreeing(kib, pages)))
 }
 
-/// The size in which `pages` make about `kib`: what a node's zones manage is its MemTotal.
+/// The size with which `pages` amount to about `kib`: the memory managed by a node's zones is its
+/// MemTotal.
 fn agreeing(kib: u64, pages: u64) -> Option<PageSize> {
     let apart = |size: &PageSize| size.kib(pages).abs_diff(kib).saturating_mul(100);
     PageSize::ALL.into_iter().find(|size| pages > 0 && apart(size) <= kib.saturating_mul(TOLERANCE_PERCENT))
 }
 
-/// MemTotal of all nodes, or of the machine where it lists no nodes.
+/// MemTotal of all nodes, or of the machine if it lists no nodes.
 fn total_kib(root: &Root) -> Result<Option<u64>, KernelFileError> {
     let folder = root.sys.join("devices/system/node");
     let mut sum = None;

@@ -1,4 +1,5 @@
-//! Which node a page frame is on: memory blocks of sysfs, zone spans where these do not say.
+//! Which node a page frame is on: from memory blocks of sysfs, or zone spans if these are
+//! ambiguous.
 
 use thermocline_core::units::{NodeId, PAGE_SHIFT, Pfn};
 
@@ -23,8 +24,8 @@ pub struct PfnMap {
 }
 
 impl PfnMap {
-    /// A map of `ranges`; where two overlap, the one that starts first keeps the frames. Neighbours
-    /// of one node are joined.
+    /// A map of `ranges`; if two overlap, the one that starts first keeps the frames. Neighbours of
+    /// one node are joined.
     pub fn new(mut ranges: Vec<PfnRange>) -> PfnMap {
         ranges.sort_unstable();
         let mut joined: Vec<PfnRange> = Vec::new();
@@ -43,8 +44,8 @@ impl PfnMap {
         PfnMap { ranges: joined }
     }
 
-    /// Reads the machine's memory blocks; `zones` tell where a block has memory of two nodes and
-    /// where the kernel has no memory blocks at all.
+    /// Reads the machine's memory blocks; `zones` decide if a block has memory of two nodes, or if
+    /// the kernel has no memory blocks at all.
     ///
     /// # Errors
     /// sysfs cannot be read.
@@ -62,7 +63,7 @@ impl PfnMap {
                 ranges.push(block);
                 continue;
             }
-            // The block is linked from two nodes: their zones say who has which part.
+            // The block is linked from two nodes: their zones determine the parts.
             for span in spans.iter().filter(|s| s.node == block.node) {
                 let (start, end) = (span.start.max(block.start), span.end.min(block.end));
                 if start < end {
@@ -73,7 +74,7 @@ impl PfnMap {
         Ok(PfnMap::new(if ranges.is_empty() { spans } else { ranges }))
     }
 
-    /// The node of a frame; None where it is not online memory.
+    /// The node of a frame; `None` if it is not online memory.
     pub fn node_of(&self, pfn: Pfn) -> Option<NodeId> {
         let after = self.ranges.partition_point(|r| r.start <= pfn);
         let range = self.ranges.get(after.checked_sub(1)?)?;
@@ -108,7 +109,7 @@ impl PfnMap {
     }
 }
 
-/// Base pages of a memory block; None where the kernel has no memory blocks.
+/// Base pages of a memory block; `None` if the kernel has no memory blocks.
 fn block_pages(root: &Root) -> Result<Option<u64>, KernelFileError> {
     let path = root.sys.join("devices/system/memory/block_size_bytes");
     let Some(text) = read_optional(&path)? else { return Ok(None) };

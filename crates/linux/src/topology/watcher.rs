@@ -1,4 +1,4 @@
-//! Notices memory that comes and goes while running.
+//! Detects memory that comes and goes while running.
 
 use thermocline_core::config::TierMap;
 
@@ -6,14 +6,14 @@ use crate::root::Root;
 use crate::topology::{DiscoverError, Discovered, PfnMap, PfnRange, discover};
 use crate::zoneinfo::Zone;
 
-/// What a look at the machine found to be different.
+/// Changes found by a check of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The nodes, tiers, CPUs or distances are different: see [`Watcher::discovered`].
     pub topology: bool,
     /// Frames that came online.
     pub online: Vec<PfnRange>,
-    /// Frames that went offline: nothing may be remembered of them.
+    /// Frames that went offline: their state must be discarded.
     pub offline: Vec<PfnRange>,
 }
 
@@ -35,7 +35,7 @@ pub struct Watcher {
     spans: Vec<Span>,
 }
 
-/// What a zone's lines tell of its extent: any block that goes on- or offline changes `present`.
+/// A zone's extent: any block that goes on- or offline changes `present`.
 #[derive(Debug, PartialEq, Eq)]
 struct Span {
     node: u16,
@@ -45,7 +45,7 @@ struct Span {
 }
 
 impl Watcher {
-    /// Reads the machine at `root`; `zones` are its zones of now.
+    /// Reads the machine at `root`; `zones` are its present zones.
     ///
     /// # Errors
     /// As [`discover`].
@@ -59,26 +59,26 @@ impl Watcher {
         })
     }
 
-    /// The machine as last seen.
+    /// The machine as of the last check.
     pub fn discovered(&self) -> &Discovered {
         &self.discovered
     }
 
-    /// The page frames as last seen.
+    /// The page frames as of the last check.
     pub fn pfns(&self) -> &PfnMap {
         &self.pfns
     }
 
-    /// Whether a zone's extent is another than at the last look, because memory came or went.
+    /// Whether a zone's extent has changed since the last check, because memory came or went.
     pub fn extents_differ(&self, zones: &[Zone]) -> bool {
         spans(zones) != self.spans
     }
 
-    /// Looks again: a few small files a node, and the memory blocks only where `zones` show
-    /// that a zone's extent is different.
+    /// Checks again: a few small files per node, and the memory blocks only if `zones` show that a
+    /// zone's extent has changed.
     ///
     /// # Errors
-    /// As [`discover`]; what was last seen stays.
+    /// As [`discover`]; the last state stays.
     pub fn look(&mut self, zones: &[Zone]) -> Result<Change, DiscoverError> {
         let discovered = discover(&self.root, &self.map)?;
         let mut change = Change { topology: !same_shape(&discovered, &self.discovered), ..Change::default() };
@@ -95,8 +95,8 @@ impl Watcher {
     }
 }
 
-/// Whether nodes, tiers, CPUs and distances are the same. A capacity alone differs whenever a
-/// balloon breathes, and is taken over without notice.
+/// Whether nodes, tiers, CPUs and distances are the same. A capacity alone changes with every
+/// balloon driver activity, and is updated without notice.
 fn same_shape(a: &Discovered, b: &Discovered) -> bool {
     let strip = |d: &Discovered| {
         let mut d = d.clone();

@@ -1,23 +1,22 @@
 //! Source `damon`: access rates of regions, read from DAMON.
 //!
-//! Kdamonds of ours, one a node with memory, watch frames (`paddr`), or one a process what it has
-//! mapped (`fvaddr`), and do nothing about what they find
-//! ([`offer_source`]). At the end of each aggregation a kdamond passes
-//! the tracepoint `damon:damon_aggregated` once for every region; a perf ring that hears that
-//! thread alone ([`event`]) holds the records until they are read and put together ([`stream`]).
-//! The engine is told each snapshot, and then, within a budget, the pages of lower tiers that lie
-//! in accessed regions, the hottest first: whose a frame is, the reverse map knows (`walk`); where
-//! a page of a process is, its pagemap (`lookup`).
+//! Our kdamonds, one per node with memory, watch frames (`paddr`), or one per process its mappings
+//! (`fvaddr`), and only report ([`offer_source`]). At the end of each aggregation a kdamond passes
+//! the tracepoint `damon:damon_aggregated` once for every region; a perf ring for that thread alone
+//! ([`event`]) holds the records until they are read and assembled ([`stream`]). The engine
+//! receives each snapshot, and then, within a budget, the pages of lower tiers that lie in accessed
+//! regions, the hottest first. The reverse map gives the owner of a frame (`walk`), the pagemap the
+//! place of a process's page (`lookup`).
 //!
-//! Why the tracepoint and not sysfs (`update_schemes_tried_regions`): a record of 56 bytes that
-//! nobody waits for, against a folder of four files for each region, made anew each time by a write
-//! that keeps its writer waiting for up to an aggregation. The tracepoint needs no scheme, and
-//! tells of every region at every aggregation. Both are the same on Linux 6.12 and 7.2; the offsets
-//! of the fields are read from the event's `format`. By hearing only our own threads, kdamonds of
+//! Why the tracepoint and not sysfs (`update_schemes_tried_regions`): the tracepoint costs a record
+//! of 56 bytes without waiting; sysfs creates a folder of four files for each region, by a write
+//! that blocks its writer for up to an aggregation. The tracepoint needs no scheme, and reports
+//! every region at every aggregation. Both are the same on Linux 6.12 and 7.2; the offsets of the
+//! fields are read from the event's `format`. Because only our own threads are read, kdamonds of
 //! others cost nothing and are never mistaken for ours.
 //!
-//! Memory that is added later is not watched before the next start. Processes that come and go are
-//! (`addresses`, `processes`), and so is what they map meanwhile (`mapped`).
+//! Memory that is added later is not watched before the next start. New processes are (`addresses`,
+//! `processes`), and so are new mappings (`mapped`).
 
 mod addresses;
 pub mod event;
@@ -76,7 +75,7 @@ pub(super) const ROW: Row = Row {
     statistics: || vec![("regions", Stats::statistics()), ("regions.processes", Watching::statistics())],
 };
 
-/// How many kdamonds there are, which is what they are made by.
+/// The number of kdamonds, a setting that creates them.
 fn plan(root: &Root, config: &Config, found: &Discovered) -> Result<Plan, String> {
     offer_source(root, config, found).map(|(setup, _)| setup.plan).map_err(|why| why.to_string())
 }
@@ -99,7 +98,7 @@ pub enum OpenError {
     /// Pages of processes cannot be found.
     #[error("pages of processes cannot be found: {0}")]
     Pages(#[from] ReverseError),
-    /// The kernel does not let us hear the event.
+    /// The kernel does not allow reading the event.
     #[error("cannot {action} for kdamond {kdamond}: {cause}{}", match cause.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "; it needs CAP_PERFMON and CAP_IPC_LOCK: run as root",
         _ => "",
@@ -119,33 +118,33 @@ thermocline_core::statistics! {
     Stats "regions" {
         /// Kdamonds of nodes that were started.
         started: usize, "kdamonds", Gauge;
-        /// Of these, the ones that ran when last looked at: fewer, where somebody has ended some.
+        /// Of these, the ones that ran when last looked at: fewer if somebody has ended some.
         running: usize, "kdamonds", Gauge;
-        /// Regions that were told of.
+        /// Regions reported.
         regions: u64, "regions", Counter;
-        /// Aggregations that were told of.
+        /// Aggregations reported.
         snapshots: u64, "aggregations", Counter;
-        /// Among these, those some of whose regions were lost.
+        /// Of these, aggregations with lost regions.
         incomplete: u64, "aggregations", Counter trouble;
         /// Records that were lost because a ring was full.
         lost: u64, "records", Counter trouble;
-        /// Records that made no sense.
+        /// Records that could not be decoded.
         malformed: u64, "records", Counter trouble;
         /// Frames of accessed regions of lower tiers, or pages of accessed regions of processes,
         /// that were looked up.
         looked_up: u64, "pages", Counter;
-        /// Pages of lower tiers found there and told. The others the reverse map does not know, or
-        /// not as anybody's in scope; or they are in the top tier.
+        /// Pages of lower tiers found there and delivered. The others are unknown to the reverse
+        /// map, out of scope, or in the top tier.
         pages: u64, "pages", Counter;
         /// Times that a snapshot's regions were given up before all of their pages had been looked
         /// up, because a newer one's turn had come.
         cut_short: u64, "times", Counter trouble;
-        /// The aggregation interval as last measured, ns: a busy kernel takes longer than it was
-        /// told.
+        /// The aggregation interval as last measured, ns: a busy kernel takes longer than
+        /// configured.
         aggregation_ns: Nanos, "ns", Gauge;
     }
     beside {
-        /// The processes that are watched, where addresses are virtual.
+        /// The processes that are watched, if addresses are virtual.
         processes: Option<Watching>;
     }
 }
@@ -167,7 +166,7 @@ pub struct DamonSource {
 }
 
 impl DamonSource {
-    /// Hears the kdamonds of nodes, which run, or prepares to hear those of processes.
+    /// Opens the events of the running kdamonds of nodes, or prepares for those of processes.
     ///
     /// # Errors
     /// [`OpenError`]; nothing stays open.
@@ -189,12 +188,12 @@ impl DamonSource {
         Ok(DamonSource { heard, scratch: Scratch::default(), pages, stats })
     }
 
-    /// Whether regions are of frames, so that it takes a reverse map to tell whose they are.
+    /// Whether regions are of frames, so that a reverse map is needed to find their owners.
     pub fn names_frames_alone(&self) -> bool {
         matches!(self.pages, Pages::Frames(_))
     }
 
-    /// Delivers the snapshots that have come; never blocks.
+    /// Delivers the snapshots that have arrived; never blocks.
     pub fn read(&mut self, topology: &Topology, mut each: impl FnMut(&RegionSnapshot)) {
         let DamonSource { heard, scratch, pages, stats } = self;
         (stats.lost, stats.malformed) = heard.closed;
@@ -218,7 +217,7 @@ impl DamonSource {
         }
     }
 
-    /// Looks up frames of the accessed regions of lower tiers, as far as the budget goes, and
+    /// Looks up frames of the accessed regions of lower tiers, as far as the budget allows, and
     /// appends the pages found to `pages`.
     pub fn look_up(&mut self, now: Nanos, owners: &mut (impl Owners + ?Sized), pages: &mut Vec<RegionPage>) {
         let Pages::Frames(walks) = &mut self.pages else { return };
@@ -244,8 +243,8 @@ impl DamonSource {
         (self.stats.looked_up, self.stats.cut_short) = lookup.counts();
     }
 
-    /// Watches processes that have come, where addresses are virtual, and no more those that have
-    /// gone; to be called at each tick. Returns what there is to say of it.
+    /// With virtual addresses, starts watching new processes and stops watching ended ones; call it
+    /// at each tick. Returns messages to report.
     pub fn follow(
         &mut self,
         now: Nanos,
@@ -258,13 +257,12 @@ impl DamonSource {
         told
     }
 
-    /// Whether [`follow`](DamonSource::follow) is to be gone on with soon.
+    /// Whether [`follow`](DamonSource::follow) should be called again soon.
     pub fn is_preparing(&self) -> bool {
         matches!(&self.pages, Pages::Addresses(addresses) if addresses.is_preparing())
     }
 
-    /// Looks whether the kdamonds of nodes still run. Returns how many do, where that are fewer
-    /// than before.
+    /// Checks whether the kdamonds of nodes still run. Returns their number if that has fallen.
     pub fn look(&mut self) -> Option<usize> {
         if !self.names_frames_alone() {
             return None;

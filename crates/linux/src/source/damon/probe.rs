@@ -1,5 +1,5 @@
-//! Whether regions can be read from kdamonds of ours. Those of a thermocline that runs are not in
-//! the way.
+//! Whether regions can be read from our own kdamonds. Those of a running thermocline are no
+//! obstacle.
 
 use thermocline_core::config::{DamonAddresses, Source};
 

@@ -1,4 +1,4 @@
-//! Which processes are watched: the largest of those in scope, each by a kdamond of ours.
+//! Which processes are watched: the largest in scope, each by one of our kdamonds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use crate::process;
 use crate::root::Root;
 use crate::scope::Member;
 
-/// Time between two looks at who has ended.
+/// Time between two checks for ended processes.
 pub(super) const ENDED_EVERY: Nanos = Nanos::from_s(1);
-/// Time between two looks at how large processes are.
+/// Time between two readings of the sizes of processes.
 const SIZES_EVERY: Nanos = Nanos::from_s(5);
-/// Processes that begin to be watched at once: the kernel takes its time for each.
+/// Processes that start to be watched at the same time: the kernel is slow for each.
 const STARTS_MAX: usize = 8;
 
 thermocline_core::statistics! {
@@ -28,7 +28,8 @@ thermocline_core::statistics! {
         /// Processes that could not be watched, because the kernel refused or somebody had ended
         /// their kdamond.
         failed: u64, "processes", Counter trouble;
-        /// Times that a kdamond was told of other addresses, because its process had mapped others.
+        /// Times that a kdamond's addresses were changed, because its process's mappings had
+        /// changed.
         renewed: u64, "times", Counter;
     }
     beside {
@@ -37,24 +38,24 @@ thermocline_core::statistics! {
     }
 }
 
-/// A process: its number alone may be used again.
+/// The identity of a process: its number alone may be reused.
 pub(super) type Who = (Pid, u64);
 
-/// What is to be done about kdamonds.
+/// Actions on kdamonds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Steps {
-    /// Kdamonds whose process has ended, left the scope or given its place up.
+    /// Kdamonds whose process has ended, left the scope or lost its place.
     pub(super) end: Vec<usize>,
-    /// Kdamonds, off by then, and whom they are to watch.
+    /// Kdamonds, off by then, and the processes that they shall watch.
     pub(super) begin: Vec<(usize, Who)>,
 }
 
-/// Who is watched by which kdamond.
+/// The processes watched by each kdamond.
 #[derive(Debug)]
 pub(super) struct Processes {
     kdamonds: Vec<Option<Who>>,
     min_pages: u64,
-    /// Those that are not to be tried again, or not before a time.
+    /// Processes that are not tried again, or not before a time.
     failed: BTreeMap<Who, Option<Nanos>>,
     sizes_looked: Option<Nanos>,
     /// Kdamonds that hang: they can neither be ended nor given to others.
@@ -74,8 +75,8 @@ impl Processes {
         }
     }
 
-    /// Looks who is there now: those who have gone give up their places at once, others are looked
-    /// for every few seconds.
+    /// Updates the set: ended processes lose their places at once, new ones are looked for every
+    /// few seconds.
     pub(super) fn look(&mut self, root: &Root, now: Nanos, members: impl Iterator<Item = Member>) -> Steps {
         let members: BTreeSet<Who> = members.map(|member| (member.pid, member.start_time)).collect();
         let gone = |(number, who): &(usize, &Option<Who>)| {
@@ -96,8 +97,8 @@ impl Processes {
         steps
     }
 
-    /// The largest come first. Who is watched keeps the place, unless another is twice as large:
-    /// DAMON begins anew with each.
+    /// The largest come first. A watched process keeps its place unless another is twice as large:
+    /// DAMON starts from scratch with each.
     fn choose(&mut self, sizes: &BTreeMap<Who, u64>, steps: &mut Steps) {
         let size = |who: &Who| sizes.get(who).copied().unwrap_or(0);
         let watched: BTreeSet<Who> = self.kdamonds.iter().flatten().copied().collect();
@@ -131,19 +132,19 @@ impl Processes {
         self.stats.left_out = others.len() - chosen;
     }
 
-    /// Whom a kdamond watches.
+    /// The process that a kdamond watches.
     pub(super) fn watched_by(&self, number: usize) -> Option<Who> {
         self.kdamonds.get(number).copied().flatten()
     }
 
-    /// A kdamond watches nobody any more. Returns who it was.
+    /// A kdamond no longer watches a process. Returns that process.
     pub(super) fn ended(&mut self, number: usize) -> Option<Who> {
         let who = self.kdamonds.get_mut(number).and_then(Option::take);
         self.count();
         who
     }
 
-    /// A kdamond is to watch a process.
+    /// Assigns a process to a kdamond.
     pub(super) fn given(&mut self, number: usize, who: Who) {
         if let Some(place) = self.kdamonds.get_mut(number) {
             *place = Some(who);
@@ -192,7 +193,7 @@ mod tests {
             Machine { dir: tempfile::tempdir().unwrap(), members: Vec::new(), now: Nanos(0) }
         }
 
-        /// A process of so many MiB is there.
+        /// Adds a process of `mib` MiB.
         fn process(&mut self, pid: u32, start: u64, mib: u64) {
             let folder = self.dir.path().join(format!("proc/{pid}"));
             fs::create_dir_all(&folder).unwrap();
@@ -207,8 +208,8 @@ mod tests {
             self.members.retain(|member| member.pid != Pid(pid));
         }
 
-        /// Looks after so many seconds, does as is said, and tells: kdamonds that end, and those
-        /// that begin with whom.
+        /// Updates after this many seconds, applies the actions, and returns them: kdamonds that
+        /// end, and those that begin, with their process.
         fn look(&mut self, processes: &mut Processes, after_s: u64) -> (Vec<usize>, Vec<(usize, u32)>) {
             self.now = self.now.plus(Nanos::from_s(after_s));
             let root = Root::at(self.dir.path());

@@ -1,33 +1,33 @@
-//! Where a process has memory, as regions for DAMON to begin with.
+//! Where a process has memory, as initial regions for DAMON.
 //!
-//! Left to itself DAMON takes a process's addresses for three regions, all but the two largest
-//! holes. What lies between is for it to find out: a heap beside a program that was loaded far
-//! from it is a small part of a region that is mostly hole, and is hardly ever looked at. So it is
-//! told what is mapped. It never joins regions that do not touch, and splits none once it has half
-//! of `regions_max`: so a process gets a quarter of that at most, and where it has more mappings,
-//! those with the smallest holes between them are taken for one. A region is hot as a whole until
-//! it is split, which takes its time: so what is mapped begins in pieces, another quarter of them.
+//! By default DAMON starts with three regions for a process's addresses, which leave out only the
+//! two largest holes. A heap far from its program is then a small part of a region that is mostly a
+//! hole, and is hardly ever checked. So the mapped ranges are set explicitly. DAMON never joins
+//! regions that do not touch, and splits none once it has half of `regions_max`. So a process gets
+//! at most a quarter of that, and if it has more mappings, those with the smallest holes between
+//! them are joined. A region is hot as a whole until it is split, which takes time, so mapped
+//! ranges start in pieces, another quarter of `regions_max`.
 
 use std::io::{self, BufRead};
 use std::ops::Range;
 
-/// Bytes that a piece has at least, and a multiple of which it has.
+/// Minimum size of a piece, and the unit of its size.
 const PIECE_BYTES: u64 = 64 << 10;
-/// Ranges that are held while mappings are read; above that the smallest holes are filled. More
-/// than any kdamond is told.
+/// Ranges kept while mappings are read; above that the smallest holes are filled. More than any
+/// kdamond gets.
 const HELD_MAX: usize = 1 << 16;
 
 /// Ranges of addresses, ascending, of which no two touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranges {
     all: Vec<Range<u64>>,
-    /// Bytes in them that are mapped.
+    /// Mapped bytes in them.
     mapped: u64,
 }
 
 impl Ranges {
-    /// What `/proc/PID/maps` tells, in `most` ranges at most. What nobody may access is left out,
-    /// and so are the pages that the kernel maps into every process.
+    /// Reads `/proc/PID/maps` into at most `most` ranges. Inaccessible mappings are left out, and
+    /// so are the pages that the kernel maps into every process.
     ///
     /// # Errors
     /// It cannot be read.
@@ -63,10 +63,9 @@ impl Ranges {
         self.all.len()
     }
 
-    /// The same as regions: what `before` did not have in pieces of one size, but for the last of
-    /// each range, some `more` in all; and the rest whole, since what a kdamond has found in it
-    /// stays where it is told of it whole. They are no more than four times as many as ranges and
-    /// `more` together.
+    /// The same as regions: new parts, not in `before`, in pieces of one size except the last of
+    /// each range, about `more` in all; the rest whole, because a kdamond keeps its findings for
+    /// ranges set whole. Their number is at most four times that of ranges and `more` together.
     pub(super) fn pieces(&self, before: &Ranges, more: usize) -> Vec<Range<u64>> {
         let other = self.watched() - overlap(&self.all, &before.all);
         let size = other.div_ceil(more.max(1) as u64).next_multiple_of(PIECE_BYTES);
@@ -96,7 +95,7 @@ impl Ranges {
         self.mapped
     }
 
-    /// Bytes that are watched: what is mapped, and the holes within ranges.
+    /// Watched bytes: mapped ones, and the holes within ranges.
     pub(super) fn watched(&self) -> u64 {
         bytes(&self.all)
     }
@@ -109,7 +108,7 @@ impl Ranges {
     }
 }
 
-/// The addresses of a line of /proc/PID/maps; none where there is nothing to watch.
+/// The addresses of a line of /proc/PID/maps; `None` if there is nothing to watch.
 fn mapping(line: &str) -> Option<Range<u64>> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
@@ -120,7 +119,7 @@ fn mapping(line: &str) -> Option<Range<u64>> {
     (!may.starts_with("---") && !of_kernel && range.start < range.end).then_some(range)
 }
 
-/// Makes `most` ranges of them at most: only the largest holes stay.
+/// Joins ranges until there are at most `most`: only the largest holes stay.
 fn join(all: &mut Vec<Range<u64>>, most: usize) {
     let surplus = all.len().saturating_sub(most);
     if surplus == 0 {
@@ -285,7 +284,8 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]
     }
 
     proptest! {
-        /// Whatever is mapped, all of it is in as many ranges as may be, which are apart.
+        /// For any mappings, all of them are in at most the allowed number of ranges, which do not
+        /// touch.
         #[test]
         fn any_process_fits(steps in steps(), most in 1usize..60) {
             let (text, mapped) = text(&steps);
@@ -299,7 +299,8 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]
             prop_assert!(!found.differs(&found));
         }
 
-        /// Whatever was watched before, the pieces are the ranges, in order, and bounded.
+        /// For any ranges watched before, the pieces cover the ranges, in order, and are bounded in
+        /// number.
         #[test]
         fn pieces_are_all_of_the_ranges(now in steps(), before in steps(), most in 1usize..60) {
             let (now, before) = (ranges(&text(&now).0, most), ranges(&text(&before).0, most));

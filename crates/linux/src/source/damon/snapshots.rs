@@ -6,13 +6,13 @@ use thermocline_core::units::{Nanos, PAGE_SHIFT, PAGE_SIZE};
 
 use super::event::Aggregated;
 
-/// Regions of a snapshot may be so many times as many as they were to be at most: the kernel itself
-/// may be a little above for a while.
+/// Accepted number of regions of a snapshot, as a multiple of the configured maximum: the kernel
+/// may exceed it a little for a while.
 const SLACK: u64 = 2;
-/// Aggregation intervals that are longer are none: nobody told of those between.
+/// Longer intervals are not aggregation intervals: reports in between are missing.
 const INTERVAL_MAX: Nanos = Nanos::from_s(1200);
 
-/// Puts the regions of one kdamond together.
+/// Assembles the regions of one kdamond.
 #[derive(Debug)]
 pub(super) struct Collector {
     space: RegionSpace,
@@ -21,9 +21,9 @@ pub(super) struct Collector {
     regions_max: usize,
     /// The aggregation interval.
     interval: Nanos,
-    /// When the one before the open one was told.
+    /// Time of the snapshot before the open one.
     before: Option<Nanos>,
-    /// What has come of the open one: its time is that of its first region.
+    /// The open snapshot: its time is that of its first region.
     open: Option<RegionSnapshot>,
     malformed: u64,
 }
@@ -42,8 +42,8 @@ impl Collector {
         }
     }
 
-    /// Takes the next region. A snapshot is told when its last one has come, or the first one of
-    /// another: then some were lost.
+    /// Takes the next region. A snapshot is delivered when its last region has arrived, or when the
+    /// first one of another arrives: then some were lost.
     pub(super) fn take(
         &mut self,
         time: Nanos,
@@ -74,8 +74,8 @@ impl Collector {
         }
     }
 
-    /// An aggregation has ended: since the one before, unless that is too long ago, or so short
-    /// that both are of one.
+    /// An aggregation has ended. Measures the interval since the last one, unless that is too long,
+    /// or so short that both belong to one aggregation.
     fn begin(&mut self, time: Nanos) {
         let since = self.before.map(|before| time.since(before));
         if let Some(since) = since.filter(|since| *since <= INTERVAL_MAX && since.0 > self.samples * 1000) {
@@ -109,7 +109,7 @@ impl Collector {
         self.interval
     }
 
-    /// Regions that made no sense.
+    /// Regions that were invalid.
     pub(super) fn malformed(&self) -> u64 {
         self.malformed
     }

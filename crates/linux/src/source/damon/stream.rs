@@ -1,4 +1,4 @@
-//! The records of one kdamond's ring, one after the other, to snapshots.
+//! Turns the records of one kdamond's ring into snapshots.
 
 use thermocline_core::access::{RegionSnapshot, RegionSpace};
 use thermocline_core::config::DamonSource as Keys;
@@ -8,7 +8,7 @@ use super::event::{Format, sample};
 use super::snapshots::Collector;
 use crate::source::hwsample::record::{Record, decode};
 
-/// What one kdamond tells.
+/// The stream of one kdamond.
 #[derive(Debug)]
 pub struct Stream {
     format: Format,
@@ -18,14 +18,14 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Of a kdamond that watches `space`.
+    /// For a kdamond that watches `space`.
     pub fn new(format: Format, space: RegionSpace, keys: &Keys) -> Stream {
         Stream { format, collector: Collector::new(space, keys), lost: 0, malformed: 0 }
     }
 
-    /// Takes a record, header included, and tells a snapshot when it has come to its end; false,
-    /// where regions of it were lost. Never panics, and keeps no more regions than twice as many as
-    /// there may be.
+    /// Takes a record, including its header, and delivers a snapshot when it is complete; `false`
+    /// if regions of it were lost. Never panics, and keeps at most twice the maximum number of
+    /// regions.
     pub fn take(&mut self, record: &[u8], tell: impl FnMut(&RegionSnapshot, bool)) {
         match sample(record) {
             Some((time, raw)) => match self.format.decode(raw) {
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// What waited made no sense and was given up.
+    /// The waiting records were invalid and were discarded.
     pub fn give_up(&mut self) {
         self.malformed += 1;
     }
@@ -50,7 +50,7 @@ impl Stream {
         self.lost
     }
 
-    /// Records that made no sense.
+    /// Records that could not be decoded.
     pub fn malformed(&self) -> u64 {
         self.malformed + self.collector.malformed()
     }

@@ -1,4 +1,4 @@
-//! What tests of both kinds of addresses need.
+//! Helpers for tests of both kinds of addresses.
 
 use thermocline_core::access::{Region, RegionSnapshot, RegionSpace};
 use thermocline_core::topology::{Node, Topology};

@@ -1,16 +1,16 @@
-//! What was counted, as text.
+//! The counters as text.
 
 use std::fmt::Write;
 
 use super::{Stats, Watched, Watching};
 use crate::source::troubles;
 
-/// Processes that are told of one by one, those that are watched worst.
+/// Maximum number of processes listed, the worst watched first.
 const WATCHED_MAX: usize = 8;
-/// Where less than this share of the addresses that are looked at holds memory, it is said why.
+/// Below this share of checked addresses that hold memory, the reason is given.
 const BADLY_PERCENT: f64 = 50.0;
 
-/// What share of the looks at each process finds memory.
+/// The share of checks of each process that find memory; empty if none is watched.
 fn watched_well(each: &[Watched]) -> String {
     let mut lines = Vec::new();
     for process in each {
@@ -42,7 +42,7 @@ fn watched_well(each: &[Watched]) -> String {
     out
 }
 
-/// What DAMON told of and what became of it.
+/// DAMON's reports and the pages found.
 pub(super) fn text(stats: &Stats) -> String {
     let watched = match &stats.processes {
         None => format!("{} of {} kdamonds run", stats.running, stats.started),

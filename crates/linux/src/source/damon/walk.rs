@@ -1,9 +1,8 @@
-//! From regions to their pages: the accessed regions of lower tiers, the hottest first, as far as a
-//! budget goes.
+//! Looks up the pages of accessed regions of lower tiers, the hottest first, within a budget.
 //!
-//! A snapshot is walked until all of its pages have been looked up, but for two seconds at most:
-//! then the newest one's turn has come, whose hottest regions matter more than the lukewarm ones of
-//! an old one. A region of any size is thus spread over ticks.
+//! A snapshot is walked until all of its pages have been looked up, but for at most two seconds.
+//! Then the newest one replaces it, because its hottest regions matter more than the lukewarm ones
+//! of an old one. So a large region is spread over ticks.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +14,23 @@ use crate::reverse::Resident;
 use crate::source::Owners;
 use crate::source::budget::Budget;
 
-/// For how long a snapshot is walked at most.
+/// Time limit for a snapshot.
 const WALK_MAX: Nanos = Nanos::from_s(2);
-/// From the beginning of one walk to that of the next, at least: what the last one has proposed is
-/// on its way.
+/// Minimum time between the starts of two walks: candidates of the last one are still in flight.
 const WALK_EVERY: Nanos = Nanos::from_ms(500);
 
 /// The walk through one node's regions.
 #[derive(Debug)]
 struct Walk {
     node: NodeId,
-    /// When the regions were turned to; none before the first.
+    /// When the walk of the present regions began; `None` before the first.
     began: Option<Nanos>,
     time: Nanos,
-    /// What is left, the hottest last.
+    /// The remaining regions, the hottest last.
     regions: Vec<Region>,
-    /// The next page of the hottest; before its beginning at first.
+    /// The next page of the hottest; before its first page initially.
     at: u64,
-    /// What is to be walked next: the newest.
+    /// The newest regions, to be walked next.
     next: Option<(Nanos, Vec<Region>)>,
 }
 
@@ -68,7 +66,7 @@ impl Walks {
         walk.next = Some((snapshot.time, regions));
     }
 
-    /// Looks pages up, each node its share, and appends those found.
+    /// Looks up pages, an equal share for each node, and appends those found.
     pub(super) fn walk(
         &mut self,
         now: Nanos,
@@ -96,8 +94,7 @@ impl Walks {
 }
 
 impl Walk {
-    /// Goes over to the newest regions when it is time; returns whether others were given up for
-    /// them.
+    /// Switches to the newest regions when due; returns whether others were dropped for them.
     fn turn(&mut self, now: Nanos) -> bool {
         let every = if self.regions.is_empty() { WALK_EVERY } else { WALK_MAX };
         if self.next.is_none() || self.began.is_some_and(|began| now.since(began) < every) {
@@ -110,7 +107,7 @@ impl Walk {
         cut_short
     }
 
-    /// Looks up at most so many pages; returns how many.
+    /// Looks up at most `most` pages; returns their number.
     fn step(&mut self, most: u64, owners: &mut (impl Owners + ?Sized), pages: &mut Vec<RegionPage>) -> u64 {
         let mut used = 0;
         while used < most {
@@ -140,7 +137,7 @@ mod tests {
     use super::*;
 
     /// Every frame is that of process 1 with the same number, from 1 << 20 on in huge pages; odd
-    /// frames below 64 are nobody's.
+    /// frames below 64 have no known owner.
     struct Everybody;
 
     impl Owners for Everybody {
@@ -167,7 +164,7 @@ mod tests {
         let mut walks = Walks::new(400);
         let regions = [(100, 300, 500), (300, 350, 9000), (350, 1000, 0)];
         walks.offer(&snapshot(2, 0, &regions), &topology());
-        // What a quarter of a second saves, and no more.
+        // The budget saved in a quarter of a second, and no more.
         let first = walk(&mut walks, 0);
         assert_eq!(first, (300..350).chain(100..150).collect::<Vec<_>>());
         assert_eq!(walk(&mut walks, 100), (150..190).collect::<Vec<_>>());

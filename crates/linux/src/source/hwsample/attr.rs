@@ -21,21 +21,21 @@ const PRECISE_IP_SHIFT: u32 = 15;
 const COMM_EXEC: u64 = 1 << 24;
 const USE_CLOCKID: u64 = 1 << 25;
 
-/// Skid that is asked for: "requested to have 0 skid". Load latency needs at least this.
+/// Requested skid: "requested to have 0 skid". Load latency needs at least this.
 const PRECISE_IP: u64 = 2;
 /// MEM_LOAD_RETIRED.L3_MISS (Intel SDM, event 0xd1 with unit mask 0x20; Haswell and later).
 const L3_MISS: u64 = 0x20d1;
 /// MEM_TRANS_RETIRED.LOAD_LATENCY (Linux 6.12 arch/x86/events/intel/core.c: mem-loads).
 const LOAD_LATENCY: u64 = 0x1cd;
-/// What has to lead the group of a load-latency event where it exists (Linux 6.12
+/// The required leader of the group of a load-latency event, if the event exists (Linux 6.12
 /// arch/x86/events/intel/core.c: mem-loads-aux).
 const LOAD_LATENCY_AUX: u64 = 0x8203;
 /// IBS op counts micro-operations instead of cycles (Linux 6.12 arch/x86/include/asm/perf_event.h:
 /// IBS_OP_CNT_CTL).
 const IBS_COUNT_UOPS: u64 = 1 << 19;
-/// IBS op drops what did not miss the L3 (IBS_OP_L3MISSONLY).
+/// IBS op drops samples that did not miss the L3 (IBS_OP_L3MISSONLY).
 const IBS_L3_MISS_ONLY: u64 = 1 << 16;
-/// IBS honours `exclude_kernel` by looking at each sample (format/swfilt).
+/// IBS honours `exclude_kernel` by checking each sample (format/swfilt).
 const IBS_SOFTWARE_FILTER: u64 = 1;
 /// Arm SPE records physical addresses (Linux 6.12 drivers/perf/arm_spe_pmu.c: pa_enable).
 const SPE_PA: u64 = 1 << 1;
@@ -74,8 +74,7 @@ pub struct EventAttr {
 }
 
 impl EventAttr {
-    /// The same for what `whose` asks for: what a thread starts is sampled with it only if that is
-    /// said.
+    /// The same for `whose`: children of a thread are sampled only if requested.
     pub fn of(self, whose: Whose) -> EventAttr {
         let inherit = if whose == Whose::OwnThread { INHERIT } else { 0 };
         EventAttr { flags: self.flags | inherit, ..self }
@@ -110,11 +109,11 @@ pub struct Events {
     pub sampler: EventAttr,
 }
 
-/// What a PMU is asked for: a sample every `period` events, waking the reader when `watermark`
-/// bytes wait (of the AUX area, where samples come in one).
+/// The events to request from a PMU: a sample every `period` events, waking the reader when
+/// `watermark` bytes wait (in the AUX area, if samples come in one).
 ///
 /// Times are CLOCK_MONOTONIC. On Intel that makes each sample an interrupt of its own: the kernel
-/// then looks the physical address up at once, and not when the page may have moved (Linux 6.12
+/// then looks up the physical address at once, before the page may have moved (Linux 6.12
 /// arch/x86/events/intel/core.c: intel_pmu_large_pebs_flags).
 pub fn events(pmu: &Pmu, period: u32, watermark: u32) -> Events {
     let base = EventAttr {
@@ -150,7 +149,7 @@ pub fn tracepoint(id: u64, watermark: u32) -> EventAttr {
 }
 
 /// Linux 6.12 refuses every `exclude_*` on IBS (PERF_PMU_CAP_NO_EXCLUDE); with the software filter
-/// of later kernels it is welcome.
+/// of later kernels it is accepted.
 fn ibs(ibs: &Ibs, base: EventAttr) -> EventAttr {
     let user_only = if ibs.software_filter { EXCLUDE_KERNEL } else { 0 };
     EventAttr {
@@ -190,8 +189,8 @@ fn spe(spe: &Spe, base: EventAttr, watermark: u32) -> EventAttr {
         pmu_type: spe.pmu_type,
         config: SPE_PA | SPE_JITTER | SPE_LOADS_AND_STORES,
         flags: base.flags | EXCLUDE_KERNEL | EXCLUDE_HV,
-        // The ring itself only tells where in the AUX area samples are: each such record is worth
-        // waking for.
+        // The ring itself only contains the positions of samples in the AUX area: each such record
+        // is worth waking for.
         wakeup_watermark: 1,
         aux_watermark: watermark,
         ..base

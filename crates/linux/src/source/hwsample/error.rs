@@ -11,7 +11,7 @@ pub enum OpenError {
     /// There is no sampler.
     #[error(transparent)]
     NoPmu(#[from] NoPmu),
-    /// The kernel does not let us.
+    /// The kernel does not permit it.
     #[error(
         "{pmu} on all CPUs is not permitted ({cause}); it needs CAP_PERFMON, or kernel.perf_event_paranoid of -1"
     )]

@@ -1,4 +1,4 @@
-//! The sampler as the machine drives it.
+//! The sampler as a source of the machine.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -27,12 +27,12 @@ pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
     Ok(Some(Box::new(HwSampleSource::open(root, keys, judge, now)?)))
 }
 
-/// What a line of a run says of a sampler.
+/// A sampler's part of a line of `run`.
 pub(super) fn rate(stats: &Stats) -> Rate {
     Rate { what: "useful samples", count: stats.samples.useful, lost: stats.lost }
 }
 
-/// What samples have cost; each interrupts a CPU for `interrupt_ns`.
+/// The cost of samples; each interrupts a CPU for `interrupt_ns`.
 pub(super) fn cost(stats: &Stats, interrupt_ns: u64) -> Cost {
     let taken = stats.samples.taken;
     Cost { of: Costed::Sample, events: taken, read: stats.read_ns, beside: Nanos(taken * interrupt_ns) }

@@ -1,13 +1,13 @@
 //! Accesses sampled by the processor: AMD IBS, Intel PEBS, Arm SPE, through perf_event_open(2).
 //!
-//! [`pmu`] finds what the machine has, [`attr`] says what the kernel is asked for, [`record`] and
-//! [`spe`] read what comes, and [`useful`] keeps the useful samples: user accesses that missed the
-//! caches, on memory below the top tier, which is for the physical address to say.
+//! [`pmu`] finds the machine's sampler, [`attr`] builds the request to the kernel, [`record`] and
+//! [`spe`] decode the results, and [`useful`] keeps the useful samples: user accesses that missed
+//! the caches, on memory below the top tier, as determined by the physical address.
 //!
 //! None of the three has run on silicon with this code. Attributes are compared with what the
-//! kernel's drivers take, decoders are fuzzed, and the software event `page-faults` takes the same
-//! way through the kernel's ring on any machine. The lab's sampler, `lab_rings`, stands in for
-//! hardware where the feature `lab` is on.
+//! kernel's drivers accept, decoders are fuzzed, and the software event `page-faults` takes the
+//! same path through the kernel's ring on any machine. The lab's sampler, `lab_rings`, stands in
+//! for hardware where the feature `lab` is on.
 
 pub mod attr;
 #[cfg(feature = "lab")]

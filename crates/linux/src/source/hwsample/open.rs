@@ -27,10 +27,10 @@ use crate::sys::perf::ring::Scratch;
 use crate::sys::perf::{self, Aux, Ring};
 use crate::topology::PfnMap;
 
-/// Time between two settings of the period: each is a system call a CPU.
+/// Time between two settings of the period: each is a system call per CPU.
 const SET_EVERY: Nanos = Nanos::from_s(1);
 
-/// How long looking up the page of a fault may take, once for each process that hangs.
+/// Time limit for looking up the page of a fault, once for each process that hangs.
 const LOOK_UP_MAX: Duration = Duration::from_millis(50);
 
 thermocline_core::statistics! {
@@ -38,9 +38,9 @@ thermocline_core::statistics! {
     Stats "hwsample" {
         /// CPUs that are sampled.
         cpus: u32, "CPUs", Gauge;
-        /// CPUs that could not be.
+        /// CPUs that could not be sampled.
         cpus_failed: u32, "CPUs", Gauge trouble;
-        /// Events from one sample to the next, now; none where it is not ours to set.
+        /// Events from one sample to the next, now; none if it is not ours to set.
         period: Option<u32>, "events", Gauge;
         /// The budget makes the period longer than the samples ask for, or leaves samples unread.
         budgeted: bool, "", Gauge;
@@ -50,7 +50,7 @@ thermocline_core::statistics! {
         throttled: u64, "times", Counter trouble;
         /// Times that the hardware or the kernel cut an AUX area short.
         truncated: u64, "times", Counter trouble;
-        /// Records, or bytes of an AUX area, that made no sense.
+        /// Records, or bytes of an AUX area, that could not be decoded.
         malformed: u64, "records or bytes", Counter trouble;
         /// Settings of the period that the kernel refused.
         period_refused: u64, "settings", Counter trouble;
@@ -62,7 +62,7 @@ thermocline_core::statistics! {
     beside {
         /// The sampler.
         sampler: &'static str;
-        /// Samples by what came of them.
+        /// Samples by result.
         samples: Tally;
     }
 }
@@ -86,7 +86,7 @@ pub struct HwSampleSource {
     config: HwSample,
     whose: Whose,
     cpus: Vec<Cpu>,
-    /// The CPU whose ring is read first next time, so that a busy one does not starve the others.
+    /// The CPU whose ring to read first next time, so that a busy one does not starve the others.
     next: usize,
     scratch: Scratch,
     judge: Judge,
@@ -94,7 +94,7 @@ pub struct HwSampleSource {
     period: Period,
     period_set: u32,
     period_looked: Nanos,
-    /// Pieces of the AUX area that the ring has told of, kept to spare allocations.
+    /// Pieces of the AUX area named by the ring, kept to avoid allocations.
     pieces: Vec<(u64, u64)>,
     stats: Stats,
 }
@@ -126,7 +126,7 @@ impl HwSampleSource {
     ) -> Result<HwSampleSource, OpenError> {
         let pmu = choose(root, config)?;
         let (config, mut judge) = match pmu {
-            // Every fault is taken: there are few, and none stands for others.
+            // Every fault is taken: there are few, and none represents others.
             Pmu::PageFaults => {
                 let every = HwSample { period: 1, period_min: 1, period_max: 1, ..config.clone() };
                 (every, judge.of_page_faults())
@@ -196,7 +196,7 @@ impl HwSampleSource {
             }
             Ok(Record::Lost(lost)) => stats.lost += lost,
             Ok(Record::Throttle) => stats.throttled += 1,
-            // What has ended is the first thread.
+            // Only the first thread has ended.
             Ok(Record::Exit(pid)) if lives_on(root, pid) => {}
             Ok(Record::Exit(pid)) => each(Event::Exit(pid)),
             Ok(Record::Exec(pid)) => each(Event::Exec(pid)),
@@ -237,7 +237,7 @@ impl HwSampleSource {
         read.records + samples
     }
 
-    /// Looks at the budget and tells the kernel of another period, once a second.
+    /// Checks the budget and changes the kernel's period, once a second.
     fn keep_period(&mut self, now: Nanos) {
         self.period.look(now);
         if now.since(self.period_looked) < SET_EVERY {
@@ -251,12 +251,12 @@ impl HwSampleSource {
         self.period_set = wanted;
         self.judge.set_period(wanted);
         for cpu in &self.cpus {
-            // A CPU that is offline now is opened anew when it comes back.
+            // A CPU that is offline now is opened again when it comes back.
             self.stats.period_refused += u64::from(cpu.event.set_period(wanted.into()).is_err());
         }
     }
 
-    /// What the rule wants the period to be, where it wants something.
+    /// Sets the period that the rule wishes, if any.
     pub fn set_wish(&mut self, period: Option<u32>) {
         self.period.set_wish(period);
     }
@@ -266,11 +266,10 @@ impl HwSampleSource {
         self.judge.set_frames(frames);
     }
 
-    /// Nodes, tiers or CPUs have changed: CPUs that came are sampled from now on, those that went
-    /// no more.
+    /// Nodes, tiers or CPUs have changed: new CPUs are sampled from now on, removed ones no longer.
     ///
     /// # Errors
-    /// sysfs does not tell the CPUs; those that were sampled still are.
+    /// sysfs does not list the CPUs; those sampled before still are.
     pub fn set_topology(&mut self, topology: &Topology) -> Result<(), KernelFileError> {
         self.judge.set_topology(topology);
         let online = self.pmu.cpus(&online_cpus(&self.root)?);
@@ -303,7 +302,7 @@ impl HwSampleSource {
 
 impl AccessSource for HwSampleSource {
     /// Allocates nothing a sample, except where Arm SPE names a thread for the first time, and with
-    /// the sampler "page-faults", which asks pagemap for each.
+    /// the sampler "page-faults", which reads pagemap for each.
     fn poll(
         &mut self,
         records_max: usize,
@@ -346,8 +345,7 @@ impl AccessSource for HwSampleSource {
     }
 }
 
-/// File descriptors that the sampler takes on the machine at `root`; none where there is no
-/// sampler.
+/// File descriptors that the sampler takes on the machine at `root`; none if there is no sampler.
 pub fn descriptors(root: &Root, config: &HwSample) -> u64 {
     let (Ok(pmu), Ok(online)) = (choose(root, config), online_cpus(root)) else { return 0 };
     let of_cpu = 1 + u64::from(events(&pmu, 1, 1).leader.is_some());
@@ -382,7 +380,7 @@ fn online_cpus(root: &Root) -> Result<Vec<u32>, KernelFileError> {
     }
 }
 
-/// Where the page of a fault is by now; 0 where it is nowhere yet, or we may not know.
+/// The present physical address of a fault's page; 0 if it has none yet, or is not visible to us.
 fn physical(aside: &Aside, root: &Root, raw: &RawSample) -> u64 {
     let (vpn, pid, proc) = (raw.address >> PAGE_SHIFT, raw.pid, root.proc.clone());
     let entry = aside.ask(pid, move || Pagemap::open(&proc, pid)?.entry(vpn));
@@ -390,7 +388,7 @@ fn physical(aside: &Aside, root: &Root, raw: &RawSample) -> u64 {
     pfn.map_or(0, |pfn| pfn.0 << PAGE_SHIFT)
 }
 
-/// Whether threads of a process are left whose first one has ended.
+/// Whether a process whose first thread has ended has other threads left.
 fn lives_on(root: &Root, pid: Pid) -> bool {
     process::stat(root, pid).ok().flatten().is_some_and(|stat| stat.threads > 1)
 }

@@ -2,23 +2,23 @@
 //!
 //! Every 250 useful samples the period is adapted by the formula that S1 uses, within its bounds.
 //! S1 adapts for each task; an event that samples a CPU has no task, so there is one period for
-//! all. Samples of the top tier count as local, those of lower tiers as remote and shared: the more
-//! of what is sampled lies on lower tiers, the shorter the period. A rule with a wish of its own is
-//! followed instead.
+//! all. Samples of the top tier count as local, those of lower tiers as remote and shared: the
+//! larger the share of samples on lower tiers, the shorter the period. A rule's own wish takes
+//! precedence.
 //!
-//! Once a second the cost of sampling is compared with the budget. Where it is above, the period
-//! gets longer in proportion, beyond S1's bounds if need be; where it is below, that is taken back,
-//! by half a second at most.
+//! Once a second the cost of sampling is compared with the budget. If it is above, the period gets
+//! longer in proportion, beyond S1's bounds if necessary; if it is below, that is taken back, by at
+//! most half per second.
 
 use thermocline_core::config::HwSample;
 use thermocline_core::published::scan_period::{Accesses, SAMPLES, adapt};
 use thermocline_core::units::Nanos;
 
-/// Time between two looks at the budget.
+/// Time between two checks of the budget.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
 /// Estimated CPU time of one sample on the CPU that it interrupts: registers, the walk for address
 /// and page size, the record. It has not been measured on silicon; S1 reports 7.35 us for a sample
-/// and all that it leads to, migration included.
+/// including its consequences, such as migration.
 pub const INTERRUPT_NS: u64 = 2000;
 /// Longest period that the budget asks for.
 const PERIOD_MAX: u32 = 0x07ff_fff0;
@@ -28,14 +28,14 @@ const PERIOD_MAX: u32 = 0x07ff_fff0;
 pub struct Period {
     min: u32,
     max: u32,
-    /// By S1's formula.
+    /// The period by S1's formula.
     adapted: u32,
-    /// By the wish of the rule.
+    /// The period wished by the rule.
     wish: Option<u32>,
-    /// No shorter, for the sake of the budget; 0 while it is kept.
+    /// Lower bound required by the budget; 0 while the budget is kept.
     floor: u32,
     since: Accesses,
-    /// Nanoseconds a second that sampling may take.
+    /// Nanoseconds per second that sampling may take.
     budget_ns: u64,
     looked: Nanos,
     spent_ns: u64,
@@ -65,12 +65,12 @@ impl Period {
         self.wish.unwrap_or(self.adapted).max(self.floor)
     }
 
-    /// Whether the budget makes it longer than it would be.
+    /// Whether the budget makes it longer.
     pub fn budgeted(&self) -> bool {
         self.floor > self.wish.unwrap_or(self.adapted)
     }
 
-    /// What the rule wants, where it wants something.
+    /// Sets the rule's wish, if any.
     pub fn set_wish(&mut self, wish: Option<u32>) {
         self.wish = wish;
     }
@@ -89,14 +89,15 @@ impl Period {
         }
     }
 
-    /// Compares with the budget, once a second.
+    /// Compares the cost with the budget, once a second.
     pub fn look(&mut self, now: Nanos) {
         let elapsed = now.since(self.looked);
         if elapsed < LOOK_EVERY {
             return;
         }
         let allowed = self.budget_ns as f64 * elapsed.0 as f64 / 1e9;
-        // The kernel stops an event that interrupts too often: whatever it cost, it was too much.
+        // The kernel stops an event that interrupts too often: so its cost was too high in any
+        // case.
         let least = if self.throttled { 2.0 } else { 0.0 };
         let load = (self.spent_ns as f64 / allowed.max(1.0)).max(least);
         let wanted = self.wish.unwrap_or(self.adapted);

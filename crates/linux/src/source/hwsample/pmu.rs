@@ -9,11 +9,11 @@ use crate::root::{KernelFileError, Root, read_optional};
 
 /// Longest period of IBS op: 27 bits, in steps of 16 (Linux 6.12 arch/x86/events/amd/ibs.c).
 const IBS_PERIOD_MAX: u32 = 0x07ff_fff0;
-/// Longest period that is ever asked of another PMU.
+/// Longest period requested from any other PMU.
 const PERIOD_MAX: u32 = 0x07ff_ffff;
 
-/// Intel family 6 models whose load-latency event needs an auxiliary leader, where sysfs does not
-/// tell: Sapphire Rapids, Emerald Rapids, Alder Lake, Raptor Lake (Linux 6.12
+/// Intel family 6 models whose load-latency event needs an auxiliary leader, if sysfs does not show
+/// it: Sapphire Rapids, Emerald Rapids, Alder Lake, Raptor Lake (Linux 6.12
 /// arch/x86/events/intel/core.c: PMU_FL_MEM_LOADS_AUX; arch/x86/include/asm/intel-family.h).
 /// Granite Rapids (0xad, 0xae) does without.
 const AUX_LEADER_MODELS: [u32; 7] = [0x8f, 0xcf, 0x97, 0x9a, 0xb7, 0xba, 0xbf];
@@ -23,7 +23,7 @@ const AUX_LEADER_MODELS: [u32; 7] = [0x8f, 0xcf, 0x97, 0x9a, 0xb7, 0xba, 0xbf];
 pub struct Ibs {
     /// Its number.
     pub pmu_type: u32,
-    /// It can drop whatever did not miss the L3 (Zen 4 and later).
+    /// It can drop samples that did not miss the L3 (Zen 4 and later).
     pub l3_miss_only: bool,
     /// The kernel can drop samples of the kernel itself.
     pub software_filter: bool,
@@ -34,7 +34,7 @@ pub struct Ibs {
 pub enum PebsEvent {
     /// Loads that missed the L3.
     L3Miss,
-    /// Loads that took at least so many cycles.
+    /// Loads that took at least `cycles` cycles.
     LoadLatency {
         /// Least latency in CPU cycles.
         cycles: u16,
@@ -88,7 +88,7 @@ pub enum NoPmu {
          the profiling buffer is inaccessible, boot with kpti=off"
     )]
     NoSpeDriver,
-    /// The driver is there and found no SPE.
+    /// The driver is present and found no SPE.
     #[error(
         "no SPE here: its driver is loaded and has found none; the firmware does not offer it, or the kernel keeps its page tables apart \
          (boot with kpti=off)"
@@ -97,7 +97,7 @@ pub enum NoPmu {
     /// The machine does not have the one that is configured.
     #[error("this machine has no {0}; source.hwsample.sampler = \"auto\" takes what there is")]
     NotThis(&'static str),
-    /// The lab's sampler is no PMU, and only a build for the lab reads it.
+    /// The lab's sampler is not a PMU, and only a build for the lab reads it.
     #[error(
         "lab-rings are the sampler of the lab's emulator; this thermocline was built without it (feature lab)"
     )]
@@ -108,7 +108,7 @@ pub enum NoPmu {
 }
 
 impl Pmu {
-    /// Its name for people.
+    /// Its name in messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Pmu::Ibs(_) => "AMD IBS",
@@ -118,7 +118,7 @@ impl Pmu {
         }
     }
 
-    /// What it samples, for people.
+    /// What it samples, in messages.
     pub fn samples(&self) -> String {
         match self {
             Pmu::Ibs(Ibs { l3_miss_only: true, .. }) => {
@@ -138,7 +138,7 @@ impl Pmu {
         }
     }
 
-    /// The period that the PMU takes in place of `period`.
+    /// The period supported by the PMU that is nearest to `period`.
     pub fn nearest_period(&self, period: u32) -> u32 {
         match self {
             Pmu::Ibs(_) => (period & !0xf).clamp(16, IBS_PERIOD_MAX),
@@ -181,7 +181,7 @@ pub fn choose(root: &Root, config: &HwSample) -> Result<Pmu, NoPmu> {
     }
 }
 
-/// Why there is none: Arm's sampler needs a driver, which few distributions load by themselves.
+/// Why there is none: Arm's sampler needs a driver, which few distributions load automatically.
 fn none(root: &Root) -> NoPmu {
     let arm = read_optional(&root.proc.join("cpuinfo"))
         .is_ok_and(|text| text.is_some_and(|text| text.contains("CPU implementer")));
@@ -192,7 +192,7 @@ fn none(root: &Root) -> NoPmu {
     }
 }
 
-/// A number in a file of a PMU's folder; None where the file is absent.
+/// A number in a file of a PMU's folder; `None` if the file is absent.
 fn number(root: &Root, name: &str) -> Result<Option<u32>, KernelFileError> {
     let path = root.sys.join("bus/event_source/devices").join(name);
     let Some(text) = read_optional(&path)? else { return Ok(None) };
@@ -246,7 +246,7 @@ fn spe(root: &Root) -> Result<Option<Pmu>, KernelFileError> {
     Ok(Some(Pmu::Spe(Spe { pmu_type, min_interval, cpus })))
 }
 
-/// Family and model of the first processor of /proc/cpuinfo, where it tells.
+/// Family and model of the first processor of /proc/cpuinfo, if shown.
 fn model(root: &Root) -> Result<Option<(u32, u32)>, KernelFileError> {
     let text = read_optional(&root.proc.join("cpuinfo"))?.unwrap_or_default();
     let value = |key: &str| {

@@ -1,4 +1,4 @@
-//! Records of a perf ring: from bytes to samples, whatever the bytes.
+//! Records of a perf ring: decodes bytes to samples; any bytes are handled.
 //!
 //! Layouts: Linux include/uapi/linux/perf_event.h, `enum perf_event_type`; a sample has the fields
 //! of [`SAMPLE_TYPE`](super::attr::SAMPLE_TYPE), in the kernel's order and in the machine's byte
@@ -19,7 +19,7 @@ const KIND_SAMPLE: u32 = 9;
 const KIND_AUX: u32 = 11;
 const KIND_LOST_SAMPLES: u32 = 13;
 
-/// Low three bits of the flags say where the CPU was; these two: in a guest.
+/// The low three bits of the flags are the CPU's mode; these two mean a guest.
 const MODE_MASK: u16 = 7;
 const MODE_GUEST_KERNEL: u16 = 4;
 const MODE_GUEST_USER: u16 = 5;
@@ -33,13 +33,13 @@ pub struct RawSample {
     pub pid: Pid,
     /// The thread.
     pub tid: u32,
-    /// When, CLOCK_MONOTONIC.
+    /// The time, CLOCK_MONOTONIC.
     pub time: Nanos,
     /// The data address, 0 where the hardware had none.
     pub address: u64,
     /// The CPU.
     pub cpu: u32,
-    /// Latency in cycles, as far as the hardware tells.
+    /// Latency in cycles, if the hardware reports it.
     pub weight: u64,
     /// What the memory system did.
     pub data_src: DataSrc,
@@ -55,7 +55,7 @@ pub struct RawSample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataSrc(pub u64);
 
-/// What an access was.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A load.
@@ -71,9 +71,9 @@ pub enum Operation {
 pub enum Level {
     /// In a cache or an I/O device.
     NotMemory,
-    /// In memory, whichever.
+    /// In any memory.
     Memory,
-    /// The hardware does not tell.
+    /// The hardware does not report it.
     Unknown,
 }
 
@@ -89,8 +89,8 @@ impl DataSrc {
         }
     }
 
-    /// Where it was served. Used to tell misses from hits only: no table of Linux 6.12 for Intel
-    /// ever names CXL, so which memory it was is for the physical address to say (Linux 6.12
+    /// Where it was served. Used only to distinguish misses from hits: no table of Linux 6.12 for
+    /// Intel ever names CXL, so the physical address determines the memory (Linux 6.12
     /// arch/x86/events/intel/ds.c).
     pub const fn level(self) -> Level {
         // mem_lvl_num, bits 33-36: RAM 0xd, PMEM 0xe, CXL 9; 0xf is "not available", 0 "not set".
@@ -112,7 +112,7 @@ impl DataSrc {
 pub enum Record {
     /// A sample.
     Sample(RawSample),
-    /// So many records were lost because the ring was full, or samples before they reached it.
+    /// This many records were lost because the ring was full, or samples before they reached it.
     Lost(u64),
     /// The kernel stopped the event for the rest of a tick, because there were too many interrupts.
     Throttle,
@@ -122,22 +122,22 @@ pub enum Record {
     Exec(Pid),
     /// Bytes in the AUX area are ready.
     Aux {
-        /// Their place, counted from the beginning of all time.
+        /// Their position, counted from the start of the event.
         offset: u64,
-        /// How many.
+        /// Their number.
         bytes: u64,
         /// Why some are missing (PERF_AUX_FLAG_*); 0 where none is.
         flags: u64,
     },
-    /// A record that has nothing to tell us.
+    /// A record of no interest here.
     Other,
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a perf record of kind {kind} in {bytes} bytes, which is too few")]
 pub struct Malformed {
-    /// The kind that it says it is.
+    /// The kind in its header.
     pub kind: u32,
     /// Its length, header included.
     pub bytes: usize,
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_sample_has_its_fields_in_the_kernels_order() {
-        // TID, TIME, ADDR, CPU, WEIGHT, DATA_SRC, PHYS_ADDR, DATA_PAGE_SIZE: ascending but for no
-        // field of ours.
+        // TID, TIME, ADDR, CPU, WEIGHT, DATA_SRC, PHYS_ADDR, DATA_PAGE_SIZE: ascending, except for
+        // fields that we do not use.
         let words = [two(7, 8), 123, 0x7f00_0000_1040, two(3, 0), 350, 0x12, 0x4000_0040, 1 << 21];
         let Ok(Record::Sample(sample)) = decode(&record(9, 2, &words)) else { panic!() };
         assert_eq!((sample.pid, sample.tid, sample.time), (Pid(7), 8, Nanos(123)));

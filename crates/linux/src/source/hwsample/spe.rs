@@ -1,8 +1,8 @@
-//! Packets of Arm's statistical profiling extension: from the bytes of an AUX area to samples,
-//! whatever the bytes.
+//! Packets of Arm's statistical profiling extension: decodes the bytes of an AUX area to samples;
+//! any bytes are handled.
 //!
 //! Layout: Arm Architecture Reference Manual, "Statistical Profiling Extension sample record
-//! format". A header byte tells the kind of a packet and, in bits 4-5, log2 of the bytes that
+//! format". A header byte gives the kind of a packet and, in bits 4-5, log2 of the bytes that
 //! follow; a record is all packets up to an end or a timestamp packet.
 
 use super::record::{Level, Operation};
@@ -19,22 +19,22 @@ const ADDRESS_MASK: u64 = (1 << 56) - 1;
 const EVENT_MISS: u64 = 1 << 9 | 1 << 10;
 /// Events: last-level cache access (bit 8): with it, the absence of a miss is a hit.
 const EVENT_LLC_ACCESS: u64 = 1 << 8;
-/// Data sources of Neoverse: 0xd another socket or device, 0xe DRAM. Others are caches; no code is
-/// CXL's.
+/// Data sources of Neoverse: 0xd another socket or device, 0xe DRAM. Others are caches; no code
+/// stands for CXL.
 const SOURCES_MEMORY: std::ops::RangeInclusive<u64> = 0xd..=0xe;
 
 /// One sampled operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpeSample {
-    /// The thread, where the kernel puts it into the context register (CONFIG_PID_IN_CONTEXTIDR).
+    /// The thread, if the kernel puts it into the context register (CONFIG_PID_IN_CONTEXTIDR).
     pub tid: Option<u32>,
-    /// The data address, 0 where there was none. The top byte, a tag, is taken off.
+    /// The data address, 0 if there was none. The top byte, a tag, is removed.
     pub address: u64,
     /// Its physical address, 0 where it was not recorded.
     pub physical: u64,
     /// Cycles from issue to completion.
     pub latency_cycles: u16,
-    /// What happened to it (bits of the events packet).
+    /// Its events (bits of the events packet).
     pub events: u64,
     /// Where it was served, in the processor's own code.
     pub data_source: Option<u64>,
@@ -52,7 +52,7 @@ impl SpeSample {
         }
     }
 
-    /// Memory or a cache, as far as events and data source tell.
+    /// Memory or a cache, as far as events and data source show.
     pub fn level(&self) -> Level {
         let source = self.data_source.map(|source| SOURCES_MEMORY.contains(&source));
         match source {
@@ -64,7 +64,7 @@ impl SpeSample {
     }
 }
 
-/// What came of decoding.
+/// The result of decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
     /// Records.
@@ -73,8 +73,8 @@ pub struct Decoded {
     pub malformed_bytes: u64,
 }
 
-/// Hands every whole record in `bytes` to `each`. A record that is cut off at the end is lost: the
-/// kernel hands records over whole.
+/// Passes every complete record in `bytes` to `each`. A record that is cut off at the end is lost:
+/// the kernel delivers complete records.
 pub fn decode(bytes: &[u8], mut each: impl FnMut(&SpeSample)) -> Decoded {
     let mut decoded = Decoded::default();
     let mut sample = SpeSample::default();
@@ -174,7 +174,7 @@ impl SpeSample {
     }
 }
 
-/// A data address without the tag in its top byte: bit 55 tells the kernel's from the user's.
+/// A data address without the tag in its top byte: bit 55 distinguishes kernel from user addresses.
 const fn untagged(address: u64) -> u64 {
     if address >> 55 & 1 == 0 { address & ADDRESS_MASK } else { address | !ADDRESS_MASK }
 }
@@ -249,8 +249,7 @@ mod tests {
 
     #[test]
     fn padding_alignment_and_long_headers_are_passed_over() {
-        // Counters and addresses with long headers: index 8 and above belongs to nothing that we
-        // know.
+        // Counters and addresses with long headers: index 8 and above has no known meaning.
         let bytes =
             [vec![0, 0, 0x23, 0], packet(&[0x21, 0xb2], 5, 8), packet(&[0x20, 0xb2], 0x1000, 8), vec![1]]
                 .concat();

@@ -1,4 +1,4 @@
-//! What was counted, as text.
+//! The counters as text.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use thermocline_core::statistics::Declared;
 use super::Stats;
 use crate::source::troubles;
 
-/// What the sampler took, and what was of no use, by reason.
+/// The samples taken, and the useless ones by reason.
 pub(super) fn text(stats: &Stats) -> String {
     let samples = &stats.samples;
     let mut out = format!(

@@ -6,9 +6,9 @@ use thermocline_core::units::{Nanos, Pid};
 
 use crate::root::{Root, read_optional};
 
-/// Threads that are remembered; when there are more, all are forgotten and looked up again.
+/// Maximum number of threads cached; when there are more, the cache is cleared.
 const THREADS_MAX: usize = 65_536;
-/// How long a thread's process is believed: its number may be reused.
+/// How long a thread's process is cached: its number may be reused.
 const AGE_MAX: Nanos = Nanos::from_s(10);
 
 /// Processes by thread.
@@ -23,7 +23,7 @@ impl Threads {
         Threads { root: root.clone(), known: BTreeMap::new() }
     }
 
-    /// The process of a thread; None where it is gone.
+    /// The process of a thread; `None` if it is gone.
     pub(super) fn process(&mut self, tid: u32, now: Nanos) -> Option<Pid> {
         if let Some((looked, pid)) = self.known.get(&tid)
             && now.since(*looked) < AGE_MAX

@@ -2,8 +2,8 @@
 //!
 //! A sample is useful when it is a load or store of a user address that the caches did not serve,
 //! with a physical address that lies on a node below the top tier, by a process in scope. S1
-//! filters the same way inside the interrupt. The hardware's own word on where an access was served
-//! is trusted for "not in a cache" only: which tier it was, the physical address says.
+//! filters the same way inside the interrupt. The hardware's report of where an access was served
+//! is trusted only for "not in a cache"; the physical address determines the tier.
 
 use thermocline_core::access::{Access, Detail};
 use thermocline_core::topology::Topology;
@@ -13,16 +13,16 @@ use super::record::{Level, Operation, RawSample};
 use super::spe::SpeSample;
 use crate::topology::{PfnMap, cpu_nodes};
 
-/// log2 of the largest page that is believed, in base pages: 1 GiB.
+/// log2 of the largest page accepted, in base pages: 1 GiB.
 const ORDER_MAX: u32 = 18;
 
-/// What a sample says, whichever hardware took it.
+/// The content of a sample from any hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// The process, where known: of a guest's access it is not, because the address is the guest's
+    /// The process, if known: it is not for a guest's access, because the address is the guest's
     /// own.
     pub pid: Option<Pid>,
-    /// When, CLOCK_MONOTONIC.
+    /// The time, CLOCK_MONOTONIC.
     pub time: Nanos,
     /// The data address.
     pub address: u64,
@@ -32,7 +32,7 @@ pub struct Sighting {
     pub page_bytes: u64,
     /// The CPU.
     pub cpu: u32,
-    /// Latency in cycles, 0 where the hardware does not tell.
+    /// Latency in cycles, 0 if the hardware does not report it.
     pub latency_cycles: u32,
     /// Load or store.
     pub operation: Operation,
@@ -73,18 +73,18 @@ impl Sighting {
     }
 }
 
-/// Why a sample was of no use.
+/// Why a sample was useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Useless {
     /// No data address, or one of the kernel.
     NotUser,
     /// Neither load nor store.
     NoAccess,
-    /// A cache served it; of a load also where the hardware does not tell.
+    /// A cache served it; for a load also if the hardware does not report it.
     Hit,
     /// No physical address.
     NoPhysical,
-    /// The physical address is no online memory.
+    /// The physical address is not in online memory.
     NotMemory,
     /// The page is in the top tier already.
     TopTier,
@@ -93,15 +93,15 @@ pub enum Useless {
 }
 
 thermocline_core::statistics! {
-    /// Samples by what came of them: `taken = useful + local + ` all others.
+    /// Samples by result: `taken = useful + local + ` all others.
     #[derive(Copy)]
     Tally "hwsample_samples" {
         /// Samples read.
         taken: u64, "samples", Counter;
         /// Samples delivered as evidence that a page should move.
         useful: u64, "samples", Counter;
-        /// Samples of pages that lie where they were accessed from, delivered as evidence that they
-        /// should stay.
+        /// Samples of pages on the node that accessed them, delivered as evidence that they should
+        /// stay.
         local: u64, "samples", Counter;
         /// No data address, or one of the kernel.
         not_user: u64, "samples", Counter;
@@ -111,7 +111,7 @@ thermocline_core::statistics! {
         cache_hit: u64, "samples", Counter;
         /// Without a physical address.
         no_physical: u64, "samples", Counter;
-        /// On no online memory.
+        /// Not in online memory.
         not_memory: u64, "samples", Counter;
         /// On memory of the top tier.
         top_tier: u64, "samples", Counter;
@@ -149,26 +149,26 @@ pub struct Judge {
     cpu_nodes: Vec<NodeId>,
     /// Accesses to the top tier are useful too: a rule balances its nodes.
     keep_top_tier: bool,
-    /// Loads of which the hardware does not say where they were served count, and so does what it
-    /// cannot tell from a load.
+    /// Loads without a report of where they were served count, and so do accesses that the hardware
+    /// does not distinguish from loads.
     any_access: bool,
     /// The sampling period, 0 where it is not known.
     period: u32,
 }
 
 impl Judge {
-    /// A judge for the machine, which keeps accesses to the top tier if asked.
+    /// A judge for the machine, which keeps accesses to the top tier if requested.
     pub fn new(frames: PfnMap, topology: &Topology, keep_top_tier: bool) -> Judge {
         let cpu_nodes = cpu_nodes(topology);
         Judge { frames, topology: topology.clone(), cpu_nodes, keep_top_tier, any_access: false, period: 0 }
     }
 
-    /// Page faults are no accesses that any hardware has looked at: let them pass.
+    /// Page faults carry no report of the hardware, so they pass.
     pub fn of_page_faults(self) -> Judge {
         Judge { any_access: true, ..self }
     }
 
-    /// One access in about so many becomes a sample from now on; 0 where nobody knows.
+    /// About one access in `period` becomes a sample from now on; 0 if unknown.
     pub fn set_period(&mut self, period: u32) {
         self.period = period;
     }
@@ -184,10 +184,10 @@ impl Judge {
         self.topology = topology.clone();
     }
 
-    /// The access that a sample stands for.
+    /// The access of a sample.
     ///
     /// # Errors
-    /// Why it is of no use; `in_scope` is asked last.
+    /// Why it is useless; `in_scope` is checked last.
     #[inline]
     pub fn judge(&self, seen: &Sighting, in_scope: impl FnOnce(Pid) -> bool) -> Result<Access, Useless> {
         if seen.address == 0 || seen.address >> 63 != 0 {
@@ -196,7 +196,7 @@ impl Judge {
         if !self.any_access {
             match (seen.operation, seen.level) {
                 (Operation::Other, _) => return Err(Useless::NoAccess),
-                // AMD does not say where a store went.
+                // AMD does not report where a store was served.
                 (Operation::Store, Level::Unknown) | (_, Level::Memory) => {}
                 _ => return Err(Useless::Hit),
             }
@@ -333,7 +333,8 @@ pub(super) mod tests {
         let raw = sample(LOAD_MISS, 0x1000, 0x10_1000);
         let judged = [1, 0].map(|cpu| judge(true).judge(&(&RawSample { cpu, ..raw }).into(), |_| true));
         assert_eq!(judged.map(|found| found.unwrap().node), [NodeId(0); 2]);
-        // From node 1 it says that the page should move, from its own node that it should not.
+        // An access from node 1 says that the page should move, one from its own node that it
+        // should not.
         let mut tally = Tally::default();
         judged.iter().for_each(|found| tally.count(found));
         assert_eq!((tally.taken, tally.useful, tally.local), (2, 1, 1));

@@ -1,4 +1,4 @@
-//! The lab's sampler as the machine drives it.
+//! The lab's sampler as a source of the machine.
 
 use std::any::Any;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl EvidenceSource for LabRings {
         counted(&self.stats())
     }
 
-    /// No process is named, so that nobody can be out of scope yet.
+    /// No process is named, so no sample can be out of scope yet.
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool {
         turn.collect(self, |_| true) >= turn.max
     }
@@ -43,7 +43,7 @@ impl EvidenceSource for LabRings {
         Ok(())
     }
 
-    /// The emulator interrupts nobody.
+    /// The emulator causes no interrupts.
     fn cost(&self) -> Option<Cost> {
         Some(cost(&self.stats(), 0))
     }

@@ -1,4 +1,4 @@
-//! What lies where in the rings of the lab's sampler (`lab/plugin/README.md`), whatever the bytes.
+//! The layout of the rings of the lab's sampler (`lab/plugin/README.md`); any bytes are handled.
 //!
 //! All is little-endian. A page with the head; then for each CPU a page with the marks of its ring,
 //! and the ring's slots.
@@ -13,15 +13,15 @@ const MAGIC: [u8; 8] = *b"TLCSAMP1";
 const PAGE: usize = 4096;
 /// Bytes of a sample.
 pub(super) const SLOT_BYTES: usize = 32;
-/// Rings that are believed, one a CPU: as many as Linux can have CPUs (CONFIG_NR_CPUS is at most
-/// 8192).
+/// Maximum number of rings accepted, one per CPU: as many as Linux can have CPUs (CONFIG_NR_CPUS is
+/// at most 8192).
 const RINGS_MAX: u64 = 8192;
-/// Slots of a ring that are believed.
+/// Maximum number of slots of a ring accepted.
 const SLOTS_MAX: u64 = 1 << 20;
-/// On a sample's flags: the access was a store.
+/// Flag of a sample: the access was a store.
 const STORE: u64 = 1 << 48;
 
-/// Marks of a ring, by their place in its page.
+/// Marks of a ring, by their offset in its page.
 pub(super) const HEAD: usize = 0;
 /// Samples read, which the reader writes.
 pub(super) const TAIL: usize = 8;
@@ -30,7 +30,7 @@ pub(super) const DROPPED: usize = 16;
 /// Accesses from one tag to the next on average, as of the last tag.
 pub(super) const PERIOD: usize = 32;
 
-/// Where the rings are; all of it lies within the memory that it was read from.
+/// The position of the rings, all within the memory that it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) rings: usize,
@@ -80,10 +80,10 @@ impl Layout {
     }
 }
 
-/// The access that a slot's words stand for; any bits are one. It happened on `cpu`, as long before
-/// `now` as it is older than the `newest` sample: the time is that of the host's clock, of which
-/// only the pace is known here. The node that it names is not looked at, the frame's is; the
-/// latency is in ns and not in cycles.
+/// The access of a slot's words; any bits are valid. It happened on `cpu`, as long before `now` as
+/// it is older than the `newest` sample: its time is from the host's clock, of which only the pace
+/// is known here. The node that it names is ignored in favour of the frame's; the latency is in ns
+/// and not in cycles.
 #[inline]
 pub(super) fn sighting(words: [u64; 4], cpu: usize, newest: u64, now: Nanos) -> Sighting {
     let [time, address, physical, rest] = words;
@@ -96,7 +96,7 @@ pub(super) fn sighting(words: [u64; 4], cpu: usize, newest: u64, now: Nanos) -> 
         cpu: cpu as u32,
         latency_cycles: 0,
         operation: if rest & STORE != 0 { Operation::Store } else { Operation::Load },
-        // The sampler lets hits pass by.
+        // The sampler skips hits.
         level: Level::Memory,
     }
 }
@@ -148,7 +148,7 @@ mod tests {
         fn whatever_is_believed_lies_within_the_memory(
             counts in any::<u64>(), sizes in any::<u64>(), small in any::<bool>(), n in any::<u64>(), bytes in 0usize..1 << 24,
         ) {
-            // Random numbers are hardly ever believed, small ones often.
+            // Random numbers are hardly ever accepted, small ones often.
             let (counts, sizes) = match small {
                 true => ((counts % 9) | (1 << (32 + counts % 14)), 32 | (((4096 + sizes % (1 << 20)) / 8 * 8) << 32)),
                 false => (counts, sizes),

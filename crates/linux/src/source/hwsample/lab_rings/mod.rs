@@ -1,9 +1,9 @@
-//! The sampler of the lab's emulator: tagged accesses that missed, in rings of shared memory, one a
-//! CPU.
+//! The sampler of the lab's emulator: tagged accesses that missed, in rings of shared memory, one
+//! per CPU.
 //!
-//! No real machine has it. Its samples name no process, as those of a device or of a guest's
-//! accesses do, so that they are evidence of frames; [`crate::reverse`] tells whose they are. It
-//! reads the rings without waiting for anything, and there is nobody that could wake it.
+//! No real machine has it. Its samples name no process, like those of a device or of a guest's
+//! accesses, so they are evidence of frames; [`crate::reverse`] finds their owners. It polls the
+//! rings, because nothing wakes it.
 
 #[cfg(feature = "bpf")]
 mod evidence;
@@ -35,7 +35,7 @@ pub struct LabRings {
     memory: DeviceMemory,
     layout: Layout,
     judge: Judge,
-    /// The ring that is read first next time, so that a busy one does not starve the others.
+    /// The ring to read first next time, so that a busy one does not starve the others.
     next: usize,
     /// What the rings had dropped when they were opened.
     dropped_before: u64,
@@ -47,7 +47,7 @@ pub struct LabRings {
 }
 
 impl LabRings {
-    /// Maps the rings. What waits in them is old and given up.
+    /// Maps the rings. Samples waiting in them are old and discarded.
     ///
     /// # Errors
     /// [`NoLabDevice`].
@@ -113,8 +113,7 @@ impl LabRings {
         if waiting == 0 {
             return 0;
         }
-        // Somebody else has written to the marks: what lies between them are not samples that were
-        // never read.
+        // The marks were overwritten: the slots between them are not unread samples.
         if waiting > self.layout.slots() {
             self.stats.malformed += 1;
             self.set(ring, TAIL, head);
@@ -126,7 +125,7 @@ impl LabRings {
         for n in 0..count {
             let at = self.layout.slot(ring, tail.wrapping_add(n));
             let words = [0, 8, 16, 24].map(|word| self.word(at + word));
-            // No process is named, so that none can be out of scope yet.
+            // No process is named, so no sample can be out of scope yet.
             let judged = self.judge.judge(&sighting(words, ring, newest, now), |_| true);
             self.stats.samples.count(&judged);
             if let Ok(access) = judged {
@@ -139,8 +138,8 @@ impl LabRings {
 }
 
 impl AccessSource for LabRings {
-    /// Allocates nothing. Beyond the budget it reads nothing for the rest of the second: what the
-    /// rings cannot hold is dropped and counted there.
+    /// Allocates nothing. Beyond the budget it reads nothing for the rest of the second: samples
+    /// that the rings cannot hold are dropped and counted there.
     fn poll(
         &mut self,
         records_max: usize,

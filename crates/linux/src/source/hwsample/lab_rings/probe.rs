@@ -1,10 +1,10 @@
-//! Whether the lab's sampler is there.
+//! Whether the lab's sampler is present.
 
 use thermocline_core::config::{Enabled, Source};
 
 use crate::source::{Facts, Probed, SourceStatus, lab_device};
 
-/// Its samples name frames and no process, so that frame numbers must be seen.
+/// Its samples name frames and no process, so frame numbers must be visible.
 pub(in crate::source::hwsample) fn probe(facts: &Facts<'_>) -> Probed {
     let source = |status, detail: String| Probed::new(Source::HwSample, status, detail);
     let what = "the lab's sampler, which stands in for hardware: accesses that missed, by frame";

@@ -15,7 +15,8 @@ const SLOTS: u64 = 128;
 const RING_BYTES: usize = 4096 + SLOTS as usize * 32;
 const BYTES: usize = 4096 + 2 * RING_BYTES;
 
-/// A machine with the device, as the lab's plugin leaves its memory, and the writer's view of that.
+/// A machine with the device, with its memory as the lab's plugin leaves it, and the writer's view
+/// of it.
 struct Machine {
     _folder: TempDir,
     root: Root,
@@ -172,8 +173,8 @@ fn nothing_is_allocated_for_a_sample() {
 }
 
 proptest! {
-    /// Whoever is behind the device may write what it likes, marks included: a poll ends, counts
-    /// every sample once and delivers nothing that lies elsewhere than on the slow node.
+    /// The device may write anything, marks included: a poll ends, counts every sample once and
+    /// delivers only pages on the slow node.
     #[test]
     fn any_memory_is_read_to_an_end(
         words in prop::collection::vec((0usize..(BYTES - 4096) / 8, any::<u64>()), 0..200),
