@@ -6,10 +6,10 @@
  *
  * Mounts a FUSE file system with one file at FOLDER. Another process holds MIB MiB of memory and
  * writes to them all the time, also when it hangs. Its number is written to REPORT when the memory
- * is there. It hangs from SIGUSR1 on, for as long as the file system is there: one thread touches a
- * private mapping of the file and waits for its page, another maps the file, for which the kernel,
- * with the lock held, waits for the same page (Linux fs/fuse/file.c, fuse_file_mmap). SIGTERM ends
- * both processes.
+ * is filled. It hangs from SIGUSR1 on, while the file system exists: one thread touches a private
+ * mapping of the file and waits for its page, another maps the file, for which the kernel, with the
+ * lock held, waits for the same page (Linux fs/fuse/file.c, fuse_file_mmap). SIGTERM ends both
+ * processes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -179,7 +179,7 @@ static void hold(const char *folder, size_t bytes, const char *report)
 	sigwait(&signals, &signal);
 	if (pthread_create(&toucher, NULL, touch, mapping))
 		fail("a thread");
-	/* Until it waits, and its page is on the way. */
+	/* Until it waits for its page. */
 	sleep(1);
 	if (pthread_create(&mapper, NULL, map_file, NULL))
 		fail("a thread");
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	serve(device);
-	/* With its last user the file system ends: whoever waits for it is told that it is gone. */
+	/* The file system ends with its last user, and waiting processes get an error. */
 	kill(child, SIGKILL);
 	close(device);
 	waitpid(child, NULL, 0);

@@ -1,5 +1,5 @@
 /*
- * A program whose instructions are known: `instructions LOOPS`.
+ * A program with a known number of instructions: `instructions LOOPS`.
  *
  * It prints the ranges of its memory on one line, as the plugin's command `program` takes them,
  * waits for a line of input, executes LOOPS times three instructions of which one loads and stores,

@@ -65,14 +65,15 @@ static size_t first_bad(void)
 	return count;
 }
 
-/* Adds to one word of each page, another in each round. */
+/* Adds to one word of each page, a different one in each round. */
 static void add(uint64_t round, uint64_t what)
 {
 	for (size_t page = 0; page < count; page++)
 		pages[page * WORDS + round % WORDS] += what;
 }
 
-/* Reads one word of each page, another in each round, and fails if it is not the page's own. */
+/* Reads one word of each page, a different one in each round, and fails if it is not the page's
+ * own. */
 static void look(uint64_t round)
 {
 	for (size_t page = 0; page < count; page++)
@@ -129,8 +130,8 @@ static void fill_pipe(void)
 	}
 }
 
-/* Binds the pages, or the process, to the nodes of a mask; without the flag they would become
- * others when its cpuset is widened. */
+/* Binds the pages, or the process, to the nodes of a mask; without the flag they would change when
+ * its cpuset is widened. */
 static void bind_to(unsigned long nodes)
 {
 	int mode = MPOL_BIND | MPOL_F_STATIC_NODES;

@@ -1,9 +1,9 @@
 /*
- * A program whose samples are known: `samples NODE PERIOD`, its memory on NODE.
+ * A program with known samples: `samples NODE PERIOD`, its memory on NODE.
  *
  * It maps the sampler's rings, has about every PERIOD-th access tagged, sweeps a block so that
- * every line misses, first reading, then writing, and holds each sample of the block to what it
- * must say. Then it lets the rings overflow. It prints what it found as JSON.
+ * every line misses, first reading, then writing, and checks each sample of the block. Then it lets
+ * the rings overflow. It prints the results as JSON.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 	drain();
 	lost = dropped() - before;
 
-	/* Nobody reads now. */
+	/* There is no reader now. */
 	writing = 0;
 	before = dropped();
 	tell("sample 1");

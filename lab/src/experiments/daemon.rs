@@ -1,4 +1,4 @@
-//! The daemon as the demo sees it: a process that prints a JSON object a second.
+//! The daemon under test: a process that prints a JSON object every second.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,8 +24,8 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts `command`, which is the daemon's program, for one process or for all, with a
-    /// configuration file or with the default configuration. All that it prints is also written to
-    /// `log`, if one is named.
+    /// configuration file or with the default configuration. All its output is also written to
+    /// `log`, if given.
     pub(crate) fn start(
         mut command: Command,
         pid: Option<u32>,
@@ -50,7 +50,7 @@ impl Daemon {
         let shared = Arc::clone(&last);
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // A full disk is no reason to stop listening.
+                // A full disk is no reason to stop reading.
                 let _ = log.as_mut().map(|log| writeln!(log, "{line}"));
                 if let Ok(snapshot) = serde_json::from_str(&line) {
                     *shared.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
@@ -86,7 +86,7 @@ impl Daemon {
     }
 }
 
-/// A counter of a snapshot; 0 where there is none yet.
+/// A counter of a snapshot; 0 if there is none yet.
 pub(crate) fn counter(snapshot: &Value, name: &str) -> u64 {
     snapshot["counters"][name].as_u64().unwrap_or(0)
 }

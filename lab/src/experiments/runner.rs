@@ -1,7 +1,7 @@
 //! One run of an experiment: a fresh guest in which this program runs the experiment's part inside.
 //!
-//! Host and guest share a folder. The host puts the plan into it, and the part inside leaves there
-//! what it has recorded.
+//! Host and guest share a folder. The host puts the plan into it, and the part inside writes its
+//! recording there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use thermocline_lab::{End, Error, Guest, Line, Machine, Output, ThpMode};
 
 /// The name of the plan in the shared folder.
 pub(crate) const PLAN: &str = "plan.json";
-/// The name of what the daemon prints there.
+/// The name of the daemon's output there.
 pub(crate) const LOG: &str = "daemon.jsonl";
-/// The modelled cache. It is to a program's memory what a server's cache is to a server's memory:
-/// about a thousandth.
+/// The modelled cache. Its ratio to a program's memory is that of a server's cache to a server's
+/// memory: about a thousandth.
 const CACHE: &str = "cache-kib=256";
 /// How often a guest is started again after the emulator made its kernel panic.
 const RETRIES: u32 = 1;
@@ -37,30 +37,30 @@ pub(crate) struct Inside {
     pub(crate) thermocline: PathBuf,
 }
 
-/// What a run needs.
+/// Parameters of a run.
 pub(crate) struct Run<'a> {
     /// The experiment. Its part inside is this program's verb `EXPERIMENT-inside`.
     pub(crate) experiment: &'static str,
-    /// What is run, for messages.
+    /// Name of the run, for messages.
     pub(crate) who: String,
     /// Kernel of the guest.
     pub(crate) kernel: Line,
     /// Nodes of the guest.
     pub(crate) machine: &'a Machine,
-    /// The guest is ended after so long.
+    /// Time limit of the guest.
     pub(crate) timeout: Duration,
     /// The daemon's program.
     pub(crate) daemon: &'a Path,
     /// The image of a disk.
     pub(crate) disk: Option<&'a Path>,
-    /// The guest sees the memory into which the plugin writes samples and hot lists.
+    /// Whether the guest sees the memory into which the plugin writes samples and hot lists.
     pub(crate) samples: bool,
     /// Raised to end it early.
     pub(crate) interrupt: &'a Arc<AtomicBool>,
 }
 
 impl Run<'_> {
-    /// Boots the guest and runs the part inside by `plan`. Once more if the emulator fails.
+    /// Boots the guest and runs the part inside with `plan`. Tries once more if the emulator fails.
     ///
     /// # Errors
     /// The guest cannot run, or its part of the experiment failed.
@@ -87,7 +87,7 @@ impl Run<'_> {
     }
 
     fn guest(&self, folder: &Path) -> anyhow::Result<i32> {
-        // Who needs a daemon has checked that there is one.
+        // Experiments that need a daemon have checked that there is one.
         let daemon = fs::canonicalize(self.daemon).unwrap_or_else(|_| self.daemon.to_owned());
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut guest = Guest::builder()
@@ -114,11 +114,11 @@ impl Run<'_> {
     }
 }
 
-/// What a run has left in the shared folder, which goes with it.
+/// The results of a run in the shared folder, which is removed with it.
 pub(crate) struct Left(TempDir);
 
 impl Left {
-    /// Where something of this name is.
+    /// The path of a result.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -126,12 +126,12 @@ impl Left {
     /// Reads JSON.
     ///
     /// # Errors
-    /// It is not there or holds something else.
+    /// It does not exist or has other content.
     pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<T> {
         read_json(&self.path(name))
     }
 
-    /// Copies what the daemon printed to `DIR/NAME.jsonl`, if a directory is given and there was a
+    /// Copies the daemon's output to `DIR/NAME.jsonl`, if a directory is given and there was a
     /// daemon.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Left {
     }
 }
 
-/// Whether the emulator made the guest's kernel panic, so that another try may not.
+/// Whether the emulator made the guest's kernel panic, in which case another try may succeed.
 fn emulator_failed(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::Guest { end: End::EmulatorFault { .. }, .. }))
 }

@@ -23,7 +23,7 @@ enum Line {
     Verified { pages: u32 },
 }
 
-/// Writes to all of `mib` MiB once, touches none of it until `stop` is set, and then looks at all
+/// Writes to all of `mib` MiB once, touches none of it until `stop` is set, and then verifies all
 /// of it.
 ///
 /// # Errors

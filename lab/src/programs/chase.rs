@@ -1,4 +1,4 @@
-//! A chase of pointers: how long one miss keeps a program waiting.
+//! A pointer chase: measures the latency of one miss.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,18 +15,18 @@ use super::modelled::{clock, sum_ns};
 use super::residency::{NodeMap, page_frames};
 
 const LINE_WORDS: usize = 8;
-/// Loads between two looks at the clock.
+/// Loads between two readings of the clock.
 const LOADS: u32 = 4096;
-/// Such stretches. The quickest counts: what else the processors have to do only ever makes one
+/// Number of stretches. The fastest counts, because other load on the processors only makes one
 /// slower.
 const STRETCHES: u32 = 32;
 
-/// What a chase came to.
+/// The result of a chase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chase {
     /// Time from one load to the next, which needs its result, ns.
     pub ns_per_load: f64,
-    /// The same in the plugin's modelled time, where that is to be read, ns.
+    /// The same in the plugin's modelled time, if available, ns.
     #[serde(default)]
     pub modelled_ns_per_load: Option<f64>,
     /// Pages of the block by node, from pagemap and sysfs.
@@ -42,13 +42,13 @@ pub fn run(mib: u32, seed: u64) -> anyhow::Result<Chase> {
     ensure!(mib > 0, "--mib must be at least 1");
     let pages = u64::from(mib) * PAGES_PER_MIB;
     let lines = (pages * PAGE_SIZE) as usize / (LINE_WORDS * 8);
-    // Every line holds the place of the next.
+    // Every line holds the index of the next.
     let block: Vec<AtomicU64> = (0..lines * LINE_WORDS).map(|_| AtomicU64::new(0)).collect();
     for (line, next) in cycle(lines, seed).into_iter().enumerate() {
         block[line * LINE_WORDS].store(next * LINE_WORDS as u64, Ordering::Relaxed);
     }
     let mut at = 0;
-    // What was filled in last is in the cache until as much again has been loaded.
+    // The lines written last stay in the cache until as many others have been loaded.
     for _ in 0..lines / 2 {
         at = block[at].load(Ordering::Relaxed) as usize;
     }
@@ -79,12 +79,13 @@ pub fn run(mib: u32, seed: u64) -> anyhow::Result<Chase> {
     Ok(Chase { ns_per_load: best, modelled_ns_per_load, pages_by_node })
 }
 
-/// The successor of each of so many places in one cycle through all of them (Sattolo's algorithm).
+/// The successor of each place in one cycle through all places (Sattolo's algorithm).
 fn cycle(places: usize, seed: u64) -> Vec<u64> {
     let mut rng = Pcg32::seed_from_u64(seed);
     let mut next: Vec<u64> = (0..places as u64).collect();
     for last in (1..places).rev() {
-        // The remainder prefers small places by less than one in a thousand: any cycle will do.
+        // The remainder is biased to small places by less than one in a thousand, which does not
+        // matter here.
         next.swap(last, rng.next_u32() as usize % last);
     }
     next

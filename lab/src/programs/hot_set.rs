@@ -1,8 +1,8 @@
 //! Which pages are hot.
 //!
 //! Pages come in grains of one or more; a seeded shuffle puts the grains in an order, and the hot
-//! ones are a window of that order. Drift moves the window: what leaves it turns cold, what enters
-//! it turns hot.
+//! ones are a window of that order. Drift moves the window: grains that leave it turn cold, grains
+//! that enter it turn hot.
 
 use clap::ValueEnum;
 use rand_pcg::Pcg32;
@@ -70,8 +70,8 @@ impl HotSet {
         (self.order.len() as u32 - self.hot) * self.grain_pages
     }
 
-    /// How far the window moves for the share `replaced` (0 to 1) of the hot grains to turn cold,
-    /// at least one grain.
+    /// The step of the window with which the share `replaced` (0 to 1) of the hot grains turns
+    /// cold, at least one grain.
     pub fn step(&self, replaced: f64) -> u32 {
         ((f64::from(self.hot) * replaced).round() as u32).clamp(1, self.hot)
     }

@@ -1,5 +1,5 @@
-//! A program of known truth: a share of its pages takes a share of its accesses, and every byte is
-//! known.
+//! A program with known behaviour: a share of its pages takes a share of its accesses, and every
+//! byte is known.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use super::memory::{Mismatch, STAMP_WORDS, StampedMemory};
 use super::report::Report;
 use super::{say, write_json};
 
-/// Accesses between two looks at the clock and at the stop flag.
+/// Accesses between two checks of the clock and of the stop flag.
 const BATCH: u32 = 1024;
 /// How soon a signal is noticed.
 const NAP: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub struct Plan {
     pub grain_pages: u32,
     /// How often hot pages are replaced, and which share (0 to 1) of them; `None` for never.
     pub drift: Option<(Duration, f64)>,
-    /// Accesses a second of all threads together; 0 for as fast as it goes.
+    /// Accesses a second of all threads together; 0 for as fast as possible.
     pub rate: u64,
     /// When to end; `None` for at a signal.
     pub seconds: Option<u64>,
@@ -51,11 +51,11 @@ pub struct Plan {
     pub seed: u64,
     /// Time between two lines of output.
     pub every: Duration,
-    /// Where the [`Report`] goes.
+    /// The file for the [`Report`].
     pub report: Option<PathBuf>,
 }
 
-/// What was done.
+/// Summary of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Seconds of accesses.
@@ -170,7 +170,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, out: &mut impl Write) -> anyhow::Resu
     Ok(summary)
 }
 
-/// Prints a line every so often and moves the hot set when it is time, until the end.
+/// Prints a line periodically and moves the hot set when due, until the end.
 fn watch(
     plan: &Plan,
     shared: &Shared,
@@ -325,7 +325,8 @@ mod tests {
     fn the_rate_is_kept() {
         let summary =
             run(&Plan { rate: 100_000, ..plan() }, &AtomicBool::new(false), &mut Vec::new()).unwrap();
-        // Late is the machine's fault, early would be ours: at most one batch a thread.
+        // Being late is the machine's fault, being early would be ours: at most one batch per
+        // thread.
         assert!(
             summary.accesses <= (summary.seconds * 100_000.0) as u64 + 2 * u64::from(BATCH),
             "{summary:?}"

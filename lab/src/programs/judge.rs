@@ -33,7 +33,7 @@ impl Snapshot {
     }
 }
 
-/// Pages that changed their node between two looks, and how many of them are hot.
+/// Pages that changed their node between two snapshots, and how many of them are hot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moves {
     /// Pages.
@@ -54,7 +54,7 @@ impl Moves {
     }
 }
 
-/// Moves since an earlier snapshot. A page that went and came back is not among them.
+/// Moves since an earlier snapshot. A page that left and came back is not counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
     /// All of them.
@@ -69,7 +69,7 @@ pub struct Moved {
     pub routes: BTreeMap<String, Moves>,
 }
 
-/// What numa_maps says of the same mappings. The kernel may move pages between the two looks.
+/// The same mappings by numa_maps. The kernel may move pages between the two readings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossCheck {
     /// Pages in the program's mappings by pagemap.
@@ -87,7 +87,7 @@ pub struct Verdict {
     pub pid: u32,
     /// When (CLOCK_MONOTONIC).
     pub time: Nanos,
-    /// Which set of hot pages was in force, from 0.
+    /// The number of the set of hot pages in force, from 0.
     pub phase: usize,
     /// The nodes that count as DRAM.
     pub dram: Vec<NodeId>,
@@ -105,11 +105,10 @@ pub struct Verdict {
     pub cross_check: CrossCheck,
 }
 
-/// Looks at the program that `report` tells of. `sys` and `proc` are normally /sys and /proc.
+/// Judges the program described by `report`. `sys` and `proc` are normally /sys and /proc.
 ///
 /// # Errors
-/// When the program has ended, its pagemap is not for us to read, or `before` is of another
-/// program.
+/// When the program has ended, its pagemap cannot be read, or `before` belongs to another program.
 pub fn judge(
     sys: &Path,
     proc: &Path,
@@ -187,7 +186,7 @@ fn moves(
     Ok(moved)
 }
 
-/// Counts the whole mappings that hold `range`, since numa_maps knows no smaller unit.
+/// Counts the whole mappings that contain `range`, since numa_maps has no smaller unit.
 fn cross_check(map: &NodeMap, proc: &Path, pid: u32, range: &Range<u64>) -> anyhow::Result<CrossCheck> {
     let (mut pagemap, mut numa_maps) = (BTreeMap::new(), BTreeMap::new());
     for mapping in mappings(proc, pid, range)? {

@@ -1,8 +1,8 @@
-//! Memory that knows its own contents.
+//! Memory with verifiable contents.
 //!
-//! Every 64-bit word holds a stamp made of its place, so that a word read anywhere tells whether
-//! the page that it came from is the right one. The last word of each page is a counter that starts
-//! at its stamp: a lost write shows in the sum.
+//! Every 64-bit word holds a stamp derived from its position, so any word read shows whether it
+//! came from the right page. The last word of each page is a counter that starts at its stamp: a
+//! lost write shows in the sum.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub const STAMP_WORDS: u32 = PAGE_WORDS - 1;
 /// Memory starts at a multiple of this, so that huge pages of x86-64 line up with its pages.
 const ALIGN_BYTES: usize = 2 << 20;
 
-/// A word that does not hold what was put there.
+/// A word with an unexpected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("page {page} word {word} holds {found:#018x} instead of {expected:#018x}: data was lost")]
 pub struct Mismatch {
@@ -25,9 +25,9 @@ pub struct Mismatch {
     pub page: u32,
     /// Word in the page.
     pub word: u32,
-    /// What is there.
+    /// The value found.
     pub found: u64,
-    /// What should be.
+    /// The expected value.
     pub expected: u64,
 }
 
@@ -106,8 +106,8 @@ impl StampedMemory {
     }
 }
 
-/// Distinct for every place, and never what a fresh page holds: an odd factor is a bijection that
-/// keeps zero to place -1 alone.
+/// Distinct for every place, and never the content of a fresh page: multiplication by an odd factor
+/// is a bijection that gives zero only for place -1.
 fn stamp(place: u64) -> u64 {
     (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

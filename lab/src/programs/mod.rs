@@ -1,4 +1,4 @@
-//! Programs of known truth, and their judge.
+//! Programs with known behaviour, and their judge.
 
 pub mod ballast;
 pub mod chase;

@@ -4,7 +4,7 @@ use thermocline_linux::root::Root;
 use thermocline_linux::source::lab_clock::{LabClock, NoTime, VcpuTime};
 use thermocline_linux::source::lab_device::NoLabDevice;
 
-/// Opens the clocks; none where this is no guest that has them.
+/// Opens the clocks; `None` if this is not a guest with them.
 ///
 /// # Errors
 /// When there is such a device but it cannot be used.
@@ -15,15 +15,15 @@ pub fn clock() -> anyhow::Result<Option<LabClock>> {
     }
 }
 
-/// The clocks of all processors, as of now.
+/// The present clocks of all processors.
 ///
 /// # Errors
-/// When this is no guest that has them, or time is not modelled.
+/// When this is not a guest with them, or time is not modelled.
 pub fn now() -> anyhow::Result<Vec<VcpuTime>> {
     Ok(LabClock::open(&Root::default())?.read()?)
 }
 
-/// The sum of all clocks, ns; none while time is not modelled.
+/// The sum of all clocks, ns; `None` while time is not modelled.
 ///
 /// # Errors
 /// [`NoTime::Restless`].

@@ -1,8 +1,8 @@
-//! The known pattern that the plugin is held to.
+//! The known pattern against which the plugin is checked.
 //!
-//! A block of pages, much larger than the modelled cache, is swept line by line: with least
-//! recently used out first every line of every sweep misses once. So the misses by node, by page
-//! and by kind are known beforehand, exactly.
+//! A block of pages, much larger than the modelled cache, is swept line by line: with
+//! least-recently-used replacement every line of every sweep misses once. So the misses by node,
+//! page and kind are known exactly beforehand.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ const LINE_BYTES: u64 = 64;
 const PAGE_LINES: u64 = PAGE_SIZE / LINE_BYTES;
 const LINE_WORDS: usize = (LINE_BYTES / 8) as usize;
 
-/// What was touched, what was counted.
+/// The block swept and the counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Virtual address of the block.
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub stores_per_page: u64,
     /// Pages of the block by node, from pagemap and sysfs.
     pub pages_by_node: BTreeMap<NodeId, u64>,
-    /// What the plugin counted.
+    /// The plugin's counts.
     pub counts: Counts,
     /// The greatest difference between the counted and the expected misses of any node and kind, as
     /// a share (0 to 1) of all expected ones.

@@ -1,4 +1,4 @@
-//! What a program of known truth says about itself, for the judge to read.
+//! The self-description of a program with known behaviour, for the judge.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use thermocline_core::units::{Nanos, NodeId};
 
 use super::hot_set::HotLayout;
 
-/// Written when the memory is ready, and anew at each drift.
+/// Written when the memory is ready, and again at each drift.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The program.
@@ -24,7 +24,7 @@ pub struct Report {
     pub hot_layout: HotLayout,
     /// Pages that are hot or cold together.
     pub grain_pages: u32,
-    /// Of the shuffle and of the accesses.
+    /// Seed of the shuffle and of the accesses.
     pub seed: u64,
     /// When each set of hot pages came into force (CLOCK_MONOTONIC); the last is the present one.
     pub phases: Vec<Nanos>,
@@ -50,7 +50,7 @@ impl Report {
     }
 }
 
-/// Pages by node; those on none (swapped out, or not there) apart.
+/// Pages by node; those on none (swapped out or absent) separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Residency {
     /// Pages by node.
@@ -73,7 +73,7 @@ impl Residency {
         self.by_node.values().sum::<u64>() + self.absent
     }
 
-    /// The share (0 to 1) of pages that are on one of `nodes`; 0 of no pages.
+    /// The share (0 to 1) of pages that are on one of `nodes`; 0 without pages.
     pub fn share(&self, nodes: &[NodeId]) -> f64 {
         let on: u64 = nodes.iter().filter_map(|node| self.by_node.get(node)).sum();
         if on == 0 { 0.0 } else { on as f64 / self.pages() as f64 }

@@ -1,4 +1,4 @@
-//! Where a process's pages are, read from procfs and sysfs and nothing of Thermocline's.
+//! Where a process's pages are, read from procfs and sysfs without any part of Thermocline.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -61,7 +61,7 @@ impl NodeMap {
     }
 }
 
-/// The nodes that have CPUs, below `sys` (normally /sys): DRAM, unless the caller knows better.
+/// The nodes that have CPUs, below `sys` (normally /sys): assumed to be DRAM by default.
 ///
 /// # Errors
 /// When the list cannot be read or understood.
@@ -74,7 +74,7 @@ pub fn nodes_with_cpus(sys: &Path) -> anyhow::Result<Vec<NodeId>> {
 /// Parses a list such as `0-1,3`.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not a list.
 pub fn parse_node_list(list: &str) -> anyhow::Result<Vec<NodeId>> {
     let mut nodes = Vec::new();
     for part in list.split(',') {
@@ -131,7 +131,7 @@ pub fn page_frames(proc: &Path, pid: u32, first: u64, pages: u64) -> anyhow::Res
     Ok(frames)
 }
 
-/// A mapping of a process, and what numa_maps says of it.
+/// A mapping of a process, with its numbers from numa_maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Virtual addresses.
@@ -168,12 +168,12 @@ pub fn mappings(proc: &Path, pid: u32, range: &Range<u64>) -> anyhow::Result<Vec
     Ok(found)
 }
 
-/// Where most of a process's memory is: of its mappings with 1 MiB or more in memory those that lie
-/// within 1 GiB of each other. What lies far off, as the heap does, is small, and a range that took
-/// it in would take in the memory of other processes too.
+/// Where most of a process's memory is: the mappings with at least 1 MiB in memory that lie within
+/// 1 GiB of each other. Distant ones, such as the heap, are small, and a range that included them
+/// would include the memory of other processes too.
 ///
 /// # Errors
-/// When the process's maps cannot be read, and where it has no such mapping.
+/// When the process's maps cannot be read, or when it has no such mapping.
 pub fn data_range(proc: &Path, pid: u32) -> anyhow::Result<Range<u64>> {
     let mut best: Option<(u64, Range<u64>)> = None;
     let mut group: Option<(u64, Range<u64>)> = None;
@@ -195,18 +195,18 @@ pub fn data_range(proc: &Path, pid: u32) -> anyhow::Result<Range<u64>> {
     Ok(best.with_context(|| format!("process {pid} has no mapping with 1 MiB in memory"))?.1)
 }
 
-/// The mapping of which most pages are in memory.
+/// The mapping with the most pages in memory.
 ///
 /// # Errors
-/// When the process's maps cannot be read, and where it has no memory.
+/// When the process's maps cannot be read, or when it has no memory.
 pub fn largest_mapping(proc: &Path, pid: u32) -> anyhow::Result<Range<u64>> {
     let mappings = mappings(proc, pid, &(0..u64::MAX))?;
     let largest = mappings.into_iter().max_by_key(|mapping| mapping.by_node.values().sum::<u64>());
     Ok(largest.with_context(|| format!("process {pid} has no memory"))?.range)
 }
 
-/// All of a process's memory as a few ranges: what lies within 1 GiB is taken together. Address
-/// space layout randomisation keeps those of two programs apart.
+/// All of a process's memory as a few ranges: mappings within 1 GiB of each other are joined.
+/// Address space layout randomisation keeps the ranges of two programs apart.
 ///
 /// # Errors
 /// When the process's maps cannot be read, as when it has ended.
@@ -222,8 +222,8 @@ pub fn program_ranges(proc: &Path, pid: u32) -> anyhow::Result<Vec<Range<u64>>> 
 }
 
 /// The virtual addresses from the first to the last large (1 MiB or more) writable anonymous
-/// mapping above the brk heap: where an allocator keeps a program's data, and what to have the
-/// plugin count. `None` if there is none.
+/// mapping above the brk heap: where an allocator keeps a program's data, and the range for the
+/// plugin to count. `None` if there is none.
 ///
 /// # Errors
 /// When the process's maps below `proc` (normally /proc) cannot be read, as when it has ended.
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(found[1].range, 0x7f00_0020_0000..0x7f00_0060_0000);
         assert_eq!(largest_mapping(proc.path(), 7).unwrap(), found[1].range);
 
-        // The heap is far off, and less than the data.
+        // The heap is far away, and smaller than the data.
         fs::write(
             proc.path().join("7/maps"),
             format!("55cb96000000-55cb96c00000 rw-p 00000000 00:00 0 [heap]\n{maps}"),

@@ -1,4 +1,4 @@
-//! Streams of loads, one a processor: what bandwidth the modelled machine lets them have.
+//! Streams of loads, one per processor: measure the bandwidth of the modelled machine.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use super::modelled::clock;
 const LINE_WORDS: u64 = 8;
 const WORDS_PER_MIB: usize = (PAGES_PER_MIB * 512) as usize;
 
-/// What all streams came to together.
+/// The result of all streams together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
     /// Bytes of all in modelled time, GB/s.
@@ -37,12 +37,12 @@ pub struct Stream {
     pub queueing_ns_per_line: f64,
 }
 
-/// Has a thread on each of `threads` processors read a block of `mib` MiB of its own from front to
-/// back, `sweeps` times to warm up and as often to be measured; none ends before all have been
+/// Runs a thread on each of `threads` processors that reads its own block of `mib` MiB from front
+/// to back, `sweeps` times to warm up and `sweeps` times measured; none ends before all have been
 /// measured.
 ///
 /// # Errors
-/// When there are not so many processors, or no modelled time.
+/// When there are fewer processors, or no modelled time.
 pub fn run(mib: u32, threads: usize, sweeps: u32) -> anyhow::Result<Streams> {
     ensure!(mib > 0 && threads > 0 && sweeps > 0, "--mib, --threads and --sweeps must be at least 1");
     let allowed = sched_getaffinity(None).context("cannot find the processors")?;
@@ -77,7 +77,7 @@ fn stream(
     let block: Vec<AtomicU64> =
         (0..mib as usize * WORDS_PER_MIB).map(|word| AtomicU64::new(word as u64)).collect();
     let own = own_clock(cpu);
-    // The others wait here too, whatever comes of this one.
+    // The others wait here too, even if this one fails.
     start.wait();
     let own = own.inspect_err(|_| {
         measured.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +107,7 @@ fn stream(
     })
 }
 
-/// Keeps the calling thread on a processor; what reads that one's clock.
+/// Binds the calling thread to a processor; returns the reader of that processor's clock.
 fn own_clock(cpu: usize) -> anyhow::Result<impl Fn() -> anyhow::Result<VcpuTime>> {
     let mut here = CpuSet::new();
     here.set(cpu);

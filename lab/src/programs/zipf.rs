@@ -2,8 +2,8 @@
 //!
 //! Rejection-inversion (W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from
 //! monotone discrete distributions", ACM TOMACS 6(3), 1996): the area under x^-s is inverted, and
-//! the rare point that falls between that curve and the steps of the distribution is drawn anew. No
-//! tables, and about one draw a rank.
+//! the rare point that falls between that curve and the steps of the distribution is drawn again.
+//! No tables, and about one draw per rank.
 
 use rand_pcg::rand_core::Rng;
 
@@ -14,13 +14,13 @@ pub struct Zipf {
     exponent: f64,
     /// Area up to the left end of rank 1, and up to the right end of the last rank.
     area: (f64, f64),
-    /// A rank this much above the inverted point or less is always right.
+    /// A rank at most this much above the inverted point is always right.
     sure: f64,
 }
 
 impl Zipf {
-    /// Ranks from 1 to `ranks`; `exponent` 0 makes all alike, larger ones the first ranks more
-    /// likely.
+    /// Ranks from 1 to `ranks`; `exponent` 0 makes all equally likely, larger ones favour the first
+    /// ranks.
     ///
     /// # Errors
     /// Without ranks, or with an exponent that is negative or not finite.

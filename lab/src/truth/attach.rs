@@ -7,13 +7,13 @@ use std::process::Command;
 use super::{Layout, LayoutError};
 use crate::{GuestBuilder, Machine};
 
-/// Where programs in the guest reach the plugin.
+/// The device by which programs in the guest reach the plugin.
 pub const GUEST_PORT: &str = "/dev/virtio-ports/lab.plugin";
 
 /// Why the plugin cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The machine is more than the plugin can count.
+    /// The machine is larger than the plugin supports.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The guest's slow nodes are brought by a driver.
@@ -30,7 +30,7 @@ pub enum AttachError {
     Build {
         /// The plugin's sources.
         folder: PathBuf,
-        /// What make and the compiler said.
+        /// Output of make and the compiler.
         message: String,
     },
 }
@@ -43,15 +43,15 @@ pub fn host_socket(folder: &Path) -> PathBuf {
 /// Memory of the sampler's rings, KiB.
 const RINGS_KIB: u64 = 1024;
 
-/// Has the guest see the sampler's rings as a device's memory ([`GuestBuilder::shared_memory`]),
-/// which a file in `folder` holds. The text is the argument to give the plugin by [`attach`].
+/// Shows the sampler's rings to the guest as a device's memory ([`GuestBuilder::shared_memory`]),
+/// backed by a file in `folder`. Returns the argument for the plugin, to pass to [`attach`].
 pub fn offer_samples(guest: GuestBuilder, folder: &Path) -> (GuestBuilder, String) {
     let path = folder.join("samples");
     let argument = format!("ring={},ring-kib={RINGS_KIB}", path.display());
     (guest.shared_memory(path, RINGS_KIB << 10), argument)
 }
 
-/// Builds the plugin if need be and loads it into `guest`, which is to boot `machine`.
+/// Builds the plugin if necessary and loads it into `guest`, which will boot `machine`.
 ///
 /// Its socket ([`host_socket`]) and its page dumps go to `folder`, whose path must be short (a Unix
 /// socket's has at most 107 bytes) and free of commas. The guest reaches it at [`GUEST_PORT`].
@@ -85,7 +85,7 @@ pub fn attach(
     Ok(guest.plugin(plugin).plugin_socket(port))
 }
 
-/// Brings the plugin up to date and says where it is.
+/// Builds the plugin if it is out of date, and returns its path.
 ///
 /// # Errors
 /// [`AttachError::NoMake`] and [`AttachError::Build`].

@@ -12,10 +12,10 @@ const RECORD_BYTES: usize = 24;
 /// The misses of one page while it was in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageMisses {
-    /// Virtual page number (address / 4096); 2^35 - 1 for any address of the kernel. Which process
-    /// it is of, the plugin cannot tell.
+    /// Virtual page number (address / 4096); 2^35 - 1 for any address of the kernel. The plugin
+    /// does not know the process.
     pub vpn: u64,
-    /// Where the page was.
+    /// The frame of the page.
     pub pfn: Pfn,
     /// 64-byte lines that loads had to fetch.
     pub load_misses: u64,
@@ -63,7 +63,7 @@ pub fn read_dump(path: &Path) -> Result<Vec<PageMisses>, DumpError> {
     parse_dump(&bytes)
 }
 
-/// Reads a dump from memory: one entry a pair of virtual and physical page, in that order, the
+/// Reads a dump from memory: one entry per pair of virtual and physical page, in that order, the
 /// vCPUs' records added up.
 ///
 /// # Errors

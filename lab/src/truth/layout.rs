@@ -5,23 +5,23 @@ use thermocline_core::units::{NodeId, PAGES_PER_MIB, Pfn};
 use crate::Machine;
 
 /// QEMU's q35 keeps 2 GiB of RAM below the PCI hole when there is 2816 MiB or more, else all of it
-/// (QEMU 7.2 hw/i386/pc_q35.c); what is above starts at 4 GiB.
+/// (QEMU 7.2 hw/i386/pc_q35.c); the rest starts at 4 GiB.
 const SPLIT_FROM_MIB: u64 = 2816;
 const SPLIT_AT_MIB: u64 = 2048;
 const ABOVE_4G_MIB: u64 = 4096;
 
-/// Nodes that the plugin can tell apart.
+/// Maximum number of nodes of the plugin.
 const NODES_MAX: usize = 16;
-/// RAM that the plugin can number, in MiB.
+/// Maximum RAM of the plugin, in MiB.
 const RAM_MIB_MAX: u64 = 128 * 1024;
 
-/// Sizes that the plugin does not take.
+/// Sizes that the plugin does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// No node, or more than sixteen.
     #[error("{0} nodes: the plugin tells 1 to 16 apart")]
     Nodes(usize),
-    /// More RAM than the plugin numbers.
+    /// More RAM than the plugin supports.
     #[error("{0} MiB of RAM: the plugin numbers at most 131072 MiB")]
     Ram(u64),
 }
@@ -36,7 +36,7 @@ impl Layout {
     /// The layout for nodes of these sizes in MiB, in node order.
     ///
     /// # Errors
-    /// [`LayoutError`] beyond what the plugin can count.
+    /// [`LayoutError`] beyond the plugin's limits.
     pub fn new(mib: &[u64]) -> Result<Layout, LayoutError> {
         if mib.is_empty() || mib.len() > NODES_MAX {
             return Err(LayoutError::Nodes(mib.len()));
@@ -51,7 +51,7 @@ impl Layout {
     /// The layout of a guest.
     ///
     /// # Errors
-    /// [`LayoutError`] beyond what the plugin can count.
+    /// [`LayoutError`] beyond the plugin's limits.
     pub fn of_machine(machine: &Machine) -> Result<Layout, LayoutError> {
         let mib: Vec<u64> = machine.nodes.iter().map(|node| node.bytes >> 20).collect();
         Layout::new(&mib)

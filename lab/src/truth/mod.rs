@@ -1,8 +1,9 @@
 //! The truth from outside the guest: what the [TCG plugin](../plugin/README.md) saw.
 //!
-//! [`Plugin`] speaks to it, from the host over its Unix socket or from inside the guest over a
-//! serial port. [`read_dump`] reads its record of misses by page, and [`best_static`] says how well
-//! any placement that never moves a page could have done on them: the yardstick for one that does.
+//! [`Plugin`] communicates with it, from the host over its Unix socket or from inside the guest
+//! over a serial port. [`read_dump`] reads its record of misses by page, and [`best_static`]
+//! computes the best result of any placement that never moves a page: the reference for placements
+//! that do.
 
 mod attach;
 mod dump;

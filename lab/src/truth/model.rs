@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::Machine;
 
-/// What an instruction takes while memory does not keep it waiting, ns: one cycle at 3 GHz. Ours: a
-/// server core's clock, and what server code reaches is between half a cycle and two.
+/// Time of an instruction without waiting for memory, ns: one cycle at 3 GHz. Ours: the clock of a
+/// server core; server code reaches between half a cycle and two.
 pub const CPI_NS: f64 = 1.0 / 3.0;
 
-/// How fast the modelled machine is. No miss overlaps another: for a processor with several under
-/// way, the latency is what is left of each.
+/// The speed of the modelled machine. No miss overlaps another: for a processor with several
+/// outstanding misses, the latency is the exposed part of each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
-    /// What an instruction takes, ns.
+    /// Time of an instruction, ns.
     pub cpi_ns: f64,
     /// The nodes, by their numbers.
     pub nodes: Vec<NodeModel>,
 }
 
-/// How fast a node is.
+/// The speed of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeModel {
     /// Latency of a miss that need not queue, ns.
     pub latency_ns: f64,
-    /// Bandwidth in GB/s (10^9 bytes); 0 where nothing is ever short.
+    /// Bandwidth in GB/s (10^9 bytes); 0 for no limit.
     pub bandwidth_gbps: f64,
 }
 
 impl Model {
-    /// As fast as the machine's firmware tells, with instructions of [`CPI_NS`].
+    /// With the figures of the machine's firmware, and instructions of [`CPI_NS`].
     pub fn of(machine: &Machine) -> Model {
         let node = |node: &crate::NodeSpec| NodeModel {
             latency_ns: f64::from(node.latency_ns),
@@ -39,7 +39,7 @@ impl Model {
         Model { cpi_ns: CPI_NS, nodes: machine.nodes.iter().map(node).collect() }
     }
 
-    /// The plugin's words for it.
+    /// Its form in the plugin's commands.
     pub fn words(&self) -> String {
         let mut words = format!("{:.6}", self.cpi_ns);
         for node in &self.nodes {

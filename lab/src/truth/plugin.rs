@@ -18,7 +18,7 @@ use super::Model;
 
 /// How long an answer may take. `start` alone may wait ten seconds inside the plugin.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
-/// The longest answer that is read: sixteen nodes of counts take a quarter of it.
+/// The longest answer accepted: sixteen nodes of counts take a quarter of it.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
 /// What went wrong between us and the plugin.
@@ -37,7 +37,7 @@ pub enum PluginError {
     /// The connection broke, or no answer came in time.
     #[error("the plugin gave no answer to `{command}`: {source}")]
     NoAnswer {
-        /// What was asked.
+        /// The command.
         command: String,
         /// The system's error.
         source: io::Error,
@@ -45,15 +45,15 @@ pub enum PluginError {
     /// An answer that is not what this command answers.
     #[error("the plugin's answer to `{command}` is not understood: {answer}")]
     Strange {
-        /// What was asked.
+        /// The command.
         command: String,
-        /// The line that came back.
+        /// The answer.
         answer: String,
     },
     /// The plugin refused.
     #[error("the plugin refused `{command}`: {message}")]
     Refused {
-        /// What was asked.
+        /// The command.
         command: String,
         /// Its reason.
         message: String,
@@ -92,17 +92,17 @@ pub struct NodeCounts {
     pub queueing_ns: u64,
 }
 
-/// Modelled time since the last reset. What is of the program is of the instructions of the program
-/// that was named and of the misses that the filter lets through.
+/// Modelled time since the last reset. The program's figures cover the instructions of the named
+/// program and the misses that pass the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modelled {
     /// The clocks of all processors added up, ns.
     pub ns: u64,
-    /// The same had node 0 served every miss, ns.
+    /// The same if node 0 had served every miss, ns.
     pub reference_ns: u64,
     /// The program's time, ns.
     pub program_ns: u64,
-    /// The same had node 0 served every miss, ns.
+    /// The same if node 0 had served every miss, ns.
     pub program_reference_ns: u64,
 }
 
@@ -128,23 +128,23 @@ pub struct Counts {
     pub io: u64,
     /// Accesses to memory of no node (firmware, video).
     pub outside: u64,
-    /// Accesses whose place QEMU could not tell.
+    /// Accesses whose address QEMU could not resolve.
     pub unresolved: u64,
     /// Pairs of virtual and physical page in the page tables.
     pub pages: u64,
-    /// Misses that the full page tables could not hold; they are in `nodes` all the same.
+    /// Misses that the full page tables could not record; they are still counted in `nodes`.
     pub pages_lost: u64,
-    /// Instructions of user space, whatever the program.
+    /// Instructions of user space, of any program.
     pub instructions: u64,
     /// Those of the program named by [`Plugin::program`].
     pub program_instructions: u64,
-    /// Modelled time; `None` where [`Plugin::model`] did not ask for it.
+    /// Modelled time; `None` unless enabled by [`Plugin::model`].
     #[serde(default)]
     pub modelled: Option<Modelled>,
 }
 
 impl Counts {
-    /// What was counted after `earlier`; of a newer epoch, all of it.
+    /// The counts since `earlier`; in a newer epoch, all of them.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let mut difference = self.clone();
         if self.epoch == earlier.epoch {
@@ -234,8 +234,8 @@ impl Plugin {
         }
     }
 
-    /// Names the program whose instructions are counted apart, by the addresses of its memory
-    /// (eight ranges at most); none ends that.
+    /// Names the program whose instructions are counted separately, by the addresses of its memory
+    /// (at most eight ranges); no ranges end that.
     ///
     /// # Errors
     /// [`PluginError`].
@@ -250,8 +250,8 @@ impl Plugin {
         self.order(&command)
     }
 
-    /// Tags about every `every`th access from now on, or none, and hands those that miss to the
-    /// guest as samples ([`offer_samples`](super::offer_samples)); only while it counts.
+    /// Tags about every `every`th access from now on, or none, and passes those that miss to the
+    /// guest as samples ([`offer_samples`](super::offer_samples)); only while counting.
     ///
     /// # Errors
     /// [`PluginError`].
@@ -262,8 +262,8 @@ impl Plugin {
         }
     }
 
-    /// Has a vCPU wait for each miss, so many ns (a million at most) by the node that serves it, in
-    /// node order, while misses are counted; with none, nobody waits.
+    /// Delays a vCPU for each miss by this many ns (at most a million) for the node that serves it,
+    /// in node order, while misses are counted; empty for no delay.
     ///
     /// # Errors
     /// [`PluginError`], as when there is not one for each node.
@@ -272,7 +272,7 @@ impl Plugin {
         self.order(&format!("latency{}", if ns.is_empty() { " none".to_owned() } else { words.concat() }))
     }
 
-    /// Models time from now on, or none, and begins to count anew as [`reset`](Plugin::reset) does.
+    /// Models time from now on, or not, and restarts the counters like [`reset`](Plugin::reset).
     ///
     /// # Errors
     /// [`PluginError`], as when the model has not as many nodes as the machine.
@@ -280,7 +280,7 @@ impl Plugin {
         self.order(&format!("model {}", model.map_or("none".to_owned(), Model::words)))
     }
 
-    /// Has the page dump written to `name` in the plugin's dump folder on the host; returns the
+    /// Makes the plugin write the page dump to `name` in its dump folder on the host; returns the
     /// number of records.
     ///
     /// # Errors
@@ -340,7 +340,7 @@ impl Plugin {
     }
 }
 
-/// Reads that wait at most [`ANSWER_MAX`], on whatever kind of file.
+/// Reads that wait at most [`ANSWER_MAX`], on any kind of file.
 struct Patient(File);
 
 impl Read for Patient {
@@ -365,7 +365,7 @@ fn open(path: &Path) -> io::Result<Plugin> {
     Ok(Plugin { reader: BufReader::new(Patient(writer.try_clone()?)), writer })
 }
 
-/// Neither echo nor line editing, and nothing of an earlier conversation.
+/// Disables echo and line editing, and discards old input.
 fn make_raw(port: &File) -> io::Result<()> {
     let mut settings = tcgetattr(port)?;
     settings.make_raw();

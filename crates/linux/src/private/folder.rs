@@ -32,9 +32,9 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, made with mode 0700 where it is absent, as are those above it with
-    /// 0755. The mode of one that is there stays: it may be `/run` or somebody's home, which others
-    /// pass through.
+    /// The folder at `path`, created with mode 0700 if absent, and missing parents with 0755. The
+    /// mode of an existing one stays: it may be `/run` or a home directory, which others pass
+    /// through.
     ///
     /// # Errors
     /// Others can access it, or it cannot be created.

@@ -65,11 +65,11 @@ impl MovePagesError {
     }
 }
 
-/// Asks for the node of the page at each address: `status[i]` becomes its number, or a negative
+/// Queries the node of the page at each address: `status[i]` becomes its number, or a negative
 /// errno (ENOENT: not mapped; EFAULT: the zero page, or no mapping of the kind that migrates).
 ///
 /// # Errors
-/// What the kernel says of the process; EINVAL as [`MovePagesError::Other`] if the slices differ in
+/// The kernel's error for the process; EINVAL as [`MovePagesError::Other`] if the slices differ in
 /// length.
 pub fn query_pages(pid: Pid, addresses: &[u64], status: &mut [i32]) -> Result<(), MovePagesError> {
     call(pid, addresses, None, status, 0).map(|_| ()).map_err(|e| match e {
@@ -83,10 +83,10 @@ pub fn query_pages(pid: Pid, addresses: &[u64], status: &mut [i32]) -> Result<()
 ///
 /// `status[i]` becomes the node of the page, or a negative errno, **only as far as the kernel
 /// got**: on an error, and on a return other than 0, the entries of the sub-batch that failed and
-/// of everything behind it keep what they held.
+/// of everything after it keep their former values.
 ///
 /// # Errors
-/// What the kernel says of the process or the target; pages before the failure may have moved.
+/// The kernel's error for the process or the target; pages before the failure may have moved.
 /// EINVAL as [`MovePagesError::Other`] if the slices differ in length.
 pub fn move_pages(
     pid: Pid,
@@ -149,7 +149,7 @@ fn call(
     })
 }
 
-/// Has move_pages answered with an error in this thread from now on, as a container's filter does.
+/// Makes move_pages fail in this thread from now on, as a container's filter does.
 #[cfg(test)]
 pub(crate) fn refuse_move_pages(errno: Errno) {
     let code = |code: u32| code as u16;

@@ -1,5 +1,5 @@
-//! PAGEMAP_SCAN: where a process has memory, without reading what it has not (Linux 6.7 and later,
-//! Documentation/admin-guide/mm/pagemap.rst).
+//! PAGEMAP_SCAN: where a process has memory, without reading entries of absent pages (Linux 6.7 and
+//! later, Documentation/admin-guide/mm/pagemap.rst).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -59,13 +59,13 @@ impl Region {
     }
 }
 
-/// Writes the regions between two virtual page numbers where pages are present, the page of zeroes
-/// excepted, to `regions`. Ends when these are full or `pages_max` pages are in them. Returns how
-/// many regions there are and the page that the walk came to.
+/// Writes the regions between two virtual page numbers where pages are present, except the zero
+/// page, to `regions`. Ends when these are full or `pages_max` pages are in them. Returns the
+/// number of regions and the page that the walk reached.
 ///
 /// # Errors
-/// What ioctl(PAGEMAP_SCAN) returns: ENOTTY where the kernel does not offer it, EFAULT where `to`
-/// is beyond the addresses of user space, ESRCH where the process has no memory any more.
+/// What ioctl(PAGEMAP_SCAN) returns: ENOTTY if the kernel does not offer it, EFAULT if `to` is
+/// beyond the addresses of user space, ESRCH if the process has no memory any more.
 pub fn present(
     pagemap: &File,
     from: u64,
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// 47 bits of addresses less a page: what every 64-bit kernel has.
+    /// 47 bits of addresses less a page: available on every 64-bit kernel.
     const END: u64 = (1 << (47 - PAGE_SHIFT)) - 1;
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
             }
             scanned => assert_eq!(scanned.unwrap().0, 1, "one page was asked for"),
         }
-        // More than any allocator keeps, so that it is a mapping of its own; only the fourth page
-        // is written to.
+        // More than any allocator caches, so it is a separate mapping; only the fourth page is
+        // written to.
         let mut block: Vec<u8> = Vec::with_capacity(64 << 20);
         let first = (block.as_ptr() as u64).div_ceil(1 << PAGE_SHIFT);
         let offset = (first << PAGE_SHIFT) - block.as_ptr() as u64 + (3 << PAGE_SHIFT);
@@ -125,7 +125,7 @@ mod tests {
         let found = &regions[..count];
         assert_eq!((found.len(), end), (1, first + 4000), "{found:?}");
         assert!(found[0].vpns().contains(&(first + 3)), "{found:?}");
-        // Of a huge page all is there.
+        // A huge page is present as a whole.
         assert!(found[0].huge() || found[0].vpns().count() == 1, "{found:?}");
         let beyond = present(&map, 0, u64::MAX >> PAGE_SHIFT, 0, &mut regions).unwrap_err();
         assert_eq!(beyond.raw_os_error(), Some(libc::EFAULT));

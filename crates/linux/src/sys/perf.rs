@@ -30,15 +30,14 @@ const AUX_TAIL: usize = 1064;
 const AUX_OFFSET: usize = 1072;
 const AUX_SIZE: usize = 1080;
 
-/// Whose accesses are sampled.
+/// The scope of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Those of everybody who runs on a CPU.
+    /// All processes on a CPU.
     Everybody,
-    /// Those of the calling thread and of what it starts: nobody else's, for tests on machines that
-    /// others use.
+    /// The calling thread and its children only, for tests on shared machines.
     OwnThread,
-    /// What happens in this thread, on whichever CPU it runs.
+    /// This thread, on any CPU.
     Thread(u32),
 }
 
@@ -55,13 +54,13 @@ impl AsFd for Event {
 }
 
 impl Event {
-    /// Opens an event on `cpu`, or, for a single thread, on whichever CPU that runs, in the group
-    /// of `leader` if there is one.
+    /// Opens an event on `cpu`, or, for a single thread, on any CPU, in the group of `leader` if
+    /// there is one.
     ///
     /// # Errors
-    /// What perf_event_open(2) returns: EACCES or EPERM without CAP_PERFMON, ENODEV where the CPU
-    /// is offline, ENOENT or EOPNOTSUPP where the PMU does not know the event, EBUSY or ENOSPC
-    /// where somebody else has it.
+    /// What perf_event_open(2) returns: EACCES or EPERM without CAP_PERFMON, ENODEV if the CPU is
+    /// offline, ENOENT or EOPNOTSUPP if the PMU does not know the event, EBUSY or ENOSPC if it is
+    /// in use.
     pub fn open(
         attr: &[u8; ATTR_BYTES],
         whose: Whose,
@@ -109,7 +108,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A ring's memory: the kernel reads where we have read to.
+/// A ring's memory: the kernel reads our read position.
 fn map(event: &Event, offset: u64, bytes: usize) -> io::Result<Mapping> {
     Mapping::new(event.as_fd(), ProtFlags::READ | ProtFlags::WRITE, offset, bytes)
 }
@@ -126,8 +125,8 @@ impl Ring {
     /// Maps a ring of `bytes` (a power of two, whole pages) for `event`.
     ///
     /// # Errors
-    /// What mmap(2) returns: EPERM where the memory that may be locked is used up, EINVAL for a
-    /// size that no ring has.
+    /// What mmap(2) returns: EPERM if the limit of locked memory is reached, EINVAL for an invalid
+    /// ring size.
     pub fn map(event: &Event, bytes: u32) -> io::Result<Ring> {
         let page = rustix::param::page_size();
         let size = bytes as usize;
@@ -143,7 +142,7 @@ impl Ring {
         written.wrapping_sub(self.mapping.word(DATA_TAIL).load(Ordering::Relaxed))
     }
 
-    /// Hands up to `records_max` waiting records to `each`, in order, and gives their room back.
+    /// Passes up to `records_max` waiting records to `each`, in order, and frees their space.
     pub fn read(&mut self, records_max: usize, scratch: &mut Scratch, each: impl FnMut(&[u8])) -> Read {
         let tail = self.mapping.word(DATA_TAIL).load(Ordering::Relaxed);
         let written = self.mapping.word(DATA_HEAD).load(Ordering::Acquire).wrapping_sub(tail);
@@ -168,7 +167,7 @@ impl Ring {
     }
 }
 
-/// The reading end of an event's AUX area, where a PMU writes by itself.
+/// The reading end of an event's AUX area, where a PMU writes directly.
 #[derive(Debug)]
 pub struct Aux {
     area: Mapping,
@@ -179,7 +178,7 @@ impl Aux {
     /// Maps an AUX area of `bytes` (a power of two, whole pages) behind the ring of `event`.
     ///
     /// # Errors
-    /// What mmap(2) returns: EOPNOTSUPP or EINVAL where the PMU has none.
+    /// What mmap(2) returns: EOPNOTSUPP or EINVAL if the PMU has none.
     pub fn map(event: &Event, ring: &mut Ring, bytes: u32) -> io::Result<Aux> {
         let offset = ring.page as u64 + ring.size;
         ring.mapping.word(AUX_OFFSET).store(offset, Ordering::Relaxed);
@@ -187,9 +186,9 @@ impl Aux {
         Ok(Aux { area: map(event, offset, bytes as usize)?, size: bytes.into() })
     }
 
-    /// Hands `bytes` from `offset` on to `each`, in two pieces where they reach over the area's
-    /// end, and gives their room back. Returns whether they were there; where they were not, all
-    /// that waits is given up, so that the hardware is not left without room.
+    /// Passes `bytes` from `offset` on to `each`, in two pieces if they wrap around the area's end,
+    /// and frees their space. Returns whether they were present; if not, all waiting bytes are
+    /// discarded, so that the hardware is not left without space.
     pub fn read(
         &mut self,
         ring: &mut Ring,

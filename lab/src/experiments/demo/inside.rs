@@ -24,7 +24,7 @@ use crate::experiments::within::{PROC, Started, address, free_dram, pages, slow_
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Does what the plan in `folder` says and leaves the recording beside it.
+/// Carries out the plan in `folder` and writes the recording beside it.
 pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let plan: Plan = read_json(&folder.join(PLAN))?;
     // Debian boots with balancing between nodes on, which would move Redis before anything starts.
@@ -123,7 +123,7 @@ impl Demo {
         })
     }
 
-    /// Reads with zipfian popularity on threads of their own until `stop`.
+    /// Reads with zipfian popularity on separate threads until `stop`.
     fn load(
         &self,
         stop: &Arc<AtomicBool>,
@@ -163,7 +163,7 @@ impl Watch<'_> {
         Ok(Watch { demo, ops, plugin, live, counts, faults, start: Instant::now(), samples: Vec::new() })
     }
 
-    /// Samples for so many seconds.
+    /// Samples for this many seconds.
     fn part(&mut self, seconds: u64, daemon: Option<&Daemon>) -> anyhow::Result<()> {
         let begin = Instant::now();
         for second in 1..=seconds {
@@ -195,7 +195,7 @@ impl Watch<'_> {
         })
     }
 
-    /// Counts and samples from zero for so many seconds.
+    /// Resets the counts and samples for this many seconds.
     fn window(&mut self, seconds: u64) -> anyhow::Result<Counts> {
         self.plugin.reset()?;
         self.part(seconds, None)?;

@@ -6,7 +6,7 @@ use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 
 use super::record::{ByNode, Sample};
 
-/// What the demo starts from.
+/// The demo's initial state.
 pub(crate) fn heading(pages: &ByNode, free: &ByNode, slow: NodeId) -> String {
     let (dram, cxl) = tiers(pages, slow);
     let by_node: Vec<String> =
@@ -29,7 +29,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Before the first sample.
+    /// Creates the state before the first sample.
     pub(crate) fn new(slow: NodeId) -> Live {
         Live { slow, refused: BTreeMap::new(), promoted: 0, with: false }
     }
@@ -84,7 +84,7 @@ pub(crate) fn mib(pages: u64) -> f64 {
     pages as f64 / PAGES_PER_MIB as f64
 }
 
-/// Percent; 0 of nothing.
+/// Percent; 0 if the whole is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }

@@ -26,10 +26,10 @@ use verdict::Verdict;
 
 use super::runner::{Inside, Run};
 
-/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about half
-/// of Redis.
+/// DRAM and CXL. 256 MiB is the least that boots; the part that the system leaves free is about
+/// half of Redis.
 const MEMORY_MIB: [u64; 2] = [256, 768];
-/// The most that booting, loading and verifying may take on a busy host.
+/// Time limit of booting, loading and verifying on a busy host.
 const AROUND: Duration = Duration::from_secs(200);
 /// Seconds over which misses are judged at the end of the part before.
 const BEFORE_WINDOW_S: u64 = 20;

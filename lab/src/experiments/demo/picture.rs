@@ -13,7 +13,7 @@ use super::verdict::Verdict;
 
 const SIZE: (u32, u32) = (960, 620);
 const FONT: &str = "DejaVu Sans, Helvetica, Arial, sans-serif";
-/// Dark and light enough to be told apart without colour.
+/// Dark and light enough to be distinguished without colour.
 const DRAM: RGBColor = RGBColor(31, 78, 140);
 const CXL: RGBColor = RGBColor(236, 190, 130);
 const INK: RGBColor = RGBColor(40, 40, 40);
@@ -158,7 +158,7 @@ fn shares(area: &Area<'_>, recording: &Recording, verdict: &Verdict) -> anyhow::
     chart
         .draw_series(DashedLineSeries::new([(0.0, best), (end, best)], 2, 4, INK.stroke_width(1)))
         .map_err(|error| anyhow!("{error}"))?;
-    // Above the line, where the curve does not come, if there is room.
+    // Above the line, away from the curve, if there is room.
     let (at, place) = if best < 94.0 { (best + 1.0, VPos::Bottom) } else { (best - 2.0, VPos::Top) };
     let label = format!("best static placement: {best:.0} %");
     let style = text(13).pos(Pos::new(HPos::Left, place));

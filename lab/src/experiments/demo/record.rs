@@ -1,4 +1,4 @@
-//! What the guest hands to the host.
+//! The data that the guest passes to the host.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) const PAGES: &str = "pages";
 
 pub(crate) use crate::experiments::within::ByNode;
 
-/// What the demo is to do.
+/// The plan of the demo.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// Keys in Redis.
@@ -27,9 +27,9 @@ pub(crate) struct Plan {
     pub(crate) before_s: u64,
     /// Seconds of load with it.
     pub(crate) with_s: u64,
-    /// Seconds at the end of the part before over which misses are judged.
+    /// Length of the window at the end of the first part, s.
     pub(crate) before_window_s: u64,
-    /// Seconds at the end over which misses are judged.
+    /// Length of the window at the end, s.
     pub(crate) window_s: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Sample {
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
-/// Free memory and what must stay free, in base pages.
+/// Free memory and the part that must stay free, in base pages.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Room {
     /// Free before Thermocline started.
@@ -63,12 +63,12 @@ pub(crate) struct Room {
     pub(crate) high_pages: u64,
 }
 
-/// All that was seen in the guest.
+/// All observations in the guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Recording {
     /// The kernel's release.
     pub(crate) kernel: String,
-    /// What was done.
+    /// The plan.
     pub(crate) plan: Plan,
     /// The slow node; all others are DRAM.
     pub(crate) slow: NodeId,
@@ -92,13 +92,13 @@ pub(crate) struct Recording {
     pub(crate) kernel_promotions: u64,
     /// Reads that Redis answered under load, and those that failed or were wrong.
     pub(crate) load: Answers,
-    /// The same of the verification of every key afterwards.
+    /// The same for the verification of every key afterwards.
     pub(crate) verified: Answers,
     /// Each second.
     pub(crate) samples: Vec<Sample>,
 }
 
-/// How Redis answered.
+/// Counts of Redis's answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Answers {
     /// Right answers.

@@ -1,4 +1,4 @@
-//! What came of the demo, and whether it is good enough.
+//! The result of the demo, and whether it is good enough.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use super::line::{mib, tiers};
 use super::record::Recording;
 use crate::experiments::daemon::{counter, family, gauge};
 
-/// The least factor by which the share of misses that DRAM serves must grow.
+/// Minimum factor by which the share of misses that DRAM serves must grow.
 const FACTOR_MIN: f64 = 2.0;
-/// The least part of what the best static placement would serve.
+/// Minimum share of what the best static placement would serve.
 const OF_BEST_MIN: f64 = 0.8;
-/// The most by which our residency may differ from numa_maps.
+/// Maximum difference between our residency and numa_maps.
 const RESIDENCY_MAX: f64 = 0.01;
 
-/// One figure and what it must be.
+/// One figure and its bar.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Bar {
     /// What is judged.
     pub(crate) name: &'static str,
-    /// What was seen.
+    /// The value seen.
     pub(crate) seen: String,
-    /// What is asked.
+    /// The required value.
     pub(crate) bar: String,
-    /// Whether it is so.
+    /// Whether it holds.
     pub(crate) holds: bool,
 }
 
@@ -38,15 +38,15 @@ pub(crate) struct Candidates {
     pub(crate) proposed: u64,
     /// Candidates that came back from a batch.
     pub(crate) returned: u64,
-    /// Proposals beyond what a batch of evidence may bring.
+    /// Proposals beyond the limit of a batch of evidence.
     pub(crate) dropped: u64,
     /// Proposals of pages that waited already.
     pub(crate) merged: u64,
     /// Refused, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Grown too old while waiting, by what held them.
+    /// Expired while waiting, by what held them.
     pub(crate) expired: BTreeMap<String, u64>,
-    /// Gave way to better ones in a full queue.
+    /// Evicted by better ones in a full queue.
     pub(crate) queue_evicted: u64,
     /// Their process exited.
     pub(crate) exited: u64,
@@ -85,9 +85,10 @@ pub(crate) struct Verdict {
     pub(crate) pages_after: u64,
     /// Base pages that we promoted.
     pub(crate) promoted_pages: u64,
-    /// Base pages that the kernel promoted by itself.
+    /// Base pages that the kernel promoted on its own.
     pub(crate) kernel_promoted_pages: u64,
-    /// Base pages that the kernel demoted by itself, Redis's or others', as the daemon reports it.
+    /// Base pages that the kernel demoted on its own, Redis's or others', as reported by the
+    /// daemon.
     pub(crate) kernel_demoted_pages: u64,
     /// Hint faults that the daemon saw, and lost.
     pub(crate) hint_faults: (u64, u64),
@@ -156,7 +157,7 @@ impl Verdict {
     fn judge(&self, recording: &Recording) -> Vec<Bar> {
         let (before, after) = (self.dram_share_before, self.dram_share_after);
         let of_best = after / self.dram_share_best.max(f64::MIN_POSITIVE);
-        // Whose pages the kernel moved by itself, it does not say.
+        // The kernel does not report whose pages it moved on its own.
         let least = self.dram_pages_counted.saturating_sub(self.kernel_demoted_pages);
         let most = self.dram_pages_counted + self.kernel_promoted_pages;
         let nearest = self.dram_pages_after.clamp(least, most);
@@ -174,7 +175,7 @@ impl Verdict {
                     self.promoted_pages
                 ),
                 bar: format!("at least {FACTOR_MIN} times as much, by our promotions"),
-                // Without a promotion of ours it is not our doing.
+                // Without a promotion of ours the result is not ours.
                 holds: self.promoted_pages > 0 && after >= FACTOR_MIN * before,
             },
             Bar {
@@ -320,7 +321,7 @@ impl Candidates {
     }
 }
 
-/// Base pages that the kernel demoted by itself, whoever caused it.
+/// Base pages that the kernel demoted on its own, for any cause.
 fn demoted_by_kernel(daemon: &serde_json::Value) -> u64 {
     let moves = daemon["kernel_moves"].as_object().into_iter().flatten();
     moves.filter(|(name, _)| name.starts_with("pgdemote_")).filter_map(|(_, pages)| pages.as_u64()).sum()

@@ -1,4 +1,4 @@
-//! What is asked of the guest and what it hands back.
+//! The plan for the guest and its results.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::experiments::score::manager::Manager;
 /// The name of the [`Course`] in the shared folder.
 pub(crate) const COURSE: &str = "course.json";
 
-/// Where the memory lies at first.
+/// The initial place of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Far {
@@ -39,7 +39,7 @@ impl Far {
         }
     }
 
-    /// What can be known of accesses to it.
+    /// The kinds of evidence for it.
     pub(crate) fn evidence(self) -> &'static [Evidence] {
         match self {
             Far::Cxl => &[Evidence::Samples, Evidence::Hintfaults, Evidence::Kernel],
@@ -48,13 +48,13 @@ impl Far {
     }
 }
 
-/// By what pages are found.
+/// The kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Evidence {
     /// Our daemon by samples alone.
     Samples,
-    /// Our daemon by hint faults alone, as it comes.
+    /// Our daemon by hint faults alone, in its default configuration.
     Hintfaults,
     /// The kernel by its hint faults, without us.
     Kernel,
@@ -70,12 +70,12 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// What the guest is to do.
+/// The plan for the guest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// Where the memory lies at first.
+    /// The initial place of the memory.
     pub(crate) from: Far,
-    /// By what pages are found.
+    /// The kind of evidence.
     pub(crate) by: Evidence,
     /// Memory of the program, MiB.
     pub(crate) mib: u32,
@@ -87,13 +87,13 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// Settings of a daemon that sees nothing but the lab's samples, and may take the time to read them
-/// that the emulator makes it take.
+/// Settings of a daemon with the lab's samples as its only source, and a budget that suffices for
+/// reading them under emulation.
 const SAMPLES_ALONE: &str = "source.hintfault.enabled=false+source.hwsample.enabled=true+source.hwsample.sampler=\"lab-rings\"\
      +source.hwsample.cpu_budget_permille=200+reverse.cpu_permille=200+kernel.numa_balancing=0";
 
 impl Plan {
-    /// Our daemon, where it is one; else the kernel balances as [`Plan::balancing`] says.
+    /// Our daemon, if it is used; else the kernel balances by [`Plan::balancing`].
     pub(crate) fn manager(&self) -> anyhow::Result<Option<Manager>> {
         let text = match (self.by, self.from) {
             (Evidence::Kernel, _) => return Ok(None),
@@ -106,7 +106,7 @@ impl Plan {
         text.parse().map(Some).map_err(|error: String| anyhow!(error))
     }
 
-    /// `kernel.numa_balancing` where the kernel does it: 1 balances nodes of DRAM, 2 promotes.
+    /// `kernel.numa_balancing` if the kernel balances: 1 balances nodes of DRAM, 2 promotes.
     pub(crate) fn balancing(&self) -> &'static str {
         match self.from {
             Far::Cxl => "2",
@@ -115,7 +115,7 @@ impl Plan {
     }
 }
 
-/// Everything until a moment.
+/// All totals at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Moment {
     /// Since the manager started, s.
@@ -130,11 +130,11 @@ pub(crate) struct Moment {
     pub(crate) hint_faults: u64,
     /// Samples that the daemon has read.
     pub(crate) samples: u64,
-    /// Those that were evidence: misses of the program on memory that is not at home yet.
+    /// Useful samples: misses of the program on memory that is not at home yet.
     pub(crate) useful: u64,
 }
 
-/// What came of one plan.
+/// The result of one plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Course {
     /// The plan.
@@ -153,7 +153,7 @@ impl Course {
         self.moments.last().copied().unwrap_or_default()
     }
 
-    /// When so much of the memory (a share from 0 to 1) was at home first, s.
+    /// When this share (0 to 1) of the memory was at home for the first time, s.
     pub(crate) fn home_at_s(&self, share: f64) -> Option<f64> {
         self.moments.iter().find(|m| m.home_pages as f64 >= share * m.pages as f64).map(|m| m.at_s)
     }

@@ -22,13 +22,14 @@ use crate::experiments::within::{PROC, pages_within, vmstat, widen};
 const HOME: NodeId = NodeId(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Does what the plan in `folder` says and leaves the course beside it.
+/// Carries out the plan in `folder` and writes the course beside it.
 pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let plan: Plan = read_json(&folder.join(PLAN))?;
     nobody_moves()?;
     let mut program = start(&plan, folder)?;
     let pid = program.child.id();
-    // Misses are counted whoever looks: it slows the program, and all are to have the same pace.
+    // Misses are counted for every kind of evidence: it slows the program, and all runs should have
+    // the same pace.
     let mut plugin = Plugin::connect(Path::new(GUEST_PORT))?;
     plugin.start()?;
     if plan.by == Evidence::Samples {
@@ -67,7 +68,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     write_json(&folder.join(COURSE), &Course { plan, kernel, daemon_cpu_s: ended.cpu_s, moments })
 }
 
-/// Starts the program on the far node and lets it have memory everywhere once its own is filled.
+/// Starts the program on the far node, and allows it memory everywhere once its own is filled.
 fn start(plan: &Plan, folder: &Path) -> anyhow::Result<Counted> {
     let [node, mib, seed] =
         [plan.from.node().0.into(), u64::from(plan.mib), plan.seed].map(|number| number.to_string());

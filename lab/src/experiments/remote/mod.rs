@@ -1,5 +1,5 @@
 //! `lab remote`: S1's microbenchmark. All memory of a program lies on another node than its
-//! processors, and it is watched how soon each kind of evidence brings it home.
+//! processors, and the experiment measures how soon each kind of evidence brings it home.
 
 mod course;
 mod inside;
@@ -19,7 +19,7 @@ use course::{COURSE, Course, Evidence, Far, Plan};
 
 use super::runner::{Inside, Run};
 
-/// What booting and filling may take on a busy host.
+/// Time limit of booting and filling on a busy host.
 const AROUND: Duration = Duration::from_secs(120);
 
 /// How the experiment is to be.
@@ -65,8 +65,7 @@ pub(crate) fn inside(inside: &Inside) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Watches each kind of evidence on a machine of its own and prints what came of it beside each
-/// other.
+/// Runs each kind of evidence on a separate machine and prints the results side by side.
 pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     let all = options.from.evidence();
     let asked = if options.by.is_empty() { all } else { &options.by };

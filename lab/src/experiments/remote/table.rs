@@ -1,4 +1,4 @@
-//! The courses beside each other.
+//! The courses side by side.
 
 use thermocline_core::units::PAGES_PER_MIB;
 
@@ -14,7 +14,7 @@ fn cells(from: &Moment, to: &Moment) -> [String; 3] {
     [
         format!("{:.1}", percent(to.home_pages, to.pages)),
         per_s(to.hint_faults - from.hint_faults),
-        // Nobody samples, or nothing was sampled.
+        // No sampler, or no samples.
         if samples == 0 { "-".to_owned() } else { format!("{:.1}", percent(useful, samples)) },
     ]
 }
@@ -62,7 +62,7 @@ pub(crate) fn text(courses: &[Course]) -> String {
     out
 }
 
-/// What a course came to.
+/// The figures of a course.
 fn figures(course: &Course) -> String {
     let last = course.last();
     let when = |share| match course.home_at_s(share) {

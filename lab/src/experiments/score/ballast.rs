@@ -1,4 +1,4 @@
-//! Cold memory of another program, which takes DRAM from the one that is judged.
+//! Cold memory of another program, which takes DRAM from the program under test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,11 +10,11 @@ use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 use super::program::IN_OWN_CGROUP;
 use crate::experiments::within::{ByNode, end, pages};
 
-/// Share of its memory that may lie elsewhere than in DRAM before any manager starts: its program's
-/// own pages, and what was filled last.
+/// Share of its memory that may be outside DRAM before any manager starts: its program's own pages,
+/// and those filled last.
 const ASTRAY_MAX: f64 = 0.02;
 
-/// Where its pages were.
+/// The placement of its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lay {
     /// When the manager started.
@@ -26,12 +26,12 @@ pub(crate) struct Lay {
 /// The program.
 pub(crate) struct Ballast {
     child: Child,
-    /// Kept, because the program says at its end that all was there.
+    /// Kept, because the program confirms at its end that its memory was intact.
     lines: BufReader<ChildStdout>,
 }
 
 impl Ballast {
-    /// Has a program in a cgroup of its own write to so many MiB once; it sleeps from then on.
+    /// Starts a program in its own cgroup that writes to `mib` MiB once and then sleeps.
     pub(crate) fn start(mib: u64, slow: NodeId) -> anyhow::Result<Ballast> {
         ensure!(mib > 0, "DRAM has no room that ballast could take: let more of the program spill");
         let here = std::env::current_exe().context("cannot find this program")?;
@@ -64,7 +64,7 @@ impl Ballast {
         pages(self.child.id())
     }
 
-    /// Ends it; it looks at all of its memory first.
+    /// Ends it; it verifies all of its memory first.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         end(&mut self.child, "the ballast")?;
         let mut line = String::new();

@@ -11,24 +11,24 @@ const CONFIDENCE: f64 = 0.95;
 /// A manager's share of the oracle beside the best one's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Behind {
-    /// Whose share is the highest.
+    /// The manager with the highest share.
     best: String,
     /// By how much the mean is lower, from 0 to 1.
     by: f64,
-    /// With 95 % confidence it is lower by `by` give or take so much (Welch's t interval); none
-    /// where runs do not tell, being too few or all equal.
+    /// With 95 % confidence it is lower by `by` plus or minus this (Welch's t interval); `None` if
+    /// there are too few runs or all are equal.
     within: Option<f64>,
 }
 
 impl Behind {
-    /// Whether it is certain to be behind, or not; `None` where runs do not tell.
+    /// Whether it is behind with certainty; `None` if the runs do not suffice.
     fn certain(&self) -> Option<bool> {
         self.within.map(|within| self.by > within)
     }
 }
 
-/// Of each group of values how far its mean is behind that of the highest; `None` for that one
-/// itself, and for who has no values.
+/// For each group of values, how far its mean is behind the highest; `None` for the highest itself,
+/// and for groups without values.
 pub(super) fn behind(groups: &[(String, Vec<f64>)]) -> Vec<Option<Behind>> {
     let means: Vec<f64> = groups.iter().map(|(_, values)| mean(values)).collect();
     let known = |at: &usize| !groups[*at].1.is_empty();
@@ -44,7 +44,7 @@ pub(super) fn behind(groups: &[(String, Vec<f64>)]) -> Vec<Option<Behind>> {
     all.map(|at| (at != best && known(&at)).then(|| of(at))).collect()
 }
 
-/// A line for each manager that is behind; nothing of a single one.
+/// A line for each manager that is behind; empty for a single one.
 pub(super) fn text(of: &[(String, Option<Behind>)]) -> String {
     let mut lines =
         vec![["behind the best", "points of the oracle's", "at 95 % confidence"].map(str::to_owned).to_vec()];
@@ -68,7 +68,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Half of Welch's interval for the difference of two means; `None` where it is not defined.
+/// Half of Welch's interval for the difference of two means; `None` if it is not defined.
 fn within(a: &[f64], b: &[f64]) -> Option<f64> {
     let of_mean = |values: &[f64]| {
         let (count, mean) = (values.len() as f64, mean(values));

@@ -1,4 +1,4 @@
-//! Several managers beside each other, with means and spreads.
+//! Several managers side by side, with means and spreads.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ struct Figure {
     shown: (f64, usize),
 }
 
-/// What is compared, in the order of the table's columns. A figure that some run of a manager does
-/// not have is unknown for it.
+/// The compared figures, in the order of the table's columns. A figure that is missing in any run
+/// of a manager is unknown for it.
 const FIGURES: [Figure; 8] = [
     Figure { name: "dram_share", of: |r| Some(r.dram_share), head: "DRAM %", shown: (100.0, 1) },
     Figure { name: "oracle_share", of: |r| r.oracle_share, head: "of oracle %", shown: (100.0, 1) },
@@ -44,16 +44,16 @@ pub(crate) struct Summary {
     label: Manager,
     repeats: usize,
     sd: BTreeMap<&'static str, Option<f64>>,
-    /// None for the best one.
+    /// `None` for the best one.
     behind: Option<Behind>,
     runs: Vec<Row>,
 }
 
-/// Refuses rows of different programs, kernels, starts or lengths: means over them would mean
-/// nothing.
+/// Refuses rows of different programs, kernels, starts or lengths: means over them would be
+/// meaningless.
 ///
 /// # Errors
-/// Says what differs.
+/// Names the difference.
 pub(crate) fn alike(rows: &[Row]) -> anyhow::Result<()> {
     let conditions = |row: &Row| {
         format!(
@@ -82,7 +82,7 @@ pub(crate) fn alike(rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the runs, which are alike, have in common, and how far the emulator's pace spread.
+/// What the runs have in common, and the spread of the emulator's pace.
 pub(crate) fn heading(rows: &[Row]) -> String {
     let Some(row) = rows.first() else { return String::new() };
     let mean = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
@@ -146,7 +146,8 @@ pub(crate) fn summaries(rows: Vec<Row>) -> Vec<Summary> {
         .collect()
 }
 
-/// The mean, and the standard deviation of a sample of at least two. Of no values both say nothing.
+/// The mean, and the standard deviation of a sample of at least two. Without values both are
+/// undefined.
 fn mean_and_sd(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count.max(1.0);

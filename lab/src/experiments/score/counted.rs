@@ -1,4 +1,4 @@
-//! A program that is always at work and reports how much it has done.
+//! A program that runs continuously and reports how much it has done.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,23 +12,23 @@ use anyhow::{Context, ensure};
 
 use crate::experiments::within::end;
 
-/// How long a program that says nothing is waited for.
+/// How long to wait for a program that reports nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(20);
 
 /// The program.
 pub(crate) struct Counted {
-    /// For people.
+    /// Its name in messages.
     pub(crate) name: &'static str,
     /// Its process.
     pub(crate) child: Child,
-    /// What it has done so far.
+    /// Operations so far.
     pub(crate) count: Arc<AtomicU64>,
 }
 
 impl Counted {
-    /// hotcold, through the program `starter` with its own words, and with `options` besides; its
-    /// memory is filled. Its report goes to `report`.
+    /// Starts hotcold through the program `starter` with its arguments, and with `options`; returns
+    /// when its memory is filled. Its report goes to `report`.
     pub(crate) fn hotcold(starter: &[&str], options: &[&str], report: &Path) -> anyhow::Result<Counted> {
         let here = std::env::current_exe().context("cannot find this program")?;
         let program = here.with_file_name("hotcold");
@@ -56,17 +56,17 @@ impl Counted {
             }
         });
         let mut hotcold = Counted { name: "hotcold", child, count };
-        // The first accesses come when the memory is filled.
+        // The first accesses follow the filling of the memory.
         hotcold.run(1)?;
         Ok(hotcold)
     }
 
-    /// Ends it in good order: hotcold looks at all of its data first.
+    /// Ends it cleanly: hotcold verifies all of its data first.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         end(&mut self.child, self.name)
     }
 
-    /// Waits until it has told of so many operations more; of how many it told.
+    /// Waits until it has reported `ops` more operations; returns the number reported.
     pub(crate) fn run(&mut self, ops: u64) -> anyhow::Result<u64> {
         let name = self.name;
         let first = self.count.load(Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Latency that the guest feels: each modelled miss keeps its vCPU waiting, in the guest, by the
-//! tier that served it.
+//! Latency that the guest feels: each modelled miss delays its vCPU, in the guest, by the tier that
+//! served it.
 //!
-//! The emulator is slower than what it models, so the wait is longer by a factor that is the same
-//! for every tier, manager and program. A chase of pointers on each node measures how long a miss
-//! takes in all; what the wait must be follows from that.
+//! The emulator is slower than the modelled machine, so the delay is longer by a factor that is the
+//! same for every tier, manager and program. A pointer chase on each node measures the total time
+//! of a miss, from which the delay is computed.
 
 use std::process::Command;
 use std::time::Instant;
@@ -18,32 +18,31 @@ use super::program::Program;
 
 /// How far the ratio of the tiers may be from the one asked for, as a share of it.
 const OFF_MAX: f64 = 0.05;
-/// Rounds of chases on both tiers before it is given up.
+/// Rounds of chases on both tiers before giving up.
 const ROUNDS_MAX: u32 = 12;
-/// Chases on a tier in a round: the quickest counts, because a busy host makes a chase slower and
-/// never quicker.
+/// Chases on a tier in a round: the fastest counts, because a busy host makes a chase slower and
+/// never faster.
 const CHASES: u32 = 3;
 
-/// What the guest shall feel.
+/// The requested latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Asked {
-    /// A miss to CXL takes so many times as long as one to DRAM.
+    /// Time of a miss to CXL relative to one to DRAM.
     pub(crate) ratio: f64,
-    /// A miss to DRAM takes so many ns, or as many as it takes the emulator at the least.
+    /// Time of a miss to DRAM in ns; the emulator may take longer at least.
     pub(crate) dram_ns: f64,
 }
 
-/// What it felt.
+/// The measured latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Felt {
-    /// What was asked for.
+    /// The request.
     pub(crate) asked: Asked,
-    /// What a miss to DRAM took at the last chase, ns.
+    /// Time of a miss to DRAM at the last chase, ns.
     pub(crate) dram_ns: f64,
-    /// What one to CXL took, ns.
+    /// Time of a miss to CXL, ns.
     pub(crate) cxl_ns: f64,
-    /// Time of the window with all misses as quick as DRAM's and nobody moving pages, over its
-    /// operations, s.
+    /// Time per operation with all misses as fast as DRAM's and no page moves, s.
     pub(crate) reference_s_per_op: f64,
 }
 
@@ -58,7 +57,7 @@ pub(crate) struct Latencies {
 
 impl Latencies {
     /// Chases pointers on both tiers until their ratio is the one asked for. The plugin then
-    /// counts, and nobody waits.
+    /// counts, without delays.
     pub(crate) fn calibrate(plugin: &mut Plugin, asked: Asked, slow: NodeId) -> anyhow::Result<Latencies> {
         plugin.start()?;
         let mut latencies = Latencies { asked, slow, waits_ns: (0.0, 0.0), took_ns: (0.0, 0.0) };
@@ -83,8 +82,7 @@ impl Latencies {
         (self.took_ns.1 / self.took_ns.0 / self.asked.ratio - 1.0).abs()
     }
 
-    /// Changes the waits by what is lacking. What a miss takes without any wait is the least that
-    /// it can take.
+    /// Adjusts the delays by the difference. A miss takes at least its time without any delay.
     fn adjust(&mut self, without_wait: bool) {
         if without_wait {
             self.asked.dram_ns = self.asked.dram_ns.max(self.took_ns.0);
@@ -94,7 +92,7 @@ impl Latencies {
         self.waits_ns.1 = (self.waits_ns.1 + wanted.1 - self.took_ns.1).max(0.0);
     }
 
-    /// From now on every miss waits by its tier.
+    /// From now on every miss is delayed by its tier.
     pub(crate) fn apply(&self, plugin: &mut Plugin) -> anyhow::Result<()> {
         self.wait(plugin, self.waits_ns.1)
     }
@@ -105,7 +103,7 @@ impl Latencies {
         Ok(plugin.latency(&nodes.map(|node| wait(node) as u32).collect::<Vec<u32>>())?)
     }
 
-    /// Has the program do the window's operations again with all misses as quick as DRAM's.
+    /// Runs the window's operations again with all misses as fast as DRAM's.
     pub(crate) fn reference(
         self,
         plugin: &mut Plugin,
@@ -124,12 +122,12 @@ impl Latencies {
     }
 }
 
-/// What a miss to a node takes at the least, ns.
+/// Minimum time of a miss to a node, ns.
 fn quickest_chase(node: NodeId) -> anyhow::Result<f64> {
     (0..CHASES).try_fold(f64::INFINITY, |least, _| Ok(least.min(chase(node)?)))
 }
 
-/// What a miss to a node took, ns.
+/// Time of a miss to a node, ns.
 fn chase(node: NodeId) -> anyhow::Result<f64> {
     let hotcold = std::env::current_exe().context("cannot find this program")?.with_file_name("hotcold");
     let output = Command::new("on-node")

@@ -1,8 +1,8 @@
-//! Which pages move back and forth between tiers, whichever manager moves them.
+//! Which pages move back and forth between tiers, under any manager.
 //!
-//! The kernel counts moves, not returns, and each manager counts in its own way. So everyone is
-//! judged by the same look at the page table every few seconds. A page that goes and comes back
-//! between two looks is not noticed.
+//! The kernel counts moves, not returns, and each manager counts in its own way. So all are judged
+//! by the same reading of the page table every few seconds. A page that leaves and comes back
+//! between two readings is not noticed.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,11 +16,11 @@ use thermocline_lab::programs::residency::{NodeMap, page_frames};
 
 use crate::experiments::within::PROC;
 
-/// Between two looks.
+/// Time between two readings.
 const EVERY: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(100);
 
-/// What is known of one page.
+/// The state of one page.
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
     /// The tier it was last seen in: DRAM or not; `None` before it was seen.
@@ -36,12 +36,12 @@ pub(crate) struct Flips {
 }
 
 impl Flips {
-    /// Of so many pages.
+    /// The state of `pages` pages.
     pub(crate) fn new(pages: usize) -> Flips {
         Flips { pages: vec![Page::default(); pages] }
     }
 
-    /// Takes a look at all pages: whether each is in DRAM, `None` where it is not in memory.
+    /// Takes a reading of all pages: whether each is in DRAM, `None` if it is not in memory.
     pub(crate) fn look(&mut self, tiers: impl IntoIterator<Item = Option<bool>>) {
         for (page, now) in self.pages.iter_mut().zip(tiers) {
             if let Some(now) = now {
@@ -57,14 +57,14 @@ impl Flips {
     }
 }
 
-/// Looks at a process's pages on a thread of its own.
+/// Reads a process's pages on a separate thread.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Flips>>,
 }
 
 impl Watch {
-    /// Begins with a first look.
+    /// Starts with a first reading.
     pub(crate) fn start(pid: u32, range: &Range<u64>, slow: NodeId) -> anyhow::Result<Watch> {
         let nodes = NodeMap::read(Path::new("/sys"))?;
         let (first, count) = (range.start >> PAGE_SHIFT, (range.end - range.start) >> PAGE_SHIFT);
@@ -92,7 +92,7 @@ impl Watch {
         Ok(Watch { stop, thread })
     }
 
-    /// Ends with a last look; the pages that returned.
+    /// Ends with a last reading; returns the number of pages that returned.
     pub(crate) fn end(self) -> anyhow::Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         let flips =

@@ -1,5 +1,4 @@
-//! The part of a run that happens on the host: a fresh machine for it, and the row of what comes
-//! back.
+//! The part of a run that happens on the host: a fresh machine for it, and the row of its results.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use super::plan::{DUMP, Plan, RECORDING};
 use super::row::Row;
 use crate::experiments::runner::Run;
 
-/// What every run needs of the host.
+/// Options of the host common to all runs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Host {
     /// Kernel line: 6.1, 6.12, 6.18 or newest.
@@ -36,8 +35,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One run on a fresh machine. What the daemon prints goes to a file of the name `log`, if logs
-    /// are wanted.
+    /// One run on a fresh machine. The daemon's output goes to a file named `log`, if logs are
+    /// requested.
     pub(crate) fn run(
         &self,
         machine: &Machine,

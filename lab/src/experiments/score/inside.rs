@@ -29,22 +29,21 @@ use super::running::{
 use crate::experiments::runner::PLAN;
 use crate::experiments::within::{PROC, free_dram, slow_node};
 
-/// Pages of the pattern that the plugin is held to: eight times the modelled cache.
+/// Pages of the pattern against which the plugin is checked: eight times the modelled cache.
 const PATTERN_PAGES: u32 = 512;
-/// How often the pattern is swept where pages move meanwhile.
+/// How often the pattern is swept if pages move meanwhile.
 const PATTERN_TRIES: u32 = 3;
 /// Base pages of a huge page.
 const PAGES_PER_HUGE: u64 = 512;
 
-/// Does what the plan in `folder` says and leaves the recording beside it. What it prints is
-/// progress.
+/// Carries out the plan in `folder` and writes the recording beside it. It prints its progress.
 pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let plan: Plan = read_json(&folder.join(PLAN))?;
     let began = Instant::now();
     let say = |what: &str| eprintln!("{:>5.0} s  {what}", began.elapsed().as_secs_f64());
     nobody_moves()?;
     let slow = slow_node()?;
-    // The files that the boot has read would take DRAM from the program.
+    // Cached files from the boot would take DRAM from the program.
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the page cache")?;
     let mut plugin = Plugin::connect(Path::new(GUEST_PORT))?;
     let latencies = match plan.felt {
@@ -73,7 +72,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     if let Some(latencies) = &latencies {
         latencies.apply(&mut plugin)?;
     }
-    // Only accesses that are counted can be tagged or get to a hot list.
+    // Only counted accesses can be tagged or reach a hot list.
     if plan.shares_memory() {
         plugin.start()?;
     }
@@ -81,7 +80,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         plugin.sample(plan.sample_every)?;
     }
     let started = Instant::now();
-    // Ballast is others' memory: who is to demote it has the whole machine.
+    // Ballast is memory of others: to demote it, a manager needs the whole machine.
     let whose = if ballast.is_some() { Whose::Machine } else { program.whose()? };
     let manager = Running::start(&plan.manager, &whose, daemon, folder)?;
     program.run(plan.warmup_ops, 0)?;
@@ -109,7 +108,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let (promoted, demoted) = promoted_and_demoted(&counters);
     counters.insert("kswapd_gave_up".to_owned(), gave_up(slow)?);
     let kswapd_cpu_s = kthread_cpu_s("kswapd") - kswapd_before;
-    // Those that watched for others ended when ours were made.
+    // Kdamonds of others ended when ours were created.
     let kdamonds_cpu_s = if plan.manager.has_kdamonds() { kthread_cpu_s("kdamond") } else { 0.0 };
     let ping_pong = watch.end()?;
     let pages_after = program.pages()?;
@@ -163,7 +162,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes DRAM away until the program finds as much as it shall have.
+/// Reserves DRAM until the program's share is left.
 fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<Option<Ballast>> {
     let share_bytes = (plan.footprint_bytes() as f64 * plan.fast_share) as u64;
     let wanted = (share_bytes + plan.beside_bytes()) / PAGE_SIZE;
@@ -176,7 +175,7 @@ fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<Option<Ballast>> {
     }
 }
 
-/// Takes so many huge pages from DRAM.
+/// Reserves this many huge pages of DRAM.
 fn reserve(huge_pages: u64, slow: NodeId) -> anyhow::Result<()> {
     for node in 0..slow.0 {
         let path = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
@@ -186,9 +185,9 @@ fn reserve(huge_pages: u64, slow: NodeId) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has kswapd come back where it has given up. While the program filled DRAM there was nothing that
-/// kswapd could have freed, and no manager could demote through it. Where demotion is on from the
-/// boot that does not happen.
+/// Revives kswapd where it has given up. While the program filled DRAM, kswapd could not free
+/// anything and gave up, so no manager could demote through it. That does not happen if demotion is
+/// on from boot.
 fn revive_kswapd() -> anyhow::Result<()> {
     let root = Root::default();
     let topology = discover(&root, &TierMap::default())?.topology;
@@ -229,7 +228,7 @@ fn high_pages(zoneinfo: &str, node: NodeId) -> u64 {
     sum
 }
 
-/// Has hotcold sweep a block on every node while the plugin counts; the greatest error.
+/// Runs a sweep of a block on every node while the plugin counts; returns the greatest error.
 fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
     nobody_moves()?;
     let hotcold = std::env::current_exe().context("cannot find this program")?.with_file_name("hotcold");
@@ -238,7 +237,7 @@ fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
         let mut pattern = Command::new("on-node");
         pattern
             .arg(node.to_string())
-            // A processor takes what it used lately for cached, also where another has swept much
+            // A processor treats recently used lines as cached, even if another has swept many
             // since.
             .args(["taskset", "-c", "0"])
             .arg(&hotcold)
@@ -246,7 +245,7 @@ fn pattern_error(slow: NodeId) -> anyhow::Result<f64> {
             .args(["--pages", &PATTERN_PAGES.to_string(), "--loads", "2", "--stores", "1"]);
         let mut run = || pattern.output().with_context(|| format!("cannot run {}", hotcold.display()));
         let mut output = run()?;
-        // Without an outcome it was disturbed: what was marked or isolated before still moves for a
+        // Without a result it was disturbed: pages marked or isolated before still move for a
         // moment.
         for _ in 1..PATTERN_TRIES {
             if !output.stdout.is_empty() {

@@ -1,4 +1,4 @@
-//! Who places pages.
+//! The manager that places pages.
 
 use std::fmt;
 use std::fs;
@@ -14,9 +14,9 @@ use thermocline_core::config::RuleName;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Manager {
-    /// Nobody: pages stay where they were allocated.
+    /// No manager: pages stay where they were allocated.
     None,
-    /// The kernel: kernel.numa_balancing=2 and demotion, all else as it was booted.
+    /// The kernel: kernel.numa_balancing=2 and demotion, everything else at boot values.
     Numab2,
     /// DAMON with HMSDK's settings, migrate_hot upwards and migrate_cold downwards (S3), set up by
     /// our daemon.
@@ -44,7 +44,7 @@ impl Manager {
         }
     }
 
-    /// Where its evidence comes from.
+    /// Its source of evidence.
     pub(crate) fn source(&self) -> Option<String> {
         match self {
             Manager::None => None,
@@ -75,7 +75,7 @@ impl Manager {
         self.setting("source.chmu.enabled") == Some("true")
     }
 
-    /// Whether it has kdamonds, which then are all that there are.
+    /// Whether it has kdamonds, which are then the only ones.
     pub(crate) fn has_kdamonds(&self) -> bool {
         matches!(self, Manager::Damon { .. }) || self.reads_regions()
     }
@@ -95,7 +95,7 @@ impl Manager {
     pub(crate) fn config(&self) -> Option<String> {
         let (mut text, settings) = match self {
             Manager::None | Manager::Numab2 => return None,
-            // Nobody else needs DAMON in the lab.
+            // Nothing else needs DAMON in the lab.
             Manager::Damon { settings } => {
                 ("manager.name = \"damon\"\nmanager.damon.stop_damon_stat = true\n".to_owned(), settings)
             }
@@ -112,8 +112,8 @@ impl Manager {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Finds out on the host what would fail in the guest only after the program has filled its
-    /// memory.
+    /// Checks on the host for errors that would appear in the guest only after the program has
+    /// filled its memory.
     ///
     /// # Errors
     /// A manager that the lab cannot run, a daemon that is not built or refuses its configuration.

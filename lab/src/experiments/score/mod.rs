@@ -33,11 +33,11 @@ use manager::Manager;
 use plan::{Narrowing, Plan, Start, Workload};
 use row::Row;
 
-/// DRAM and CXL. 256 MiB is the least that boots; what the system leaves free of it is about a
+/// DRAM and CXL. 256 MiB is the least that boots; the part that the system leaves free is about a
 /// third of the programs.
 const MEMORY_MIB: [u64; 2] = [256, 768];
 
-/// What every run has in common.
+/// Options common to all runs.
 #[derive(Clone, Debug, Args)]
 struct Common {
     /// The program.
@@ -153,8 +153,8 @@ pub(crate) fn score(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::R
     Ok(0)
 }
 
-/// Runs all managers in turn, as often as asked, and prints the table; of a comparison that fails
-/// or is interrupted, of the runs until then.
+/// Runs all managers in turn, as often as asked, and prints the table; if a comparison fails or is
+/// interrupted, of the runs until then.
 pub(crate) fn compare(options: &CompareOptions, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     let mut rows: Vec<Row> = options.rows.iter().map(|path| read_json(path)).collect::<Result<_, _>>()?;
     compare::alike(&rows)?;
@@ -182,14 +182,14 @@ impl CompareOptions {
         rows: &mut Vec<Row>,
     ) -> anyhow::Result<()> {
         ensure!(!managers.is_empty() || !rows.is_empty(), "nothing to compare: --repeats 0 needs --rows");
-        // Repeat by repeat, so that what changes on the host in the meantime is shared by all.
+        // Repeat by repeat, so that changes on the host affect all managers equally.
         for repeat in 0..u64::from(self.repeats) {
             for manager in managers {
                 let row = self.common.run(manager, self.common.seed + repeat, interrupt)?;
                 eprintln!("{}", row.text());
                 rows.push(row);
                 if let Err(error) = compare::alike(rows) {
-                    // The table is then of the others.
+                    // The table then has the others.
                     rows.pop();
                     return Err(error);
                 }
@@ -199,7 +199,7 @@ impl CompareOptions {
     }
 }
 
-/// What the figures are and what they are not.
+/// The meaning and limits of the figures.
 const CAVEAT: &str = "Slowdown is modelled: no miss overlaps another. Under emulation no node is slower than another, so no figure here says how fast\n\
     a manager makes a program. The program's memory and the cache are scaled down for the emulator's pace; time constants are everybody's own.\n";
 
@@ -214,7 +214,7 @@ impl Common {
             (Workload::PostgreSql, _) => (120_000, 30_000),
             (Workload::MariaDb, _) => (5_000, 2_500),
             (Workload::Hotcold, None) => (100_000_000, 30_000_000),
-            // It does little but miss, so that waiting makes it several times slower.
+            // It does little but miss, so delays make it several times slower.
             (Workload::Hotcold, Some(_)) => (40_000_000, 10_000_000),
         };
         Ok(Plan {
@@ -249,7 +249,7 @@ impl Common {
     }
 }
 
-/// Lines of cells as text in columns, the first one flush left.
+/// Formats lines of cells as columns, the first one left-aligned.
 pub(crate) fn columns(lines: &[Vec<String>]) -> String {
     let Some(first) = lines.first() else { return String::new() };
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);

@@ -1,10 +1,10 @@
-//! The command line's choices of the machine whose time is modelled.
+//! The command line's options for the modelled machine.
 
 use clap::Args;
 use thermocline_lab::Machine;
 use thermocline_lab::truth::{CPI_NS, Model};
 
-/// How fast the modelled machine is.
+/// The speed of the modelled machine.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelOptions {
     /// In modelled time: ns an instruction takes while memory does not keep it waiting; one cycle
@@ -46,7 +46,7 @@ impl ModelOptions {
     }
 }
 
-/// What the plugin takes for ns: a thousandth to a thousand.
+/// The plugin's range of ns: a thousandth to a thousand.
 fn number(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if (0.001..=1000.0).contains(&number) => Ok(number),

@@ -1,4 +1,4 @@
-//! What is asked of the guest and what it hands back.
+//! The plan for the guest and its results.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use crate::experiments::within::ByNode;
 
 /// The name of the [`Recording`] in the shared folder.
 pub(crate) const RECORDING: &str = "recording.json";
-/// What Redis 7.0 needs for a key of ours beside its value, bytes: seen in the lab with 300,000
-/// keys of 1 KiB.
+/// Overhead of Redis 7.0 per key in addition to its value, bytes: seen in the lab with 300,000 keys
+/// of 1 KiB.
 const REDIS_KEY_BYTES: u64 = 388;
-/// The same of memcached 1.6: seen with as many. Its slabs come in sizes a quarter apart.
+/// The same for memcached 1.6, with as many keys. Its slab sizes are a quarter apart.
 const MEMCACHED_KEY_BYTES: u64 = 173;
-/// What PostgreSQL 15 needs for each unit of pgbench's scale, table and index, bytes: the sizes of
-/// their files.
+/// Memory of PostgreSQL 15 per unit of pgbench's scale, table and index, bytes: the sizes of their
+/// files.
 const POSTGRESQL_SCALE_BYTES: u64 = 15_680_000;
-/// What its shared memory has besides: seen at scale 26.
+/// Further shared memory of PostgreSQL: seen at scale 26.
 const POSTGRESQL_OTHER_BYTES: u64 = 8 << 20;
-/// What of DRAM its processes, their page tables and the programs' files take away from that.
+/// DRAM taken by its processes, their page tables and the programs' files.
 const POSTGRESQL_BESIDE_BYTES: u64 = 34 << 20;
-/// What MariaDB 10.11 needs for each unit of ours.
+/// Memory of MariaDB 10.11 per unit of our scale.
 const MARIADB_SCALE_BYTES: u64 = 15_680_000;
-/// And besides: seen with 26 of them.
+/// Further memory: seen with 26 units.
 const MARIADB_OTHER_BYTES: u64 = 100 << 20;
 /// The page dump of the window.
 pub(crate) const DUMP: &str = "pages";
@@ -65,7 +65,7 @@ impl Workload {
         }
     }
 
-    /// What is counted.
+    /// The unit of its operations.
     pub(crate) fn ops(self) -> &'static str {
         match self {
             Workload::Hotcold => "accesses",
@@ -75,7 +75,7 @@ impl Workload {
     }
 }
 
-/// Where the program's memory is when the manager starts.
+/// The placement of the program's memory when the manager starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Start {

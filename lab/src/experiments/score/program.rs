@@ -15,13 +15,12 @@ use super::database::Served;
 use super::plan::{Plan, Start, Workload};
 use crate::experiments::within::{ByNode, PROC, Started, address, pages, pages_within, widen};
 
-/// The program that gives a program memory of the slow node alone.
+/// The program that restricts a program's memory to the slow node.
 const ON_SLOW_NODE: &str = "on-slow-node";
-/// The program that gives a program a cgroup of its own, as a service has: what is demoted is
-/// chosen by cgroup.
+/// The program that starts a program in its own cgroup, like a service: demotion selects by cgroup.
 pub(crate) const IN_OWN_CGROUP: &str = "in-own-cgroup";
 
-/// What starts the program, by where its memory shall be at first.
+/// The starter of the program, by its initial placement.
 pub(crate) fn starter(start: Start) -> &'static str {
     match start {
         Start::FirstTouch => IN_OWN_CGROUP,
@@ -31,29 +30,29 @@ pub(crate) fn starter(start: Start) -> &'static str {
 
 /// A program with all of its memory, under load or ready for it.
 pub(crate) enum Program {
-    /// A server, and what reads from it.
+    /// A server and its clients.
     Server {
         /// The server.
         started: Started,
-        /// Who reads it.
+        /// The clients.
         clients: Clients,
         /// How it is read.
         reading: Reading,
     },
-    /// hotcold, which is always at work.
+    /// hotcold, which runs continuously.
     Hotcold(Counted),
     /// A database, read and written by its own benchmark.
     Database(Served),
 }
 
-/// Whose memory a manager that knows processes is to place.
+/// The memory that a manager should place, if it knows processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// A process's.
+    /// That of a process.
     Process(u32),
     /// That of all processes of a cgroup.
     Cgroup(String),
-    /// Everybody's.
+    /// That of the whole machine.
     Machine,
 }
 
@@ -109,7 +108,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Its process; of a database, one whose page table shows all of its data.
+    /// Its process; for a database, one whose page table shows all of its data.
     pub(crate) fn pid(&self) -> u32 {
         match self {
             Program::Server { started, .. } => started.pid(),
@@ -127,7 +126,7 @@ impl Program {
         Ok(group.map_or(Whose::Process(self.pid()), Whose::Cgroup))
     }
 
-    /// Where its data is, whose misses are counted.
+    /// The address range of its data, whose misses are counted.
     pub(crate) fn range(&self) -> anyhow::Result<Range<u64>> {
         match self {
             Program::Database(served) => served.range(),
@@ -135,7 +134,7 @@ impl Program {
         }
     }
 
-    /// Its base pages by node; where several processes share its data, that alone, so that each
+    /// Its base pages by node; if several processes share its data, only the data, so that each
     /// page counts once.
     pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
         match self.whose()? {
@@ -144,7 +143,7 @@ impl Program {
         }
     }
 
-    /// Has it do at least so many operations; returns how many it did. Rounds draw differently.
+    /// Runs at least this many operations; returns their number. Rounds draw differently.
     pub(crate) fn run(&mut self, ops: u64, round: u64) -> anyhow::Result<u64> {
         match self {
             Program::Server { clients, reading, .. } => {
@@ -159,8 +158,8 @@ impl Program {
         }
     }
 
-    /// Waits until its count of operations is fresh: hotcold tells it ten times a second, the
-    /// benchmarks of databases once.
+    /// Waits until its count of operations is current: hotcold reports it ten times a second, the
+    /// database benchmarks once.
     pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
         match self {
             Program::Server { .. } => Ok(()),
@@ -168,7 +167,7 @@ impl Program {
         }
     }
 
-    /// Ends it. hotcold looks at all of its data first.
+    /// Ends it. hotcold verifies all of its data first.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         match self {
             Program::Server { started, .. } => started.end(),

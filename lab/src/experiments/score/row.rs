@@ -26,13 +26,13 @@ pub(crate) struct Row {
     /// Share (0 to 1) of the program's modelled cache misses that DRAM served.
     pub(crate) dram_share: f64,
     /// That as a share of what the best static placement would have reached in the same window;
-    /// null where that is nothing.
+    /// null if that is 0.
     pub(crate) oracle_share: Option<f64>,
     /// Modelled time, as a multiple of that with all misses served by node 0, which is DRAM.
     pub(crate) slowdown: f64,
-    /// Base pages promoted, by anybody.
+    /// Base pages promoted, by any mover.
     pub(crate) promoted: u64,
-    /// Base pages demoted, by anybody.
+    /// Base pages demoted, by any mover.
     pub(crate) demoted: u64,
     /// The program's pages that came back to a tier that they had left.
     pub(crate) ping_pong: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) label: Manager,
     /// The program.
     pub(crate) workload: Workload,
-    /// Where its memory was at first.
+    /// The initial placement of its memory.
     pub(crate) start: Start,
     /// Seed of the load.
     pub(crate) seed: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Row {
     /// The machine whose time is modelled; null in rows of versions that did not model queueing.
     #[serde(default)]
     pub(crate) model: Option<Model>,
-    /// DRAM that it has for the program, base pages.
+    /// DRAM available to the program, base pages.
     pub(crate) capacity_pages: u64,
     /// All pages of the program.
     pub(crate) footprint_pages: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Row {
     pub(crate) dram_pages_before: u64,
     /// The same at the end of the window.
     pub(crate) dram_pages_after: u64,
-    /// Where the pages of cold ballast were, if that narrowed DRAM.
+    /// The placement of cold ballast, if any.
     #[serde(default)]
     pub(crate) ballast: Option<Lay>,
     /// Modelled cache misses on the program's data in the window.
@@ -84,41 +84,41 @@ pub(crate) struct Row {
     pub(crate) warmup_s: f64,
     /// Length of the window, s.
     pub(crate) window_s: f64,
-    /// Seconds of the guest that the window took for each modelled second of the program.
+    /// Seconds of the guest per modelled second of the program, in the window.
     pub(crate) dilation: f64,
-    /// Base pages promoted, by whom.
+    /// Base pages promoted, by mover.
     pub(crate) promoted_by: Moved,
-    /// Base pages demoted, by whom.
+    /// Base pages demoted, by mover.
     pub(crate) demoted_by: Moved,
     /// CPU time of our BPF programs, which the program pays, s.
     pub(crate) bpf_cpu: f64,
     /// CPU time of kswapd, s.
     pub(crate) kswapd_cpu: f64,
-    /// How far the plugin was off a known pattern in this boot, a share (0 to 1).
+    /// The plugin's error on a known pattern in this boot, a share (0 to 1).
     pub(crate) pattern_error: f64,
     /// The kernel's settings under the manager.
     pub(crate) settings: BTreeMap<String, String>,
-    /// How far the kernel's counters of balancing and demotion came from the manager's start to the
+    /// Increase of the kernel's counters of balancing and demotion from the manager's start to the
     /// end of the window.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, u64>,
     /// Time of the window in the guest that felt latencies, as a multiple of that with all misses
-    /// as quick as DRAM's; null where misses were only counted.
+    /// as fast as DRAM's; null if misses were only counted.
     #[serde(default)]
     pub(crate) felt_slowdown: Option<f64>,
-    /// The latencies that it felt.
+    /// The latencies felt.
     #[serde(default)]
     pub(crate) felt: Option<Felt>,
 }
 
 impl Row {
-    /// Of a recording and the page dump of its window; `None` if nothing missed.
+    /// The row of a recording and the page dump of its window; `None` without misses.
     pub(crate) fn of(plan: &Plan, recording: &Recording, dump: &[PageMisses]) -> Option<Row> {
         let Recording { slow, counts, .. } = recording;
         let dram: Vec<NodeId> = (0..slow.0).map(NodeId).collect();
         let in_dram = |pages: &ByNode| -> u64 { dram.iter().filter_map(|node| pages.get(node)).sum() };
         let (before, after) = (in_dram(&recording.pages_before), in_dram(&recording.pages_after));
-        // Who makes room by pushing others out of DRAM is measured by the room that it made.
+        // A manager that makes room by pushing others out of DRAM is measured against that room.
         let capacity_pages = (before + recording.room_pages).max(after);
         let (first, end) = (recording.range.0 >> PAGE_SHIFT, recording.range.1 >> PAGE_SHIFT);
         let best_share = best_static(by_page(dump, first, end).into_values(), capacity_pages as usize)?;
@@ -128,7 +128,7 @@ impl Row {
         let reference_ns = modelled.program_reference_ns as f64;
         let waited_ns =
             |nodes: &[NodeCounts]| nodes.iter().map(|node| node.latency_ns + node.queueing_ns).sum::<u64>();
-        // A tier that served nothing would have kept nobody queueing.
+        // A tier that served nothing would have caused no queueing.
         let tier_ns =
             |nodes: &[NodeCounts], number: usize| match nodes.iter().map(NodeCounts::misses).sum::<u64>() {
                 0 => plan.model.nodes.get(number).map_or(0.0, |node| node.latency_ns),
@@ -193,7 +193,7 @@ impl Row {
         })
     }
 
-    /// The run and what it ran on, for people.
+    /// The run and its machine, as text.
     pub(crate) fn text(&self) -> String {
         let mib = |pages: u64| pages as f64 / PAGES_PER_MIB as f64;
         let by = |moved: &Moved| {
@@ -412,8 +412,7 @@ pub(crate) mod tests {
         recording.pages_after = ByNode::from([(NodeId(0), 3), (NodeId(1), 1)]);
         let row = Row::of(&plan("numab2"), &recording, &dump).unwrap();
         assert_eq!((row.capacity_pages, row.best_share, row.rule), (3, 0.95, None));
-        // With nothing on CXL, a miss that goes there in the best placement after all has its
-        // latency.
+        // With nothing on CXL, a miss that would go there in the best placement takes its latency.
         recording.counts.nodes[0] = recording.counts.nodes[1];
         recording.counts.nodes[1] = NodeCounts::default();
         let row = Row::of(&plan("numab2"), &recording, &dump).unwrap();

@@ -1,4 +1,4 @@
-//! A manager at work, in the guest.
+//! A running manager, in the guest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::experiments::within::{PROC, slow_node};
 
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
-/// What decides how the kernel balances and demotes; printed with every result.
+/// The kernel's settings for balancing and demotion; printed with every result.
 const SETTINGS: [&str; 8] = [
     BALANCING,
     "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps",
@@ -28,10 +28,10 @@ const SETTINGS: [&str; 8] = [
     "/sys/kernel/debug/sched/numa_balancing/scan_size_mb",
 ];
 const PROMOTED: &str = "pgpromote_success";
-/// What the kernel's demotion counters begin with (`pgdemote_kswapd`, `pgdemote_direct` and their
+/// The prefix of the kernel's demotion counters (`pgdemote_kswapd`, `pgdemote_direct` and their
 /// like).
 const DEMOTED: &str = "pgdemote_";
-/// Other counters of the kernel's that tell what balancing did.
+/// Other kernel counters of balancing.
 const COUNTERS: [&str; 5] =
     ["numa_pte_updates", "numa_hint_faults", "pgpromote_candidate", PROMOTED, "pgmigrate_fail"];
 /// Clock ticks a second in /proc/PID/stat (Linux include/asm-generic/param.h: USER_HZ).
@@ -39,13 +39,13 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// A manager that was started.
 pub(crate) enum Running {
-    /// Nothing runs but what the kernel does by itself.
+    /// Only the kernel's own activities.
     Kernel,
     /// Our daemon.
     Daemon(Daemon),
 }
 
-/// What a manager has to say at its end.
+/// A manager's final figures.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     /// Base pages promoted by our daemon.
@@ -65,25 +65,25 @@ pub(crate) struct Ended {
     pub(crate) bpf_s: f64,
 }
 
-/// Brings the kernel to where every manager starts from: nobody moves pages. Debian boots with
+/// Brings the kernel to the initial state of every manager: no page moves. Debian boots with
 /// balancing between nodes on.
 pub(crate) fn nobody_moves() -> anyhow::Result<()> {
     set_balancing("0")?;
     demotion(false)
 }
 
-/// Has the kernel balance in this way (Linux `kernel.numa_balancing`).
+/// Sets the kernel's balancing mode (Linux `kernel.numa_balancing`).
 pub(crate) fn set_balancing(mode: &str) -> anyhow::Result<()> {
     write(BALANCING, mode)
 }
 
-/// Lets the kernel demote, or forbids it.
+/// Allows or forbids demotion by the kernel.
 pub(crate) fn demotion(allowed: bool) -> anyhow::Result<()> {
     write(DEMOTION, if allowed { "true" } else { "false" })
 }
 
 impl Running {
-    /// Starts `manager` for the memory of `whose`. What it writes goes into `folder`.
+    /// Starts `manager` for the memory of `whose`. Its files go into `folder`.
     pub(crate) fn start(
         manager: &Manager,
         whose: &Whose,
@@ -111,9 +111,9 @@ impl Running {
                     Ok(path)
                 });
                 let (config, log) = (config.transpose()?, folder.join(LOG));
-                // DRAM is narrowed to the emulator's pace and the daemon is not: its code and
-                // tables would take up to a tenth of the DRAM, where on a machine of the size that
-                // stands for they take a ten-thousandth.
+                // DRAM is scaled down to the emulator's pace and the daemon is not: its code and
+                // tables would take up to a tenth of the DRAM, but take a ten-thousandth on the
+                // machine that the lab represents.
                 let mut command = Command::new("numactl");
                 command.arg(format!("--preferred={}", slow_node()?.0)).arg(daemon);
                 Ok(Running::Daemon(Daemon::start(command, pid, config.as_deref(), Some(&log))?))
@@ -121,7 +121,7 @@ impl Running {
         }
     }
 
-    /// What our daemon said last, `Null` if there is none.
+    /// Our daemon's last snapshot, `Null` if there is none.
     pub(crate) fn snapshot(&self) -> Value {
         match self {
             Running::Kernel => Value::Null,
@@ -159,14 +159,14 @@ pub(crate) fn settings() -> BTreeMap<String, String> {
     found
 }
 
-/// CPU time in s of all kernel threads whose name begins so.
+/// CPU time in s of all kernel threads with this name prefix.
 pub(crate) fn kthread_cpu_s(prefix: &str) -> f64 {
     let Ok(entries) = fs::read_dir(PROC) else { return 0.0 };
     let stats = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
     stats.filter_map(|stat| ticks(&stat, prefix)).sum::<u64>() as f64 / TICKS_PER_S
 }
 
-/// User and system ticks of a line of /proc/PID/stat, if the name begins so.
+/// User and system ticks of a line of /proc/PID/stat, if the name has the prefix.
 fn ticks(stat: &str, prefix: &str) -> Option<u64> {
     let (head, rest) = stat.rsplit_once(") ")?;
     let (_, name) = head.split_once('(')?;
@@ -177,8 +177,8 @@ fn ticks(stat: &str, prefix: &str) -> Option<u64> {
 
 /// The kernel's counters of balancing and demotion; one that this kernel lacks is absent.
 pub(crate) fn counters() -> anyhow::Result<BTreeMap<String, u64>> {
-    // Every CPU keeps up to 125 pages to itself for a second or two (Linux mm/vmstat.c), which
-    // would be taken for the next one's.
+    // Every CPU holds back up to 125 counts for a second or two (Linux mm/vmstat.c), which would be
+    // attributed to the next manager.
     fs::read("/proc/sys/vm/stat_refresh").context("cannot have the kernel add up its counters")?;
     let text = fs::read_to_string("/proc/vmstat").context("cannot read /proc/vmstat")?;
     Ok(counters_of(&text))
@@ -190,7 +190,7 @@ fn counters_of(vmstat: &str) -> BTreeMap<String, u64> {
     wanted.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
 }
 
-/// How far each has come since `before`.
+/// The increase of each since `before`.
 pub(crate) fn since(mut now: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     for (name, value) in &mut now {
         *value = value.saturating_sub(before.get(name).copied().unwrap_or(0));
@@ -198,7 +198,7 @@ pub(crate) fn since(mut now: BTreeMap<String, u64>, before: &BTreeMap<String, u6
     now
 }
 
-/// Base pages that the kernel has promoted, and those that it has demoted, whoever asked for it.
+/// Base pages that the kernel has promoted, and those that it has demoted, regardless of the cause.
 pub(crate) fn promoted_and_demoted(counters: &BTreeMap<String, u64>) -> (u64, u64) {
     let demoted = counters.iter().filter(|(name, _)| name.starts_with(DEMOTED)).map(|(_, value)| value).sum();
     (counters.get(PROMOTED).copied().unwrap_or(0), demoted)

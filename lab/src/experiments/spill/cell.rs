@@ -1,4 +1,4 @@
-//! One run: who placed Redis' pages, beside how much ballast, under which load.
+//! One run: the manager of Redis' pages, the amount of ballast, the load.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,9 +17,9 @@ use crate::experiments::within::ByNode;
 pub(crate) enum Who {
     /// No ballast: all of Redis is in DRAM, and nobody moves it.
     DramOnly,
-    /// No ballast, and yet all of Redis is on CXL, and has to stay there.
+    /// No ballast, but all of Redis is on CXL and has to stay there.
     CxlOnly,
-    /// Ballast fills DRAM, Redis spills, and a manager makes the best of it.
+    /// Ballast fills DRAM, Redis spills, and a manager runs.
     Managed(Manager),
 }
 
@@ -27,7 +27,7 @@ const DRAM_ONLY: &str = "dram-only";
 const CXL_ONLY: &str = "cxl-only";
 
 impl Who {
-    /// The manager, where one is at work.
+    /// The manager, if there is one.
     pub(crate) fn manager(&self) -> Manager {
         match self {
             Who::DramOnly | Who::CxlOnly => Manager::None,
@@ -85,14 +85,13 @@ impl From<Who> for String {
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// Who placed the pages.
+    /// The manager or baseline.
     pub(crate) who: Who,
     /// Which keys were popular.
     pub(crate) load: Distribution,
-    /// The share (0 to 1) of Redis' memory for which ballast leaves no DRAM; 0 where there is no
-    /// ballast.
+    /// The share (0 to 1) of Redis' memory for which ballast leaves no DRAM; 0 without ballast.
     pub(crate) spill: f64,
-    /// What came of it, as `lab score` tells it.
+    /// Its result, as reported by `lab score`.
     pub(crate) row: Row,
 }
 
@@ -102,7 +101,7 @@ impl Cell {
         self.row.ballast.as_ref().map_or(0.0, |lay| mib(lay.before.values().sum()))
     }
 
-    /// Ballast that lies on CXL at the end and did not when the manager started, MiB.
+    /// Ballast that is on CXL at the end and was not when the manager started, MiB.
     pub(crate) fn ballast_demoted_mib(&self) -> f64 {
         self.row.ballast.as_ref().map_or(0.0, |lay| mib(on_cxl(&lay.after)) - mib(on_cxl(&lay.before)))
     }
@@ -117,8 +116,8 @@ impl Cell {
         mib(self.row.footprint_pages.saturating_sub(self.row.dram_pages_before))
     }
 
-    /// Time of all reads under the manager, from its start on, over that with all misses as quick
-    /// as DRAM's.
+    /// Time of all reads under the manager, from its start on, relative to that with all misses as
+    /// fast as DRAM's.
     pub(crate) fn felt_from_start(&self) -> Option<f64> {
         let row = &self.row;
         let s_per_op = (row.warmup_s + row.window_s) / (row.warmup_ops + row.ops).max(1) as f64;

@@ -1,5 +1,5 @@
 //! `lab spill`: the experiment of S3. Cold ballast fills DRAM, Redis is filled after it and spills
-//! to CXL, and it is measured how much slower than in DRAM alone it is read under each manager.
+//! to CXL, and the experiment measures how much slower than in DRAM alone it is under each manager.
 
 mod cell;
 mod table;
@@ -21,12 +21,12 @@ use crate::experiments::score::host::Host;
 use crate::experiments::score::plan::{Narrowing, Plan, Start, Workload};
 use crate::experiments::score::{ratio, share};
 
-/// Memory comes in blocks of this size, which the kernel takes online as a whole.
+/// Memory comes in blocks of this size, which the kernel brings online as a whole.
 const BLOCK_MIB: u64 = 128;
-/// DRAM and CXL to Redis' memory. S3 has 512 GB and 96 GB for 85 GB; so much DRAM would be mostly
-/// ballast to fill.
+/// DRAM and CXL to Redis' memory. S3 has 512 GB and 96 GB for 85 GB; that much DRAM would be mostly
+/// filled with ballast.
 const MEMORY_TO_REDIS: [f64; 2] = [2.5, 1.25];
-/// What Redis must not exceed for the machine to stay small, MiB.
+/// Upper limit of Redis' size, so that the machine stays small, MiB.
 const REDIS_MIB_MAX: u64 = 2048;
 
 /// How the experiment is to be.

@@ -28,7 +28,7 @@ pub(super) struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// Makes the folders; `scratch` is for what is not kept.
+    /// Creates the folders; `scratch` is for temporary files.
     pub(super) fn new(database: Database, root: &'a Path, scratch: &Path) -> Result<Host<'a>> {
         let as_nobody = rustix::process::geteuid().is_root();
         let (sockets, data) = (scratch.join("run"), root.join("data"));
@@ -94,7 +94,7 @@ impl<'a> Host<'a> {
         }
         fill()?;
         let pid = rustix::process::Pid::from_child(&server.0);
-        // Both servers end in good order at this signal once their clients are gone.
+        // Both servers shut down cleanly at this signal once their clients are gone.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let asked = Instant::now();
         while asked.elapsed() < PATIENCE {

@@ -1,7 +1,7 @@
 //! Databases that are filled once, on the host, and kept in the cache as images of disks.
 //!
-//! An image has the programs as Debian's packages hold them, with what they need beside the host's
-//! own packages, and below `data` what they have written. Nothing is installed.
+//! An image has the programs from Debian's packages, with their dependencies that the host lacks,
+//! and below `data` the files that they have written. Nothing is installed.
 
 mod host;
 mod mariadb;
@@ -16,10 +16,9 @@ use crate::machine::apt::{Apt, Mirrors, text_of};
 use crate::{Cache, Error, Result};
 use host::Host;
 
-/// Raised when images of an earlier version can no longer be used.
+/// Raised when images of an earlier version become unusable.
 const LAYOUT: u32 = 1;
-/// What the file system has beyond its contents, for what the guest writes. It takes no space
-/// before that.
+/// Free space in the file system for the guest's writes. It takes no space on the host until then.
 const SPARE_BYTES: u64 = 2 << 30;
 
 /// A database.
@@ -32,7 +31,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// The package that names the version, and those that are needed besides.
+    /// The package that names the version, and further required ones.
     fn packages(self) -> &'static [&'static str] {
         match self {
             Database::PostgreSql => &["postgresql-15", "postgresql-client-15", "libpq5"],
@@ -48,8 +47,8 @@ impl Database {
         }
     }
 
-    /// The environment of a program whose image is at `root`: where programs, their libraries and
-    /// their scripts are looked for.
+    /// The environment of a program whose image is at `root`: the search paths of programs,
+    /// libraries and scripts.
     pub fn environment(self, root: &Path) -> [(&'static str, String); 4] {
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/sbin:/usr/bin:/sbin:/bin".to_owned());
         let own = self.programs().iter().map(|folder| root.join(folder).display().to_string());
@@ -69,14 +68,14 @@ impl Database {
 /// A database of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSet {
-    /// Which.
+    /// The kind.
     pub database: Database,
     /// How large: about 15 MiB each.
     pub scale: u32,
 }
 
 impl DataSet {
-    /// Rows of the great table.
+    /// Rows of the main table.
     pub fn rows(self) -> u64 {
         u64::from(self.scale)
             * match self.database {
@@ -88,7 +87,7 @@ impl DataSet {
     /// The image, from the cache or prepared, which needs Debian's archive and some seconds.
     ///
     /// # Errors
-    /// [`Error::DataSet`] where the archive cannot be used, or a program fails.
+    /// [`Error::DataSet`] if the archive cannot be used, or a program fails.
     pub fn image(self, cache: &Cache) -> Result<PathBuf> {
         let _lock = cache.fetch_lock()?;
         let folder = cache.folder("sets")?;
@@ -129,7 +128,7 @@ impl DataSet {
         let packages = self.database.packages();
         let version = apt.field(packages[0], "Version")?.unwrap_or_default();
 
-        // An unprivileged user must be able to enter, who may not enter the cache.
+        // An unprivileged user must be able to enter it, but may not enter the cache.
         let scratch = tempfile::Builder::new()
             .prefix("lab-set-")
             .tempdir_in("/var/tmp")
@@ -165,10 +164,10 @@ fn make_image(root: &Path, image: &Path) -> Result<()> {
     let sized =
         text_of(Command::new("du").args(["-s", "-B1", "--apparent-size"]).arg(root), "du", "coreutils")?;
     let bytes: u64 = sized.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    // Inodes, block maps and blocks that are not full take some of it.
+    // Inodes, block maps and partly filled blocks take some of it.
     let kib = (bytes + bytes / 8 + SPARE_BYTES) >> 10;
     let mut make = Command::new("mke2fs");
-    // It is forgotten with the guest: nothing has to survive a crash.
+    // It is discarded with the guest: nothing has to survive a crash.
     make.args(["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-d"]).arg(root).arg(&part);
     // Debian has it in /usr/sbin, which is not in every user's path.
     make.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::Target;
 use crate::programs::hot_set::shuffled;
 
-/// Which keys have the first ranks of popularity, as YCSB names it.
+/// Which keys are the most popular, with YCSB's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// Any: popular keys lie anywhere in the server's memory.
+    /// Any keys: popular ones are scattered over the server's memory.
     #[default]
     Zipfian,
-    /// Those that were set last, the last one first: popular keys lie together.
+    /// The keys set last, in reverse order: popular keys lie together.
     Latest,
 }
 
@@ -43,8 +43,8 @@ pub(super) fn part(target: &Target, connection: u32) -> Range<u32> {
     start(connection)..start(connection + 1)
 }
 
-/// All connections set theirs at about the same pace: the last of each part came last, then those
-/// before.
+/// All connections set their keys at about the same pace: the last key of each part came last,
+/// preceded by the one before it, and so on.
 fn latest_first(target: &Target) -> Vec<u32> {
     let mut parts: Vec<_> =
         (0..target.connections).map(|connection| part(target, connection).rev()).collect();

@@ -1,4 +1,4 @@
-//! Work on threads of its own, each with a connection, and its report.
+//! Work on separate threads, each with a connection, and its report.
 
 use std::io::Write;
 use std::ops::Range;
@@ -25,7 +25,7 @@ enum Line<'a> {
     Summary(&'a Summary),
 }
 
-/// Work under way on threads of its own.
+/// Work in progress on separate threads.
 pub(super) struct Job {
     shared: Arc<Shared>,
     workers: Vec<thread::JoinHandle<()>>,
@@ -44,7 +44,7 @@ pub(super) struct Shared {
 }
 
 impl Job {
-    /// Gives each of the target's connections a thread; `work` is told its number.
+    /// Starts a thread for each of the target's connections; `work` gets its number.
     pub(super) fn start(
         target: &Target,
         stop: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ impl Job {
         Job { shared, workers, limit: seconds.map(Duration::from_secs), started: Instant::now() }
     }
 
-    /// Prints a line every so often until all is done, the time is over or a signal came.
+    /// Prints a line periodically until all is done, the time is over or a signal arrives.
     pub(super) fn watch(self, every: Duration, out: &mut impl Write) -> anyhow::Result<Summary> {
         let counts = || {
             [&self.shared.ops, &self.shared.errors, &self.shared.wrong]
@@ -105,8 +105,8 @@ impl Shared {
         self.stop.load(Ordering::Relaxed) || self.over.load(Ordering::Relaxed)
     }
 
-    /// Does `act` on each batch of the keys of connection `number` in turn; on a failure the batch
-    /// is tried again.
+    /// Runs `act` on each batch of the keys of connection `number` in turn; a failed batch is tried
+    /// again.
     pub(super) fn each_batch(
         &self,
         target: &Target,
@@ -124,8 +124,8 @@ impl Shared {
         }
     }
 
-    /// Does one batch of `ops` commands, which answers how many values were wrong. After a failure
-    /// the connection is made anew.
+    /// Runs one batch of `ops` commands, which returns the number of wrong values. After a failure
+    /// the connection is opened again.
     pub(super) fn attempt(
         &self,
         target: &Target,

@@ -1,5 +1,5 @@
-//! memcached's text protocol, as far as a load needs it: clients at hand do not send commands
-//! together, and emulated round trips are slow.
+//! The part of memcached's text protocol that a load needs: available clients do not pipeline
+//! commands, and emulated round trips are slow.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -10,7 +10,7 @@ use super::{Session, TIMEOUT};
 
 /// The longest line of an answer, bytes.
 const LINE_MAX: u64 = 1024;
-/// The largest value that is taken, bytes: the greatest that a server can be told to hold.
+/// The largest value accepted, bytes: the largest that a server can be configured for.
 const VALUE_MAX: usize = 1 << 30;
 
 /// A connection.
@@ -61,7 +61,7 @@ impl Session for Memcached {
     fn get(&mut self, names: &[String]) -> anyhow::Result<Vec<Option<Vec<u8>>>> {
         self.send(format!("get {}\r\n", names.join(" ")).as_bytes())?;
         let mut values = vec![None; names.len()];
-        // Values come in the order of the keys, those that are missing left out.
+        // Values arrive in the order of the keys, without missing ones.
         let mut next = 0;
         loop {
             let line = self.line()?;

@@ -22,11 +22,10 @@ pub use distribution::Distribution;
 use distribution::part;
 use job::Job;
 
-/// How long a command may take before it counts as an error. Emulation is slow, a stuck server is
-/// slower.
+/// How long a command may take before it counts as an error. Emulation is slow, so it must be long.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is spoken.
+/// The server and its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Server {
@@ -36,7 +35,7 @@ pub enum Server {
     Memcached,
 }
 
-/// A connection to a server. A command that failed leaves it of no further use.
+/// A connection to a server. After a failed command it cannot be used any more.
 trait Session: Send {
     /// Sets keys together.
     fn set(&mut self, pairs: &[(String, Vec<u8>)]) -> anyhow::Result<()>;
@@ -44,7 +43,7 @@ trait Session: Send {
     fn get(&mut self, names: &[String]) -> anyhow::Result<Vec<Option<Vec<u8>>>>;
 }
 
-/// What is in the server and how to reach it.
+/// The server's content and address.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// What it is.
@@ -61,7 +60,7 @@ pub struct Target {
     pub pipeline: u32,
 }
 
-/// How to read.
+/// Parameters of reading.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// Exponent of the popularity; YCSB's is 0.99.
@@ -80,12 +79,12 @@ pub struct Reading {
     pub draws: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Commands that were answered as they should.
+    /// Commands answered correctly.
     pub ops: u64,
     /// Commands and connections that failed.
     pub errors: u64,
@@ -152,21 +151,21 @@ pub fn run(
 /// A connection, while it is open.
 type Slot = Mutex<Option<Box<dyn Session>>>;
 
-/// Clients whose connections stay open from one reading to the next: what a server keeps for a
-/// connection is among the hottest that it has.
+/// Clients whose connections stay open from one reading to the next: a server's buffers for a
+/// connection are among its hottest memory.
 pub struct Clients {
     target: Target,
     sessions: Arc<[Slot]>,
 }
 
 impl Clients {
-    /// With no connection open yet.
+    /// Creates clients without open connections.
     pub fn new(target: &Target) -> Clients {
         let sessions = (0..target.connections).map(|_| Mutex::default()).collect();
         Clients { target: target.clone(), sessions }
     }
 
-    /// Reads as [`run`] does.
+    /// Reads like [`run`].
     ///
     /// # Errors
     /// As [`run`].
@@ -204,7 +203,7 @@ fn connect(target: &Target) -> anyhow::Result<Box<dyn Session>> {
     })
 }
 
-/// Reads keys together; answers how many were missing or held another value.
+/// Reads keys together; returns how many were missing or had another value.
 fn read(
     session: &mut dyn Session,
     target: &Target,

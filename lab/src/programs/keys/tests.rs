@@ -30,7 +30,7 @@ fn addresses() {
 struct Running(Child, u16);
 
 impl Running {
-    /// `None` where it is not installed.
+    /// `None` if it is not installed.
     fn start(server: Server) -> Option<Running> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let text = port.to_string();
@@ -147,10 +147,10 @@ fn clients_keep_their_connections_from_one_reading_to_the_next() {
         clients.run(&reading, go(), &mut Vec::new()).unwrap().check().unwrap();
     };
     let before = connections();
-    // Which clients get to read anything before the others have done it all is for chance to say.
+    // Chance decides which clients read anything before the others have read everything.
     let readings = 10;
     (0..readings).for_each(|_| read());
-    // The look afterwards is a connection too.
+    // The check afterwards is a connection too.
     let opened = connections() - before - 1;
     assert!((1..=u64::from(target.connections)).contains(&opened), "{opened} in {readings} readings");
 }

@@ -6,8 +6,8 @@ pub const HEADER_BYTES: usize = 8;
 /// Longest record: its length has 16 bits.
 const RECORD_MAX: usize = 1 << 16;
 
-/// The bytes of a ring that wait to be read, oldest first: where they reach over its end, in two
-/// pieces.
+/// The bytes of a ring that wait to be read, oldest first: in two pieces if they wrap around its
+/// end.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting<'a> {
     /// Up to the end of the ring.
@@ -16,18 +16,18 @@ pub struct Waiting<'a> {
     pub second: &'a [u8],
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Read {
-    /// Bytes that need not be kept.
+    /// Bytes that were consumed.
     pub bytes: usize,
     /// Records.
     pub records: usize,
-    /// The rest made no sense and was given up.
+    /// The rest was invalid and was discarded.
     pub broken: bool,
 }
 
-/// Room to put a record together that reaches over the ring's end.
+/// Space to assemble a record that wraps around the ring's end.
 pub struct Scratch(Box<[u8; RECORD_MAX]>);
 
 impl Default for Scratch {
@@ -47,7 +47,7 @@ impl<'a> Waiting<'a> {
         self.first.len() + self.second.len()
     }
 
-    /// `len` bytes from `at` on, which must be there.
+    /// `len` bytes from `at` on, which must exist.
     fn bytes<'s>(&'s self, at: usize, len: usize, scratch: &'s mut Scratch) -> &'s [u8] {
         let first = self.first.len();
         if at + len <= first {
@@ -62,8 +62,8 @@ impl<'a> Waiting<'a> {
         &scratch.0[..len]
     }
 
-    /// Hands up to `records_max` records to `each`, in order, headers included. Allocates nothing;
-    /// never panics, whatever the bytes.
+    /// Passes up to `records_max` records to `each`, in order, including headers. Allocates
+    /// nothing; never panics on any bytes.
     pub fn read(&self, records_max: usize, scratch: &mut Scratch, mut each: impl FnMut(&[u8])) -> Read {
         let mut read = Read::default();
         while read.records < records_max && read.bytes < self.len() {

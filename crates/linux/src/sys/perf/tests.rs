@@ -19,7 +19,7 @@ use crate::sys::perf::Whose;
 use crate::topology::{PfnMap, discover};
 
 const PAGES: usize = 4000;
-/// Times that something is tried which a busy machine may keep from being seen whole.
+/// Number of attempts at something that a busy machine may disturb.
 const TRIES: u32 = 10;
 
 fn now() -> Nanos {
@@ -31,7 +31,7 @@ fn own() -> Pid {
     Pid(std::process::id())
 }
 
-/// The source on page faults, or nothing where this user may not have it.
+/// The source on page faults, or `None` if this user may not open it.
 fn open(ring_kib: u32) -> Option<HwSampleSource> {
     let root = Root::default();
     let topology = discover(&root, &TierMap::default()).unwrap().topology;
@@ -51,8 +51,8 @@ fn open(ring_kib: u32) -> Option<HwSampleSource> {
     }
 }
 
-/// Touches `pages` fresh base pages and hands their first virtual page number to `then` before they
-/// go.
+/// Touches `pages` fresh base pages and passes their first virtual page number to `then` before
+/// they are unmapped.
 fn touch(pages: usize, then: impl FnOnce(u64)) {
     let bytes = pages * PAGE_SIZE as usize;
     let flags = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
@@ -70,7 +70,7 @@ fn touch(pages: usize, then: impl FnOnce(u64)) {
     unsafe { munmap(start, bytes) }.unwrap();
 }
 
-/// Reads until `done`, ten seconds at most.
+/// Reads until `done`, for at most ten seconds.
 fn read_until(source: &mut HwSampleSource, mut done: impl FnMut(Event) -> bool) -> bool {
     let start = Instant::now();
     let mut found = false;
@@ -90,7 +90,7 @@ fn page_faults_of_this_process_come_through_the_ring_with_process_address_and_fr
     assert!(complete, "of {TRIES} times {PAGES} pages some were always without a frame");
 }
 
-/// Whether each of some fresh pages came through with its frame.
+/// Whether each of some fresh pages was delivered with its frame.
 fn every_fault_is_told(source: &mut HwSampleSource) -> bool {
     let before = now();
     let mut seen: BTreeMap<u64, Access> = BTreeMap::new();
@@ -130,14 +130,14 @@ fn every_fault_is_told(source: &mut HwSampleSource) -> bool {
 
 #[test]
 fn what_a_full_ring_loses_is_counted() {
-    // A ring of two pages holds 113 samples. What is lost on a CPU is told with the next record
-    // there: stay on one.
+    // A ring of two pages holds 113 samples. A loss on a CPU is reported with the next record
+    // there, so stay on one.
     let mut here = CpuSet::new();
     here.set(sched_getcpu());
     sched_setaffinity(None, &here).unwrap();
     let Some(mut source) = open(8) else { return };
     touch(PAGES, |_| {});
-    // The kernel tells of the loss with the first record that finds room again.
+    // The kernel reports the loss with the first record that finds space again.
     source.poll(1 << 16, now(), |_| true, |_| {});
     touch(50, |_| {});
     source.poll(1 << 16, now(), |_| true, |_| {});

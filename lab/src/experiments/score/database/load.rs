@@ -1,4 +1,4 @@
-//! What pgbench and sysbench do to a database, and how far they are.
+//! The load of pgbench and sysbench on a database, and its progress.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -17,11 +17,11 @@ use crate::experiments::score::counted::Counted;
 const CLIENTS: &str = "4";
 /// Accounts that one reading transaction of pgbench looks up.
 const ACCOUNTS: u32 = 10;
-/// The least exponent for which pgbench draws without trying many times over (PostgreSQL 15
-/// documentation, pgbench: `random_zipfian` wants more than 1 and is slow near it).
+/// The smallest exponent for which pgbench draws without many retries (PostgreSQL 15 documentation,
+/// pgbench: `random_zipfian` wants more than 1 and is slow near it).
 const PGBENCH_ZIPF_MIN: f64 = 1.1;
 
-/// Starts the benchmark, which works until it is killed.
+/// Starts the benchmark, which runs until it is killed.
 pub(super) fn start(set: DataSet, seed: u64, zipf: f64) -> anyhow::Result<Counted> {
     let mut command = match set.database {
         Database::PostgreSql => {
@@ -76,7 +76,7 @@ pub(super) fn start(set: DataSet, seed: u64, zipf: f64) -> anyhow::Result<Counte
     Ok(Counted { name: "the load", child, count })
 }
 
-/// A transaction that looks up accounts of zipfian popularity, whose popular ones are anywhere.
+/// A transaction that looks up accounts of zipfian popularity, scattered over the table.
 fn read_script(rows: u64, zipf: f64) -> String {
     let zipf = zipf.max(PGBENCH_ZIPF_MIN);
     let mut script = String::new();

@@ -21,19 +21,19 @@ use super::plan::{Plan, Start};
 use super::program::starter;
 use crate::experiments::within::{PROC, widen};
 
-/// How long a server may take to answer first, or to end.
+/// Time limit for a server's first answer, and for its end.
 const START_MAX: Duration = Duration::from_secs(60);
 const NAP: Duration = Duration::from_millis(200);
-/// Where sockets and scripts are: memory of the guest's.
+/// Folder of sockets and scripts, in the guest's memory.
 const FOLDER: &str = "/tmp";
-/// What the server says.
+/// The server's log.
 const LOG: &str = "/tmp/server.log";
 
 /// A server that has read its data, and its load.
 pub(crate) struct Served {
     set: DataSet,
     server: Child,
-    /// Whose page table shows where the data is.
+    /// The process whose page table shows where the data is.
     pid: u32,
     /// The connection that read the data, kept open.
     session: Option<Child>,
@@ -75,14 +75,14 @@ impl Served {
         Ok(served)
     }
 
-    /// Reads all tables and indexes. What the kernel keeps of their files meanwhile is dropped
-    /// again and again: it would take DRAM from the server's own memory.
+    /// Reads all tables and indexes. The kernel's cache of their files is dropped repeatedly
+    /// meanwhile, because it would take DRAM from the server's own memory.
     fn fill(&mut self) -> anyhow::Result<()> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    // Where it fails, nothing is lost but room.
+                    // If it fails, only space is lost.
                     let _ = fs::write("/proc/sys/vm/drop_caches", "1");
                     thread::sleep(NAP / 2);
                 }
@@ -96,8 +96,8 @@ impl Served {
         })
     }
 
-    /// By one connection, which from then on has all of the shared memory in its page table, and
-    /// stays.
+    /// Reads through one connection, which then has all of the shared memory in its page table, and
+    /// stays open.
     fn fill_postgresql(&mut self) -> anyhow::Result<()> {
         let mut session = program(self.set.database, "psql");
         session.args([
@@ -145,7 +145,8 @@ impl Served {
         bail!("psql has ended; its message is above")
     }
 
-    /// The process whose page table shows where the data is: of PostgreSQL, one that has all of it.
+    /// The process whose page table shows where the data is: for PostgreSQL, one that maps all of
+    /// it.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -159,7 +160,7 @@ impl Served {
         }
     }
 
-    /// The cgroup of all its processes, where there are several.
+    /// The cgroup of all its processes, if there are several.
     pub(crate) fn cgroup(&self) -> anyhow::Result<Option<String>> {
         if self.set.database != Database::PostgreSql {
             return Ok(None);
@@ -170,7 +171,7 @@ impl Served {
         Ok(Some(group.with_context(|| format!("{path} names no cgroup"))?.to_owned()))
     }
 
-    /// Waits for so many transactions more; the load begins with the first.
+    /// Waits for this many more transactions; the load starts with the first call.
     pub(crate) fn run(&mut self, transactions: u64) -> anyhow::Result<u64> {
         if self.load.is_none() {
             self.load = Some(load::start(self.set, self.seed, self.zipf)?);
@@ -178,12 +179,12 @@ impl Served {
         self.load.as_mut().context("no load")?.run(transactions)
     }
 
-    /// Ends it. PostgreSQL is asked to, at once and without a checkpoint, because killed it would
-    /// leave processes behind that keep the processors busy for a while.
+    /// Ends it. PostgreSQL is asked to end at once and without a checkpoint, because if killed it
+    /// would leave processes that keep the processors busy for a while.
     pub(crate) fn end(&mut self) {
         self.input = None;
         let load = self.load.as_mut().map(|load| &mut load.child);
-        // The guest ends with us: nothing depends on how they did.
+        // The guest ends with us: their exit status does not matter.
         for child in [load, self.session.as_mut()].into_iter().flatten() {
             let _ = child.kill();
             let _ = child.wait();
@@ -201,7 +202,7 @@ impl Served {
     }
 }
 
-/// A program of the disk's.
+/// A program on the disk.
 fn program(database: Database, name: &str) -> Command {
     let disk = Path::new(DISK);
     let folders = database.programs().iter().map(|folder| disk.join(folder));
@@ -241,8 +242,8 @@ fn server(set: DataSet, start: Start) -> anyhow::Result<Child> {
 }
 
 /// All of the data fits into the shared buffers. The reserve of huge pages is not for it. Nothing
-/// has to survive a crash, and what PostgreSQL does now and then by itself would come at another
-/// time under each manager.
+/// has to survive a crash, and PostgreSQL's background work would happen at different times under
+/// each manager.
 fn postgresql_settings(scale: u32) -> Vec<String> {
     let mut settings = vec![
         format!("shared_buffers={}MB", scale * 15 + 16 + scale),
@@ -266,7 +267,8 @@ fn postgresql_settings(scale: u32) -> Vec<String> {
     settings
 }
 
-/// The same of MariaDB. Pages that it writes to the disk it reads whole, for their checksums.
+/// The same for MariaDB. It reads pages completely before writing them to disk, for their
+/// checksums.
 fn mariadb_settings(scale: u32, data: &str) -> Vec<String> {
     vec![
         format!("--basedir={DISK}/usr"),
@@ -294,7 +296,7 @@ fn mariadb(statement: &str) -> Command {
     client
 }
 
-/// Whether the server takes commands.
+/// Whether the server accepts commands.
 fn answers(set: DataSet) -> anyhow::Result<bool> {
     let mut client = match set.database {
         Database::PostgreSql => {
