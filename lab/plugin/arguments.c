@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The arguments that QEMU hands on, key=value each. */
+/* The arguments that QEMU passes on, each key=value. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

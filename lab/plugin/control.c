@@ -60,8 +60,8 @@ static uint64_t instructions_ns(uint64_t instructions, uint64_t cpi_fs)
 	return (uint64_t)((double)instructions * (double)cpi_fs / 1e6);
 }
 
-/* The vCPUs' clocks, added up, and of these the time of the program that was named, with the misses
- * that are counted. */
+/* Appends the vCPUs' clocks, added up, and the part of them that belongs to the named program and
+ * the misses that are counted. */
 static void say_modelled(struct reply *reply, const struct modelled_settings *model, const struct totals *totals)
 {
 	uint64_t all_ns = instructions_ns(totals->instructions, model->cpi_fs);
@@ -119,7 +119,7 @@ static void say_dump(struct reply *reply, const char *name)
 		say(reply, "{\"error\":\"the plugin was loaded without dir=PATH, so there is no place for dumps\"}\n");
 		return;
 	}
-	/* A guest may be asking: it names a file, never a place. */
+	/* The client may be in the guest: it may name a file, never a folder. */
 	for (const char *c = name; *c; c++) {
 		if ((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || *c == '-' ||
 		    *c == '_' || (*c == '.' && c != name))
@@ -317,7 +317,7 @@ static void *control_thread(void *unused)
 		clients[i].fd = -1;
 	welcome(clients, guest_port);
 	for (;;) {
-		/* poll() passes over negative descriptors. */
+		/* poll() ignores negative descriptors. */
 		for (int i = 0; i < CLIENTS_MAX; i++)
 			polled[i] = (struct pollfd){ .fd = clients[i].fd, .events = POLLIN };
 		polled[CLIENTS_MAX] = (struct pollfd){ .fd = listener, .events = POLLIN };
@@ -366,7 +366,7 @@ const char *control_start(void)
 		return "no socket could be made";
 	if (bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(listener, CLIENTS_MAX) < 0)
 		return "socket=PATH cannot be bound; is its folder there and writable, and the name free?";
-	/* Signals are for QEMU's own threads. */
+	/* Signals are left to QEMU's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	failed = pthread_create(&thread, NULL, control_thread, NULL);

@@ -56,8 +56,7 @@ void counts_page(struct counts *counts, uint64_t vaddr, uint64_t guest_physical,
 	uint64_t page = vaddr >> PAGE_SHIFT;
 	uint64_t virt = page < PAGE_VIRT_KERNEL ? page : PAGE_VIRT_KERNEL;
 	uint64_t key = (virt << PAGE_PFN_BITS | guest_physical >> PAGE_SHIFT) + 1;
-	/* Fibonacci hashing: neighbouring pages land far apart, and the top bits are the good
-	 * ones. */
+	/* Fibonacci hashing: neighbouring pages land far apart, and the top bits are the best mixed. */
 	uint64_t slot = (key * 0x9e3779b97f4a7c15ULL) >> 32;
 
 	for (unsigned int probe = 0; probe < PAGE_PROBES; probe++, slot++) {

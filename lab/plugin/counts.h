@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is counted, one copy a vCPU. Only that vCPU's thread writes its copy, so nothing on the way
- * of an access is locked or a locked instruction; readers sum the copies with relaxed loads.
+ * The counters, one copy for each vCPU. Only that vCPU's thread writes its copy, so an access takes
+ * no lock and executes no locked instruction; readers sum the copies with relaxed loads.
  *
- * To start again from zero a reader cannot clear what another thread writes. It raises the epoch
- * instead: each vCPU clears its own copy at its next access, and until then readers see that the
- * copy is of an older epoch and skip it.
+ * A reader cannot reset counters that another thread writes, so it raises the epoch instead: each
+ * vCPU clears its own copy at its next access, and until then readers see that the copy belongs to
+ * an older epoch and skip it.
  */
 #ifndef COUNTS_H
 #define COUNTS_H
@@ -21,8 +21,9 @@
 
 enum access_kind { ACCESS_LOAD, ACCESS_STORE, ACCESS_LOAD_MISS, ACCESS_STORE_MISS, ACCESS_KINDS };
 
-/* A page as the program and as the machine names it. Both in one key: after a page has moved, its
- * misses are still found together by virtual page, and apart by the node that served them. */
+/* A page by its virtual and its physical address, both in one key: after a page has moved, its
+ * misses can still be found together by virtual page, and separately by the node that served
+ * them. */
 #define PAGE_SHIFT 12
 #define PAGE_PFN_BITS 28
 #define PAGE_VIRT_BITS 35
@@ -36,10 +37,10 @@ struct page_count {
 };
 
 /*
- * The lines that this vCPU used last, as a level-1 cache would hold them: 32 KiB, by virtual
- * address, one place a line. What is found here is a hit and needs no physical address, which is
- * what costs most. A page that moves may leave lines behind: at most all 512, and only until others
- * take their places.
+ * The lines that this vCPU used last, as a level-1 cache would hold them: 32 KiB, indexed by
+ * virtual address, direct-mapped. A line that is found here is a hit and needs no physical address,
+ * whose lookup costs most. A page that moves may leave stale lines behind: at most all 512, and
+ * only until others replace them.
  */
 #define NEAR_LINES 512
 #define NEAR_LINE_SHIFT 6
@@ -73,7 +74,7 @@ struct counts {
 struct totals {
 	uint64_t node[LAYOUT_NODES_MAX][ACCESS_KINDS];
 	uint64_t io, outside, unresolved, pages, pages_lost, instructions, program;
-	/* Of the modelled time: all misses, and those that are counted. */
+	/* Modelled time: of all misses, and of those that are counted. */
 	uint64_t waited_ps, reference_ps, counted_reference_ps;
 	uint64_t latency_ps[LAYOUT_NODES_MAX], queueing_ps[LAYOUT_NODES_MAX];
 };

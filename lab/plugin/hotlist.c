@@ -13,7 +13,7 @@ static bool is_power_of_two(uint64_t number)
 	return number && !(number & (number - 1));
 }
 
-/* Only who holds the lock counts: no locked instruction. */
+/* Only the thread that holds the lock counts: no locked instruction. */
 static void add_one(_Atomic uint64_t *counter)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
@@ -62,13 +62,12 @@ const char *hotlist_init(struct hotlist *hotlist, const struct layout *layout, u
 	registers->counter_bits = HOTLIST_COUNTER_BITS;
 	registers->counters = counters;
 	registers->device_bytes = layout->size[node];
-	/* What the guest has not written yet is of generation 0, and so are we. */
+	/* Until the guest writes settings, their generation is 0, as is ours. */
 	memcpy(registers->magic, HOTLIST_MAGIC, sizeof(registers->magic));
 	return NULL;
 }
 
-/* What the guest has written takes effect: all counters are free again, what is on the list stays
- * there. */
+/* Applies the guest's settings: all counters become free, the entries on the list stay. */
 static void apply(struct hotlist *hotlist, uint64_t generation, uint64_t now_ns)
 {
 	struct hotlist_registers *r = hotlist->registers;
@@ -109,8 +108,8 @@ static void list(struct hotlist *hotlist, uint64_t unit, uint32_t count)
 	atomic_store_explicit(&r->head, ++hotlist->written, memory_order_release);
 }
 
-/* Lists what was hot and frees all counters. Each epoch's list begins a little further on, so that
- * a short list does not always name the same ones. */
+/* Lists the hot units and frees all counters. Each epoch's list starts at a later set, so that a
+ * short list does not always name the same units. */
 static void end_epoch(struct hotlist *hotlist)
 {
 	for (uint32_t s = 0; s < hotlist->sets; s++) {
@@ -121,12 +120,12 @@ static void end_epoch(struct hotlist *hotlist)
 				list(hotlist, set[way].unit - 1, set[way].count - set[way].error);
 		memset(set, 0, HOTLIST_WAYS * sizeof(*set));
 	}
-	/* An odd step comes to every set. */
+	/* An odd step reaches every set. */
 	hotlist->first_set += hotlist->sets / 3 | 1;
 	add_one(&hotlist->registers->epochs);
 }
 
-/* The unit's counter, another one's if there is no other way. */
+/* The unit's counter, taken over from another unit if there is no other way. */
 static struct hotlist_counter *counter_of(struct hotlist *hotlist, uint64_t unit)
 {
 	/* Fibonacci hashing: neighbours go to different sets. */
@@ -146,7 +145,7 @@ static struct hotlist_counter *counter_of(struct hotlist *hotlist, uint64_t unit
 	return least;
 }
 
-/* The device's own address of a guest-physical one. */
+/* The device's own address for a guest-physical one. */
 static bool device_address(const struct hotlist *hotlist, uint64_t guest_physical, uint64_t *address)
 {
 	uint64_t before = 0;
@@ -185,7 +184,7 @@ static void count(struct hotlist *hotlist, uint64_t guest_physical, uint64_t now
 	if (counter->count != UINT32_MAX)
 		counter->count++;
 	if (hotlist->mode == HOTLIST_ALWAYS_ON && counter->count - counter->error >= hotlist->threshold) {
-		/* The count would say nothing: it is the threshold, whenever that was reached. */
+		/* The count is not listed, since it is always the threshold. */
 		list(hotlist, counter->unit - 1, 0);
 		*counter = (struct hotlist_counter){ .unit = 0 };
 	}

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The hot list of a memory device, as the hotness monitoring unit of CXL 3.2 (CHMU) keeps one:
- * misses that the slow node serves are counted by unit of the device's own addresses, and units
- * that reach a threshold are put on a list that the guest reads.
+ * misses that the slow node serves are counted per unit of the device's own address space, and
+ * units that reach a threshold are put on a list that the guest reads.
  *
- * A device has so many counters and no more. Which units keep one is for Space-Saving (Metwally,
- * Agrawal, El Abbadi 2005) to say, within sets of 16 counters, as a cache has ways: a unit that
- * finds none takes over the one with the least count, and what that had counted for others is
- * remembered as its error. Of the two published ways to live with too few counters, this one finds
- * what is hot even so, however late it comes; lossy counting keeps whoever came first. Only what
- * was certainly counted for a unit, count less error, is compared and listed: where counters run
- * out, the list gets shorter and not wrong. How often one was taken over is told.
+ * A device has a fixed number of counters. Which units keep one is decided by Space-Saving
+ * (Metwally, Agrawal, El Abbadi 2005) within sets of 16 counters, like the ways of a cache: a unit
+ * that finds no free counter takes over the one with the least count, and what that one had counted
+ * for other units is remembered as its error. Of the two published ways to live with too few
+ * counters, this one finds hot units however late they become hot; lossy counting keeps those that
+ * came first. Only the count that certainly belongs to a unit, count minus error, is compared and
+ * listed: where counters run out, the list gets shorter, not wrong. The number of counters taken
+ * over is reported.
  *
- * The memory lies in the sampler's file (sampler.h tells where), so that both are one device to the
- * guest: a page of registers, then the slots. An entry has 64 bits: the count in the low bits, the
- * unit's number above them. What the guest writes is checked or can lose its own entries, nothing
- * else.
+ * The memory lies in the sampler's file (sampler.h says where), so that the guest sees both as one
+ * device: a page of registers, then the slots. An entry has 64 bits: the count in the low bits, the
+ * unit's number above them. What the guest writes is either checked or can at worst lose the guest
+ * its own entries.
  */
 #ifndef HOTLIST_H
 #define HOTLIST_H
@@ -39,8 +40,8 @@
 
 enum hotlist_mode { HOTLIST_OFF, HOTLIST_EPOCH, HOTLIST_ALWAYS_ON };
 
-/* Where some of the device's memory is in the guest's, as an HDM decoder says it. Pieces follow one
- * another in the device's addresses. */
+/* Where a piece of the device's memory lies in guest-physical addresses, as an HDM decoder
+ * describes it. Pieces follow one another in the device's own address space. */
 struct hotlist_piece {
 	uint64_t base;		/* guest-physical */
 	uint64_t bytes;		/* of the guest's memory, with that of the other ways */
@@ -51,7 +52,7 @@ struct hotlist_piece {
 };
 
 struct hotlist_registers {
-	/* What the device is. */
+	/* What the device is like; fixed. */
 	char magic[8];
 	uint32_t slots;		/* of the list, a power of two */
 	uint32_t counter_bits;	/* low bits of an entry that are the count */
@@ -59,8 +60,8 @@ struct hotlist_registers {
 	uint64_t device_bytes;
 	uint64_t pieces;
 	struct hotlist_piece piece[LAYOUT_PIECES_MAX];
-	/* What it is to do, which the guest writes. It takes effect at the first miss after
-	 * `generation` has changed. */
+	/* The settings, written by the guest. They take effect at the first miss after `generation` has
+	 * changed. */
 	_Alignas(512) _Atomic uint64_t generation;
 	_Atomic uint64_t mode;
 	_Atomic uint64_t unit_bytes;	/* a power of two */
@@ -68,7 +69,7 @@ struct hotlist_registers {
 	_Atomic uint64_t epoch_ns;
 	_Atomic uint64_t downsampling;	/* one miss of so many is counted, drawn at random; a power of two */
 	_Atomic uint64_t tail;		/* entries read */
-	/* What it has done. */
+	/* The device's state and counters. */
 	_Alignas(512) _Atomic uint64_t applied;	/* the generation in force */
 	_Atomic uint64_t running;	/* the mode in force: off where what was written cannot be */
 	_Atomic uint64_t head;		/* entries written */
@@ -105,12 +106,12 @@ struct hotlist {
 	uint32_t first_set;	/* where the next epoch's list begins */
 };
 
-/* Bytes that a list of so many slots takes, whole pages. */
+/* Bytes that a list of `slots` slots takes, in whole pages. */
 uint64_t hotlist_bytes(uint32_t slots);
 
 /*
- * Makes `memory`, hotlist_bytes() of zeroes, the registers and list of a device that holds `node`'s
- * memory. NULL, or what is wrong: both numbers are powers of two.
+ * Sets up `memory`, hotlist_bytes() of zeroes, as the registers and list of a device that holds
+ * `node`'s memory. Both numbers must be powers of two. Returns NULL, or what is wrong.
  */
 const char *hotlist_init(struct hotlist *hotlist, const struct layout *layout, unsigned int node, uint32_t counters, uint32_t slots,
 			 void *memory);
@@ -118,7 +119,7 @@ const char *hotlist_init(struct hotlist *hotlist, const struct layout *layout, u
 /* Counts a miss that the device served; `now_ns` is the host's CLOCK_MONOTONIC. From any thread. */
 void hotlist_count(struct hotlist *hotlist, uint64_t guest_physical, uint64_t now_ns);
 
-/* Whether misses of this node are to be told. */
+/* Whether misses of this node are to be passed to hotlist_count(). */
 static inline bool hotlist_wants(const struct hotlist *hotlist, unsigned int node)
 {
 	return hotlist->registers && node == hotlist->node &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Latency that the guest feels: a vCPU whose access missed waits, as long as the node that serves
- * it is slow. The wait is the host's time, so that the guest's own clock shows it.
+ * Latency that the guest feels: a vCPU whose access missed waits for as long as is set for the node
+ * that serves it. It waits in the host's time, so that the guest's own clock shows it.
  */
 #ifndef LATENCY_H
 #define LATENCY_H
@@ -14,8 +14,7 @@
 
 /* The longest wait for one miss. */
 #define LATENCY_NS_MAX 1000000
-/* What is owed is paid in pieces of this much or more: reading the clock takes some tens of ns
- * itself. */
+/* Waits are saved up until they reach this much: reading the clock itself takes some tens of ns. */
 #define LATENCY_PIECE_NS 1000
 
 struct latency {
@@ -30,7 +29,7 @@ static inline uint64_t latency_clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* One miss that `node` serves. `owed_ns` is the vCPU's own. */
+/* Takes account of one miss that `node` serves. `owed_ns` belongs to the vCPU. */
 static inline void latency_miss(const struct latency *latency, uint64_t *owed_ns, unsigned int node)
 {
 	uint64_t start;

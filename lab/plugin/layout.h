@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Where each NUMA node's memory lies: from the address that QEMU reports to guest-physical address
- * and node. */
+/* Where each NUMA node's memory lies: translates an address that QEMU reports to a guest-physical
+ * address and a node. */
 #ifndef LAYOUT_H
 #define LAYOUT_H
 
@@ -11,9 +11,9 @@
 
 /* What qemu_plugin_hwaddr_phys_addr() returns. */
 enum layout_address {
-	/* QEMU before 8.2: offset in the list of RAM blocks, plus the block's own offset in the
-	 * machine's RAM. With one memory backend a node, in node order, both are the sum of the
-	 * sizes before it: it counts twice. */
+	/* QEMU before 8.2: offset in the list of RAM blocks, plus the block's own offset in the machine's
+	 * RAM. With one memory backend for each node, in node order, each of the two is the sum of the
+	 * sizes before it, so that sum counts twice. */
 	LAYOUT_ADDRESS_RAMBLOCK,
 	/* QEMU 8.2 and later: the guest-physical address. */
 	LAYOUT_ADDRESS_GUEST,
@@ -27,7 +27,7 @@ struct layout {
 	uint64_t below_4g;			/* bytes of RAM below the PCI hole; the rest starts at 4 GiB */
 };
 
-/* Contiguous memory of a node: the PCI hole cuts one node at most in two. */
+/* Contiguous ranges of a node's memory: the PCI hole cuts at most one node in two. */
 #define LAYOUT_PIECES_MAX 2
 
 struct layout_piece {

@@ -41,14 +41,15 @@ static _Atomic uint64_t sample_period;
 static _Atomic uint64_t filter_start;
 static _Atomic uint64_t filter_bytes = UINT64_MAX;
 
-/* The program whose instructions are told apart; no range is looked at while `ranges` is 0. */
+/* The program whose instructions are counted separately; no range is looked at while `ranges`
+ * is 0. */
 static struct {
 	_Atomic unsigned int ranges;
 	_Atomic uint64_t start[PROGRAM_RANGES_MAX];
 	_Atomic uint64_t bytes[PROGRAM_RANGES_MAX];
 } program;
 
-/* Whether the code shall be instrumented, whether a vCPU is about to do it, and whether it is
+/* Whether the code is to be instrumented, whether a vCPU is about to do it, and whether it is
  * done. */
 static _Atomic bool wanted;
 static _Atomic bool changing;
@@ -98,8 +99,8 @@ static struct counts *counters(unsigned int vcpu)
 	return own;
 }
 
-/* One line's worth of an access: always through the cache and waited for, counted if the filter
- * lets it. True if it missed. */
+/* The part of an access that lies in one line: it always goes through the cache and waits, and is
+ * counted if the filter lets it through. True if it missed. */
 static bool touch_line(struct counts *own, unsigned int vcpu, uint64_t vaddr, uint64_t physical, unsigned int node, bool store)
 {
 	bool counted;
@@ -133,8 +134,8 @@ static void take_sample(struct sampler *sampler, uint64_t vaddr, uint64_t physic
 	sampler_put(sampler, &sample);
 }
 
-/* An access whose line the vCPU did not use lately; `tagged` takes the sample if it is to become
- * one. */
+/* An access to a line that the vCPU has not used lately; `tagged` receives the sample if it is to
+ * become one. */
 static void touch_far(struct counts *own, unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr, bool store,
 		      struct sampler *tagged)
 {
@@ -176,8 +177,8 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 	int node;
 
 	(void)userdata;
-	/* Before 8.0 a helper of the kernel's may be reported through the callback of the last user
-	 * instruction. */
+	/* Before QEMU 8.0, an access by a helper of the kernel's code may be reported through the callback
+	 * of the last user instruction. */
 	if (vaddr >= USER_END && !options.kernel_too)
 		return;
 	own = counters(vcpu);
@@ -198,8 +199,8 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t va
 }
 
 /*
- * A block of user space's begins. Which program runs is not known here, but no two have their
- * memory at the same addresses: the next access tells. A block that ends early, at a fault, is
+ * A block of user-space code begins. Which program runs is not known here, but no two have their
+ * memory at the same addresses: the next access shows it. A block that ends early, at a fault, is
  * counted whole.
  */
 static void on_block(unsigned int vcpu, void *userdata)
@@ -261,7 +262,7 @@ static void on_exit_of_qemu(qemu_plugin_id_t id, void *userdata)
 /*
  * Before QEMU 8.0 an instrumented instruction that ends a block leaves its vCPU with a pointer to
  * its callbacks. A flush of translated code frees them, and the kernel's next access through a
- * helper ends QEMU with an assertion. QEMU has a function that forgets the pointer, though it is no
+ * helper ends QEMU with an assertion. QEMU has a function that clears the pointer, though it is not
  * part of the plugin interface; versions without it do not need it.
  */
 static void *(*get_cpu)(int index);
@@ -333,7 +334,7 @@ void misses_model(bool on, const struct modelled_settings *settings)
 
 bool misses_modelled(struct modelled_settings *settings)
 {
-	/* Only the control thread, which asks, ever changes them. */
+	/* Only the control thread, which calls this, ever changes them. */
 	*settings = modelled.settings;
 	return modelled_is_on(&modelled);
 }
@@ -422,7 +423,7 @@ failed:
 	return -1;
 }
 
-/* Makes everything that on_access() needs. NULL, or what failed. */
+/* Sets up everything that on_access() needs. Returns NULL, or what failed. */
 static const char *prepare(const qemu_info_t *info)
 {
 	if (!info->system_emulation)
@@ -431,8 +432,8 @@ static const char *prepare(const qemu_info_t *info)
 		return "nodes=MIB:MIB:... is missing: the size of each NUMA node's memory in MiB, in order";
 	if (!options.socket)
 		return "socket=PATH is missing: where commands are taken";
-	/* API version 2 came with QEMU 9.0; 8.2 reports guest-physical addresses under version 1
-	 * and must be told. */
+	/* API version 2 came with QEMU 9.0; 8.2 reports guest-physical addresses under version 1, which
+	 * the user must say. */
 	if (!options.address_given)
 		options.layout.address = info->version.cur < 2 ? LAYOUT_ADDRESS_RAMBLOCK : LAYOUT_ADDRESS_GUEST;
 	if (!cache_init(&cache, options.cache_kib, options.ways, options.line_bytes))
@@ -477,9 +478,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, 
 	return 0;
 }
 
-/* QEMU 9.0 raised the lowest version that it takes from 0 to 2; what is used here did not change.
- * The version is read after the library is loaded, so it can be chosen by what the emulator offers:
- * this function is new in version 2. */
+/* QEMU 9.0 raised the lowest version that it accepts from 0 to 2; the functions used here did not
+ * change. The version is read after the library is loaded, so it can be chosen by what the emulator
+ * offers: the function looked up here is new in version 2. */
 __attribute__((constructor)) static void meet_qemu(void)
 {
 	if (dlsym(RTLD_DEFAULT, "qemu_plugin_num_vcpus"))

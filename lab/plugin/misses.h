@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the control socket can ask of the plugin. All of it is called by the control thread
- * alone. */
+/* What the control socket can ask of the plugin. Only the control thread calls these functions. */
 #ifndef MISSES_H
 #define MISSES_H
 
@@ -37,10 +36,10 @@ struct options {
 
 extern struct options options;
 
-/* Takes one key=value argument, which is changed on the way. NULL, or what is wrong with it. */
+/* Takes one key=value argument, whose text it modifies. Returns NULL, or what is wrong with it. */
 const char *arguments_take(char *argument);
 
-/* Where a program's memory lies: at most so many ranges. */
+/* The most ranges that a program's memory can be named by. */
 #define PROGRAM_RANGES_MAX 8
 
 struct program {
@@ -49,13 +48,13 @@ struct program {
 	uint64_t bytes[PROGRAM_RANGES_MAX];
 };
 
-/* From now on instructions also count as the program's if the next access after them is to its
+/* From now on, instructions also count as the program's if the next access after them is to its
  * memory. */
 void misses_program(const struct program *named);
 
 enum misses_state { MISSES_OFF, MISSES_STOPPED, MISSES_COUNTING };
 
-/* Instruments the guest's code if it is not, then counts. False if no vCPU came by to do it within
+/* Instruments the guest's code unless that is done, then counts. False if no vCPU got to it within
  * ten seconds. */
 bool misses_start(void);
 
@@ -66,15 +65,15 @@ void misses_stop(void);
 /* Zeroes every counter and empties the modelled cache. */
 void misses_reset(void);
 
-/* From now on counts only accesses to virtual addresses in [start, start + bytes). The cache goes
- * on seeing all. */
+/* From now on counts only accesses to virtual addresses in [start, start + bytes). The cache still
+ * sees all. */
 void misses_filter(uint64_t start, uint64_t bytes);
 
-/* From now on a vCPU waits so long for each miss, by node, as long as misses are counted. */
+/* From now on a vCPU waits `ns` of the serving node for each miss, while misses are counted. */
 void misses_latency(const uint32_t ns[LAYOUT_NODES_MAX]);
 
-/* Models time like this from now on, or not at all, and begins to count anew as misses_reset()
- * does. */
+/* Models time with these settings from now on, or not at all, and starts counting from zero as
+ * misses_reset() does. */
 void misses_model(bool on, const struct modelled_settings *settings);
 
 /* The model's settings; false if time is not modelled. */

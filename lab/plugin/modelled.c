@@ -6,26 +6,27 @@
 
 #include "counts.h"
 
-/* The simulator's constants: time between two looks, use from which the factor no longer follows
- * the queue's formula, the factor at that use, and the greatest. */
+/* The simulator's constants: time between two looks, the use above which the factor no longer
+ * follows the queue's formula, the factor at that use, and the greatest factor. */
 #define PERIOD_PS 1e9
 #define FULL 0.9
 #define QUEUE_MAX (1.0 / (1.0 - FULL / 2.0))
 #define FACTOR_MAX 1000.0
-/* For so long in the host's time a vCPU is taken to do what it did. One that the host has stopped
- * goes on later; one that stays in the kernel, or no longer misses, does not. */
+/* For this long in the host's time a vCPU is taken to go on with what it last did. One that the
+ * host has stopped will go on later; one that stays in the kernel, or no longer misses, will
+ * not. */
 #define BELIEVED_NS 1000000000
 
 _Static_assert(sizeof(struct modelled_head) <= MODELLED_PAGE, "the head is one page");
 _Static_assert(sizeof(struct modelled_shown) <= MODELLED_SHOWN_BYTES, "a vCPU has its place");
 
-/* What a vCPU does. */
+/* What a vCPU is doing. */
 struct modelled_mark {
-	/* Its own: where it was when its mix was taken, and for how long it was idle, in the host's
-	 * time, and since when it is; 0: it is not. */
+	/* Written by the vCPU itself: where its clock was when its mix was taken; how long it was idle, in
+	 * the host's time, and since when it is idle (0: it is not). */
 	_Atomic uint64_t waited_ps, instructions;
 	_Atomic uint64_t idle_sum_ns, idle_since_ns;
-	/* Its last millisecond: what the instructions took, and its misses. */
+	/* Its last millisecond: how long the instructions took, and its misses. */
 	double instructions_ps;
 	double lines[LAYOUT_NODES_MAX];
 	double all_lines;
@@ -45,14 +46,14 @@ static void set(_Atomic uint64_t *number, uint64_t value)
 	atomic_store_explicit(number, value, memory_order_relaxed);
 }
 
-/* How far a counter came; one that is less than it was began anew. */
+/* By how much a counter has grown; one that is less than before was reset. */
 static uint64_t since(uint64_t now, uint64_t then)
 {
 	return now >= then ? now - then : now;
 }
 
 /* From one moment of the host's time to a later one. Threads read that clock before they wait for
- * each other: a moment that has just gone by is now. */
+ * each other, so an earlier "now" counts as the same moment. */
 static uint64_t elapsed(uint64_t now_ns, uint64_t then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
@@ -84,7 +85,7 @@ void modelled_show(struct modelled *modelled, struct counts *const *vcpus, uint3
 		vcpus[v]->waits.shown = (struct modelled_shown *)((char *)memory + MODELLED_PAGE + (size_t)v * MODELLED_SHOWN_BYTES);
 }
 
-/* What a miss takes from now on. */
+/* Sets how long a miss takes from now on. */
 static void apply(struct modelled *modelled)
 {
 	for (unsigned int n = 0; n < modelled->nodes; n++)
@@ -92,7 +93,7 @@ static void apply(struct modelled *modelled)
 	set(&modelled->reference_ps, (uint64_t)((double)modelled->settings.latency_ps[0] * modelled->reference_factor));
 }
 
-/* For how long a vCPU was idle until now. */
+/* How long a vCPU has been idle until now. */
 static uint64_t idle_ns(const struct modelled_mark *mark, uint64_t host_ns)
 {
 	uint64_t since_ns = get(&mark->idle_since_ns);
@@ -131,8 +132,8 @@ bool modelled_init(struct modelled *modelled, unsigned int vcpus, unsigned int n
 	return true;
 }
 
-/* Reads a decimal number above 0 with at most six places behind the point, in millionths. Returns
- * what follows it; NULL if it is none. */
+/* Reads a decimal number above 0 with at most six decimal places, in millionths. Returns what
+ * follows it, or NULL if there is no such number. */
 static const char *parse_millionths(const char *at, uint64_t max, uint64_t *millionths)
 {
 	uint64_t whole = 0, unit = 1000000;
@@ -166,7 +167,7 @@ bool modelled_parse(struct modelled_settings *model, unsigned int nodes_wanted, 
 		if (nodes == nodes_wanted)
 			return false;
 		at = parse_millionths(at + 1, MODELLED_LATENCY_NS_MAX, &millionths);
-		/* A thousandth of a ns is the least that is told apart. */
+		/* The resolution is a thousandth of a ns. */
 		model->latency_ps[nodes] = millionths / 1000;
 		if (!at || !model->latency_ps[nodes])
 			return false;
@@ -209,7 +210,7 @@ void modelled_reset(struct modelled *modelled, uint32_t epoch, uint64_t host_ns)
 
 void modelled_shown_restart(struct modelled_shown *shown, uint32_t epoch)
 {
-	/* A reader takes none of it until all of it is of the new epoch. */
+	/* A reader uses nothing of it until all of it belongs to the new epoch. */
 	set(&shown->epoch, 0);
 	atomic_thread_fence(memory_order_release);
 	set(&shown->instructions, 0);
@@ -238,21 +239,22 @@ void modelled_resume(struct modelled *modelled, unsigned int vcpu, uint64_t host
 	set(&mark->idle_sum_ns, get(&mark->idle_sum_ns) + elapsed(host_ns, idle_since_ns));
 }
 
-/* The factor that follows when so much of the bandwidth is in use. */
+/* The next factor when `used` of the bandwidth is in use. */
 static double next_factor(double factor, double used)
 {
 	double queue = 1.0 / (1.0 - (used < FULL ? used : FULL) / 2.0);
 	double step = used / FULL < 0.5 ? 0.5 : used / FULL > 2.0 ? 2.0 : used / FULL;
 	double wanted = queue;
 
-	/* Above the formula's end, whatever keeps the use there; down again by the same way. */
+	/* Above the range of the formula, the factor that keeps the use there; it comes down the same
+	 * way. */
 	if ((used > FULL || factor > QUEUE_MAX) && factor * step > queue)
 		wanted = factor * step;
 	factor = (factor + wanted) / 2.0;
 	return factor < 1.0 ? 1.0 : factor > FACTOR_MAX ? FACTOR_MAX : factor;
 }
 
-/* Takes what a vCPU has done since that was taken last. */
+/* Takes the mix of what a vCPU has done since it was last taken. */
 static void take_mix(const struct modelled *modelled, struct modelled_mark *mark, const struct counts *own, uint64_t host_ns)
 {
 	uint64_t instructions = get(&own->instructions);
@@ -276,7 +278,8 @@ static bool is_believed(const struct modelled_mark *mark, uint64_t host_ns)
 	return mark->mixed_ns && mark->all_lines > 0 && elapsed(host_ns, mark->mixed_ns) <= BELIEVED_NS;
 }
 
-/* For how long each vCPU was not idle since the last look; of those that do something, the most. */
+/* Computes how long each vCPU was not idle since the last look; returns the most of those that do
+ * something. */
 static double busiest_ns(const struct modelled *modelled, uint64_t host_ns)
 {
 	double most = 0;
@@ -293,7 +296,7 @@ static double busiest_ns(const struct modelled *modelled, uint64_t host_ns)
 	return most;
 }
 
-/* Lines a ps over what there is; 0 where nothing is short. */
+/* Demand in lines per ps relative to the bandwidth; 0 where there is no limit. */
 static double share(const struct modelled *modelled, double lines_per_ps, unsigned int node)
 {
 	uint64_t bytes_per_s = modelled->settings.bytes_per_s[node];
@@ -320,7 +323,7 @@ void modelled_look(struct modelled *modelled, const struct counts *own, unsigned
 
 		if (!is_believed(mark, host_ns) || weight <= 0)
 			continue;
-		/* What it would do at the present factors, whatever they were when it did it. */
+		/* Its demand at the present factors, whatever they were when the mix was taken. */
 		for (unsigned int n = 0; n < modelled->nodes; n++)
 			took_ps += mark->lines[n] * (double)modelled->settings.latency_ps[n] * modelled->factor[n];
 		for (unsigned int n = 0; n < modelled->nodes; n++)
@@ -337,7 +340,7 @@ void modelled_look(struct modelled *modelled, const struct counts *own, unsigned
 	pthread_mutex_unlock(&modelled->lock);
 }
 
-/* Time does not wrap: after 213 days of it a clock stands. */
+/* Time does not wrap: after 213 days a clock stands still. */
 static uint64_t add(_Atomic uint64_t *clock, uint64_t ps)
 {
 	uint64_t now = get(clock);

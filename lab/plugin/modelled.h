@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Modelled time: what the guest's programs would have taken on a machine whose nodes are as fast as
- * they are told to be. A vCPU's clock goes on by CPI for each instruction of user space, and for
- * each miss by the latency of the node that serves it, and by what it queues for that node's
- * bandwidth. It stands still while the vCPU is idle or in the kernel. No miss overlaps another: who
- * wants a processor with several under way gives the latency that is left of each.
+ * Modelled time: how long the guest's programs would have taken on a machine whose nodes are as
+ * fast as the settings say. A vCPU's clock advances by CPI for each instruction of user space, and
+ * for each miss by the latency of the node that serves it plus the time it queues for that node's
+ * bandwidth. It stands still while the vCPU is idle or in the kernel. No miss overlaps another: to
+ * model a processor that overlaps several misses, set the latency that remains of each.
  *
- * Queueing is the simulator's (crates/sim/src/machine/bandwidth.rs), so that both can be compared:
- * a miss takes the node's latency times a factor, 1 / (1 - u / 2) while the use u of its bandwidth
- * is below 90 % (half of the time in an M/D/1 queue), and above that whatever holds the use there.
- * At each look the factor goes half of the way to where it should be.
+ * Queueing follows the simulator (crates/sim/src/machine/bandwidth.rs), so that the two can be
+ * compared: a miss takes the node's latency times a factor, 1 / (1 - u / 2) while the use u of its
+ * bandwidth is below 90 % (half of the time in an M/D/1 queue), and above that whatever keeps the
+ * use there. At each look the factor moves half of the way to its target.
  *
- * A queue of single misses, "busy until", would be wrong here. Clocks drift apart: the emulator
- * takes ten times as long for a modelled ns of instructions as for one of misses, an idle vCPU's
- * clock does not go at all, and the host stops vCPUs as it likes. A vCPU whose clock is behind
- * would wait in a queue that was served long ago, one that is ahead would find the node idle. What
- * a vCPU asks for does not depend on where its clock stands: of each millisecond of its own, the
- * mix of instructions and misses by node is kept, and from that follows what it asks of each node
- * at any factor. The use of a node is the sum over the vCPUs, each by the share of the host's time
- * in which it was not idle, compared with the one that was so longest: as if those that are at work
- * were so together, whether or not the host lets them. All pay the same factor, so that each gets
- * of a narrow node as it asks. Within a millisecond more may pass than the bandwidth.
+ * A queue of single misses ("busy until") would be wrong here, because the clocks drift apart: the
+ * emulator takes ten times as long for a modelled ns of instructions as for one of misses, an idle
+ * vCPU's clock stands still, and the host stops vCPUs as it likes. A vCPU whose clock is behind
+ * would wait in a queue that was served long ago; one that is ahead would find the node idle. The
+ * demand of a vCPU is therefore computed so that it does not depend on where its clock stands: for
+ * each millisecond of its own clock, the mix of instructions and misses by node is kept, from which
+ * its demand on each node follows at any factor. The use of a node is the sum over the vCPUs, each
+ * weighted by the host's time in which it was not idle, relative to the vCPU that was busy longest:
+ * as if all busy vCPUs ran at once, whether or not the host lets them. The same factor applies to
+ * all, so that each gets a share of a saturated node in proportion to its demand. Within a
+ * millisecond, more than the bandwidth may pass.
  *
- * A second clock goes beside: the same instructions and misses with all misses served by node 0, at
- * its latency and with the queueing that all of them would find there. It is what the time is a
- * slowdown against.
+ * A second clock runs beside it: the same instructions and misses, with all misses served by node
+ * 0, at its latency and with the queueing that all of them would cause there. It is the reference
+ * against which a slowdown is computed.
  *
- * Both lie in memory that the guest can map, in the sampler's file (sampler.h tells where): one
- * page with struct modelled_head and behind it a struct modelled_shown for each vCPU. Every number
- * there is written whole; those of one vCPU may be one miss apart. What the guest writes there is
- * never read.
+ * Both lie in memory that the guest can map, in the sampler's file (sampler.h says where): one page
+ * with struct modelled_head, followed by a struct modelled_shown for each vCPU. Every number there
+ * is written whole; those of one vCPU may be one miss apart. What the guest writes there is never
+ * read.
  */
 #ifndef MODELLED_H
 #define MODELLED_H
@@ -45,12 +46,12 @@
 #define MODELLED_PAGE 4096
 /* From one vCPU's numbers to the next's. */
 #define MODELLED_SHOWN_BYTES 512
-/* Bounds of what can be told, so that no product overflows. */
+/* Bounds of the settings, so that no product overflows. */
 #define MODELLED_CPI_NS_MAX 1000
 #define MODELLED_LATENCY_NS_MAX 1000000
 #define MODELLED_GBPS_MAX 1000000
 
-/* What the modelled machine is. */
+/* The modelled machine. */
 struct modelled_settings {
 	uint64_t cpi_fs;				/* of an instruction, femtoseconds */
 	uint64_t latency_ps[LAYOUT_NODES_MAX];		/* of a miss, without queueing; not 0 */
@@ -79,14 +80,14 @@ struct modelled_shown {
 	_Atomic uint64_t queueing_ps[LAYOUT_NODES_MAX];
 };
 
-/* What one vCPU waited for memory. Only its own thread writes. */
+/* How long one vCPU waited for memory. Only its own thread writes. */
 struct modelled_waits {
 	_Atomic uint64_t waited_ps;	/* latency and queueing of all misses */
 	_Atomic uint64_t reference_ps;	/* the same had node 0 served them */
 	_Atomic uint64_t lines[LAYOUT_NODES_MAX];
 	_Atomic uint64_t latency_ps[LAYOUT_NODES_MAX];
 	_Atomic uint64_t queueing_ps[LAYOUT_NODES_MAX];
-	/* Of these the misses that are counted, as the filter has it. */
+	/* The part of these that belongs to the misses that the filter lets through. */
 	_Atomic uint64_t counted_reference_ps;
 	_Atomic uint64_t counted_latency_ps[LAYOUT_NODES_MAX];
 	_Atomic uint64_t counted_queueing_ps[LAYOUT_NODES_MAX];
@@ -106,7 +107,7 @@ struct modelled {
 	unsigned int nodes;
 	uint32_t line_bytes;
 	struct modelled_head *head;			/* NULL: the guest sees nothing */
-	/* How loaded the nodes are, under the lock. */
+	/* How loaded the nodes are; protected by the lock. */
 	pthread_mutex_t lock;
 	struct modelled_settings settings;
 	double factor[LAYOUT_NODES_MAX];
@@ -116,7 +117,7 @@ struct modelled {
 	uint64_t looked_ns;				/* the host's time of the last look */
 };
 
-/* Bytes that the numbers of so many vCPUs take, whole pages. */
+/* Bytes that the numbers of `vcpus` vCPUs take, in whole pages. */
 uint64_t modelled_bytes(unsigned int vcpus);
 
 /* Sets the model up, with time not modelled. False if there is no memory. */
@@ -125,33 +126,34 @@ bool modelled_init(struct modelled *modelled, unsigned int vcpus, unsigned int n
 /* Shows the vCPUs' clocks in `memory`, modelled_bytes() of zeroes, from epoch on. */
 void modelled_show(struct modelled *modelled, struct counts *const *vcpus, uint32_t epoch, void *memory);
 
-/* Reads ns an instruction, and for each of so many nodes ns a miss and after a colon its bandwidth
- * in GB/s, as in "0.333 100:200 350". */
+/* Parses ns per instruction, then for each of `nodes` nodes ns per miss and, after a colon, its
+ * bandwidth in GB/s, as in "0.333 100:200 350". */
 bool modelled_parse(struct modelled_settings *settings, unsigned int nodes, const char *text);
 
 /*
- * From epoch on, which is yet to be made known to the vCPUs, all clocks begin at 0, all nodes are
- * idle, and time is modelled like this, or not at all if `on` is false. `host_ns` is the host's
- * CLOCK_MONOTONIC.
+ * From `epoch` on, which must not be known to the vCPUs yet, all clocks start at 0, all nodes are
+ * idle, and time is modelled with these settings, or not at all if `on` is false. `host_ns` is the
+ * host's CLOCK_MONOTONIC.
  */
 void modelled_set(struct modelled *modelled, bool on, const struct modelled_settings *settings, uint32_t epoch, uint64_t host_ns);
 
 /* The same with the settings as they are. */
 void modelled_reset(struct modelled *modelled, uint32_t epoch, uint64_t host_ns);
 
-/* Clears what the vCPU shows, of another epoch now. Only by the vCPU that owns it. */
+/* Clears what the vCPU shows, which belongs to another epoch now. Only by the vCPU that owns it. */
 void modelled_shown_restart(struct modelled_shown *shown, uint32_t epoch);
 
-/* A vCPU becomes idle, or is no longer so, at this moment of the host's time. Only by itself. */
+/* Notes that a vCPU becomes idle, or stops being idle, at this moment of the host's time. Only by
+ * the vCPU itself. */
 void modelled_idle(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns);
 void modelled_resume(struct modelled *modelled, unsigned int vcpu, uint64_t host_ns);
 
-/* Takes what the vCPU has done since it was here last and looks at how loaded the nodes are, unless
- * another one is at it or epoch is over. Only by itself. */
+/* Takes what the vCPU has done since its last look and computes how loaded the nodes are, unless
+ * another vCPU is doing so or `epoch` is over. Only by the vCPU itself. */
 void modelled_look(struct modelled *modelled, const struct counts *own, unsigned int vcpu, uint32_t epoch, uint64_t host_ns);
 
-/* One miss that `node` serves; `counted` if the filter lets it through. True if it is time for a
- * look. Only by the vCPU itself. */
+/* Takes account of one miss that `node` serves; `counted` if the filter lets it through. True if it
+ * is time for a look. Only by the vCPU itself. */
 bool modelled_miss(struct modelled *modelled, struct counts *own, unsigned int vcpu, unsigned int node, bool counted);
 
 static inline bool modelled_is_on(const struct modelled *modelled)

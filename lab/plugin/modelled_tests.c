@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Tests of modelled time: vCPUs that do nothing but what is said here. */
+/* Tests of modelled time, with vCPUs that only do what the tests say. */
 #include <string.h>
 
 #include "counts.h"
@@ -15,7 +15,7 @@ static struct counts *vcpus[3];
 static uint32_t epoch;
 static uint64_t host_ns;
 
-/* All clocks at 0, on nodes of so many ns and GB/s, 0 for no limit. */
+/* Sets all clocks to 0, on nodes of the given ns and GB/s, 0 for no limit. */
 static void begin(unsigned int count, uint64_t fast_ns, double fast_gbps, uint64_t slow_ns, double slow_gbps)
 {
 	struct modelled_settings settings = {
@@ -38,8 +38,8 @@ static void begin(unsigned int count, uint64_t fast_ns, double fast_gbps, uint64
 	}
 }
 
-/* Instructions, and then a miss; what the miss took, ps. Looks of different vCPUs come a little out
- * of order. */
+/* Runs instructions, then a miss; returns how long the miss took, ps. Looks of different vCPUs come
+ * a little out of order. */
 static uint64_t step(unsigned int v, uint64_t instructions, unsigned int node)
 {
 	struct counts *own = vcpus[v];
@@ -97,8 +97,8 @@ static void a_little_used_node_queues_by_the_formula(void)
 	CHECK(vcpus[0]->waits.waited_ps == vcpus[0]->waits.latency_ps[0] + vcpus[0]->waits.queueing_ps[0]);
 }
 
-/* However many vCPUs and however fast they are, all together get 90 % of the bandwidth, and each as
- * much as the others. */
+/* However many vCPUs there are and however fast, together they get 90 % of the bandwidth, and each
+ * as much as the others. */
 static void a_node_gives_no_more_than_its_bandwidth_and_all_alike(void)
 {
 	double start[3], bytes = 200000.0 * LINE, sum = 0;
@@ -119,12 +119,12 @@ static void a_node_gives_no_more_than_its_bandwidth_and_all_alike(void)
 			sum += gbps;
 		}
 		CHECK(sum < 0.1);
-		/* Node 0 knows no limit, so that the other clock is that of latencies. */
+		/* Node 0 has no limit, so that the reference clock is that of latencies alone. */
 		CHECK(vcpus[0]->waits.reference_ps == 400000ULL * 100000);
 	}
 }
 
-/* Who asks for little waits no longer for each miss than who asks for much. */
+/* A vCPU that asks for little waits no longer for each miss than one that asks for much. */
 static void all_pay_the_same_for_a_miss(void)
 {
 	uint64_t much = 0, little = 0;
@@ -155,7 +155,8 @@ static void the_reference_queues_at_node_0(void)
 	CHECK(vcpus[0]->waits.queueing_ps[0] == 0 && vcpus[0]->waits.queueing_ps[1] == 0);
 }
 
-/* Clocks that are far apart, and go at different paces, ask for what they ask for. */
+/* vCPUs whose clocks are far apart, and advance at different paces, still ask for the bandwidth
+ * that they ask for. */
 static void drifting_clocks_neither_wait_for_nor_pass_each_other(void)
 {
 	uint64_t late = 0;
@@ -222,7 +223,7 @@ static void who_is_stopped_by_the_host_still_asks(void)
 		}
 	/* 64 bytes at half of 90 % of 0.1 GB/s. */
 	CHECK(near((double)took, 64 / 0.045 * 1e3, 0.01));
-	/* One that never runs again is no longer asked for after a while. */
+	/* After a while, one that never runs again no longer counts. */
 	for (int i = 0; i < 1000000; i++) {
 		host_ns += 2000;
 		took = step(0, 0, 1);
@@ -237,7 +238,7 @@ static void a_reset_begins_at_zero_with_idle_nodes(void)
 		step(0, 0, 1);
 	CHECK(step(0, 0, 1) > 600000);
 	modelled_reset(&modelled, ++epoch, host_ns);
-	/* A look by who does not know of it yet changes nothing. */
+	/* A look by a vCPU that does not know of the epoch yet changes nothing. */
 	modelled_look(&modelled, vcpus[0], 0, epoch - 1, host_ns);
 	CHECK(modelled.queueing_ps[1] == 0);
 	counts_restart(vcpus[0], epoch);
@@ -246,7 +247,8 @@ static void a_reset_begins_at_zero_with_idle_nodes(void)
 	CHECK(!modelled_is_on(&modelled));
 }
 
-/* The longest latency, a queue without end: clocks stop at their end and do not begin anew. */
+/* The longest latency, a queue without end: clocks stop at their maximum and do not start again
+ * from 0. */
 static void clocks_do_not_wrap(void)
 {
 	begin(1, MODELLED_LATENCY_NS_MAX, 0.000001, MODELLED_LATENCY_NS_MAX, 0.000001);
@@ -281,7 +283,7 @@ static void the_guest_sees_what_was_counted_and_of_this_epoch_only(void)
 	step(1, 0, 0);
 	CHECK(shown->epoch == epoch && shown->waited_ps == 450000 && shown->reference_ps == 200000);
 	CHECK(shown->latency_ps[0] == 100000 && shown->latency_ps[1] == 350000 && shown->queueing_ps[1] == 0);
-	/* The guest's scribbles stay its own. */
+	/* What the guest writes has no effect. */
 	shown->waited_ps = 7;
 	step(1, 0, 1);
 	CHECK(vcpus[1]->waits.waited_ps == 800000 && shown->waited_ps == 800000);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A hardware sampler, as processors have them: about every Nth access is tagged, and a tagged
- * access that misses becomes a sample in a ring of its vCPU. The rings lie in memory that the guest
- * can map, so that reading samples costs it no exit. Like hardware's, samples name addresses and no
- * process.
+ * A hardware sampler like those of processors: about every Nth access is tagged, and a tagged
+ * access that misses becomes a sample in its vCPU's ring. The rings lie in memory that the guest
+ * can map, so that reading samples causes no VM exit. As with hardware, samples name addresses, not
+ * processes.
  *
  * The memory, little-endian: a page with struct sampler_head, then for each vCPU a page with struct
- * sampler_ring and behind it the slots. The writer alone moves `head`, the reader alone moves
- * `tail`; both only ever grow, and a place in the ring is the number modulo the slots. What the
- * guest writes there is never trusted: it can lose its own samples and nothing else.
+ * sampler_ring followed by the slots. The writer alone moves `head`, the reader alone moves `tail`;
+ * both only ever grow, and the slot is the number modulo the slots. What the guest writes there is
+ * never trusted: at worst it loses its own samples.
  */
 #ifndef SAMPLER_H
 #define SAMPLER_H
@@ -65,7 +65,7 @@ struct sampler {
 bool sampler_init(struct sampler *samplers, unsigned int vcpus, void *memory, uint64_t bytes);
 
 /* Draws the distance to the next tagged access: `period` on average, from a half of it to one and a
- * half, so that no loop keeps step. */
+ * half, so that no loop stays in step with it. */
 void sampler_arm(struct sampler *sampler, uint64_t period);
 
 /* Writes a sample, or counts it as dropped. */

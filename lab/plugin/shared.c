@@ -18,7 +18,7 @@ const char *shared_prepare(struct sampler *samplers, struct hotlist *hotlist, st
 	void *memory = MAP_FAILED;
 	const char *wrong;
 
-	/* Of what an earlier machine has left there, nothing may be taken for this one's. */
+	/* Nothing that an earlier machine has left there may be taken for this one's. */
 	if (fd >= 0 && ftruncate(fd, 0) == 0 && ftruncate(fd, (off_t)bytes) == 0)
 		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (fd >= 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The file that QEMU shows the guest as a device's memory: the sampler's rings, behind them the
- * vCPUs' modelled time, and the hot list at the end. */
+/* The file that QEMU shows the guest as a device's memory: the sampler's rings, then the vCPUs'
+ * modelled time, and the hot list at the end. */
 #ifndef SHARED_H
 #define SHARED_H
 
@@ -9,8 +9,8 @@
 #include "modelled.h"
 #include "sampler.h"
 
-/* Makes the file `options.ring` for the vCPUs of the model and lays all of it out. NULL, or what
- * failed. */
+/* Creates the file `options.ring` and lays all of this out for the vCPUs of the model. Returns
+ * NULL, or what failed. */
 const char *shared_prepare(struct sampler *samplers, struct hotlist *hotlist, struct modelled *modelled, struct counts *const *vcpus);
 
 #endif

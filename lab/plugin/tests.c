@@ -315,7 +315,7 @@ static struct hotlist hotlist;
 static _Alignas(HOTLIST_PAGE) char hotlist_memory[HOTLIST_PAGE * 2];
 static struct hotlist_registers *const hot = (struct hotlist_registers *)hotlist_memory;
 
-/* A device of so many counters and slots, told what to do. */
+/* Starts a device with this many counters and slots and these settings. */
 static void hotlist_start(uint32_t counters, uint32_t slots, enum hotlist_mode mode, uint64_t unit, uint64_t threshold,
 			  uint64_t downsampling)
 {

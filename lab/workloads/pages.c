@@ -1,16 +1,25 @@
-/* Holds pages in states that are awkward to move: shared, huge, locked, pinned, changing.
+/*
+ * Holds pages in states that are awkward to move.
+ *
  *   pages KIND COUNT
- * KIND: private   COUNT base pages of its own       shared    COUNT base pages that a second
- * process maps, too       huge      COUNT huge pages       locked    COUNT base pages, locked into
- * memory       pinned    COUNT base pages, of which every eighth is a registered io_uring buffer
- * piped     COUNT base pages, of which every eighth lies in a pipe (vmsplice)       bound     COUNT
- * base pages, bound to node 2 by mbind       confined  COUNT base pages of a process that is bound
- * to node 2 by set_mempolicy       changing  COUNT base pages that are written to all the time
- * guest     COUNT base pages that are read all the time, of which every eighth is a registered
- * io_uring buffer: like those of a virtual                 machine, of which a device uses some
- * Every page holds a pattern of its own, which changes are taken back for. Prints "ready ADDRESS
- * PAGES", then answers a line on standard input with one line: "check" with "ok" or "bad PAGE",
- * "let go" (of what is held; of what is bound, also to node 0) with "ok". Ends with its input. */
+ *
+ *   private   COUNT base pages of its own
+ *   shared    COUNT base pages that a second process also maps
+ *   huge      COUNT huge pages
+ *   locked    COUNT base pages, locked into memory
+ *   pinned    COUNT base pages; every eighth is a registered io_uring buffer
+ *   piped     COUNT base pages; every eighth lies in a pipe (vmsplice)
+ *   bound     COUNT base pages, bound to node 2 by mbind
+ *   confined  COUNT base pages of a process that is bound to node 2 by set_mempolicy
+ *   changing  COUNT base pages that are written to all the time
+ *   guest     COUNT base pages that are read all the time; every eighth is a registered io_uring
+ *             buffer: like the memory of a virtual machine, some of which a device uses
+ *
+ * Every page holds its own pattern; writes to it are undone before a check. Prints
+ * "ready ADDRESS PAGES", then answers each line on standard input with one line: "check" with "ok"
+ * or "bad PAGE"; "let go" with "ok", after it has released what is held and allowed what is bound
+ * to node 2 on node 0, too. Ends with its input.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
