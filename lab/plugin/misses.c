@@ -58,9 +58,9 @@ static _Atomic bool instrumented;
 static void on_reset(qemu_plugin_id_t id);
 
 /*
- * Called on vCPU threads wherever it is cheap to ask. There is one reset in the life of a machine
- * and no way back to uninstrumented code: before QEMU 10.0 the thread that carries a reset out
- * keeps the plugin lock, and another one's reset would wait for it for ever.
+ * Called on vCPU threads wherever it is cheap to check. A machine is reset once in its life, and
+ * there is no way back to uninstrumented code: before QEMU 10.0 the thread that carries out a reset
+ * keeps the plugin lock, and a second reset would wait for it for ever.
  */
 static void instrument_if_wanted(void)
 {

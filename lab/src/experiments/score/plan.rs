@@ -117,17 +117,17 @@ pub(crate) enum Narrowing {
 pub(crate) struct Plan {
     /// The program.
     pub(crate) workload: Workload,
-    /// Who places its pages.
+    /// The manager that places its pages.
     pub(crate) manager: Manager,
     /// Where they are at first.
     pub(crate) start: Start,
-    /// Of all that is random in the load.
+    /// The seed of all that is random in the load.
     pub(crate) seed: u64,
     /// Operations under the manager before anything is measured.
     pub(crate) warmup_ops: u64,
-    /// Operations that are measured.
+    /// Operations measured.
     pub(crate) ops: u64,
-    /// DRAM that the program shall have, as a share (0 to 1) of its memory.
+    /// DRAM that the program is to have, as a share (0 to 1) of its memory.
     pub(crate) fast_share: f64,
     /// What takes the rest of DRAM from it.
     pub(crate) narrowing: Narrowing,
@@ -147,7 +147,7 @@ pub(crate) struct Plan {
     pub(crate) distribution: Distribution,
     /// About every Nth access is tagged for the manager's sampler; `None` where it has none.
     pub(crate) sample_every: Option<u64>,
-    /// Latency that the guest shall feel; `None` only counts misses.
+    /// Latency that the guest is to feel; `None` only counts misses.
     pub(crate) felt: Option<Asked>,
     /// The machine whose time is modelled in the window.
     pub(crate) model: Model,
@@ -169,7 +169,7 @@ impl Plan {
         Some(DataSet { database, scale: self.scale })
     }
 
-    /// What the program takes of DRAM beside the memory that is judged, before that is filled.
+    /// The DRAM that the program takes beside the memory that is judged, before that is filled.
     pub(crate) fn beside_bytes(&self) -> u64 {
         match self.workload {
             Workload::PostgreSql => POSTGRESQL_BESIDE_BYTES,
@@ -177,7 +177,7 @@ impl Plan {
         }
     }
 
-    /// What the program's memory will come to, about.
+    /// About how much memory the program will use.
     pub(crate) fn footprint_bytes(&self) -> u64 {
         match self.workload {
             Workload::Redis => u64::from(self.keys) * (self.value_bytes as u64 + REDIS_KEY_BYTES),
@@ -189,10 +189,10 @@ impl Plan {
     }
 }
 
-/// Pages moved, by who moved them.
+/// Pages moved, by what moved them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moved {
-    /// The kernel by itself.
+    /// The kernel.
     pub(crate) kernel: u64,
     /// Our daemon.
     pub(crate) thermocline: u64,
@@ -201,14 +201,14 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// By anybody.
+    /// By all of them.
     pub(crate) fn all(&self) -> u64 {
         self.kernel + self.thermocline + self.damon
     }
 }
 
-/// All that was seen in the guest. Moves and CPU times are those from the manager's start to the
-/// end of the window.
+/// All that was seen in the guest. Moves and CPU times are from the manager's start to the end of
+/// the window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Recording {
     /// The kernel's release.
@@ -219,7 +219,7 @@ pub(crate) struct Recording {
     pub(crate) range: (u64, u64),
     /// The kernel's settings under the manager.
     pub(crate) settings: BTreeMap<String, String>,
-    /// How far the kernel's counters came from the manager's start to the end of the window.
+    /// By how much the kernel's counters grew from the manager's start to the end of the window.
     pub(crate) counters: BTreeMap<String, u64>,
     /// The program's pages when the manager started.
     pub(crate) pages_before: ByNode,
@@ -229,7 +229,7 @@ pub(crate) struct Recording {
     pub(crate) ballast: Option<Lay>,
     /// DRAM that was free above the high watermark when the manager started, base pages.
     pub(crate) room_pages: u64,
-    /// Of the window, with modelled time.
+    /// The plugin's counts of the window, with modelled time.
     pub(crate) counts: Counts,
     /// Operations of the window.
     pub(crate) ops: u64,

@@ -1,4 +1,4 @@
-//! One run: the manager of Redis' pages, the amount of ballast, the load.
+//! One run, given by the manager of Redis' pages, the amount of ballast and the load.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use crate::experiments::within::ByNode;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Who {
-    /// No ballast: all of Redis is in DRAM, and nobody moves it.
+    /// No ballast: all of Redis is in DRAM, and nothing moves it.
     DramOnly,
     /// No ballast, but all of Redis is on CXL and has to stay there.
     CxlOnly,
@@ -116,8 +116,8 @@ impl Cell {
         mib(self.row.footprint_pages.saturating_sub(self.row.dram_pages_before))
     }
 
-    /// Time of all reads under the manager, from its start on, relative to that with all misses as
-    /// fast as DRAM's.
+    /// Time of all reads under the manager, from its start, relative to the time if all misses were
+    /// as fast as DRAM's.
     pub(crate) fn felt_from_start(&self) -> Option<f64> {
         let row = &self.row;
         let s_per_op = (row.warmup_s + row.window_s) / (row.warmup_ops + row.ops).max(1) as f64;

@@ -1,5 +1,5 @@
-//! `lab spill`: the experiment of S3. Cold ballast fills DRAM, Redis is filled after it and spills
-//! to CXL, and the experiment measures how much slower than in DRAM alone it is under each manager.
+//! `lab spill`: the experiment of S3. Cold ballast fills DRAM, Redis is filled next and spills to
+//! CXL, and the experiment measures how much slower than in DRAM alone Redis is under each manager.
 
 mod cell;
 mod table;
@@ -23,13 +23,13 @@ use crate::experiments::score::{ratio, share};
 
 /// Memory comes in blocks of this size, which the kernel brings online as a whole.
 const BLOCK_MIB: u64 = 128;
-/// DRAM and CXL to Redis' memory. S3 has 512 GB and 96 GB for 85 GB; that much DRAM would be mostly
-/// filled with ballast.
+/// Ratio of DRAM and CXL to Redis' memory. S3 has 512 GB and 96 GB for 85 GB; that much DRAM would
+/// be mostly filled with ballast.
 const MEMORY_TO_REDIS: [f64; 2] = [2.5, 1.25];
 /// Upper limit of Redis' size, so that the machine stays small, MiB.
 const REDIS_MIB_MAX: u64 = 2048;
 
-/// How the experiment is to be.
+/// Options of the experiment.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -155,11 +155,11 @@ impl Options {
     }
 
     fn redis_bytes(&self) -> anyhow::Result<u64> {
-        // What it comes to does not depend on who places it.
+        // The size does not depend on the manager.
         Ok(self.plan(&Who::DramOnly, Distribution::Zipfian, 0.0, self.seed)?.footprint_bytes())
     }
 
-    /// DRAM in which Redis finds room beside some ballast, and CXL that takes all of it.
+    /// A machine with enough DRAM for Redis beside some ballast, and enough CXL for all of Redis.
     fn machine(&self) -> anyhow::Result<Machine> {
         let redis_mib = self.redis_bytes()? as f64 / f64::from(1 << 20);
         Ok(Machine::of_sizes(
@@ -191,7 +191,7 @@ impl Options {
             scale: 0,
             zipf: self.zipf,
             distribution: load,
-            // One of the daemon's that reads the lab's sampler.
+            // A manager of the daemon whose source reads the lab's sampler.
             sample_every: manager.reads_samples().then_some(SAMPLE_EVERY),
             felt: (!self.no_felt).then_some(Asked { ratio: self.felt, dram_ns: DRAM_NS * self.felt_scale }),
             manager,
@@ -200,8 +200,7 @@ impl Options {
     }
 }
 
-/// About every Nth access is tagged for a manager that reads the lab's sampler, as `lab
-/// score` has it.
+/// About every Nth access is tagged for a manager that reads the lab's sampler, as in `lab score`.
 const SAMPLE_EVERY: u64 = 200;
-/// What a miss to DRAM takes in the model: the default of the lab's machine.
+/// The latency of a miss to DRAM in the model: the default of the lab's machine.
 const DRAM_NS: f64 = 100.0;

@@ -1,4 +1,4 @@
-//! The runs beside each other, as S3 has them: who in the rows, ballast in the columns.
+//! The runs beside each other, as in S3: managers in the rows, ballast in the columns.
 
 use anyhow::ensure;
 use thermocline_core::config::Config;
@@ -18,7 +18,7 @@ enum Over {
     Mean,
 }
 
-/// A table of its own.
+/// A separate table.
 struct Figure {
     title: &'static str,
     of: fn(&Cell) -> Option<f64>,
@@ -53,8 +53,8 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// Refuses runs of different modelled machines, and of others than the one that is to be modelled
-/// now: means over them would mean nothing.
+/// Refuses runs of different modelled machines, and of machines other than the one to be modelled
+/// now: means over them would be meaningless.
 ///
 /// # Errors
 /// Says what differs.
@@ -107,7 +107,7 @@ fn heading(load: Distribution, cells: &[&Cell]) -> String {
     )
 }
 
-/// What is in the order in which it first occurs.
+/// The distinct items, in the order in which they first occur.
 fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     values.for_each(|value| {
@@ -188,7 +188,7 @@ fn moves(cells: &[&Cell]) -> String {
     columns(&lines)
 }
 
-/// Pages promoted/demoted by each who moved any.
+/// Pages promoted/demoted by each manager that moved any.
 fn by(promoted: &Moved, demoted: &Moved) -> String {
     let who = [
         ("kernel", promoted.kernel, demoted.kernel),
