@@ -63,7 +63,7 @@ struct counts {
 	_Atomic uint64_t pages_lost;	/* misses that found no slot; they are in `node` all the same */
 	_Atomic uint64_t instructions;	/* of user space, whatever the program */
 	_Atomic uint64_t program;	/* those of the program that was named */
-	uint64_t pending;		/* instructions since the last access: the next access tells whose they are */
+	uint64_t pending;		/* instructions since the last access: the next access shows whose they are */
 	uint64_t owed_ns;		/* latency that the vCPU has still to wait for */
 	struct modelled_waits waits;	/* its modelled time, but for the instructions */
 	struct page_count *table;

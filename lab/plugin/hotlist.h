@@ -67,7 +67,7 @@ struct hotlist_registers {
 	_Atomic uint64_t unit_bytes;	/* a power of two */
 	_Atomic uint64_t threshold;
 	_Atomic uint64_t epoch_ns;
-	_Atomic uint64_t downsampling;	/* one miss of so many is counted, drawn at random; a power of two */
+	_Atomic uint64_t downsampling;	/* one of this many misses is counted, drawn at random; a power of two */
 	_Atomic uint64_t tail;		/* entries read */
 	/* The device's state and counters. */
 	_Alignas(512) _Atomic uint64_t applied;	/* the generation in force */
@@ -82,7 +82,7 @@ struct hotlist_registers {
 struct hotlist_counter {
 	uint64_t unit;		/* its number + 1; 0 is free */
 	uint32_t count;
-	uint32_t error;		/* of these, so many may be others' */
+	uint32_t error;		/* of these, as many as this may be of other units */
 };
 
 struct hotlist {

@@ -29,7 +29,7 @@ struct options {
 	const char *ring;	/* NULL: no samples */
 	uint64_t ring_kib;
 	bool hot_node_given;
-	unsigned int hot_node;	/* whose misses the hot list counts; the last one if nobody says */
+	unsigned int hot_node;	/* whose misses the hot list counts; the last one by default */
 	uint32_t hot_counters;
 	uint32_t hot_list;	/* its slots; 0: there is none */
 };

@@ -238,7 +238,7 @@ static void every_nth_access_is_tagged_on_average(void)
 
 	CHECK(!sampler_tags(&sampler, 5));	/* there is no ring */
 	sampler = (struct sampler){ .random = 1, .ring = &ring };
-	CHECK(!sampler_tags(&sampler, 0));	/* nobody asked */
+	CHECK(!sampler_tags(&sampler, 0));	/* no sampling was asked for */
 	for (unsigned int p = 0; p < 4; p++) {
 		uint64_t tagged = 0, least = UINT64_MAX, most = 0, since = 0;
 

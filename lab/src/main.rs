@@ -71,13 +71,13 @@ enum Verb {
     ///
     /// Otherwise as `run`.
     Compare(Box<score::CompareOptions>),
-    /// Watch how soon samples, hint faults and the kernel by itself bring memory home that lies on
+    /// Watch how soon samples, hint faults and the kernel alone bring memory home that lies on
     /// another node (S1's microbenchmark).
     ///
     /// Otherwise as `run`.
     Remote(Box<remote::Options>),
-    /// Fill DRAM with cold ballast, let Redis spill to CXL, and tell how much slower than in DRAM
-    /// alone it is read under each manager (S3's experiment).
+    /// Fill DRAM with cold ballast, so that Redis spills to CXL, and report how much slower than in
+    /// DRAM alone reading it is under each manager (S3's experiment).
     ///
     /// Otherwise as `run`.
     Spill(Box<spill::Options>),

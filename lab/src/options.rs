@@ -20,10 +20,10 @@ pub(crate) struct MachineOptions {
     /// Processors of each node.
     #[arg(long, value_name = "N,...", default_value = "2", value_delimiter = ',')]
     cpus: Vec<u32>,
-    /// Latency of each node in ns from its nearest processor, as the firmware tells it.
+    /// Latency of each node in ns from its nearest processor, as the firmware reports it.
     #[arg(long, value_name = "NS,...", value_delimiter = ',')]
     latency: Option<Vec<u32>>,
-    /// Bandwidth of each node in GB/s from its nearest processor, as the firmware tells it.
+    /// Bandwidth of each node in GB/s from its nearest processor, as the firmware reports it.
     #[arg(long, value_name = "GBPS,...", value_delimiter = ',')]
     bandwidth: Option<Vec<u32>>,
     /// Boot with systemd as first process; the command is a unit of it.
@@ -41,7 +41,7 @@ pub(crate) struct MachineOptions {
     /// More words for the kernel's command line.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     append: Vec<String>,
-    /// End the guest after so many seconds; 0 never does (default: 300 for run, 0 for shell).
+    /// End the guest after this many seconds; 0 never does (default: 300 for run, 0 for shell).
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
     /// A folder that the guest may write, at the same path; $LAB_SHARE names it in the guest.

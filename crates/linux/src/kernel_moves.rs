@@ -50,7 +50,7 @@ impl KernelMoves {
     }
 }
 
-/// Base pages moved in one direction, by who moved them.
+/// Base pages moved in one direction, by what moved them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MovedBy {
@@ -62,8 +62,8 @@ pub struct MovedBy {
     pub damon: u64,
 }
 
-/// Base pages moved between tiers since the start, by who moved them. The same under every manager,
-/// so that managers can be compared.
+/// Base pages moved between tiers since the start, by what moved them. Reported alike under every
+/// manager, so that managers can be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moved {

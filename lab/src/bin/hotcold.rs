@@ -72,7 +72,7 @@ struct Load {
     /// Size in KiB of what is hot or cold together: 4 for base pages, 2048 for huge pages
     #[arg(long, default_value_t = 4)]
     grain_kib: u32,
-    /// Every so many seconds a part of the hot pages turns cold and others turn hot
+    /// Every this many seconds, a part of the hot pages turns cold and others turn hot
     #[arg(long)]
     drift_s: Option<f64>,
     /// The share of the hot pages that each drift replaces, 0 to 1

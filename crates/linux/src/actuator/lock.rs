@@ -34,10 +34,10 @@ pub struct Lock {
 /// Why the lock was not given.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody holds it.
+    /// Another process holds it.
     #[error("{held}: {}", held.remedy())]
     Held {
-        /// Which lock, and who.
+        /// Which lock, and by which process.
         held: Held,
     },
     /// Others can access a file or folder, or it cannot be used.

@@ -121,7 +121,7 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Offer, 
 /// The same, without ways that have failed.
 ///
 /// # Errors
-/// Why nobody's memory is demoted.
+/// Why no memory is demoted.
 pub fn offer_but(
     root: &Root,
     config: &Config,

@@ -21,7 +21,7 @@ pub(crate) struct Host {
     /// Kernel line: 6.1, 6.12, 6.18 or newest.
     #[arg(long, value_name = "LINE", default_value = "6.12")]
     kernel: Line,
-    /// End a guest after so many seconds.
+    /// End a guest after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     timeout: u64,
     /// The daemon.

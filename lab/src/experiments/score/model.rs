@@ -12,11 +12,11 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "NS", default_value_t = CPI_NS, value_parser = number)]
     cpi_ns: f64,
     /// In modelled time: latency of a miss to DRAM and to CXL, ns (default: as the machine's
-    /// firmware tells, 100,350).
+    /// firmware reports, 100,350).
     #[arg(long, value_name = "DRAM,CXL", value_delimiter = ',', num_args = 1, value_parser = number)]
     latency: Option<Vec<f64>>,
     /// In modelled time: bandwidth of DRAM and of CXL, GB/s, 0 for no limit (default: as the
-    /// machine's firmware tells, 200,30).
+    /// machine's firmware reports, 200,30).
     #[arg(long, value_name = "DRAM,CXL", value_delimiter = ',', num_args = 1, value_parser = number_or_0)]
     bandwidth: Option<Vec<f64>>,
 }

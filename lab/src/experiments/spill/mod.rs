@@ -44,8 +44,8 @@ pub(crate) struct Options {
         default_value = "zipfian,latest"
     )]
     loads: Vec<Distribution>,
-    /// Ballast, told by the share of Redis' memory for which it leaves no DRAM. S3's 440 GB came to
-    /// 0.37, its 480 GB to 0.86.
+    /// Ballast, given as the share of Redis' memory for which it leaves no DRAM. S3's 440 GB was
+    /// 0.37, its 480 GB 0.86.
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', default_value = "0.37,0.86", value_parser = share)]
     spill: Vec<f64>,
     /// Rows of the table: dram-only and cxl-only, without ballast, and managers as `lab score`
@@ -72,19 +72,19 @@ pub(crate) struct Options {
     /// Reads that are measured.
     #[arg(long, value_name = "N", default_value_t = 150_000, value_parser = clap::value_parser!(u64).range(1..))]
     ops: u64,
-    /// A miss to CXL keeps the guest waiting so many times as long as one to DRAM.
+    /// A miss to CXL keeps the guest waiting this many times as long as one to DRAM.
     #[arg(long, value_name = "RATIO", default_value_t = 2.5, value_parser = ratio)]
     felt: f64,
     /// What the guest waits for DRAM, as a multiple of what the model has for it.
     #[arg(long, value_name = "FACTOR", default_value_t = 10.0, value_parser = ratio)]
     felt_scale: f64,
-    /// Only count misses and keep nobody waiting for them: quicker, and without a felt slowdown.
+    /// Only count misses without waiting for them: quicker, and without a felt slowdown.
     #[arg(long)]
     no_felt: bool,
     /// Seed of the load; repeats count on from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs of each row and ballast, each on a fresh machine with a seed of its own.
+    /// Runs of each row and ballast, each on a fresh machine with its own seed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100))]
     repeats: u32,
     /// Write the runs here as JSON, a list with an object for each.
@@ -95,8 +95,8 @@ pub(crate) struct Options {
     rows: Vec<PathBuf>,
 }
 
-/// Runs everybody beside every ballast and prints the tables; of an experiment that fails or is
-/// interrupted, of the runs until then.
+/// Runs every manager beside every ballast and prints the tables; if the experiment fails or is
+/// interrupted, those of the runs until then.
 pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
     let mut cells: Vec<Cell> = Vec::new();
     for path in &options.rows {

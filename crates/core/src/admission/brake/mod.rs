@@ -42,10 +42,10 @@ use baseline::Baseline;
 use ladder::Ladder;
 use tally::{MOVING_PAGES, Stall, Tally};
 
-/// Periods that a stop lasts at least: in the first what was left behind passes, the others tell
-/// what it is like without moves.
+/// Periods that a stop lasts at least: in the first the effects of earlier moves fade, the others
+/// show the load without moves.
 const STOP_PERIODS: u64 = 4;
-/// Changes that are kept for whoever tells of them.
+/// Changes that are kept until they are reported.
 const CHANGES_MAX: usize = 256;
 
 /// What a scope is braked by.
@@ -54,7 +54,7 @@ const CHANGES_MAX: usize = 256;
 pub enum Cause {
     /// Its tasks wait for memory more than without moves.
     Pressure,
-    /// Its pages go to and fro.
+    /// Its pages ping-pong.
     PingPong,
 }
 
