@@ -67,7 +67,7 @@ struct hotlist_registers {
 	_Atomic uint64_t unit_bytes;	/* a power of two */
 	_Atomic uint64_t threshold;
 	_Atomic uint64_t epoch_ns;
-	_Atomic uint64_t downsampling;	/* one of this many misses is counted, drawn at random; a power of two */
+	_Atomic uint64_t downsampling;	/* one miss in this many is counted, at random; a power of two */
 	_Atomic uint64_t tail;		/* entries read */
 	/* The device's state and counters. */
 	_Alignas(512) _Atomic uint64_t applied;	/* the generation in force */

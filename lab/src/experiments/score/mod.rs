@@ -81,7 +81,8 @@ struct Common {
     #[arg(long, default_value_t = 0.99)]
     zipf: f64,
     /// Keep the guest waiting for each modelled miss, for CXL this many times as long as for DRAM
-    /// (2.5 if no number is given), and report how much slower than with all in DRAM the program is.
+    /// (2.5 if no number is given), and report how much slower the program got than with all in
+    /// DRAM.
     #[arg(long, value_name = "RATIO", num_args = 0..=1, require_equals = true, default_missing_value = "2.5", value_parser = ratio)]
     felt: Option<f64>,
     /// What the guest waits for DRAM, as a multiple of what the model has for it.
