@@ -28,7 +28,7 @@ pub const IDLE_TICKS: u64 = 5;
 pub struct Driver {
     engine: Engine,
     tick: Nanos,
-    /// Ticks that a tick is long while there is nothing to decide.
+    /// Length of a tick, in ordinary ticks, while there is nothing to decide.
     idle_ticks: u64,
     nodes_every: Nanos,
     /// The latest tick; none before the first.
@@ -105,7 +105,7 @@ impl Driver {
         self.engine.observe(evidence);
     }
 
-    /// Goes by another configuration from now on; returns what differs.
+    /// Uses another configuration from now on; returns what differs.
     ///
     /// # Errors
     /// As [`Engine::reload`]; nothing has changed.

@@ -45,7 +45,7 @@ pub struct Statistic {
     pub trouble: bool,
 }
 
-/// How many of a unit are one of a metric's, which has times in seconds.
+/// The number of this unit that make one of the metric's unit; metrics have times in seconds.
 pub fn divisor(unit: &str) -> u64 {
     match unit {
         "ns" => 1_000_000_000,

@@ -114,7 +114,7 @@ impl InFlight {
         held.then(|| self.batches.get(id)).flatten()
     }
 
-    /// Base pages of a scope on their way in this direction.
+    /// Base pages of a scope in flight in this direction.
     pub(super) fn of_scope(&self, scope: ScopeId, direction: Direction) -> u64 {
         let flights = self.batches.values().filter(|flight| flight.direction == direction);
         let candidates = flights.flat_map(|flight| &flight.candidates);

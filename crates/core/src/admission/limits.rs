@@ -130,8 +130,8 @@ impl Limits {
         Limits { scopes: std::iter::once(None).chain(limits).collect() }
     }
 
-    /// Other floors and caps of the same scopes. Of a scope that had neither nothing was told and
-    /// nothing counted: `up` says what of it is on its way up.
+    /// Takes other floors and caps for the same scopes. For a scope that had neither, no holding
+    /// was reported and no moves were counted: `up` returns its pages whose promotion is in flight.
     pub(super) fn reload(&mut self, scopes: &[config::Scope], up: impl Fn(ScopeId) -> u64) {
         let mut limits = Limits::new(scopes);
         for (limit, before) in limits.scopes.iter_mut().zip(&mut self.scopes) {

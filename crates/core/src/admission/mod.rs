@@ -105,7 +105,7 @@ impl Admission {
         }
     }
 
-    /// Other keys from now on, of the same scopes; what is on its way and what is remembered stays.
+    /// Takes other keys for the same scopes; moves in flight and what is remembered stay.
     pub fn reload(&mut self, config: &Config) {
         let limit_pages = rate_limit_pages(config.admission.rate_limit_mbps);
         self.rate.set_limit(limit_pages);

@@ -79,7 +79,7 @@ impl Recent {
         }
     }
 
-    /// Other times from now on; what is left alone stays so for as long as was said.
+    /// Takes other times; pages already left alone stay so until the time set for them.
     pub(super) fn reload(&mut self, config: &config::Admission) {
         let Recent { residency, window, window_moves, quarantine, .. } = Recent::new(config);
         (self.residency, self.window) = (residency, window);

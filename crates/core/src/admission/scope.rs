@@ -43,7 +43,7 @@ impl Scopes {
         Scopes { scopes: std::iter::once(rest).chain(named).collect(), known: FixedMap::default(), stranger }
     }
 
-    /// Other shares of another rate limit, of the same scopes.
+    /// Takes other shares and another rate limit for the same scopes.
     pub(super) fn reload(&mut self, scopes: &[config::Scope], limit_pages: u64) {
         let shares = scopes.iter().map(|s| share_pages(s, limit_pages));
         for (scope, pages) in self.scopes.iter_mut().zip(std::iter::once(limit_pages).chain(shares)) {
@@ -111,7 +111,7 @@ impl Scopes {
     }
 }
 
-/// Base pages a second that a scope has where others wait.
+/// Base pages per second that a scope gets while others wait.
 fn share_pages(scope: &config::Scope, limit_pages: u64) -> u64 {
     limit_pages * u64::from(scope.rate_share_percent) / 100
 }

@@ -47,7 +47,7 @@ impl Idle {
         }
     }
 
-    /// With the bounds of a new one; what was learned, and what is being counted, stays.
+    /// Takes the bounds of `new`; what was learned and the current counts stay.
     pub(super) fn reload(&mut self, new: &Idle) {
         if self.wanted == self.usual {
             self.wanted = new.usual;

@@ -113,7 +113,7 @@ impl Demotion {
         }
     }
 
-    /// Other keys from now on; demands that are under way, and what was learned, stay.
+    /// Takes other keys; demands under way and what was learned stay.
     pub fn reload(&mut self, config: &Config) {
         let Demotion { goal_bp, hysteresis_bp, reserve, timeout, limit_pages, cpu_percent, idle, .. } =
             Demotion::new(config);

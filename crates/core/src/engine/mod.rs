@@ -58,7 +58,7 @@ pub enum EngineError {
 /// Decides which pages move between tiers.
 #[derive(Debug)]
 pub struct Engine {
-    /// What it goes by.
+    /// The configuration in use.
     config: Box<Config>,
     topology: Topology,
     table: RecordTable,

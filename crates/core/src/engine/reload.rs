@@ -1,8 +1,8 @@
-//! Another configuration for an engine at work: the whole of it, or nothing.
+//! Another configuration for a running engine, applied as a whole or not at all.
 //!
-//! What waits, what is on its way, counters, journal, recent moves and brakes stay as they are. A
-//! rule whose keys change learns anew; the records of pages are kept unless it tells time
-//! otherwise.
+//! Waiting candidates, moves in flight, counters, journal, recent moves and brakes stay as they
+//! are. A rule whose keys change starts learning from scratch; the records of pages are kept unless
+//! the rule needs time in another form.
 
 use crate::config::{Config, ConfigError, Difference, differences};
 use crate::demotion::reach;
@@ -12,37 +12,37 @@ use crate::rule;
 use crate::units::Nanos;
 use crate::weigh::Weights;
 
-/// Why a configuration is not taken; the one before stays.
+/// Why a configuration is not applied; the previous one stays.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// It cannot be used at all.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Some of what it changes is only read at the start.
+    /// Some of the keys that it changes are only read at the start.
     #[error(
         "these changes need a restart:\n{}\nrestart thermocline, or take them back to have the others applied",
         .0.iter().map(|d| format!("  {d}")).collect::<Vec<_>>().join("\n")
     )]
     Restart(Vec<Difference>),
-    /// Whose memory goes down at all would be another's.
+    /// It changes whose memory may be demoted at all.
     #[error(
         "a floor where there was none, or none where there was one, changes whose memory may be demoted at all, which \
          needs a restart; restart thermocline, or leave scope.top_tier_floor_mib above 0, or at 0, where it is so"
     )]
     Reach,
-    /// The records cannot be made.
+    /// The records cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
 
 impl Engine {
-    /// The configuration that it goes by.
+    /// The configuration in use.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Goes by another configuration from now on; returns what differs. The machine has to be told
-    /// of what concerns it.
+    /// Uses another configuration from now on; returns what differs. The caller must pass to the
+    /// machine the changes that concern it.
     ///
     /// # Errors
     /// [`ReloadError`]; nothing has changed.
@@ -55,7 +55,7 @@ impl Engine {
             }
             _ => None,
         };
-        // Nothing fails from here on.
+        // Nothing can fail from here on.
         if let Some(rule) = rule {
             self.rule = rule;
         }

@@ -26,7 +26,7 @@ impl Rate {
         Rate { limit_pages: limit_pages.max(1), used_pages: 0, slots: VecDeque::new() }
     }
 
-    /// Another limit from now on; what was issued within the last second counts against it.
+    /// Takes another limit; what was issued within the last second counts against it.
     pub(crate) fn set_limit(&mut self, limit_pages: u64) {
         self.limit_pages = limit_pages.max(1);
     }

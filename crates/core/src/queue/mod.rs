@@ -101,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Other weights from now on; who waits keeps his rank until his page is proposed again.
+    /// Takes other weights; a waiting candidate keeps its rank until its page is proposed again.
     pub fn set_weights(&mut self, weights: Weights) {
         self.weights = weights;
     }

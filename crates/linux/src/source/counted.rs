@@ -1,22 +1,22 @@
-//! What a source has counted, ready to be shown: as JSON, as text and as values of its statistics.
+//! A source's counters, ready to be shown: as JSON, as text and as values of its statistics.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use thermocline_core::statistics::{Declared, Sample};
 
-/// What a source has counted by now.
+/// A source's counters as of now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
     /// For `status --json`.
     pub json: Value,
     /// For `status`, whole lines.
     pub text: String,
-    /// The values, a list for each list of declarations of the source's row, in the same order.
+    /// The values: a list for each list of declarations in the source's row, in the same order.
     pub samples: Vec<Vec<Sample>>,
 }
 
 impl Counted {
-    /// `counters`, of which `text` tells.
+    /// `counters`, which `text` describes.
     pub fn new(counters: &(impl Declared + Serialize), text: String) -> Counted {
         Counted { json: json!(counters), text, samples: vec![counters.samples()] }
     }
@@ -28,7 +28,7 @@ impl Counted {
     }
 }
 
-/// A line for each figure of trouble that is not 0, but for those that were `told` otherwise.
+/// A line for each non-zero trouble figure, except those in `told`, which are reported elsewhere.
 pub fn troubles<D: Declared>(counters: &D, told: &[&str]) -> String {
     let statistics = D::statistics();
     let wanted = |name: &str| statistics.iter().any(|s| s.trouble && s.name == name) && !told.contains(&name);

@@ -224,7 +224,7 @@ impl ManagerName {
     /// Creates the manager.
     ///
     /// # Errors
-    /// The configuration does not suit the machine, or asks for what is not simulated.
+    /// The configuration does not suit the machine, or asks for something that is not simulated.
     pub fn build(self, machine: &Machine, config: &Config) -> Result<Box<dyn Manager>, SpecError> {
         let faults = |metric| HintFaults::new(metric, machine.spec.nr_cpus);
         let damon = |recheck| Settings::new(&config.manager.damon, recheck);

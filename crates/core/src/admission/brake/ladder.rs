@@ -30,7 +30,7 @@ impl Ladder {
         Ladder { level: 0, slowest, until: Nanos(0), stop: stop_least, stop_least, stop_most }
     }
 
-    /// With the bounds of a new one: a standstill goes on to its end, and the next is within them.
+    /// Takes the bounds of `new`: a stop runs to its end, and the next keeps to them.
     pub(super) fn reload(&mut self, new: &Ladder) {
         let stopped = self.is_stopped();
         (self.slowest, self.stop_least, self.stop_most) = (new.slowest, new.stop_least, new.stop_most);

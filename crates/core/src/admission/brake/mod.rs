@@ -128,7 +128,7 @@ impl Brakes {
         Brakes { keys, scopes, begun: None, changes: VecDeque::new(), written: 0 }
     }
 
-    /// Other keys and limits of the same scopes; each stays braked as it is.
+    /// Takes other keys and limits for the same scopes; each stays braked as before.
     pub(super) fn reload(&mut self, config: &Config) {
         let new = Brakes::new(config);
         for (brake, new) in self.scopes.iter_mut().zip(new.scopes) {

@@ -38,7 +38,7 @@ pub(super) fn cost(stats: &Stats, interrupt_ns: u64) -> Cost {
     Cost { of: Costed::Sample, events: taken, read: stats.read_ns, beside: Nanos(taken * interrupt_ns) }
 }
 
-/// What a sampler has counted.
+/// A sampler's counters.
 pub(super) fn counted(stats: &Stats) -> Counted {
     Counted::new(stats, text::text(stats)).and(&stats.samples)
 }

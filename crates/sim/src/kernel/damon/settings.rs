@@ -91,11 +91,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// One scheme a node, by the keys that set up the live manager; unless they say otherwise, as
-    /// HMSDK's `gen_config.py` of S3's time does.
+    /// One scheme for each node, by the keys that set up the live manager; the defaults are those
+    /// of HMSDK's `gen_config.py` of S3's time.
     ///
     /// # Errors
-    /// The keys ask for what is not simulated.
+    /// The keys ask for something that is not simulated.
     pub fn new(keys: &Damon, recheck: Recheck) -> Result<Settings, SpecError> {
         let watermarks =
             [keys.watermark_high_permille, keys.watermark_mid_permille, keys.watermark_low_permille];
@@ -120,7 +120,7 @@ impl Settings {
             goal,
             recheck,
         };
-        // As the live manager rounds them, so that a region of the least accesses is taken.
+        // Rounded as in the live manager, so that a region with exactly the threshold is taken.
         let hot = ((samples * keys.hot_percent).div_ceil(100).max(1)) as u32;
         let cold = keys.cold_ms.div_ceil(keys.aggregation_ms.max(1)) as u32;
         let used = keys.used_goal_bp.map(Goal::Used);

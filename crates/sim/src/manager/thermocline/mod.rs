@@ -51,10 +51,10 @@ pub struct Thermocline {
     steps: Steps,
 }
 
-/// Steps the driver. A test may put a machine of its own between it and the one that is simulated.
+/// Steps the driver. A test may put its own machine between the driver and the simulated one.
 pub struct Steps(pub Box<Step>);
 
-/// One step, at a time, of a machine.
+/// One step of the driver at a time, on a machine.
 pub type Step = dyn FnMut(&mut Driver, Nanos, &mut dyn core_machine::Machine<Error = Infallible>);
 
 impl Default for Steps {
