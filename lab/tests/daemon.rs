@@ -105,9 +105,9 @@ impl Run {
         self
     }
 
-    /// What came of the script; nothing where this machine cannot run guests.
+    /// The script's outcome; none where this machine cannot run guests.
     fn run(&self, script: &str) -> Option<Outcome> {
-        // The lab may boot again and begin anew; what the first attempt left must not be taken for
+        // The lab may boot again and start over; what the first attempt left must not be taken for
         // the second's.
         let script = format!("rm -rf \"$LAB_SHARE\"/*\n{script}");
         let outcome = match self.guest.run(&script) {
@@ -323,7 +323,7 @@ fn missing_tiers_are_named() {
     assert!(outcome.stderr.contains("in one tier"), "{}", outcome.stderr);
 }
 
-/// hotcold's 96 MiB are told in full, and some of them are in DRAM now.
+/// hotcold's 96 MiB are reported in full, and some of them are in DRAM now.
 fn residency_is_told(found: &Value) {
     let processes = found["processes"].as_array().unwrap();
     let hotcold = processes.iter().find(|process| process["comm"] == "hotcold").unwrap();

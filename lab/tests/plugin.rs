@@ -1,5 +1,5 @@
-//! The plugin is held to programs whose misses are known to the line, and whose instructions are
-//! known, in a live guest.
+//! The plugin's counts are compared with programs whose misses and instructions are known exactly,
+//! in a live guest.
 
 // Helpers of tests, which clippy takes for other code.
 #![allow(clippy::unwrap_used)]
@@ -142,7 +142,7 @@ fn is_about(value: f64, expected: f64) -> bool {
     (expected..1.04 * expected).contains(&value)
 }
 
-/// Modelled time goes by what it is told, and the guest reads the same of it as the host.
+/// Modelled time follows the settings, and the guest reads the same times as the host.
 #[test]
 fn modelled_time_is_what_the_model_says() {
     let machine = Machine::default();

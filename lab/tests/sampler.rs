@@ -71,7 +71,7 @@ fn samples_of_a_known_pattern_say_what_they_must() {
         assert!(near(found.writes, found.lines_written / PERIOD), "{found:?}");
         // All programs of the guest are sampled, and this one is nearly alone.
         assert!(found.others < found.reads, "{found:?}");
-        // With every access tagged and nobody reading, what does not fit is dropped, and counted.
+        // With every access tagged and no reader, what does not fit is dropped, and counted.
         let room = found.rings * found.slots;
         assert!(found.dropped_overflowing + room >= found.lines_overflowing, "{found:?}");
     }

@@ -91,8 +91,8 @@ fn a_manager_that_reads_a_hot_list_gets_it() {
     });
 }
 
-/// memcached's values lie where the kernel first put them, and nobody moves them. The modelled CXL
-/// has less bandwidth than it asks for.
+/// memcached's values stay where the kernel first put them. The modelled CXL has less bandwidth
+/// than memcached asks for.
 #[test]
 fn a_server_of_keys_is_filled_read_and_scored() {
     const KEYS: u64 = 120_000;

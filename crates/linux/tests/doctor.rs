@@ -349,7 +349,7 @@ fn damon_is_read_where_nobody_else_uses_it_or_consent_is_given() {
     assert!(detail(&machine).contains("somebody else has set up DAMON"));
     let report = report_with(&machine, &config);
     assert_eq!(report.verdict, Verdict::Unusable);
-    // What `run` says is this finding, so that it tells of the source that is wanted.
+    // `run` prints this finding, so it must name the source that is wanted.
     let none = report.findings.iter().find(|f| f.id == "sources.none").unwrap();
     assert!(none.cause.contains("damon: ") && !none.cause.contains("hintfault"), "{none:?}");
     assert!(none.cause.contains("somebody else has set up DAMON"), "{none:?}");

@@ -53,7 +53,7 @@ fn sign_test(differences: &[f64]) -> f64 {
     as_far as f64 / f64::from(all)
 }
 
-/// Compares the modes; every difference is told with what was expected.
+/// Compares the modes; every difference is reported with what was expected.
 fn agree(name: &str, setup: &Setup, manager: ManagerName) {
     let arms = |mode| (1..=SEEDS).map(|seed| Arm { manager, mode, seed }).collect::<Vec<_>>();
     let run = |mode| -> Vec<Report> {

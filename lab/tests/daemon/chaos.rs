@@ -11,9 +11,9 @@ use thermocline_lab::{Line, ThpMode};
 use super::hang::hang;
 use super::{Run, number, seed, where_time_is_no_matter, with_settings};
 
-/// How long it goes on without an end of the daemon, s.
+/// How long it goes on without ending the daemon, s.
 const ENDLESS_S: u64 = 900;
-/// How long it goes on with such, s, in each of so many guests.
+/// How long it goes on when the daemon is ended now and then, s, in each of `GUESTS` guests.
 const WITH_ENDS_S: u64 = 300;
 const GUESTS: u32 = 3;
 /// More than there is time for.

@@ -8,8 +8,8 @@ use thermocline_lab::{Line, Machine, ThpMode};
 use super::{MIB, Run, count, number, soak, where_time_is_no_matter};
 
 /// hotcold, of which a fifth is hot: 3276 pages with some 110 accesses a second each, where the
-/// host is not too busy, and 13108 with three. It fits into DRAM: which pages come up is for the
-/// list to say.
+/// host is not too busy, and 13108 with three. It fits into DRAM: the list alone
+/// decides which pages come up.
 const FOOTPRINT_MIB: u64 = 64;
 const RATE: u64 = 400_000;
 /// The device's list has room for a third of the hot pages.
@@ -18,7 +18,7 @@ const HOT_PAGES: u64 = FOOTPRINT_MIB * 256 / 5;
 const HOT_MIN: f64 = 0.9;
 const COLD_MAX: f64 = 0.05;
 
-/// What the list told of is all that led to what was moved.
+/// All moves follow from the hot list alone.
 fn nothing_else_told(last: &Value) {
     let evidence = |source: &str| count(last, &format!("/counters/evidence/{source}"));
     assert_eq!((evidence("hint-fault"), evidence("hw-sample"), evidence("damon")), (0, 0, 0));

@@ -1,4 +1,4 @@
-//! The kernel's managers: DAMON promotes what is hot, beside nobody else's kdamonds; then NUMA
+//! The kernel's managers: DAMON promotes what is hot, with no other user of DAMON; then NUMA
 //! balancing. Everything is put back.
 
 use thermocline_lab::{Line, ThpMode};

@@ -1,4 +1,4 @@
-//! Demotion: a full node 0 makes room by what is cold, and nobody has to wait for it.
+//! Demotion: cold pages leave a full node 0 to make room, and no program has to wait for it.
 
 use thermocline_lab::{Line, ThpMode};
 

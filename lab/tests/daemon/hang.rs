@@ -1,5 +1,5 @@
-//! What hangs stops nobody else: a process whose mmap lock is held for ever, DAMON with it, and the
-//! daemon's own loop.
+//! What hangs stops nothing else: a process whose mmap lock is held for ever, DAMON with it, and
+//! the daemon's own loop.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

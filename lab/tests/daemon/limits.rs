@@ -44,7 +44,7 @@ fn floors_and_caps_are_kept_on_6_12() {
     assert!(last["demoter"]["kept_by_floor"].as_u64().unwrap() > 0);
 
     let explained = run.text("explained");
-    // Which pages were refused is chance; how their scope stands is told of every page.
+    // Which pages were refused is chance; the state of their scope is shown for every page.
     assert!(explained.contains("scope capped: "), "{explained}");
     let status = run.text("status-text");
     assert!(status.contains("scope kept: ") && status.contains("scope capped: "), "{status}");

@@ -1,5 +1,5 @@
 //! DAMON's regions as the only evidence, by frames and by processes' addresses: hot pages come up
-//! by them, beside nobody else's kdamonds, and everything is put back.
+//! by them, with no other user of DAMON, and everything is put back.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,7 +95,7 @@ fn hot_pages_come_by_addresses(line: Line) {
     assert_eq!(damon["status"], "usable", "{damon}");
     assert!(damon["detail"].as_str().unwrap().contains("the 2 largest processes"), "{damon}");
 
-    // Nothing but regions led to it, and nobody had to look for whose the frames are.
+    // Nothing but regions led to it, and no frame's process had to be looked up.
     let count = |path: &str| {
         last.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {last}"))
     };

@@ -16,7 +16,7 @@ fn what_the_doctor_says_comes_true(nodes: &[NodeSpec], tiers: u64) {
     assert_eq!(number("run"), 0, "{}", run.text("daemon-errors"));
     assert!(number("promoted") > 0, "{}", run.text("daemon-errors"));
 
-    // A cgroup that is not there is a problem to the doctor, and told by run and status alike.
+    // A missing cgroup is a problem to the doctor, and reported by both run and status.
     assert_eq!((number("doctor_scopes"), number("absent")), (1, 1), "{}", run.text("doctor-scopes"));
 
     assert_eq!(number("blocked"), 2);

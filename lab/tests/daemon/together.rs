@@ -1,5 +1,5 @@
-//! Three sources at once, of which one floods: what they say of a page is weighed together, and the
-//! flood is nobody's harm but its own.
+//! Three sources at once, one of which floods: their evidence about a page is weighed together, and
+//! the flood harms only the source that floods.
 
 use thermocline_lab::truth::{attach, offer_samples};
 use thermocline_lab::{Line, Machine, ThpMode};
@@ -34,7 +34,7 @@ fn sources_are_weighed_together(line: Line) {
     assert!(judged.hot_in_dram >= HOT_MIN, "hot pages stay on the slow node");
     assert!(judged.cold_in_dram <= COLD_MAX, "cold pages come up");
 
-    // All three have told of pages, and the samples came faster than they may be read.
+    // All three have delivered evidence, and the samples came faster than they may be read.
     for source in ["hint-fault", "hw-sample", "device"] {
         assert!(count(&last, &format!("/counters/evidence/{source}")) > 1000, "{source} told of nothing");
     }

@@ -1,14 +1,14 @@
-//! Whose memory moves: that of nobody who is excluded, by whatever a scope goes by, that of a
-//! program that was started by exec in a scope, and none that has a policy.
+//! Whose memory moves: none of excluded processes, whatever property a scope selects by; that of a
+//! program started by exec in a scope; and none that has a memory policy.
 
 use thermocline_lab::{Line, ThpMode};
 
 use super::{MIB, Run, number, where_time_is_no_matter};
 
-/// The programs are small: whose pages move is the question, and not how fast.
+/// The programs are small: what matters is whose pages move, not how fast.
 const FOOTPRINT_MIB: u64 = 24;
-/// Base pages that a program may have fewer on its node than before, for what the kernel and it do
-/// by themselves.
+/// How many fewer base pages than before a program may have on its node, because of what the kernel
+/// and the program itself do.
 const LOST_MAX: u64 = 16;
 
 fn only_pages_of_scopes_move(line: Line) {

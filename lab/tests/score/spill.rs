@@ -1,5 +1,5 @@
-//! `lab spill` as its users run it: who finds cold ballast in DRAM and Redis beside it on CXL tells
-//! the one from the other.
+//! `lab spill` as its users run it: which managers, finding cold ballast in DRAM and Redis on CXL,
+//! distinguish the two.
 
 use serde_json::Value;
 

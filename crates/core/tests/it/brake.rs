@@ -1,5 +1,5 @@
-//! Laws of the brake, tried on a machine with more hot pages than may move, whose tasks wait for
-//! memory because of that, or for reasons of their own.
+//! Laws of the brake, tested on a machine with more hot pages than may move, whose tasks wait for
+//! memory because of the moves or for other reasons.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -83,7 +83,7 @@ fn config(scopes: usize) -> Config {
 }
 
 impl Machine {
-    /// A machine with so many scopes; with none, everything belongs to the default one.
+    /// A machine with this many scopes; with none, everything belongs to the default one.
     fn new(scopes: usize) -> Machine {
         let node = |id: u16| Node {
             id: NodeId(id),
@@ -129,8 +129,8 @@ impl Machine {
         [state(0, self.free_pages), state(1, NODE_PAGES)]
     }
 
-    /// A tick in which program `p` waits a share `stall(p, its rate)` of the time, and pages that
-    /// nobody has seen before are hot. Returns the pages issued by program.
+    /// A tick in which program `p` waits a share `stall(p, its rate)` of the time, and pages not
+    /// seen before are hot. Returns the pages issued for each program.
     fn tick(&mut self, mut stall: impl FnMut(usize, f64) -> f64) -> Vec<u64> {
         for i in 0..self.programs.len() {
             let first = self.programs[i].next_page;

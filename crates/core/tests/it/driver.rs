@@ -62,7 +62,7 @@ impl Rig {
             .report(move |observe| observe(Evidence::Accesses { batch: &[access], mappings: &NoMappings }));
     }
 
-    /// Steps after so many ticks; returns the machine's calls.
+    /// Steps after this many ticks; returns the machine's calls.
     fn after(&mut self, ticks: u64) -> Vec<Call> {
         self.now = self.now.plus(Nanos(self.tick.0 * ticks));
         self.step()

@@ -21,7 +21,7 @@ use crate::world::{Setup, topology};
 const POLLS: u32 = 400;
 const FAULTS: u32 = 200;
 const ENOUGH: Enough = Enough { everyday: 10_000, soak: 1_000_000 };
-/// After so many steps of [`DRAIN_STEP`] without evidence nothing may be left: what waits expires
+/// After this many steps of [`DRAIN_STEP`] without evidence nothing may be left: what waits expires
 /// in 10 s, what is in flight is given up after 1 s, and the latest faults last 128 polls.
 const DRAIN_STEPS: u32 = 200;
 const DRAIN_STEP: Nanos = Nanos::from_ms(250);

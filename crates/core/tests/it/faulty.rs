@@ -105,7 +105,7 @@ pub struct Fault {
     pub bits: u32,
 }
 
-/// What the engine was told, or asked for, in order.
+/// What was passed to the engine, or asked of it, in order.
 #[derive(Clone, Debug)]
 pub enum Passed {
     /// How a batch ended.

@@ -28,7 +28,7 @@ fn access(vpn: u64, node: u16, accessor: u16, ms: u64, detail: Detail) -> Access
     }
 }
 
-/// A hint fault by a CPU of node 0, so long and so many faults after the scan.
+/// A hint fault by a CPU of node 0, this long and this many faults after the scan.
 fn fault(vpn: u64, node: u16, wait_ms: u64, faults: u32) -> Access {
     let latency = Some(FaultLatency { time: Nanos::from_ms(wait_ms), faults });
     access(vpn, node, 0, 0, Detail::HintFault { latency })
@@ -103,7 +103,7 @@ fn evidence(name: RuleName, engine: &mut Engine, nodes: &[NodeState]) -> Vec<Gol
             let pages = [page(1, 3), page(9, 3), page(2, 0)];
             engine.observe(Evidence::Regions(&RegionSnapshot { time: START, regions: regions.clone() }));
             engine.observe(Evidence::RegionPages(&pages));
-            // Nobody says who accesses them: node 1 is nearer to node 3 than node 0 is.
+            // Who accesses them is not known: node 1 is nearer to node 3 than node 0 is.
             vec![(1, 3, Promote, 1, "hot_region")]
         }
     }

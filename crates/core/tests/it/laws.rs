@@ -26,7 +26,7 @@ pub struct Laws {
     remembered: BTreeMap<Pfn, Memory>,
     /// Frames whose records the outcome at hand may clear.
     may_clear: Vec<(Pfn, u64)>,
-    /// Base pages of batches that were in flight when they were told to have moved.
+    /// Base pages reported as moved of batches that were in flight.
     moved_pages: u64,
 }
 

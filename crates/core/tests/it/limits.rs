@@ -1,9 +1,9 @@
-//! Laws of floor and cap, tried on a machine that moves, allocates, frees, answers and tells
-//! whenever it likes.
+//! Laws of floor and cap, tested on a machine that moves, allocates, frees, answers and reports
+//! holdings at arbitrary times.
 //!
-//! A second book keeps the truth: what each scope has in the top tier. What the scope itself
-//! allocates or frees between two tellings nobody can know, so that the laws are about our own
-//! moves: those are told apart here.
+//! A second account keeps the truth: what each scope has in the top tier. What the scope itself
+//! allocates or frees between two reports cannot be known, so the laws are about our own moves,
+//! which are counted separately here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -47,19 +47,19 @@ impl Rule for Eager {
 enum Step {
     /// Pages of a scope are accessed: how many, of which order, on the lower node or on a top one.
     Access { scope: u16, folios: u64, order: u8, lower: bool },
-    /// Time passes, and so much is free on the top-tier nodes.
+    /// Time passes, and this many pages are free on the top-tier nodes.
     Tick { ms: u64, free: u64 },
     /// The mover is done with its oldest batch: a share of its moves succeeds.
     Land { percent: u64 },
-    /// The oldest outcome is told.
+    /// The oldest outcome is reported.
     Answer,
     /// The demoter works on its oldest demand: what it takes of scopes with a floor, and of others.
     Demote { percent: u64 },
-    /// The oldest demand's end is told.
+    /// The oldest demand's end is reported.
     End,
     /// A scope allocates or frees pages of the top tier.
     Grow { scope: u16, pages: i64 },
-    /// The machine tells what a scope holds.
+    /// The machine reports a scope's holding.
     Tell { scope: u16 },
     /// A process goes, and another one has its number.
     Exit { scope: u16 },
@@ -100,8 +100,8 @@ struct Machine {
     now: Nanos,
     next_page: u64,
     truth: BTreeMap<u16, Truth>,
-    /// Batches that the mover has, and those that are done and not told of, with the pages still to
-    /// be moved by scope.
+    /// Batches that the mover has, and those done but not yet reported, with the pages still to be
+    /// moved by scope.
     moving: VecDeque<(Nanos, Batch)>,
     moved: VecDeque<BatchOutcome>,
     /// Batches that the engine holds to be in flight.
@@ -271,7 +271,7 @@ impl Machine {
         }
     }
 
-    /// What the engine has given up may still happen, and nobody knows.
+    /// Forgets what the engine has given up; it may still happen, but the engine does not know.
     fn forget_lost(&mut self) {
         let timeout = Nanos::from_ms(self.config.admission.outcome_timeout_ms);
         let now = self.now;
@@ -381,7 +381,7 @@ fn random_courses_reach_floors_and_caps() {
     assert!(allowed > 1000);
 }
 
-/// A scope at its cap keeps nobody else's pages from moving.
+/// A scope at its cap does not keep the pages of others from moving.
 #[test]
 fn a_scope_at_its_cap_waits_alone() {
     let mut machine = Machine::new(0, 1, 0);

@@ -139,7 +139,7 @@ impl Pages {
     }
 }
 
-/// Each page has a frame of its own, which it keeps: no other page may inherit its heat.
+/// Each page has its own frame, which it keeps: no other page may inherit its heat.
 fn frame(page: VirtPage) -> Pfn {
     Pfn(page.vpn + (u64::from(page.pid.0) << 12))
 }

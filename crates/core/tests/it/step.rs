@@ -10,8 +10,8 @@ pub enum Step {
     Nonsense([u64; 4]),
     /// A region of arbitrary numbers.
     Region([u64; 3]),
-    /// Time passes by so many ms (signed: clocks that jump back), with so many free pages on each
-    /// node.
+    /// Time advances by a number of ms (signed: clocks that jump back), with a number of free pages
+    /// on each node.
     Tick {
         /// ms.
         advance: i16,

@@ -1,4 +1,4 @@
-//! A rule that proposes whatever the evidence tells it to, sense or nonsense.
+//! A rule that proposes whatever the evidence says, sense or nonsense.
 
 use thermocline_core::access::{Access, Detail, RegionSnapshot, RegionSpace, Source};
 use thermocline_core::candidate::{Candidate, Candidates, Reason};

@@ -184,7 +184,7 @@ fn cases() -> Vec<Case> {
             .config(|config| config.tiers.exclude = vec![1])
             .is(Usable, &["topology.excluded"])
             .not(&["topology.distance_contradicts"]),
-        // Flat mode: 16 GiB on the package. No firmware of its time tells of tiers.
+        // Flat mode: 16 GiB on the package. No firmware of its time describes tiers.
         knl("Knights Landing", &["0-1"])
             .without("sys/firmware/acpi/tables/HMAT")
             .is(Unusable, &["topology.one_tier"])

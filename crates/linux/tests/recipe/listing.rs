@@ -19,7 +19,7 @@ use thermocline_linux::source::{
 
 /// The file, below the folder of the kernel's processes so that a test can have its own.
 const FILE: &str = "thermocline-hot-frames";
-/// How often it is looked for: nobody tells of a new one.
+/// How often it is looked for: a new one is not announced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 section! {
@@ -128,7 +128,7 @@ impl EvidenceSource for Listing {
         Some(LOOK_EVERY)
     }
 
-    /// The machine finds out whose the frames are.
+    /// The machine finds out which process has each frame.
     fn frames(&self, _root: &Root) -> Frames {
         Frames::Alone
     }

@@ -31,7 +31,7 @@ const BALLAST: &str = "threads = 1\nfootprint = \"48MiB\"\nplace = [{ node = 1 }
 
 const KERNEL: &str = "scan_delay_ms = 20\nscan_size_mb = 8";
 
-/// A small machine whose kernel promotes nothing by itself.
+/// A small machine whose kernel does not promote on its own.
 pub fn small(process: &str, more: &[&str]) -> Setup {
     let mut changes = SMALL[..3].to_vec();
     changes.push("config.kernel.scan_period_min_ms=100");
@@ -131,7 +131,7 @@ kinds! {
         small(SKEWED, &["config.scope=[{ name = \"capped\", cgroup = \"/p\", top_tier_cap_mib = 4 }]"]),
         "latency",
     ));
-    // Before the first scan nobody moves. Then the kernel promotes too, and kswapd makes room
+    // Before the first scan nothing moves. Then the kernel promotes too, and kswapd makes room
     // between watermarks that are far apart, while the engine fills it.
     Evidence::Pressure(_) => Some((
         small(
@@ -157,7 +157,7 @@ kinds! {
     Evidence::Exit { .. } => None;
 }
 
-/// A machine of whose evidence only some is heard.
+/// A machine that passes on only some of its evidence.
 struct Deaf<'a> {
     inner: &'a mut dyn Machine<Error = Infallible>,
     hears: fn(&Evidence<'_>) -> bool,

@@ -13,7 +13,8 @@ use thermocline_sim::system::{Fault, System};
 
 pub const MODES: [ModeName; 2] = [ModeName::Exact, ModeName::Event];
 
-/// A machine whose kernel works for nothing, so that time is accesses; DRAM 100 ns, CXL 250 ns.
+/// A machine whose kernel takes no time, so that all time is that of accesses; DRAM 100 ns, CXL
+/// 250 ns.
 pub fn setup(process: &str, kernel: &str, changes: &[&str]) -> Setup {
     let text = format!(
         "name = \"truth\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nlimit = \"10min\"\n[kernel]\n{kernel}\n\
@@ -196,8 +197,8 @@ fn all_dram_and_all_cxl_are_the_bounds_of_every_manager() {
             let name = manager.text();
             let (time, share) = (time_s(&report), report.top_share.expect("accesses"));
             assert!((least..most).contains(&time), "{name}: {time}");
-            // And what the time should be by who served the accesses; the later of two threads has
-            // had the slower part.
+            // And the time expected from the tiers that served the accesses; the later of two
+            // threads has had the slower part.
             let expected = least * (share + 2.5 * (1.0 - share));
             let ratio = time / expected;
             assert!((0.99..1.1).contains(&ratio), "{name} {mode:?}: {time} {expected}");

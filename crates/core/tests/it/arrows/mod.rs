@@ -53,8 +53,8 @@ fn complaints(root: &str, arrows: &BTreeMap<Arrow, String>) -> String {
     out
 }
 
-/// What a crate's manifest makes it depend on, of those whose names are given; what only tests use
-/// is left out.
+/// The dependencies in a crate's manifest, of the names given; those that only tests use are left
+/// out.
 fn dependencies(manifest: &str, of: &BTreeSet<String>) -> BTreeSet<String> {
     let mut section = "";
     let mut out = BTreeSet::new();
