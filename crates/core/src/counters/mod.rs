@@ -11,8 +11,8 @@
 //! failed{busy, node_full, not_tried} ── returned ── back to the second line
 //! ```
 //!
-//! The kernel's names are used where the meaning is the kernel's. Our moves go through move_pages(2)
-//! and appear in vmstat's pgmigrate_success, never in its pgpromote_success.
+//! The kernel's names are used where the meaning is the kernel's. Our moves go through
+//! move_pages(2) and appear in vmstat's pgmigrate_success, never in its pgpromote_success.
 
 use serde::Serialize;
 
