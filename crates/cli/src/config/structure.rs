@@ -35,6 +35,7 @@ pub(super) fn check(layer: &Layer) -> Result<(), String> {
         let help = help_for(place::key_at(&layer.text, &span), error.message());
         found.add(span, message_of(&error), help);
     }
+    found.marks.sort_by_key(|mark| mark.place.as_ref().map(|(_, span)| span.start));
     Err(with_more(render(&found.marks), found.more))
 }
 

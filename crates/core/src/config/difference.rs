@@ -31,7 +31,7 @@ impl fmt::Display for Difference {
             value => value.to_string(),
         };
         write!(f, "{}: {} -> {}", self.key, value(&self.before), value(&self.after))?;
-        if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
+        if self.after.is_number() && !self.unit.is_empty() { write!(f, " {}", self.unit) } else { Ok(()) }
     }
 }
 
