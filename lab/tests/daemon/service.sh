@@ -55,6 +55,21 @@ hot_pages_come() { [ "$(promoted)" -gt 2000 ]; }
 until_ 60 hot_pages_come
 echo promoted=$(promoted)
 
+say "Another configuration"
+# Another configuration is taken without a restart, or refused as a whole.
+before=$(main_pid)
+extra=/etc/thermocline/conf.d/10-rate.toml
+printf '[admission]\nrate_limit_mbps = 128\n' >$extra
+systemctl reload thermocline || fail "reload: $(journalctl -u thermocline | tail -n 20)"
+thermocline config diff >out 2>&1 && grep -q 'nothing differs' out || fail "after a reload: $(cat out)"
+printf '[admission]\nrate_limit_mbps = 256\n[queue]\ncapacity = 64\n' >$extra
+systemctl reload thermocline 2>/dev/null && fail "half of a configuration was taken"
+thermocline config diff >out 2>&1
+grep -q 'rate_limit_mbps: 128 -> 256' out || fail "after a refused reload: $(cat out)"
+rm $extra
+systemctl reload thermocline || fail "reload again: $(journalctl -u thermocline | tail -n 20)"
+[ "$(main_pid)" = "$before" ] && is_active || fail "a reload ended it"
+
 say "kill -KILL (main_pid)"
 kill -KILL $(main_pid)
 settings_are_back() { [ "$(settings)" = "$original" ]; }
