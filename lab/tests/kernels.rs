@@ -1,6 +1,6 @@
-//! The book's table of kernels is what the doctor says on each of them.
+//! The book's table of kernels agrees with what the doctor says on each kernel.
 //!
-//! `BLESS=1` writes the table anew.
+//! `BLESS=1` rewrites the table.
 
 #![allow(clippy::unwrap_used)]
 
@@ -62,7 +62,7 @@ impl Answers {
     }
 }
 
-/// `yes`, or `so` where it is only so, or `no`.
+/// `yes` if it works at once, `so` if it works otherwise, else `no`.
 fn either(at_once: bool, otherwise: bool, so: &str) -> String {
     match (at_once, otherwise) {
         (true, _) => "yes".to_owned(),
@@ -73,7 +73,7 @@ fn either(at_once: bool, otherwise: bool, so: &str) -> String {
 
 const ALONE: &str = "with `stop_damon_stat`";
 
-/// A row of the table: what it is called, and its cell for a kernel.
+/// A row of the table: its name, and its cell for a kernel.
 type Row = (&'static str, fn(&Answers) -> String);
 
 const ROWS: [Row; 10] = [
@@ -108,7 +108,7 @@ const ROWS: [Row; 10] = [
     }),
 ];
 
-/// The chapter in three parts: what is before the table, the table, what is behind it.
+/// The chapter in three parts: the text before the table, the table, the text after it.
 fn chapter() -> [String; 3] {
     let text = std::fs::read_to_string(CHAPTER).unwrap();
     let (before, rest) = text.split_once(START).expect("the chapter has the first marker");
@@ -124,7 +124,7 @@ fn cells(table: &str, name: &str) -> Vec<String> {
     row.split(" | ").skip(1).map(str::to_owned).collect()
 }
 
-/// The rows that tell kernels apart, before those of their features.
+/// The rows that identify kernels, before those of their features.
 const KERNEL: &str = "kernel";
 const LINE: &str = "line of the lab";
 
@@ -147,7 +147,7 @@ fn the_books_table_has_every_line_and_every_feature() {
     assert!(features.iter().all(|cells| cells.len() == Line::ALL.len()), "a kernel has no cell: {BLESS}");
 }
 
-/// Boots a line and asks.
+/// Boots a line and runs the doctor.
 fn ask(line: Line, folder: &Path) -> Option<Answers> {
     let thermocline =
         Path::new(env!("CARGO_BIN_EXE_lab")).ancestors().nth(2).unwrap().join("release/thermocline");
@@ -187,7 +187,7 @@ fn the_books_table_is_what_the_doctor_says() {
             let fresh = [&before, START, &table(&releases, &features), END, &behind].concat();
             return std::fs::write(CHAPTER, fresh).unwrap();
         }
-        // Debian's kernels move on, which makes nothing of the table untrue.
+        // A newer Debian kernel does not make the rest of the table untrue.
         let so = table(&cells(&book, KERNEL), &features);
         assert_eq!(book, so, "docs/src/kernels.md is stale; refresh it with: {BLESS}");
     });

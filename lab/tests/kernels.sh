@@ -1,10 +1,10 @@
-# What the doctor says of a kernel, asked in many ways: for each name a report.
+# What the doctor says about a kernel with various configurations: a report for each name.
 cd "$LAB_SHARE" && rm -f report-* facts
 set -e
 mkdir -p /sys/fs/cgroup/one /sys/fs/cgroup/two
 ask() {
     printf '%b' "$2" >config.toml
-    # Its status tells the verdict, which the report has too.
+    # Its exit status is the verdict, which the report contains, too.
     $THERMOCLINE doctor --json --config config.toml >"report-$1" || [ $? -le 2 ]
 }
 one='[[scope]]\ncgroup = "/one"\n'

@@ -16,7 +16,7 @@ pub enum AttachError {
     /// The machine is larger than the plugin supports.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The guest's slow nodes are brought by a driver.
+    /// A driver adds the guest's slow nodes.
     #[error(
         "on this line of kernels slow nodes have the memory of devices, which the miss counter does not know: choose \
          another line"

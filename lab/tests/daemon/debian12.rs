@@ -1,5 +1,5 @@
-//! Debian 12's own kernel, 6.1: it tells of hint faults otherwise than later ones, makes tiers of
-//! devices' memory alone, and has neither DAMON nor, as it comes, generations.
+//! Debian 12's own kernel, 6.1: hint faults are seen in another function than in later kernels,
+//! only devices' memory is in a lower tier, DAMON is missing, and generations are off by default.
 
 use serde_json::Value;
 use thermocline_lab::{Line, ThpMode};
@@ -58,7 +58,7 @@ fn the_source_sees_what_the_kernel_counts(seen: &Value) {
     assert!(counted > 5000.0, "too few hint faults to show anything");
     assert!(of("/seen_at_least") * 0.999 <= counted && counted <= of("/seen_at_most") * 1.001);
     assert_eq!((of("/stats/malformed"), of("/stats/bpf_missed")), (0.0, 0.0));
-    // Frames follow from the page's place, which pagemap confirms but for what has moved since.
+    // Frames follow from the page's position; pagemap confirms them except for pages moved since.
     let (right, wrong) = (of("/frames/0"), of("/frames/1"));
     assert!(right >= 10.0 && wrong <= right * 0.02, "{right} frames are pagemap's, {wrong} are not");
     assert_eq!(of("/by_node/2"), of("/stats/delivered"), "all memory is on node 2");

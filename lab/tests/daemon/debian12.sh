@@ -1,5 +1,5 @@
-# Debian 12's own kernel: what the doctor says, what the source sees beside what the kernel counts,
-# and what a daemon does that promotes whatever is accessed.
+# Debian 12's own kernel: what the doctor says, what the source sees compared with the kernel's
+# counters, and what a daemon does that promotes every accessed page.
 cd "$LAB_SHARE"
 generations=/sys/kernel/mm/lru_gen/enabled
 cat >config.toml <<END
@@ -18,7 +18,7 @@ echo y >$generations
 $THERMOCLINE doctor --json >doctor-generations
 echo n >$generations
 
-# As many scans as can be, so that few seconds are enough.
+# As many scans as possible, so that a few seconds are enough.
 sysctl -qw kernel.numa_balancing=0 kernel.numa_balancing_promote_rate_limit_MBps=0
 for knob in scan_delay_ms scan_period_min_ms scan_period_max_ms; do echo 100 >$balance/$knob; done
 echo 16 >$balance/scan_size_mb
@@ -34,7 +34,7 @@ wait $watcher || fail "the source: $(cat lines)"
 tail -n 1 lines >seen
 
 unusual_settings
-# Nobody else shall move pages meanwhile.
+# Nothing else may move pages meanwhile.
 sysctl -qw kernel.numa_balancing=0
 original=$(settings)
 $HOTCOLD judge --report report --dram 0-1 --save snapshot >judged-first

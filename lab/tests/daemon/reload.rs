@@ -1,4 +1,4 @@
-//! Another configuration for a daemon at work: fifty times, whole or not at all.
+//! A running daemon reloads its configuration fifty times, each time as a whole or not at all.
 
 use thermocline_lab::{Line, ThpMode};
 
@@ -12,7 +12,7 @@ fn a_daemon_is_reloaded_under_load_on_6_12() {
     assert_eq!(number("daemon_status"), 0);
     assert_eq!((number("reloads"), number("refused")), (50, 2));
 
-    // Each line of the daemon holds its counters: none goes back.
+    // Each line of the daemon contains its counters: none decreases.
     let mut before = 0;
     for line in run.text("daemon").lines() {
         let told: serde_json::Value = serde_json::from_str(line).unwrap();

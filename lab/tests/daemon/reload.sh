@@ -1,5 +1,5 @@
-# A daemon at work is given another configuration, fifty times, while a program runs: what cannot be
-# applied as a whole is refused, counters never go back, and no decision is missing.
+# A running daemon gets another configuration, fifty times, while a program runs: one that cannot be
+# applied as a whole is refused, counters never decrease, and no decision is missing.
 cd "$LAB_SHARE"
 unusual_settings
 original=$(settings)
@@ -26,7 +26,7 @@ until [ -e report ]; do sleep 0.2; done
 $THERMOCLINE config diff config.toml >out 2>&1 || fail "diff: $(cat out)"
 grep -q 'nothing differs' out || fail "it goes by something else: $(cat out)"
 
-# Nothing is taken of what cannot be taken as a whole.
+# What cannot be applied as a whole is not applied at all.
 second
 printf '[queue]\ncapacity = 64\n' >>config.toml
 $THERMOCLINE reload >out 2>&1 && fail "half of it was taken: $(cat out)"
@@ -48,7 +48,7 @@ for round in $(seq 25); do
     if [ $((round % 2)) = 0 ]; then
         $THERMOCLINE reload >out 2>&1 || fail "round $round, first: $(cat out)"
     else
-        # The same by a signal, which nobody answers.
+        # The same by a signal, which gets no answer.
         kill -HUP $daemon
         tries=0
         until $THERMOCLINE config diff config.toml 2>&1 | grep -q 'nothing differs'; do

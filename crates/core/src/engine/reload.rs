@@ -74,11 +74,11 @@ impl Engine {
     }
 }
 
-/// What differs between two configurations, where a daemon that goes by the first can go by the
+/// What differs between two configurations, if a daemon that uses the first can change to the
 /// second without a restart.
 ///
 /// # Errors
-/// It cannot.
+/// It cannot change without a restart.
 pub fn reloadable(before: &Config, after: &Config) -> Result<Vec<Difference>, ReloadError> {
     after.check()?;
     let changes = differences(before, after);

@@ -162,7 +162,7 @@ pub fn build(config: &Config) -> Box<dyn Rule> {
     if keys.balance.enabled { Box::new(Balance::new(rule, life)) } else { rule }
 }
 
-/// Whether [`build`] makes of one configuration another rule than of the other.
+/// Whether [`build`] makes different rules from the two configurations.
 pub fn differs(before: &Config, after: &Config) -> bool {
     let by_rate = matches!(after.rule.name, RuleName::Latency | RuleName::InterArrival);
     before.rule != after.rule

@@ -132,7 +132,7 @@ pub struct LiveMachine {
     news: Vec<String>,
 }
 
-/// What a [`LiveMachine`] needs to go by another configuration.
+/// What a [`LiveMachine`] needs for another configuration.
 #[derive(Debug)]
 pub struct Prepared {
     stock: Stock,
@@ -217,16 +217,15 @@ impl LiveMachine {
         })
     }
 
-    /// Makes ready what it takes to go by another configuration, of which nothing differs but what
-    /// can be reloaded.
+    /// Prepares for another configuration, which differs only in keys that can be reloaded.
     ///
     /// # Errors
-    /// It cannot be made; nothing has changed.
+    /// It cannot be prepared; nothing has changed.
     pub fn prepare(&self, config: &Config) -> Result<Prepared, MachineError> {
         Ok(Prepared { stock: Stock::new(Holdings::new(&self.root, &config.scope)?)? })
     }
 
-    /// Goes by that configuration from now on.
+    /// Uses that configuration from now on.
     pub fn reload(&mut self, config: &Config, prepared: Prepared) {
         self.stock = prepared.stock;
         if let Some(mover) = &self.mover {

@@ -119,7 +119,7 @@ pub struct Shutdown {
 #[derive(Default)]
 struct Common {
     stop: AtomicBool,
-    /// Another reserve, from the next batch on.
+    /// Another reserve, to be used from the next batch on.
     reserve: Mutex<Option<Reserve>>,
     stats: Mutex<MoverStats>,
     failure: Mutex<Option<String>>,
@@ -184,7 +184,7 @@ impl Mover {
         Ok(Mover { queue: Some(queue), done, common, capacity, in_flight: 0, shared_pages })
     }
 
-    /// Leaves so much free on targets from the next batch on.
+    /// Leaves this much memory free on targets from the next batch on.
     pub fn set_reserve(&self, reserve: Reserve) {
         *lock(&self.common.reserve) = Some(reserve);
     }
