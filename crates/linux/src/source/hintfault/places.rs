@@ -12,9 +12,10 @@ use crate::aside::{Answer, Aside, Later};
 use crate::pagemap::Pagemap;
 use crate::root::Root;
 
-/// Looks into pagemaps before frames are given up for good, as without CAP_SYS_ADMIN: two that agree
-/// are enough.
-const LOOKS_MAX: u32 = 64;
+/// The first faults whose pages are looked up, where two that agree are enough; after them it is two
+/// in so many. Without CAP_SYS_ADMIN all looks are in vain.
+const LOOKS_FIRST: u64 = 64;
+const TWO_LOOKS_EVERY: u64 = 4096;
 /// How long a pagemap is waited for at once, and at most.
 const PATIENCE: Duration = Duration::from_millis(1);
 const BOUND: Duration = Duration::from_secs(1);
@@ -33,7 +34,8 @@ pub(super) struct Places {
     /// A page's place, and where the array would begin by it. Before the pagemap was read the page may
     /// have been moved: another page has to say the same.
     guess: Option<(u64, u64)>,
-    looks_left: u32,
+    /// Faults whose frames were asked for in vain.
+    unknown: u64,
     proc: PathBuf,
     reading: Later<Option<Pfn>>,
     /// The page that is being looked up: process, virtual page, place.
@@ -47,7 +49,7 @@ impl Places {
             page_bytes: page_bytes.max(1),
             first: None,
             guess: None,
-            looks_left: LOOKS_MAX,
+            unknown: 0,
             proc: root.proc.clone(),
             reading: Later::new(Aside::new(root, "the frame of a page was looked up", BOUND), PATIENCE),
             asked: None,
@@ -57,8 +59,11 @@ impl Places {
     /// The frame of the page at `place`, which `pid` maps at `vpn`; none before two pages were looked
     /// up.
     pub(super) fn frame(&mut self, pid: Pid, vpn: u64, place: u64) -> Option<Pfn> {
-        if self.first.is_none() && self.looks_left > 0 {
-            self.look((pid, vpn, place));
+        if self.first.is_none() {
+            if self.unknown < LOOKS_FIRST || self.unknown % TWO_LOOKS_EVERY < 2 {
+                self.look((pid, vpn, place));
+            }
+            self.unknown += 1;
         }
         Some(Pfn(place.checked_sub(self.first?)? / self.page_bytes))
     }
@@ -74,7 +79,6 @@ impl Places {
             Answer::Hung => None,
         };
         self.asked = None;
-        self.looks_left -= 1;
         let first = |pfn: Pfn| place.checked_sub(pfn.0.checked_mul(self.page_bytes)?);
         let Some(first) = told.and_then(first).filter(|first| first.is_multiple_of(ALIGNMENT)) else {
             return;
@@ -138,11 +142,14 @@ mod tests {
     #[test]
     fn where_frames_are_hidden_few_are_asked_for() {
         let (folder, mut places) = machine(&[(7, &[0, 0])]);
-        for fault in 0..u64::from(LOOKS_MAX) {
-            assert_eq!(places.frame(Pid(7), fault % 3, place(500 + fault)), None);
+        for fault in 0..LOOKS_FIRST {
+            assert_eq!(places.frame(Pid(7), fault % 2, place(500 + fault % 2)), None);
         }
         let shown: Vec<u8> = [500u64, 501].iter().flat_map(|pfn| (1 << 63 | pfn).to_ne_bytes()).collect();
         std::fs::write(folder.path().join("proc/7/pagemap"), shown).unwrap();
-        assert_eq!((places.frame(Pid(7), 0, place(500)), places.frame(Pid(7), 1, place(501))), (None, None));
+        for fault in LOOKS_FIRST..=TWO_LOOKS_EVERY {
+            assert_eq!(places.frame(Pid(7), fault % 2, place(500 + fault % 2)), None, "{fault}");
+        }
+        assert_eq!(places.frame(Pid(7), 1, place(501)), Some(Pfn(501)), "looked at again, two at a time");
     }
 }
