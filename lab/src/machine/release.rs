@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 /// The release in the name of a signed amd64 image package: `6.12.117+deb12-amd64` from
-/// `linux-image-6.12.117+deb12-amd64`, or `6.1.0-56-amd64`, as it was called before. Metapackages, cloud, real-time, debug and unsigned images
-/// have none.
+/// `linux-image-6.12.117+deb12-amd64`, or `6.1.0-56-amd64`, as it was called before. Metapackages,
+/// cloud, real-time, debug and unsigned images have none.
 pub(crate) fn of_package(name: &str) -> Option<&str> {
     let release = name.strip_prefix("linux-image-")?;
     let version = release.strip_suffix("-amd64")?;

@@ -3,7 +3,7 @@
  * Watches NUMA hint faults and the scans that cause them.
  *
  * One fentry program sees every hint fault that /proc/vmstat counts as numa_hint_faults: the kernel
- * counts it in the function that the program is attached to, for PTEs and PMDs alike. Which function
+ * counts it in the function that the program is attached to, for PTEs and PMDs alike. Which one
  * that is and what it is passed depends on the kernel; user space loads one of the programs
  * fault_*. The page table lock is held there, so the program does little: a few loads, one clock
  * read, one ring write. User space reads the ring on a timer; a program wakes it only when much of

@@ -26,8 +26,8 @@ pub(super) struct Entry {
     function: &'static str,
     /// How its first parameters are called: what they are decides which program it is.
     params: [&'static str; 3],
-    /// Whether it is told of the entry that faulted, which has the frame. Else the frame follows from
-    /// the page's place in the kernel's array of pages.
+    /// Whether it is told of the entry that faulted, which has the frame. Else the frame follows
+    /// from the page's place in the kernel's array of pages.
     has_entry: bool,
 }
 
@@ -191,7 +191,8 @@ mod tests {
         assert_eq!(FolioFlags::of(1, 4, 64, false).unwrap().node_shift, 63);
     }
 
-    /// All parameters of the function that kernels have passed a page, a folio, a folio and the fault.
+    /// All parameters of the function that kernels have passed a page, a folio, and a folio with
+    /// the fault; and of its successor.
     const PAGE: &[&str] = &["page", "vma", "addr", "page_nid", "flags"];
     const FOLIO: &[&str] = &["folio", "vma", "addr", "page_nid", "flags"];
     const FAULT: &[&str] = &["folio", "vmf", "addr", "page_nid", "flags"];

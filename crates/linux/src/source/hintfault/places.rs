@@ -12,16 +12,16 @@ use crate::aside::{Answer, Aside, Later};
 use crate::pagemap::Pagemap;
 use crate::root::Root;
 
-/// The first faults whose pages are looked up, where two that agree are enough; after them it is two
-/// in so many. Without CAP_SYS_ADMIN all looks are in vain.
+/// The first faults whose pages are looked up, where two that agree are enough; after them it is
+/// two in so many. Without CAP_SYS_ADMIN all looks are in vain.
 const LOOKS_FIRST: u64 = 64;
 const TWO_LOOKS_EVERY: u64 = 4096;
 /// How long a pagemap is waited for at once, and at most.
 const PATIENCE: Duration = Duration::from_millis(1);
 const BOUND: Duration = Duration::from_secs(1);
 
-/// What the array's beginning is a multiple of: memory begins at a multiple of 1 GiB, and 4 KiB of it
-/// have 64 bytes of the array (x86-64 aligns it to 1 GiB even).
+/// What the array's beginning is a multiple of: memory begins at a multiple of 1 GiB, and 4 KiB of
+/// it have 64 bytes of the array (x86-64 aligns it to 1 GiB even).
 const ALIGNMENT: u64 = 16 << 20;
 
 /// What is known of the kernel's array of pages.
@@ -31,8 +31,8 @@ pub(super) struct Places {
     page_bytes: u64,
     /// Address of frame 0's element, once it is known.
     first: Option<u64>,
-    /// A page's place, and where the array would begin by it. Before the pagemap was read the page may
-    /// have been moved: another page has to say the same.
+    /// A page's place, and where the array would begin by it. Before the pagemap was read the page
+    /// may have been moved: another page has to say the same.
     guess: Option<(u64, u64)>,
     /// Faults whose frames were asked for in vain.
     unknown: u64,
@@ -56,8 +56,8 @@ impl Places {
         }
     }
 
-    /// The frame of the page at `place`, which `pid` maps at `vpn`; none before two pages were looked
-    /// up.
+    /// The frame of the page at `place`, which `pid` maps at `vpn`; none before two pages were
+    /// looked up.
     pub(super) fn frame(&mut self, pid: Pid, vpn: u64, place: u64) -> Option<Pfn> {
         if self.first.is_none() {
             if self.unknown < LOOKS_FIRST || self.unknown % TWO_LOOKS_EVERY < 2 {
