@@ -60,9 +60,8 @@ mod tests {
     #[test]
     fn loopback_and_sockets_are_taken_and_other_addresses_where_that_is_wanted() {
         let taken = |listen: &str, remote| {
-            let mut config = Config::default();
-            config.metrics = Metrics { listen: Some(listen.to_owned()), remote };
-            config.check().is_ok()
+            let metrics = Metrics { listen: Some(listen.to_owned()), remote };
+            Config { metrics, ..Config::default() }.check().is_ok()
         };
         for listen in ["127.0.0.1:9469", "[::1]:1", "/run/thermocline/metrics.sock"] {
             assert!(taken(listen, false), "{listen}");

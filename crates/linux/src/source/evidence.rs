@@ -155,7 +155,7 @@ pub trait EvidenceSource: std::fmt::Debug {
     /// Reads waiting evidence; returns whether more may wait.
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool;
 
-    /// Takes over another configuration, which differs from the current one only in keys that can be
+    /// Takes over another configuration. It differs from the current one only in keys that can be
     /// reloaded.
     fn reload(&mut self, config: &Config) {
         let _ = config;

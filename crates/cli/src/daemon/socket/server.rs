@@ -49,8 +49,9 @@ struct Answers {
 
 impl Server {
     /// Listens on `path`, open to its owner and, where given, to `group`. `pulse` tells whether the
-    /// loop turns, `latest` has the newest snapshot, and `frame` knows the frame of a page. `residency` tells where memory is; it is called on
-    /// a thread of its own whenever somebody asks for the status.
+    /// loop turns, `latest` has the newest snapshot, and `frame` knows the frame of a page.
+    /// `residency` finds where memory is; a thread of its own calls it whenever somebody asks for
+    /// the status.
     ///
     /// # Errors
     /// As [`UnixSocket::bind`], or no thread can be had.
