@@ -82,7 +82,7 @@ fn main() -> Result<(), Failure> {
         "huge": seen.huge,
         "by_node": seen.by_node,
         "by_accessor": seen.by_accessor.iter().map(|(n, f)| (format!("{n:?}"), *f)).collect::<BTreeMap<_, _>>(),
-        "frames": [seen.frames_right, seen.frames_wrong],
+        "frames": [seen.frames_right, seen.frames_wrong, seen.frames_unknown],
     });
     println!("{}", serde_json::to_string(&summary)?);
     Ok(())
@@ -131,6 +131,8 @@ struct Seen {
     by_accessor: BTreeMap<Option<u16>, u64>,
     frames_right: u64,
     frames_wrong: u64,
+    /// Not told: on old kernels it is not known at first where frames begin.
+    frames_unknown: u64,
     latencies_ms: Vec<f64>,
     /// Latest fault of each thread.
     latest: HashMap<u32, HintFault>,
@@ -172,9 +174,10 @@ impl Seen {
         if self.faults.is_multiple_of(FRAME_CHECK_EVERY) {
             let entry = Pagemap::open(Path::new("/proc"), raw.pid).and_then(|map| map.entry(raw.vpn));
             if let Ok(Some(entry)) = entry {
-                match entry.pfn() == raw.pfn {
-                    true => self.frames_right += 1,
-                    false => self.frames_wrong += 1,
+                match raw.pfn {
+                    None => self.frames_unknown += 1,
+                    told if told == entry.pfn() => self.frames_right += 1,
+                    Some(_) => self.frames_wrong += 1,
                 }
             }
         }

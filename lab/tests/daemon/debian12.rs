@@ -59,8 +59,9 @@ fn the_source_sees_what_the_kernel_counts(seen: &Value) {
     assert!(of("/seen_at_least") * 0.999 <= counted && counted <= of("/seen_at_most") * 1.001);
     assert_eq!((of("/stats/malformed"), of("/stats/bpf_missed")), (0.0, 0.0));
     // Frames follow from the page's position; pagemap confirms them except for pages moved since.
-    let (right, wrong) = (of("/frames/0"), of("/frames/1"));
+    let (right, wrong, unknown) = (of("/frames/0"), of("/frames/1"), of("/frames/2"));
     assert!(right >= 10.0 && wrong <= right * 0.02, "{right} frames are pagemap's, {wrong} are not");
+    assert!(unknown <= right * 0.2, "{unknown} frames are not known, {right} are");
     assert_eq!(of("/by_node/2"), of("/stats/delivered"), "all memory is on node 2");
     let (same, close) = (of("/kernel_stamp/same"), of("/kernel_stamp/within_100ms"));
     assert!(same >= 0.8 && close >= 0.95, "{same} of latencies are the kernel's, {close} nearly");

@@ -12,8 +12,8 @@ use crate::aside::{Answer, Aside, Later};
 use crate::pagemap::Pagemap;
 use crate::root::Root;
 
-/// The first faults whose pages are looked up, where two that agree are enough; after them it is
-/// two in so many. Without CAP_SYS_ADMIN all looks are in vain.
+/// Pages that are looked up at first, where two that agree are enough; after them it is those of two
+/// faults in so many. Without CAP_SYS_ADMIN all looks are in vain.
 const LOOKS_FIRST: u64 = 64;
 const TWO_LOOKS_EVERY: u64 = 4096;
 /// How long a pagemap is waited for at once, and at most.
@@ -36,6 +36,8 @@ pub(super) struct Places {
     guess: Option<(u64, u64)>,
     /// Faults whose frames were asked for in vain.
     unknown: u64,
+    /// Looks that have ended.
+    looks: u64,
     proc: PathBuf,
     reading: Later<Option<Pfn>>,
     /// The page that is being looked up: process, virtual page, place.
@@ -50,6 +52,7 @@ impl Places {
             first: None,
             guess: None,
             unknown: 0,
+            looks: 0,
             proc: root.proc.clone(),
             reading: Later::new(Aside::new(root, "the frame of a page was looked up", BOUND), PATIENCE),
             asked: None,
@@ -60,7 +63,8 @@ impl Places {
     /// looked up.
     pub(super) fn frame(&mut self, pid: Pid, vpn: u64, place: u64) -> Option<Pfn> {
         if self.first.is_none() {
-            if self.unknown < LOOKS_FIRST || self.unknown % TWO_LOOKS_EVERY < 2 {
+            // A look that has begun is seen to its end: a slow one must not count for many.
+            if self.asked.is_some() || self.looks < LOOKS_FIRST || self.unknown % TWO_LOOKS_EVERY < 2 {
                 self.look((pid, vpn, place));
             }
             self.unknown += 1;
@@ -79,6 +83,7 @@ impl Places {
             Answer::Hung => None,
         };
         self.asked = None;
+        self.looks += 1;
         let first = |pfn: Pfn| place.checked_sub(pfn.0.checked_mul(self.page_bytes)?);
         let Some(first) = told.and_then(first).filter(|first| first.is_multiple_of(ALIGNMENT)) else {
             return;
