@@ -70,6 +70,32 @@ rm $extra
 systemctl reload thermocline || fail "reload again: $(journalctl -u thermocline | tail -n 20)"
 [ "$(main_pid)" = "$before" ] && is_active || fail "a reload ended it"
 
+say "Metrics, for which the package brings what the unit must allow"
+dropped=/etc/systemd/system/thermocline.service.d
+mkdir $dropped
+cp /usr/share/thermocline/metrics.conf $dropped
+cp /etc/thermocline/thermocline.toml unmeasured
+printf '\n[metrics]\nlisten = "127.0.0.1:9469"\n' >>/etc/thermocline/thermocline.toml
+systemctl daemon-reload
+systemctl restart thermocline || fail "restart with metrics: $(journalctl -u thermocline | tail -n 20)"
+scrape() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/9469 && printf "GET /metrics HTTP/1.1\r\n\r\n" >&3 && cat <&3' >scraped 2>&1; }
+faults() { thermocline status --json | sed -n 's/^ *"numa_hint_faults": *\([0-9]*\).*/\1/p' | head -n 1; }
+faults_come() { [ "$(faults)" -gt 100 ]; }
+until_ 60 faults_come
+# What is scraped lies between what status says before and after.
+before=$(faults)
+scrape || fail "no metrics: $(cat scraped)"
+scraped=$(sed -n 's/^thermocline_numa_hint_faults_total \([0-9]*\).*/\1/p' scraped)
+sleep 2
+[ "$before" -le "$scraped" ] && [ "$scraped" -le "$(faults)" ] || fail "$before, then $scraped in metrics: $(cat scraped)"
+grep -q '^thermocline_info{.*manager="thermocline"' scraped || fail "who manages: $(cat scraped)"
+cp unmeasured /etc/thermocline/thermocline.toml
+rm -r $dropped
+systemctl daemon-reload
+systemctl restart thermocline || fail "restart without metrics"
+original_restarts=$(restarts)
+[ "$original_restarts" = 0 ] || fail "it was restarted $original_restarts times"
+
 say "kill -KILL (main_pid)"
 kill -KILL $(main_pid)
 settings_are_back() { [ "$(settings)" = "$original" ]; }

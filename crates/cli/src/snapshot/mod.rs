@@ -38,6 +38,9 @@ pub struct Snapshot {
     pub trouble: Option<String>,
     /// The label of what all of it ended as, where that is known.
     pub trouble_reason: Option<&'static str>,
+    /// What the engine has decided, and by what evidence; none where the kernel decides.
+    #[serde(flatten)]
+    pub engine: Option<Deciding>,
     /// The nodes with memory.
     pub nodes: Vec<NodeState>,
     /// Settings that others have changed.
@@ -53,9 +56,6 @@ pub struct Snapshot {
     pub kernel_moves: KernelMoves,
     /// Who has moved what since the start.
     pub moved: Moved,
-    /// What the engine has decided, and by what evidence; none where the kernel decides.
-    #[serde(flatten)]
-    pub engine: Option<Deciding>,
     /// What DAMON's schemes did, where DAMON manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damon: Option<DamonStats>,

@@ -12,8 +12,8 @@ use crate::aside::{Answer, Aside, Later};
 use crate::pagemap::Pagemap;
 use crate::root::Root;
 
-/// Pages that are looked up at first, where two that agree are enough; after them it is those of two
-/// faults in so many. Without CAP_SYS_ADMIN all looks are in vain.
+/// Pages that are looked up at first, where two that agree are enough; after them it is those of
+/// two faults in so many. Without CAP_SYS_ADMIN all looks are in vain.
 const LOOKS_FIRST: u64 = 64;
 const TWO_LOOKS_EVERY: u64 = 4096;
 /// How long a pagemap is waited for at once, and at most.
