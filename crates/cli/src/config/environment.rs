@@ -1,9 +1,10 @@
-//! Values from the environment: `THERMOCLINE_`, section and key in capitals, with `_` for what is
-//! no letter and no digit, as in `THERMOCLINE_RULE_FAULT_COUNT_RESTAMP=true`.
+//! Values from the environment. A variable is `THERMOCLINE_`, section and key in capitals, with `_`
+//! for every character that is neither letter nor digit, as in
+//! `THERMOCLINE_RULE_FAULT_COUNT_RESTAMP=true`.
 //!
-//! Scopes are lists, which variables cannot name. A variable that begins as a section does and
-//! names none of its keys is an error; others that begin with `THERMOCLINE_` belong to somebody
-//! else.
+//! Scopes are lists, so variables cannot set them. A variable that begins like a section but names
+//! none of its keys is an error. Other variables that begin with `THERMOCLINE_` are not ours and
+//! are ignored.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,7 +31,7 @@ fn known() -> BTreeMap<String, String> {
     keys.map(|key| (name_of(&key), key)).collect()
 }
 
-/// The layers of an environment, in order of the names.
+/// The layers of an environment, sorted by variable name.
 pub(super) fn layers(variables: impl Iterator<Item = (OsString, OsString)>) -> Result<Vec<Layer>, String> {
     let known = known();
     let ours: BTreeMap<String, OsString> = variables

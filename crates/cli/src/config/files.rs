@@ -1,5 +1,5 @@
-//! The files of a configuration: one, and those of the folder `conf.d` beside it, in order of their
-//! names.
+//! The files of a configuration: the main file, then those of the folder `conf.d` beside it, sorted
+//! by name.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub const DEFAULT_FILE: &str = "/etc/thermocline/thermocline.toml";
 const FOLDER: &str = "conf.d";
 /// Longest configuration that is read, in bytes.
 const SIZE_BYTES_MAX: u64 = 256 << 10;
-/// Files of a folder that are read at most.
+/// Maximum number of files read from a folder.
 const FILES_MAX: usize = 256;
 
 /// Why a configuration cannot be used.
@@ -59,8 +59,8 @@ pub enum FileError {
     Invalid(String),
 }
 
-/// The file that is asked for and what is in the folder beside it; those of the service, where none
-/// is asked for and they exist.
+/// Reads the requested file and the files in the folder beside it. If none is requested, reads the
+/// service's files if they exist.
 pub(super) fn read(asked: Option<&Path>) -> Result<Vec<Layer>, FileError> {
     let path = asked.unwrap_or(Path::new(DEFAULT_FILE));
     let mut layers = match (read_one(path), asked) {
@@ -79,7 +79,7 @@ pub(super) fn read(asked: Option<&Path>) -> Result<Vec<Layer>, FileError> {
     Ok(layers)
 }
 
-/// The files of a folder that end in `.toml`, in order; none where there is no such folder.
+/// The `.toml` files of a folder, sorted. Empty if the folder does not exist.
 fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let failed = |source| FileError::Read { path: folder.to_owned(), source };
     let entries = match std::fs::read_dir(folder) {
@@ -101,10 +101,10 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(files)
 }
 
-/// A file's text.
+/// Reads a file as text.
 ///
 /// # Errors
-/// It cannot be read, is too long, or is no text.
+/// It cannot be read, is too long, or is not text.
 pub fn text(path: &Path) -> Result<String, FileError> {
     let read = |e| FileError::Read { path: path.to_owned(), source: e };
     let bytes = regular::read_at_most(path, SIZE_BYTES_MAX).map_err(read)?;

@@ -1,9 +1,9 @@
-//! A piece of configuration: a file, a variable of the environment, or an option. All of them are
-//! TOML texts, the latter two of one line.
+//! A layer of the configuration: a file, an environment variable, or an option. Each is a TOML
+//! text; a variable or an option has a single line.
 
 use toml::Value;
 
-/// What a piece comes from.
+/// Where a layer comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     File,
@@ -31,12 +31,12 @@ impl Layer {
         Layer { kind: Kind::Variable, name: format!("environment {name}"), text }
     }
 
-    /// Whether it is a whole file, not one value.
+    /// Whether it is a whole file rather than a single value.
     pub(super) fn is_file(&self) -> bool {
         self.kind == Kind::File
     }
 
-    /// What to tell of the place that begins at this byte.
+    /// How a message names the place at this byte offset.
     pub(super) fn told(&self, at: usize) -> String {
         if !self.is_file() {
             return self.name.clone();
@@ -46,10 +46,10 @@ impl Layer {
     }
 }
 
-/// An option `--set key=value`.
+/// Parses an option `--set key=value`.
 ///
 /// # Errors
-/// It is written otherwise.
+/// It has another form.
 pub(super) fn of_option(change: &str) -> Result<Layer, String> {
     let is_key = |key: &str| {
         let letter = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -66,7 +66,8 @@ pub(super) fn of_option(change: &str) -> Result<Layer, String> {
     }
 }
 
-/// A value as TOML. What is none is taken for text: quotes are easily lost in a shell.
+/// A value as TOML. A value that is not TOML is taken as a string, because a shell easily strips
+/// quotes.
 fn as_toml(value: &str) -> String {
     let alone = format!("v = {value}").parse::<toml::Table>().is_ok_and(|table| table.len() == 1);
     if alone { value.to_owned() } else { Value::String(value.to_owned()).to_string() }

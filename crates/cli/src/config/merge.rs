@@ -1,5 +1,5 @@
-//! Puts layers together: of a key the last value counts. Scopes of all layers add up; one with the
-//! name of an earlier layer's takes its place.
+//! Merges layers: the last value of a key counts. The scopes of all layers are concatenated. A
+//! scope replaces one of the same name in an earlier layer.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use toml::{Table, Value};
 use super::layer::Layer;
 use super::place::span_of;
 
-/// The layers, and which of them each scope is from.
+/// The layers, and the layer that each scope comes from.
 #[derive(Debug)]
 pub(super) struct Merged {
     layers: Vec<Layer>,
-    /// Layer, and place among its scopes, of each scope.
+    /// For each scope: its layer, and its index among that layer's scopes.
     scopes: Vec<(usize, usize)>,
 }
 
 impl Merged {
-    /// Where the value of a dotted key stands: the last layer that has one.
+    /// Where the value of a dotted key is: in the last layer that sets it.
     pub(super) fn place(&self, key: &str) -> Option<(&Layer, Range<usize>)> {
         if let Some((number, rest)) = key.strip_prefix("scope[").and_then(|rest| rest.split_once(']')) {
             let (layer, place) = self.scopes.get(number.parse::<usize>().ok()?)?;
@@ -29,7 +29,7 @@ impl Merged {
     }
 }
 
-/// The configuration of layers that are sound by themselves.
+/// Merges layers that are each valid by themselves.
 pub(super) fn merge(layers: Vec<Layer>) -> Result<(Config, Merged), String> {
     let (mut whole, mut scopes, mut origins) = (Table::new(), Vec::new(), Vec::new());
     for (number, layer) in layers.iter().enumerate() {

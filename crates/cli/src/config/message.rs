@@ -1,4 +1,4 @@
-//! What is said of an error: where it is, what is wrong, what was meant and what is allowed.
+//! Error messages: where the error is, what is wrong, what was probably meant and what is allowed.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ pub(super) fn message_of(error: &toml::de::Error) -> String {
     error.message().lines().collect::<Vec<_>>().join("; ")
 }
 
-/// Something that is wrong.
+/// An error.
 pub(super) struct Mark<'a> {
-    /// Where, if it has a place.
+    /// Where it is, if it has a place.
     pub(super) place: Option<(&'a Layer, Range<usize>)>,
     /// What is wrong.
     pub(super) message: String,
@@ -23,7 +23,7 @@ pub(super) struct Mark<'a> {
     pub(super) help: String,
 }
 
-/// What is wrong and where; what has no place in a text is told without one.
+/// Renders what is wrong and where. Errors without a place in a text are rendered without one.
 pub(super) fn render(marks: &[Mark<'_>]) -> String {
     let groups: Vec<Group<'_>> = marks
         .iter()
@@ -39,7 +39,7 @@ pub(super) fn render(marks: &[Mark<'_>]) -> String {
     Renderer::plain().render(&groups)
 }
 
-/// The same, with how many others there are.
+/// Appends the number of errors that are not shown.
 pub(super) fn with_more(shown: String, more: usize) -> String {
     match more {
         0 => shown,
@@ -47,7 +47,7 @@ pub(super) fn with_more(shown: String, more: usize) -> String {
     }
 }
 
-/// Keeps a span inside the text and on character borders, whatever the parser said.
+/// Clamps a span to the text and to character boundaries, whatever the parser reported.
 fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
     let mut start = span.start.min(text.len());
     while !text.is_char_boundary(start) {
@@ -60,7 +60,7 @@ fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// What to do about a parser's error: the nearest key for an unknown one, the range for a bad value
+/// The remedy for a parser's error: the nearest key for an unknown one, the range for a bad value
 /// of `key`.
 pub(super) fn help_for(key: Option<String>, message: &str) -> String {
     if let Some(unknown) = message.strip_prefix("unknown field `").and_then(|m| m.split('`').next()) {
@@ -78,7 +78,7 @@ pub(super) fn help_for(key: Option<String>, message: &str) -> String {
     }
 }
 
-/// The dotted key, or section, whose last part is most like `unknown`.
+/// The dotted key or section whose last part is most similar to `unknown`.
 pub fn nearest_key(unknown: &str) -> Option<String> {
     let mut names: Vec<(String, String)> = Vec::new();
     for (section, fields) in Config::sections() {
@@ -89,14 +89,15 @@ pub fn nearest_key(unknown: &str) -> Option<String> {
     like.min().map(|(_, _, key)| key.clone())
 }
 
-/// The name that is most like `unknown`.
+/// The name that is most similar to `unknown`.
 pub(super) fn nearest<'a>(unknown: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names.filter_map(|name| Some((distance(unknown, name)?, name))).min().map(|(_, name)| name)
 }
 
-/// How far two names are apart, where that is little.
+/// The edit distance of two names, if it is small.
 fn distance(unknown: &str, name: &str) -> Option<usize> {
-    // What differs in length by more than is tolerated need not be compared, however long it is.
+    // Names whose lengths differ by more than the tolerance are too far apart in any case, so long
+    // ones are never compared.
     let length = unknown.chars().count();
     let most = name.len().max(length);
     if name.len().abs_diff(length) * 3 > most {

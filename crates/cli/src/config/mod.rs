@@ -1,6 +1,6 @@
-//! The configuration: from files, the environment and the command line, in this order, each over
-//! the ones before it. Where it cannot be used it is said which line is wrong, what was meant and
-//! what is allowed.
+//! The configuration, from files, the environment and the command line. Each overrides those before
+//! it. If a configuration cannot be used, the message says which line is wrong, what was probably
+//! meant and what is allowed.
 
 mod environment;
 mod files;
@@ -22,21 +22,22 @@ use merge::Merged;
 use message::{Mark, render};
 pub use message::{field, nearest_key};
 
-/// Errors that are shown; each takes a look at a whole text, and the number tells of the others.
+/// Maximum number of errors that are shown, because each parses a whole text. The message counts
+/// the others.
 const SHOWN_MAX: usize = 20;
 
-/// What a configuration is to be read from, beside the environment.
+/// What a configuration is read from, apart from the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// The file, and the folder `conf.d` beside it; where none is named, those of the installed
-    /// service, where they exist.
+    /// The file; the folder `conf.d` beside it is read too. If none is given, the files of the
+    /// installed service are read if they exist.
     pub file: Option<PathBuf>,
-    /// Values that the command line gives: `section.key=value`.
+    /// Values from the command line: `section.key=value`.
     pub changes: Vec<String>,
 }
 
 impl Asked {
-    /// This file alone is asked for.
+    /// Only this file, without changes from the command line.
     pub fn file(path: &Path) -> Asked {
         Asked { file: Some(path.to_owned()), changes: Vec::new() }
     }
@@ -51,17 +52,17 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Where the value of a dotted key comes from: file and line, variable, or option; `default`
-    /// where nothing sets it.
+    /// Where the value of a dotted key comes from: file and line, variable, or option. `default` if
+    /// nothing sets it.
     pub fn origin(&self, key: &str) -> String {
         self.merged.place(key).map_or_else(|| "default".to_owned(), |(layer, span)| layer.told(span.start))
     }
 }
 
-/// Reads what is asked for, has it adapted, and checks it.
+/// Reads what `asked` names, applies `adapt`, and checks the result.
 ///
 /// # Errors
-/// [`FileError`]; nothing is used of a configuration that has any error.
+/// [`FileError`]. A configuration with any error is not used at all.
 pub fn load(asked: &Asked, adapt: impl FnOnce(&mut Config)) -> Result<Loaded, FileError> {
     let mut layers = files::read(asked.file.as_deref())?;
     layers.extend(environment::layers(std::env::vars_os()).map_err(FileError::Invalid)?);
@@ -71,8 +72,8 @@ pub fn load(asked: &Asked, adapt: impl FnOnce(&mut Config)) -> Result<Loaded, Fi
     of_layers(layers, adapt).map_err(FileError::Invalid)
 }
 
-/// Parses the text of a configuration, has it adapted, and checks it; `name` stands for the file in
-/// messages.
+/// Parses the text of a configuration, applies `adapt`, and checks the result. Messages call the
+/// text `name`.
 ///
 /// # Errors
 /// A message that shows the line, what is wrong and what is allowed.

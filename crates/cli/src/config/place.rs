@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-/// Where the value of a dotted key stands in the text.
+/// Where the value of a dotted key is in the text.
 pub(super) fn span_of(text: &str, key: &str) -> Option<Range<usize>> {
     let table = DeTable::parse(text).ok()?;
     let mut at: Option<(&DeValue<'_>, Range<usize>)> = None;

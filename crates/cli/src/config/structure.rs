@@ -1,5 +1,5 @@
-//! What is wrong with a text by itself: it is no TOML, it has keys that there are not, or values of
-//! another type. Every such key is told, not the first alone.
+//! Errors of a single layer: it is not TOML, has unknown keys, or values of the wrong type. Every
+//! such key is reported, not only the first.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::foreign;
 /// Checks a layer.
 ///
 /// # Errors
-/// All that is wrong, with the places.
+/// All errors, with their places.
 pub(super) fn check(layer: &Layer) -> Result<(), String> {
     let Err(error) = toml::from_str::<Config>(&layer.text) else { return Ok(()) };
     if layer.is_file()
@@ -55,7 +55,7 @@ impl Found<'_> {
         }
     }
 
-    /// Looks at the keys of a section.
+    /// Checks the keys of a section.
     fn look(&mut self, table: &DeTable<'_>, section: &str) {
         for (name, value) in table {
             let path = match section {
@@ -98,7 +98,7 @@ impl Found<'_> {
         self.add(span, message, format!("begin it with a line `{header}`, and put its keys below"));
     }
 
-    /// Tries a value by itself.
+    /// Checks a single value.
     fn look_at_value(&mut self, path: &str, span: Range<usize>) {
         let Some(value) = self.layer.text.get(span.clone()) else { return };
         let text = match path.strip_prefix("scope.") {

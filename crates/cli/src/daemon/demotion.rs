@@ -1,4 +1,4 @@
-//! How cold pages go down: the way that the kernel lets be used, and another where it fails.
+//! How cold pages are demoted: in a way that the kernel permits, and in another if that fails.
 
 use anyhow::Context;
 use thermocline_core::config::{Config, DemotionMode, DemotionWay, ManagerName};
@@ -11,7 +11,7 @@ use thermocline_linux::topology::Discovered;
 
 use crate::output::tell;
 
-/// Whose memory is demoted, or why nobody's; nothing where the verb never demotes.
+/// Whose memory is demoted, or why none is. `None` if the verb never demotes.
 pub(super) fn offer(
     root: &Root,
     config: &Config,
@@ -27,7 +27,7 @@ pub(super) fn offer(
     Ok(Some(demotion))
 }
 
-/// Says what becomes of cold pages.
+/// Reports whether and how cold pages are demoted.
 pub(super) fn announce(demotion: &Result<Offer, NotDemoting>) {
     match demotion {
         Ok(offer) => {
@@ -41,7 +41,7 @@ fn caveat(way: &Way) -> String {
     way.caveat().map(|caveat| format!(", {caveat}")).unwrap_or_default()
 }
 
-/// What demotes, and what takes its place.
+/// Starts the demoter, and replaces it if its way fails.
 pub(super) struct Demotion<'a> {
     root: &'a Root,
     config: &'a Config,
@@ -57,7 +57,7 @@ impl<'a> Demotion<'a> {
         Demotion { root, config, found, way: None, failed: Vec::new() }
     }
 
-    /// Starts what demotes, where the door for commands reaches the kernel. Settings have been
+    /// Starts the demoter if the actuator can send commands to the kernel. Its settings are already
     /// made.
     pub(super) fn start(
         &mut self,
@@ -79,7 +79,7 @@ impl<'a> Demotion<'a> {
         Ok(())
     }
 
-    /// Has another way tried where the one in use has failed; returns what there is to say.
+    /// If the way in use has failed, tries another. Returns what to report.
     pub(super) fn look(
         &mut self,
         topology: &Topology,
@@ -102,7 +102,8 @@ impl<'a> Demotion<'a> {
     ) -> anyhow::Result<String> {
         let offer = demoter::offer_but(self.root, self.config, self.found, &self.failed)?;
         let changes = plan(self.root, &demoter::settings(self.config, Some(&offer)))?;
-        // What the engine has set already and others have changed since is theirs.
+        // A setting that the engine has already made and that others have changed since is left to
+        // them.
         actuator.apply(&changes)?;
         let told = caveat(&offer.way);
         self.start(offer, topology, actuator, machine)?;

@@ -1,4 +1,4 @@
-//! The live loop: waits, has core's driver step the machine, answers questions and reports.
+//! The live loop: waits, lets core's driver step the machine, answers questions and reports.
 
 use std::time::{Duration, Instant};
 
@@ -33,27 +33,27 @@ use crate::output::{tell, tell_text};
 use crate::snapshot::{Deciding, Explained, Fixed, Seen, Snapshot};
 use crate::text;
 
-/// How long the mover may take for the batch that it works on, and the demoter for its command,
-/// when we stop; both together.
+/// How long the mover may take for its current batch and the demoter for its command at shutdown,
+/// both together.
 const CLOSE_BOUND: Duration = Duration::from_millis(2500);
-/// How long evidence is waited for at once, so that a signal is seen soon.
+/// Maximum wait for evidence at a time, so that signals are seen soon.
 const WAIT_MAX: Nanos = Nanos::from_ms(500);
-/// Rows of the table of processes that `observe` ends with.
+/// Rows of the table of processes that `observe` prints at the end.
 const HEAT_ROWS: usize = 20;
 
 /// What the loop reads and sets in the kernel.
 pub(super) struct Kernel<'a> {
     /// Where the kernel's files are.
     pub(super) root: &'a Root,
-    /// How scans are paced, where they are.
+    /// How scans are paced, if they are.
     pub(super) pace: Option<Pace>,
-    /// The door for what is written.
+    /// Writes to the kernel.
     pub(super) actuator: &'a mut Actuator,
-    /// Whose memory is demoted; none where nothing is.
+    /// Whose memory is demoted; `None` if nothing is.
     pub(super) demotion: Option<Offer>,
 }
 
-/// Drives until the session is over, or another manager is to take over.
+/// Drives the engine until the session is over or another manager is to take over.
 pub(super) fn drive(
     engine: Engine,
     mut kernel: Kernel<'_>,
@@ -134,7 +134,7 @@ pub(super) fn drive(
             match request {
                 Request::Reload => reloads.push(Some(answer)),
                 Request::Status { .. } => {}
-                // Who has gone away needs no answer.
+                // A client that has gone away needs no answer.
                 Request::Config => drop(answer.try_send(json!(current))),
                 Request::Explain { pid, address, as_text } => {
                     let page = VirtPage::of_address(Pid(pid), address);
@@ -158,7 +158,7 @@ pub(super) fn drive(
             machine.check_sources().iter().for_each(|told| tell!("{told}"));
             missing.look().iter().for_each(|told| tell!("{told}"));
             report_due = report_due.plus(Nanos::from_ms(current.daemon.report_ms)).max(at);
-            // `status` and every line tell of the machine as it is.
+            // `status` and every line show the current topology.
             fixed.topology.clone_from(engine.topology());
             let deciding = Deciding::new(&fixed, engine, &machine);
             let seen = seen(&mut machine, at.since(start), kernel.actuator, &kswapd, missing.now());
@@ -204,7 +204,7 @@ pub(super) fn drive(
     Ok(ended)
 }
 
-/// What is looked at beside the engine.
+/// Figures that do not come from the engine.
 fn seen<'a>(
     machine: &mut LiveMachine,
     uptime: Nanos,
@@ -222,8 +222,8 @@ fn seen<'a>(
     }
 }
 
-/// What there is to tell of the pace of the scans. Where they are paced no more they keep their
-/// pace: pages are found sooner or later, but found.
+/// Reports what the pacing of scans did. If pacing fails, the scans keep their last pace: hot pages
+/// are found later, but they are found.
 fn paced(paced: Result<Option<Paced>, ActuatorError>, interval: Option<Nanos>) -> Option<String> {
     let told = match paced {
         Ok(None) => return None,
@@ -245,7 +245,7 @@ fn paced(paced: Result<Option<Paced>, ActuatorError>, interval: Option<Nanos>) -
     Some(told)
 }
 
-/// The command name of a process, or `?` where it is gone.
+/// The command name of a process, or `?` if it is gone.
 fn command(root: &Root, pid: Pid) -> String {
     std::fs::read_to_string(root.proc.join(pid.0.to_string()).join("comm"))
         .map_or_else(|_| "?".to_owned(), |text| escape::name(text.trim_end_matches('\n')).into_owned())

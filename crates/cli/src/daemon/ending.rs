@@ -1,10 +1,9 @@
-//! Sees to it that the daemon ends when it is asked to, with every setting back, whatever keeps its
-//! loop.
+//! Ensures that the daemon ends when it is asked to, with every setting restored, even if its loop
+//! hangs.
 //!
-//! Ordinarily the loop ends, and puts settings back itself. A thread watches that it comes to that
-//! in time; where it does not, or where a second signal asks for haste, the thread does it in the
-//! loop's place and ends the process. A thread that the kernel keeps in a call stays until that
-//! call returns.
+//! Normally the loop ends and restores the settings itself. A thread watches that this happens in
+//! time. If it does not, or a second signal asks for haste, the thread restores the settings and
+//! ends the process. A thread that is blocked in a system call stays until that call returns.
 
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,26 +20,26 @@ use thermocline_linux::machine::now;
 
 use crate::output::{self, tell};
 
-/// Signals that ask for the end. In a terminal SIGHUP is one more: it tells that the terminal is
+/// Signals that end the daemon. In a terminal SIGHUP is one too: it means that the terminal is
 /// gone.
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
-/// The terminal that controls a process, which it can open where there is one.
+/// The controlling terminal. It can be opened only if the process has one.
 const TERMINAL: &str = "/dev/tty";
 /// How long the loop may take to end.
 const BOUND: Duration = Duration::from_secs(10);
-/// Time between two looks at how it stands.
+/// Time between two checks of the loop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Exit status of who was asked to end at once.
+/// Exit status after a second signal.
 const EXIT_HURRIED: i32 = 130;
 /// Exit status of a panic.
 const EXIT_PANIC: i32 = 101;
 
-/// What the loop and the thread both know.
+/// State that the loop and the thread share.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
     /// A signal has come.
     stop: Arc<AtomicBool>,
-    /// A signal asks to have the configuration read again.
+    /// A signal asks to reload the configuration.
     reload: Arc<AtomicBool>,
     common: Arc<Common>,
 }
@@ -48,7 +47,7 @@ pub struct Ending {
 #[derive(Debug)]
 struct Common {
     panicked: AtomicBool,
-    /// When the session is over, ns.
+    /// When the session ends, ns.
     end: AtomicU64,
     deputy: Mutex<Option<Deputy>>,
 }
@@ -59,22 +58,21 @@ impl Default for Common {
     }
 }
 
-/// Why the loop is not waited for.
+/// Why the thread does not wait for the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It has not ended in time.
+    /// The loop has not ended in time.
     Late,
     /// A second signal came.
     Hurry,
-    /// It has panicked, and has not ended in time.
+    /// The loop has panicked, and has not ended in time.
     Panicked,
 }
 
 impl Ending {
-    /// Handles signals from here on, and watches this thread, whose loop is to come.
-    ///
+    /// Handles signals from here on, and watches this thread, which will run the loop.
     /// # Errors
-    /// Signals cannot be handled, or there is no thread to be had.
+    /// Signals cannot be handled, or the thread cannot be started.
     pub fn watch() -> anyhow::Result<Ending> {
         let ending = Ending::default();
         let hurried = Arc::new(AtomicBool::new(false));
@@ -86,8 +84,8 @@ impl Ending {
                 .context("cannot handle signals")?;
         }
         for &signal in &signals {
-            // One more than is needed ends at once; what is left of the settings is put back by the
-            // next start or by `restore`.
+            // Another signal after the process was told to hurry ends it at once. The next start or
+            // `restore` then restores the remaining settings.
             signal_hook::flag::register_conditional_shutdown(signal, EXIT_HURRIED, Arc::clone(&hurried))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&ending.stop)))
                 .context("cannot handle signals")?;
@@ -109,28 +107,29 @@ impl Ending {
         Ok(ending)
     }
 
-    /// Whether a signal asks for the end.
+    /// Whether a signal has asked the daemon to end.
     pub fn is_asked(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether a signal has asked to have the configuration read again since the last call.
+    /// Whether a signal has asked for a reload since the last call.
     pub fn is_reload_asked(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 
-    /// As a signal does.
+    /// Acts like a signal.
     #[cfg(test)]
     pub fn ask(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The session is over at this moment at the latest.
+    /// Sets the latest time at which the session ends.
     pub fn at(&self, end: Nanos) {
         self.common.end.store(end.0, Ordering::Relaxed);
     }
 
-    /// Who puts settings back where the loop does not; the one before has nothing more to do.
+    /// Sets the deputy, which restores the settings if the loop does not. It replaces the previous
+    /// deputy.
     pub fn set_deputy(&self, deputy: Option<Deputy>) {
         *self.common.deputy.lock().unwrap_or_else(PoisonError::into_inner) = deputy;
     }

@@ -1,9 +1,9 @@
-//! How many clients are served at once: the daemon's own user and root have places that nobody else
-//! can take.
+//! Limits the number of clients that are served at once. The daemon's own user and root have places
+//! that nobody else can take.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Places for everybody, and further ones for owners alone.
+/// Places for everybody; owners have additional ones.
 const FOR_ALL: usize = 8;
 const FOR_OWNERS: usize = 8;
 
@@ -13,14 +13,14 @@ pub struct Handlers {
     taken: Arc<Mutex<usize>>,
 }
 
-/// A place, given back when dropped.
+/// A client's place; it is free again when this is dropped.
 #[derive(Debug)]
 pub struct Place {
     taken: Arc<Mutex<usize>>,
 }
 
 impl Handlers {
-    /// A place for one more client, if there is one for him.
+    /// Takes a place for another client, if there is one for it.
     pub fn take(&self, owner: bool) -> Option<Place> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let places = if owner { FOR_ALL + FOR_OWNERS } else { FOR_ALL };

@@ -1,8 +1,8 @@
-//! What is hot where: hint-fault waits by process and node, for `observe`.
+//! Which memory is hot and where: hint-fault waits by process and node, for `observe`.
 //!
-//! The wait is the time from the scan that marked a page to its next access. Short waits are hot
-//! pages. Of a page that lies in a region of DAMON's, the time between two accesses that the region
-//! tells stands for it, and of a page that a device has counted, what that tells.
+//! The wait is the time from the scan that marked a page to its next access. Short waits mean hot
+//! pages. For a page in a DAMON region, the region's access interval is used instead; for a page
+//! that a device has counted, the interval that the device's count gives.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use thermocline_core::pace::Pacing;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, NodeId, Pid};
 
-/// Upper ends of the wait classes, in ns; what is above the last is the last class.
+/// Upper ends of the wait classes, in ns. The last class is everything above the last end.
 const CLASS_ENDS_NS: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000];
 /// Names of the wait classes.
 pub const CLASSES: [&str; 6] = ["<1ms", "<10ms", "<100ms", "<1s", "<10s", ">=10s"];
-/// Processes and nodes that are told apart; what comes later is counted together.
+/// Maximum number of rows, one for each process and node. Later ones are counted together.
 const ROWS_MAX: usize = 4096;
 
 /// Accesses of one process to one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// Hint faults, samples, listings by a device, and pages looked up because they lie in a
-    /// region.
+    /// Hint faults, samples, entries of a device's hot list, and pages looked up because they are
+    /// in a region.
     pub faults: u64,
     /// Base pages that faulted, or were looked up, by wait class.
     pub pages_by_wait: [u64; 6],
-    /// Base pages that faulted without a scan having been seen.
+    /// Base pages that faulted although no scan of them was seen.
     pub pages_unstamped: u64,
 }
 
@@ -38,12 +38,12 @@ pub struct Row {
 #[derive(Debug, Default)]
 pub struct Heat {
     rows: BTreeMap<(Pid, NodeId), Row>,
-    /// Faults that found no room for their process.
+    /// Faults of processes that have no row because the table is full.
     overflow: u64,
 }
 
 impl Heat {
-    /// Takes a batch of accesses.
+    /// Counts a batch of accesses.
     pub fn add(&mut self, batch: &[Access]) {
         for access in batch {
             let Some(page) = access.page else { continue };
@@ -56,7 +56,7 @@ impl Heat {
         }
     }
 
-    /// Takes pages that lie in regions.
+    /// Counts pages of regions.
     pub fn add_regions(&mut self, pages: &[RegionPage]) {
         for at in pages {
             self.note(at.page.pid, at.node, 1 << at.order, at.region.gap());
@@ -79,7 +79,7 @@ impl Heat {
         }
     }
 
-    /// Rows with the most faults first.
+    /// Rows by number of faults, largest first.
     pub fn rows(&self) -> Vec<(Pid, NodeId, &Row)> {
         let mut rows: Vec<_> = self.rows.iter().map(|((pid, node), row)| (*pid, *node, row)).collect();
         rows.sort_by_key(|(pid, node, row)| (std::cmp::Reverse(row.faults), *pid, *node));
@@ -117,12 +117,12 @@ impl Heat {
     }
 }
 
-/// A machine whose evidence is counted on its way to the engine.
+/// A machine that counts evidence on its way to the engine.
 #[derive(Debug)]
 pub struct Felt<'a, M> {
     /// The machine.
     pub machine: &'a mut M,
-    /// Where it is counted, if anywhere.
+    /// Where the evidence is counted, if anywhere.
     pub heat: Option<&'a mut Heat>,
 }
 

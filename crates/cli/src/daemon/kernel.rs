@@ -1,4 +1,5 @@
-//! Managers of the kernel's: set up, watched and reported, and everything put back at the end.
+//! Managers in the kernel: sets them up, watches them, reports, and restores every setting at the
+//! end.
 
 use std::time::Duration;
 
@@ -27,17 +28,17 @@ use super::{Mode, announce, announce_changes, live, put_back, refusal};
 use crate::output::tell;
 use crate::snapshot::{Fixed, Seen, Snapshot};
 
-/// Time between two looks which cgroups there are.
+/// Time between two checks of which cgroups exist.
 const CGROUPS_EVERY: Nanos = Nanos::from_s(1);
-/// How soon a signal is seen.
+/// Time between two checks for signals.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Runs the manager that the configuration names until the session is over or another one is to
-/// take over. A dry run only tells what would be done.
+/// Runs the configured manager until the session is over or another manager is to take over. A dry
+/// run only reports what it would do.
 ///
 /// # Errors
-/// When the manager cannot work here, or a setting cannot be made; everything that was changed is
-/// put back first.
+/// The manager cannot work here, or a setting cannot be made. Everything that was changed is
+/// restored first.
 pub(super) fn run(
     root: &Root,
     config: &Config,
@@ -47,7 +48,8 @@ pub(super) fn run(
     session: &Session,
 ) -> anyhow::Result<Ended> {
     let name = config.manager.name;
-    // First of all what a killed daemon left is put back: it may be what is in the way.
+    // Restore what a killed daemon left before anything else: it may be what prevents the manager
+    // from working.
     let actuator = if mode == Mode::DryRun { None } else { Some(live(root, config, session)?) };
     let manager = offer(root, config, name, found)?
         .with_context(|| format!("{} is no manager of the kernel's", name.text()))?;
@@ -87,7 +89,7 @@ pub(super) fn run(
     put_back(&mut actuator, mode, driven)
 }
 
-/// What is looked at.
+/// What is watched.
 struct Watched {
     root: Root,
     start: Nanos,
@@ -151,7 +153,7 @@ fn drive(
             match request {
                 Request::Reload => reloads.push(Some(answer)),
                 Request::Status { .. } => {}
-                // Who has gone away needs no answer.
+                // A client that has gone away needs no answer.
                 Request::Config => drop(answer.try_send(json!(current))),
                 Request::Explain { .. } => {
                     let why = format!(
@@ -171,7 +173,7 @@ fn drive(
             }
         }
         for asked in reloads {
-            // What concerns the engine holds once it takes over.
+            // Changes that concern the engine take effect when it takes over.
             let apply = |next: &Config| Ok(reloadable(&current, next)?);
             if let Some(next) = session.reload(asked, current.manager.name, apply) {
                 current = next;

@@ -1,4 +1,4 @@
-//! A readable line a second, and the summary at the end.
+//! A readable line per second, and the summary at the end.
 
 use thermocline_core::config::Source;
 use thermocline_core::units::Nanos;
@@ -18,24 +18,24 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Text, or a JSON object a line.
+    /// As text, or as one JSON object per line.
     pub fn new(json: bool, mode: Mode) -> Lines {
         Lines { json, mode, last: None }
     }
 
-    /// Prints the line of this moment.
+    /// Prints a line for this snapshot.
     pub fn print(&mut self, now: &Snapshot) {
         let line = if self.json {
             serde_json::to_string(now).unwrap_or_default()
         } else {
             text(self.last.as_ref(), now, self.mode)
         };
-        // A reader that has gone away does not stop the daemon.
+        // The daemon goes on even if the reader has gone away.
         print_line(&line);
         self.last = Some(now.clone());
     }
 
-    /// Prints what came of it all.
+    /// Prints the totals.
     pub fn summary(&self, end: &Snapshot) {
         if self.json {
             print_line(&serde_json::to_string(end).unwrap_or_default());
@@ -45,7 +45,7 @@ impl Lines {
     }
 }
 
-/// One line: rates since `last`, totals of now.
+/// One line: rates since `last`, and current totals.
 fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
     let mut line = format!("{:>5.0}s", now.uptime_ns.0 as f64 / 1e9);
     match &now.engine {
@@ -89,7 +89,7 @@ fn text(last: Option<&Snapshot>, now: &Snapshot, mode: Mode) -> String {
     line
 }
 
-/// What came as evidence in `seconds`, and what was proposed.
+/// The evidence that arrived in `seconds`, and the candidates proposed.
 fn evidence(last: Option<&Deciding>, now: &Deciding, seconds: f64) -> String {
     let faults = now.source.seen - last.map_or(0, |last| last.source.seen);
     let mut line = format!("  faults {:>7.0}/s", faults as f64 / seconds);
@@ -113,7 +113,7 @@ fn evidence(last: Option<&Deciding>, now: &Deciding, seconds: f64) -> String {
     line
 }
 
-/// What moved, in all and in `seconds`.
+/// The pages moved, in total and in `seconds`.
 fn moves(last: Option<&Deciding>, now: &Deciding, seconds: f64) -> String {
     let c = &now.counters;
     let moved = c.pgmigrate_success - last.map_or(0, |last| last.counters.pgmigrate_success);
@@ -149,7 +149,7 @@ fn reasons(now: &Deciding, last: Option<&Deciding>) -> String {
     found.iter().take(3).map(|(n, label)| format!("{label} {n}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What came of it all.
+/// The totals.
 fn summary(end: &Snapshot, mode: Mode) -> String {
     let seconds = (end.uptime_ns.0 as f64 / 1e9).max(1e-3);
     match &end.engine {

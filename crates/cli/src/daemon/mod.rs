@@ -1,4 +1,4 @@
-//! The daemon: opens the machine, drives the engine, reports, and puts everything back.
+//! The daemon: opens the machine, drives the engine, reports, and restores every setting.
 
 mod demotion;
 mod driver;
@@ -41,19 +41,19 @@ use ending::Ending;
 use reload::Configured;
 use session::{Ended, Session};
 
-/// What the daemon is for.
+/// What the daemon does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Move pages.
+    /// Moves pages.
     Run,
-    /// Decide, but change and move nothing.
+    /// Decides, but changes and moves nothing.
     DryRun,
-    /// Show what is hot, moving nothing.
+    /// Shows what is hot, and moves nothing.
     Observe,
 }
 
 impl Mode {
-    /// The verb that asks for it.
+    /// The verb that starts it.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Run => "run",
@@ -63,13 +63,12 @@ impl Mode {
     }
 }
 
-/// Runs until the duration is over or a signal asks for the end. `manager` is who decides which
-/// pages move at first, where it is not to be who the configuration says; a client may have another
-/// take over.
+/// Runs until the duration is over or a signal asks it to end. `manager` overrides the manager of
+/// the configuration at the start; a client may later switch to another.
 ///
 /// # Errors
-/// When the machine cannot be used or a kernel setting cannot be made; everything that was changed
-/// is put back first.
+/// The machine cannot be used or a kernel setting cannot be made. Everything that was changed is
+/// restored first.
 pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
     let configured = configured(watch, mode, manager)?;
     let mut config = configured.now();
@@ -82,7 +81,7 @@ pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::R
         let (mode, name) = what(mode, manager);
         config.manager.name = name;
         let ended = manage(&root, &config, mode, watch.json, &session);
-        // Who still waits asked for a manager that has failed before it worked.
+        // If an answer is still pending, the requested manager has failed before it worked.
         match (ended, session.still_waiting(), before.take()) {
             (Ok(Ended::Over), ..) => return Ok(()),
             (Ok(Ended::Switch(next, answer)), ..) => {
@@ -107,7 +106,7 @@ pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::R
     }
 }
 
-/// Has the manager that the configuration names at work, on the machine as it is now.
+/// Runs the configured manager, on the machine as it is now.
 fn manage(
     root: &Root,
     config: &Config,
@@ -116,7 +115,7 @@ fn manage(
     session: &Session,
 ) -> anyhow::Result<Ended> {
     session.is_between_managers();
-    // Who takes over may have to be given other keys than who it takes over from.
+    // The new manager may need keys that the previous one did not.
     thermocline_linux::configuration::check(config)?;
     let discovered = discover(root, &config.tiers)?;
     refuse(&doctor::blockers(root, config))?;
@@ -125,8 +124,8 @@ fn manage(
     run(root, config, &discovered, mode, as_json, session)
 }
 
-/// What a verb comes to under a manager: to observe is the same by either, and a dry run stays one,
-/// since it must change no setting.
+/// The mode and manager that a verb runs: observing is the same however it is asked for, and a dry
+/// run stays one, since it must change no setting.
 fn what(mode: Mode, manager: ManagerName) -> (Mode, ManagerName) {
     match (mode, manager) {
         (Mode::Observe, _) | (Mode::Run, ManagerName::Observe) => (Mode::Observe, ManagerName::Observe),
@@ -134,18 +133,19 @@ fn what(mode: Mode, manager: ManagerName) -> (Mode, ManagerName) {
     }
 }
 
-/// Why `to` cannot take over, as far as is known before who is at work has put its settings back.
+/// Why `to` cannot take over, as far as this is known before the current manager has restored its
+/// settings.
 fn refusal(root: &Root, config: &Config, actuator: &Actuator, to: ManagerName) -> Option<String> {
     let mut config = config.clone();
     config.manager.name = what(Mode::Run, to).1;
-    // The machine may have changed since the manager at work began.
+    // The machine may have changed since the current manager began.
     match discover(root, &config.tiers) {
         Ok(found) => manager::refusal(root, &config, &found, actuator),
         Err(error) => Some(error.to_string()),
     }
 }
 
-/// What the engine is to change, found out before anything is.
+/// What the engine will change, determined before anything is changed.
 struct Ready {
     demotion: Option<Result<Offer, NotDemoting>>,
     changes: Plan,
@@ -160,7 +160,7 @@ impl Ready {
     }
 }
 
-/// Has the engine decide.
+/// Runs the engine.
 fn engine(
     root: &Root,
     config: &Config,
@@ -176,7 +176,7 @@ fn engine(
         Mode::Run | Mode::Observe => live(root, config, session)?,
     };
     if mode != Mode::DryRun {
-        // What an earlier daemon left may have been put back just now: look again.
+        // What an earlier daemon left may just have been restored: look again.
         ready = Ready::new(root, config, discovered)?;
     }
     let Ready { demotion, changes } = ready;
@@ -205,7 +205,7 @@ fn engine(
     put_back(&mut actuator, mode, driven)
 }
 
-/// What the sources that are switched on set in the kernel when they are opened.
+/// The kernel settings that enabled sources make when they are opened.
 fn of_sources(root: &Root, config: &Config, discovered: &Discovered) -> anyhow::Result<Vec<Change>> {
     let mut changes = Vec::new();
     for row in ROWS.iter().filter(|row| config.source.keys(row.source).enabled() != Enabled::No) {
@@ -217,7 +217,7 @@ fn of_sources(root: &Root, config: &Config, discovered: &Discovered) -> anyhow::
     Ok(changes)
 }
 
-/// The live actuator; what a killed daemon left is put back first, and told.
+/// The live actuator. Restores and reports what a killed daemon left.
 fn live(root: &Root, config: &Config, session: &Session) -> anyhow::Result<Actuator> {
     let lock = Lock::acquire(root, Path::new(&config.daemon.state_dir))?;
     let (actuator, left) = Actuator::live(root, lock)?;
@@ -228,7 +228,7 @@ fn live(root: &Root, config: &Config, session: &Session) -> anyhow::Result<Actua
     Ok(actuator)
 }
 
-/// Puts every setting back, and tells. An end at which some stay is an error.
+/// Restores every setting, and reports it. It is an error if some cannot be restored.
 fn put_back(actuator: &mut Actuator, mode: Mode, driven: anyhow::Result<Ended>) -> anyhow::Result<Ended> {
     let restored = actuator.end();
     if mode != Mode::DryRun && !restored.is_empty() {
@@ -240,7 +240,7 @@ fn put_back(actuator: &mut Actuator, mode: Mode, driven: anyhow::Result<Ended>) 
     Ok(ended)
 }
 
-/// The configuration as it will be used, and as it will be read again.
+/// The configuration to use, and how to read it again.
 fn configured(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<Configured> {
     let asked = Asked { file: watch.config.clone(), changes: watch.changes.clone() };
     let pids = watch.pid.clone();
@@ -257,7 +257,7 @@ fn configured(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow
     Ok(Configured::new(read)?)
 }
 
-/// Refuses, before anything is changed, what the doctor calls a blocker, in the doctor's words.
+/// Fails, before anything is changed, with the doctor's blockers in the doctor's words.
 fn refuse(blockers: &[Finding]) -> anyhow::Result<()> {
     let Some(first) = blockers.first() else { return Ok(()) };
     let remedies = first.remedies.iter().map(|remedy| match &remedy.command {

@@ -1,4 +1,5 @@
-//! Whether the loop turns: it says by when it will be back, and others see when it is late.
+//! Whether the loop runs: it sets a deadline for its next turn, and other threads see when it
+//! misses it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,27 +7,27 @@ use std::time::Duration;
 use thermocline_core::units::Nanos;
 use thermocline_linux::machine::now;
 
-/// How late it may be before it is told: a busy machine is late as well.
+/// How late it may be before this is reported, because a busy machine is late as well.
 const LATE: Duration = Duration::from_secs(2);
 
-/// When the loop wants to be back, as ns of the monotonic clock.
+/// When the loop's next turn is due, as ns of the monotonic clock.
 #[derive(Debug)]
 pub struct Pulse(AtomicU64);
 
 impl Default for Pulse {
-    /// Nothing is promised.
+    /// Without a deadline.
     fn default() -> Pulse {
         Pulse(AtomicU64::new(u64::MAX))
     }
 }
 
 impl Pulse {
-    /// The loop is back by then.
+    /// Sets the deadline of the loop's next turn.
     pub fn promise(&self, by: Nanos) {
         self.0.store(by.0, Ordering::Relaxed);
     }
 
-    /// For how long the loop has been late, where that is no matter of a busy machine.
+    /// For how long the loop has been late, if that is more than a busy machine explains.
     pub fn late(&self) -> Option<Duration> {
         let late = Duration::from_nanos(now().0.saturating_sub(self.0.load(Ordering::Relaxed)));
         (late >= LATE).then_some(late)

@@ -1,4 +1,4 @@
-//! The configuration that the daemon goes by, and how it is read again.
+//! The daemon's current configuration, and how it is read again.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -13,7 +13,8 @@ type Read = dyn Fn() -> Result<Config, FileError>;
 /// See the module's description.
 pub struct Configured {
     read: Box<Read>,
-    /// Who was to manage when it was read last; another one may have taken over since.
+    /// The manager that the configuration named when it was last read. Another one may have taken
+    /// over since.
     named: Cell<ManagerName>,
     now: RefCell<Config>,
 }
@@ -25,26 +26,26 @@ impl fmt::Debug for Configured {
 }
 
 impl Configured {
-    /// What `read` reads, now and whenever it is asked for again.
+    /// Reads the configuration by `read`, now and at each reload.
     ///
     /// # Errors
-    /// It cannot be used.
+    /// The configuration cannot be used.
     pub fn new(read: impl Fn() -> Result<Config, FileError> + 'static) -> Result<Configured, FileError> {
         let config = read()?;
         let named = Cell::new(config.manager.name);
         Ok(Configured { read: Box::new(read), named, now: RefCell::new(config) })
     }
 
-    /// What the daemon goes by.
+    /// The current configuration.
     pub fn now(&self) -> Config {
         self.now.borrow().clone()
     }
 
-    /// Reads it again and has it applied; `manager` is at work. What is refused leaves everything
-    /// as it was.
+    /// Reads the configuration again and applies it; `manager` is at work. If it is refused,
+    /// everything stays as it was.
     ///
     /// # Errors
-    /// It cannot be used, or `apply` refuses it.
+    /// The configuration cannot be used, or `apply` refuses it.
     pub fn again(
         &self,
         manager: ManagerName,
@@ -61,7 +62,7 @@ impl Configured {
     }
 }
 
-/// What whoever asked is told of a reload, and what is told for the log.
+/// The answer to a client that asked for a reload, and the text for the log.
 pub fn answer(done: &anyhow::Result<(Config, Vec<Difference>)>) -> (Value, String) {
     match done {
         Ok((_, changes)) if changes.is_empty() => {

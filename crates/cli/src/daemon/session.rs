@@ -1,5 +1,5 @@
-//! What outlives a manager: the socket, the time at which everything ends, and who waits to hear of
-//! the next manager.
+//! State that outlives a manager: the socket, the time at which the daemon ends, and the client
+//! that waits for the next manager to start.
 
 use std::cell::{OnceCell, RefCell};
 use std::path::Path;
@@ -25,27 +25,27 @@ use super::supervisor::Supervisor;
 use crate::output::tell;
 use crate::snapshot::{Latest, Snapshot};
 
-/// How long a process may keep whoever wants one of its pages explained.
+/// How long a process may delay the answer to `explain` for one of its pages.
 const EXPLAIN_MAX: Duration = Duration::from_millis(500);
 
 /// Why a manager has ended without an error.
 #[derive(Debug)]
 pub enum Ended {
-    /// The time is over, or a signal came.
+    /// The duration is over, or a signal came.
     Over,
-    /// This one is to take its place; who asked for it waits for the answer.
+    /// Another manager is to take over. The client that asked waits for the answer.
     Switch(ManagerName, Answer),
 }
 
-/// Somebody who asked for a manager.
+/// A client that asked for a manager.
 #[derive(Debug)]
 struct Asker {
     answer: Answer,
-    /// Why another one starts instead.
+    /// Why another manager starts instead.
     instead: Option<String>,
 }
 
-/// One run of the daemon, whoever manages.
+/// One run of the daemon, across all its managers.
 #[derive(Debug)]
 pub struct Session {
     configured: Configured,
@@ -64,8 +64,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run that ends `duration` after a manager began to work, if there is one, or when `ending`
-    /// is asked for, and in which managers may take over from each other if it `switches`.
+    /// A run that ends `duration` after a manager began to work, if that is given, or when `ending`
+    /// is asked to. Managers may take over from each other if it `switches`.
     pub fn new(
         configured: Configured,
         duration: Option<Duration>,
@@ -87,36 +87,36 @@ impl Session {
         }
     }
 
-    /// Whether it ends now.
+    /// Whether the run is over.
     pub fn is_over(&self) -> bool {
         self.ending.is_asked() || self.end.get().is_some_and(|end| now() >= *end)
     }
 
-    /// When it ends, if nobody ends it before.
+    /// When the run ends, unless a signal ends it before.
     pub fn end(&self) -> Nanos {
         self.end.get().copied().unwrap_or(Nanos(u64::MAX))
     }
 
-    /// Sees to the end where the loop does not come to it.
+    /// Ends the daemon if the loop does not.
     pub fn ending(&self) -> &Ending {
         &self.ending
     }
 
-    /// The loop turns, and will again by then.
+    /// The loop runs; its next turn is due at `by`.
     pub fn turns_by(&self, by: Nanos) {
         self.pulse.promise(by);
         self.supervisor.turns();
     }
 
-    /// A manager ends or begins: the loop takes as long as who asks for one waits.
+    /// A manager ends or begins: the loop may take as long as the client that asked for it waits.
     pub fn is_between_managers(&self) {
         let ns = u64::try_from(SWITCH_TIMEOUT.as_nanos()).unwrap_or(u64::MAX);
         self.pulse.promise(now().plus(Nanos(ns)));
         self.supervisor.turns();
     }
 
-    /// Listens for questions, unless it does already. The lock of the daemons is held by then, so
-    /// that the socket of another one is not taken.
+    /// Listens for questions, unless it already does. The daemon lock is held by then, so that
+    /// another daemon's socket is not taken.
     ///
     /// # Errors
     /// As [`Server::listen`] and [`MetricsServer::listen`], or a scope that cannot be used.
@@ -137,7 +137,7 @@ impl Session {
                 frame,
                 residency,
             )?;
-            // It is empty, as was just seen.
+            // It is empty, as checked above.
             let _ = self.server.set(server);
             if let Some(address) = &config.metrics.listen {
                 let (latest, pulse) = (self.latest.clone(), Arc::clone(&self.pulse));
@@ -147,29 +147,29 @@ impl Session {
         Ok(())
     }
 
-    /// Replaces what `status` is answered from.
+    /// Replaces the snapshot from which `status` is answered.
     pub fn publish(&self, snapshot: Snapshot) {
         self.latest.publish(snapshot);
     }
 
-    /// Questions that came since the last call.
+    /// Questions received since the last call.
     pub fn questions(&self) -> impl Iterator<Item = Question> + '_ {
         self.server.get().into_iter().flat_map(Server::questions)
     }
 
-    /// What the daemon goes by.
+    /// The current configuration.
     pub fn config(&self) -> Config {
         self.configured.now()
     }
 
-    /// Whether a signal has asked to have the configuration read again since the last call.
+    /// Whether a signal has asked for a reload since the last call.
     pub fn is_reload_asked(&self) -> bool {
         self.ending.is_reload_asked()
     }
 
-    /// Reads the configuration again for who has asked, if anybody waits, and has it applied;
-    /// `manager` is at work. What came of it is told. Returns the configuration that holds now,
-    /// unless it is the one before.
+    /// Reads the configuration again and applies it; `manager` is at work. The result goes to the
+    /// log, and to the client that asked, if one did. Returns the new configuration if it was
+    /// applied.
     pub fn reload(
         &self,
         asked: Option<Answer>,
@@ -182,14 +182,14 @@ impl Session {
         let (answer, log) = reload::answer(&done);
         tell!("{log}");
         if let Some(asked) = asked {
-            // Who has gone away needs no answer.
+            // A client that has gone away needs no answer.
             let _ = asked.try_send(answer);
         }
         done.ok().map(|(config, _)| config)
     }
 
-    /// Whether `to` takes over from `from`, as was asked, unless `refusal` says why it cannot.
-    /// Where it does not, who asked is told.
+    /// Whether `to` takes over from `from` as requested, unless `refusal` says why it cannot. If it
+    /// does not, the client is told why.
     pub fn switch(
         &self,
         from: ManagerName,
@@ -209,18 +209,17 @@ impl Session {
                 json!({ "error": "to observe is the same under every manager; start `thermocline run`" })
             }
         };
-        // Who has gone away needs no answer.
+        // A client that has gone away needs no answer.
         let _ = answer.try_send(told);
         Ended::Over
     }
 
-    /// `answer` is to be told when a manager works. Where it is another one than was asked for,
-    /// `instead` says why.
+    /// Sends `answer` once a manager works. If that is not the requested one, `instead` says why.
     pub fn tell(&self, answer: Answer, instead: Option<String>) {
         *self.asker.borrow_mut() = Some(Asker { answer, instead });
     }
 
-    /// A manager works: who asked for one is told.
+    /// A manager works: tells the client that asked for one.
     pub fn began(&self, manager: ManagerName) {
         self.supervisor.works(manager.text());
         if let Some(duration) = self.duration {
@@ -232,23 +231,23 @@ impl Session {
                 None => json!({ "manager": manager }),
                 Some(why) => json!({ "error": goes_on(manager, &why) }),
             };
-            // Who has gone away needs no answer.
+            // A client that has gone away needs no answer.
             let _ = answer.try_send(told);
         }
     }
 
-    /// Who still waits: the manager that was asked for has failed before it worked.
+    /// The client that still waits, if the requested manager failed before it worked.
     pub fn still_waiting(&self) -> Option<(Answer, Option<String>)> {
         self.asker.borrow_mut().take().map(|asker| (asker.answer, asker.instead))
     }
 }
 
-/// Why another manager does not take over.
+/// Says why another manager does not take over.
 fn goes_on(manager: ManagerName, why: &str) -> String {
     format!("{why}\nmanager {} goes on", manager.text())
 }
 
-/// The frame that a page has now, where pagemap tells.
+/// The frame that a page has now, if pagemap shows it.
 fn frame(aside: &Aside, proc: &Path, page: VirtPage) -> Option<Pfn> {
     let proc = proc.to_owned();
     let read = aside.ask(page.pid, move || Pagemap::open(&proc, page.pid)?.entry(page.vpn));
@@ -326,7 +325,7 @@ mod tests {
         assert!(!long.is_over());
         ending.ask();
         assert!(long.is_over());
-        // What a manager takes to begin does not count.
+        // The time that a manager takes to begin does not count.
         let short = Session::new(configured(), Some(Duration::ZERO), Ending::default(), true);
         assert!(!short.is_over());
         short.began(ManagerName::Thermocline);

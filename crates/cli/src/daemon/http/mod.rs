@@ -1,7 +1,7 @@
-//! `/metrics` over HTTP/1.1: one request a connection, answered from the newest snapshot.
+//! `/metrics` over HTTP/1.1: one request per connection, answered from the newest snapshot.
 //!
-//! Whatever a client does costs itself: requests are small and have to come in time, the text is
-//! rendered once a snapshot, and all of it runs at a lower priority than the daemon.
+//! Clients cannot slow the daemon down: requests are small and must arrive in time, the text is
+//! rendered once per snapshot, and all of this runs at a lower priority than the daemon.
 
 mod request;
 mod server;

@@ -1,44 +1,44 @@
-//! What a client asks, and the head of an answer.
+//! A client's request, and the head of the response.
 
 use crate::metrics::Format;
 
 /// Longest request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// Headers of a request, at most.
+/// Maximum number of headers in a request.
 const HEADERS_MAX: usize = 64;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What.
+    /// The page.
     pub page: Page,
-    /// The head alone.
+    /// Only the head is wanted.
     pub head: bool,
 }
 
-/// The pages that there are.
+/// The pages that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// `/metrics`.
     Metrics(Format),
-    /// `/-/healthy`: whether the loop turns.
+    /// `/-/healthy`: whether the loop runs.
     Health,
-    /// `/`: what else there is.
+    /// `/`: a list of the other pages.
     Index,
 }
 
-/// Why there is no answer: a status and its reason.
+/// Why a request is refused: a status and its reason.
 pub type Refusal = (u16, &'static str);
 
-/// Whether all of a request's head is there: what follows is not read.
+/// Whether the head of the request is complete. What follows it is not read.
 pub fn is_whole(bytes: &[u8]) -> bool {
     bytes.windows(4).any(|four| four == b"\r\n\r\n") || bytes.windows(2).any(|two| two == b"\n\n")
 }
 
-/// The request that `bytes` hold.
+/// Parses a request.
 ///
 /// # Errors
-/// They hold none, or one that is not served.
+/// `bytes` are not a request, or not one that is served.
 pub fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -67,7 +67,7 @@ pub fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
     Ok(Request { page, head })
 }
 
-/// The head of an answer with `length` bytes.
+/// The head of a response with a body of `length` bytes.
 pub fn head((status, reason): Refusal, content_type: &str, length: usize) -> String {
     let allow = if status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
     format!(

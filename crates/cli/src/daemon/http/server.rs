@@ -17,30 +17,30 @@ use crate::daemon::unix_socket::UnixSocket;
 use crate::metrics::{Format, families, loop_late};
 use crate::snapshot::{Latest, Snapshot};
 
-/// How long a request may take to arrive, and an answer to be taken.
+/// How long a client may take to send its request, and to receive the response.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long is waited after no connection could be accepted, as where descriptors have run out.
+/// Pause after a failed accept, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How much the threads here stand back behind the daemon's others (`nice`).
+/// By how much the priority of these threads is lowered (`nice`).
 const NICE: i32 = 10;
-/// Content type of all that is no metrics.
+/// Content type of everything but metrics.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Serves metrics until the process ends; removes its Unix socket when dropped.
 #[derive(Debug)]
 pub struct MetricsServer {
     _socket: Option<UnixSocket>,
-    /// Where it listens, where that is an address.
+    /// The address that it listens on, unless it is a Unix socket.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests ask for the port that they were given"))]
     pub address: Option<SocketAddr>,
 }
 
-/// What answers are made from.
+/// What responses are made from.
 #[derive(Clone, Debug)]
 struct Answers {
     latest: Latest,
     pulse: Arc<Pulse>,
-    /// The text of the newest snapshot by format.
+    /// The newest snapshot's text in each format.
     rendered: Arc<Mutex<Vec<Rendered>>>,
 }
 
@@ -52,11 +52,12 @@ struct Rendered {
 }
 
 impl MetricsServer {
-    /// Listens on an IP address and port, or on the path of a Unix socket, which is open to
-    /// `group` as well.
+    /// Listens on an IP address and port, or on the path of a Unix socket, which `group` may open
+    /// as well.
     ///
     /// # Errors
-    /// As [`UnixSocket::bind`]; the address is taken or not of this machine; no thread can be had.
+    /// As [`UnixSocket::bind`]; the address is in use or not one of this machine's; a thread cannot
+    /// be started.
     pub fn listen(
         address: &str,
         group: Option<&str>,
@@ -73,7 +74,7 @@ impl MetricsServer {
         }
         let listener = TcpListener::bind(address).map_err(|error| {
             let remedy = match Errno::from_io_error(&error) {
-                // As under the installed unit, which allows Unix sockets alone.
+                // This happens under the installed unit, which allows only Unix sockets.
                 Some(Errno::AFNOSUPPORT) => {
                     "the service has no network; see /usr/share/thermocline/metrics.conf"
                 }
@@ -128,9 +129,9 @@ either_kind! {
     UnixListener => UnixStream;
 }
 
-/// Hands each client to a thread of its own, as long as there is a place for it.
+/// Hands each client to its own thread while there is a place for it.
 fn accept<S: Connection>(next: impl Fn() -> io::Result<S>, answers: &Answers) {
-    // A thread inherits it. Where it is refused, metrics cost as much as everything else.
+    // The threads for clients inherit it. If it is refused, they run at the daemon's priority.
     let _ = rustix::process::nice(NICE);
     let handlers = Handlers::default();
     loop {
@@ -143,16 +144,16 @@ fn accept<S: Connection>(next: impl Fn() -> io::Result<S>, answers: &Answers) {
             continue;
         };
         let answers = answers.clone();
-        // Where no thread can be had the client is hung up on.
+        // If no thread can be started, the connection is closed.
         let _ = std::thread::Builder::new().name("scrape".to_owned()).spawn(move || {
             let _place = place;
-            // A client that hangs up or sends nonsense ends its own connection only.
+            // A client that closes the connection or sends nonsense ends only its own connection.
             let _ = serve(stream, &answers);
         });
     }
 }
 
-/// Tells a client that there is no place for it, without waiting for it to listen.
+/// Tells a client that there is no place for it, without waiting for the client to read.
 fn turn_away(mut stream: impl Connection) {
     let body = "too many clients are served at once; try again\n";
     let head = request::head((503, "Service Unavailable"), PLAIN, body.len());
@@ -199,7 +200,7 @@ fn read(stream: &mut impl Connection, end: Instant) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Status, content type and body of the answer.
+/// Status, content type and body of the response.
 fn answer(asked: &Result<Request, Refusal>, answers: &Answers) -> (Refusal, &'static str, String) {
     const OK: Refusal = (200, "OK");
     const UNAVAILABLE: Refusal = (503, "Service Unavailable");
@@ -227,10 +228,10 @@ fn answer(asked: &Result<Request, Refusal>, answers: &Answers) -> (Refusal, &'st
 }
 
 impl Answers {
-    /// The newest snapshot's text; none before the first snapshot.
+    /// The newest snapshot's text; `None` before the first snapshot.
     fn text(&self, format: Format) -> Option<Arc<str>> {
         let snapshot = self.latest.get()?;
-        // Who asks meanwhile waits for the same text.
+        // Other requests wait for the same text.
         let mut all = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|one| Arc::ptr_eq(&one.of, &snapshot));
         if let Some(found) = all.iter().find(|one| one.format == format) {
