@@ -1,12 +1,12 @@
-//! Text from outside on a terminal: the name of a process or a file must not control the terminal
-//! on which it is shown.
+//! Escapes text from outside for a terminal: the name of a process or a file must not control the
+//! terminal on which it is shown.
 
 use std::borrow::Cow;
 
-/// Whether a terminal may act on a character, or show what stands around it in another order.
+/// Whether a character controls a terminal, or changes the order in which the text around it is
+/// shown.
 fn commands_terminals(c: char) -> bool {
-    // Directional marks, embeddings, overrides and isolates, and the separators of lines and
-    // paragraphs.
+    // Directional marks, embeddings, overrides and isolates, and the line and paragraph separators.
     let reorders =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || reorders
@@ -20,7 +20,8 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if acts(c) {
-            // As JSON has it, so that JSON stays what it is. All of these have four digits.
+            // The same escapes as in JSON, so that JSON stays unchanged. All of these have four
+            // digits.
             out.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             out.push(c);
@@ -29,12 +30,12 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Text of several lines in which nothing commands the terminal.
+/// Text of several lines, without characters that control the terminal.
 pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n' || c == '\t')
 }
 
-/// A name, as of a process, in which nothing begins a line of its own either.
+/// A name, such as a process's, additionally without line breaks.
 pub fn name(name: &str) -> Cow<'_, str> {
     escaped(name, |_| false)
 }

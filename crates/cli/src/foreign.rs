@@ -1,14 +1,13 @@
-//! Files of other programs that people have where ours are asked for: told apart by their shape,
-//! and never read as ours.
+//! Files of other programs that users pass as ours. They are recognised by their form and never
+//! read as ours.
 
-/// Another program's file.
+/// The format of another program's file.
 struct Format {
     /// What it is.
     what: &'static str,
-    /// Whether a text is one.
+    /// Whether a text is in this format.
     is: fn(&str) -> bool,
-    /// Words that it sets something by, and what of our configuration does that; nothing where
-    /// nothing does.
+    /// Words that set something in this format, each with our nearest key; empty if there is none.
     keys: &'static [(&'static str, &'static str)],
 }
 
@@ -97,13 +96,13 @@ const FORMATS: [Format; 5] = [
     },
 ];
 
-/// What a text is that is not ours; nothing where it is not known.
+/// The format of a text that is not ours; `None` if it is not known.
 pub fn named(text: &str) -> Option<&'static str> {
     FORMATS.iter().find(|format| (format.is)(text)).map(|format| format.what)
 }
 
-/// What a text is that is not ours, and which keys of ours do what it asks for; nothing where it is
-/// not known.
+/// The format of a text that is not ours, and our nearest keys for what it sets. `None` if the
+/// format is not known.
 pub fn told(text: &str) -> Option<String> {
     let format = FORMATS.iter().find(|format| (format.is)(text))?;
     let set = format.keys.iter().filter(|(word, _)| has_word(text, word));
@@ -125,12 +124,12 @@ fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
-/// Lines that are not indented, without comments and what follows on them.
+/// Lines that are not indented and not comments.
 fn top_level(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.starts_with([' ', '\t', '#', ';'])).map(str::trim_end)
 }
 
-/// Whether a text holds a word that is no part of a longer one.
+/// Whether a text contains a word that is not part of a longer one.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {

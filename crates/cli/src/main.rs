@@ -1,6 +1,6 @@
 //! The `thermocline` command.
 
-// What the command says goes through `output`, which never panics.
+// All output goes through `output`, which never panics.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
@@ -30,13 +30,13 @@ use crate::args::{Cli, Verb};
 use crate::daemon::Mode;
 use crate::output::{print, tell};
 
-/// Exit status of a configuration that cannot be used, and of a wrong command line.
+/// Exit status for an unusable configuration or a wrong command line.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let code = dispatch(Cli::parse()).unwrap_or_else(|error| {
         let text = output::shortened(&whole(&error));
-        // What points into a file begins with the word already.
+        // Messages that point into a file already begin with the word.
         tell!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
         ExitCode::from(if is_usage(&error) { EXIT_USAGE } else { 1 })
     });
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// The error and its causes, without those that it has told already.
+/// The error and its causes, without causes whose text it already contains.
 fn whole(error: &anyhow::Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |told, cause| {
         let cause = cause.to_string();
@@ -52,7 +52,7 @@ fn whole(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whether what was asked for, and not the machine, is to blame.
+/// Whether the user's input is to blame, not the machine.
 fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<config::FileError>()
         || error.is::<SpecError>()
@@ -89,7 +89,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The socket that was asked for, or the default one.
+/// The requested socket, or the default one.
 fn socket_path(given: Option<PathBuf>) -> PathBuf {
     given.unwrap_or_else(|| Daemon::default().socket.into())
 }

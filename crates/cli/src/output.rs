@@ -1,9 +1,9 @@
-//! What the command says: results on standard output, everything else on standard error.
+//! The command's output: results on standard output, everything else on standard error.
 //!
-//! Neither ever panics, as the standard macros do: a daemon whose terminal has gone away or whose
-//! log has filled the disk has settings to put back. It does not wait either ([`detach`]): a
-//! terminal that is held by Ctrl-S, or a reader that has stopped, holds up neither moves nor the
-//! end.
+//! Unlike the standard macros it never panics: a daemon has settings to restore even if its
+//! terminal has gone away or its log has filled the disk. After [`detach`] it does not wait either:
+//! a terminal stopped by Ctrl-S, or a reader that has stopped reading, delays neither moves nor the
+//! end of the daemon.
 
 mod detached;
 
@@ -17,14 +17,13 @@ use anyhow::Context;
 use crate::escape;
 use detached::Detached;
 
-/// How long the end waits for each stream to take what was said.
+/// How long the process waits at its end for each stream to be written.
 const SETTLE_BOUND: Duration = Duration::from_secs(1);
 
 /// The daemon's standard output and standard error.
 static STREAMS: OnceLock<[Detached; 2]> = OnceLock::new();
 
-/// From here on lines and what is told are written by threads of their own, and nobody waits for
-/// them.
+/// From here on separate threads write lines and messages, and callers do not wait.
 ///
 /// # Errors
 /// The threads cannot be started.
@@ -32,19 +31,19 @@ pub fn detach() -> anyhow::Result<()> {
     let start = || -> io::Result<[Detached; 2]> {
         Ok([Detached::start("stdout", write_line)?, Detached::start("stderr", write_told)?])
     };
-    // It is empty, for only the daemon's beginning comes here.
+    // It is empty, because only the daemon's start calls this.
     let _ = STREAMS.set(start().context("cannot start the threads that write what is said")?);
     Ok(())
 }
 
-/// Waits a little until all that was said is written.
+/// Waits for a short time until everything is written.
 pub fn settle() {
     for stream in STREAMS.get().into_iter().flatten() {
         stream.settle(SETTLE_BOUND);
     }
 }
 
-/// Tells a line on standard error.
+/// Writes a line to standard error.
 macro_rules! tell {
     ($($words:tt)*) => {
         $crate::output::tell_text(format_args!("{}\n", format_args!($($words)*)))
@@ -52,7 +51,7 @@ macro_rules! tell {
 }
 pub(crate) use tell;
 
-/// Tells text on standard error. Where nobody can be told, nothing else is to be done about it.
+/// Writes text to standard error. Errors are ignored, because there is nowhere to report them.
 pub fn tell_text(text: Arguments<'_>) {
     let text = escape::text(&text.to_string()).into_owned();
     match STREAMS.get() {
@@ -62,14 +61,14 @@ pub fn tell_text(text: Arguments<'_>) {
 }
 
 fn write_told(text: &str) {
-    // In one piece, so that lines of several processes do not mix.
+    // In one write, so that lines of several processes do not mix.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Bytes of a line of an error that are told from its beginning, and from its end.
+/// How many bytes are kept of an overlong line in an error: from its beginning, and from its end.
 const LINE_BYTES: [usize; 2] = [800, 200];
 
-/// The text without the middle of lines in which somebody's file is quoted at length.
+/// Shortens long lines, in which a file is quoted, by their middle.
 pub fn shortened(text: &str) -> String {
     let shorten = |line: &str| match line.len() > LINE_BYTES.iter().sum() {
         true => {
@@ -81,14 +80,13 @@ pub fn shortened(text: &str) -> String {
     text.split('\n').map(shorten).collect::<Vec<_>>().join("\n")
 }
 
-/// Draws on a terminal: what commands it is left in, so that nothing from outside may be in the
-/// text.
+/// Draws on a terminal. Control sequences are not escaped, so the text must contain nothing from
+/// outside.
 pub fn draw(text: Arguments<'_>) {
     let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
-/// Prints a result, as it stands, on standard output. A reader that has gone away wants no more of
-/// it.
+/// Prints a result on standard output. It is no error if the reader has gone away.
 ///
 /// # Errors
 /// It cannot be written, as on a full disk.
@@ -96,8 +94,8 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
     put(&escape::text(&text.to_string()))
 }
 
-/// Prints text in colours, unless something from outside is in it that commands terminals: then
-/// without.
+/// Prints text in colours. If the text contains control characters from outside, they are escaped
+/// and the colours are left out.
 ///
 /// # Errors
 /// As [`fn@print`].
@@ -110,7 +108,7 @@ fn put(text: &str) -> anyhow::Result<()> {
     write(&mut io::stdout().lock(), text).context("cannot print the result; write it elsewhere, or make room")
 }
 
-/// Prints a line of many. That it cannot be written is told once and stops nobody.
+/// Prints one line of many. A failure is reported once and ends nothing.
 pub fn print_line(line: &str) {
     let text = escape::text(&format!("{line}\n")).into_owned();
     match STREAMS.get() {

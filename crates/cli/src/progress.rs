@@ -1,4 +1,4 @@
-//! Long work on a terminal: how far it is, and Ctrl-C, which ends it with what is done so far.
+//! Progress of long work on a terminal. Ctrl-C ends the work, and what is done so far is kept.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::output::{draw, tell};
 
-/// Counts runs, and tells of them on standard error if that is a terminal.
+/// Counts runs, and shows their number on standard error if that is a terminal.
 #[derive(Debug)]
 pub struct Progress {
     /// Set by Ctrl-C.
@@ -19,13 +19,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For so many runs.
+    /// For `all` runs.
     ///
     /// # Errors
     /// Ctrl-C cannot be caught.
     pub fn new(all: u64) -> anyhow::Result<Progress> {
         let stop = Arc::new(AtomicBool::new(false));
-        // A second Ctrl-C ends the program as usual.
+        // A second Ctrl-C ends the program at once.
         signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, stop.clone())
             .and_then(|_| signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone()))
             .context("cannot catch Ctrl-C")?;
@@ -35,7 +35,7 @@ impl Progress {
         Ok(progress)
     }
 
-    /// One more is done.
+    /// A run is done.
     pub fn one(&self) {
         self.show(self.done.fetch_add(1, Ordering::Relaxed) + 1);
     }
@@ -64,7 +64,7 @@ impl Drop for Progress {
     }
 }
 
-/// Shows on a terminal what is being done while `work` does it.
+/// Shows `what` on a terminal while `work` runs.
 pub fn shown_while<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
@@ -75,7 +75,7 @@ pub fn shown_while<T>(what: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Clears the line that was drawn.
+/// Clears the progress line.
 fn clear() {
     draw(format_args!("\r{:60}\r", ""));
 }

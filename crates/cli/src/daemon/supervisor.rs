@@ -1,8 +1,8 @@
-//! What a service manager is told: that a manager works, and that the loop turns.
+//! Tells the service manager that a manager works, and that the loop runs.
 //!
 //! The protocol is sd_notify(3): datagrams to the socket that `NOTIFY_SOCKET` names. Without it, as
-//! in a terminal, nothing is sent. A datagram that cannot be sent is dropped: the service manager
-//! then acts as it does for a daemon that hangs.
+//! in a terminal, nothing is sent. A datagram that cannot be sent is dropped; the service manager
+//! then treats the daemon as hanging.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use thermocline_linux::machine::now;
 /// The service manager, as the daemon's loop sees it.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    /// Time between two signs of life: half of what the service manager allows. None where it does
-    /// not watch.
+    /// Time between two watchdog notifications: half of what the service manager allows. `None` if
+    /// it does not watch.
     every: Option<Duration>,
-    /// The next sign of life.
+    /// When the next watchdog notification is due.
     due: Cell<Nanos>,
     ready: Cell<bool>,
 }
 
 impl Supervisor {
-    /// Reads from the environment what the service manager expects.
+    /// Reads the service manager's settings from the environment.
     pub fn of_environment() -> Supervisor {
         Supervisor {
             every: sd_notify::watchdog_enabled().map(|allowed| allowed / 2),
@@ -31,7 +31,7 @@ impl Supervisor {
         }
     }
 
-    /// A manager works. The first time, units that wait for this one start.
+    /// A manager works. The first call also starts units that wait for this one.
     pub fn works(&self, manager: &str) {
         if !self.ready.replace(true) {
             send(&[NotifyState::Ready]);
@@ -39,21 +39,21 @@ impl Supervisor {
         send(&[NotifyState::Status(&format!("manager {manager}"))]);
     }
 
-    /// The configuration is read again; it is over when [`Supervisor::reloaded`] says so.
+    /// A reload begins; [`Supervisor::reloaded`] ends it.
     pub fn reloads(&self) {
         if let (true, Ok(at)) = (self.ready.get(), NotifyState::monotonic_usec_now()) {
             send(&[NotifyState::Reloading, at]);
         }
     }
 
-    /// That is over, whatever came of it.
+    /// The reload is over, whether or not it was applied.
     pub fn reloaded(&self) {
         if self.ready.get() {
             send(&[NotifyState::Ready]);
         }
     }
 
-    /// The loop turns.
+    /// The loop runs.
     pub fn turns(&self) {
         let Some(every) = self.every else { return };
         let at = now();

@@ -1,8 +1,8 @@
-//! Whether the daemon does its job: one sentence with the remedy where a minute's work came to
-//! nothing.
+//! Whether the daemon does its job. If it achieved nothing in a minute, one sentence says why and
+//! what to do.
 //!
-//! It is silent where something moved, where nothing was to be done, and where what holds
-//! candidates back was asked for.
+//! It says nothing if a page moved, if there was nothing to do, or if candidates were held back as
+//! configured.
 
 use thermocline_core::counters::Counters;
 use thermocline_core::label::{By, Label};
@@ -13,29 +13,30 @@ use thermocline_core::units::Nanos;
 
 use crate::snapshot::{Deciding, Snapshot, Trouble};
 
-/// Time between two judgements, and so between two sentences.
+/// Time between two assessments, and so between two sentences.
 const EVERY: Nanos = Nanos::from_s(60);
-/// Candidates, moves or faults below which nothing is said: so few may all be unlucky.
+/// With fewer candidates, moves or faults than this, nothing is said: all of them may have failed
+/// by chance.
 const ENOUGH: u64 = 64;
-/// MiB in use on lower tiers below which no evidence is no wonder.
+/// With less memory in use on lower tiers than this, in MiB, a lack of evidence is normal.
 const LOWER_MIB_MIN: u64 = 64;
 
-/// What was counted since the start.
+/// Counts since the start, and some current states.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     counters: Counters,
-    /// Hint faults seen, and those of them out of scope.
+    /// Hint faults seen, and how many of them were out of scope.
     faults: (u64, u64),
-    /// MiB in use on lower tiers at that moment.
+    /// MiB in use on lower tiers now.
     lower_mib: u64,
-    /// Whether anything makes room in the top tier at that moment.
+    /// Whether pages are demoted from the top tier now.
     demotes: bool,
-    /// Whether kswapd has given up on a node there.
+    /// Whether kswapd has given up on any node.
     given_up: bool,
 }
 
 impl Tally {
-    /// What `snapshot` and, of it, `engine` tell.
+    /// Takes the figures from `snapshot` and its `engine`.
     pub fn new(snapshot: &Snapshot, engine: &Deciding, topology: &Topology, demotes: bool) -> Tally {
         let lower = snapshot.nodes.iter().filter(|node| topology.is_lower(node.node));
         let used_pages = lower.map(|node| node.managed_pages.saturating_sub(node.free_pages)).sum();
@@ -49,8 +50,7 @@ impl Tally {
     }
 }
 
-/// Why nothing came of the time between two tallies; `None` where something did, or where that is
-/// no fault.
+/// Why nothing was achieved between two tallies. `None` if something was, or if that is no fault.
 fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
     let grown = |count: fn(&Counters) -> u64| count(&now.counters).saturating_sub(count(&before.counters));
     if grown(|c| c.moved) > 0 {
@@ -70,8 +70,8 @@ fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
     }
     if issued == 0 && proposed >= ENOUGH {
         let (was, is) = (&before.counters, &now.counters);
-        // What was held is counted by look, not by candidate, and only told where nothing else is
-        // known.
+        // A candidate is counted as held at every check, so `held` is used only if no other reason
+        // is known.
         let (reason, _) = most(&[(&was.refused, &is.refused), (&was.expired, &is.expired)])
             .or_else(|| most(&[(&was.held, &is.held)]))?;
         let remedy = refusal_remedy(reason, now)?;
@@ -98,7 +98,8 @@ fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
     })
 }
 
-/// The label that nine of ten counts between the tallies of each pair have, and how many.
+/// The label that has at least nine tenths of the increase between the tallies of all pairs, and
+/// its increase.
 fn most<L: Label>(pairs: &[(&By<L>, &By<L>)]) -> Option<(L, u64)> {
     let grown = |label: L| pairs.iter().map(|(was, is)| is.get(label).saturating_sub(was.get(label))).sum();
     let counts: Vec<(L, u64)> = L::ALL.iter().map(|label| (*label, grown(*label))).collect();
@@ -106,7 +107,7 @@ fn most<L: Label>(pairs: &[(&By<L>, &By<L>)]) -> Option<(L, u64)> {
     counts.into_iter().find(|(_, n)| *n > 0 && n.saturating_mul(10) >= all.saturating_mul(9))
 }
 
-/// What helps where all moves end so; `None` where it is for the programs to decide, or passes.
+/// What helps if all moves end with `outcome`. `None` if that depends on the programs, or passes.
 fn outcome_remedy(outcome: Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::NoPermission => {
@@ -121,14 +122,14 @@ fn outcome_remedy(outcome: Outcome) -> Option<&'static str> {
     })
 }
 
-/// What helps where all candidates are refused so; `None` where that was asked for, or passes.
+/// What helps if all candidates are refused for `reason`. `None` if it was configured, or passes.
 fn refusal_remedy(reason: RefusalReason, now: &Tally) -> Option<&'static str> {
     Some(match reason {
         RefusalReason::NodeFull | RefusalReason::BelowGoal if now.given_up => {
             "the top tier is full and kswapd has given up on it (node_unreclaimable in /proc/zoneinfo); what was tried stands in \
              `thermocline status`"
         }
-        // A full top tier of which all is hot is as it should be.
+        // A top tier full of hot pages is as it should be.
         RefusalReason::NodeFull | RefusalReason::BelowGoal if now.demotes => return None,
         RefusalReason::NodeFull | RefusalReason::BelowGoal => {
             "the top tier is full and nothing is demoted; `thermocline doctor` tells what keeps cold pages from going down"
@@ -152,7 +153,7 @@ fn refusal_remedy(reason: RefusalReason, now: &Tally) -> Option<&'static str> {
     })
 }
 
-/// Judges once a minute.
+/// Makes an assessment once a minute.
 #[derive(Debug)]
 pub struct Watch {
     begin: Nanos,
@@ -161,13 +162,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From `now` on.
+    /// Starts at `now`.
     pub fn new(now: Nanos) -> Watch {
         Watch { begin: now, before: Tally::default(), found: None }
     }
 
-    /// Judges what was done since the last judgement, if that was a minute ago; returns what there
-    /// is to say.
+    /// Assesses the time since the last assessment, if that was at least a minute ago. Returns what
+    /// to report.
     pub fn look(&mut self, now: Nanos, tally: impl FnOnce() -> Tally) -> Option<String> {
         if now.since(self.begin) < EVERY {
             return None;
@@ -178,7 +179,7 @@ impl Watch {
         self.found.as_ref().map(|found| format!("for a minute nothing has moved: {}", found.sentence))
     }
 
-    /// What the last judgement found wrong.
+    /// The trouble that the last assessment found.
     pub fn found(&self) -> Option<&Trouble> {
         self.found.as_ref()
     }
@@ -190,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// A minute in which hint faults came, and what `change` says.
+    /// The assessment of a minute in which hint faults arrived and `change` was applied.
     fn minute(change: impl FnOnce(&mut Tally)) -> Option<Trouble> {
         let before = Tally { lower_mib: 500, ..Tally::default() };
         let mut now = before.clone();

@@ -1,4 +1,4 @@
-//! A Unix socket that only its owner and, where given, a group may open.
+//! A Unix socket that only its owner and, if given, a group may open.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use thermocline_linux::private::Folder;
 
-/// The name of a listening socket; removed when dropped.
+/// The path of a listening socket; removed when dropped.
 #[derive(Debug)]
 pub struct UnixSocket {
     folder: Folder,
@@ -15,11 +15,11 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Listens on `path`, which the configuration has as `key`.
+    /// Listens on `path`, the value of the configuration's `key`.
     ///
     /// # Errors
-    /// When the folder is not ours alone, something other than a socket of ours has that name, or
-    /// the socket cannot be made.
+    /// The folder is not ours alone, something other than a socket of ours has that name, or the
+    /// socket cannot be created.
     pub fn bind(
         path: &Path,
         group: Option<&str>,

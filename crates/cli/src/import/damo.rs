@@ -1,5 +1,5 @@
-//! Setups of DAMON, as damo takes them and HMSDK's gen_migpol.py writes them: they become manager
-//! damon, which has the kernel do the same.
+//! DAMON setups, as damo reads them and HMSDK's gen_migpol.py writes them. They become manager
+//! damon, with which the kernel does the same.
 
 use toml::Value as Toml;
 
@@ -8,10 +8,10 @@ use super::{Import, quantity};
 
 const FOUND: &str = "a kdamond watches all memory of its node, which is found out";
 
-/// A page, as damo writes it.
+/// The size of a page, in the forms that damo writes.
 const SMALLEST: [&str; 4] = ["4096", "4,096", "4 KiB", "4.000 KiB"];
 
-/// Where tiers are named, one by each action.
+/// The tiers, which each action names by its node.
 #[derive(Default)]
 struct Tiers {
     fast: Option<(usize, i64)>,
@@ -66,12 +66,12 @@ fn shown(key: &str, value: &Node) -> String {
     format!("{key}: {}", value.shown())
 }
 
-/// What manager damon does not set.
+/// Refuses a key that manager damon does not have.
 fn other(key: &str, line: usize, value: &Node, import: &mut Import) {
     import.refuse(line, shown(key, value), "manager damon has no such key");
 }
 
-/// Whether a value says nothing: null, empty or an empty list.
+/// Whether a value sets nothing: null, empty or an empty list.
 fn is_nothing(value: &Node) -> bool {
     matches!(value.shown().as_str(), "" | "null" | "~" | "[]" | "{}" | "None")
 }
@@ -129,7 +129,7 @@ fn goal_of_intervals(node: &Node, import: &mut Import) {
     });
 }
 
-/// Which way a scheme moves pages.
+/// The direction in which a scheme moves pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Up,
@@ -201,7 +201,7 @@ fn pattern(node: &Node, way: Way, import: &mut Import) {
                     );
                 }
                 (Way::Down, "age", "min") => {
-                    // A bare number counts aggregations, whose length is told elsewhere.
+                    // A bare number counts aggregation intervals. Their length is set elsewhere.
                     let number = match text.parse::<u64>() {
                         Ok(0) => Ok(0),
                         Ok(n) => Err(format!("{n} aggregations; write it as a time, as 30 s")),
@@ -301,7 +301,7 @@ fn one_filter(node: &Node, way: Way, import: &mut Import) {
     let text = |key: &str| node.get(key).and_then(Node::text).unwrap_or_default().trim().to_ascii_lowercase();
     let kind = [text("filter_type"), text("type")].concat();
     let theirs = format!("filter {}", node.shown());
-    // damo says what is let through ("allow") or not; older files say what is left out.
+    // damo says whether a match is let through ("allow") or not; older files name what is left out.
     let takes =
         |matching: bool| text("allow") == matching.to_string() || text("filter_pass") == matching.to_string();
     let matching = text("matching") != "false";

@@ -1,12 +1,13 @@
-//! YAML, and with it JSON, as a tree whose every part knows its line.
+//! YAML, which includes JSON, as a tree that records the line of every part.
 
 use saphyr_parser::{Event, Parser};
 
-/// Deepest nesting, and most parts, of a document.
+/// Maximum nesting depth, and maximum number of parts, of a document.
 const DEPTH_MAX: usize = 64;
 const PARTS_MAX: usize = 100_000;
 
-/// A part of a document, and the line on which it begins; of a block of text, its first line.
+/// A part of a document, and the line on which it begins. For a block of text it is that of its
+/// first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) line: usize,
@@ -18,12 +19,12 @@ pub(super) enum Value {
     /// Keys with their lines, in order.
     Map(Vec<(String, usize, Node)>),
     List(Vec<Node>),
-    /// A value as it is written.
+    /// A value as written.
     Scalar(String),
 }
 
 impl Node {
-    /// Keys, their lines and values; none where it is no map.
+    /// Keys, their lines and values; empty if it is not a map.
     pub(super) fn entries(&self) -> &[(String, usize, Node)] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -31,7 +32,7 @@ impl Node {
         }
     }
 
-    /// The value of a key, whatever its case, as memtierd reads them.
+    /// The value of a key. As in memtierd, case does not matter.
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|(name, ..)| name.eq_ignore_ascii_case(key)).map(|(_, _, node)| node)
     }
@@ -44,7 +45,7 @@ impl Node {
         }
     }
 
-    /// A value as it is written.
+    /// A value as written.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar(text) => Some(text),
@@ -52,7 +53,7 @@ impl Node {
         }
     }
 
-    /// It in short, for messages.
+    /// A short form, for messages.
     pub(super) fn shown(&self) -> String {
         let joined = |parts: Vec<String>| parts.join(", ");
         match &self.value {
@@ -66,16 +67,16 @@ impl Node {
     }
 }
 
-/// What is begun and not ended: its line, and what it has so far.
+/// An unfinished part: its line, and its contents so far.
 enum Open {
     Map(usize, Vec<(String, usize, Node)>, Option<(String, usize)>),
     List(usize, Vec<Node>),
 }
 
-/// Parses the first document of a text, whose first line has this number.
+/// Parses the first document of a text. The text's first line has number `first`.
 ///
 /// # Errors
-/// It is no YAML, or more than is taken, with the line.
+/// It is not YAML, or exceeds the limits; the message names the line.
 pub(super) fn parse(text: &str, first: usize) -> Result<Node, String> {
     let (mut open, mut parts) = (Vec::new(), 0);
     for event in Parser::new_from_str(text) {

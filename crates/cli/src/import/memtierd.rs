@@ -1,6 +1,6 @@
 //! memtierd's configuration: a policy with pidwatcher, tracker and mover, and routines.
 //!
-//! What is in `config` is a text of its own, in YAML or JSON.
+//! The content of `config` is a separate text, in YAML or JSON.
 
 use toml::Value as Toml;
 
@@ -11,7 +11,7 @@ const ONE_WAY: &str = "rule adaptive goes by how often each page is accessed, an
 const NO_SWAP: &str = "thermocline moves memory between tiers and swaps nothing; the kernel's reclaim does";
 
 pub(super) fn read(root: &Node, import: &mut Import) {
-    // In the plugin's configuration the text is below a class.
+    // In the plugin's configuration the text is nested in a class.
     for (key, line, node) in root.entries() {
         match key.to_ascii_lowercase().as_str() {
             "policy" => policy(node, *line, import),
@@ -43,7 +43,7 @@ fn named(node: &Node) -> String {
     node.get("name").map_or_else(|| "without a name".to_owned(), Node::shown)
 }
 
-/// Has `read` read what is in a `config`, be it a text or a map.
+/// Applies `read` to the content of a `config`, which may be a text or a map.
 fn inside(node: &Node, import: &mut Import, read: impl FnOnce(&Node, &mut Import)) {
     match &node.value {
         Value::Scalar(text) => match parse(text, node.line) {
@@ -106,7 +106,7 @@ fn of_policy(lower: &str, key: &str, line: usize, value: &Node, import: &mut Imp
         "intervalms" => import.set_number(line, &theirs, "engine.tick_ms", number()),
         "idledurationms" if value.text() == Some("0") => import.refuse(line, theirs, "0 is never"),
         "idledurationms" => import.set_number(line, &theirs, "demotion.idle_ms", number()),
-        // Told by `tiers`, which takes them together.
+        // `tiers` handles them, because it combines them.
         "idlenumas" | "activenumas" | "heatnumas" => {}
         "swapoutms" => import.refuse(line, theirs, NO_SWAP),
         "activedurationms" => import.refuse(line, theirs, ONE_WAY),
@@ -127,7 +127,7 @@ fn of_policy(lower: &str, key: &str, line: usize, value: &Node, import: &mut Imp
     }
 }
 
-/// Nodes of memory that is active, and of idle memory, or by class of heat, are tiers.
+/// Turns the nodes for active and for idle memory, or of each class of heat, into tiers.
 fn tiers(config: &Node, import: &mut Import) {
     let nodes = |node: &Node| -> Vec<i64> {
         node.items().iter().filter_map(|n| n.text()?.trim().parse().ok()).collect()
@@ -171,7 +171,7 @@ fn tiers(config: &Node, import: &mut Import) {
     }
 }
 
-/// Cgroups or processes become scopes.
+/// Turns cgroups or processes into scopes.
 fn processes(kind: &str, line: usize, value: &Node, import: &mut Import) {
     for item in value.items() {
         let text = item.text().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Configurations of other programs, translated into ours: each line is translated, or refused with
+//! Translates configurations of other programs into ours. Each line is translated, or refused with
 //! the reason.
 //!
 //! | file | what is read |
@@ -23,7 +23,7 @@ use toml::Value;
 
 use crate::config::field;
 
-/// Whose configuration a file is.
+/// The program that a file configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// memtierd's YAML.
@@ -35,7 +35,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a text has by its looks.
+    /// Guesses the format of a text.
     pub fn of(text: &str) -> Option<Format> {
         match crate::foreign::named(text) {
             Some(what) if what.contains("memtierd") => Some(Format::Memtierd),
@@ -55,18 +55,18 @@ impl Format {
     }
 }
 
-/// What has become of something that a file says.
+/// What became of a statement in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Became {
-    /// Our key has this value.
+    /// Our key gets this value.
     Key(String, String),
-    /// It is so without a key, because of this.
+    /// It is so without a key, for this reason.
     Anyway(String),
-    /// It is left out, because of this.
+    /// It is left out, for this reason.
     Refused(String),
 }
 
-/// One thing that a file says.
+/// A statement in a file.
 #[derive(Clone, Debug)]
 struct Told {
     line: usize,
@@ -74,20 +74,20 @@ struct Told {
     became: Became,
 }
 
-/// What a file comes to.
+/// The result of an import.
 #[derive(Debug, Default)]
 pub struct Import {
     told: Vec<Told>,
-    /// Our keys, with the line that has set each.
+    /// Our keys, each with the line that sets it.
     set: BTreeMap<String, (usize, Value)>,
-    /// Our scopes: keys of each.
+    /// Our scopes, each as a map of keys.
     scopes: Vec<BTreeMap<&'static str, Value>>,
 }
 
 /// Translates a text.
 ///
 /// # Errors
-/// It is no such file: the line and what is wrong there.
+/// It is not such a file; the message names the line and what is wrong there.
 pub fn import(text: &str, format: Format) -> Result<Import, String> {
     let mut import = Import::default();
     match format {
@@ -100,7 +100,7 @@ pub fn import(text: &str, format: Format) -> Result<Import, String> {
 }
 
 impl Import {
-    /// Things that were translated, and that were refused.
+    /// The numbers of statements translated and refused.
     pub fn counts(&self) -> (usize, usize) {
         let refused = self.told.iter().filter(|t| matches!(t.became, Became::Refused(_))).count();
         (self.told.len() - refused, refused)
@@ -118,7 +118,8 @@ impl Import {
         self.note(line, theirs, Became::Anyway(why.into()));
     }
 
-    /// Sets a key of ours, unless its value is out of range or another line has set another.
+    /// Sets one of our keys, unless the value is out of range or another line has set a different
+    /// one.
     fn set(&mut self, line: usize, theirs: &str, key: &str, value: impl Into<Value>) {
         let value = value.into();
         let Some(field) = field(key) else {
@@ -139,7 +140,7 @@ impl Import {
         }
     }
 
-    /// Sets a key to a number that is told in words of theirs.
+    /// Sets a key to a number that was parsed from a foreign quantity.
     fn set_number(&mut self, line: usize, theirs: &str, key: &str, number: Result<u64, String>) {
         match number {
             Ok(number) => match i64::try_from(number) {
@@ -150,7 +151,7 @@ impl Import {
         }
     }
 
-    /// Adds a scope of one key, unless there is such a one.
+    /// Adds a scope with one key, unless an identical one exists.
     fn scope(&mut self, line: usize, theirs: &str, key: &'static str, value: impl Into<Value>) {
         let value = value.into();
         self.note(line, theirs, Became::Key(format!("scope.{key}"), value.to_string()));
@@ -161,7 +162,7 @@ impl Import {
     }
 }
 
-/// Whether a value is in the range of its key.
+/// Checks that a value is in the range of its key.
 fn within(key: &str, field: &Field, value: &Value) -> Result<(), String> {
     let Some(number) = value.as_integer() else { return Ok(()) };
     let bound = |name: &str| field.schema[name].as_i64();

@@ -1,7 +1,7 @@
-//! Quantities as other programs write them: `100 ms`, `2 s`, `5 %`, `50 GiB`, `max`, or a bare
-//! number in a unit that its key names.
+//! Quantities in other programs' notation: `100 ms`, `2 s`, `5 %`, `50 GiB`, `max`, or a bare
+//! number whose unit follows from its key.
 
-/// The number and the unit of a text.
+/// Splits a text into number and unit.
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',').unwrap_or(text.len());
@@ -16,7 +16,7 @@ fn whole(number: f64, text: &str, unit: &str) -> Result<u64, String> {
     Ok(number.round() as u64)
 }
 
-/// A time in ms; a bare number is in units of so many us.
+/// A time in ms. The unit of a bare number is `bare_us` microseconds.
 pub(super) fn ms(text: &str, bare_us: f64) -> Result<u64, String> {
     let (number, unit) = split(text).ok_or_else(|| format!("{text} is no time"))?;
     let us = match unit.as_str() {
@@ -32,7 +32,7 @@ pub(super) fn ms(text: &str, bare_us: f64) -> Result<u64, String> {
     whole(number * us / 1e3, text, "ms")
 }
 
-/// Memory in MiB; a bare number is in bytes.
+/// Memory in MiB. A bare number is in bytes.
 pub(super) fn mib(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text).ok_or_else(|| format!("{text} is no size"))?;
     let bytes = match unit.trim_end_matches("iB").trim_end_matches('B') {
@@ -46,7 +46,7 @@ pub(super) fn mib(text: &str) -> Result<u64, String> {
     whole(number * bytes / 1048576.0, text, "MiB")
 }
 
-/// A share in so many parts of a whole; a bare number is in these parts already.
+/// A share of a whole, in units of 1/`parts`. A bare number is in that unit already.
 pub(super) fn share(text: &str, parts: f64) -> Result<u64, String> {
     let (number, unit) = split(text).ok_or_else(|| format!("{text} is no share"))?;
     match unit.as_str() {

@@ -1,4 +1,4 @@
-//! Settings of the kernel, a line each.
+//! Kernel settings, one per line.
 
 use super::{Import, quantity};
 
@@ -6,11 +6,11 @@ use super::{Import, quantity};
 enum To {
     /// A key of ours with the same number.
     Key(&'static str),
-    /// Nothing, because of this.
+    /// Nothing, for this reason.
     Refused(&'static str),
 }
 
-/// Settings that have to do with tiers.
+/// Settings that concern tiering.
 const KNOWN: [(&str, To); 18] = [
     ("kernel.numa_balancing_promote_rate_limit_MBps", To::Key("admission.rate_limit_mbps")),
     ("kernel.numa_balancing_scan_size_mb", To::Key("kernel.scan_size_mb")),
@@ -44,7 +44,7 @@ const KNOWN: [(&str, To); 18] = [
 const OF_KERNEL: &str = "it is the kernel's own affair; leave it in sysctl.d";
 const OTHER: &str = "it has nothing to do with tiers";
 
-/// Key and value of a line; none of an empty one and of a comment.
+/// Key and value of a line; `None` for an empty line or a comment.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     let line = line.strip_prefix('-').unwrap_or(line);
@@ -54,7 +54,7 @@ fn split(line: &str) -> Option<(&str, &str)> {
     line.split_once('=').map(|(key, value)| (key.trim(), value.trim()))
 }
 
-/// Whether a text looks like settings of the kernel: every line sets one.
+/// Whether a text consists of kernel settings: every line sets one.
 pub(super) fn is_one(text: &str) -> bool {
     let mut lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
@@ -97,7 +97,7 @@ pub(super) fn read(text: &str, import: &mut Import) {
     }
 }
 
-/// The mode is a mask: 1 balances, 2 has lower tiers scanned.
+/// The mode is a mask: 1 balances, 2 scans lower tiers.
 fn numa_balancing(line: usize, theirs: &str, value: &str, import: &mut Import) {
     match quantity::number(value) {
         Ok(0) => import.refuse(

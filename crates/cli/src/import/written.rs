@@ -1,4 +1,4 @@
-//! How an import is written down: a configuration of ours, with what became of each line.
+//! Writes the result of an import: a configuration of ours, and what became of each line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Became, Format, Import, Told};
 
-/// Words in a line of comments, about.
+/// Approximate width of comment lines.
 const WIDTH: usize = 100;
 
 impl Import {
-    /// A configuration, which begins with what became of each line of `name`.
+    /// A configuration that begins with what became of each line of the file `name`.
     pub fn toml(&self, name: &str, format: Format) -> String {
         let (translated, refused) = self.counts();
         let name = name.escape_debug();
@@ -46,7 +46,7 @@ impl Import {
         out
     }
 
-    /// What became of each line, and the configuration, as JSON.
+    /// The configuration and what became of each line, as JSON.
     pub fn json(&self, name: &str, format: Format) -> Value {
         let told = self.told.iter().map(|told| {
             let (key, value, why) = match &told.became {
@@ -59,8 +59,8 @@ impl Import {
         json!({ "lines": told.collect::<Vec<_>>(), "toml": self.toml(name, format) })
     }
 
-    /// What became of each line, in order. Lines that are refused for the same reason are told
-    /// together, where they are many.
+    /// What became of each line, in order. If many lines are refused for the same reason, they are
+    /// reported together.
     fn lines(&self) -> Vec<(String, String)> {
         let mut by_reason: BTreeMap<&str, Vec<&Told>> = BTreeMap::new();
         for told in &self.told {
@@ -97,10 +97,10 @@ impl Import {
     }
 }
 
-/// Lines that are refused for one reason and told together.
+/// From this number on, lines refused for the same reason are reported together.
 const MANY: usize = 8;
 
-/// Words in lines, without what would end a comment.
+/// Wraps a text. Control characters, which might end a comment, become spaces.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

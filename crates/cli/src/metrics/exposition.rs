@@ -1,5 +1,5 @@
-//! The text that is scraped: Prometheus' format 0.0.4 and OpenMetrics 1.0, which name counters
-//! differently and end differently.
+//! The text that is scraped: Prometheus' format 0.0.4 and OpenMetrics 1.0. They differ in the names
+//! of counters and in the end of the text.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a client asks for by the header `Accept`.
+    /// The format that a client requests by the header `Accept`.
     pub fn accepted(accept: &str) -> Format {
         match accept.contains("application/openmetrics-text") {
             true => Format::OpenMetrics,
@@ -33,7 +33,7 @@ impl Format {
         }
     }
 
-    /// Families as text, without the end.
+    /// Families as text, without the end marker.
     pub fn text(self, families: &[Family]) -> String {
         let mut out = String::new();
         for family in families {
@@ -52,7 +52,7 @@ impl Format {
         out
     }
 
-    /// What stands behind the last family.
+    /// The text after the last family.
     pub const fn end(self) -> &'static str {
         match self {
             Format::Prometheus => "",
@@ -69,7 +69,7 @@ fn labelled(labels: &[(&'static str, String)]) -> String {
     format!("{{{}}}", labels.collect::<Vec<_>>().join(","))
 }
 
-/// Text in which no line ends and, where `quoted`, no quote does.
+/// Escapes line breaks and, if `quoted`, quotes.
 fn escaped(text: &str, quoted: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
     if quoted { text.replace('"', "\\\"") } else { text }

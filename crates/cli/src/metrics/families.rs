@@ -1,5 +1,5 @@
-//! What a snapshot holds, as families of metrics. Statistics bring their names along; what else is
-//! shown is declared here.
+//! Turns a snapshot into families of metrics. Statistics are declared with their metric names;
+//! everything else is declared here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use thermocline_core::units::NodeId;
 
 use crate::snapshot::{Deciding, Named, Snapshot};
 
-/// Scopes that have labels of their own; figures of further ones are added up as `other`.
+/// Maximum number of scopes with their own labels. The figures of further ones are added up as
+/// `other`.
 const SCOPES_MAX: usize = 64;
 /// Bytes of a base page.
 const PAGE_BYTES: f64 = 4096.0;
@@ -26,11 +27,11 @@ type Labelled = (Vec<(&'static str, String)>, f64);
 pub struct Family {
     /// Its name; that of a counter ends in `_total`.
     pub name: String,
-    /// What it counts.
+    /// The help text.
     pub help: String,
-    /// How it behaves.
+    /// Whether it is a counter or a gauge.
     pub kind: Kind,
-    /// The values by their labels.
+    /// The values with their labels.
     pub values: Vec<Labelled>,
 }
 
@@ -48,7 +49,7 @@ impl Family {
     }
 }
 
-/// All that is known of the daemon and its machine.
+/// All figures of the daemon and its machine.
 pub fn families(snapshot: &Snapshot) -> Vec<Family> {
     let mut out = daemon(snapshot);
     out.extend(nodes(&snapshot.nodes, &snapshot.fixed.topology, &snapshot.kswapd.given_up));
@@ -62,7 +63,7 @@ pub fn families(snapshot: &Snapshot) -> Vec<Family> {
     out
 }
 
-/// For how long the daemon's loop has not turned, where that is too long.
+/// For how long the daemon's loop has not run, if that is too long.
 pub fn loop_late(late: Option<Duration>) -> Family {
     let help = "Time for which the daemon's loop has not turned; 0 where it does.";
     Family::gauge("thermocline_loop_late_seconds", help, one(late.unwrap_or_default().as_secs_f64()))
@@ -170,7 +171,7 @@ fn moved(snapshot: &Snapshot) -> Vec<Family> {
     ]
 }
 
-/// Values of statistics, under the names that they bring along.
+/// Values of statistics, under their declared names.
 fn declared<D: Declared>(figures: &D) -> Vec<Family> {
     of_samples(&D::statistics(), &figures.samples())
 }
@@ -191,12 +192,12 @@ fn of_samples(statistics: &[Statistic], samples: &[Sample]) -> Vec<Family> {
     statistics.iter().map(family).collect()
 }
 
-/// A value in the unit of its metric.
+/// Converts a value to the unit of its metric.
 fn scaled(value: u64, unit: &str) -> f64 {
     value as f64 / divisor(unit) as f64
 }
 
-/// What the engine, sources, mover and demoter have counted.
+/// The counters of engine, sources, mover and demoter.
 fn decided(engine: &Deciding) -> Vec<Family> {
     let mut out = of_samples(&Counters::statistics(), &engine.counters.samples());
     for (row, counted) in &engine.counted {
@@ -228,7 +229,7 @@ fn decided(engine: &Deciding) -> Vec<Family> {
     out
 }
 
-/// Gauges of the engine, which are declared, and of its rule, which only have names.
+/// Gauges of the engine, which are declared, and of its rule, which have only names.
 fn gauges(engine: &Deciding) -> Vec<Family> {
     let own = Engine::gauge_statistics();
     let mut out: BTreeMap<&str, Family> = BTreeMap::new();
@@ -259,13 +260,13 @@ fn gauges(engine: &Deciding) -> Vec<Family> {
     out.into_values().collect()
 }
 
-/// How the scopes stand, and how they are braked.
+/// Limits, holdings and brakes of the scopes.
 fn scopes(engine: &Deciding) -> Vec<Family> {
     let held = |of: fn(&Standing) -> Option<u64>| {
         by_scope(&engine.scopes, |standing| of(standing).map(|pages| pages as f64 * PAGE_BYTES))
     };
     let rate = |braking: &Braking| Some(braking.rate_bp as f64 / 1e4);
-    // Rates have no sum.
+    // Adding up rates makes no sense, so there is no `other`.
     let shown = &engine.brakes[..engine.brakes.len().min(SCOPES_MAX)];
     vec![
         Family::gauge(
@@ -291,7 +292,7 @@ fn scopes(engine: &Deciding) -> Vec<Family> {
     ]
 }
 
-/// A figure of each scope; of those beyond [`SCOPES_MAX`] the sum.
+/// A figure of each scope. The figures of those beyond [`SCOPES_MAX`] are added up.
 fn by_scope<T>(scopes: &[Named<T>], of: impl Fn(&T) -> Option<f64>) -> Vec<Labelled> {
     let (shown, rest) = scopes.split_at(scopes.len().min(SCOPES_MAX));
     let mut values: Vec<Labelled> = shown

@@ -1,4 +1,4 @@
-//! Figures for Prometheus: what a snapshot holds, as families of metrics, in two formats.
+//! Figures for Prometheus: a snapshot as families of metrics, in two formats.
 
 mod exposition;
 mod families;

@@ -1,14 +1,14 @@
-//! A stream that a thread of its own writes to: who says something never waits.
+//! A stream that a separate thread writes to, so that callers never wait.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Texts that wait to be written; what comes while there are so many is dropped. At a line a second
-/// that is a quarter of an hour.
+/// Maximum number of texts that wait to be written; further ones are dropped. At a line per second
+/// this is a quarter of an hour.
 const WAITING_MAX: usize = 1000;
 
-/// What its owner and its thread both look at.
+/// State that the owner and the thread share.
 #[derive(Debug, Default)]
 struct Shared {
     counts: Mutex<Counts>,
@@ -18,7 +18,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Counts {
     waiting: u64,
-    /// Texts that found no place since one was written.
+    /// Texts dropped since the queue was last empty.
     dropped: u64,
 }
 
@@ -36,8 +36,8 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// Has a thread of that name call `write` for each text. Where texts were dropped it is told so
-    /// too.
+    /// Starts a thread with that name, which calls `write` for each text. When the queue is empty
+    /// again after texts were dropped, the thread reports their number on standard error.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -49,7 +49,7 @@ impl Detached {
         Ok(Detached { texts, shared })
     }
 
-    /// Has `text` written, or drops it where too much waits.
+    /// Queues `text`, or drops it if the queue is full.
     pub fn put(&self, text: String) {
         let mut counts = self.shared.counts();
         match self.texts.try_send(text) {
@@ -58,9 +58,9 @@ impl Detached {
         }
     }
 
-    /// Waits until all is written, for at most `bound`.
+    /// Waits until everything is written, for at most `bound`.
     pub fn settle(&self, bound: Duration) {
-        // Whoever is not done by then is left behind.
+        // If it takes longer, the rest is lost.
         drop(self.shared.written.wait_timeout_while(self.shared.counts(), bound, |c| c.waiting > 0));
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn who_says_something_never_waits_for_a_reader_that_has_stopped() {
         let (go, held) = sync_channel::<()>(0);
-        // Held until the test lets go.
+        // The writer is blocked until the test releases it.
         let stream = Detached::start("t", move |_| {
             let _ = held.recv();
         })

@@ -1,4 +1,4 @@
-//! The asking side.
+//! The client side.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -14,15 +14,15 @@ use super::{ANSWER_BYTES_MAX, MARGIN, Request, line};
 /// Sends one request to the daemon and returns its answer.
 ///
 /// # Errors
-/// When no daemon listens, it does not answer, or it answers with an error.
+/// No daemon listens, it does not answer, or it answers with an error.
 pub fn ask(path: &Path, request: &Request) -> anyhow::Result<serde_json::Value> {
     ask_within(path, request, request.timeout() + MARGIN)
 }
 
-/// Sends one request for text to the daemon, and returns its answer.
+/// Sends one request for text to the daemon and returns its answer.
 ///
 /// # Errors
-/// As [`ask`], and when the daemon is of a version that answers with figures alone.
+/// As [`ask`], and the daemon's version cannot answer with text.
 pub fn ask_for_text(path: &Path, request: &Request) -> anyhow::Result<String> {
     let answer = ask(path, request)?;
     match answer["text"].as_str() {
@@ -36,7 +36,7 @@ pub fn ask_for_text(path: &Path, request: &Request) -> anyhow::Result<String> {
     }
 }
 
-/// The same of whoever listens, for no longer than `bound` or about that.
+/// As [`ask`], with any listener and for about `bound` at most.
 pub(super) fn ask_within(
     path: &Path,
     request: &Request,
@@ -51,7 +51,8 @@ pub(super) fn ask_within(
     })?;
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
-    // Who is turned away is told so before he has asked.
+    // A client for which there is no place is answered before it sends its request, so a failed
+    // write is not yet an error.
     let asked = (&stream).write_all(text.as_bytes());
     let line = match line::read(&stream, ANSWER_BYTES_MAX, end) {
         Err(error) if error.kind() == ErrorKind::TimedOut => {
@@ -70,7 +71,7 @@ pub(super) fn ask_within(
     }
 }
 
-/// A connection; one that stands in a queue waits for no longer than `bound`.
+/// Connects. If the listener's queue is full, waits for at most `bound`.
 fn reach(path: &Path, bound: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(bound))?;

@@ -1,16 +1,17 @@
-//! Lines between client and daemon: a sender may be slow, or never end its line.
+//! Reads lines that client and daemon exchange. A sender may be slow, or never end its line.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const PIECE_BYTES: usize = 4096;
 
-/// What comes until a line's end or the stream's, at most so many bytes and a piece.
+/// Reads until the end of a line or of the stream, or until `bytes_max` bytes are there. The last
+/// piece may exceed `bytes_max` by less than [`PIECE_BYTES`].
 ///
 /// # Errors
-/// It has not come by `end` ([`ErrorKind::TimedOut`]), or the stream cannot be read.
+/// The line is not complete by `end` ([`ErrorKind::TimedOut`]), or the stream cannot be read.
 pub(super) fn read(mut stream: &UnixStream, bytes_max: usize, end: Instant) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut piece = [0; PIECE_BYTES];
@@ -22,7 +23,7 @@ pub(super) fn read(mut stream: &UnixStream, bytes_max: usize, end: Instant) -> i
         stream.set_read_timeout(Some(left))?;
         let read = match stream.read(&mut piece) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // So the kernel tells of a time that is over.
+            // The kernel reports a timeout of the socket as this.
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
             read => &piece[..read?],
         };

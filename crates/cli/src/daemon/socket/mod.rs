@@ -1,8 +1,9 @@
-//! The Unix socket of the daemon: one JSON request a line, one JSON answer a line.
+//! The daemon's Unix socket: one JSON request per line, one JSON answer per line.
 //!
-//! `status` is answered from the newest snapshot, with where memory is at this moment, and never
-//! waits for the loop; `explain` asks the loop and waits for at most [`ANSWER_TIMEOUT`], `switch`
-//! for [`SWITCH_TIMEOUT`]; neither waits for a loop that does not turn, which all of them report.
+//! `status` never waits for the loop: it is answered from the newest snapshot, together with the
+//! current residency. The other requests are answered by the loop: `switch` waits for it for at
+//! most [`SWITCH_TIMEOUT`], the others for [`ANSWER_TIMEOUT`]. None of these waits for a loop that
+//! hangs. Every request reports such a loop, `status` included.
 
 mod client;
 mod line;
@@ -21,25 +22,24 @@ use thermocline_core::units::{Pfn, Pid, VirtPage};
 pub use client::{ask, ask_for_text};
 pub use server::Server;
 
-/// How long a client waits for the loop, which answers within a step unless something is wrong with
-/// it.
+/// How long a client waits for the loop. Unless something is wrong, the loop answers within a step.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long it waits for one manager to end and another to begin.
+/// How long a client waits for one manager to end and another to begin.
 pub const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
-/// How much longer than the daemon may take a client waits for it.
+/// How much longer a client waits than the daemon may take.
 const MARGIN: Duration = Duration::from_millis(900);
-/// Longest answer, in bytes.
+/// Maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// Longest request, in bytes.
+/// Maximum length of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 4096;
 
 /// What a client asks.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verb")]
 pub enum Request {
-    /// The newest snapshot, and where memory is.
+    /// The newest snapshot, and the residency.
     Status {
-        /// As text, rather than figures.
+        /// As text, not as figures.
         #[serde(default)]
         as_text: bool,
     },
@@ -49,15 +49,15 @@ pub enum Request {
         pid: u32,
         /// An address in the page.
         address: u64,
-        /// As text, rather than figures.
+        /// As text, not as figures.
         #[serde(default)]
         as_text: bool,
     },
-    /// The configuration that the daemon goes by.
+    /// The daemon's current configuration.
     Config,
-    /// That the configuration be read again.
+    /// Reads the configuration again.
     Reload,
-    /// That another manager take over.
+    /// Switches to another manager.
     Switch {
         /// The manager.
         manager: ManagerName,
@@ -65,7 +65,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The page that it is about.
+    /// The page that the request is about.
     fn page(&self) -> Option<VirtPage> {
         match self {
             Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
@@ -73,7 +73,7 @@ impl Request {
         }
     }
 
-    /// How long the loop may take for it.
+    /// How long the loop may take to answer.
     fn timeout(&self) -> Duration {
         match self {
             Request::Status { .. } | Request::Config | Request::Reload | Request::Explain { .. } => {
@@ -84,7 +84,7 @@ impl Request {
     }
 }
 
-/// Where an answer goes.
+/// Receives an answer.
 pub type Answer = SyncSender<serde_json::Value>;
 
 /// A question that only the loop can answer.
@@ -92,23 +92,23 @@ pub type Answer = SyncSender<serde_json::Value>;
 pub struct Question {
     /// What is asked.
     pub request: Request,
-    /// The frame of the page that is asked for, where it is known: the loop does not look into
-    /// processes.
+    /// The frame of the requested page, if known. It is looked up in advance, because the loop must
+    /// not read files of processes, which may block.
     pub frame: Option<Pfn>,
-    /// Where the answer goes.
+    /// Receives the answer.
     pub answer: Answer,
-    /// Who asked has been told that it will not be done.
+    /// The client has been told that the request will not be answered.
     withdrawn: Arc<AtomicBool>,
 }
 
 impl Question {
-    /// Whether it is not to be answered any more.
+    /// Whether it should no longer be answered.
     fn is_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Relaxed)
     }
 }
 
-/// An answer that a client shows as it is.
+/// An answer that the client prints as it is.
 pub fn text_answer(text: String) -> serde_json::Value {
     serde_json::json!({ "text": text })
 }

@@ -1,4 +1,4 @@
-//! Where memory is, looked up by a thread of its own: a process that hangs may block it, and
+//! Where memory is. A separate thread looks it up: a process that hangs may block that thread, but
 //! nothing else.
 
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use thermocline_linux::residency;
 
-/// How long an answer is waited for.
+/// How long a client waits for the result.
 const WAIT: Duration = Duration::from_secs(2);
-/// Clients that may wait for it.
+/// Maximum number of clients that wait for it.
 const WAITING_MAX: usize = 32;
 
-/// What a look has found, or why it could not.
+/// The residency, or why it could not be determined.
 pub(super) type Looked = Result<residency::Residency, String>;
 
-/// Asks the thread.
+/// A handle to the thread.
 #[derive(Clone, Debug)]
 pub(super) struct Residency {
     ask: SyncSender<SyncSender<Looked>>,
 }
 
 impl Residency {
-    /// Starts the thread, which calls `look` whenever somebody asks.
+    /// Starts the thread, which calls `look` at each request.
     pub(super) fn start(mut look: impl FnMut() -> Looked + Send + 'static) -> std::io::Result<Residency> {
         let (ask, asked) = sync_channel::<SyncSender<Looked>>(WAITING_MAX);
         std::thread::Builder::new().name("residency".to_owned()).spawn(move || {
             while let Ok(first) = asked.recv() {
                 let found = look();
-                // Who asked meanwhile gets the same answer; who has gone away needs none.
+                // All waiting clients get the same result. One that has gone away needs none.
                 for answer in std::iter::once(first).chain(asked.try_iter()) {
                     let _ = answer.try_send(found.clone());
                 }
@@ -36,7 +36,7 @@ impl Residency {
         Ok(Residency { ask })
     }
 
-    /// Where memory is, if that is known in time.
+    /// Where memory is, if the thread finds out in time.
     pub(super) fn now(&self) -> Looked {
         let (answer, answers) = sync_channel(1);
         match self.ask.try_send(answer) {

@@ -20,14 +20,14 @@ use crate::daemon::unix_socket::UnixSocket;
 use crate::snapshot::{Latest, Status};
 use crate::text;
 
-/// How long a request may take to arrive, and an answer to be taken.
+/// How long a client may take to send its request, and to receive the answer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Questions that may wait for the loop.
+/// Maximum number of questions that wait for the loop.
 const QUESTIONS_MAX: usize = 16;
-/// How long is waited after no connection could be accepted, as where descriptors have run out.
+/// Pause after a failed accept, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time between two looks whether the loop turns.
+/// Time between two checks of whether the loop runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The listening side.
@@ -37,7 +37,7 @@ pub struct Server {
     questions: Receiver<Question>,
 }
 
-/// What a client is answered from.
+/// What requests are answered from.
 #[derive(Clone)]
 struct Answers {
     latest: Latest,
@@ -48,13 +48,12 @@ struct Answers {
 }
 
 impl Server {
-    /// Listens on `path`, open to its owner and, where given, to `group`. `pulse` tells whether the
-    /// loop turns, `latest` has the newest snapshot, and `frame` knows the frame of a page.
-    /// `residency` finds where memory is; a thread of its own calls it whenever somebody asks for
-    /// the status.
+    /// Listens on `path`, which its owner and, if given, `group` may open. `pulse` shows whether
+    /// the loop runs, `latest` holds the newest snapshot, and `frame` looks up the frame of a page.
+    /// `residency` determines where memory is; a separate thread calls it at each `status` request.
     ///
     /// # Errors
-    /// As [`UnixSocket::bind`], or no thread can be had.
+    /// As [`UnixSocket::bind`], or a thread cannot be started.
     pub fn listen(
         path: &Path,
         group: Option<&str>,
@@ -75,13 +74,13 @@ impl Server {
         Ok(Server { _socket: socket, questions })
     }
 
-    /// Questions that came since the last call.
+    /// Questions received since the last call.
     pub fn questions(&self) -> impl Iterator<Item = Question> + '_ {
         self.questions.try_iter().filter(|question| !question.is_withdrawn())
     }
 }
 
-/// Hands each client to a thread of its own, as long as there is a place for it.
+/// Hands each client to its own thread while there is a place for it.
 fn accept(listener: &UnixListener, answers: &Answers) {
     let handlers = Handlers::default();
     for stream in listener.incoming() {
@@ -95,16 +94,16 @@ fn accept(listener: &UnixListener, answers: &Answers) {
             continue;
         };
         let answers = answers.clone();
-        // Where no thread can be had the client is hung up on.
+        // If no thread can be started, the connection is closed.
         let _ = std::thread::Builder::new().name("client".to_owned()).spawn(move || {
             let _place = place;
-            // A client that hangs up or sends nonsense ends its own connection only.
+            // A client that closes the connection or sends nonsense ends only its own connection.
             let _ = serve(&stream, owner, &answers);
         });
     }
 }
 
-/// Tells a client that there is no place for it, without waiting for it to listen.
+/// Tells a client that there is no place for it, without waiting for the client to read.
 fn turn_away(mut stream: &UnixStream) {
     let answer = failure("too many clients are served at once; try again");
     let _ = stream.set_nonblocking(true).and_then(|()| writeln!(stream, "{answer}"));
@@ -121,8 +120,8 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         Ok(Request::Switch { .. }) if !owner => {
             failure("only root and the daemon's own user may switch managers: run it as one of them")
         }
-        // Frames and how hot they are tell what other users' programs do, which is why the kernel
-        // hides pagemap too.
+        // Frames and how hot they are reveal what other users' programs do. The kernel hides
+        // pagemap for the same reason.
         Ok(Request::Explain { .. }) if !owner => {
             failure("only root and the daemon's own user may have pages explained: run it as one of them")
         }
@@ -140,7 +139,7 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
     writeln!(stream, "{answer}")
 }
 
-/// The newest snapshot, with where memory is at this moment.
+/// The newest snapshot, with the current residency.
 fn status(as_text: bool, answers: &Answers) -> Value {
     let late = answers.pulse.late();
     match (answers.latest.get(), late) {
@@ -156,13 +155,13 @@ fn status(as_text: bool, answers: &Answers) -> Value {
     }
 }
 
-/// Whether the daemon's own user or root asks: to a group the socket may be open as well.
+/// Whether the client is the daemon's own user or root. The socket may be open to a group as well.
 fn is_owner(stream: &UnixStream) -> bool {
     let owners = [rustix::process::geteuid(), rustix::process::Uid::ROOT];
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| owners.contains(&peer.uid))
 }
 
-/// Puts a question to the loop, and takes it back where the loop does not turn.
+/// Passes a question to the loop, and withdraws it if the loop hangs or does not answer in time.
 fn put(request: Request, answers: &Answers) -> Value {
     if let Some(late) = answers.pulse.late() {
         return failure(&standing(late));
