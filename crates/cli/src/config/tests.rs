@@ -1,4 +1,4 @@
-//! Files, environment and options, and what is told of those that are wrong.
+//! Tests of files, environment and options, and of the messages about wrong ones.
 
 use super::*;
 use proptest::prelude::*;
@@ -58,7 +58,7 @@ fn scopes_that_run_refuses_are_no_configuration() {
 fn of_thousands_of_errors_some_are_shown_and_the_others_counted() {
     let e = error(&"[[scope]]\nrate_share_percent = 0\n".repeat(5000));
     assert_eq!(e.matches("rate_share_percent is 1 to 100").count(), SHOWN_MAX);
-    // One more than scopes: the first is also one that names no process.
+    // One more than the scopes, because the first one also fails to name a process.
     assert!(e.ends_with("\nand 4981 more"), "{e}");
 }
 
@@ -84,7 +84,7 @@ fn what_the_command_line_says_is_checked_and_has_no_line() {
     let told = parse("[engine]\ntick_ms = 50\n", "t.toml", by_pid).unwrap_err();
     assert!(told.starts_with("error: manager.name: numab2") && !told.contains("tick_ms"), "{told}");
     assert!(parse("", "the command line", by_pid).is_err());
-    // What is wrong for the manager of the file is right for the one that is asked for instead.
+    // This configuration is wrong for the manager that it names, but right for the requested one.
     let blind = "[source.hintfault]\nenabled = false\n";
     assert!(error(blind).contains("no source is switched on"));
     assert!(parse(blind, "t.toml", |c| c.manager.name = ManagerName::Damon).is_ok());
@@ -139,7 +139,7 @@ fn every_key_that_is_wrong_is_told_at_once() {
     assert!(e.contains("[[scope]] is a section, not a value"), "{e}");
 }
 
-/// Layers of a file, one of conf.d, a variable and an option.
+/// The layers of a file, a file in conf.d, a variable and an option.
 fn layered() -> Vec<Layer> {
     vec![
         Layer::file(

@@ -1,5 +1,4 @@
-//! One check for all: what `config check` takes, `run` takes as a configuration, on a machine
-//! that has everything.
+//! What `config check` accepts, `run` accepts as well, on a machine that has everything.
 
 use thermocline_linux::manager;
 
@@ -12,7 +11,7 @@ mod together;
 #[allow(dead_code)]
 mod fixture;
 
-/// Keys about which a machine has the last word: nodes and devices that it has not got.
+/// Keys whose values only a machine can check: they name nodes and devices that it does not have.
 const OF_THE_MACHINE: [&str; 4] =
     ["tiers.nodes", "tiers.exclude", "source.hwsample.enabled", "source.chmu.enabled"];
 
@@ -29,7 +28,7 @@ format:
 \tfield:unsigned int age;\toffset:44;\tsize:4;\tsigned:0;
 ";
 
-/// A machine on which everything that thermocline can use is there.
+/// A machine that has everything that thermocline can use.
 fn machine() -> Machine {
     let machine = Machine::built(&[(0, "0-15", 4096), (1, "16-31", 4096), (2, "", 8192)], &["0-1", "2"]);
     machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n");
@@ -44,7 +43,7 @@ fn machine() -> Machine {
     machine
 }
 
-/// What `run` looks at before it changes or opens anything.
+/// The checks that `run` makes before it changes or opens anything.
 fn taken_by_run(root: &Root, config: &Config) -> anyhow::Result<()> {
     let discovered = discover(root, &config.tiers)?;
     refuse(&doctor::blockers(root, config))?;
@@ -57,8 +56,8 @@ fn taken_by_run(root: &Root, config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Values to try for a key: its default, all that its range names, what lies beyond that, and what
-/// is of another type.
+/// Values to try for a key: its default, all that its range names, values beyond the range, and
+/// values of another type.
 fn values(default: &str, range: &str) -> Vec<String> {
     let mut values: Vec<String> = [
         "true",

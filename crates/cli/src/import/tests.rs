@@ -1,4 +1,5 @@
-//! Each line of other programs' files is translated or refused, and what they come to can be used.
+//! Each line of other programs' files is translated or refused, and the result is a valid
+//! configuration.
 
 use proptest::prelude::*;
 use thermocline_core::config::{Config, ManagerName, RuleName};
@@ -92,7 +93,7 @@ fn imported(text: &str, format: Format) -> (Import, Config) {
     (import, config)
 }
 
-/// What became of the things on a line.
+/// What became of the statements on a line.
 fn became(import: &Import, line: usize) -> Vec<&Became> {
     import.told.iter().filter(|told| told.line == line).map(|told| &told.became).collect()
 }
@@ -120,7 +121,8 @@ fn memtierds_policy_becomes_rule_scopes_source_and_limits() {
     assert!(is_refused(&import, 11, "swaps nothing") && is_refused(&import, 14, "adaptive"));
     assert!(is_refused(&import, 19, "nothing of the kind to set"));
     assert!(is_refused(&import, 27, "runs no commands"));
-    // Each line that says something was told of; those that begin an object, by what is in it.
+    // Each line that makes a statement is reported. Lines that begin an object are covered by its
+    // content.
     for line in (2..=27).filter(|line| ![3, 5, 7, 8, 16, 18, 23, 26].contains(line)) {
         assert!(!became(&import, line).is_empty(), "line {line}");
     }

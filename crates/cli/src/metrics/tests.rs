@@ -1,4 +1,4 @@
-//! What is scraped, judged by Prometheus' own tool, and what leans on it.
+//! Checks the metrics, and the files that use them, with Prometheus' own tool.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::snapshot::{Named, Snapshot};
 
 const MONITORING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/monitoring");
 
-/// A machine that has everything: eight nodes, every source, more scopes than have labels.
+/// A machine that has everything: eight nodes, every source, and more scopes than get labels.
 fn everything() -> Snapshot {
     let mut snapshot = Snapshot::for_tests();
     let watermarks = Watermarks { high_pages: 100, ..Watermarks::default() };
@@ -91,7 +91,7 @@ fn value(families: &[Family], name: &str, labels: &[(&str, &str)]) -> f64 {
     family.values.iter().find(of).unwrap_or_else(|| panic!("{name} {labels:?}")).1
 }
 
-/// Prometheus' own tool.
+/// Runs Prometheus' own tool.
 fn promtool(arguments: &[&str], input: &str) -> String {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);

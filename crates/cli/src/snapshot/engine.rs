@@ -1,4 +1,4 @@
-//! What the engine has decided, by what evidence, and what became of it.
+//! What the engine has decided, on which evidence, and with what outcome.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use thermocline_linux::source::{Counted, ROWS, Rate, Row};
 
 use super::fixed::{Fixed, Named};
 
-/// The figures of the engine and of the machine that it decides for.
+/// The figures of the engine and of its machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Deciding {
     /// Counters of the engine.
@@ -28,33 +28,33 @@ pub struct Deciding {
     pub gauges: Vec<Gauge>,
     /// Nodes on which the kernel promotes every page at its first fault.
     pub free_space_promotion: Vec<NodeId>,
-    /// Counters of the hint-fault source; all zero where it is switched off.
+    /// Counters of the hint-fault source; all zero if it is disabled.
     pub source: Stats,
-    /// Counters of the other sources by their key; null of those that are not open.
+    /// Counters of the other sources by their key; null for those that are not open.
     #[serde(flatten)]
     others: BTreeMap<&'static str, Value>,
-    /// What each open source has counted.
+    /// The counters of each open source.
     #[serde(skip)]
     pub counted: Vec<(&'static Row, Counted)>,
-    /// What came from the other sources, and was lost.
+    /// Evidence received from the other sources, and lost.
     #[serde(skip)]
     pub rates: Vec<Rate>,
-    /// Counters of the reverse map, where a source may leave open whose pages its evidence is of.
+    /// Counters of the reverse map, if a source may report frames without their pages.
     pub reverse: Option<reverse::Stats>,
-    /// What a fault, a sample and a moved page cost so far.
+    /// The cost so far of a fault, a sample and a moved page.
     pub overhead: Overhead,
-    /// Counters of the mover, where pages move.
+    /// Counters of the mover, if pages are moved.
     pub mover: Option<MoverStats>,
-    /// Counters of the demoter, where cold pages are demoted.
+    /// Counters of the demoter, if cold pages are demoted.
     pub demoter: Option<DemoterStats>,
     /// The scopes with a floor or a cap.
     pub scopes: Vec<Named<Standing>>,
-    /// How the scopes are braked.
+    /// The brakes of the scopes.
     pub brakes: Vec<Named<Braking>>,
 }
 
 impl Deciding {
-    /// What there is to say of the engine and the machine now.
+    /// The current figures of the engine and the machine.
     pub fn new(fixed: &Fixed, engine: &Engine, machine: &LiveMachine) -> Deciding {
         let counted = machine.counted();
         let json = |row: &Row| {
@@ -83,7 +83,7 @@ impl Deciding {
         }
     }
 
-    /// Takes over the engine's figures of now.
+    /// Updates the engine's figures.
     pub fn update(&mut self, engine: &Engine) {
         self.counters = engine.counters().clone();
         self.gauges = engine.gauges();

@@ -13,28 +13,28 @@ use super::fixed::{Fixed, Named, SCHEMA};
 pub struct Explained {
     /// See [`SCHEMA`].
     pub schema: u64,
-    /// The page that was asked for.
+    /// The requested page.
     pub page: VirtPage,
-    /// The page that maps the head of its folio: the one that the decisions are about.
+    /// The page that maps the head of its folio. Decisions refer to this page.
     pub head: VirtPage,
-    /// The head's frame, as far as it is known.
+    /// The head's frame, if known.
     pub pfn: Option<Pfn>,
-    /// What is remembered of the frame.
+    /// The record of the frame.
     pub record: Option<Remembered>,
-    /// How it stands with the page now.
+    /// The page's current state.
     pub state: PageState,
-    /// How its process's scope stands, where that has a floor or a cap.
+    /// The standing of its process's scope, if that has a floor or a cap.
     pub scope: Option<Named<Standing>>,
-    /// How that scope is braked.
+    /// The brake of that scope.
     pub brake: Option<Named<Braking>>,
-    /// The latest decisions on it, oldest first.
+    /// The latest decisions on the page, oldest first.
     pub decisions: Vec<Decision>,
-    /// All of it in a sentence.
+    /// A summary in one sentence.
     pub summary: String,
 }
 
 impl Explained {
-    /// The engine's explanation, with what `fixed` calls the scopes.
+    /// The engine's explanation, with the scopes' names from `fixed`.
     pub fn new(explanation: Explanation, fixed: &Fixed) -> Explained {
         let Explanation { page, head, pfn, record, state, scope, brake, decisions, summary } = explanation;
         let scope = scope.map(|standing| fixed.name(standing.scope, standing));

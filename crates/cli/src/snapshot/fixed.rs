@@ -5,8 +5,8 @@ use thermocline_core::config::{Config, ManagerName, RuleName, Scope};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::ScopeId;
 
-/// Which places and meanings the figures of `status --json` have: another number where a reader of
-/// the former could take one for something else, or miss it.
+/// Version of the layout and meaning of `status --json`. It changes whenever a reader of the
+/// previous version could misread or miss a figure.
 pub const SCHEMA: u64 = 1;
 
 /// What does not change while running.
@@ -22,7 +22,7 @@ pub struct Fixed {
     pub mode: &'static str,
     /// Who decides which pages move.
     pub manager: ManagerName,
-    /// The rule; none where the kernel decides.
+    /// The rule; `None` if the kernel decides.
     pub rule: Option<RuleName>,
     /// The machine.
     pub topology: Topology,
@@ -31,18 +31,18 @@ pub struct Fixed {
     scopes: Vec<Scope>,
 }
 
-/// How a scope stands, with its name.
+/// A scope's standing or brake, with its name.
 #[derive(Clone, Debug, Serialize)]
 pub struct Named<T> {
-    /// The scope's name, or its cgroup where it has none.
+    /// The scope's name, or its cgroup if it has none.
     pub name: String,
-    /// How it stands.
+    /// The standing or the brake.
     #[serde(flatten)]
     pub standing: T,
 }
 
 impl Fixed {
-    /// What is known when a manager starts; `mode` is the verb.
+    /// The state when a manager starts; `mode` is the verb.
     pub fn new(mode: &'static str, config: &Config, topology: &Topology) -> Fixed {
         Fixed {
             schema: SCHEMA,
@@ -56,7 +56,7 @@ impl Fixed {
         }
     }
 
-    /// Names the scope that `standing` is of.
+    /// Adds the name of `scope` to `standing`.
     pub fn name<T>(&self, scope: ScopeId, standing: T) -> Named<T> {
         let Some(place) = usize::from(scope.0).checked_sub(1) else {
             return Named { name: "default".to_owned(), standing };

@@ -1,4 +1,5 @@
-//! The daemon at one moment, whoever manages: `status`, lines and the summary are made from it.
+//! The state of the daemon at one moment, under any manager. `status`, lines and the summary are
+//! made from it.
 
 mod engine;
 mod explained;
@@ -24,7 +25,7 @@ pub use fixed::{Fixed, Named};
 pub use latest::Latest;
 pub use status::Status;
 
-/// The daemon at one moment.
+/// The state of the daemon at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
     /// What does not change.
@@ -34,43 +35,45 @@ pub struct Snapshot {
     pub uptime_ns: Nanos,
     /// CPU time of the daemon, ns, all threads.
     pub cpu_time_ns: Nanos,
-    /// Why the last minute's work came to nothing, where it did.
+    /// Why nothing was achieved in the last minute, if so.
     pub trouble: Option<String>,
-    /// The label of what all of it ended as, where that is known.
+    /// The label that nearly all of it ended with, if known.
     pub trouble_reason: Option<&'static str>,
-    /// What the engine has decided, and by what evidence; none where the kernel decides.
+    /// What the engine has decided, and on which evidence; in lines of JSON its figures stand before
+    /// the kernel's of the same name. `None` if the kernel decides.
     #[serde(flatten)]
     pub engine: Option<Deciding>,
     /// The nodes with memory.
     pub nodes: Vec<NodeState>,
     /// Settings that others have changed.
     pub settings: SettingsStats,
-    /// Where kswapd has given up, and what came of bringing it back.
+    /// Nodes on which kswapd has given up, and attempts to restart it.
     pub kswapd: KswapdStats,
-    /// Scopes whose cgroup is not there, a sentence each.
+    /// Scopes whose cgroup does not exist, one sentence each.
     pub no_cgroup: Vec<String>,
-    /// Calls given up because a process kept them waiting; the process is set aside until they
+    /// System calls given up because a process blocked them. That process is left alone until they
     /// return.
     pub calls_given_up: u64,
-    /// What the kernel has moved by itself since the start; what DAMON has moved is not in it.
+    /// What the kernel has moved by itself since the start, without DAMON's moves.
     pub kernel_moves: KernelMoves,
-    /// Who has moved what since the start.
+    /// What each manager has moved since the start.
     pub moved: Moved,
-    /// What DAMON's schemes did, where DAMON manages.
+    /// What DAMON's schemes did, if DAMON manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damon: Option<DamonStats>,
 }
 
-/// Why a minute's work came to nothing.
+/// Why nothing was achieved in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// What all of it ended as: a label of refusals or outcomes, `out_of_scope` or `no_evidence`.
+    /// The label that it ended with: of a refusal or an outcome, or `out_of_scope` or
+    /// `no_evidence`.
     pub reason: &'static str,
-    /// The same with the remedy.
+    /// The same as a sentence, with the remedy.
     pub sentence: String,
 }
 
-/// What is looked at under every manager.
+/// Figures that exist under every manager.
 #[derive(Debug)]
 pub struct Seen<'a> {
     /// Time since the start.
@@ -79,9 +82,9 @@ pub struct Seen<'a> {
     pub nodes: Vec<NodeState>,
     /// Settings that others have changed.
     pub settings: SettingsStats,
-    /// Where kswapd has given up.
+    /// Nodes on which kswapd has given up.
     pub kswapd: KswapdStats,
-    /// Scopes whose cgroup is not there, a sentence each.
+    /// Scopes whose cgroup does not exist, one sentence each.
     pub no_cgroup: &'a [String],
     /// What the kernel has moved by itself.
     pub kernel_moves: KernelMoves,
@@ -107,17 +110,17 @@ impl Snapshot {
         }
     }
 
-    /// Where the engine decides.
+    /// A snapshot while the engine decides.
     pub fn of_engine(fixed: &Fixed, seen: Seen<'_>, deciding: Deciding) -> Snapshot {
         Snapshot { engine: Some(deciding), ..Snapshot::new(fixed, seen) }.with_moved()
     }
 
-    /// Where the kernel decides, by DAMON's schemes or without.
+    /// A snapshot while the kernel decides, with DAMON's schemes or without.
     pub fn of_kernel(fixed: &Fixed, seen: Seen<'_>, damon: Option<DamonStats>) -> Snapshot {
         Snapshot { damon, ..Snapshot::new(fixed, seen) }.with_moved()
     }
 
-    /// The same with why the last minute's work came to nothing, where it did.
+    /// Adds why nothing was achieved in the last minute, if so.
     pub fn with_trouble(self, trouble: Option<&Trouble>) -> Snapshot {
         Snapshot {
             trouble: trouble.map(|trouble| trouble.sentence.clone()),
@@ -126,7 +129,7 @@ impl Snapshot {
         }
     }
 
-    /// The same after `change`, when the machine is closed already.
+    /// Applies `change` to the engine's figures, after the machine has been closed.
     pub fn with_engine(mut self, change: impl FnOnce(&mut Deciding)) -> Snapshot {
         if let Some(engine) = &mut self.engine {
             change(engine);
@@ -162,7 +165,7 @@ impl Snapshot {
 
 #[cfg(test)]
 impl Snapshot {
-    /// What a daemon of tests shows: two nodes, nothing moved.
+    /// A snapshot for tests: two nodes, nothing moved.
     pub fn for_tests() -> Snapshot {
         use thermocline_core::config::Config;
         use thermocline_core::topology::Topology;

@@ -1,4 +1,4 @@
-//! What a client that asks for the status is answered.
+//! The answer to a `status` request.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use thermocline_linux::residency::Residency;
 
 use super::Snapshot;
 
-/// The newest snapshot, and what is looked up when somebody asks.
+/// The newest snapshot, and what is looked up for each request.
 #[derive(Debug)]
 pub struct Status<'a> {
     /// The newest snapshot.
     pub snapshot: &'a Snapshot,
-    /// Where memory is, or why that is not known.
+    /// Where memory is, or why this is not known.
     pub residency: Result<Residency, String>,
-    /// For how long the loop has not turned, where that is too long.
+    /// For how long the loop has not run, if that is too long.
     pub late: Option<Duration>,
 }
 
 impl Status<'_> {
-    /// For `status --json`.
+    /// The figures of `status --json`.
     pub fn json(&self) -> Value {
         #[derive(Serialize)]
         struct Shown<'a> {

@@ -1,4 +1,4 @@
-//! The whole of `thermocline explain`.
+//! The text of `thermocline explain`.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use thermocline_core::label::Label;
 use super::{brake_row, scope_row};
 use crate::snapshot::Explained;
 
-/// Why a page did or did not move.
+/// Says why a page did or did not move.
 pub fn explained(e: &Explained) -> String {
     let mut out = format!("pid {} address {:#x}", e.page.pid.0, e.page.vpn << 12);
     if let Some(pfn) = e.pfn {
@@ -41,7 +41,7 @@ pub fn explained(e: &Explained) -> String {
     out
 }
 
-/// What a decision is made of but for its time and page, each fact by its name in JSON.
+/// The fields of a decision other than its time and page, each with its name in JSON.
 fn facts(decision: &Value) -> String {
     let facts = decision
         .as_object()

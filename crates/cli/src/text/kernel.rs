@@ -1,4 +1,4 @@
-//! What the kernel moved, and where it no longer works.
+//! What the kernel has moved, and where kswapd has given up.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use thermocline_linux::damon::{DamonStats, SchemeStats};
 use thermocline_linux::kernel_moves::KernelMoves;
 use thermocline_linux::kswapd::KswapdStats;
 
-/// MiB of a number of base pages.
+/// Converts base pages to MiB.
 pub fn mib(pages: u64) -> f64 {
     pages as f64 / 256.0
 }
 
-/// What the kernel moved, and what it cost programs.
+/// What the kernel has moved, and what that cost programs.
 pub fn by_kernel(moves: &KernelMoves) -> String {
     format!(
         "moved by the kernel itself: {:.1} MiB promoted, {:.1} MiB demoted ahead of need, {:.1} MiB by programs that had to wait; \
@@ -23,7 +23,7 @@ pub fn by_kernel(moves: &KernelMoves) -> String {
     )
 }
 
-/// What DAMON's schemes moved, a line each.
+/// What DAMON's schemes have moved, one line per scheme.
 pub fn by_damon(damon: &DamonStats) -> String {
     let line = |s: &SchemeStats| {
         format!(
@@ -40,7 +40,7 @@ pub fn by_damon(damon: &DamonStats) -> String {
     damon.schemes.iter().map(line).collect()
 }
 
-/// Where kswapd has given up, and how often it was brought back; nothing where all is well.
+/// Nodes on which kswapd has given up, and how often it was restarted. Empty if all is well.
 pub fn kswapd(found: &KswapdStats) -> String {
     let mut out = String::new();
     let nodes: Vec<String> = found.given_up.iter().map(|node| node.0.to_string()).collect();

@@ -1,4 +1,4 @@
-//! Where memory lies, who holds how much of the top tier, and who is braked.
+//! Where memory is, how much of the top tier each scope holds, and which scopes are braked.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::mib;
 use crate::escape;
 use crate::snapshot::Named;
 
-/// A row a process: its name, its number and its MiB on each node.
+/// One row per process: its name, its pid and its MiB on each node.
 pub fn residency(found: &Result<Residency, String>) -> String {
     let found = match found {
         Ok(found) => found,
@@ -32,12 +32,12 @@ pub fn residency(found: &Result<Residency, String>) -> String {
     out
 }
 
-/// A row a scope with a floor or a cap: what it holds of the top tier, and what follows.
+/// One row per scope with a floor or a cap: what it holds of the top tier, and the consequences.
 pub fn scopes(found: &[Named<Standing>]) -> String {
     found.iter().map(|scope| scope_row(scope) + "\n").collect()
 }
 
-/// How one scope stands.
+/// The standing of one scope.
 pub fn scope_row(scope: &Named<Standing>) -> String {
     let Named { name, standing } = scope;
     let mut out = format!("scope {name}: ");
@@ -64,7 +64,7 @@ pub fn scope_row(scope: &Named<Standing>) -> String {
     out
 }
 
-/// What a scope has of its rate.
+/// The share of its rate that a scope has.
 pub fn rate(rate_bp: u64) -> String {
     match 10_000u64.checked_div(rate_bp) {
         None => "stopped".to_owned(),
@@ -73,13 +73,13 @@ pub fn rate(rate_bp: u64) -> String {
     }
 }
 
-/// A row a scope that is braked, and, where that is asked for, also those that are not.
+/// One row per braked scope; with `free_too` also the others.
 pub fn brakes(found: &[Named<Braking>], free_too: bool) -> String {
     let rows = found.iter().filter(|brake| free_too || brake.standing.by.is_some());
     rows.map(|brake| brake_row(brake) + "\n").collect()
 }
 
-/// How one scope is braked, and by which figures.
+/// The brake of one scope, and the figures behind it.
 pub fn brake_row(brake: &Named<Braking>) -> String {
     let Named { name, standing } = brake;
     let percent = |bp: Option<u32>| bp.map(|bp| f64::from(bp) / 100.0);

@@ -1,4 +1,4 @@
-//! The daemon's figures as text: for the lines and the summary of a run, and for `status`.
+//! The daemon's figures as text, for the lines and the summary of a run, and for `status`.
 
 mod explained;
 mod kernel;

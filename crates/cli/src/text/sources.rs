@@ -1,11 +1,11 @@
-//! What the sources of evidence counted, what the map of frames did for them, and what they cost.
+//! Counters of the sources and of the reverse map, and what evidence costs.
 
 use thermocline_linux::machine::Overhead;
 use thermocline_linux::reverse::Stats;
 use thermocline_linux::source::troubles;
 
-/// How many accesses that named a frame alone were put to a page, and what the map of frames is
-/// like.
+/// How many accesses that named only a frame were attributed to a page, and the state of the
+/// reverse map.
 pub fn reverse(stats: &Stats) -> String {
     let mut out = format!(
         "reverse map: {} accesses put to their page, {} to frames of nobody known, {} entries out of date; {} frames known in {:.1} MiB, \
@@ -25,7 +25,7 @@ pub fn reverse(stats: &Stats) -> String {
     out
 }
 
-/// What a fault, a sample and a moved page cost, as far as there were any.
+/// The cost of a fault, a sample and a moved page, for each that occurred.
 pub fn overhead(found: &Overhead) -> String {
     let cost = |ns: Option<u64>, what: &str| Some(format!("{:.2} us {what}", ns? as f64 / 1e3));
     let costs = [

@@ -1,4 +1,4 @@
-//! The whole of `thermocline status`.
+//! The text of `thermocline status`.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use thermocline_core::topology::Topology;
 use super::{brakes, by_damon, by_kernel, kswapd, mib, overhead, residency, reverse, scopes};
 use crate::snapshot::{Deciding, Snapshot, Status};
 
-/// What the daemon reports of itself.
+/// The daemon's report.
 pub fn status(status: &Status<'_>) -> String {
     let Status { snapshot, residency: found, late } = status;
     let mut out = head(snapshot);
@@ -59,7 +59,7 @@ fn head(snapshot: &Snapshot) -> String {
     )
 }
 
-/// A line a node, and where the kernel promotes by itself.
+/// One line per node, and the nodes where the kernel promotes by itself.
 fn nodes(snapshot: &Snapshot, topology: &Topology) -> String {
     let mut out = String::new();
     for state in &snapshot.nodes {
@@ -84,7 +84,7 @@ fn nodes(snapshot: &Snapshot, topology: &Topology) -> String {
     out
 }
 
-/// What holds scopes back, and what sources have counted.
+/// What holds scopes back, and the counters of the sources.
 fn evidence(engine: &Deciding) -> String {
     let mut out = scopes(&engine.scopes);
     out.push_str(&brakes(&engine.brakes, false));

@@ -1,4 +1,4 @@
-//! `thermocline compare`: managers and rules side by side.
+//! `thermocline compare`: compares managers and rules.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,27 +14,27 @@ use crate::args::Compare;
 use crate::output::print;
 use crate::progress::Progress;
 
-/// A difference that is less probable than this, if there is none, is marked.
+/// Significance level: a smaller p-value is marked.
 const LEVEL: f64 = 0.05;
 
-/// A manager's line.
+/// The line of a manager.
 #[derive(Debug, Serialize)]
 struct Line {
     scenario: String,
     manager: String,
     seeds: usize,
-    /// Runs that the scenario's limit has ended.
+    /// Runs that ended at the scenario's time limit.
     unfinished: usize,
-    /// By the names of [`Report::figures`]; none where some run has not got it.
+    /// By the names of [`Report::figures`]; `None` if any run lacks the figure.
     figures: BTreeMap<&'static str, Option<Summary>>,
-    /// How probable times are that differ from the first manager's as much as these do, if there is
-    /// no difference; none where a run was not done, of this one or of the first.
+    /// The p-value of the difference in time from the first manager. `None` if any run of this
+    /// manager or of the first has no time.
     p: Option<f64>,
-    /// The same, corrected for the number of managers that are compared.
+    /// The same, corrected for the number of managers compared.
     p_holm: Option<f64>,
 }
 
-/// Heading, digits, figure, and what it is multiplied by.
+/// Heading, digits, figure, and the factor by which it is multiplied.
 type Column = (&'static str, usize, &'static str, f64);
 
 const COLUMNS: [Column; 10] = [
@@ -50,7 +50,7 @@ const COLUMNS: [Column; 10] = [
     ("overhead s", 2, "overhead_s", 1.0),
 ];
 
-/// Runs every manager on every scenario and prints a table each.
+/// Runs every manager on every scenario and prints a table for each scenario.
 ///
 /// # Errors
 /// A scenario cannot be simulated, or the simulation failed.
@@ -83,12 +83,12 @@ pub fn compare(args: &Compare) -> anyhow::Result<()> {
     print(out)
 }
 
-/// A line for each manager whose runs are all done.
+/// A line for each manager all of whose runs are done.
 fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut first: Option<Option<Vec<f64>>> = None;
     for chunk in reports.chunks(seeds) {
-        // Half a sample would be compared with a whole one.
+        // An incomplete sample must not be compared with a complete one.
         let Some(done) = chunk.iter().map(Option::as_ref).collect::<Option<Vec<&Report>>>() else { continue };
         let times: Option<Vec<f64>> = done.iter().map(|r| r.time_s).collect();
         let mut values: BTreeMap<&'static str, Option<Vec<f64>>> = BTreeMap::new();
@@ -107,7 +107,7 @@ fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
             figures: values.into_iter().map(|(name, values)| (name, values.map(|v| summary(&v)))).collect(),
             p: match &first {
                 Some(first) => first.as_ref().zip(times.as_ref()).map(|(a, b)| pair_test(a, b)),
-                // It does not differ from itself.
+                // The first manager does not differ from itself.
                 None => times.as_ref().map(|_| 1.0),
             },
             p_holm: None,
@@ -117,7 +117,7 @@ fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
     if let Some(line) = lines.first_mut() {
         line.p_holm = line.p;
     }
-    // The first is not compared with itself, nor is what cannot be.
+    // The first manager is not compared with itself, and lines without a p-value are left out.
     let mut compared: Vec<&mut Line> = lines.iter_mut().skip(1).filter(|l| l.p.is_some()).collect();
     let adjusted = holm(&compared.iter().filter_map(|l| l.p).collect::<Vec<f64>>());
     compared.iter_mut().zip(adjusted).for_each(|(line, p)| line.p_holm = Some(p));
@@ -169,7 +169,7 @@ fn text(scenarios: &[Vec<Line>]) -> String {
     out
 }
 
-/// A line's cells.
+/// The cells of a line.
 fn cells(line: &Line, first: bool) -> Vec<String> {
     let mut cells = vec![line.manager.clone()];
     for (_, digits, name, factor) in COLUMNS {
@@ -180,7 +180,7 @@ fn cells(line: &Line, first: bool) -> Vec<String> {
         let (mean, sd) = (s.mean * factor, s.sd * factor);
         let mut cell = number(mean, digits, mean);
         let spread = number(sd, digits, mean);
-        // One that is rounded to nothing says nothing.
+        // A spread that is rounded to 0 shows nothing.
         if spread.contains(|c: char| ('1'..='9').contains(&c)) {
             cell += &format!("+-{spread}");
         }
@@ -196,7 +196,7 @@ fn cells(line: &Line, first: bool) -> Vec<String> {
     cells
 }
 
-/// A number in thousands or millions where `scale` is as large.
+/// A number, in thousands or millions if `scale` is that large.
 fn number(value: f64, digits: usize, scale: f64) -> String {
     match scale.abs() {
         s if digits > 0 || s < 1e4 => format!("{value:.digits$}"),
@@ -205,7 +205,7 @@ fn number(value: f64, digits: usize, scale: f64) -> String {
     }
 }
 
-/// Writes rows, each column as wide as its widest cell; the first is aligned to the left.
+/// Writes rows. Each column is as wide as its widest cell; the first is left-aligned.
 fn table(out: &mut String, rows: &[Vec<String>]) {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |i: usize| rows.iter().map(|row| row[i].len()).max().unwrap_or(0);

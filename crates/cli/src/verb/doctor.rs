@@ -1,4 +1,4 @@
-//! `thermocline doctor`: can this machine be tiered, and what would change that?
+//! `thermocline doctor`: can this machine be tiered, and if not, what would help?
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
@@ -15,14 +15,14 @@ use crate::args::Doctor;
 use crate::config::{self, Asked};
 use crate::output::{print, print_painted, tell};
 
-/// The report's place in a bundle.
+/// The name of the report in a bundle.
 const REPORT: &str = "doctor.json";
 
-/// Examines the machine, or the folder that stands for one, and prints the report; the verdict is
-/// the exit status.
+/// Examines the machine, or a folder with a copy of its files, and prints the report. The verdict
+/// is the exit status.
 ///
 /// # Errors
-/// When the configuration file or the folder cannot be used, or the bundle cannot be written.
+/// The configuration file or the folder cannot be used, or the bundle cannot be written.
 pub fn doctor(asked: &Doctor) -> anyhow::Result<ExitCode> {
     let files = Asked { file: asked.config.clone(), changes: asked.changes.clone() };
     let mut config = config::load(&files, |_| {})?.config;
@@ -64,7 +64,7 @@ pub fn doctor(asked: &Doctor) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(report.verdict.exit_status()))
 }
 
-/// Writes a tar file that nobody else may read. One that is there already is left as it is.
+/// Writes a tar file that only its owner may read. An existing file is left as it is.
 fn write(path: &PathBuf, report: &Report, read: &Recording) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let mut tar = tar::Builder::new(io::BufWriter::new(file));
@@ -99,7 +99,7 @@ fn header(kind: tar::EntryType, mode: u32) -> tar::Header {
     header
 }
 
-/// Words in the colour of a severity: green, none, yellow, red.
+/// Paints words in the colour of a severity: green, none, yellow, red.
 fn paint(severity: Severity, words: &str) -> String {
     let code = match severity {
         Severity::Ok => "32",

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::daemon::socket::{Request, ask, ask_for_text};
 
-/// Asks the daemon behind `socket`, which renders its answer.
+/// Asks the daemon behind `socket`. The daemon renders the answer.
 ///
 /// # Errors
-/// When no daemon answers, or one whose version does not render.
+/// No daemon answers, or its version does not render.
 pub fn explain(socket: &Path, pid: u32, address: u64, json: bool) -> anyhow::Result<String> {
     let request = Request::Explain { pid, address, as_text: !json };
     match json {

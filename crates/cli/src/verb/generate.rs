@@ -11,7 +11,7 @@ use crate::args::Cli;
 /// Writes `man/*.1` and `completions/*` below `dir`.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// A file cannot be written.
 pub fn generate(dir: &Path) -> anyhow::Result<()> {
     let man = dir.join("man");
     let completions = dir.join("completions");

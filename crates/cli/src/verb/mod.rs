@@ -1,4 +1,4 @@
-//! One file a verb.
+//! One file per verb.
 
 pub mod compare;
 pub mod config;

@@ -1,4 +1,4 @@
-//! `thermocline reproduce`: published tables beside the simulator's.
+//! `thermocline reproduce`: compares published tables with the simulator's.
 
 use anyhow::Context;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ pub fn reproduce(args: &Reproduce) -> anyhow::Result<()> {
         }
     };
     if let Some(path) = &args.svg {
-        // Better now than after a quarter of an hour.
+        // Fail now rather than after a quarter of an hour.
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let place = path.display().to_string();
         require(folder.is_dir(), &place, "there is no such folder", "make it, or give another file")?;

@@ -1,4 +1,4 @@
-//! `thermocline restore`: puts back what a killed daemon left.
+//! `thermocline restore`: restores the settings that a killed daemon left changed.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,10 +9,10 @@ use thermocline_linux::root::Root;
 
 use crate::output::print;
 
-/// Puts settings back, or says which.
+/// Restores settings, or says which it would restore.
 ///
 /// # Errors
-/// When a daemon is running or the log cannot be used.
+/// A daemon is running, or the log cannot be used.
 pub fn restore(state_dir: &Path, dry_run: bool) -> anyhow::Result<ExitCode> {
     if dry_run {
         let left = log::read(state_dir)?;

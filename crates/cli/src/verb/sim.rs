@@ -1,4 +1,4 @@
-//! `thermocline sim`: one scenario under one manager.
+//! `thermocline sim`: simulates one scenario under one manager.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -37,11 +37,11 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
     print(out)
 }
 
-/// The scenario of that name, or in that file, with the changes, and on the machine of that name,
-/// or in that file, where one is given.
+/// Builds a scenario, given by name or by file, with the changes. If `machine`, a name or a file,
+/// is given, the scenario runs on it.
 ///
 /// # Errors
-/// There is none, or it cannot be simulated.
+/// There is no such scenario or machine, or it cannot be simulated.
 pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> anyhow::Result<Setup> {
     let machine = machine.map(self::machine).transpose()?;
     let place = if is_file(name) { name.to_owned() } else { format!("scenario {name}") };
@@ -49,10 +49,11 @@ pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> anyhow::R
     ours(&place, &text, Setup::parse_on(&place, &text, machine, changes))
 }
 
-/// What was read of a file, or whose file that is if it is another program's.
+/// Returns `read`. If that is an error and the text is another program's file, the error names the
+/// program.
 ///
 /// # Errors
-/// It could not be read.
+/// The text could not be read.
 pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> anyhow::Result<T> {
     let error = |error| match foreign::named(text) {
         Some(what) => {
@@ -65,10 +66,9 @@ pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> anyhow::R
     Ok(read.map_err(error)?)
 }
 
-/// The TOML of the scenario of that name; where the name is a file's, of the one at that path.
-///
+/// The TOML of a scenario. If `name` is a file name, that of the file at `path`.
 /// # Errors
-/// There is none.
+/// There is no such scenario.
 pub fn scenario_text(name: &str, path: &Path) -> anyhow::Result<String> {
     if is_file(name) { read(path) } else { Ok(Setup::text(name)?.to_owned()) }
 }
@@ -77,7 +77,7 @@ fn is_file(name: &str) -> bool {
     name.ends_with(".toml")
 }
 
-/// The machine of that name, or in that file.
+/// The machine with that name, or in that file.
 fn machine(name: &str) -> anyhow::Result<MachineSpec> {
     if name.ends_with(".json") {
         let text = read(Path::new(name))?;
@@ -94,7 +94,7 @@ fn machine(name: &str) -> anyhow::Result<MachineSpec> {
     Ok(machine::preset(name)?)
 }
 
-/// A specification's text, if it is not too long to be one.
+/// The text of a specification, unless it is too long for one.
 ///
 /// # Errors
 /// It cannot be read, or is too long.
@@ -129,7 +129,7 @@ fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
     Ok(run_all(setup, &arms).into_iter().collect::<Result<Vec<Report>, RunError>>()?)
 }
 
-/// Fits the scenario, showing every point on standard error.
+/// Fits the scenario, and shows every point on standard error.
 fn fit(args: &Sim) -> anyhow::Result<String> {
     let name = args.scenario.as_deref().unwrap_or_default();
     let base = setup(name, args.machine.as_deref(), &args.changes)?;

@@ -1,13 +1,13 @@
-//! `thermocline status`: what the daemon reports of itself.
+//! `thermocline status`: the daemon's report.
 
 use std::path::Path;
 
 use crate::daemon::socket::{Request, ask, ask_for_text};
 
-/// Asks the daemon behind `socket`, which renders its answer.
+/// Asks the daemon behind `socket`. The daemon renders the answer.
 ///
 /// # Errors
-/// When no daemon answers, or one whose version does not render.
+/// No daemon answers, or its version does not render.
 pub fn status(socket: &Path, json: bool) -> anyhow::Result<String> {
     match json {
         true => Ok(format!("{:#}\n", ask(socket, &Request::Status { as_text: false })?)),

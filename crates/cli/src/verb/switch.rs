@@ -1,4 +1,4 @@
-//! `thermocline switch`: another manager takes over.
+//! `thermocline switch`: has another manager take over.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use thermocline_core::config::ManagerName;
 
 use crate::daemon::socket::{self, Request};
 
-/// Asks for it, and says what came of it.
+/// Asks for the switch, and reports the result.
 ///
 /// # Errors
-/// When no daemon answers, or the manager cannot work here.
+/// No daemon answers, or the manager cannot work here.
 pub fn switch(socket: &Path, manager: ManagerName) -> anyhow::Result<String> {
     socket::ask(socket, &Request::Switch { manager })?;
     Ok(format!("manager {} decides which pages move now\n", manager.text()))

@@ -1,4 +1,4 @@
-//! Tests of the metrics' server: clients of all kinds.
+//! Tests of the metrics server with clients of all kinds.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,13 +19,13 @@ fn server(latest: &Latest, pulse: &Arc<Pulse>) -> SocketAddr {
     server.address.expect("an address")
 }
 
-/// All that comes back for what is sent.
+/// Sends `text` and returns everything that comes back.
 fn asked(address: SocketAddr, text: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(text).unwrap();
     let mut answer = Vec::new();
-    // A server that hangs up early resets the connection; what came before that counts.
+    // A server that closes the connection early resets it. What was received before that counts.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
@@ -74,7 +74,7 @@ fn crowds_and_slow_clients_hold_nobody_up_for_long() {
     let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
     let address = server(&latest, &pulse);
     latest.publish(Snapshot::for_tests());
-    // They take every place, and say nothing, or a byte now and then.
+    // They take all places, and send nothing, or one byte from time to time.
     let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
     (&crowd[0]).write_all(b"G").unwrap();
     let end = Instant::now() + Duration::from_secs(20);

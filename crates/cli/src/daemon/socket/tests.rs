@@ -1,4 +1,4 @@
-//! Tests of the socket: clients of all kinds, and what they are answered.
+//! Tests of the socket with clients of all kinds, and of the answers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use thermocline_linux::residency::Residency;
 use super::*;
 use crate::snapshot::{Latest, Snapshot};
 
-/// Nobody has memory.
+/// A residency without processes.
 fn nowhere() -> Result<Residency, String> {
     Ok(Residency::default())
 }
@@ -74,10 +74,10 @@ fn an_absent_daemon_is_named_with_the_remedy() {
     assert!(format!("{error:#}").contains("thermocline run"));
 }
 
-/// What is done with a client.
+/// What an impostor does with a client.
 type Serve = fn(UnixStream);
 
-/// Who listens in place of a daemon and does so with each client.
+/// Listens in place of a daemon and applies `serve` to each client.
 fn impostor(path: &Path, serve: Serve) {
     let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
     std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
@@ -104,7 +104,7 @@ fn whoever_listens_in_place_of_a_daemon_is_not_waited_for() {
         });
         assert!(answer.is_err() && took < Duration::from_secs(3), "{name}: {took:?}");
     }
-    // Nobody accepts, and the queue is full.
+    // Nothing accepts connections, and the queue is full.
     let path = dir.path().join("full");
     let listener =
         rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
@@ -132,13 +132,13 @@ fn slow_and_idle_clients_hold_nobody_up() {
     let _server =
         Server::listen(&path, None, Arc::default(), latest.clone(), |_| Some(Pfn(9)), nowhere).unwrap();
     latest.publish(Snapshot::for_tests());
-    // One sends a byte now and then, another never reads, others say nothing at all.
+    // One client sends a byte from time to time, another never reads, others send nothing.
     let slow: Vec<UnixStream> = (0..10).map(|_| UnixStream::connect(&path).unwrap()).collect();
     (&slow[0]).write_all(b"{").unwrap();
     let (status, took) = timed(|| ask(&path, &Request::Status { as_text: false }));
     assert_eq!(status.unwrap()["mode"], "run");
     assert!(took < Duration::from_secs(2), "{took:?}");
-    // A byte does not buy more time: the connection ends, and its place is free.
+    // Another byte does not extend the time: the connection ends, and its place is free.
     std::thread::sleep(Duration::from_millis(1200));
     let _ = (&slow[0]).write_all(b"\"");
     let (_, took) = timed(|| {
@@ -162,7 +162,7 @@ fn a_crowd_of_idle_clients_is_turned_away_and_served_again_when_it_has_gone() {
     if let Err(error) = answer {
         assert!(format!("{error:#}").contains("too many clients"), "{error:#}");
     }
-    // Idle clients lose their places without going away.
+    // Idle clients lose their places even if they do not go away.
     let end = Instant::now() + Duration::from_secs(20);
     while ask(&path, &Request::Status { as_text: false }).is_err() {
         assert!(Instant::now() < end, "the crowd holds the daemon for good");
@@ -218,7 +218,7 @@ fn what_is_no_socket_of_ours_is_never_removed() {
     .unwrap_err();
     assert!(format!("{group:#}").contains("create it or unset the key"), "{group:#}");
     assert!(!path_in(&dir).exists(), "nothing is made before everything is known to be right");
-    // What an earlier daemon left makes way.
+    // What an earlier daemon left is replaced.
     let path = path_in(&dir);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

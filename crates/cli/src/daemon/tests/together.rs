@@ -1,5 +1,5 @@
-//! Several keys at once: changes that contradict each other, and values of keys that are good
-//! alone.
+//! Several keys at once: changes that contradict each other, and values that are valid by
+//! themselves.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use thermocline_core::config::{DemotionMode, DemotionWay, Enabled};
 
 use super::*;
 
-/// A change of a configuration, and what to call it.
+/// A change of a configuration, and its name.
 type Change = (&'static str, fn(&mut Config));
 
-/// Changes that may go together or contradict each other, on a machine with nodes 0 to 2.
+/// Changes that may or may not be combined, on a machine with nodes 0 to 2.
 const CHANGES: [Change; 31] = [
     ("nothing", |_| {}),
     ("tiers as they are", |c| c.tiers.nodes = vec![vec![0, 1], vec![2]]),
@@ -63,9 +63,9 @@ const CHANGES: [Change; 31] = [
     ("nobody", |c| c.scope.push(Scope::default())),
 ];
 
-/// What of a configuration that the check takes a machine may still refuse: it says whether a
-/// process has its cgroup to itself, and whether a node that is left out has memory that the kernel
-/// would move.
+/// Whether a machine may refuse the configuration although `config check` accepts it. Only the
+/// machine shows whether a process has its cgroup to itself, and whether an excluded node has
+/// memory that the kernel would move.
 fn is_of_the_machine(config: &Config) -> bool {
     let demotes = config.manager.name == ManagerName::Thermocline && config.demotion.mode == DemotionMode::On;
     let pids_alone = |scope: &Scope| !scope.pids.is_empty() && scope.may_be_cgroup();
@@ -73,7 +73,7 @@ fn is_of_the_machine(config: &Config) -> bool {
     demotes && config.scope.iter().any(pids_alone) || by_kernel && !config.tiers.exclude.is_empty()
 }
 
-/// Configurations that were tried, and those about which the check and `run` are not of one mind.
+/// Configurations that were tried, and those on which `config check` and `run` disagree.
 #[derive(Default)]
 struct Tried {
     taken: usize,
@@ -113,7 +113,7 @@ fn is_soak() -> bool {
     std::env::var_os("THERMOCLINE_SOAK").is_some_and(|value| value == "1")
 }
 
-/// By two under each manager; in soak by three.
+/// All pairs of changes under each manager; in a soak run all triples.
 #[test]
 fn of_changes_that_contradict_each_other_run_takes_those_that_the_check_takes() {
     let machine = machine();
@@ -139,7 +139,7 @@ fn of_changes_that_contradict_each_other_run_takes_those_that_the_check_takes() 
     tried.assert(500, 500);
 }
 
-/// Lines of sections that may stand together, and those that cannot: of one key.
+/// Valid lines, each with its section and key. Lines of the same key cannot be combined.
 fn lines() -> Vec<(String, String, String)> {
     let mut lines = Vec::new();
     for (section, fields) in Config::sections() {
@@ -158,7 +158,7 @@ fn lines() -> Vec<(String, String, String)> {
                     parsed.is_ok_and(|config| config != Config::default())
                 })
                 .collect();
-            // Of numbers between two ends no more is to be learnt, and none of texts of one kind.
+            // More numbers within a range, or more texts of one kind, would show nothing new.
             if good.len() > 6 {
                 good.drain(3..good.len() - 3);
             }
@@ -168,7 +168,7 @@ fn lines() -> Vec<(String, String, String)> {
     lines
 }
 
-/// Each hundredth pair; in soak all of them.
+/// Every hundredth pair; in a soak run all of them.
 #[test]
 fn of_pairs_of_keys_run_takes_those_that_the_check_takes() {
     let machine = machine();

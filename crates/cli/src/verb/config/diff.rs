@@ -1,4 +1,4 @@
-//! `thermocline config diff`: in which values two configurations differ.
+//! `thermocline config diff`: the values in which two configurations differ.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use thermocline_core::config::{Config, difference_text, differences};
 use crate::config::{self, Asked};
 use crate::daemon::socket::{self, Request};
 
-/// Compares two files, or the running daemon's configuration with one.
+/// Compares two files, or a file with the running daemon's configuration.
 ///
 /// # Errors
 /// A file cannot be used, or no daemon answers.
@@ -26,7 +26,7 @@ pub fn diff(mut files: Vec<PathBuf>, json: bool, socket: Option<PathBuf>) -> any
     Ok(difference_text(&found))
 }
 
-/// The configuration that the running daemon goes by.
+/// The running daemon's current configuration.
 fn running(socket: &std::path::Path) -> anyhow::Result<Config> {
     let answer = socket::ask(socket, &Request::Config)?;
     serde_json::from_value(answer).context("the daemon is of another version; restart it")

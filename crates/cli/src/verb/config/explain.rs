@@ -8,12 +8,12 @@ use thermocline_core::config::schema::Field;
 use super::keys::wrap;
 use crate::config::{environment_name, field, nearest_key};
 
-/// What is known of a key, or the keys of a section.
+/// Describes a key, or lists the keys of a section.
 ///
 /// # Errors
 /// There is no such key.
 pub fn explain(key: &str) -> anyhow::Result<String> {
-    // As it is written in messages on one of several scopes.
+    // Messages write the key of one of several scopes like this.
     let key = match key.strip_prefix("scope[").and_then(|rest| rest.split_once(']')) {
         Some((_, rest)) => &format!("scope{rest}"),
         None => key,

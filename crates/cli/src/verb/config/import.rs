@@ -1,4 +1,4 @@
-//! `thermocline config import`: another program's configuration, translated.
+//! `thermocline config import`: translates another program's configuration.
 
 use std::path::Path;
 
@@ -6,10 +6,11 @@ use crate::config::{self, FileError};
 use crate::import::{self, Format};
 use crate::output::{print, tell};
 
-/// Translates a file, prints what it comes to, and says how much was refused.
+/// Translates a file, prints the result, and reports how much was refused.
 ///
 /// # Errors
-/// It cannot be read, is of no known kind, or comes to what contradicts itself.
+/// The file cannot be read, is of no known kind, or results in a configuration that contradicts
+/// itself.
 pub fn import(file: &Path, from: Option<Format>, json: bool) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let text = config::text(file)?;

@@ -17,10 +17,10 @@ use crate::output::print;
 #[cfg(test)]
 pub use keys::annotated;
 
-/// Does what is asked for.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// A configuration that cannot be used, a key that there is not, or a daemon that does not answer.
+/// A configuration that cannot be used, an unknown key, or a daemon that does not answer.
 pub fn config(args: ConfigArgs) -> anyhow::Result<ExitCode> {
     match args.verb {
         None if args.markdown => print(keys::markdown())?,

@@ -1,4 +1,4 @@
-//! `thermocline config show`: the configuration that is used, and where each value comes from.
+//! `thermocline config show`: the resulting configuration, and where each value comes from.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use thermocline_core::config::{Config, at};
 
 use crate::config::Loaded;
 
-/// Column in which origins begin, where values leave room for that.
+/// Column of the origins, if the values leave room.
 const ORIGIN_COLUMN: usize = 52;
 
-/// A TOML file that says the same, with the origin behind each value.
+/// A TOML file with the origin after each value.
 pub fn text(loaded: &Loaded) -> String {
     let mut out = String::new();
     let tree = json!(loaded.config);
@@ -33,7 +33,7 @@ pub fn text(loaded: &Loaded) -> String {
     out
 }
 
-/// The same as an object by dotted key.
+/// The values and origins as a JSON object by dotted key.
 pub fn json(loaded: &Loaded) -> String {
     let tree = json!(loaded.config);
     let mut out = Map::new();
@@ -49,7 +49,7 @@ pub fn json(loaded: &Loaded) -> String {
     format!("{:#}\n", Value::Object(out))
 }
 
-/// The tables of a section, each with its key and its header: scopes may be several, or none.
+/// The tables of a section, each with its key and its header. There may be several scopes, or none.
 fn tables<'a>(tree: &'a Value, section: &str) -> Vec<(&'a Value, String, String)> {
     let values = at(tree, section);
     match values.as_array() {

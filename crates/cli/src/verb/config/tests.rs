@@ -1,4 +1,4 @@
-//! Schema, defaults, samples and broken configurations against each other.
+//! Checks schema, defaults, samples and broken configurations against each other.
 
 use serde_json::{Value, json};
 use thermocline_core::config::Config;
@@ -9,7 +9,7 @@ fn validator() -> jsonschema::Validator {
     jsonschema::validator_for(&json_schema()).unwrap()
 }
 
-/// A TOML text as the JSON that an editor checks.
+/// A TOML text as the JSON that an editor would validate.
 fn value(text: &str) -> Value {
     json!(toml::from_str::<toml::Table>(text).unwrap())
 }
@@ -30,7 +30,7 @@ fn defaults_and_samples_are_valid_by_the_schema() {
         let errors: Vec<String> = schema.iter_errors(&value(text)).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{text}: {errors:?}");
     }
-    // What is unset is null here, and left out in a file.
+    // An unset key is null here, and absent in a file.
     let mut whole = json!(Config::default());
     strip_nulls(&mut whole);
     assert!(schema.is_valid(&whole));

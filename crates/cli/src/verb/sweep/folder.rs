@@ -1,15 +1,15 @@
 //! A sweep's folder.
 //!
 //! ```text
-//! sweep.json               the plan and the program; written once, and never changed
-//! part-3-of-64.journal     runs of a shard that are done, a line each; locked by who runs it
-//! part-3-of-64.parquet     the same when all of them are; takes the journal's place
+//! sweep.json               the plan and the program; written once and never changed
+//! part-3-of-64.journal     finished runs of a shard, one per line; locked while it runs
+//! part-3-of-64.parquet     the same once all are finished; replaces the journal
 //! sweep.parquet            all parts together
 //! ```
 //!
-//! A file appears whole or not at all: it is written under another name, brought to the disk, and
-//! renamed. The journal alone grows; what a killed process leaves at its end is cut off. So nothing
-//! is lost but the runs that were under way.
+//! A file appears complete or not at all: it is written under another name, synced to disk, and
+//! renamed. Only the journal grows. An incomplete line that a killed process leaves at its end is
+//! cut off, so only the runs in progress are lost.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
@@ -27,33 +27,33 @@ use thermocline_sim::sweep::{Plan, Row, Shard, hash};
 
 use super::table;
 
-/// What `sweep.json` says.
+/// The content of `sweep.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
-    /// Version, and hash of the executable: results of two programs do not belong together.
+    /// Version, and hash of the executable: results of different programs must not be mixed.
     program: String,
     plan: Plan,
 }
 
 const MANIFEST: &str = "sweep.json";
-/// Longest plan that is read, in bytes: a million configurations with a kilobyte of values each.
+/// Maximum size of a plan, in bytes: a million configurations with a kilobyte of values each.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
-/// Longest line of a journal without its figures, in bytes, and what a figure adds to it.
+/// Maximum length of a journal line without its figures, and of each figure, in bytes.
 const ROW_BYTES_MAX: u64 = 256;
 const FIGURE_BYTES_MAX: u64 = 64;
 
 /// A sweep's folder.
 pub struct Folder {
     path: PathBuf,
-    /// What is to be done.
+    /// The runs to do.
     pub plan: Plan,
-    /// The hash of the plan; every file carries it.
+    /// The hash of the plan, which every file contains.
     grid: String,
 }
 
 impl Folder {
-    /// The folder for this plan; made where it does not exist.
+    /// The folder for this plan; created if it does not exist.
     ///
     /// # Errors
     /// It belongs to another plan or another program, or cannot be written.
@@ -65,7 +65,8 @@ impl Folder {
         let file = path.join(MANIFEST);
         if !file.exists() {
             let new = write_whole(&file, |out| Ok(out.write_all(text.as_bytes())?))?;
-            // Unlike a rename this does not replace what another shard has written meanwhile.
+            // Unlike a rename this does not replace a file that another shard has written in the
+            // meantime.
             match std::fs::hard_link(new.path(), &file) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(error).with_context(|| format!("cannot make {}", file.display()));
@@ -92,10 +93,10 @@ impl Folder {
         Folder::new(path, there.plan)
     }
 
-    /// A folder that is there.
+    /// Opens an existing folder.
     ///
     /// # Errors
-    /// It is no sweep's.
+    /// It is not the folder of a sweep.
     pub fn open(path: &Path) -> anyhow::Result<Folder> {
         Folder::new(path, read_manifest(path)?.plan)
     }
@@ -105,15 +106,15 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), plan, grid })
     }
 
-    /// Where a shard's part is, or will be.
+    /// The path of a shard's part, whether or not it exists.
     pub fn part(&self, shard: Shard) -> PathBuf {
         self.path.join(format!("{}.parquet", stem(shard)))
     }
 
-    /// Every run that any shard has done.
+    /// All finished runs of all shards.
     ///
     /// # Errors
-    /// A part is damaged or of another sweep, or two of them do not agree.
+    /// A part is damaged or belongs to another sweep, or two parts disagree.
     pub fn done(&self) -> anyhow::Result<BTreeMap<u64, Row>> {
         let mut names: Vec<PathBuf> = Vec::new();
         let list = || format!("cannot list {}", self.path.display());
@@ -129,7 +130,7 @@ impl Folder {
             } else if name.ends_with(".parquet") {
                 let remedy = || format!("{} is of no use; remove it and run its shard again", path.display());
                 let file = open(path)?;
-                // What reads Parquet may take damage for a mistake of its caller's.
+                // The Parquet reader may panic on damaged data.
                 let reading = || table::read(file, &self.plan, &self.grid);
                 let rows = catch_unwind(AssertUnwindSafe(reading));
                 rows.unwrap_or_else(|_| Err(anyhow!("it is damaged"))).with_context(remedy)?
@@ -150,10 +151,10 @@ impl Folder {
         Ok(done)
     }
 
-    /// A shard's journal, for this process alone.
+    /// A shard's journal, locked by this process.
     ///
     /// # Errors
-    /// Another process has it, or it cannot be written.
+    /// Another process has locked it, or it cannot be written.
     pub fn journal(&self, shard: Shard) -> anyhow::Result<Journal> {
         let path = self.path.join(format!("{}.journal", stem(shard)));
         let cannot = || format!("cannot write {}", path.display());
@@ -167,8 +168,8 @@ impl Folder {
                     path.display()
                 ));
             }
-            // A file system without locks: nobody watches that no shard is run twice, which would
-            // do no harm but cost time.
+            // On a file system without locks nothing prevents a shard from being run twice. That
+            // wastes time but does no harm.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
         let text = self.journal_bytes(&path, &mut file)?;
@@ -181,17 +182,17 @@ impl Folder {
         Ok(journal)
     }
 
-    /// The bytes of the journal at `path`; none where it is gone.
+    /// The bytes of the journal at `path`; empty if it is gone.
     fn read_journal(&self, path: &Path) -> anyhow::Result<Vec<u8>> {
         match regular::open(path) {
             Ok(mut file) => self.journal_bytes(path, &mut file),
-            // Its shard has just been done: its part was listed, or will be there the next time.
+            // The shard has just finished. Its part is in the list already, or will be next time.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
     }
 
-    /// The bytes of a journal, unless they are more than all runs could have made twice.
+    /// The bytes of a journal, unless it is longer than twice the maximum for all runs.
     fn journal_bytes(&self, path: &Path, file: &mut File) -> anyhow::Result<Vec<u8>> {
         let of_row = ROW_BYTES_MAX + FIGURE_BYTES_MAX * self.plan.figures.len() as u64;
         let bytes_max = ROW_BYTES_MAX + 2 * of_row * self.plan.runs();
@@ -205,8 +206,8 @@ impl Folder {
         Ok(text)
     }
 
-    /// The rows of a journal, and the length of its whole lines. Whatever follows a line that is
-    /// none was cut short.
+    /// The rows of a journal, and the length of its complete lines. From the first line that is not
+    /// a row on, everything is taken as cut short.
     fn parse_journal(&self, path: &Path, text: &[u8]) -> anyhow::Result<(Vec<(u64, Row)>, usize)> {
         let mut rows = Vec::new();
         let mut whole = 0;
@@ -234,7 +235,7 @@ impl Folder {
         Ok((rows, whole))
     }
 
-    /// Writes rows to a file that appears whole or not at all.
+    /// Writes rows to a file that appears complete or not at all.
     ///
     /// # Errors
     /// It cannot be written.
@@ -245,14 +246,14 @@ impl Folder {
     }
 }
 
-/// Runs that are done, a line each.
+/// Finished runs, one per line.
 pub struct Journal {
     path: PathBuf,
     file: File,
 }
 
 impl Journal {
-    /// Keeps a row.
+    /// Appends a row.
     ///
     /// # Errors
     /// It cannot be written.
@@ -260,7 +261,7 @@ impl Journal {
         self.line(&serde_json::to_string(&(run, row))?)
     }
 
-    /// Removes it: the part has taken its place.
+    /// Removes the journal, because the part has replaced it.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -272,7 +273,7 @@ impl Journal {
     }
 
     fn line(&mut self, text: &str) -> anyhow::Result<()> {
-        // In one call, so that a line is there as soon as it is done.
+        // In one call, so that a finished line is complete in the file.
         let written = self.file.write_all(format!("{text}\n").as_bytes());
         written.with_context(|| {
             format!("cannot write {}; make room, then the same command goes on", self.path.display())
@@ -284,9 +285,9 @@ fn stem(shard: Shard) -> String {
     format!("part-{}", shard.to_string().replace('/', "-of-"))
 }
 
-/// Writes a new file beside `path` and brings it to the disk; dropped, it is removed. Its name is
-/// drawn at random and the file is made only where none is there: in containers that share a
-/// folder, process numbers are alike.
+/// Writes a new file beside `path` and syncs it to disk; it is removed when dropped. The name is
+/// random and the file must not exist, because processes in different containers that share a
+/// folder can have the same pid.
 fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut File) -> anyhow::Result<()>,
@@ -296,7 +297,7 @@ fn write_whole(
     let mut new = tempfile::Builder::new()
         .prefix(name)
         .suffix(".new")
-        // As File::create does it: whoever shares the folder may read the results.
+        // As with File::create, so that other users of the folder can read the results.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(folder)
         .with_context(|| format!("cannot make a file in {}", folder.display()))?;
@@ -307,7 +308,7 @@ fn write_whole(
     Ok(new)
 }
 
-/// Brings a folder's entries to the disk.
+/// Syncs a folder's entries to disk.
 fn sync(folder: &Path) -> anyhow::Result<()> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.with_context(|| format!("cannot bring {} to the disk", folder.display()))
@@ -330,7 +331,7 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     })
 }
 
-/// This program: its version, and the hash of its file, since whoever changes a rule does not
+/// This program: its version, and the hash of its executable, because a changed rule does not
 /// change the version.
 fn program() -> anyhow::Result<String> {
     let path = std::env::current_exe().context("cannot find this program's file")?;

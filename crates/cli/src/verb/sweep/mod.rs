@@ -1,4 +1,4 @@
-//! `thermocline sweep`: every combination of a grid, a part of it at a time, into a folder.
+//! `thermocline sweep`: runs every combination of a grid, shard by shard, into a folder.
 
 mod folder;
 mod table;
@@ -18,13 +18,13 @@ use crate::output::print;
 use crate::progress::{Progress, shown_while};
 use folder::Folder;
 
-/// Exit status of a sweep that Ctrl-C has ended: a scheduler must not take it for done.
+/// Exit status of a sweep ended by Ctrl-C, so that a scheduler does not take it as done.
 const EXIT_STOPPED: u8 = 130;
 
-/// Runs a shard, or puts the shards' parts together.
+/// Runs a shard, or merges the parts of all shards.
 ///
 /// # Errors
-/// The grid cannot be run, the folder belongs to another one or cannot be written, runs are
+/// The grid cannot be run, the folder belongs to another grid or cannot be written, runs are
 /// missing, or the simulation failed.
 pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.merge {
@@ -46,7 +46,7 @@ pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
     let progress = Progress::new(left.len() as u64)?;
     let rows = Mutex::new((journal, before));
     sweep.run(&left, &progress.stop, &|run, row| {
-        // Whoever panicked while holding it has ended the program's work anyway.
+        // A panic while the lock was held has ended the program's work anyway.
         let mut rows = rows.lock().unwrap_or_else(|e| e.into_inner());
         rows.0.append(run, &row)?;
         rows.1.insert(run, row);
@@ -74,7 +74,7 @@ pub fn sweep(args: &Sweep) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sweep over the grid in a file. Its scenarios' files are looked for beside it.
+/// Loads the grid in a file. Scenario files are looked up in the same folder.
 fn load(path: &Path) -> anyhow::Result<Runs> {
     let name = path.display().to_string();
     let text = super::sim::read(path)?;
@@ -86,13 +86,13 @@ fn load(path: &Path) -> anyhow::Result<Runs> {
         Ok(Source { name: scenario.clone(), text })
     };
     let sources = grid.scenarios.iter().map(source).collect::<anyhow::Result<Vec<Source>>>()?;
-    // It takes long where there are many.
+    // This takes long if there are many configurations.
     let checked =
         shown_while("checking every configuration of the grid", || Runs::new(&name, &grid, sources));
     Ok(checked?)
 }
 
-/// Runs that are missing and are named; the number tells of the others.
+/// Maximum number of missing runs that are named. The message counts the others.
 const NAMED_MAX: usize = 5;
 
 fn merge(path: &Path) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! Rows as Parquet: the columns of a plan, a row a run, in the order of their numbers. Equal rows
-//! make equal bytes.
+//! Rows as Parquet: the columns of a plan, one row per run, in order of run numbers. Equal rows
+//! give identical bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,11 +20,11 @@ use parquet::schema::types::Type;
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::sweep::{KEYS, Kind, Plan, Row, Value, hash};
 
-/// Rows of a group; readers take a group at a time.
+/// Rows per group; readers load a whole group.
 const GROUP_ROWS: usize = 1 << 16;
-/// The file's own note of the grid that it belongs to.
+/// Metadata key of the hash of the grid.
 const GRID: &str = "thermocline.grid";
-/// The file's own note of the hash of its rows: damage may change a figure and leave the file
+/// Metadata key of the hash of the rows. Damage may change a figure and still leave the file
 /// readable.
 const ROWS: &str = "thermocline.rows";
 
@@ -73,10 +73,10 @@ pub fn write(
     Ok(())
 }
 
-/// Reads the rows that [`write()`] has written.
+/// Reads rows written by [`write()`].
 ///
 /// # Errors
-/// It cannot be read, or is of another grid.
+/// The file cannot be read, or belongs to another grid.
 pub fn read(file: File, plan: &Plan, grid: &str) -> anyhow::Result<Vec<(u64, Row)>> {
     let reader = SerializedFileReader::new(file).context("it is not whole")?;
     let notes = reader.metadata().file_metadata().key_value_metadata();
@@ -97,7 +97,7 @@ pub fn read(file: File, plan: &Plan, grid: &str) -> anyhow::Result<Vec<(u64, Row
             _ => None,
         };
         let run = run.ok_or_else(|| anyhow!("it has a run that the grid has not"))?;
-        // What the grid says of the run, and the file repeats.
+        // The columns that follow from the grid and that the file repeats.
         let own = fields.iter().take(first).enumerate().all(|(column, field)| {
             value(field).is_ok_and(|value| value == cell(plan, run, &Row::new(), column))
         });
@@ -111,10 +111,10 @@ pub fn read(file: File, plan: &Plan, grid: &str) -> anyhow::Result<Vec<(u64, Row
     Ok(rows)
 }
 
-/// What is said of a file that is not as it was written.
+/// The error for a file that differs from what was written.
 const DAMAGED: &str = "it is damaged: its rows are not those that were written";
 
-/// The hash of rows in their order, with all that tells one value from another: kind, length and
+/// The hash of rows in order. It covers everything that distinguishes two values: kind, length and
 /// every bit.
 fn rows_hash(plan: &Plan, rows: &[(u64, &Row)]) -> String {
     let columns = KEYS.len() + plan.parameters.len() + plan.figures.len();
@@ -143,7 +143,7 @@ fn rows_hash(plan: &Plan, rows: &[(u64, &Row)]) -> String {
 struct Column<'a> {
     name: &'a str,
     kind: Kind,
-    /// A figure may be missing.
+    /// Its figure may be missing.
     optional: bool,
 }
 
@@ -170,7 +170,7 @@ fn field(column: &Column<'_>) -> Result<Type, ParquetError> {
         .build()
 }
 
-/// A run's value in a column of [`columns`].
+/// The value of a run in a column of [`columns`].
 fn cell(plan: &Plan, run: u64, row: &Row, column: usize) -> Option<Value> {
     let (configuration, seed) = plan.run(run);
     let of = &plan.configurations[configuration];
