@@ -1,23 +1,23 @@
-//! How a statistic is declared: once, with unit, kind and meaning. Status, its text, the book and
-//! metrics derive from the declarations.
+//! Declares statistics. Each is declared once, with unit, kind and meaning; `status`, its text, the
+//! book and the metrics derive from the declaration.
 
 use serde::Serialize;
 
 use crate::label::{By, Label};
 use crate::units::Nanos;
 
-/// How a figure behaves.
+/// Whether a figure counts up or is a current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// It only grows, from the start on.
+    /// It only grows from the start on.
     Counter,
-    /// It is a current state.
+    /// It is a current value.
     Gauge,
 }
 
 impl Kind {
-    /// The word for it.
+    /// Its name.
     pub const fn word(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -26,26 +26,26 @@ impl Kind {
     }
 }
 
-/// The description of a statistic wherever it is shown.
+/// The description of a statistic, used wherever it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Statistic {
-    /// Its name in status and in the code.
+    /// Its name in `status` and in the code.
     pub name: &'static str,
     /// Its name as a metric.
     pub metric: String,
     /// The unit; empty for a flag.
     pub unit: &'static str,
-    /// How it behaves.
+    /// Whether it is a counter or a gauge.
     pub kind: Kind,
-    /// What it counts, in full.
+    /// The full description.
     pub description: String,
-    /// The label that splits it, where one does.
+    /// The label that splits it, if any.
     pub label: Option<&'static str>,
     /// It is 0 if all is well.
     pub trouble: bool,
 }
 
-/// The number of this unit that make one of the metric's unit; metrics have times in seconds.
+/// How many of this unit make one of the metric's unit. Metrics have times in seconds.
 pub fn divisor(unit: &str) -> u64 {
     match unit {
         "ns" => 1_000_000_000,
@@ -55,8 +55,8 @@ pub fn divisor(unit: &str) -> u64 {
     }
 }
 
-/// The name of a metric in base units, as Prometheus recommends: `wait_ms` becomes `wait_seconds`,
-/// and a counter ends in `_total`.
+/// The name of a metric. It uses base units, as Prometheus recommends: `wait_ms` becomes
+/// `wait_seconds`. A counter's name ends in `_total`.
 pub fn metric_name(prefix: &str, name: &str, unit: &str, kind: Kind) -> String {
     let stem = match divisor(unit) {
         1 => name.to_owned(),
@@ -71,15 +71,15 @@ pub fn metric_name(prefix: &str, name: &str, unit: &str, kind: Kind) -> String {
 pub struct Sample {
     /// The statistic's name.
     pub name: &'static str,
-    /// The label's value, where the statistic is split by one.
+    /// The label's value, if the statistic is split by a label.
     pub label: Option<&'static str>,
     /// The value.
     pub value: u64,
 }
 
-/// A value of a statistic, or one for each value of its label.
+/// A value of a statistic, or one value for each value of its label.
 pub trait Figure {
-    /// Appends its value under `name`; nothing if it is not known.
+    /// Appends the values under `name`; appends nothing if they are not known.
     fn samples(&self, name: &'static str, out: &mut Vec<Sample>);
 }
 
@@ -114,9 +114,9 @@ impl<L: Label> Figure for By<L> {
     }
 }
 
-/// Statistics that were declared by [`statistics!`](macro@crate::statistics).
+/// Statistics declared by [`statistics!`](macro@crate::statistics).
 pub trait Declared {
-    /// The description of each, in order of declaration.
+    /// The descriptions, in order of declaration.
     fn statistics() -> Vec<Statistic>
     where
         Self: Sized;
@@ -125,10 +125,10 @@ pub trait Declared {
     fn samples(&self) -> Vec<Sample>;
 }
 
-/// Declares statistics: a struct that serialises, and [`Declared`] for it. Each has its meaning,
-/// name, type, unit and kind, then `trouble` if it is 0 whenever all is well. The text after the
-/// struct's name is the prefix of its metrics' names. Fields after `beside` are not statistics, or
-/// are declared elsewhere.
+/// Declares statistics: a struct that serialises, and [`Declared`] for it. Each statistic has its
+/// description, name, type, unit and kind, then `trouble` if it is 0 whenever all is well. The text
+/// after the struct's name is the prefix of the metrics' names. Fields after `beside` are not
+/// statistics, or are declared elsewhere.
 #[macro_export]
 macro_rules! statistics {
     ($(#[$meta:meta])* $name:ident $prefix:literal {
@@ -174,7 +174,7 @@ macro_rules! statistics {
     };
 }
 
-/// Whether the mark `trouble` is there; for [`statistics!`](crate::statistics).
+/// Whether the mark `trouble` is present; for [`statistics!`](crate::statistics).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! is_trouble {

@@ -39,7 +39,7 @@ pub struct Snapshot {
     pub trouble: Option<String>,
     /// The label that nearly all of it ended with, if known.
     pub trouble_reason: Option<&'static str>,
-    /// What the engine has decided, and on which evidence; in lines of JSON its figures stand before
+    /// What the engine has decided, and on which evidence. In lines of JSON its figures come before
     /// the kernel's of the same name. `None` if the kernel decides.
     #[serde(flatten)]
     pub engine: Option<Deciding>,
@@ -54,7 +54,7 @@ pub struct Snapshot {
     /// System calls given up because a process blocked them. That process is left alone until they
     /// return.
     pub calls_given_up: u64,
-    /// What the kernel has moved by itself since the start, without DAMON's moves.
+    /// Pages moved by thermocline, the kernel and DAMON since the start.
     pub kernel_moves: KernelMoves,
     /// What each manager has moved since the start.
     pub moved: Moved,

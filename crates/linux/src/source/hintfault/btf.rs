@@ -1,19 +1,19 @@
-//! A reader of the kernel's type information (BTF), enough to ask whether a function, a field or a
-//! tracepoint is there.
+//! Reads the kernel's type information (BTF), as far as is needed to determine whether a function,
+//! a field or a tracepoint exists.
 //!
-//! Format: Linux Documentation/bpf/btf.rst. Needs no privilege where `/sys/kernel/btf/vmlinux` is
-//! readable, and no libbpf.
+//! Format: Linux Documentation/bpf/btf.rst. Needs neither libbpf nor, if `/sys/kernel/btf/vmlinux`
+//! is readable, a privilege.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the running kernel shows its BTF.
+/// Where the running kernel publishes its BTF.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 const TYPE_BYTES: usize = 12;
-/// Anonymous members and modifiers nest only a few levels deep; more is a loop.
+/// Anonymous members and modifiers nest only a few levels deep; deeper nesting is a loop.
 const DEPTH_MAX: u32 = 16;
 
 mod kind {
@@ -41,7 +41,7 @@ pub enum BtfError {
     /// The kernel has none.
     #[error("{}: this kernel does not offer BTF: boot one built with CONFIG_DEBUG_INFO_BTF", .0.display())]
     Absent(PathBuf),
-    /// It is there and cannot be read.
+    /// It exists but cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
         /// The file.
@@ -50,7 +50,7 @@ pub enum BtfError {
         #[source]
         source: io::Error,
     },
-    /// It is there and is not BTF as we know it.
+    /// It exists but is not BTF in the format that we know.
     #[error("{}: not usable BTF: {what} at byte {at}", path.display())]
     Malformed {
         /// The file.
@@ -85,8 +85,8 @@ impl Btf {
     /// Reads raw BTF from `path`, usually [`VMLINUX`].
     ///
     /// # Errors
-    /// [`BtfError::Absent`] if there is no such file, [`BtfError::Read`] or [`BtfError::Malformed`]
-    /// if it is of no use.
+    /// [`BtfError::Absent`] if there is no such file; [`BtfError::Read`] or [`BtfError::Malformed`]
+    /// if it cannot be used.
     pub fn read(path: &Path) -> Result<Btf, BtfError> {
         let bytes = crate::root::read_bytes(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => BtfError::Absent(path.to_owned()),
@@ -95,7 +95,7 @@ impl Btf {
         Btf::parse(bytes).map_err(|(what, at)| BtfError::Malformed { path: path.to_owned(), what, at })
     }
 
-    /// Indexes raw BTF; on failure, what is wrong and at which byte.
+    /// Indexes raw BTF. The error says what is wrong, and at which byte.
     fn parse(bytes: Vec<u8>) -> Result<Btf, (&'static str, usize)> {
         if bytes.len() < HEADER_BYTES || u16::from_ne_bytes([bytes[0], bytes[1]]) != MAGIC {
             return Err(("no BTF header", 0));
@@ -121,8 +121,8 @@ impl Btf {
         Ok(Btf { bytes, types, strings })
     }
 
-    /// The names of a function's parameters, in order; `None` if there is no such function to
-    /// attach to.
+    /// The names of a function's parameters, in order; `None` if no such function can be attached
+    /// to.
     pub fn function(&self, name: &str) -> Option<Vec<&str>> {
         let function = self.find(name, &[kind::FUNC])?;
         let prototype = self.type_of(function.size_or_type).filter(|t| t.kind == kind::FUNC_PROTO)?;
@@ -131,12 +131,12 @@ impl Btf {
             .collect()
     }
 
-    /// Whether there is a tracepoint that BPF programs can attach to with types.
+    /// Whether a tracepoint exists that BPF programs can attach to with types (`tp_btf`).
     pub fn has_tracepoint(&self, name: &str) -> bool {
         self.find(&format!("btf_trace_{name}"), &[kind::TYPEDEF]).is_some()
     }
 
-    /// Whether struct `name` has field `field`, anonymous structs and unions within it included.
+    /// Whether struct `name` has a field `field`, also within its anonymous structs and unions.
     pub fn has_field(&self, name: &str, field: &str) -> bool {
         self.member(name, field).is_some()
     }
@@ -152,7 +152,7 @@ impl Btf {
         u32_at(&self.bytes, array.at + TYPE_BYTES + 8)
     }
 
-    /// The value of `member` in enum `name`, of up to 32 bits.
+    /// The value of `member` of enum `name`, if it has at most 32 bits.
     pub fn enum_value(&self, name: &str, member: &str) -> Option<u32> {
         let of = self.find(name, &[kind::ENUM])?;
         (0..of.vlen)
@@ -220,8 +220,8 @@ impl Btf {
     }
 }
 
-/// Bytes that follow a type of this kind and length; `None` for a kind that is newer than this
-/// reader.
+/// Number of bytes that follow a type of this kind and length; `None` for a kind that this reader
+/// does not know.
 fn extra_bytes(info: u32) -> Option<usize> {
     let vlen = (info & 0xffff) as usize;
     Some(match info >> 24 & 0x1f {
@@ -242,7 +242,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 impl Btf {
-    /// BTF that has these functions, with the names of their parameters, and nothing else.
+    /// BTF with only these functions, each with the names of its parameters.
     pub(super) fn of_functions(functions: &[(&str, &[&str])]) -> Btf {
         let mut strings = b"\0long\0".to_vec();
         let mut types = vec![1, kind::INT << 24, 8, 64];

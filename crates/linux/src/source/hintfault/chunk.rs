@@ -1,38 +1,38 @@
-//! The scans of one 2 MiB chunk of a process's address space, and which of them each page has
-//! answered.
+//! The scans of one 2 MiB chunk of a process's address space, and up to which of them each page has
+//! faulted.
 //!
-//! A page's state is one byte: the number of the newest scan when it last faulted, modulo
-//! [`STATES`] and plus 1, or [`UNANSWERED`]. The kernel stamps a page when it marks it and not
-//! again while it stays marked, so a page's stamp is that of the first scan that covers it after
-//! its state. Of all scans a few are kept, closer together the newer they are: a stamp is never
-//! later than the kernel's by more than a share of its age.
+//! A page's state is one byte: the number of the newest scan at the time of its last fault, modulo
+//! [`STATES`] and plus 1, or [`UNANSWERED`]. The kernel stamps a page when it marks it, and not
+//! again while it stays marked. So a page's stamp is the time of the first scan that covers it
+//! after its last fault. Only a few scans are kept, and newer ones at shorter intervals. A stamp
+//! derived from them is never later than the kernel's by more than a fraction of its age.
 
 use thermocline_core::units::Nanos;
 
 /// log2 of the base pages in a chunk.
 pub(super) const CHUNK_SHIFT: u32 = 9;
-/// Base pages in a chunk: what one page table maps on x86-64, and one huge page.
+/// Base pages in a chunk: what one page table maps on x86-64, and the size of a huge page.
 pub(super) const CHUNK_PAGES: usize = 1 << CHUNK_SHIFT;
 /// Scans kept for a chunk.
 pub(super) const SCANS_KEPT: usize = 8;
 
-/// Never faulted as far as we know, or so long ago that the number would be taken for a newer
-/// scan's.
+/// The page has not faulted as far as we know, or so long ago that its number could be taken for
+/// that of a newer scan.
 const UNANSWERED: u8 = 0;
-/// Numbers that a state can tell apart: a multiple of [`GENERATION`], below 256.
+/// Number of different scan numbers in a state: a multiple of [`GENERATION`], below 256.
 const STATES: u32 = 192;
-/// Before a run of this many numbers is used again, pages that still bear one of them become
+/// Before a range of this many numbers is reused, pages that still have one of them become
 /// [`UNANSWERED`].
 const GENERATION: u32 = 64;
 
 const _: () = assert!(STATES.is_multiple_of(GENERATION) && STATES < 256);
 
-/// One scan, as far as it concerns one chunk.
+/// A scan, as far as it concerns one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChunkScan {
-    /// When it came to the chunk.
+    /// When it reached the chunk.
     pub(super) time: Nanos,
-    /// Hint faults of the process until then, modulo 2^32.
+    /// The process's hint faults until then, modulo 2^32.
     pub(super) faults: u32,
     /// First page of the chunk that it covered.
     pub(super) start: u16,
@@ -46,15 +46,16 @@ impl ChunkScan {
     }
 }
 
-/// The scans of a chunk and the states of its pages.
+/// The scans of a chunk, and the states of its pages.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
-    /// Newest first, with the number of each; only the first `kept` count.
+    /// Newest first, each with its number; only the first `kept` entries are valid.
     scans: [(u32, ChunkScan); SCANS_KEPT],
     kept: usize,
     /// Number of the newest scan.
     newest: u32,
-    /// State of all pages while `pages` is absent: a chunk of one huge page needs no more.
+    /// The state of all pages while `pages` is absent. It is enough for a chunk that is one huge
+    /// page.
     whole: u8,
     pages: Option<Box<[u8; CHUNK_PAGES]>>,
 }
@@ -64,7 +65,7 @@ impl Chunk {
         Chunk { scans: Default::default(), kept: 0, newest: 0, whole: UNANSWERED, pages: None }
     }
 
-    /// Adds a scan, newer than all before.
+    /// Adds a scan that is newer than all others.
     pub(super) fn push(&mut self, scan: ChunkScan) {
         self.newest = self.newest.wrapping_add(1);
         if self.newest.is_multiple_of(GENERATION) {
@@ -80,17 +81,17 @@ impl Chunk {
         self.scans[0] = (self.newest, scan);
     }
 
-    /// The first scan that covers `page` after its last fault.
+    /// The first scan that covers `page` after the page's last fault.
     pub(super) fn first_after_fault(&self, page: usize) -> Option<&ChunkScan> {
         self.since_fault(page).filter(|scan| scan.covers(page)).last()
     }
 
-    /// The latest scan that covers `page`, if it is after its last fault.
+    /// The latest scan that covers `page`, if it came after the page's last fault.
     pub(super) fn latest_after_fault(&self, page: usize) -> Option<&ChunkScan> {
         self.since_fault(page).find(|scan| scan.covers(page))
     }
 
-    /// `page`, or with `all` every page, has answered every scan so far.
+    /// Marks `page`, or with `all` every page, as having faulted after every scan so far.
     pub(super) fn answer(&mut self, page: usize, all: bool) {
         if all {
             self.pages = None;
@@ -102,7 +103,7 @@ impl Chunk {
         pages[page % CHUNK_PAGES] = state(self.newest);
     }
 
-    /// Scans after the last fault of `page`, newest first.
+    /// The scans after the last fault of `page`, newest first.
     fn since_fault(&self, page: usize) -> impl Iterator<Item = &ChunkScan> {
         let at_fault = self.pages.as_ref().map_or(self.whole, |pages| pages[page % CHUNK_PAGES]);
         let since = match at_fault {
@@ -113,9 +114,10 @@ impl Chunk {
         scans.take_while(move |(number, _)| self.newest.wrapping_sub(*number) < since).map(|(_, scan)| scan)
     }
 
-    /// The kept scan that is missed least: without it, the older of its neighbours is the fewest
-    /// times as old as the newer. Its pages get the newer one's stamp, so only a scan whose part of
-    /// the chunk the newer one covers can go; or else the oldest.
+    /// The index of the kept scan whose removal loses the least accuracy: the one whose neighbours
+    /// have the smallest ratio of ages. Its pages get the stamp of the newer neighbour. So only a
+    /// scan whose part of the chunk the newer neighbour covers may be removed; if there is none,
+    /// the oldest is.
     fn least_missed(&self, now: Nanos) -> usize {
         let age = |index: usize| now.since(self.scans[index].1.time).0 as f64;
         let gap = |index: usize| age(index + 1) / age(index - 1).max(1.0);
@@ -129,7 +131,7 @@ impl Chunk {
             .unwrap_or(SCANS_KEPT - 1)
     }
 
-    /// Pages whose state is one of `first..=last` become unanswered.
+    /// Sets pages whose state is in `first..=last` to unanswered.
     fn forget_states(&mut self, first: u8, last: u8) {
         let states = first..=last;
         if states.contains(&self.whole) {
@@ -143,7 +145,7 @@ impl Chunk {
     }
 }
 
-/// The state of a page that faults when `number` is the newest scan.
+/// The state of a page that faults while `number` is the newest scan.
 fn state(number: u32) -> u8 {
     (number % STATES) as u8 + 1
 }
@@ -235,8 +237,9 @@ mod tests {
 
     #[test]
     fn numbers_wrap_without_old_faults_passing_for_new_ones() {
-        // A page that faulted at scan n and then slept is marked at every later scan, since scan n
-        // + 1 at the earliest or, where its state had to be forgotten, since the first.
+        // A page that faulted at scan n and was then idle is marked at every later scan. Its stamp
+        // is that of scan n + 1 at the earliest or, once its state had to be forgotten, that of the
+        // first scan.
         for n in [1u64, 63, 64, 65, 191, 192, 193, 300] {
             let mut chunk = Chunk::new();
             for i in 1..=n {

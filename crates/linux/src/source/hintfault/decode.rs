@@ -1,7 +1,7 @@
-//! Records of the BPF ring: from bytes to events, whatever the bytes.
+//! Decodes records of the BPF ring. Any bytes are safe input.
 //!
 //! The layouts are those of `crates/bpf/src/bpf/intf.h`; a test below reads that header and
-//! compares. Records come in the machine's own byte order.
+//! compares. Records are in native byte order.
 
 use thermocline_core::units::{Nanos, NodeId, PAGE_SHIFT, Pfn, Pid};
 
@@ -21,7 +21,7 @@ const FAULT_PMD: u16 = 1;
 const FAULT_PLACE: u16 = 2;
 const PFN_UNKNOWN: u64 = u64::MAX;
 
-/// Largest folio order that is believed: 1 GiB in 4 KiB pages.
+/// Largest folio order that is accepted: 1 GiB in 4 KiB pages.
 const ORDER_MAX: u8 = 18;
 
 /// A hint fault, as the kernel saw it.
@@ -31,13 +31,13 @@ pub struct RawFault {
     pub pid: Pid,
     /// The faulting thread, in the initial pid namespace.
     pub tid: u32,
-    /// When, CLOCK_MONOTONIC.
+    /// Time of the fault, CLOCK_MONOTONIC.
     pub time: Nanos,
-    /// Virtual page number; of the first page where a whole PMD faulted.
+    /// Virtual page number. If a PMD faulted, that of its first page.
     pub vpn: u64,
-    /// The frame mapped at `vpn`, where the kernel side can tell it.
+    /// The frame mapped at `vpn`, if the kernel side can read it.
     pub pfn: Option<Pfn>,
-    /// Else the address of its `struct page`, where that is known.
+    /// The address of its `struct page`, if only that is known.
     pub place: Option<u64>,
     /// log2 of the folio's size in base pages.
     pub order: u8,
@@ -45,7 +45,7 @@ pub struct RawFault {
     pub node: NodeId,
     /// The CPU that faulted.
     pub cpu: u16,
-    /// Whether one entry for a whole huge page (2 MiB on x86-64) faulted, not a base page's.
+    /// Whether the entry of a whole huge page (2 MiB on x86-64) faulted, not that of a base page.
     pub pmd: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct RawFault {
 pub struct RawScan {
     /// Owner of the address space.
     pub pid: Pid,
-    /// The thread that scans.
+    /// The scanning thread.
     pub tid: u32,
     /// When it began or ended, CLOCK_MONOTONIC.
     pub time: Nanos,
@@ -62,20 +62,20 @@ pub struct RawScan {
     pub start: u64,
     /// Virtual page number after the last.
     pub end: u64,
-    /// Base pages marked; 0 until the end.
+    /// Base pages marked; 0 until the scan has ended.
     pub updated: u32,
 }
 
-/// The kernel's own stamp of the page of a thread's latest hint fault, or its clock alone.
+/// The kernel's own stamp of the page of a thread's latest hint fault, or only the kernel's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawStamp {
     /// The faulting or scanning thread.
     pub tid: u32,
-    /// When, CLOCK_MONOTONIC.
+    /// Time of the record, CLOCK_MONOTONIC.
     pub time: Nanos,
     /// The kernel's tick count at that time.
     pub jiffies: u64,
-    /// The stamp, in milliseconds modulo its width; none as a scan comes to a page table.
+    /// The stamp, in milliseconds modulo its width; `None` when a scan reaches a page table.
     pub stamp: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ pub enum Record {
     ScanTick(RawScan),
     /// A scan has marked a range.
     ScanEnd(RawScan),
-    /// A process replaced its address space.
+    /// A process has replaced its address space.
     Exec(Pid),
     /// A process is gone.
     Exit(Pid),
@@ -98,13 +98,13 @@ pub enum Record {
     Stamp(RawStamp),
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Too short or too long.
     #[error("a ring record of {0} bytes where {RECORD_BYTES} are expected")]
     Length(usize),
-    /// A kind that nobody writes.
+    /// A kind that no program writes.
     #[error("a ring record of unknown kind {0}")]
     Kind(u8),
     /// A range that ends before it starts, or an order above 1 GiB.

@@ -1,4 +1,4 @@
-//! Hint faults as the machine drives them.
+//! Hint faults as a source of evidence that the machine drives.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -24,22 +24,23 @@ pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
     Ok(Some(Box::new(HintFaults { source, read: Nanos(0) })))
 }
 
-/// Whether pages are stamped anew: the rule has a say first.
+/// Whether a scan stamps a page again that is still marked. The rule takes precedence over the
+/// configuration.
 fn restamp(config: &Config) -> bool {
     rule::build(config).restamp().unwrap_or(config.source.hintfault.restamp)
 }
 
-/// The open source, and what it takes to read it.
+/// The open source, and what reading it costs.
 #[derive(Debug)]
 pub struct HintFaults {
     /// The source.
     pub source: HintFaultSource,
-    /// CPU time of the daemon for reading it.
+    /// CPU time that the daemon spent reading it.
     read: Nanos,
 }
 
 impl HintFaults {
-    /// The counters, where the kernel tells them.
+    /// The counters, if the kernel returns them.
     fn stats(&self) -> Option<Stats> {
         self.source.stats().ok()
     }
@@ -55,7 +56,7 @@ impl EvidenceSource for HintFaults {
         Counted::new(&stats, text::text(&stats)).and(&stats.stamps)
     }
 
-    /// The kernel's filter has left out who is not in scope.
+    /// The kernel side has already filtered by scope.
     fn poll(&mut self, turn: &mut Turn<'_>) -> bool {
         let start = thread_cpu_time();
         let read = turn.collect(&mut self.source, |_| true);

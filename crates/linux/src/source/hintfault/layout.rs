@@ -1,5 +1,5 @@
-//! What the kernel's BTF says about hint faults: which attach points are there, and where a folio
-//! keeps its node.
+//! What the kernel's BTF says about hint faults: which attach points exist, and where a folio
+//! stores its node.
 
 use super::btf::Btf;
 
@@ -8,7 +8,7 @@ use super::btf::Btf;
 pub struct AttachPoint {
     /// A function, tracepoint or struct field of the kernel.
     pub name: &'static str,
-    /// Whether this kernel has it in the shape we use.
+    /// Whether this kernel has it in a form that we can use.
     pub present: bool,
     /// Whether the source works without it.
     pub required: bool,
@@ -16,23 +16,23 @@ pub struct AttachPoint {
     pub why_needed: &'static str,
 }
 
-/// A shape of the function in which kernels count hint faults, for PTEs and PMDs alike. A program
-/// that watches it sees what `/proc/vmstat` counts.
+/// One form of the function in which kernels count hint faults, for PTEs and PMDs alike. A program
+/// that watches it sees the faults that `/proc/vmstat` counts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The BPF program for it.
     pub(super) program: &'static str,
     /// The kernel's function.
     function: &'static str,
-    /// How its first parameters are called: what they are decides which program it is.
+    /// The names of its first parameters. They determine which program fits.
     params: [&'static str; 3],
-    /// Whether it is told of the entry that faulted, which has the frame. Else the frame follows
-    /// from the page's place in the kernel's array of pages.
+    /// Whether it is passed the entry that faulted, which contains the frame. If not, the frame is
+    /// computed from the page's place in the kernel's array of pages.
     has_entry: bool,
 }
 
-/// Every shape that is known, the newest first, with the kernels that have it. What a kernel's BTF
-/// shows decides: distributions backport.
+/// All known forms, newest first, with the kernels that have them. The form is determined from the
+/// kernel's BTF, not from its version, because distributions backport changes.
 pub(super) const ENTRIES: [Entry; 4] = [
     // Linux 6.12 and later.
     Entry {
@@ -65,7 +65,7 @@ pub(super) const ENTRIES: [Entry; 4] = [
 ];
 
 impl Entry {
-    /// The shape that a kernel has.
+    /// The form that a kernel has.
     pub(super) fn of(btf: &Btf) -> Option<&'static Entry> {
         let has = |e: &&Entry| btf.function(e.function).is_some_and(|params| params.starts_with(&e.params));
         ENTRIES.iter().find(has)
@@ -130,17 +130,16 @@ pub fn probe(btf: &Btf) -> Vec<AttachPoint> {
     points
 }
 
-/// Where a folio's flags word keeps the node and, for memory below the top tier, the time of its
-/// last scan.
+/// Where the flags word of a folio stores the node and, for memory below the top tier, the time of
+/// the last scan.
 ///
-/// The order of the fields from the top bit down is node, zone, last CPU and pid (Linux 6.12
-/// include/linux/page-flags-layout.h, with SPARSEMEM_VMEMMAP, as x86-64 always has).
+/// From the top bit down the fields are node, zone, last CPU and pid (Linux 6.12
+/// include/linux/page-flags-layout.h with SPARSEMEM_VMEMMAP, which x86-64 always has).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolioFlags {
     /// The node is `flags >> node_shift`.
     pub node_shift: u32,
-    /// The stamp is `flags >> stamp_shift & stamp_mask`; absent where the kernel keeps it
-    /// elsewhere.
+    /// The stamp is `flags >> stamp_shift & stamp_mask`; absent if the kernel stores it elsewhere.
     pub stamp: Option<(u32, u64)>,
 }
 
@@ -149,10 +148,10 @@ pub struct FolioFlags {
 const LAST_PID_BITS: u32 = 8;
 
 impl FolioFlags {
-    /// Derives the layout from the sizes of arrays in BTF; `None` if a kernel does not tell.
+    /// Derives the layout from the sizes of arrays in BTF; `None` if the kernel's BTF lacks them.
     pub fn from_btf(btf: &Btf) -> Option<FolioFlags> {
         let zones = btf.enum_value("zone_type", "__MAX_NR_ZONES")?;
-        // A zone list has one entry for each zone of each node, and one that ends it.
+        // A zone list has one entry for each zone of each node, and a terminating one.
         let nodes = btf.array_len("zonelist", "_zonerefs")?.checked_sub(1)?.checked_div(zones)?;
         let cpus = btf.array_len("cpumask", "bits")?.checked_mul(u64::BITS)?;
         FolioFlags::of(nodes, zones, cpus, btf.has_field("page", "_last_cpupid"))
@@ -164,8 +163,8 @@ impl FolioFlags {
         let stamp_bits = LAST_PID_BITS + bits(cpus)?;
         let stamp_shift = node_shift.checked_sub(bits(zones)?).and_then(|s| s.checked_sub(stamp_bits));
         let stamp = stamp_shift.filter(|_| !stamp_elsewhere).map(|shift| (shift, (1 << stamp_bits) - 1));
-        // A machine with one node has no node bits; shifting by 64 is not defined, the top bit is
-        // then 0 anyway.
+        // A machine with one node has no node bits. A shift by 64 is undefined; the top bit is 0 in
+        // this case.
         Some(FolioFlags { node_shift: node_shift.min(u64::BITS - 1), stamp })
     }
 }
@@ -191,14 +190,14 @@ mod tests {
         assert_eq!(FolioFlags::of(1, 4, 64, false).unwrap().node_shift, 63);
     }
 
-    /// All parameters of the function that kernels have passed a page, a folio, and a folio with
-    /// the fault; and of its successor.
+    /// All parameters of the function in the kernels that pass a page, a folio, or a folio with the
+    /// fault, and those of its successor.
     const PAGE: &[&str] = &["page", "vma", "addr", "page_nid", "flags"];
     const FOLIO: &[&str] = &["folio", "vma", "addr", "page_nid", "flags"];
     const FAULT: &[&str] = &["folio", "vmf", "addr", "page_nid", "flags"];
     const CHECK: &[&str] = &["folio", "vmf", "addr", "flags", "writable", "last_cpupid"];
 
-    /// What kernels have had, and the program for it.
+    /// The functions that kernels have had, and the program for each.
     const KERNELS: [(&str, &str, &[&str], &str); 8] = [
         ("5.15", "numa_migrate_prep", PAGE, "fault_prep_page"),
         ("6.1", "numa_migrate_prep", PAGE, "fault_prep_page"),

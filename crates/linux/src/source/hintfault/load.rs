@@ -1,4 +1,4 @@
-//! Loading the BPF programs: what to set before, what can go wrong, and what to do about it.
+//! Loads the BPF programs: the settings before loading, the possible errors, and their remedies.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +22,10 @@ const STAMP_PROGRAM: &str = "kernel_stamp";
 /// The program that attaches where the kernel has this function.
 const TICK_PROGRAM: (&str, &str) = ("scan_tick", "flush_tlb_batched_pending");
 
-/// Whose faults are reported; the kernel filters.
+/// The processes whose faults are reported. The kernel side filters.
 ///
-/// A process is in scope if it is not excluded and `all` is set, or it is listed, or it runs in a
-/// listed cgroup's subtree.
+/// A process is in scope if it is not excluded and one of these holds: `all` is set, it is listed,
+/// or it runs in the subtree of a listed cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The whole machine.
@@ -34,10 +34,10 @@ pub struct Scope {
     pub listed: bool,
     /// Whether processes may be excluded, now or later ([`super::HintFaultSource::exclude`]).
     pub exclusions: bool,
-    /// cgroup v2 folders, at most 16; one that is not there yet may be set later
+    /// cgroup v2 folders, at most 16. One that does not exist yet may be set later
     /// ([`super::HintFaultSource::set_cgroup`]).
     pub cgroups: Vec<PathBuf>,
-    /// The same of those to leave out.
+    /// The same for cgroups that are excluded.
     pub excluded_cgroups: Vec<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl Scope {
 /// Why the source cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel's type information is missing or of no use.
+    /// The kernel's type information is missing or cannot be used.
     #[error(transparent)]
     Btf(#[from] BtfError),
     /// The kernel lacks something that the programs attach to or read.
@@ -71,7 +71,7 @@ pub enum OpenError {
          was inlined; boot a distribution's kernel of 6.1 or newer, or use another source"
     )]
     NotOffered(&'static str, &'static str),
-    /// The kernel's BTF does not tell where a folio keeps its node.
+    /// The kernel's BTF does not show where a folio stores its node.
     #[error(
         "{VMLINUX} does not tell where a page keeps its node: pages cannot be told apart by tier on this kernel"
     )]
@@ -99,7 +99,7 @@ pub enum OpenError {
         #[source]
         source: libbpf_rs::Error,
     },
-    /// The kernel refuses although nothing is missing.
+    /// The kernel refuses although nothing seems to be missing.
     #[error(
         "loading BPF programs was refused although no capability is missing: a security module or a hardened kernel forbids tracing \
          functions here; ask who runs this machine, or use another source"
@@ -137,7 +137,7 @@ pub(super) struct Loaded {
     /// Dropping a link detaches its program. Dropped before `object`.
     _links: Vec<Link>,
     pub(super) object: Object,
-    /// Size of the kernel's `struct page`.
+    /// Size of the kernel's `struct page`, in bytes.
     pub(super) page_bytes: u64,
 }
 
@@ -164,7 +164,7 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     let page_bytes = btf.size("page").unwrap_or_default().into();
     drop(btf);
 
-    // The kernel's and libbpf's explanations come back as errors; on stderr they would only
+    // Explanations from the kernel and libbpf are returned as errors. On stderr they would only
     // confuse.
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
     let mut open =
@@ -243,7 +243,7 @@ fn fill_cgroups(object: &Object, name: &str, folders: &[PathBuf]) -> Result<(), 
     Ok(())
 }
 
-/// Puts the cgroup in `folder` in a place of a map of cgroups, or none.
+/// Sets the cgroup in `folder` at an index of a map of cgroups, or clears the index.
 pub(super) fn set_cgroup(
     object: &Object,
     name: &str,
@@ -263,7 +263,7 @@ pub(super) fn set_cgroup(
     map.update(&key, &value, MapFlags::ANY).map_err(|e| failed(io::Error::other(format!("{e:#}"))))
 }
 
-/// Adds to or takes from a map of processes.
+/// Adds a process to a map of processes, or removes it.
 pub(super) fn set_listed(
     object: &Object,
     name: &str,
@@ -285,7 +285,7 @@ fn failed(what: &str, source: libbpf_rs::Error) -> OpenError {
     OpenError::Bpf { what: what.to_owned(), source }
 }
 
-/// Finds out why loading was refused, as far as this process can tell.
+/// Determines why loading was refused, as far as this process can see.
 fn refused(source: libbpf_rs::Error) -> OpenError {
     if source.kind() == libbpf_rs::ErrorKind::PermissionDenied {
         let missing = missing_capabilities(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
@@ -301,10 +301,10 @@ fn refused(source: libbpf_rs::Error) -> OpenError {
     failed("loading the BPF programs", source)
 }
 
-/// The capabilities that loading tracing programs needs and a process with this /proc/PID/status
-/// lacks.
+/// The capabilities that loading tracing programs needs and that a process with this
+/// /proc/PID/status lacks.
 ///
-/// CAP_SYS_ADMIN (21) stands for both CAP_PERFMON (38) and CAP_BPF (39): Linux
+/// CAP_SYS_ADMIN (21) includes both CAP_PERFMON (38) and CAP_BPF (39): Linux
 /// include/uapi/linux/capability.h.
 pub(super) fn missing_capabilities(status: &str) -> Vec<&'static str> {
     let effective = status

@@ -1,14 +1,14 @@
-//! NUMA hint faults, seen through BPF.
+//! NUMA hint faults, observed through BPF.
 //!
-//! While `kernel.numa_balancing` is 2 the kernel scans the memory below the top tier: it takes the
-//! access right from a range of page table entries and stamps their pages with the time. The next
-//! access to such a page is a *hint fault*; how soon after the scan it comes tells how hot the page
-//! is. BPF programs (crate `thermocline-bpf`) write a record of every such fault and of every
-//! scanned range into a ring; [`HintFaultSource`] reads it and works out each fault's latency from
-//! the ranges.
+//! While `kernel.numa_balancing` is 2 the kernel scans the memory below the top tier: it makes a
+//! range of page table entries inaccessible and stamps their pages with the time. The next access
+//! to such a page is a *hint fault*. The sooner it follows the scan, the hotter the page is. BPF
+//! programs (crate `thermocline-bpf`) write a record of every such fault and of every scanned range
+//! into a ring. [`HintFaultSource`] reads the ring and computes each fault's latency from the
+//! ranges.
 //!
-//! Reading BTF, decoding records and the stamps need neither BPF nor privileges; opening the source
-//! needs feature `bpf`, CAP_BPF and CAP_PERFMON.
+//! Reading BTF, decoding records and computing stamps need neither BPF nor privileges. Opening the
+//! source needs feature `bpf`, CAP_BPF and CAP_PERFMON.
 
 pub mod btf;
 pub mod decode;

@@ -1,4 +1,4 @@
-//! The open source: reads the ring, works out latencies, keeps count.
+//! The open source: reads the ring, computes latencies, and counts.
 
 use std::io;
 use std::mem::offset_of;
@@ -22,7 +22,7 @@ use crate::root::Root;
 use crate::source::{self, AccessSource};
 use crate::sys::bpf::{ProgramRunTime, Ring, enable_run_time_statistics, program_run_time};
 
-/// How often the counts of lost faults are looked at.
+/// Time between two readings of the counts of lost faults.
 const LOSSES_EVERY: Duration = Duration::from_millis(100);
 
 /// How the source is opened.
@@ -30,18 +30,19 @@ const LOSSES_EVERY: Duration = Duration::from_millis(100);
 pub struct Options {
     /// Bytes of the ring between kernel and daemon: a power of two, at least a page.
     pub ring_bytes: u32,
-    /// How latencies are worked out, and how much memory that may take.
+    /// How latencies are computed, and how much memory that may take.
     pub stamps: StampOptions,
-    /// Node of each CPU, by CPU number; a CPU beyond the list has no known node.
+    /// The node of each CPU, by CPU number. The node of a CPU beyond the list is not known.
     pub cpu_nodes: Vec<NodeId>,
-    /// Also report the kernel's own stamps (lab tests only: it costs another program run a fault).
+    /// Also report the kernel's own stamps (only for lab tests: another program runs at each
+    /// fault).
     pub kernel_stamp: bool,
-    /// Let the kernel measure the programs' run time (about two clock reads more a run).
+    /// Let the kernel measure the programs' run time (about two more clock reads per run).
     pub measure_run_time: bool,
 }
 
 impl Options {
-    /// What the configuration says.
+    /// The options that the configuration sets.
     pub fn from_config(config: &config::HintFault, cpu_nodes: Vec<NodeId>) -> Options {
         Options {
             ring_bytes: config.ring_kib << 10,
@@ -62,9 +63,9 @@ impl Options {
 pub struct HintFault {
     /// What the kernel saw.
     pub raw: RawFault,
-    /// The node of the CPU that faulted, where known.
+    /// The node of the CPU that faulted, if known.
     pub accessor: Option<NodeId>,
-    /// Since the scan that marked the page; absent when no such scan was seen.
+    /// Time and faults since the scan that marked the page; `None` if no such scan was seen.
     pub latency: Option<FaultLatency>,
 }
 
@@ -72,8 +73,8 @@ impl HintFault {
     /// The fault as evidence for the engine, which counts folios by their head.
     pub fn access(&self) -> Access {
         let raw = &self.raw;
-        // Folios are naturally aligned in physical memory, so the frame tells how far the head is
-        // before it.
+        // Folios are naturally aligned in physical memory, so the frame shows how far before it the
+        // head is.
         let before = raw.pfn.map_or(0, |pfn| pfn.0 & ((1 << raw.order) - 1));
         Access {
             time: raw.time,
@@ -92,7 +93,7 @@ impl HintFault {
 pub enum Event {
     /// A hint fault.
     Fault(HintFault),
-    /// A process replaced its address space: what is known of its pages is void.
+    /// A process has replaced its address space: what is known of its pages is void.
     Exec(Pid),
     /// A process is gone; its number may be reused.
     Exit(Pid),
@@ -110,12 +111,12 @@ pub struct HintFaultSource {
     cpu_nodes: Vec<NodeId>,
     stamps: Stamps,
     places: Places,
-    /// Faults lost to a full ring that are accounted for, and when that was.
+    /// Faults lost to a full ring that are already accounted for, and when that was done.
     dropped: u64,
     dropped_checked: Instant,
     delivered: u64,
     malformed: u64,
-    /// Statistics stay on as long as this is open.
+    /// The kernel keeps statistics while this is open.
     _statistics: Option<OwnedFd>,
 }
 
@@ -154,8 +155,8 @@ impl HintFaultSource {
         })
     }
 
-    /// Delivers up to `records_max` waiting records; returns how many were read. Never blocks,
-    /// allocates nothing per event.
+    /// Delivers up to `records_max` waiting records and returns how many were read. Never blocks,
+    /// and allocates nothing per event.
     pub fn poll(&mut self, records_max: usize, mut sink: impl FnMut(Event)) -> usize {
         self.account_for_losses();
         let (cpu_nodes, stamps, places) = (&self.cpu_nodes, &mut self.stamps, &mut self.places);
@@ -185,11 +186,11 @@ impl HintFaultSource {
         })
     }
 
-    /// Puts faults lost to a full ring on their processes' counts, so that latencies in faults stay
-    /// right.
+    /// Adds faults lost to a full ring to the counts of their processes, so that latencies in
+    /// faults stay correct.
     ///
-    /// An error here only leaves those latencies a little short; the counters themselves are in the
-    /// kernel.
+    /// An error here only makes those latencies slightly too short. The counters themselves are in
+    /// the kernel.
     fn account_for_losses(&mut self) {
         if self.dropped_checked.elapsed() < LOSSES_EVERY {
             return;
@@ -206,31 +207,31 @@ impl HintFaultSource {
             if let (Ok(pid), Ok(Some(lost))) = (key[..].try_into(), losses.lookup(&key, MapFlags::ANY)) {
                 self.stamps.lost(Pid(u32::from_ne_bytes(pid)), counter(&lost, 0));
             }
-            // What is lost between the two calls is forgotten, and a key evicted meanwhile is no
-            // matter.
+            // Losses between the two calls are forgotten. It does not matter if the key has been
+            // evicted in the meantime.
             let _ = losses.delete(&key);
         }
     }
 
-    /// A page was moved by us: its next latency counts from the next scan.
+    /// A page was moved by us: its next latency is measured from the next scan.
     pub fn page_moved(&mut self, page: VirtPage) {
         self.stamps.moved(page.pid, page.vpn);
     }
 
-    /// How the kernel scans the process of which most memory was scanned, where known.
+    /// How the kernel scans the process of which it has scanned the most memory, if known.
     pub fn scans(&self) -> Option<Scans> {
         self.stamps.scans()
     }
 
-    /// Whether the next access to a page will be a hint fault, as far as scans were seen.
+    /// Whether the next access to a page will be a hint fault, according to the scans seen.
     pub fn is_marked(&self, page: VirtPage) -> bool {
         self.stamps.is_marked(page.pid, page.vpn)
     }
 
-    /// Waits until an eighth of the ring is in use, at most `timeout`; returns whether it is worth
-    /// polling at once.
+    /// Waits until an eighth of the ring is in use, for at most `timeout`. Returns whether that
+    /// mark was reached; if so, polling at once is worthwhile.
     ///
-    /// Poll after every return: below that mark the kernel side wakes nobody.
+    /// Poll after every return: below that mark the kernel side does not wake the reader.
     ///
     /// # Errors
     /// What poll(2) returns, EINTR excepted.
@@ -248,8 +249,8 @@ impl HintFaultSource {
         self.ring_fd.as_fd()
     }
 
-    /// Lists a process; takes effect for its next fault. The scope must have been opened with
-    /// `listed`.
+    /// Adds a process to the list, or removes it. Takes effect for its next fault. The scope must
+    /// have been opened with `listed`.
     ///
     /// # Errors
     /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 65536 processes listed.
@@ -257,7 +258,7 @@ impl HintFaultSource {
         set_listed(&self.loaded.object, "included", pid, listed)
     }
 
-    /// Excludes a process, or takes the exclusion back. The scope must have been opened with
+    /// Excludes a process, or ends the exclusion. The scope must have been opened with
     /// `exclusions`.
     ///
     /// # Errors
@@ -266,20 +267,20 @@ impl HintFaultSource {
         set_listed(&self.loaded.object, "excluded", pid, excluded)
     }
 
-    /// Has the cgroup of this place in the scope be the one in `folder`, or none. Takes effect for
-    /// the next fault.
+    /// Sets the cgroup at index `place` of the scope to the one in `folder`, or to none. Takes
+    /// effect for the next fault.
     ///
     /// # Errors
-    /// The folder cannot be opened, or what bpf(BPF_MAP_UPDATE_ELEM) and bpf(BPF_MAP_DELETE_ELEM)
-    /// return.
+    /// The folder cannot be opened, or what bpf(BPF_MAP_UPDATE_ELEM) or bpf(BPF_MAP_DELETE_ELEM)
+    /// returns.
     pub fn set_cgroup(&self, place: usize, excluded: bool, folder: Option<&Path>) -> Result<(), OpenError> {
         set_cgroup(&self.loaded.object, if excluded { "excluded_cgroups" } else { "cgroups" }, place, folder)
     }
 
-    /// The counters, as of now.
+    /// The current counters.
     ///
     /// # Errors
-    /// What bpf(BPF_MAP_LOOKUP_ELEM) and bpf(BPF_OBJ_GET_INFO_BY_FD) return.
+    /// What bpf(BPF_MAP_LOOKUP_ELEM) or bpf(BPF_OBJ_GET_INFO_BY_FD) returns.
     pub fn stats(&self) -> Result<Stats, libbpf_rs::Error> {
         let mut stats = Stats {
             delivered: self.delivered,
@@ -296,7 +297,7 @@ impl HintFaultSource {
         Ok(stats)
     }
 
-    /// The counters that the kernel side keeps.
+    /// The counters kept by the kernel side.
     fn counters(&self) -> Result<Stats, libbpf_rs::Error> {
         let mut stats = Stats::default();
         let counters = self.loaded.map("counters").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?;
@@ -311,7 +312,7 @@ impl HintFaultSource {
         Ok(stats)
     }
 
-    /// The kernel's figures of each attached program, by name.
+    /// The kernel's run statistics of each attached program, by name.
     ///
     /// # Errors
     /// What bpf(BPF_OBJ_GET_INFO_BY_FD) returns.
@@ -324,7 +325,7 @@ impl HintFaultSource {
 }
 
 impl AccessSource for HintFaultSource {
-    /// The kernel side keeps to the scope, and time comes with each record.
+    /// The kernel side has already filtered by scope, and each record contains its time.
     fn poll(
         &mut self,
         records_max: usize,

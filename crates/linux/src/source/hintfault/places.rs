@@ -1,7 +1,8 @@
-//! Frames of pages that the kernel side knows by the address of their `struct page` alone.
+//! Finds the frames of pages for which the kernel side knows only the address of their `struct
+//! page`.
 //!
-//! The kernel keeps these structures in one array, in the order of the frames. Where it begins is
-//! random and shown to nobody; but the frame of any one page, which pagemap shows, tells it.
+//! The kernel keeps these structures in one array, in order of frames. The start of the array is
+//! random and not published. It follows from the frame of any one page, which pagemap shows.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,16 +13,16 @@ use crate::aside::{Answer, Aside, Later};
 use crate::pagemap::Pagemap;
 use crate::root::Root;
 
-/// Pages that are looked up at first, where two that agree are enough; after them it is those of
-/// two faults in so many. Without CAP_SYS_ADMIN all looks are in vain.
+/// Number of initial lookups for which every fault may be used; two that agree are enough. After
+/// them, two faults in every `TWO_LOOKS_EVERY` are used. Without CAP_SYS_ADMIN all lookups fail.
 const LOOKS_FIRST: u64 = 64;
 const TWO_LOOKS_EVERY: u64 = 4096;
-/// How long a pagemap is waited for at once, and at most.
+/// How long one call waits for a pagemap, and after how long reading it is given up.
 const PATIENCE: Duration = Duration::from_millis(1);
 const BOUND: Duration = Duration::from_secs(1);
 
-/// What the array's beginning is a multiple of: memory begins at a multiple of 1 GiB, and 4 KiB of
-/// it have 64 bytes of the array (x86-64 aligns it to 1 GiB even).
+/// The start of the array is a multiple of this: memory begins at a multiple of 1 GiB, and 4 KiB of
+/// memory have 64 bytes of the array (on x86-64 the array is even aligned to 1 GiB).
 const ALIGNMENT: u64 = 16 << 20;
 
 /// What is known of the kernel's array of pages.
@@ -31,21 +32,21 @@ pub(super) struct Places {
     page_bytes: u64,
     /// Address of frame 0's element, once it is known.
     first: Option<u64>,
-    /// A page's place, and where the array would begin by it. Before the pagemap was read the page
-    /// may have been moved: another page has to say the same.
+    /// The place of a page, and the start of the array that follows from it. The page may have been
+    /// moved before the pagemap was read, so another page must confirm it.
     guess: Option<(u64, u64)>,
-    /// Faults whose frames were asked for in vain.
+    /// Faults for whose pages no frame was found.
     unknown: u64,
-    /// Looks that have ended.
+    /// Lookups that have ended.
     looks: u64,
     proc: PathBuf,
     reading: Later<Option<Pfn>>,
-    /// The page that is being looked up: process, virtual page, place.
+    /// The page that is being looked up: process, virtual page number, place.
     asked: Option<(Pid, u64, u64)>,
 }
 
 impl Places {
-    /// For a kernel whose `struct page` has so many bytes.
+    /// For a kernel whose `struct page` has `page_bytes` bytes.
     pub(super) fn new(root: &Root, page_bytes: u64) -> Places {
         Places {
             page_bytes: page_bytes.max(1),
@@ -59,11 +60,12 @@ impl Places {
         }
     }
 
-    /// The frame of the page at `place`, which `pid` maps at `vpn`; none before two pages were
-    /// looked up.
+    /// The frame of the page at `place`, which `pid` maps at `vpn`. `None` until the lookups of two
+    /// pages agree.
     pub(super) fn frame(&mut self, pid: Pid, vpn: u64, place: u64) -> Option<Pfn> {
         if self.first.is_none() {
-            // A look that has begun is seen to its end: a slow one must not count for many.
+            // A lookup that has begun is continued until it ends, so that a slow one counts only
+            // once.
             if self.asked.is_some() || self.looks < LOOKS_FIRST || self.unknown % TWO_LOOKS_EVERY < 2 {
                 self.look((pid, vpn, place));
             }
@@ -76,7 +78,7 @@ impl Places {
         let (pid, vpn, place) = *self.asked.get_or_insert(page);
         let proc = self.proc.clone();
         let read = move || Pagemap::open(&proc, pid).ok()?.entry(vpn).ok()??.pfn();
-        // The place tells this call from others of the same process.
+        // The place distinguishes this lookup from others of the same process.
         let told = match self.reading.ask((pid, place), read) {
             Answer::NotYet => return,
             Answer::Here(told) => told,
@@ -103,7 +105,7 @@ mod tests {
     const FIRST: u64 = 0xffff_ea00_0000_0000;
     const BYTES: u64 = 64;
 
-    /// Processes whose pages 0, 1, ... have these frames.
+    /// A machine with processes whose pages 0, 1, ... have these frames.
     fn machine(frames: &[(u32, &[u64])]) -> (tempfile::TempDir, Places) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::at(folder.path());
@@ -114,7 +116,7 @@ mod tests {
             std::fs::write(of.join("pagemap"), entries).unwrap();
         }
         let mut places = Places::new(&root, BYTES);
-        // However slow the machine is: these pagemaps do not hang.
+        // A slow machine must not matter: these pagemaps do not hang.
         places.reading = Later::new(Aside::new(&root, "a test looked", BOUND), BOUND);
         (folder, places)
     }

@@ -1,4 +1,4 @@
-//! Whether hint faults can be watched, and of which nodes.
+//! Whether hint faults can be observed, and on which nodes.
 
 use thermocline_core::config::Source;
 
@@ -18,7 +18,7 @@ pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
             "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING)".to_owned(),
         ));
     }
-    // A copy may have been made without it.
+    // A copy of a machine's files may lack the BTF.
     let untold = !facts.root.is_live() && !exists(&facts.root.sys.join("kernel/btf/vmlinux"));
     let untold = untold && probed.is_err();
     if let (Err(why), false) = (probed, untold) {
@@ -51,7 +51,7 @@ pub(super) fn probe(facts: &mut Facts<'_>) -> Probed {
     }
 }
 
-/// Which nodes hint faults come from, in the mode that will be set.
+/// The nodes on which hint faults occur, in the mode that will be set.
 fn reach(facts: &Facts<'_>) -> Probed {
     let source = |status, detail: String| Probed::new(Source::HintFault, status, detail);
     let mode = facts.config.kernel.numa_balancing.or(facts.numa_balancing).unwrap_or(0);

@@ -1,15 +1,16 @@
-//! When each page was last stamped by the kernel's scanner, worked out from the ranges it was seen
-//! to scan.
+//! Computes when the kernel's scanner last stamped each page, from the ranges that it was seen to
+//! scan.
 //!
-//! The kernel keeps a page's stamp to itself; what can be seen is when each scan of a range begins
-//! and ends and how many entries it marked, and when it comes to each page table on its way. The
-//! stamp of a page is the first scan that covers it after its last fault (the kernel does not stamp
-//! a page again while it stays marked) or, with `restamp`, the latest (S0, patch 2). A latency in
-//! faults counts the hint faults of base pages in the same process (S0, patch 1).
+//! The kernel does not publish a page's stamp. What can be observed is when each scan of a range
+//! begins and ends, how many entries it marked, and when it reaches each page table on the way. A
+//! page is stamped by the first scan that covers it after its last fault, because the kernel does
+//! not stamp a page again while it stays marked; with `restamp` it is stamped by the latest scan
+//! (S0, patch 2). A latency in faults counts the hint faults of base pages in the same process (S0,
+//! patch 1).
 //!
-//! Known to be wrong for one fault a page: pages mapped, or moved down by the kernel, after scans
-//! of their range have been seen. Their first latency is too long, so they seem colder than they
-//! are until they fault again.
+//! Known error, for one fault per page: a page that was mapped, or demoted by the kernel, after
+//! scans of its range were seen. Its first latency is too long, so it seems colder than it is until
+//! it faults again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,27 +22,28 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pid};
 use super::chunk::{CHUNK_PAGES, CHUNK_SHIFT, Chunk, ChunkScan};
 use super::decode::{RawFault, RawScan};
 
-/// A range that begins so long after the last one has ended belongs to another step: in a step they
-/// follow each other at once.
+/// A range that begins this long after the end of the previous one belongs to another step. Within
+/// a step ranges follow each other immediately.
 const STEP_APART: Nanos = Nanos::from_ms(2);
-/// Scans of one process that can be under way at once.
+/// Maximum number of scans of one process in progress at the same time.
 const OPEN_SCANS_MAX: usize = 4;
-/// Faults during a scan whose order relative to it is settled when it ends; later ones count as
-/// answered.
+/// Maximum number of faults during a scan whose order relative to it is determined when it ends.
+/// Later ones count as answered.
 const PENDING_MAX: usize = 65536;
-/// Ticks of one scan that are remembered: page tables of 8 GiB.
+/// Maximum number of ticks remembered of one scan: the page tables of 8 GiB.
 const TICKS_MAX: usize = 4096;
-/// What a chunk takes, all told: itself, its page states, and its entry in two tables.
+/// Memory per chunk, in bytes: the chunk, its page states, and its entries in two tables.
 const CHUNK_BYTES: usize = size_of::<Slot>() + CHUNK_PAGES + 32;
 
-/// Bounds and mode.
+/// Limits and mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampOptions {
-    /// Processes remembered at once.
+    /// Maximum number of processes remembered.
     pub processes_max: usize,
     /// Memory for scans, in bytes.
     pub history_bytes: usize,
-    /// A page's stamp is the latest scan that covers it, not the first after its last fault.
+    /// A page's stamp is that of the latest scan that covers it, not of the first after its last
+    /// fault.
     pub restamp: bool,
 }
 
@@ -74,7 +76,7 @@ pub struct Stamps {
     processes: HashMap<u32, Process, BuildHasherDefault<Mix>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Where the search for a chunk to forget goes on.
+    /// Where the search for a chunk to evict continues.
     hand: usize,
     stats: StampStats,
 }
@@ -87,15 +89,17 @@ struct Process {
     open: Vec<OpenScan>,
     /// Faults within a range while it was being scanned.
     pending: Vec<Pending>,
-    /// What the last scan took per page, in nanoseconds: where an open scan is likely to be by now.
+    /// What the last scan took per page, in nanoseconds: it predicts how far a scan in progress has
+    /// come.
     ns_per_page: u64,
     /// First page of the last range.
     last_start: u64,
-    /// When the last range had been marked.
+    /// When the last range was completely marked.
     last_end: Nanos,
-    /// The time between its steps.
+    /// The time between its scan steps.
     interval: Interval,
-    /// Passes that have ended since it was first seen, the first of which may have begun before.
+    /// Passes that have ended since the process was first seen. The first of them may have begun
+    /// before.
     passes: u32,
 }
 
@@ -103,7 +107,8 @@ struct Process {
 struct OpenScan {
     scan: RawScan,
     faults: u32,
-    /// When each page table was come to, in order of address; those without entries are left out.
+    /// When each page table was reached, in order of address. Missing page tables are not in the
+    /// list.
     ticks: Vec<Nanos>,
 }
 
@@ -118,7 +123,7 @@ struct Pending {
 struct Slot {
     pid: u32,
     number: u64,
-    /// Scanned since the hand last passed.
+    /// Scanned since the hand last passed it.
     recent: bool,
     chunk: Chunk,
 }
@@ -132,22 +137,22 @@ impl OpenScan {
         self.scan.end - self.scan.start
     }
 
-    /// When the scan, which ended at `end`, came by `vpn`.
+    /// When the scan, which ended at `end`, passed `vpn`.
     fn passed(&self, vpn: u64, end: Nanos) -> Nanos {
         let first = self.scan.start >> CHUNK_SHIFT;
         let chunks = (self.scan.end.saturating_sub(1) >> CHUNK_SHIFT).saturating_sub(first) + 1;
         let index = (vpn >> CHUNK_SHIFT).saturating_sub(first).min(chunks - 1);
-        // Page tables that are not there give no tick; which ones is not known, so the ticks are
-        // spread over all.
+        // Missing page tables give no tick. Which ones are missing is not known, so the ticks are
+        // spread evenly over all.
         let tick = (u128::from(index) * self.ticks.len() as u128 / u128::from(chunks)) as usize;
-        // A page table stays locked from its tick until all its pages are marked, and a fault in it
-        // takes the same lock: no page of it faults between.
+        // A page table stays locked from its tick until all its pages are marked. A fault takes the
+        // same lock, so none of its pages faults in between.
         self.ticks.get(tick).copied().unwrap_or_else(|| {
             between(self.scan.time, end, vpn.saturating_sub(self.scan.start), self.pages())
         })
     }
 
-    /// When the scan, still under way at `now`, came by `vpn`; `None` if it likely has not yet.
+    /// When the scan, still in progress at `now`, passed `vpn`; `None` if it probably has not yet.
     fn passed_by(&self, vpn: u64, now: Nanos, ns_per_page: u64) -> Option<Nanos> {
         let chunk = (vpn >> CHUNK_SHIFT).saturating_sub(self.scan.start >> CHUNK_SHIFT);
         let passed = match self.ticks.get(chunk as usize) {
@@ -180,8 +185,8 @@ impl Process {
         });
         if let Some(open) = self.open.iter().find(|open| open.covers(fault.vpn)) {
             let passed = open.passed_by(fault.vpn, fault.time, self.ns_per_page);
-            // With nothing else to have marked the page, this scan has. With re-stamping it may
-            // have come by again.
+            // If nothing else has marked the page, this scan has. With `restamp` it may have
+            // stamped it again.
             if stamp.is_none() || (restamp && passed.is_some()) {
                 let time = passed.unwrap_or(fault.time);
                 stamp = Some(ChunkScan { time, faults: open.faults, start: 0, end: 0 });
@@ -201,13 +206,13 @@ impl Process {
 }
 
 impl Stamps {
-    /// The stamp of a page is the latest scan that covers it, or the first after its last fault,
-    /// from now on.
+    /// Sets whether the stamp of a page is from now on that of the latest scan that covers it, or
+    /// that of the first after its last fault.
     pub fn set_restamp(&mut self, restamp: bool) {
         self.options.restamp = restamp;
     }
 
-    /// Nothing seen yet.
+    /// Starts without any scans seen.
     pub fn new(options: StampOptions) -> Stamps {
         Stamps {
             options,
@@ -242,7 +247,7 @@ impl Stamps {
         }
     }
 
-    /// A scan comes to its next page table.
+    /// A scan reaches its next page table.
     pub fn scan_tick(&mut self, tick: RawScan) {
         let process = self.processes.get_mut(&tick.pid.0);
         let open = process.and_then(|process| process.open.iter_mut().find(|open| open.scan.tid == tick.tid));
@@ -271,7 +276,7 @@ impl Stamps {
         }
     }
 
-    /// A page faults; its latency, if a scan was seen to cover it since its last fault.
+    /// A page faults. Returns its latency, if a scan was seen to cover it since its last fault.
     pub fn fault(&mut self, fault: &RawFault) -> Option<FaultLatency> {
         let latency = match self.processes.get_mut(&fault.pid.0) {
             Some(process) => process.fault(&mut self.slots, fault, self.options.restamp),
@@ -287,15 +292,15 @@ impl Stamps {
         latency
     }
 
-    /// `count` faults of a process were lost on the way.
+    /// `count` faults of a process were lost.
     pub fn lost(&mut self, pid: Pid, count: u64) {
         if let Some(process) = self.processes.get_mut(&pid.0) {
             process.faults = process.faults.wrapping_add(count as u32);
         }
     }
 
-    /// A page was moved: its entry is fresh, and the next scan that covers it on a lower tier
-    /// stamps it.
+    /// A page was moved: its entry is new, and the next scan that covers it on a lower tier stamps
+    /// it.
     pub fn moved(&mut self, pid: Pid, vpn: u64) {
         let slot = self.processes.get(&pid.0).and_then(|process| process.chunks.get(&(vpn >> CHUNK_SHIFT)));
         if let Some(&slot) = slot {
@@ -303,8 +308,8 @@ impl Stamps {
         }
     }
 
-    /// Whether a scan was seen to cover a page after its last fault: its next access is then a hint
-    /// fault.
+    /// Whether a scan was seen to cover a page after its last fault. If so, its next access is a
+    /// hint fault.
     pub fn is_marked(&self, pid: Pid, vpn: u64) -> bool {
         let process = self.processes.get(&pid.0);
         let slot = process.and_then(|process| process.chunks.get(&(vpn >> CHUNK_SHIFT)));
@@ -313,7 +318,7 @@ impl Stamps {
         })
     }
 
-    /// A process ended or replaced its address space.
+    /// A process ended or has replaced its address space.
     pub fn forget(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid.0) else { return };
         for slot in process.chunks.into_values() {
@@ -322,8 +327,8 @@ impl Stamps {
         }
     }
 
-    /// How the kernel scans the process of which most memory was scanned, with that much memory;
-    /// `None` before its third step.
+    /// How the kernel scans the process of which it has scanned the most memory, and how much that
+    /// is. `None` before the process's third step.
     pub fn scans(&self) -> Option<Scans> {
         let (pid, process) = self.processes.iter().max_by_key(|(pid, p)| (p.chunks.len(), **pid))?;
         let mib = (process.chunks.len() * CHUNK_PAGES) as u64 / PAGES_PER_MIB;
@@ -331,7 +336,7 @@ impl Stamps {
         Some(Scans { pid: Pid(*pid), interval, mib, passes: process.passes })
     }
 
-    /// The counters, as of now.
+    /// The current counters.
     pub fn stats(&self) -> StampStats {
         StampStats {
             processes: self.processes.len() as u64,
@@ -346,8 +351,8 @@ impl Stamps {
         Some(process.open.swap_remove(index))
     }
 
-    /// Enters a scan that ended at `ended` into the chunks it covered, and settles the faults that
-    /// came during it.
+    /// Enters a scan that ended at `ended` into the chunks that it covered, and determines the
+    /// order of the faults that occurred during it.
     fn close(&mut self, open: &OpenScan, ended: Nanos) {
         let pid = open.scan.pid;
         let numbers = open.scan.start >> CHUNK_SHIFT
@@ -366,7 +371,8 @@ impl Stamps {
             slot.chunk.push(scan);
         }
         let Some(process) = self.processes.get(&pid.0) else { return };
-        // A page that faulted before the scan came by was marked by it after all.
+        // Only a page that faulted after the scan passed it has answered the scan. One that faulted
+        // earlier was marked afterwards.
         let after = |fault: &&Pending| open.covers(fault.vpn) && fault.time >= open.passed(fault.vpn, ended);
         for fault in process.pending.iter().filter(after) {
             if let Some(&slot) = process.chunks.get(&(fault.vpn >> CHUNK_SHIFT)) {
@@ -390,8 +396,8 @@ impl Stamps {
         self.processes.entry(pid.0).or_default()
     }
 
-    /// The chunk `number` of a known process, made if need be at the cost of one not scanned for
-    /// long.
+    /// The slot of chunk `number` of a known process. If it must be created and memory is used up,
+    /// it takes the place of a chunk that was not scanned recently.
     fn slot(&mut self, pid: Pid, number: u64) -> &mut Slot {
         let known = self.processes.get(&pid.0).and_then(|p| p.chunks.get(&number)).copied();
         let index = known.unwrap_or_else(|| {
@@ -411,7 +417,7 @@ impl Stamps {
             self.slots.push(Slot { pid: 0, number: 0, recent: false, chunk: Chunk::new() });
             return (self.slots.len() - 1) as u32;
         }
-        // Second chance: at most two turns, because the first clears every `recent`.
+        // Second chance: at most two rounds, because the first clears every `recent`.
         while self.slots[self.hand].recent {
             self.slots[self.hand].recent = false;
             self.hand = (self.hand + 1) % self.slots.len();
@@ -427,8 +433,8 @@ impl Stamps {
     }
 }
 
-/// A hasher for numbers that nobody chooses to collide: one multiplication (2^64 divided by the
-/// golden ratio), high bits mixed down.
+/// A hasher for numbers that no adversary chooses: one multiplication (by 2^64 divided by the
+/// golden ratio), with the high bits mixed into the low ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mix(u64);
 

@@ -1,9 +1,9 @@
-//! What was counted, as text.
+//! The counters as text.
 
 use super::Stats;
 use crate::source::troubles;
 
-/// Faults and what became of them.
+/// Hint faults, and what became of them.
 pub(super) fn text(stats: &Stats) -> String {
     let line = format!(
         "hint faults: {} seen, {} delivered, {} lost, {} out of scope\n",

@@ -1,4 +1,4 @@
-//! Tests of decoding what the BPF programs write.
+//! Tests of decoding the records that the BPF programs write.
 
 use super::*;
 
@@ -16,8 +16,8 @@ fn constant(name: &str) -> u64 {
     }
 }
 
-/// Offset of `field` in `struct name`, and the size of the struct, computed from the header's text
-/// as C lays it out.
+/// The offset of `field` in `struct name`, and the size of the struct. Both are computed from the
+/// header's text by C's layout rules.
 fn offset(name: &str, field: &str) -> (usize, usize) {
     let body = HEADER.split(&format!("struct {name} {{")).nth(1).unwrap().split("};").next().unwrap();
     let (mut at, mut found) = (0usize, None);

@@ -1,4 +1,4 @@
-//! Tests of the stamps that scans leave.
+//! Tests of the stamps computed from scans.
 
 use super::*;
 use thermocline_core::units::NodeId;
@@ -13,7 +13,7 @@ fn scan_of(pid: Pid, start: u64, end: u64, ms: u64, updated: u32) -> RawScan {
     RawScan { pid, tid: pid.0, time: Nanos::from_ms(ms), start, end, updated }
 }
 
-/// A scan of `start..end` that takes from `begin_ms` to `end_ms` and marks pages.
+/// Scans `start..end` from `begin_ms` to `end_ms` and marks pages.
 fn scan(stamps: &mut Stamps, start: u64, end: u64, begin_ms: u64, end_ms: u64) {
     stamps.scan_begin(scan_of(PID, start, end, begin_ms, 0));
     stamps.scan_end(scan_of(PID, start, end, end_ms, 1));
@@ -63,7 +63,7 @@ fn a_scan_that_marked_nothing_stamps_nothing() {
 #[test]
 fn time_passes_evenly_over_a_scan() {
     let mut s = stamps(false);
-    // 8 chunks in 80 ms: 10 ms each, the first passed in the middle at 5 ms.
+    // 8 chunks in 80 ms: 10 ms each. The middle of the first is passed at 5 ms.
     scan(&mut s, 0, 8 * 512, 1000, 1080);
     assert_eq!(fault(&mut s, 0, 1100), Some((95, 0)));
     assert_eq!(fault(&mut s, 7 * 512 + 511, 1100), Some((25, 1)));
@@ -154,7 +154,7 @@ fn memory_is_bounded_and_what_is_forgotten_is_counted() {
     assert!(s.is_marked(other, 0));
     let left = (0..room).filter(|chunk| s.is_marked(PID, chunk * 512)).count() as u64;
     assert_eq!(left, room - 10);
-    // An absurd range is cut to the room there is.
+    // An absurd range is cut to the room available.
     s.scan_begin(scan_of(other, 0, u64::MAX >> 12, 300, 0));
     s.scan_end(scan_of(other, 0, u64::MAX >> 12, 300, 1));
     assert_eq!(s.stats().chunks, room);
@@ -189,8 +189,8 @@ fn a_scan_whose_end_was_lost_counts_as_finished_at_the_usual_pace() {
 fn ticks_tell_how_a_scan_went_along() {
     let mut s = stamps(false);
     s.scan_begin(scan_of(PID, 0, 4 * 512, 1000, 0));
-    // Three chunks are done at once, then the thread is off the CPU for 50 ms; the last chunk takes
-    // 4 ms.
+    // Three chunks are scanned at once, then the thread is off the CPU for 50 ms. The last chunk
+    // takes 4 ms.
     for ms in [1000, 1002, 1004, 1056] {
         s.scan_tick(scan_of(PID, 0, 0, ms, 0));
     }
@@ -230,10 +230,10 @@ fn the_interval_of_steps_is_that_of_the_process_with_most_memory_scanned() {
     let mut stamps = stamps(false);
     for step in 0..20 {
         let at = 1000 + step * 400;
-        // Ranges that follow each other at once are one step.
+        // Ranges that follow each other immediately are one step.
         scan(&mut stamps, step * 1024, step * 1024 + 512, at, at + 1);
         scan(&mut stamps, step * 1024 + 512, step * 1024 + 1024, at + 2, at + 3);
-        // Another process has more faults and is scanned more often, but little of its memory is.
+        // Another process has more faults and is scanned more often, but less of its memory is.
         for _ in 0..3 {
             stamps.fault(&fault_of(Pid(77), 0, at + 10, false));
         }
@@ -245,7 +245,8 @@ fn the_interval_of_steps_is_that_of_the_process_with_most_memory_scanned() {
     let steps = stamps.scans().unwrap();
     assert_eq!((steps.interval.ms(), steps.mib, steps.passes), (400, 80, 0));
 
-    // It has slept for an hour: that was no slow scan. It began with its first page again.
+    // The process was idle for an hour, which does not count as a slow scan. It started again with
+    // its first page.
     scan(&mut stamps, 0, 512, 3_600_000, 3_600_001);
     assert_eq!(stamps.scans().unwrap(), Scans { passes: 1, ..steps });
 }
