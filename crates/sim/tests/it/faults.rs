@@ -1,5 +1,5 @@
-//! The engine's laws where the simulated machine fails: programs, kernel and mover are models, and
-//! what passes between them and the engine is spoiled.
+//! Checks the engine's laws while the simulated machine fails. Programs, kernel and mover are
+//! models, and faults are injected into what they and the engine exchange.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,19 +18,19 @@ use crate::evidence::{SKEWED, small};
 use crate::faulty::{Fault, Faults, FaultyMachine, Kind, Passed};
 use crate::hunt::{Enough, hunt};
 
-/// Polls of a course at least, its faults, and faults of all courses.
+/// Minimum number of polls in a run, number of faults in a run, and number of faults in all runs.
 const POLLS: u32 = 150;
 const FAULTS: u32 = 150;
 const ENOUGH: Enough = Enough { everyday: 2000, soak: 50_000 };
 
-/// What happened in a course.
+/// What happened in a run.
 struct Course {
     happened: [u64; Kind::ALL.len()],
     polls: u32,
     promoted: u64,
 }
 
-/// The faults, and the laws to which the engine is held after every step.
+/// The faults, and the laws that are checked after every step.
 struct Watched {
     faults: Faults,
     laws: Laws,
@@ -58,8 +58,8 @@ impl Watched {
     }
 }
 
-/// Some twenty simulated seconds of a program whose evidence comes from every source. DRAM is small
-/// enough to be filled.
+/// About twenty simulated seconds of a program with evidence from every source. DRAM is small
+/// enough to become full.
 fn setup() -> Setup {
     let changes = [
         "machine.node.0.memory=\"20MiB\"",

@@ -1,15 +1,15 @@
-//! Thermocline as manager: core's engine, stepped by the driver that steps it live.
+//! Thermocline as manager: core's engine, run by the same driver as live.
 //!
-//! The kernel is set as configured: mode 2, its own promotion switched off by a rate limit of 0,
+//! The kernel is set as configured: mode 2, its own promotion disabled by a rate limit of 0, and
 //! smaller scans. Hint faults are collected and passed to the engine at its next tick, with the
-//! nodes' states. So are hardware samples ([`samples`]), hot lists ([`hot_lists`]) and DAMON's
-//! regions ([`regions`]), if the same sections of the configuration as live switch them on.
-//! Holdings and memory pressure of scopes are reported as well ([`scopes`]). Batches go to a mover
-//! that processes them one by one, and each outcome comes back when the batch is done. If the
-//! target has plenty of room, the kernel still promotes every page at its first fault, as it does
-//! live. Also as live, nothing here wakes kswapd: the engine leaves its goal above the high
-//! watermark free, so its moves do not need kswapd. The engine's own demands make room, through the
-//! kernel's generations of pages ([`demoter`]).
+//! states of the nodes. The same is done with hardware samples ([`samples`]), hot lists
+//! ([`hot_lists`]) and DAMON's regions ([`regions`]) if the configuration enables them, in the same
+//! sections as live. Holdings and memory pressure of scopes are reported as well ([`scopes`]).
+//! Batches go to a mover that processes them one by one, and each outcome is returned when the
+//! batch is done. As on a live machine, the kernel promotes every page at its first fault while the
+//! target has plenty of room, and nothing here wakes kswapd: the engine leaves its goal above the
+//! high watermark free, so its moves do not need kswapd. The engine's own demands make room,
+//! through MGLRU's generations ([`demoter`]).
 
 mod daemon;
 mod demoter;
@@ -51,10 +51,10 @@ pub struct Thermocline {
     steps: Steps,
 }
 
-/// Steps the driver. A test may put its own machine between the driver and the simulated one.
+/// Runs the driver. A test may put its own machine between the driver and the simulated one.
 pub struct Steps(pub Box<Step>);
 
-/// One step of the driver at a time, on a machine.
+/// Runs one step of the driver on a machine.
 pub type Step = dyn FnMut(&mut Driver, Nanos, &mut dyn core_machine::Machine<Error = Infallible>);
 
 impl Default for Steps {
@@ -75,7 +75,7 @@ impl Thermocline {
     /// An engine for this machine with this rule ([`Config::choose`]).
     ///
     /// # Errors
-    /// The configuration does not suit the machine, or asks for something that is not simulated.
+    /// The configuration does not suit the machine, or needs something that is not simulated.
     pub fn new(choice: RuleChoice, config: &Config, machine: &Machine) -> Result<Thermocline, SpecError> {
         let mut config = config.clone();
         config.choose(choice);
@@ -93,8 +93,8 @@ impl Thermocline {
         })
     }
 
-    /// The same, with these steps. Evidence that comes between steps because there is no room for
-    /// more is shown to the engine unfiltered.
+    /// Replaces the steps. If there is no room for more evidence between two steps, the evidence so
+    /// far is shown to the engine unfiltered.
     pub fn stepped(self, steps: Steps) -> Thermocline {
         Thermocline { steps, ..self }
     }
@@ -113,7 +113,7 @@ impl Manager for Thermocline {
         let wanted = &self.config.kernel;
         let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
         set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);
-        // Memory is placed while the daemon has found nothing on lower tiers yet.
+        // Memory is allocated before the daemon has found anything on lower tiers.
         let nodes = &self.driver.engine().topology().nodes;
         let all_pages: u64 = nodes.iter().map(|node| node.capacity_pages).sum();
         set(&mut kernel.scan_size_mb, wanted.step_mb(0.0, all_pages as f64 / PAGES_PER_MIB as f64));
@@ -163,8 +163,8 @@ impl Manager for Thermocline {
             accessor: Some(system.machine.nodes[usize::from(fault.cpu_node)].id),
             detail: Detail::HintFault { latency: Some(latency) },
         });
-        // With a limit of 0 the kernel refuses every candidate; only pages promoted for plenty of
-        // room pass.
+        // With a limit of 0 the kernel refuses every candidate. It promotes only pages for which
+        // there is plenty of room.
         let kernel_decides = system.kernel.promote_rate_limit_mbps > 0
             || !system.machine.is_kernel_lower(fault.node)
             || free_space_enough(&system.node_state(fault.cpu_node));
