@@ -1,5 +1,5 @@
-//! The machine's apt sources: where its Debian mirror is, and an apt configuration of our own
-//! beside it.
+//! The machine's apt sources, which name its Debian mirror, and a separate apt configuration for
+//! the lab.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn pick(sources: &[Source]) -> Option<Mirrors> {
         let ends = |uri: &&String| uri.trim_end_matches('/').rsplit('/').next() == Some(wanted);
         sources.iter().filter(ours).flat_map(|source| &source.uris).find(ends).cloned()
     };
-    // A mirror list file has no telling path: then the suite tells.
+    // The path of a mirror list file says nothing, so the suite decides.
     let by_suite = |wanted: &dyn Fn(&str) -> bool| {
         let has = |source: &&Source| source.suites.iter().any(|suite| wanted(suite));
         sources.iter().filter(ours).find(has).and_then(|source| source.uris.first()).cloned()
@@ -94,7 +94,7 @@ fn one_line(line: &str) -> Option<Source> {
     })
 }
 
-/// Splits a deb822 file into its stanzas, comment lines left out.
+/// Splits a deb822 file into its stanzas, without comment lines.
 fn stanzas(text: &str) -> impl Iterator<Item = Vec<String>> {
     let mut stanzas = vec![Vec::new()];
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -132,8 +132,8 @@ fn deb822(stanza: &[String]) -> Option<Source> {
     })
 }
 
-/// An apt that knows only the given suites and keeps its lists and its idea of what is installed to
-/// itself.
+/// An apt that knows only the given suites. It has its own package lists and its own list of
+/// installed packages.
 #[derive(Debug)]
 pub(crate) struct Apt {
     folder: PathBuf,
@@ -177,13 +177,13 @@ impl Apt {
         Ok(value.map(|value| value.trim().to_owned()))
     }
 
-    /// Takes what the machine has installed for installed, which [`Apt::lacking`] leaves out.
+    /// Copies the machine's list of installed packages, so that [`Apt::lacking`] leaves them out.
     pub(crate) fn beside_machine(&self) -> Result<()> {
         let (from, to) = (Path::new("/var/lib/dpkg/status"), self.folder.join("status"));
         fs::copy(from, &to).map(drop).map_err(Error::file("copy the list of installed packages to", to))
     }
 
-    /// `packages` and all that they depend on and that is not installed.
+    /// `packages` and their dependencies that are not installed.
     pub(crate) fn lacking(&self, packages: &[&str]) -> Result<Vec<String>> {
         let mut arguments = vec!["-s", "-qq", "--no-install-recommends", "--reinstall", "install"];
         arguments.extend(packages);
@@ -221,14 +221,13 @@ impl Apt {
     }
 }
 
-/// The packages that a simulated installation names: `Inst NAME [OLD] (NEW ...)`.
+/// The packages in the output of a simulated installation: `Inst NAME [OLD] (NEW ...)`.
 fn to_install(simulation: &str) -> Vec<String> {
     let names = simulation.lines().filter_map(|line| line.strip_prefix("Inst ")?.split(' ').next());
     names.map(str::to_owned).collect()
 }
 
-/// Runs a program and returns what it printed; its failure is an error with the end of its
-/// messages.
+/// Runs a program and returns its output. If it fails, the error contains the end of its messages.
 pub(crate) fn text_of(command: &mut Command, program: &'static str, package: &'static str) -> Result<String> {
     let output = output_of(command, program, package)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -1,19 +1,19 @@
-//! Where kernels and locks are kept: a folder outside the source tree.
+//! The cache of kernels and locks: a folder outside the source tree.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// The lab's folder for what is fetched once and kept.
+/// The folder for what the lab fetches once and keeps.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
 }
 
 impl Cache {
-    /// The cache of this user: `$THERMOCLINE_LAB_CACHE`, else `$XDG_CACHE_HOME/thermocline-lab`,
-    /// else `~/.cache/thermocline-lab`.
+    /// This user's cache: `$THERMOCLINE_LAB_CACHE`, else `$XDG_CACHE_HOME/thermocline-lab`, else
+    /// `~/.cache/thermocline-lab`.
     pub fn of_user() -> Cache {
         let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let root = from("THERMOCLINE_LAB_CACHE")
@@ -23,7 +23,7 @@ impl Cache {
         Cache::at(root)
     }
 
-    /// A cache at a folder of the caller's choice.
+    /// A cache in a folder of the caller's choice.
     pub fn at(root: impl Into<PathBuf>) -> Cache {
         Cache { root: root.into() }
     }
@@ -33,7 +33,7 @@ impl Cache {
         &self.root
     }
 
-    /// The folder that holds one folder a kernel release.
+    /// The folder with one subfolder per kernel release.
     pub(crate) fn kernels(&self) -> PathBuf {
         self.root.join("kernels")
     }
@@ -45,14 +45,13 @@ impl Cache {
         Ok(path)
     }
 
-    /// Waits for the lock that lets one fetch run at a time. It is released when the file is
-    /// dropped.
+    /// Waits for the lock that allows one fetch at a time. Dropping the file releases it.
     pub(crate) fn fetch_lock(&self) -> Result<File> {
         self.folder("")?;
         lock(&self.root.join("fetch.lock"), "fetch")
     }
 
-    /// Waits for the lock that lets one guest run at a time on the whole machine: the file that
+    /// Waits for the lock that allows one guest at a time on the whole machine: the file that
     /// `$THERMOCLINE_LAB_LOCK` names, else `guest.lock` in the cache.
     pub(crate) fn guest_lock(&self) -> Result<File> {
         match std::env::var_os("THERMOCLINE_LAB_LOCK").filter(|value| !value.is_empty()) {

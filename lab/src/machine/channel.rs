@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::{Error, Result};
 
-/// How much of a stream is kept; what comes after is counted.
+/// How much of a stream is kept, in bytes. The rest is only counted.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// A socket waiting for QEMU.
@@ -32,7 +32,7 @@ impl Port {
         &self.path
     }
 
-    /// QEMU's connection, once it is there.
+    /// QEMU's connection, if it has connected.
     pub(crate) fn try_accept(&self) -> Result<Option<UnixStream>> {
         match self.listener.accept() {
             Ok((stream, _)) => {
@@ -45,27 +45,27 @@ impl Port {
     }
 }
 
-/// What came over a stream so far.
+/// What was received from a stream so far.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// The first bytes of it.
+    /// Its first bytes.
     pub(crate) bytes: Vec<u8>,
-    /// How many more came and were not kept.
+    /// How many further bytes were not kept.
     pub(crate) dropped: u64,
 }
 
-/// Reads a stream to its end on a thread of its own.
+/// Reads a stream to its end in a separate thread.
 #[derive(Debug)]
 pub(crate) struct Reader {
     kept: Arc<Mutex<Kept>>,
     thread: JoinHandle<()>,
 }
 
-/// Where bytes are passed on to as they come.
+/// Bytes are passed on to it as they arrive.
 pub(crate) type Sink = Box<dyn Write + Send>;
 
 impl Reader {
-    /// Starts reading; every byte is passed to `sink` at once and kept up to a bound.
+    /// Starts reading. Every byte is passed to `sink` at once, and kept up to a limit.
     pub(crate) fn start(mut stream: impl Read + Send + 'static, mut sink: Option<Sink>) -> Reader {
         let kept = Arc::new(Mutex::new(Kept::default()));
         let shared = Arc::clone(&kept);
@@ -82,7 +82,7 @@ impl Reader {
                 if let Some(out) = &mut sink
                     && out.write_all(bytes).and_then(|()| out.flush()).is_err()
                 {
-                    // The reader of our output went away; the guest's command goes on.
+                    // The reader of our output has gone away. The guest's command continues.
                     sink = None;
                 }
                 let mut kept = lock(&shared);
@@ -94,12 +94,12 @@ impl Reader {
         Reader { kept, thread }
     }
 
-    /// What is there now, without waiting.
+    /// What was received so far, without waiting.
     pub(crate) fn text_so_far(&self) -> String {
         String::from_utf8_lossy(&lock(&self.kept).bytes).into_owned()
     }
 
-    /// Waits for the end of the stream and returns what came.
+    /// Waits for the end of the stream and returns what was received.
     pub(crate) fn finish(self) -> Kept {
         // A reader that panicked has kept what it read.
         let _ = self.thread.join();

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors and their remedies.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// How a guest ended without reporting its command's status.
+/// How a guest ended if it did not report its command's status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// The guest's kernel panicked.
     Panicked,
-    /// QEMU ran stale code where the guest's kernel had patched its own, and the kernel took that
-    /// for an error of its own. QEMU 7.2 does so now and then when it emulates several processors,
+    /// QEMU executed stale code after the guest's kernel had patched its own, and the kernel took
+    /// that for its own error. QEMU 7.2 occasionally does this when it emulates several processors,
     /// more often on a busy host.
     EmulatorFault {
-        /// Whether the command had been started.
+        /// Whether the command had started.
         command_started: bool,
     },
-    /// The time limit passed and the guest was ended.
+    /// The time limit passed, and the guest was ended.
     TimedOut(Duration),
-    /// The caller asked for an end (a signal).
+    /// The caller asked for the end (a signal).
     Interrupted,
     /// QEMU ended, or the guest powered off, before the command's status arrived.
     Died(String),
@@ -52,9 +52,9 @@ pub enum Error {
     File {
         /// What was tried, as a verb.
         action: &'static str,
-        /// On which path.
+        /// The path.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A program that the lab needs is not installed.
@@ -64,17 +64,17 @@ pub enum Error {
     MissingProgram {
         /// The program's name.
         program: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// A program that the lab ran failed.
     #[error("{program} failed ({status}): {stderr}")]
     Program {
-        /// The program and what it was asked to do.
+        /// The program and its arguments.
         program: String,
         /// Its exit status.
         status: String,
-        /// The end of what it said.
+        /// The end of its error messages.
         stderr: String,
     },
     /// The machine's apt sources name no Debian archive.
@@ -83,10 +83,10 @@ pub enum Error {
          from there; add a `deb` entry for Debian's main archive, or put a kernel into the cache on another machine"
     )]
     NoArchive {
-        /// Which files were read.
+        /// The files that were read.
         searched: String,
     },
-    /// The signed index has no kernel of the line asked for.
+    /// The signed index has no kernel of the requested line.
     #[error("the package index has no kernel image of line {line}; is the mirror complete?")]
     NoKernelInIndex {
         /// The kernel line.
@@ -97,7 +97,7 @@ pub enum Error {
     Layout {
         /// The kernel release.
         release: String,
-        /// What was looked for.
+        /// What was expected.
         what: String,
     },
     /// No kernel is cached and none could be fetched.
@@ -126,7 +126,7 @@ pub enum Error {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// The machine asked for cannot be built.
+    /// The requested machine cannot be built.
     #[error("{0}")]
     BadMachine(String),
     /// The guest ended without its command's status.
@@ -134,19 +134,19 @@ pub enum Error {
     Guest {
         /// How it ended.
         end: End,
-        /// The last lines of its kernel's console, and what QEMU said.
+        /// The last lines of the kernel's console, and QEMU's messages.
         console: String,
     },
 }
 
 impl Error {
-    /// Whether this machine lacks what every guest needs: a program, or any kernel. Tests skip then
-    /// and say why.
+    /// Whether this machine lacks what every guest needs: a program, or any kernel. In that case
+    /// tests skip and say why.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Error::MissingProgram { .. } | Error::NoKernel { .. })
     }
 
-    /// Wraps an I/O error with what was tried and where.
+    /// Wraps an I/O error with the action and the path.
     pub(crate) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,

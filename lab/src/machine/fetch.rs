@@ -9,19 +9,19 @@ use crate::machine::kernel::{Archive, RECORD, Record};
 use crate::machine::release;
 use crate::{Cache, Error, Kernel, Line, Result};
 
-/// What a fetch came to.
+/// The result of a fetch.
 #[derive(Debug)]
 pub enum Fetched {
     /// The kernel was downloaded.
     New(Kernel),
-    /// The newest kernel of the line was in the cache.
+    /// The newest kernel of the line was already in the cache.
     Current(Kernel),
-    /// The archive could not be asked; this kernel was in the cache.
+    /// The archive could not be queried; this kernel was in the cache.
     Kept(Kernel, Error),
 }
 
 impl Fetched {
-    /// The kernel, however it was come by.
+    /// The kernel, wherever it came from.
     pub fn kernel(self) -> Kernel {
         match self {
             Fetched::New(kernel) | Fetched::Current(kernel) | Fetched::Kept(kernel, _) => kernel,
@@ -29,8 +29,8 @@ impl Fetched {
     }
 }
 
-/// Resolves the newest kernel of a line from the signed package index and downloads it if the cache
-/// lacks it. One fetch runs at a time; others wait and then find its kernel.
+/// Finds the newest kernel of a line in the signed package index, and downloads it if the cache
+/// lacks it. One fetch runs at a time. Others wait and then find its kernel.
 ///
 /// # Errors
 /// [`Error::NoKernel`] if the archive cannot be used and the cache holds no kernel of the line.
@@ -54,7 +54,7 @@ fn fetch_by(cache: &Cache, line: Line, etc: &Path) -> Result<Fetched> {
     }
 }
 
-/// The kernel to boot: the newest cached one of the line, fetched first where there is none.
+/// The kernel to boot: the newest cached one of the line. If there is none, it is fetched.
 pub(crate) fn cached_or_fetched(cache: &Cache, line: Line) -> Result<Kernel> {
     if let Some(kernel) = Kernel::cached(cache, line)? {
         return Ok(kernel);
@@ -99,15 +99,16 @@ fn download(cache: &Cache, apt: &Apt, line: Line, release: &str, folder: &Path) 
         Record { line, release: release.to_owned(), packages: vec![format!("{image}={version}")] };
     let mut packages = vec![image];
     for part in parts_of(&depends, release) {
-        // A suite may have the image without what its configuration comes in. What is needed and
-        // missing shows when the packages are unpacked.
+        // A suite may have the image without the package that contains its configuration. If
+        // something needed is missing, this shows when the packages are unpacked.
         if let Ok(Some(version)) = apt.field(&part, "Version") {
             record.packages.push(format!("{part}={version}"));
             packages.push(part);
         }
     }
 
-    // Everything happens beside the final folder, which appears whole or not at all.
+    // Everything is prepared in a temporary folder, so that the final folder appears complete or
+    // not at all.
     let scratch = tempfile::Builder::new()
         .prefix("fetch-")
         .tempdir_in(cache.root())
@@ -141,7 +142,7 @@ fn download(cache: &Cache, apt: &Apt, line: Line, release: &str, folder: &Path) 
     rename(&done, folder)
 }
 
-/// The packages among `depends` that carry this very release: newer kernels are split into several.
+/// The packages in `depends` that contain this very release: newer kernels are split into several.
 fn parts_of(depends: &str, release: &str) -> Vec<String> {
     let alternatives = depends.split([',', '|']);
     let names = alternatives.filter_map(|entry| entry.split_whitespace().next());

@@ -1,5 +1,5 @@
-//! The guest's first file system: busybox, the modules that reach the host's files, our scripts and
-//! the command.
+//! The guest's first file system: busybox, the modules for access to the host's files, our scripts
+//! and the command.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::{Error, Kernel, Result};
 
 const INIT: &str = include_str!("../../guest/init");
 const MAIN: &str = include_str!("../../guest/main");
-/// Units of a guest with systemd.
+/// The units of a guest with systemd.
 const UNITS: [(&str, &str); 2] = [
     ("lab.target", include_str!("../../guest/systemd/lab.target")),
     ("lab.service", include_str!("../../guest/systemd/lab.service")),
 ];
-/// Programs that a guest has in its PATH beside the host's.
+/// Programs that a guest has in its PATH in addition to the host's.
 const PROGRAMS: [(&str, &str); 5] = [
     ("misses", include_str!("../../guest/bin/misses")),
     ("on-node", include_str!("../../guest/bin/on-node")),
@@ -24,12 +24,12 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("widen", include_str!("../../guest/bin/widen")),
 ];
 
-/// What the guest's scripts are told.
+/// Settings for the guest's scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Settings<'a> {
     /// The shell script that is the command.
     pub(crate) command: &'a str,
-    /// The folder that the guest may write, at the same path on both sides.
+    /// The folder that the guest may write, at the same path on host and guest.
     pub(crate) share: Option<&'a Path>,
     /// `rows N cols N` of the terminal, if the command is interactive.
     pub(crate) terminal: Option<&'a str>,
@@ -37,9 +37,9 @@ pub(crate) struct Settings<'a> {
     pub(crate) net: bool,
     /// Whether the guest has a disk.
     pub(crate) disk: bool,
-    /// Whether systemd is the first process, and the command a unit of it.
+    /// Whether systemd is the first process, with the command as one of its units.
     pub(crate) systemd: bool,
-    /// Whether memory of devices is to become nodes.
+    /// Whether memory of devices is to be added as nodes.
     pub(crate) devices: bool,
 }
 
@@ -94,7 +94,7 @@ fn variables(kernel: &Kernel, settings: &Settings) -> String {
     text
 }
 
-/// A static busybox: the guest runs it before any library of the host is in sight.
+/// A static busybox, because the guest runs it before the host's libraries are accessible.
 fn busybox() -> Result<Vec<u8>> {
     let places = ["/bin/busybox", "/usr/bin/busybox"];
     let Some(path) = places.into_iter().find(|place| Path::new(place).exists()) else {

@@ -1,4 +1,4 @@
-//! The kernels that the lab boots, and what the cache holds of them.
+//! The kernels that the lab boots, and their form in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub enum Line {
     #[default]
     #[serde(rename = "6.12")]
     Stable,
-    /// The newest 6.18 kernel built for Debian 13, as long as its archive has one.
+    /// The newest 6.18 kernel built for Debian 13, as long as the archive has one.
     #[serde(rename = "6.18")]
     Longterm,
     /// The newest kernel in Debian unstable.
@@ -40,7 +40,7 @@ impl Line {
     /// Every line, the oldest first.
     pub const ALL: [Line; 4] = [Line::Debian12, Line::Stable, Line::Longterm, Line::Newest];
 
-    /// Those that everyday tests boot.
+    /// The lines that everyday tests boot.
     pub const EVERYDAY: [Line; 3] = [Line::Debian12, Line::Stable, Line::Newest];
 
     /// The line's name on the command line.
@@ -53,7 +53,7 @@ impl Line {
         }
     }
 
-    /// The suites that have its kernels.
+    /// The suites that contain its kernels.
     pub(crate) fn suites(self) -> &'static [(Archive, &'static str)] {
         match self {
             Line::Debian12 => &[(Archive::Security, "bookworm-security"), (Archive::Main, "bookworm")],
@@ -73,8 +73,8 @@ impl Line {
         }
     }
 
-    /// Whether its kernels make tiers of what the HMAT tells. Linux before 6.7 does not: there
-    /// memory is in a lower tier only if a driver of devices, such as CXL's, has brought it.
+    /// Whether its kernels form tiers from the HMAT. Linux before 6.7 does not: there memory is in
+    /// a lower tier only if a device driver, such as the CXL driver, has added it.
     pub(crate) fn reads_hmat(self) -> bool {
         self != Line::Debian12
     }
@@ -160,12 +160,12 @@ impl Kernel {
         self.folder.join("vmlinuz")
     }
 
-    /// The configuration it was built with; some packages leave it out.
+    /// The configuration that it was built with; some packages do not contain it.
     pub fn config(&self) -> PathBuf {
         self.folder.join("config")
     }
 
-    /// The folder that the guest sees as `/lib/modules/RELEASE`.
+    /// The folder that is `/lib/modules/RELEASE` in the guest.
     pub fn modules(&self) -> PathBuf {
         self.folder.join("lib/modules").join(self.release())
     }

@@ -1,4 +1,4 @@
-//! Picks kernel modules and what they depend on, in the order of loading.
+//! Selects kernel modules and their dependencies, in loading order.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,8 +17,8 @@ pub(crate) struct Module {
     pub(crate) object: Vec<u8>,
 }
 
-/// Reads the named modules of a kernel with everything they need, dependencies first. A name that
-/// the kernel has built in yields nothing; the guest notices if it is missing altogether.
+/// Reads the named modules of a kernel and everything they depend on, dependencies first. A
+/// built-in module yields nothing. If a module is missing altogether, the guest reports it.
 pub(crate) fn closure(kernel: &Kernel, names: &[&str]) -> Result<Vec<Module>> {
     let folder = kernel.modules();
     let path = folder.join("modules.dep");
@@ -26,8 +26,8 @@ pub(crate) fn closure(kernel: &Kernel, names: &[&str]) -> Result<Vec<Module>> {
     order(&text, names).into_iter().map(|file| read(&folder.join(file))).collect()
 }
 
-/// The files to load for `names`, from depmod's table: each line is a file and the files it needs,
-/// the deepest last.
+/// The files to load for `names`, from depmod's table. Each line has a file and the files that it
+/// depends on, the deepest dependency last.
 fn order<'a>(table: &'a str, names: &[&str]) -> Vec<&'a str> {
     let needs: BTreeMap<&str, (&str, &str)> = table
         .lines()

@@ -1,4 +1,5 @@
-//! The machine that the guest sees: nodes, processors and the HMAT tables that make tiers of them.
+//! The machine that the guest sees: nodes, processors, and the HMAT tables from which the kernel
+//! forms tiers.
 
 use std::str::FromStr;
 
@@ -30,13 +31,15 @@ const FAR_DRAM_BANDWIDTH_GBPS: u32 = 100;
 /// Bandwidth of CXL memory, in GB/s.
 const CXL_BANDWIDTH_GBPS: u32 = 30;
 
-/// What the kernel divides memory into (Linux arch/x86/include/asm/sparsemem.h, SECTION_SIZE_BITS
-/// 27), and tells to be of one node: a section that two nodes shared would be shown as one node's.
+/// The unit in which the kernel manages memory (Linux arch/x86/include/asm/sparsemem.h,
+/// SECTION_SIZE_BITS 27). Each section is reported as belonging to one node, even if two nodes
+/// share it.
 const SECTION_BYTES: u64 = 128 << 20;
 
-/// Most memory that a q35 machine has below 4 GiB where there is more (QEMU hw/i386/pc_q35.c).
+/// How much memory a q35 machine has at most below 4 GiB, if it has more in all (QEMU
+/// hw/i386/pc_q35.c).
 const LOW_BYTES_MAX: u64 = 2 << 30;
-/// Where the rest of its memory is.
+/// Where the rest of its memory begins.
 const HIGH_START: u64 = 4 << 30;
 /// Types of memory in the firmware's map (Linux arch/x86/include/asm/e820/types.h).
 const E820_RAM: u32 = 1;
@@ -54,13 +57,13 @@ impl NodeSpec {
     }
 }
 
-/// The guest's nodes and whether the firmware describes their speed.
+/// The guest's nodes, and whether the firmware describes their speed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// The nodes, from node 0.
     pub nodes: Vec<NodeSpec>,
-    /// Whether the HMAT says how fast each node is. Without it the kernel takes all nodes for one
-    /// tier.
+    /// Whether the HMAT describes how fast each node is. Without it the kernel puts all nodes in
+    /// one tier.
     pub tiers: bool,
 }
 
@@ -72,8 +75,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Nodes of the given sizes in bytes: the last is CXL if there is more than one, the others are
-    /// DRAM, and node 0 has two processors.
+    /// Nodes of the given sizes in bytes. If there are several, the last is CXL; the others are
+    /// DRAM. Node 0 has two processors.
     pub fn of_sizes(bytes: &[u64]) -> Machine {
         let mut nodes: Vec<NodeSpec> = bytes.iter().map(|&bytes| NodeSpec::dram(bytes, 0)).collect();
         if let Some(first) = nodes.first_mut() {
@@ -85,27 +88,27 @@ impl Machine {
         Machine { nodes, tiers: true }
     }
 
-    /// Sets the processors of each node, from node 0; nodes that are not named get none.
+    /// Sets the processors of each node, from node 0. The remaining nodes get none.
     pub fn set_cpus(&mut self, cpus: &[u32]) {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             node.cpus = cpus.get(index).copied().unwrap_or(0);
         }
     }
 
-    /// All memory, in bytes.
+    /// Total memory, in bytes.
     pub fn bytes(&self) -> u64 {
         self.nodes.iter().map(|node| node.bytes).sum()
     }
 
-    /// All processors.
+    /// Total number of processors.
     pub fn cpus(&self) -> u32 {
         self.nodes.iter().map(|node| node.cpus).sum()
     }
 
-    /// Says what is wrong with the machine, if anything.
+    /// Checks the machine.
     ///
     /// # Errors
-    /// [`Error::BadMachine`] with what is allowed.
+    /// [`Error::BadMachine`], which says what is wrong and what is allowed.
     pub fn check(&self) -> Result<()> {
         let bad = |why: String| Err(Error::BadMachine(why));
         if self.nodes.is_empty() || self.nodes.len() > 8 {
@@ -133,28 +136,29 @@ impl Machine {
         Ok(())
     }
 
-    /// The nodes at the end that are slower than node 0 and have no processors: what a kernel that
-    /// makes no tiers of the HMAT has to be given as devices, to find them in a lower tier.
+    /// The last nodes, as far as they are slower than node 0 and have no processors. A kernel that
+    /// does not form tiers from the HMAT must get them as devices to put them in a lower tier.
     fn devices(&self) -> impl Iterator<Item = &NodeSpec> {
         let slower = |node: &NodeSpec| node.cpus == 0 && node.latency_ns > self.nodes[0].latency_ns;
         let fast = self.nodes.iter().rposition(|node| !slower(node)).map_or(0, |last| last + 1);
         self.nodes[fast..].iter().filter(|_| self.tiers)
     }
 
-    /// Where the memory begins that devices have, in QEMU's RAM address space.
+    /// Where the memory of devices begins in QEMU's RAM address space.
     fn devices_offset(&self) -> u64 {
         self.bytes() - self.devices().map(|node| node.bytes).sum::<u64>()
     }
 
-    /// QEMU's arguments that put the memory of devices at 4 GiB or above, apart from what the
-    /// firmware uses.
+    /// QEMU's arguments that place the memory of devices at 4 GiB or above, separate from the
+    /// memory that the firmware uses.
     pub(crate) fn device_arguments(&self) -> Vec<String> {
         let below = self.devices_offset().min(LOW_BYTES_MAX);
         vec!["-machine".to_owned(), format!("max-ram-below-4g={}M", below >> 20)]
     }
 
-    /// The kernel's words that take the memory of devices from its hands: soft-reserved, as the
-    /// firmware marks memory that is meant for a driver. Empty where there is none.
+    /// The kernel parameters that keep the kernel from using the memory of devices: they mark it
+    /// soft-reserved, as the firmware marks memory intended for a driver. Empty if there is no such
+    /// memory.
     pub(crate) fn device_words(&self) -> String {
         let mut start = HIGH_START + self.devices_offset().saturating_sub(LOW_BYTES_MAX);
         let mut words = Vec::new();
@@ -166,7 +170,7 @@ impl Machine {
     }
 
     /// QEMU's arguments for this machine. The backends are named `m0`, `m1`, ... and created in the
-    /// order of the nodes, which is the order of their offsets in QEMU's RAM address space.
+    /// order of nodes, which is the order of their offsets in QEMU's RAM address space.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let hmat = self.tiers && self.nodes.len() > 1;
         let mut arguments = Vec::new();
@@ -211,18 +215,18 @@ impl Machine {
         }
     }
 
-    /// The SLIT distance: 10 is local by definition of ACPI; others are in proportion to the
-    /// latency.
+    /// The SLIT distance: 10 is local by ACPI's definition; others are proportional to the latency.
     fn distance(&self, from: usize, to: usize) -> u32 {
         let seen = |from: usize, to: usize| (self.nodes[from].cpus > 0).then(|| self.speed(from, to).0);
         let latency_ns = seen(from, to).max(seen(to, from)).unwrap_or_else(|| {
-            // Nobody looks from one node without processors to another.
+            // No processor accesses memory by this path.
             self.nodes[from].latency_ns.max(self.nodes[to].latency_ns)
         });
         (latency_ns * 10 / self.nodes[0].latency_ns).clamp(12, 254)
     }
 
-    /// The node with processors from which a node without is reached: the nearest below it.
+    /// For a node without processors, the node from which it is accessed: the nearest one with
+    /// processors below it.
     fn initiator(&self, index: usize) -> usize {
         (0..index).rev().find(|&node| self.nodes[node].cpus > 0).unwrap_or(0)
     }
@@ -235,20 +239,20 @@ impl Machine {
     }
 }
 
-/// Transparent huge pages in the guest, as the kernel's `transparent_hugepage=` takes it.
+/// Transparent huge pages in the guest, as in the kernel's parameter `transparent_hugepage=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ThpMode {
-    /// Wherever possible: what Debian's kernels do.
+    /// Wherever possible, as Debian's kernels are configured.
     #[default]
     Always,
-    /// Where a program asks.
+    /// Where a program requests them.
     Madvise,
     /// Nowhere.
     Never,
 }
 
 impl ThpMode {
-    /// The kernel's word for it.
+    /// The kernel's name for it.
     pub fn name(self) -> &'static str {
         match self {
             ThpMode::Always => "always",
@@ -269,7 +273,7 @@ impl FromStr for ThpMode {
     }
 }
 
-/// Reads a size such as `1G`, `1536M` or `512MiB`; a plain number is in MiB.
+/// Parses a size such as `1G`, `1536M` or `512MiB`; a plain number is in MiB.
 ///
 /// # Errors
 /// What is wrong with the text.

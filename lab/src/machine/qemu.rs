@@ -1,4 +1,4 @@
-//! Starts QEMU and sees to it that it never outlives the lab.
+//! Starts QEMU and ensures that it never outlives the lab.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -6,38 +6,38 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Error, Machine, Result};
 
-/// Everything that QEMU is told.
+/// All settings for QEMU.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) machine: &'a Machine,
-    /// Whether the slow nodes are for a driver of devices.
+    /// Whether a device driver is to add the slow nodes.
     pub(crate) devices: bool,
     pub(crate) image: PathBuf,
     pub(crate) initrd: PathBuf,
     pub(crate) kernel_arguments: String,
-    /// Socket of the kernel's console.
+    /// Socket for the kernel's console.
     pub(crate) console: &'a Path,
-    /// Sockets of the named ports.
+    /// Sockets for the named ports.
     pub(crate) ports: Vec<(&'static str, &'a Path)>,
-    /// Socket where QEMU offers the port on which programs in the guest speak to a plugin.
+    /// Socket at which QEMU offers the port through which programs in the guest talk to a plugin.
     pub(crate) plugin_port: Option<&'a Path>,
-    /// Socket of the interactive terminal.
+    /// Socket for the interactive terminal.
     pub(crate) terminal: Option<&'a Path>,
     /// Folder that the guest may write.
     pub(crate) share: Option<&'a Path>,
-    /// Image of a disk; what the guest writes to it is forgotten.
+    /// Image of a disk; what the guest writes to it is discarded.
     pub(crate) disk: Option<&'a Path>,
     /// TCP ports passed from the host's loopback to the guest: (host, guest).
     pub(crate) forwards: &'a [(u16, u16)],
     /// TCG plugins, each `PATH[,key=value]...`.
     pub(crate) plugins: &'a [String],
-    /// A file that the guest sees as a device's memory, and its size in bytes, a power of two.
+    /// A file that the guest sees as the memory of a device, and its size in bytes, a power of two.
     pub(crate) shared_memory: Option<(&'a Path, u64)>,
 }
 
-/// All that is emulated but fast byte-wise string operations, by which kernels clear and copy pages
-/// where they are offered: emulated, they take eight times as many steps as those by words, and up
-/// to seconds for a page that held code.
+/// All emulated features except fast byte-wise string operations, which kernels use to clear and
+/// copy pages if they are available. Emulated, they take eight times as many steps as word-wise
+/// ones, and up to seconds for a page that contained code.
 const CPU: &str = "max,erms=off,fsrm=off";
 
 impl Setup<'_> {
@@ -60,7 +60,7 @@ impl Setup<'_> {
             push("-device", format!("virtserialport,chardev={name},name={name}"));
         }
         if let Some(path) = self.plugin_port {
-            // QEMU listens, since it makes its ports before it loads plugins.
+            // QEMU is the server, because it creates its ports before it loads plugins.
             push("-chardev", format!("socket,id=lab.plugin,path={},server=on,wait=off", escaped(path)));
             push("-device", "virtserialport,chardev=lab.plugin,name=lab.plugin".to_owned());
         }
@@ -96,8 +96,8 @@ impl Setup<'_> {
         if self.devices {
             arguments.extend(self.machine.device_arguments());
         }
-        // Behind the nodes' memory: the plugin tells addresses by the order in which QEMU makes its
-        // memory.
+        // After the memory of the nodes, because the plugin derives addresses from the order in
+        // which QEMU creates its memory.
         if let Some((path, bytes)) = self.shared_memory {
             let backend =
                 format!("memory-backend-file,id=shared,share=on,size={bytes},mem-path={}", escaped(path));
@@ -107,7 +107,7 @@ impl Setup<'_> {
         arguments
     }
 
-    /// Starts QEMU. The kernel kills it when the calling thread ends, however it ends.
+    /// Starts QEMU. The kernel kills it when the calling thread ends, for whatever reason.
     pub(crate) fn spawn(&self) -> Result<Qemu> {
         const QEMU: &str = "qemu-system-x86_64";
         let found = std::env::var_os("PATH")
@@ -141,7 +141,7 @@ pub(crate) struct Qemu {
 
 impl Drop for Qemu {
     fn drop(&mut self) {
-        // Both fail only if QEMU has ended already, which is what is wanted.
+        // Both fail only if QEMU has already ended, which is what we want.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

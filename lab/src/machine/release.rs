@@ -1,10 +1,10 @@
-//! Kernel releases, as they appear in package names, in order of age.
+//! Kernel releases as they appear in package names, and their order by age.
 
 use std::cmp::Ordering;
 
-/// The release in the name of a signed amd64 image package: `6.12.117+deb12-amd64` from
-/// `linux-image-6.12.117+deb12-amd64`, or `6.1.0-56-amd64`, as it was called before. Metapackages,
-/// cloud, real-time, debug and unsigned images have none.
+/// The release in the name of a signed amd64 image package: `6.12.117+deb12-amd64` in
+/// `linux-image-6.12.117+deb12-amd64`, or `6.1.0-56-amd64` in the older naming. `None` for
+/// metapackages and for cloud, real-time, debug and unsigned images.
 pub(crate) fn of_package(name: &str) -> Option<&str> {
     let release = name.strip_prefix("linux-image-")?;
     let version = release.strip_suffix("-amd64")?;
@@ -19,7 +19,7 @@ pub(crate) fn of_package(name: &str) -> Option<&str> {
     (is_debians && upstream.split('.').all(is_number)).then_some(release)
 }
 
-/// Compares two releases number by number, the letters between them aside.
+/// Compares two releases number by number, ignoring the letters in between.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     numbers(a).cmp(numbers(b)).then_with(|| a.cmp(b))
 }

@@ -1,4 +1,4 @@
-//! The interactive guest: our terminal, in raw mode, is the guest's.
+//! The interactive guest: our terminal, in raw mode, becomes the guest's.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use crate::machine::channel::{Reader, Sink};
 use crate::{Error, Result};
 
-/// Our terminal in raw mode; what it was before comes back when this is dropped.
+/// Our terminal in raw mode. Dropping this restores its previous mode.
 pub(crate) struct RawTerminal {
     before: Option<Termios>,
     /// `rows N cols N`, as stty takes it.
@@ -33,8 +33,8 @@ impl RawTerminal {
         Ok(RawTerminal { before: Some(before), size: stty(size.ws_row, size.ws_col) })
     }
 
-    /// Joins the guest's terminal to ours. The thread that reads ours ends with the process:
-    /// nothing interrupts it.
+    /// Connects the guest's terminal to ours. The thread that reads ours ends only with the
+    /// process, because nothing interrupts it.
     pub(crate) fn join(&self, guest: UnixStream) -> Result<Reader> {
         let mut to_guest = guest.try_clone().map_err(Error::file("use", "the guest's terminal"))?;
         thread::spawn(move || {
@@ -50,7 +50,8 @@ impl RawTerminal {
     }
 }
 
-/// A terminal's size for stty; one that does not know its size says 0 and gets the usual one.
+/// A terminal's size for stty. A terminal that does not know its size reports 0 and gets the usual
+/// one.
 fn stty(rows: u16, columns: u16) -> String {
     let or = |value: u16, usual: u16| if value == 0 { usual } else { value };
     format!("rows {} cols {}", or(rows, 24), or(columns, 80))
@@ -59,7 +60,7 @@ fn stty(rows: u16, columns: u16) -> String {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // There is nobody left to tell if the terminal is gone.
+            // If the terminal is gone, the error cannot be reported.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }

@@ -17,15 +17,15 @@ use crate::machine::qemu::{Qemu, Setup};
 use crate::machine::terminal::RawTerminal;
 use crate::{End, Error, Kernel, Result};
 
-/// What is printed of a console that ended badly.
+/// Maximum number of console lines printed after a bad end.
 const CONSOLE_LINES_MAX: usize = 40;
-/// What a kernel says when it gives up.
+/// What a kernel prints when it panics.
 const PANIC: &str = "Kernel panic";
 /// How long a guest may take from its command's end to its power-off.
 const POWER_OFF: Duration = Duration::from_secs(10);
-/// How often a guest is booted that the emulator lets down.
+/// How often a guest is booted at most if the emulator makes it panic.
 const ATTEMPTS_MAX: u32 = 8;
-/// How often signals and QEMU's end are looked for.
+/// Time between two checks for signals and for QEMU's end.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The sockets that QEMU connects to.
@@ -37,9 +37,9 @@ struct Ports {
     terminal: Option<Port>,
 }
 
-/// The streams that came of them.
+/// The streams of these sockets.
 struct Streams {
-    /// What QEMU itself says.
+    /// QEMU's own messages.
     messages: Option<Reader>,
     console: Reader,
     control: Receiver<String>,
@@ -93,7 +93,7 @@ impl Streams {
     }
 }
 
-/// What the streams brought in all.
+/// The complete content of the streams.
 struct Texts {
     messages: String,
     console: String,
@@ -103,7 +103,7 @@ struct Texts {
 }
 
 impl Streams {
-    /// Reads the streams to their ends, QEMU having ended.
+    /// Reads the streams to their ends, after QEMU has ended.
     fn finish(self) -> Texts {
         let text = |kept: &Kept| String::from_utf8_lossy(&kept.bytes).into_owned();
         let (stdout, stderr) = (self.stdout.finish(), self.stderr.finish());
@@ -140,7 +140,8 @@ impl GuestBuilder {
     }
 
     fn attempt(&self, kernel: &Kernel, command: &str, terminal: Option<&RawTerminal>) -> Result<Outcome> {
-        // Sockets need short paths, which a temporary folder of the user's choice may not have.
+        // The path of a socket must be short, and that of the user's temporary folder may be too
+        // long.
         let folder = tempfile::Builder::new()
             .prefix("lab-")
             .tempdir_in("/tmp")
@@ -219,7 +220,7 @@ impl GuestBuilder {
             }
             let ended = qemu.child.try_wait().ok().flatten();
             if ended.is_some() {
-                // The last line may have come between the two looks; the stream is at its end.
+                // The last line may have arrived between the two checks. The stream is at its end.
                 control.iter().for_each(|line| heard.take(&line, started));
             }
             if let Some((status, at)) = heard.exit
@@ -240,12 +241,12 @@ impl GuestBuilder {
     }
 }
 
-/// What the guest said on its control port.
+/// What the guest reported on its control port.
 #[derive(Default)]
 struct Heard {
     /// When it was ready for the command.
     boot: Option<Duration>,
-    /// The command's status, and when it came.
+    /// The command's status, and when it arrived.
     exit: Option<(i32, Instant)>,
 }
 
@@ -259,7 +260,7 @@ impl Heard {
     }
 }
 
-/// What the console says about a bad end.
+/// Determines from the console why the guest ended badly.
 fn diagnose(end: End, console: &str, command_started: bool) -> End {
     let ended_by_itself = matches!(end, End::Died(_));
     if console.contains("Oops: int3:") && end != End::Interrupted {
@@ -271,14 +272,14 @@ fn diagnose(end: End, console: &str, command_started: bool) -> End {
     }
 }
 
-/// Waits for QEMU to connect, or to end.
+/// Waits until QEMU connects, or ends.
 fn connect(qemu: &mut Qemu, port: &Port, messages: Option<&Reader>) -> Result<UnixStream> {
     loop {
         if let Some(stream) = port.try_accept()? {
             return Ok(stream);
         }
         if let Ok(Some(status)) = qemu.child.try_wait() {
-            // Its last words may still be on their way.
+            // Its last messages may still be on their way.
             thread::sleep(TICK);
             let said = messages.map(Reader::text_so_far).unwrap_or_default();
             let end = End::Died(format!("QEMU ended with {status}"));
@@ -288,7 +289,7 @@ fn connect(qemu: &mut Qemu, port: &Port, messages: Option<&Reader>) -> Result<Un
     }
 }
 
-/// The lines of a stream, read on a thread of their own.
+/// The lines of a stream, read in a separate thread.
 fn lines_of(stream: UnixStream) -> Receiver<String> {
     let (sender, receiver) = mpsc::sync_channel(16);
     thread::spawn(move || {
@@ -301,8 +302,8 @@ fn lines_of(stream: UnixStream) -> Receiver<String> {
     receiver
 }
 
-/// The end of a console and of what QEMU said, for a person to read. A panic's call trace may be
-/// longer than what is shown, so the line that names the panic is shown in any case.
+/// The end of the console and of QEMU's messages, for a person to read. A panic's call trace may be
+/// longer than that, so the line that names the panic is always included.
 fn last_lines(console: &str, messages: &str) -> String {
     let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
     let (before, last) = lines.split_at(lines.len().saturating_sub(CONSOLE_LINES_MAX));

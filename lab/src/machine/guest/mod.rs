@@ -1,4 +1,4 @@
-//! How a guest is asked for, and what comes of it.
+//! The description of a guest, and the result of running it.
 
 mod boot;
 
@@ -11,7 +11,7 @@ use crate::machine::initramfs::quote;
 use crate::machine::terminal::RawTerminal;
 use crate::{Cache, Error, Line, Machine, Result, ThpMode};
 
-/// Where a guest has the disk that [`GuestBuilder::disk`] gives it.
+/// Where a guest mounts the disk that [`GuestBuilder::disk`] gives it.
 pub const DISK: &str = "/run/lab/disk";
 
 /// Where a command's output goes.
@@ -20,18 +20,18 @@ pub enum Output {
     /// Only into the [`Outcome`].
     #[default]
     Capture,
-    /// Also to our own standard output and error, as it comes.
+    /// Also to our own standard output and error, as it arrives.
     Inherit,
 }
 
-/// What a command in a guest came to.
+/// The result of a command in a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// Its exit status, 128 + N if signal N killed it.
     pub status: i32,
-    /// Its standard output, at most 16 MiB of it.
+    /// Its standard output, at most the first 16 MiB.
     pub stdout: String,
-    /// Its standard error, at most 16 MiB of it.
+    /// Its standard error, at most the first 16 MiB.
     pub stderr: String,
     /// Bytes of output that were not kept.
     pub dropped_bytes: u64,
@@ -39,9 +39,9 @@ pub struct Outcome {
     pub console: String,
     /// The kernel's release.
     pub release: String,
-    /// From QEMU's start until the command's start.
+    /// From QEMU's start to the command's start.
     pub boot: Duration,
-    /// From QEMU's start until its end.
+    /// From QEMU's start to its end.
     pub total: Duration,
 }
 
@@ -50,7 +50,7 @@ pub struct Outcome {
 pub struct Guest;
 
 impl Guest {
-    /// Begins with the default machine, the 6.12 kernel and a time limit of 300 s.
+    /// Starts with the default machine, the 6.12 kernel and a time limit of 300 s.
     pub fn builder() -> GuestBuilder {
         GuestBuilder {
             cache: Cache::of_user(),
@@ -74,7 +74,7 @@ impl Guest {
     }
 }
 
-/// How a guest is to be; every method replaces or adds one choice.
+/// The description of a guest. Every method replaces or adds one choice.
 #[derive(Debug, Clone)]
 pub struct GuestBuilder {
     cache: Cache,
@@ -97,25 +97,25 @@ pub struct GuestBuilder {
 }
 
 impl GuestBuilder {
-    /// Where kernels and the guest lock are.
+    /// Sets where kernels and the guest lock are.
     pub fn cache(mut self, cache: Cache) -> Self {
         self.cache = cache;
         self
     }
 
-    /// Which line of kernels to boot.
+    /// Sets the line of kernels to boot.
     pub fn kernel(mut self, line: Line) -> Self {
         self.line = line;
         self
     }
 
-    /// Nodes, processors and tiers.
+    /// Sets nodes, processors and tiers.
     pub fn machine(mut self, machine: Machine) -> Self {
         self.machine = machine;
         self
     }
 
-    /// Transparent huge pages.
+    /// Sets the mode of transparent huge pages.
     pub fn thp(mut self, thp: ThpMode) -> Self {
         self.thp = thp;
         self
@@ -127,28 +127,28 @@ impl GuestBuilder {
         self
     }
 
-    /// Ends the guest after this long; `None` never does.
+    /// Sets the time limit; `None` is no limit.
     pub fn timeout(mut self, limit: Option<Duration>) -> Self {
         self.timeout = limit;
         self
     }
 
-    /// A host folder that the guest may write, at the same path in the guest, named there by
-    /// `$LAB_SHARE`.
+    /// Gives the guest write access to a host folder, at the same path in the guest. `$LAB_SHARE`
+    /// names it there.
     pub fn share(mut self, folder: impl Into<PathBuf>) -> Self {
         self.share = Some(folder.into());
         self
     }
 
-    /// The image of an ext4 file system that the guest has at [`DISK`](crate::DISK); what it writes
-    /// there is forgotten.
+    /// Gives the guest a disk: the image of an ext4 file system, at [`DISK`](crate::DISK). What the
+    /// guest writes to it is discarded.
     pub fn disk(mut self, image: impl Into<PathBuf>) -> Self {
         self.disk = Some(image.into());
         self
     }
 
-    /// Has systemd be the guest's first process, as on a server. The command is a unit of it, and
-    /// no other unit starts by itself.
+    /// Makes systemd the guest's first process, as on a server. The command is one of its units,
+    /// and no other unit starts by itself.
     pub fn systemd(mut self) -> Self {
         self.systemd = true;
         self
@@ -172,34 +172,34 @@ impl GuestBuilder {
         self
     }
 
-    /// Shows the guest a file of so many bytes, a power of two, as the memory of a PCI device
+    /// Maps a file of `bytes` bytes, a power of two, into the guest as the memory of a PCI device
     /// (QEMU's ivshmem, 1af4:1110, resource 2).
     pub fn shared_memory(mut self, path: impl Into<PathBuf>, bytes: u64) -> Self {
         self.shared_memory = Some((path.into(), bytes));
         self
     }
 
-    /// Offers the guest's `/dev/virtio-ports/lab.plugin` as a listening Unix socket of the host,
+    /// Connects the guest's `/dev/virtio-ports/lab.plugin` to a listening Unix socket on the host,
     /// for a plugin to connect to.
     pub fn plugin_socket(mut self, path: impl Into<PathBuf>) -> Self {
         self.plugin_socket = Some(path.into());
         self
     }
 
-    /// Where the command's output goes.
+    /// Sets where the command's output goes.
     pub fn output(mut self, output: Output) -> Self {
         self.output = output;
         self
     }
 
-    /// Prints the kernel's console, and what QEMU and its plugins say, to standard error as it
-    /// comes.
+    /// Prints the kernel's console, and the messages of QEMU and its plugins, to standard error as
+    /// they arrive.
     pub fn echo_console(mut self, echo: bool) -> Self {
         self.echo_console = echo;
         self
     }
 
-    /// Ends the guest soon after the flag becomes true.
+    /// Ends the guest soon after the flag is set.
     pub fn interrupt(mut self, flag: Arc<AtomicBool>) -> Self {
         self.interrupt = flag;
         self
@@ -208,11 +208,12 @@ impl GuestBuilder {
     /// Boots, runs a shell script with the host's `/bin/sh`, and powers off.
     ///
     /// If the emulator makes the guest's kernel panic
-    /// ([`End::EmulatorFault`](crate::End::EmulatorFault)), everything is begun anew up to four
-    /// times: always before the command started, and afterwards if its output is only captured.
+    /// ([`End::EmulatorFault`](crate::End::EmulatorFault)), the guest is booted again up to seven
+    /// times: always if the command had not started, otherwise only if its output is captured and
+    /// not also printed.
     ///
     /// # Errors
-    /// Everything but the script's own failure, which is its [`Outcome::status`].
+    /// All errors except a failure of the script itself, which is its [`Outcome::status`].
     pub fn run(&self, script: &str) -> Result<Outcome> {
         self.exec(&["/bin/sh", "-c", script])
     }
@@ -220,12 +221,12 @@ impl GuestBuilder {
     /// Boots, runs a program found on the guest's PATH in our working folder, and powers off.
     ///
     /// # Errors
-    /// Everything but the program's own failure, which is its [`Outcome::status`].
+    /// All errors except a failure of the program itself, which is its [`Outcome::status`].
     pub fn exec<S: AsRef<str>>(&self, words: &[S]) -> Result<Outcome> {
         self.boot(&self.command(words)?, None)
     }
 
-    /// Boots and gives an interactive shell on our terminal until it ends.
+    /// Boots an interactive shell on our terminal, until the shell ends.
     ///
     /// # Errors
     /// As [`GuestBuilder::exec`].
@@ -240,7 +241,7 @@ impl GuestBuilder {
         guest.boot(&command, Some(&terminal))
     }
 
-    /// The script that enters our working folder and becomes the command.
+    /// The script that changes to our working folder and executes the command.
     fn command<S: AsRef<str>>(&self, words: &[S]) -> Result<String> {
         let folder = std::env::current_dir().map_err(Error::file("find", "the working folder"))?;
         let mut script = format!("cd {} || exit 126\n", quote(&folder.to_string_lossy()));
@@ -262,20 +263,20 @@ impl GuestBuilder {
         Ok(script)
     }
 
-    /// Whether the guest's slow nodes are brought by a driver of devices.
+    /// Whether a device driver adds the guest's slow nodes.
     pub(crate) fn has_devices(&self) -> bool {
         !self.line.reads_hmat() && !self.machine.device_words().is_empty()
     }
 
-    /// The kernel's command line. The guest is nobody's but ours: no mitigations, and a panic ends
+    /// The kernel's command line. Only we use the guest, so it has no mitigations, and a panic ends
     /// it at once.
     ///
-    /// The kernel's image is in the same place in every boot: where it is decides how much a small
-    /// node has left. Programs lie at addresses that are not random either, because the emulator
-    /// keeps what it has translated by virtual address: with random ones, a page of a library that
-    /// was loaded a hundred times has a hundred translations of everything, and whoever gets the
-    /// page later writes to it for up to half a second. Only under a plugin they are random, since
-    /// it is by their addresses that it tells programs apart.
+    /// The kernel's image is at the same address in every boot, because its place determines how
+    /// much room a small node has left. Programs are not at random addresses either. The emulator
+    /// caches translations by virtual address, so with random addresses a page of a library that
+    /// was loaded a hundred times has a hundred translations of all its code. Whoever uses that
+    /// page next needs up to half a second to write to it. Addresses are random only under a
+    /// plugin, because the plugin distinguishes programs by their addresses.
     fn kernel_arguments(&self) -> String {
         let thp = self.thp.name();
         let mut line = format!(
