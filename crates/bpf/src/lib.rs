@@ -1,7 +1,7 @@
 //! The BPF programs that watch NUMA hint faults, compiled, with the types of their skeleton.
 //!
-//! This crate only carries the object: what loads it, sets its constants and reads its ring is
-//! `thermocline-linux`. It is the one crate that needs clang.
+//! This crate only contains the object. `thermocline-linux` loads it, sets its constants and reads
+//! its ring. No other crate needs clang.
 
 pub use libbpf_rs;
 

@@ -3,18 +3,18 @@
  * Watches NUMA hint faults and the scans that cause them.
  *
  * One fentry program sees every hint fault that /proc/vmstat counts as numa_hint_faults: the kernel
- * counts it in the function that the program is attached to, for PTEs and PMDs alike. Which one
- * that is and what it is passed depends on the kernel; user space loads one of the programs
- * fault_*. The page table lock is held there, so the program does little: a few loads, one clock
- * read, one ring write. User space reads the ring on a timer; a program wakes it only when much of
- * the ring is in use.
+ * counts it in the function that the program is attached to, for PTEs and PMDs alike. The function
+ * and its parameters depend on the kernel; user space loads the fault_* program that fits. The page
+ * table lock is held there, so the program does little: a few loads, one clock read, one ring
+ * write. User space reads the ring on a timer; a program wakes it only when much of the ring is in
+ * use.
  */
 #include "kernel.h"
 #include "intf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Set before loading; constant to the verifier, so that unused branches cost nothing. */
+/* Set before loading. They are constants to the verifier, so unused branches cost nothing. */
 const volatile bool scope_all = true;
 const volatile bool scope_tgids = false;
 const volatile bool scope_excluded = false;
@@ -29,7 +29,7 @@ const volatile __u64 stamp_mask = 0;
 /* Wake user space once this many bytes wait in the ring; 0 means never. */
 const volatile __u64 wake_bytes = 0;
 
-/* How often the amount of waiting data is looked at: every 64th record of a CPU. */
+/* How often the amount of waiting data is checked: at every 64th record of a CPU. */
 #define WAKE_CHECK_MASK 63
 
 /* Bits of an x86-64 page table entry that hold the page frame, below any encryption bit in use. */
@@ -79,7 +79,7 @@ struct {
 	__type(value, __u32);
 } excluded_cgroups SEC(".maps");
 
-/* Faults lost to a full ring, by process: keeps latencies counted in faults right under
+/* Faults lost to a full ring, by process, so that latencies counted in faults stay correct under
  * overload. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -114,7 +114,8 @@ static __always_inline bool under_any(void *map, __u32 count)
 	return false;
 }
 
-/* Exclusions win; then the whole machine, or a listed process, or a listed cgroup's subtree. */
+/* Exclusions take precedence over the whole machine, listed processes and listed cgroups with
+ * their subtrees. */
 static __always_inline bool in_scope(__u32 tgid)
 {
 	if (scope_excluded && bpf_map_lookup_elem(&excluded, &tgid))
@@ -128,7 +129,7 @@ static __always_inline bool in_scope(__u32 tgid)
 	return nr_cgroups && under_any(&cgroups, nr_cgroups);
 }
 
-/* The process that an address space belongs to: not always the one that runs (ptrace, vhost,
+/* The process that an address space belongs to. It is not always the running one (ptrace, vhost,
  * io_uring workers). */
 static __always_inline __u32 mm_tgid(struct mm_struct *mm, __u32 current_tgid)
 {
@@ -159,7 +160,7 @@ static __always_inline __u8 folio_order(struct folio *folio, unsigned long flags
 	return is_large(flags) ? folio->_flags_1 : 0;
 }
 
-/* The order of the folio that a page is the first of, on kernels of any age. */
+/* The order of the folio whose first page this is, on kernels of any age. */
 static __always_inline __u8 first_page_order(void *page, unsigned long flags)
 {
 	struct page *second = page + bpf_core_type_size(struct page);
@@ -179,8 +180,8 @@ static __always_inline __u8 first_page_order(void *page, unsigned long flags)
 }
 
 /*
- * The frame of the page that faulted, from the entry that faulted. x86-64 stores the frame bits of
- * an entry that is not present inverted (its L1TF mitigation), and a hint entry is one.
+ * The frame of the page that faulted, from the entry that faulted. x86-64 inverts the frame bits of
+ * an entry that is not present (L1TF mitigation), and a hint entry is not present.
  */
 static __always_inline __u64 entry_pfn(unsigned long entry, bool pmd)
 {
@@ -210,7 +211,7 @@ static __always_inline void count_loss(__u32 tgid)
 		bpf_map_update_elem(&losses, &tgid, &one, BPF_NOEXIST);
 }
 
-/* Counts a fault in an address space and begins its record; NULL where nothing is to be told. */
+/* Counts a fault in an address space and begins its record; NULL if it is out of scope or lost. */
 static __always_inline struct tc_fault *begin_fault(struct tc_counters *count, struct mm_struct *mm)
 {
 	__u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -246,7 +247,7 @@ static __always_inline void end_fault(struct tc_counters *count, struct tc_fault
 	bpf_ringbuf_submit(record, wake_flags(count->submitted++));
 }
 
-/* A fault that is told with the entry that faulted. */
+/* A fault in a function that is passed the entry that faulted. */
 static __always_inline int entry_fault(struct folio *folio, struct vm_fault *vmf, unsigned long addr)
 {
 	struct tc_counters *count = this_cpu_counters();
@@ -259,7 +260,7 @@ static __always_inline int entry_fault(struct folio *folio, struct vm_fault *vmf
 	record->order = folio_order(folio, flags);
 	record->node = flags >> node_shift;
 	record->addr = addr;
-	/* The fault handler maps a PTE only where there is one. */
+	/* The fault handler sets pte unless a PMD faulted. */
 	record->flags = vmf->pte ? 0 : TC_FAULT_PMD;
 	record->pfn = entry_pfn(vmf->orig_pte.pte, record->flags);
 	end_fault(count, record);
@@ -267,8 +268,9 @@ static __always_inline int entry_fault(struct folio *folio, struct vm_fault *vmf
 }
 
 /*
- * A fault that is told with the page alone. The kernels that do so leave a large folio alone whose
- * pages are mapped one by one, so that the page is a folio's first and a large folio faulted whole.
+ * A fault in a function that is passed only the page. Such kernels do nothing about a fault in a
+ * large folio whose pages are mapped one by one. So the page here is the first of its folio, and a
+ * large folio has faulted as a whole.
  */
 static __always_inline int page_fault(void *page, unsigned long flags, struct mm_struct *mm, unsigned long addr)
 {
@@ -286,7 +288,7 @@ static __always_inline int page_fault(void *page, unsigned long flags, struct mm
 	return 0;
 }
 
-/* The four shapes of the function that counts a hint fault: see ENTRIES in layout.rs. */
+/* The four forms of the function that counts a hint fault: see ENTRIES in layout.rs. */
 SEC("fentry/numa_migrate_check")
 int BPF_PROG(fault_check, struct folio *folio, struct vm_fault *vmf, unsigned long addr)
 {
@@ -352,7 +354,7 @@ static __always_inline void put_stamp(__u8 kind, __u32 tgid, __u32 tid, __u64 st
 	put(&record);
 }
 
-/* A thread scans its own process, so that the current process is the owner of the address space. */
+/* A thread scans its own process, so the current process owns the address space. */
 SEC("fentry/change_prot_numa")
 int BPF_PROG(scan_begin, struct vm_area_struct *vma, unsigned long start, unsigned long end)
 {
@@ -368,8 +370,8 @@ int BPF_PROG(scan_begin, struct vm_area_struct *vma, unsigned long start, unsign
 
 /*
  * Called once for each page table whose entries are changed or dropped, with its lock held. A scan
- * of 256 MiB takes long enough for its pages to be stamped at visibly different times; the ticks
- * tell how it went along.
+ * of 256 MiB takes long enough for its pages to be stamped at measurably different times; the ticks
+ * show its progress.
  */
 SEC("fentry/flush_tlb_batched_pending")
 int BPF_PROG(scan_tick)
@@ -414,8 +416,8 @@ static __always_inline int put_task(__u8 kind, __u32 tgid)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
-	/* The kernel has already taken this thread off the count: none left means the process is
-	 * gone. */
+	/* The kernel has already subtracted this thread from the count, so 0 means that the process
+	 * is gone. */
 	if (task->signal->live.counter != 0)
 		return 0;
 	return put_task(TC_KIND_EXIT, task->tgid);

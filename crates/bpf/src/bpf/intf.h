@@ -22,7 +22,7 @@
 
 /* Bits of tc_fault.flags. */
 #define TC_FAULT_PMD 1
-/* The address of the struct page stands in for the frame, which user space works out. */
+/* pfn is the address of the struct page, from which user space computes the frame. */
 #define TC_FAULT_PLACE 2
 
 /* tc_fault.pfn on an architecture whose page table entries the programs cannot read. */
@@ -31,7 +31,7 @@
 /* Limits of the scope maps. */
 #define TC_TGIDS_MAX 65536
 #define TC_CGROUPS_MAX 16
-/* Processes whose lost faults are counted apart, least recently used first out. */
+/* Processes whose lost faults are counted separately; the least recently used is evicted. */
 #define TC_LOSSES_MAX 1024
 /* Threads that can scan at the same time. */
 #define TC_SCANNERS_MAX 4096
@@ -50,8 +50,8 @@ struct tc_fault {
 	__u16 flags;
 };
 
-/* A range that a scan is about to mark (begin) or has marked (end); a tick for each page table that
- * it visits between. */
+/* A range that a scan is about to mark (begin) or has marked (end), and a tick for each page table
+ * that it visits in between. */
 struct tc_scan {
 	__u8 kind;
 	__u8 pad[3];
@@ -63,7 +63,7 @@ struct tc_scan {
 	__u32 updated;	/* page table entries changed; only in an end record */
 };
 
-/* A process that replaced or left its address space. */
+/* A process that replaced its address space or exited. */
 struct tc_task {
 	__u8 kind;
 	__u8 pad[3];
@@ -73,8 +73,8 @@ struct tc_task {
 };
 
 /*
- * Lab tests only. The kernel's own stamp of the page whose fault record came just before from the
- * same thread; or what the kernel's clock, which it stamps by, said as a scan came to a page table
+ * Lab tests only. The kernel's own stamp of the page in the previous fault record of the same
+ * thread; or the clock from which the kernel takes its stamps, when a scan reached a page table
  * (clock, without a stamp).
  */
 struct tc_stamp {

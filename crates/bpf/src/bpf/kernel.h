@@ -60,7 +60,7 @@ struct folio___ordered {
 	unsigned char _folio_order;
 };
 
-/* Before, the second page of a large folio has it. */
+/* Earlier kernels keep it in the second page of a large folio. */
 struct page {
 	unsigned long flags;
 	unsigned char compound_order;
