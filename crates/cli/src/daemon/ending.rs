@@ -71,6 +71,7 @@ enum Why {
 
 impl Ending {
     /// Handles signals from here on, and watches this thread, which will run the loop.
+    ///
     /// # Errors
     /// Signals cannot be handled, or the thread cannot be started.
     pub fn watch() -> anyhow::Result<Ending> {
@@ -84,7 +85,7 @@ impl Ending {
                 .context("cannot handle signals")?;
         }
         for &signal in &signals {
-            // Another signal after the process was told to hurry ends it at once. The next start or
+            // While the thread ends the process, another signal ends it at once. The next start or
             // `restore` then restores the remaining settings.
             signal_hook::flag::register_conditional_shutdown(signal, EXIT_HURRIED, Arc::clone(&hurried))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&ending.stop)))

@@ -11,7 +11,7 @@ const FOUND: &str = "a kdamond watches all memory of its node, which is found ou
 /// The size of a page, in the forms that damo writes.
 const SMALLEST: [&str; 4] = ["4096", "4,096", "4 KiB", "4.000 KiB"];
 
-/// The tiers, which each action names by its node.
+/// The nodes of the tiers, each with its line in the file. Each action names one tier.
 #[derive(Default)]
 struct Tiers {
     fast: Option<(usize, i64)>,

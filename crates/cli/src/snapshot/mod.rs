@@ -54,9 +54,9 @@ pub struct Snapshot {
     /// System calls given up because a process blocked them. That process is left alone until they
     /// return.
     pub calls_given_up: u64,
-    /// Pages moved by thermocline, the kernel and DAMON since the start.
+    /// What the kernel has moved by itself since the start, without DAMON's moves.
     pub kernel_moves: KernelMoves,
-    /// What each manager has moved since the start.
+    /// Pages moved by thermocline, the kernel and DAMON since the start.
     pub moved: Moved,
     /// What DAMON's schemes did, if DAMON manages.
     #[serde(skip_serializing_if = "Option::is_none")]

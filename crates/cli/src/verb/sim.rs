@@ -53,7 +53,7 @@ pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> anyhow::R
 /// program.
 ///
 /// # Errors
-/// The text could not be read.
+/// `read` is an error.
 pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> anyhow::Result<T> {
     let error = |error| match foreign::named(text) {
         Some(what) => {
@@ -67,6 +67,7 @@ pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> anyhow::R
 }
 
 /// The TOML of a scenario. If `name` is a file name, that of the file at `path`.
+///
 /// # Errors
 /// There is no such scenario.
 pub fn scenario_text(name: &str, path: &Path) -> anyhow::Result<String> {

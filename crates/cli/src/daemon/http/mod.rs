@@ -1,6 +1,6 @@
 //! `/metrics` over HTTP/1.1: one request per connection, answered from the newest snapshot.
 //!
-//! Clients cannot slow the daemon down: requests are small and must arrive in time, the text is
+//! A client harms at most itself: requests are small and must arrive in time, the text is
 //! rendered once per snapshot, and all of this runs at a lower priority than the daemon.
 
 mod request;

@@ -1,5 +1,5 @@
-//! The scans of one 2 MiB chunk of a process's address space, and up to which of them each page has
-//! faulted.
+//! The scans of one 2 MiB chunk of a process's address space, and which of them each page has
+//! answered with a hint fault.
 //!
 //! A page's state is one byte: the number of the newest scan at the time of its last fault, modulo
 //! [`STATES`] and plus 1, or [`UNANSWERED`]. The kernel stamps a page when it marks it, and not

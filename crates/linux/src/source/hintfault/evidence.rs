@@ -24,8 +24,8 @@ pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
     Ok(Some(Box::new(HintFaults { source, read: Nanos(0) })))
 }
 
-/// Whether a scan stamps a page again that is still marked. The rule takes precedence over the
-/// configuration.
+/// Whether a later scan stamps a page again while the page is still marked. The rule takes
+/// precedence over the configuration.
 fn restamp(config: &Config) -> bool {
     rule::build(config).restamp().unwrap_or(config.source.hintfault.restamp)
 }

@@ -1,4 +1,4 @@
-//! What is counted of hint faults.
+//! The counters of hint faults.
 
 use super::stamps::StampStats;
 
