@@ -57,6 +57,7 @@ fn refuses(words: &[&str]) {
     assert!(matches!(output.status.code(), Some(1 | 2)), "{words:?}: {:?}, {shown}", output.status);
     assert!(told.starts_with("error: ") && told.len() < 4000, "{words:?}: {} bytes, {shown}", told.len());
     assert!(!told.contains('\x1b') && !told.contains("panicked"), "{words:?}: {shown}");
+    assert!(!told.contains("Usage: "), "the command is refused and not its file, {words:?}: {shown}");
     // Ten times as long as on a machine at rest.
     assert!(start.elapsed() < Duration::from_secs(20), "{words:?} took {:?}", start.elapsed());
 }
@@ -67,7 +68,7 @@ fn what_is_no_configuration_scenario_machine_or_grid_is_refused_soon() {
     let out = dir.path().join("out").display().to_string();
     for file in files(dir.path(), "toml") {
         let file = file.display().to_string();
-        refuses(&["config", "--check", &file]);
+        refuses(&["config", "check", &file]);
         refuses(&["sim", &file]);
         refuses(&["sim", "lab-hotcold", "--machine", &file]);
         refuses(&["sweep", &file, "--out", &out]);

@@ -127,7 +127,7 @@ impl Manager {
         let file = tempfile::NamedTempFile::new().context("cannot create a temporary file")?;
         fs::write(file.path(), &config).context("cannot write a temporary file")?;
         let checked = Command::new(daemon)
-            .args(["config", "--check"])
+            .args(["config", "check"])
             .arg(file.path())
             .output()
             .with_context(|| format!("cannot run {}", daemon.display()))?;
