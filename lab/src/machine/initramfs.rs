@@ -16,7 +16,8 @@ const UNITS: [(&str, &str); 2] = [
     ("lab.service", include_str!("../../guest/systemd/lab.service")),
 ];
 /// Programs that a guest has in its PATH in addition to the host's.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 6] = [
+    ("fill-node", include_str!("../../guest/bin/fill-node")),
     ("misses", include_str!("../../guest/bin/misses")),
     ("on-node", include_str!("../../guest/bin/on-node")),
     ("on-slow-node", include_str!("../../guest/bin/on-slow-node")),

@@ -15,12 +15,10 @@ done
 pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
 group=/sys/fs/cgroup$(sed s/0::// /proc/$pid/cgroup)
 until [ "$(cat $group/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done
-mkdir /sys/fs/cgroup/cold
-for node in 0 1; do
-    echo $node >/sys/fs/cgroup/cold/cpuset.mems
-    sh -c 'echo $$ >/sys/fs/cgroup/cold/cgroup.procs; yes "cold water" | dd of=/dev/shm/$0 bs=1M iflag=fullblock count=$1 2>/dev/null' cold$node $(($(free_mib $node) - FREE_MIB))
+for node in 1 0; do
+    fill-node $node $FREE_MIB cold$node "cold water" || fail "node $node cannot be filled"
 done
-echo 0-2 >/sys/fs/cgroup/cold/cpuset.mems
+for node in 0 1; do echo 0-2 >/sys/fs/cgroup/cold$node/cpuset.mems; done
 sums=$(cat /dev/shm/cold? | md5sum)
 echo free_before=$(free_mib 0)
 printf '[demotion]\nstop_damon_stat = true\nidle_ms = 2000\n%s\n' "$MORE" >config.toml

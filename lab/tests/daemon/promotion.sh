@@ -17,13 +17,7 @@ until [ "$(cat $group/cpuset.mems.effective)" = 0-2 ]; do sleep 0.1; done
 # What is more is taken by a file in memory, which nothing can reclaim.
 sync
 echo 3 >/proc/sys/vm/drop_caches
-excess=$(($(free_mib 0) + $(free_mib 1) - FREE_MIB))
-on-node 0 dd if=/dev/zero of=/dev/shm/fill bs=1M count=$excess 2>/dev/null
-# What CPUs and caches had kept for themselves comes back late.
-for more in 1 2 3 4 5 6 7 8 9; do
-    [ $(($(free_mib 0) + $(free_mib 1))) -gt "$FREE_MIB" ] || break
-    on-node 0 dd if=/dev/zero of=/dev/shm/more$more bs=1M count=4 2>/dev/null
-done
+fill-node 0 $((FREE_MIB - $(free_mib 1))) fill
 echo free_mib=$(($(free_mib 0) + $(free_mib 1)))
 
 mark quiet-from; sleep 5; mark quiet-to
