@@ -81,10 +81,7 @@ impl Driver {
             self.nodes.extend_from_slice(nodes);
             self.nodes_read = Some(now);
         }
-        machine.wish(Wishes {
-            sample_period_uops: self.engine.rule().sample_period_uops(),
-            scans: self.engine.pace(now, &self.nodes, machine.pacing()),
-        });
+        machine.wish(Wishes { scans: self.engine.pace(now, &self.nodes, machine.pacing()) });
         machine.submit(self.engine.tick(now, &self.nodes));
         if fresh && machine.demotes() {
             machine.demote(self.engine.demote(now, &self.nodes));

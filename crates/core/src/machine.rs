@@ -20,8 +20,6 @@ use crate::units::Nanos;
 /// What the engine would like the machine to do. A machine that cannot do it ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// One hardware sample per this many micro-operations; `None` leaves it to the configuration.
-    pub sample_period_uops: Option<u32>,
     /// How the kernel should scan; `None` leaves it to the configuration. A wish holds until the
     /// next one, so a setting that fails may be tried again.
     pub scans: Option<ScanPace>,

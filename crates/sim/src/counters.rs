@@ -5,8 +5,9 @@
 //! `should_numa_migrate_memory`):
 //!
 //! ```text
-//! numa_hint_faults and
-//! handled_ahead ────┬─ not_promotable          the page is on a top-tier node
+//! numa_hint_faults,
+//! handled_ahead and
+//! kthread_taken ────┬─ not_promotable          the page is on a top-tier node
 //!                   ├─ free_space              the target has plenty of room: attempted at once
 //!                   ├─ rejected_latency        not hot
 //!                   ├─ left_to_kthread         pghot's kmigrated decides later
@@ -56,7 +57,7 @@ counters! {
     pgdemote_direct;
     /// Pages that DAMON or another kernel thread has demoted.
     pgdemote_other;
-    /// Faults on pages that are not below the kernel's top tier.
+    /// Faults on pages that are not below the kernel's top tier, or that cannot go to it.
     not_promotable;
     /// Faults while the target had plenty of room.
     free_space;
@@ -66,6 +67,8 @@ counters! {
     left_to_engine;
     /// Faults that were recorded for a kernel thread to decide (pghot).
     left_to_kthread;
+    /// Ready records that this kernel thread took: it decides on the page as a fault would.
+    kthread_taken;
     /// Sampled accesses that were handled as hint faults, without a mark.
     sampled_hints;
     /// Marked pages that were handled with a fault on another page: the rest of a huge page, or
@@ -90,7 +93,7 @@ counters! {
     /// Pages moved, by any mover, between two nodes of the kernel's top tier, or between two nodes
     /// below it.
     moved_within;
-    /// Pages promoted by another kernel thread (DAMON, kmigrated).
+    /// Pages promoted by another kernel thread (DAMON).
     other_promoted;
     /// Promotions of pages that had been demoted before: ping-pong.
     promoted_again;
@@ -147,8 +150,8 @@ impl Counters {
             if left == right { Ok(()) } else { Err(Broken { law, left, right }) }
         };
         law(
-            "faults + ahead of them = not promotable + free space + rejected + left to others + candidates",
-            &[self.numa_hint_faults, self.handled_ahead],
+            "faults + ahead of them + taken = not promotable + free space + rejected + left to others + candidates",
+            &[self.numa_hint_faults, self.handled_ahead, self.kthread_taken],
             &[
                 self.not_promotable,
                 self.free_space,

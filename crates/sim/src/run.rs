@@ -152,10 +152,11 @@ fn simulate(
     report(setup, arm, world, start).map(Some)
 }
 
-fn build(setup: &Setup, arm: Arm, manager: Box<dyn Manager>) -> Result<World, RunError> {
+fn build(setup: &Setup, arm: Arm, mut manager: Box<dyn Manager>) -> Result<World, RunError> {
     let machine = setup.machine.clone();
     let mut kernel = setup.scenario.kernel;
     manager.configure(&mut kernel);
+    manager.check(&kernel, &machine)?;
     let (mut spaces, mut processes, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     let mut patterns: Vec<Box<dyn Pattern>> = Vec::new();
     for (i, spec) in setup.each_process().enumerate() {

@@ -6,6 +6,11 @@ use thermocline_core::published::{fault_count, threshold};
 
 use crate::spec::{SpecError, require};
 
+/// Bit of `pghot_enabled_sources`: hint faults (S4, v6).
+pub(crate) const PGHOT_HINT_FAULTS: u8 = 1;
+/// Bit of `pghot_enabled_sources`: hardware hints (S4, v6).
+pub(crate) const PGHOT_HWHINTS: u8 = 2;
+
 /// The kernel's settings, by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -30,8 +35,19 @@ pub struct KernelSettings {
     pub restamp: bool,
     /// Scans mark pages of the top tier too: `numa_balancing` = 1.
     pub scan_all: bool,
-    /// S4's `freq_threshold`: accesses that make a record ready.
+    /// S4's `freq_threshold`: accesses that make a record ready; 1 to 3, with precise records to 7.
     pub pghot_freq_threshold: u8,
+    /// S4's `freq_window_ms`: accesses further apart restart the count; where it is absent 3000,
+    /// with precise records 5000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pghot_freq_window_ms: Option<u64>,
+    /// S4's `target_nid`: the node that all pages go to where records are not precise; -1 for the
+    /// nearest node of the top tier.
+    pub pghot_target_nid: i32,
+    /// S4's `kmigrated_sleep_ms`: time between two runs of kmigrated.
+    pub pghot_sleep_ms: u64,
+    /// S4's `enabled_sources`: 1 hint faults, 2 hardware hints, 3 both.
+    pub pghot_enabled_sources: u8,
     /// Device counters: time of an epoch.
     pub chmu_epoch_ms: u64,
     /// Device counters: one access in this many is counted.
@@ -61,6 +77,10 @@ impl Default for KernelSettings {
             restamp: false,
             scan_all: false,
             pghot_freq_threshold: 2,
+            pghot_freq_window_ms: None,
+            pghot_target_nid: 0,
+            pghot_sleep_ms: 100,
+            pghot_enabled_sources: PGHOT_HINT_FAULTS,
             chmu_epoch_ms: 1000,
             chmu_downsampling: 8192,
             chmu_threshold: 2,
@@ -96,6 +116,9 @@ impl KernelSettings {
         within("hot_threshold_ms", self.hot_threshold_ms, 8..=3_600_000)?;
         within("promote_rate_limit_mbps", self.promote_rate_limit_mbps, 0..=1_000_000)?;
         within("pghot_freq_threshold", u64::from(self.pghot_freq_threshold), 1..=7)?;
+        within("pghot_freq_window_ms", self.pghot_freq_window_ms.unwrap_or(1000), 1000..=16_383)?;
+        within("pghot_sleep_ms", self.pghot_sleep_ms, 50..=1000)?;
+        within("pghot_enabled_sources", u64::from(self.pghot_enabled_sources), 1..=3)?;
         within("chmu_epoch_ms", self.chmu_epoch_ms, 1..=3_600_000)?;
         within("chmu_downsampling", u64::from(self.chmu_downsampling), 1..=32_768)?;
         within("chmu_threshold", u64::from(self.chmu_threshold), 1..=u64::from(u32::MAX))?;

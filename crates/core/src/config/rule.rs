@@ -194,12 +194,6 @@ section! {
         feedback: bool = true, "", Any("true or false"), "Linux 6.12 kernel/sched/fair.c: numa_promotion_adjust_threshold";
         /// Time between two adjustments of the threshold.
         adjust_period_ms: u64 = 60_000, "ms", 1000..=3_600_000, "Linux 6.12 kernel/sched/fair.c: scan_period_max_ms";
-        /// Sampling period at first.
-        sample_period_uops: u32 = 10_000, "micro-operations", 1000..=134_217_712, "S1: sample_period_def";
-        /// Shortest sampling period.
-        sample_period_min_uops: u32 = 5_000, "micro-operations", 1000..=134_217_712, "S1: sample_period_min";
-        /// Longest sampling period; no shorter than the shortest.
-        sample_period_max_uops: u32 = 20_000, "micro-operations", 1000..=134_217_712, "S1: sample_period_max";
     }
 }
 

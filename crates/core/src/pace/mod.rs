@@ -17,11 +17,13 @@
 
 mod interval;
 mod renewal;
+mod samples;
 
 #[cfg(test)]
 mod tests;
 
 pub use interval::Interval;
+pub use samples::{INTERRUPT_NS, SamplePeriod};
 
 use crate::access::Scans;
 use crate::config::{Config, Kernel};

@@ -1,22 +1,32 @@
 //! The formula that adapts a period to how local and how private accesses are.
 //!
 //! Source: Linux 6.12 `kernel/sched/fair.c`, `update_task_scan_period`, where it sets the time
-//! between two scans. S1 sets the hardware's sampling period with it, once every [`SAMPLES`] useful
-//! samples of a task.
+//! between two scans. S1 sets the hardware's sampling period with it, once every [`PLACEMENTS`].
+
+use crate::units::Nanos;
 
 /// Parts into which a period is divided for adjustment (`NUMA_PERIOD_SLOTS`).
 const SLOTS: u64 = 10;
 /// Slots of private or local accesses from which the period grows (`NUMA_PERIOD_THRESHOLD`).
 const THRESHOLD: u64 = 7;
 
-/// S1: useful samples between two adaptations (`access_faults_threshold`).
-pub const SAMPLES: u32 = 250;
+/// S1: placements of a task between two adaptations (`access_faults_threshold`). A useful sample is
+/// a placement if the last one was at least [`placement_interval`] ago.
+pub const PLACEMENTS: u32 = 250;
 /// S1: sampling period at first, in micro-operations (`sample_period_def`).
 pub const SAMPLE_PERIOD_UOPS: u32 = 10_000;
 /// S1: shortest sampling period (`sample_period_min`).
 pub const SAMPLE_PERIOD_MIN_UOPS: u32 = 5_000;
 /// S1: longest sampling period (`sample_period_max`).
 pub const SAMPLE_PERIOD_MAX_UOPS: u32 = 20_000;
+
+/// S1: shortest time between two placements of a task that has a preferred node, which its first
+/// [`PLACEMENTS`] give it: a sixteenth of its period taken as ms, at most 1 s (Linux 6.12
+/// `numa_migrate_preferred`, where S1 has the sampling period in the field of the scan period).
+pub const fn placement_interval(period_uops: u32) -> Nanos {
+    let ms = period_uops as u64 / 16;
+    Nanos::from_ms(if ms < 1000 { ms } else { 1000 })
+}
 
 /// A task's accesses since the last adaptation, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +43,29 @@ pub struct Accesses {
     pub failed: u64,
 }
 
+/// Whether there was nothing to do, or migration was too fast. Only then the process's next scan is
+/// put off as well.
+pub const fn is_idle(accesses: &Accesses) -> bool {
+    accesses.local + accesses.shared == 0 || accesses.failed > 0
+}
+
+/// The longest period of a task in a group of `tasks`, in the unit of `max`, which is a task's own
+/// (Linux 6.12 `task_scan_max`). A group is made of tasks that share pages; its private and shared
+/// accesses are those of this task, as of any other of its tasks.
+pub fn group_max_ms(max: u64, tasks: u64, accesses: &Accesses) -> u64 {
+    if accesses.shared == 0 {
+        return max;
+    }
+    let (private, shared) = (accesses.private, accesses.shared);
+    max.max(max.saturating_mul(tasks).saturating_mul(shared + 1) / (private + shared + 1))
+}
+
 /// The next period, between `min` and `max`.
 ///
 /// Without local and shared accesses (nothing to do), or with failed migrations (too fast), it
 /// doubles. Mostly private or mostly local accesses make it longer; otherwise it gets shorter.
 pub fn adapt(period: u32, min: u32, max: u32, accesses: &Accesses) -> u32 {
-    if accesses.local + accesses.shared == 0 || accesses.failed > 0 {
+    if is_idle(accesses) {
         return period.saturating_mul(2).min(max);
     }
     let slot = i64::from(period.div_ceil(SLOTS as u32));
@@ -94,6 +121,23 @@ mod tests {
         assert_eq!(ibs(10_000, accesses(2, 6)), 9_000);
         assert_eq!(ibs(19_999, accesses(0, 0)), 19_999 - 7 * 2000);
         assert_eq!(ibs(10_000, accesses(0, 0)), 5_000);
+    }
+
+    #[test]
+    fn a_group_that_shares_its_pages_is_scanned_less_often() {
+        let accesses = |private, shared| Accesses { private, shared, ..Accesses::default() };
+        // 8 GiB are 32 windows, so that a task's longest period is 1875 ms.
+        assert_eq!(group_max_ms(1875, 64, &accesses(100, 0)), 1875);
+        assert_eq!(group_max_ms(1875, 64, &accesses(0, 99)), 64 * 1875);
+        assert_eq!(group_max_ms(1875, 64, &accesses(50, 49)), 64 * 1875 * 50 / 100);
+        assert_eq!(group_max_ms(1875, 2, &accesses(99, 1)), 1875, "never shorter than alone");
+    }
+
+    #[test]
+    fn placements_are_up_to_a_second_apart() {
+        assert_eq!(placement_interval(5000), Nanos::from_ms(312));
+        assert_eq!(placement_interval(10_000), Nanos::from_ms(625));
+        assert_eq!(placement_interval(20_000), Nanos::from_ms(1000));
     }
 
     proptest! {

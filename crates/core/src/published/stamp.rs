@@ -28,6 +28,11 @@ impl StampWidth {
         StampWidth { bits, shift: MIN_BITS.saturating_sub(bits) }
     }
 
+    /// What the field keeps of a value.
+    pub const fn keep(self, value: u32) -> u32 {
+        value & ((1 << self.bits) - 1)
+    }
+
     /// Latencies are known modulo this many ms.
     pub const fn wrap_ms(self) -> u64 {
         1 << (self.bits + self.shift)
@@ -35,7 +40,7 @@ impl StampWidth {
 
     /// The stamp of a scan at `now_ms`.
     pub const fn stamp(self, now_ms: u64) -> u32 {
-        ((now_ms >> self.shift) & ((1 << self.bits) - 1)) as u32
+        self.keep((now_ms >> self.shift) as u32)
     }
 
     /// The latency in ms of a fault at `now_ms` on a page with this stamp.

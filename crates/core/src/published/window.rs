@@ -31,7 +31,11 @@ impl Window {
 
 /// The next window of a mapping after a fault on page `fault`. `left` pages follow it in its
 /// mapping and its 2 MiB block.
+///
+/// A window that grows, stays or shrinks ends with them. One that opens does not, as in the patch;
+/// who handles the pages ahead stops there.
 pub fn adjust(previous: Option<Window>, fault: u64, left: u64) -> Window {
+    let clamp = |pages: u64| pages.min(left);
     let pages = match previous {
         None => OPEN,
         Some(Window { start, pages: 0 }) => {
@@ -44,15 +48,15 @@ pub fn adjust(previous: Option<Window>, fault: u64, left: u64) -> Window {
         Some(Window { start, pages }) => {
             let end = start.saturating_add(pages);
             if fault == end || fault == end.saturating_add(1) {
-                pages + GROW
+                clamp(pages + GROW)
             } else if (start..end).contains(&fault) {
-                pages
+                clamp(pages)
             } else {
-                pages.saturating_sub(SHRINK)
+                clamp(pages.saturating_sub(SHRINK))
             }
         }
     };
-    Window { start: fault.saturating_add(1), pages: pages.min(left) }
+    Window { start: fault.saturating_add(1), pages }
 }
 
 #[cfg(test)]
@@ -104,9 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_its_block_or_mapping() {
-        assert_eq!(adjust(None, 511, 0), Window { start: 512, pages: 0 });
-        assert_eq!(adjust(None, 510, 1).ahead(), 511..513);
+    fn it_ends_with_its_block_or_mapping_unless_it_opens() {
+        let at = |pages, fault, left| adjust(Some(Window { start: 500, pages }), fault, left).pages;
+        assert_eq!([at(8, 508, 3), at(8, 505, 6), at(8, 511, 0)], [3, 6, 0], "grown, kept, shrunk");
+        assert_eq!(adjust(None, 511, 0), Window { start: 512, pages: 2 });
+        assert_eq!(at(0, 501, 1), 2, "opened again");
         assert!(adjust(Some(Window { start: 0, pages: 0 }), 7, 9).ahead().is_empty());
     }
 }

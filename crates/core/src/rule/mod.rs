@@ -77,12 +77,6 @@ pub trait Rule: std::fmt::Debug + Send {
         None
     }
 
-    /// The sampling period that the rule wishes for now, in micro-operations; `None` if it has no
-    /// wish.
-    fn sample_period_uops(&self) -> Option<u32> {
-        None
-    }
-
     /// One access to a page of any tier; `record` is stored back afterwards.
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         let _ = (access, record, ctx, out);

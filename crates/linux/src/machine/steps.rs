@@ -67,7 +67,6 @@ impl Machine for LiveMachine {
 
     fn wish(&mut self, wishes: Wishes) {
         self.scanning.wish(wishes.scans);
-        self.sources.iter_mut().for_each(|source| source.wish(&wishes));
     }
 
     fn submit(&mut self, batches: Vec<Batch>) {

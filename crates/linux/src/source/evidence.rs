@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use thermocline_core::access::{Access, RegionPage, RegionSnapshot};
 use thermocline_core::config::Config;
-use thermocline_core::machine::Wishes;
 use thermocline_core::moves::{Move, Outcome};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pid};
@@ -202,11 +201,6 @@ pub trait EvidenceSource: std::fmt::Debug {
     /// A move of ours has ended.
     fn ended(&mut self, done: &Move, outcome: Outcome) {
         let _ = (done, outcome);
-    }
-
-    /// What the rule would like to see.
-    fn wish(&mut self, wishes: &Wishes) {
-        let _ = wishes;
     }
 
     /// Follows started and ended processes, once a tick. Returns messages to report.

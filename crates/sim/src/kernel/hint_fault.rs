@@ -19,7 +19,8 @@ use thermocline_core::published::threshold::{
 };
 
 use super::scanner;
-use crate::memory::MARK_SHIFT;
+use crate::machine::NodeIndex;
+use crate::memory::Page;
 use crate::system::{Fault, START, System};
 
 /// How the latency of a fault is measured.
@@ -67,38 +68,19 @@ impl HintFaults {
             system.counters.not_promotable += 1;
             return 0.0;
         }
-        let target = usize::from(fault.cpu_node);
-        let state = system.node_state(fault.cpu_node);
-        if free_space_enough(&state) {
-            let balance = &mut system.balance[target];
-            if balance.threshold != Threshold::default() {
-                balance.threshold.reset();
-            }
-            system.counters.free_space += 1;
-            system.counters.pgpromote_candidate_nrl += 1;
-            return migrate(system, fault);
-        }
-        if !self.is_hot(system, fault) {
-            system.counters.rejected_latency += 1;
+        let passes = passes(system, fault.cpu_node, |system| self.is_hot(system, fault));
+        if !passes || !migrate(system, fault.page, fault.cpu_node) {
             return 0.0;
         }
-        system.counters.pgpromote_candidate += 1;
-        let limit = rate_limit_pages(system.kernel.promote_rate_limit_mbps);
-        let balance = &mut system.balance[target];
-        balance.candidates += 1;
-        if balance.rate.limited(system.now, balance.candidates, limit) {
-            system.counters.rate_limited += 1;
-            return 0.0;
-        }
-        system.counters.attempted += 1;
-        migrate(system, fault)
+        scanner::record_promotion(system, fault.thread);
+        system.machine.spec.cost.migrate_ns
     }
 
     fn is_hot(&mut self, system: &mut System, fault: &Fault) -> bool {
         match self.metric {
             Metric::Faults => {
                 let then = system.processes[fault.process].scan.faults_at(fault.marked);
-                let latency = fault_count::latency(fault.faults, fault_count::stamp(then));
+                let latency = fault_count::latency(fault.faults, fault_count::stamp(then, self.width));
                 fault_count::is_hot(latency, system.kernel.fault_count_threshold)
             }
             Metric::Time => {
@@ -111,7 +93,7 @@ impl HintFaults {
                     balance.course.push((system.now, balance.threshold.ms(reference)));
                 }
                 let threshold = balance.threshold.ms(reference);
-                let marked_ms = (u64::from(fault.marked) << MARK_SHIFT) / 1_000_000;
+                let marked_ms = fault.marked_at().ms();
                 let latency = self.width.latency_ms(system.now.ms(), self.width.stamp(marked_ms));
                 let seen = &mut self.latencies;
                 if seen.faults.is_multiple_of(SAMPLE_EVERY) && seen.samples.len() < SAMPLES_MAX {
@@ -124,20 +106,48 @@ impl HintFaults {
     }
 }
 
-/// Promotes the page if its target stays above its high watermark; returns the cost in ns.
-fn migrate(system: &mut System, fault: &Fault) -> f64 {
-    let to = fault.cpu_node;
+/// Whether a page may be migrated to a node: there is plenty of room, or the page is hot and the
+/// rate limit allows it. Counts what is decided.
+pub(super) fn passes(system: &mut System, to: NodeIndex, is_hot: impl FnOnce(&mut System) -> bool) -> bool {
+    let target = usize::from(to);
+    if free_space_enough(&system.node_state(to)) {
+        let balance = &mut system.balance[target];
+        if balance.threshold != Threshold::default() {
+            balance.threshold.reset();
+        }
+        system.counters.free_space += 1;
+        system.counters.pgpromote_candidate_nrl += 1;
+        return true;
+    }
+    if !is_hot(system) {
+        system.counters.rejected_latency += 1;
+        return false;
+    }
+    system.counters.pgpromote_candidate += 1;
+    let limit = rate_limit_pages(system.kernel.promote_rate_limit_mbps);
+    let balance = &mut system.balance[target];
+    balance.candidates += 1;
+    if balance.rate.limited(system.now, balance.candidates, limit) {
+        system.counters.rate_limited += 1;
+        return false;
+    }
+    system.counters.attempted += 1;
+    true
+}
+
+/// Promotes a page that passes, if its target stays above its high watermark; otherwise wakes
+/// kswapd. Counts the result.
+pub(super) fn migrate(system: &mut System, page: Page, to: NodeIndex) -> bool {
     let high = system.machine.nodes[usize::from(to)].watermarks.high_pages;
     if system.memory.free(to) <= high + 1 {
         system.wake_kswapd(to);
         system.counters.failed_no_room += 1;
-        return 0.0;
+        return false;
     }
-    system.move_page(fault.page, to);
+    system.move_page(page, to);
     system.counters.pgpromote_success += 1;
     system.counters.numa_pages_migrated += 1;
-    scanner::record_promotion(system, fault.thread);
-    system.machine.spec.cost.migrate_ns
+    true
 }
 
 /// The time between two adjustments is the longest scan period; the kernel's default is core's

@@ -1,164 +1,151 @@
 //! pghot (S4): one record per page, and kmigrated, which promotes pages with a ready record.
 //!
-//! 1. A hint fault updates the record of its page (core's `published::pghot`). Once it is ready,
-//!    its section is hot.
-//! 2. kmigrated of each lower node runs every 100 ms. It walks the hot sections and takes each
-//!    ready record, which is emptied regardless of the result.
-//! 3. If the target has plenty of room, the page is promoted and the threshold reset. Otherwise it
-//!    must have been accessed recently, by a threshold that follows the candidates, and the rate
-//!    limit must allow it; and the target must stay above its high watermark, or the page stays and
-//!    kswapd is woken.
+//! 1. A hint fault or a hardware sample updates the record of its page (core's
+//!    `published::pghot`). Once it is ready, its section is hot.
+//! 2. kmigrated of each lower node runs every `kernel.pghot_sleep_ms`. It walks the hot sections
+//!    and takes each ready record, which is emptied regardless of the result.
+//! 3. The target is the record's node in precise mode, and `kernel.pghot_target_nid` in default
+//!    mode. If it has plenty of room, the page is promoted and the target's threshold reset.
+//!    Otherwise the page must have been accessed recently, by a threshold that follows the target's
+//!    candidates, and the rate limit must allow it; and the target must stay above its high
+//!    watermark, or the page stays and kswapd is woken.
 //!
-//! A section is 128 MiB of frames; here, of page numbers. Source: S4, RFC v6.
+//! A section is 128 MiB of frames; here, of page numbers. Batches (`kmigrated_batch_nr`) change no
+//! decision and have no cost of their own here. Source: S4, RFC v6.
 
 use thermocline_core::published::pghot::{Mode, PghotRecord, Tuning, is_recent, jiffies, update};
-use thermocline_core::published::threshold::{
-    ADJUST_PERIOD_MS, RateLimit, Threshold, free_space_enough, rate_limit_pages,
-};
+use thermocline_core::published::threshold::{ADJUST_PERIOD_MS, rate_limit_pages};
 use thermocline_core::units::Nanos;
 
+use super::hint_fault::{migrate, passes};
+use crate::machine::{Machine, NodeIndex};
 use crate::memory::Page;
-use crate::system::{Fault, System, Way};
+use crate::settings::KernelSettings;
+use crate::system::{NEVER, System};
 
 /// Pages of a section.
 const SECTION: usize = 32_768;
-/// Time between two runs of kmigrated (S4: `kmigrated_sleep_ms`).
-const SLEEP: Nanos = Nanos::from_ms(100);
 
-/// Outcomes of the ready records.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcomes {
-    /// Records updated.
-    pub recorded: u64,
-    /// Ready records taken.
-    pub taken: u64,
-    /// Of these, not accessed recently enough.
-    pub stale: u64,
-    /// Above the rate limit.
-    pub limited: u64,
-    /// No room.
-    pub no_room: u64,
-    /// Promoted.
-    pub promoted: u64,
+/// The kernel thread of one lower node.
+#[derive(Clone, Debug)]
+struct Kmigrated {
+    node: NodeIndex,
+    /// Sections with a ready record of a page on the node.
+    hot: Vec<bool>,
+    due: Nanos,
 }
 
 /// See the module's description.
 #[derive(Debug)]
 pub struct Pghot {
     mode: Mode,
-    /// The record of each page, encoded; empty until the first fault.
+    /// The record of each page, encoded; empty until the first access.
     records: Vec<u32>,
-    /// Sections with a ready record.
-    hot: Vec<bool>,
-    threshold: Threshold,
-    rate: RateLimit,
-    candidates: u64,
-    /// When kmigrated runs next.
-    pub due: Nanos,
-    /// Outcomes of the ready records.
-    pub outcomes: Outcomes,
+    threads: Vec<Kmigrated>,
+    /// Records updated.
+    pub recorded: u64,
+    /// Accesses without a target: they ask for a node that is not of the top tier.
+    pub refused: u64,
 }
 
 impl Pghot {
-    /// Creates the model without records.
-    pub fn new(mode: Mode) -> Pghot {
-        Pghot {
-            mode,
-            records: Vec::new(),
-            hot: Vec::new(),
-            threshold: Threshold::default(),
-            rate: RateLimit::default(),
-            candidates: 0,
-            due: Nanos(0),
-            outcomes: Outcomes::default(),
-        }
+    /// Creates the model without records, for the lower nodes of a machine.
+    pub fn new(mode: Mode, machine: &Machine) -> Pghot {
+        let nodes = machine.kernel_top..machine.nodes.len() as NodeIndex;
+        let threads = nodes.map(|node| Kmigrated { node, hot: Vec::new(), due: Nanos(0) }).collect();
+        Pghot { mode, records: Vec::new(), threads, recorded: 0, refused: 0 }
     }
 
-    /// Accesses further apart restart the count, in ms (S4's defaults).
-    fn window_ms(&self) -> u64 {
-        match self.mode {
-            Mode::Default => 3000,
-            Mode::Precise => 5000,
-        }
+    /// When a kmigrated runs next.
+    pub fn due(&self) -> Nanos {
+        self.threads.iter().map(|thread| thread.due).min().unwrap_or(NEVER)
     }
 
-    /// Records the access of a hint fault.
-    pub fn record(&mut self, system: &System, fault: &Fault) {
+    /// Records an access, by a CPU of this node, to a page of a lower node.
+    pub fn record(&mut self, system: &System, page: Page, node: NodeIndex, cpu_node: NodeIndex) {
+        if self.mode == Mode::Precise && system.machine.is_kernel_lower(cpu_node) {
+            self.refused += 1;
+            return;
+        }
         let pages = system.memory.pages() as usize;
-        if self.records.is_empty() {
-            self.records = vec![0; pages];
-            self.hot = vec![false; pages.div_ceil(SECTION)];
-        }
-        let (hz, page) = (system.machine.spec.hz, fault.page as usize);
-        let tuning =
-            Tuning { threshold: system.kernel.pghot_freq_threshold, window_ms: self.window_ms(), hz };
-        let old = PghotRecord::decode(self.mode, self.records[page]);
-        let target = system.machine.nodes[usize::from(fault.cpu_node)].id.0;
+        self.records.resize(pages, 0);
+        let (hz, at) = (system.machine.spec.hz, page as usize);
+        let window_ms = window_ms(self.mode, &system.kernel);
+        let tuning = Tuning { threshold: system.kernel.pghot_freq_threshold, window_ms, hz };
+        let old = PghotRecord::decode(self.mode, self.records[at]);
+        let target = system.machine.nodes[usize::from(cpu_node)].id.0;
         let new = update(self.mode, old, jiffies(system.now, hz), target, tuning);
-        self.records[page] = new.encode(self.mode);
-        self.hot[page / SECTION] |= new.ready;
-        self.outcomes.recorded += 1;
+        self.records[at] = new.encode(self.mode);
+        self.recorded += 1;
+        if let Some(thread) = self.threads.iter_mut().find(|thread| thread.node == node) {
+            thread.hot.resize(pages.div_ceil(SECTION), false);
+            thread.hot[at / SECTION] |= new.ready;
+        }
     }
 
-    /// Runs kmigrated over the hot sections.
+    /// Runs each kmigrated that is due over its hot sections.
     pub fn run(&mut self, system: &mut System) {
-        let mut spent_ns = 0.0;
-        for section in 0..self.hot.len() {
-            if !std::mem::take(&mut self.hot[section]) {
-                continue;
-            }
-            let end = ((section + 1) * SECTION).min(self.records.len());
-            for page in section * SECTION..end {
-                let record = PghotRecord::decode(self.mode, self.records[page]);
-                if record.ready {
-                    self.records[page] = 0;
-                    self.outcomes.taken += 1;
-                    spent_ns += self.consider(system, page as Page, record);
+        let now = system.now;
+        for thread in self.threads.iter_mut().filter(|thread| thread.due <= now) {
+            let mut spent_ns = 0.0;
+            for section in 0..thread.hot.len() {
+                if !std::mem::take(&mut thread.hot[section]) {
+                    continue;
+                }
+                let end = ((section + 1) * SECTION).min(self.records.len());
+                for page in section * SECTION..end {
+                    let record = PghotRecord::decode(self.mode, self.records[page]);
+                    if record.ready && system.memory.node(page as Page) == Some(thread.node) {
+                        self.records[page] = 0;
+                        if consider(self.mode, system, page as Page, record) {
+                            spent_ns += system.machine.spec.cost.kthread_page_ns;
+                        }
+                    }
                 }
             }
+            let sleep = Nanos::from_ms(system.kernel.pghot_sleep_ms);
+            thread.due = system.now.plus(sleep).plus(Nanos(spent_ns as u64));
         }
-        self.due = system.now.plus(SLEEP).plus(Nanos(spent_ns as u64));
     }
+}
 
-    /// Handles a page whose record was ready; returns kmigrated's time in ns.
-    fn consider(&mut self, system: &mut System, page: Page, record: PghotRecord) -> f64 {
-        let Some(node) = system.memory.node(page) else { return 0.0 };
-        // Default mode has one target for all pages: the first node of the top tier.
-        let target = match self.mode {
-            Mode::Default => 0,
-            Mode::Precise => system.machine.index(record.nid).unwrap_or(0),
-        };
-        if !system.machine.is_kernel_lower(node) {
-            return 0.0;
-        }
-        if free_space_enough(&system.node_state(target)) {
-            self.threshold.reset();
-            system.counters.pgpromote_candidate_nrl += 1;
-        } else {
-            let (hz, window) = (system.machine.spec.hz, self.window_ms());
-            let limit = rate_limit_pages(system.kernel.promote_rate_limit_mbps);
-            self.threshold.adjust(system.now, self.candidates, limit, window, ADJUST_PERIOD_MS);
-            let threshold = self.threshold.ms(window);
-            if !is_recent(self.mode, record, jiffies(system.now, hz), threshold, hz) {
-                self.outcomes.stale += 1;
-                return 0.0;
-            }
-            self.candidates += 1;
-            if self.rate.limited(system.now, self.candidates, limit) {
-                self.outcomes.limited += 1;
-                return 0.0;
-            }
-        }
-        let high = system.machine.nodes[usize::from(target)].watermarks.high_pages;
-        if system.memory.free(target) <= high + 1 {
-            system.wake_kswapd(target);
-            self.outcomes.no_room += 1;
-            return 0.0;
-        }
-        if system.move_page(page, target) == Way::Up {
-            system.counters.other_promoted += 1;
-        }
-        self.outcomes.promoted += 1;
-        system.machine.spec.cost.kthread_page_ns
+/// Accesses further apart restart the count, in ms.
+pub fn window_ms(mode: Mode, kernel: &KernelSettings) -> u64 {
+    kernel.pghot_freq_window_ms.unwrap_or(match mode {
+        Mode::Default => 3000,
+        Mode::Precise => 5000,
+    })
+}
+
+/// The node that all pages of default mode go to, by its number in `pghot_target_nid`; -1 is the
+/// node of the top tier that is nearest to the page's.
+pub fn default_target(machine: &Machine, nid: i32, page: NodeIndex) -> Option<NodeIndex> {
+    if let Ok(nid) = u16::try_from(nid) {
+        return machine.index(nid).filter(|node| !machine.is_kernel_lower(*node));
     }
+    let distances = &machine.spec.node[usize::from(page)].distances;
+    (0..machine.kernel_top).min_by_key(|node| distances[usize::from(*node)])
+}
+
+/// Handles a page whose record was ready; returns whether it was promoted.
+fn consider(mode: Mode, system: &mut System, page: Page, record: PghotRecord) -> bool {
+    let Some(node) = system.memory.node(page) else { return false };
+    system.counters.kthread_taken += 1;
+    let target = match mode {
+        Mode::Default => default_target(&system.machine, system.kernel.pghot_target_nid, node),
+        Mode::Precise => system.machine.index(record.nid),
+    };
+    let Some(target) = target.filter(|target| !system.machine.is_kernel_lower(*target)) else {
+        system.counters.not_promotable += 1;
+        return false;
+    };
+    let recent = |system: &mut System| {
+        let (hz, reference) = (system.machine.spec.hz, window_ms(mode, &system.kernel));
+        let limit = rate_limit_pages(system.kernel.promote_rate_limit_mbps);
+        let balance = &mut system.balance[usize::from(target)];
+        balance.threshold.adjust(system.now, balance.candidates, limit, reference, ADJUST_PERIOD_MS);
+        let threshold = balance.threshold.ms(reference);
+        is_recent(mode, record, jiffies(system.now, hz), threshold, hz)
+    };
+    passes(system, target, recent) && migrate(system, page, target)
 }

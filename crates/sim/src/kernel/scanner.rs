@@ -11,9 +11,11 @@
 //!    eight times as fast.
 //! 3. The scanning task is charged for it, and its stamp advances by 32 times the cost: at most 3 %
 //!    of its time is spent on scanning.
-//! 4. At the end of memory a pass is complete; a task adapts its period when its next promotion is
-//!    recorded (core's `scan_period`). In tiering mode that always doubles it, within limits that
-//!    follow from the size of the process.
+//! 4. At the end of memory a pass is complete; a task adapts its period when its next fault is
+//!    recorded (core's `scan_period`). In tiering mode, where promotions are recorded as private
+//!    and remote, that always doubles it, within limits that follow from the size of the process.
+//!    Tasks that fault on the same pages form a group, whose longest period follows from their
+//!    number.
 //!
 //! The first period: a forked process computes it from its size after its first second of CPU time;
 //! a thread keeps the scan delay of 1000 ms until a pass is complete. Source: Linux 6.12
@@ -21,7 +23,7 @@
 //! `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`. Not modelled:
 //! several mappings, and the skipping of those that a task has not touched recently.
 
-use thermocline_core::published::scan_period::{Accesses, adapt};
+use thermocline_core::published::scan_period::{Accesses, adapt, group_max_ms, is_idle};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use super::Model;
@@ -45,16 +47,18 @@ pub fn record_promotion(system: &mut System, thread: u32) {
 pub fn record(system: &mut System, thread: u32, local: bool, private: bool) {
     let task = &mut system.threads[thread as usize];
     let process = &mut system.processes[usize::from(task.process)];
+    let accesses = &mut task.scan.accesses;
     if task.scan.passes != process.scan.passes {
         task.scan.passes = process.scan.passes;
-        let (min, max) =
-            (period_min_ms(&system.kernel, process.rss), period_max_ms(&system.kernel, process.rss));
-        task.scan.period_ms =
-            u64::from(adapt(task.scan.period_ms as u32, min as u32, max as u32, &task.scan.accesses));
-        process.scan.next = system.now.plus(Nanos::from_ms(task.scan.period_ms));
-        task.scan.accesses = Accesses::default();
+        let min = period_min_ms(&system.kernel, process.rss);
+        let max = period_max_ms(&system.kernel, process.rss);
+        let max = group_max_ms(max, process.threads.len() as u64, accesses);
+        task.scan.period_ms = u64::from(adapt(task.scan.period_ms as u32, min as u32, max as u32, accesses));
+        if is_idle(accesses) {
+            process.scan.next = system.now.plus(Nanos::from_ms(task.scan.period_ms));
+        }
+        *accesses = Accesses::default();
     }
-    let accesses = &mut task.scan.accesses;
     *(if local { &mut accesses.local } else { &mut accesses.remote }) += 1;
     *(if private { &mut accesses.private } else { &mut accesses.shared }) += 1;
 }

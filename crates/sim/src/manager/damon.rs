@@ -49,7 +49,7 @@ impl Manager for Damons {
     }
 
     /// Demotion is left to the scheme.
-    fn configure(&self, kernel: &mut KernelSettings) {
+    fn configure(&mut self, kernel: &mut KernelSettings) {
         kernel.demotion_enabled = false;
     }
 

@@ -39,7 +39,7 @@ impl Manager for HintFaulting {
         self.name.to_owned()
     }
 
-    fn configure(&self, kernel: &mut KernelSettings) {
+    fn configure(&mut self, kernel: &mut KernelSettings) {
         kernel.restamp |= self.restamp;
     }
 
@@ -88,7 +88,7 @@ impl Manager for Balancing {
         "numab1".to_owned()
     }
 
-    fn configure(&self, kernel: &mut KernelSettings) {
+    fn configure(&mut self, kernel: &mut KernelSettings) {
         kernel.scan_all = true;
     }
 
@@ -103,7 +103,10 @@ impl Manager for Balancing {
     fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
         system.counters.not_promotable += 1;
         let cost = balance(system, fault.page, fault.cpu_node);
-        let private = system.processes[fault.process].threads.len() == 1;
+        // A page whose last CPU is unknown counts as private: one that the first pass has marked.
+        let process = &system.processes[fault.process];
+        let first = process.passes.first().is_none_or(|end| fault.marked_at() <= *end);
+        let private = process.threads.len() == 1 || first;
         scanner::record(system, fault.thread, fault.node == fault.cpu_node, private);
         cost
     }

@@ -60,9 +60,18 @@ pub trait Manager: std::fmt::Debug {
     /// Its name, as in [`ManagerName`].
     fn name(&self) -> String;
 
-    /// Changes the kernel's settings, as it does before it starts.
-    fn configure(&self, kernel: &mut KernelSettings) {
+    /// Takes and changes the kernel's settings, as it does before it starts.
+    fn configure(&mut self, kernel: &mut KernelSettings) {
         let _ = kernel;
+    }
+
+    /// Whether it can work with these settings on this machine.
+    ///
+    /// # Errors
+    /// The setting that it cannot work with.
+    fn check(&self, kernel: &KernelSettings, machine: &Machine) -> Result<(), SpecError> {
+        let _ = (kernel, machine);
+        Ok(())
     }
 
     /// Whether the kernel scans.
@@ -245,8 +254,8 @@ impl ManagerName {
             ManagerName::Damon => Box::new(Damons::new("damon", machine, &damon(Recheck::References)?)),
             ManagerName::DamonYoung => Box::new(Damons::new("damon-young", machine, &damon(Recheck::Young)?)),
             ManagerName::Mtier => Box::new(Damons::new("damon-mtier", machine, &Settings::mtier())),
-            ManagerName::Pghot => Box::new(Pghots::new("pghot", Mode::Default)),
-            ManagerName::PghotPrecise => Box::new(Pghots::new("pghot-precise", Mode::Precise)),
+            ManagerName::Pghot => Box::new(Pghots::new("pghot", Mode::Default, machine)),
+            ManagerName::PghotPrecise => Box::new(Pghots::new("pghot-precise", Mode::Precise, machine)),
             ManagerName::Thermocline(choice) => Box::new(Thermocline::new(choice, config, machine)?),
         })
     }

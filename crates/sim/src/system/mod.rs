@@ -15,7 +15,7 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pfn, Pid, VirtPage};
 
 use crate::counters::{Counters, Course, State};
 use crate::machine::{Bandwidth, Machine, NODES_MAX, NodeIndex};
-use crate::memory::{Memory, Page};
+use crate::memory::{MARK_SHIFT, Memory, Page};
 use crate::random::Random;
 use crate::residence::Residence;
 use crate::settings::KernelSettings;
@@ -116,6 +116,13 @@ pub struct Fault {
     pub marked: u32,
     /// Hint faults of the process so far, including this one.
     pub faults: u32,
+}
+
+impl Fault {
+    /// When the page was marked, to the unit of marks.
+    pub fn marked_at(&self) -> Nanos {
+        Nanos(u64::from(self.marked) << MARK_SHIFT)
+    }
 }
 
 /// Whether a move has crossed the border of the kernel's top tier.

@@ -183,10 +183,6 @@ impl Rule for Speculative {
         self.inner.restamp()
     }
 
-    fn sample_period_uops(&self) -> Option<u32> {
-        self.inner.sample_period_uops()
-    }
-
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
         let before = out.items().len();
         self.inner.on_access(access, record, ctx, out);

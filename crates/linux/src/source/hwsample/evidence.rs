@@ -3,11 +3,9 @@
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
-use thermocline_core::machine::Wishes;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use super::period::INTERRUPT_NS;
 use super::useful::Judge;
 use super::{HwSampleSource, Stats, text};
 use crate::root::{KernelFileError, Root};
@@ -15,6 +13,7 @@ use crate::source::{
     AccessSource, Cost, Costed, Counted, EvidenceSource, Frames, Opened, Opening, Rate, Turn,
 };
 use crate::topology::PfnMap;
+use thermocline_core::pace::INTERRUPT_NS;
 
 pub(super) fn open(opening: &mut Opening<'_>) -> Opened {
     let (root, keys, now) = (opening.root, &opening.config.source.hwsample, opening.now);
@@ -82,10 +81,6 @@ impl EvidenceSource for HwSampleSource {
     fn set_machine(&mut self, frames: &PfnMap, topology: &Topology) -> Result<(), KernelFileError> {
         self.set_frames(frames.clone());
         self.set_topology(topology)
-    }
-
-    fn wish(&mut self, wishes: &Wishes) {
-        self.set_wish(wishes.sample_period_uops);
     }
 
     fn cost(&self) -> Option<Cost> {

@@ -12,7 +12,6 @@
 pub mod attr;
 #[cfg(feature = "lab")]
 pub mod lab_rings;
-pub mod period;
 pub mod pmu;
 pub mod record;
 pub mod spe;

@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use thermocline_core::config::HwSample;
+use thermocline_core::pace::SamplePeriod;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, PAGE_SHIFT, Pid};
 
 use super::OpenError;
 use super::attr::{EventAttr, events};
-use super::period::Period;
 use super::pmu::{Pmu, choose};
 use super::record::{RawSample, Record, decode};
 use super::spe;
@@ -91,7 +91,7 @@ pub struct HwSampleSource {
     scratch: Scratch,
     judge: Judge,
     threads: Threads,
-    period: Period,
+    period: SamplePeriod,
     period_set: u32,
     period_looked: Nanos,
     /// Pieces of the AUX area named by the ring, kept to avoid allocations.
@@ -134,7 +134,7 @@ impl HwSampleSource {
             _ => (config.clone(), judge),
         };
         let online = pmu.cpus(&online_cpus(root)?);
-        let period = Period::new(&config, online.len(), now);
+        let period = SamplePeriod::new(&config, online.len(), now);
         judge.set_period(pmu.nearest_period(period.events()));
         let mut cpus = Vec::with_capacity(online.len());
         let mut failed = None;
@@ -254,11 +254,6 @@ impl HwSampleSource {
             // A CPU that is offline now is opened again when it comes back.
             self.stats.period_refused += u64::from(cpu.event.set_period(wanted.into()).is_err());
         }
-    }
-
-    /// Sets the period that the rule wishes, if any.
-    pub fn set_wish(&mut self, period: Option<u32>) {
-        self.period.set_wish(period);
     }
 
     /// Memory came or went.

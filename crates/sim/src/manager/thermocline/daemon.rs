@@ -57,7 +57,7 @@ impl Daemon {
                 _ => Pacing::Steps,
             },
             scopes: Scopes::new(config)?,
-            samples: Samples::new(config),
+            samples: Samples::new(config, machine),
             hot_lists: HotLists::new(config)?,
             regions: Watching::new(config, machine)?,
         })

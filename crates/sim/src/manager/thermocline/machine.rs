@@ -62,9 +62,6 @@ impl Machine for AtWork<'_> {
     }
 
     fn wish(&mut self, wishes: Wishes) {
-        if let Some(samples) = &mut self.daemon.samples {
-            samples.wish = wishes.sample_period_uops;
-        }
         if let Some(pace) = wishes.scans {
             self.system.kernel.follow(pace, self.daemon.pacing == Pacing::Renewals);
         }

@@ -109,7 +109,7 @@ impl Manager for Thermocline {
         format!("thermocline:{}", self.choice.text())
     }
 
-    fn configure(&self, kernel: &mut KernelSettings) {
+    fn configure(&mut self, kernel: &mut KernelSettings) {
         let wanted = &self.config.kernel;
         let set = |key: &mut u64, value: Option<u32>| *key = value.map_or(*key, u64::from);
         set(&mut kernel.promote_rate_limit_mbps, wanted.numa_balancing_promote_rate_limit_mbps);

@@ -1,18 +1,21 @@
-//! The sampling period: S1's formula on useful samples, within a budget of CPU time.
+//! The period of hardware samples: S1's formula, within a budget of CPU time.
 //!
-//! Every 250 useful samples the period is adapted by the formula that S1 uses, within its bounds.
-//! S1 adapts for each task; an event that samples a CPU has no task, so there is one period for
-//! all. Samples of the top tier count as local, those of lower tiers as remote and shared: the
-//! larger the share of samples on lower tiers, the shorter the period. A rule's own wish takes
-//! precedence.
+//! Every 250 samples of memory the period is adapted by the formula that S1 uses, within its
+//! bounds. S1 adapts for each task; an event that samples a CPU has no task, so there is one period
+//! for all. Samples of the top tier count as local, those of lower tiers as remote and shared: the
+//! larger the share of samples on lower tiers, the shorter the period, and once hot pages are in
+//! the top tier it grows to its maximum.
 //!
 //! Once a second the cost of sampling is compared with the budget. If it is above, the period gets
 //! longer in proportion, beyond S1's bounds if necessary; if it is below, that is taken back, by at
 //! most half per second.
 
-use thermocline_core::config::HwSample;
-use thermocline_core::published::scan_period::{Accesses, SAMPLES, adapt};
-use thermocline_core::units::Nanos;
+use crate::config::HwSample;
+use crate::published::scan_period::{Accesses, adapt};
+use crate::units::Nanos;
+
+/// Samples of memory between two adaptations (S1: `access_faults_threshold`).
+const SAMPLES: u64 = 250;
 
 /// Time between two checks of the budget.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
@@ -25,13 +28,11 @@ const PERIOD_MAX: u32 = 0x07ff_fff0;
 
 /// Keeps the period.
 #[derive(Clone, Debug)]
-pub struct Period {
+pub struct SamplePeriod {
     min: u32,
     max: u32,
     /// The period by S1's formula.
     adapted: u32,
-    /// The period wished by the rule.
-    wish: Option<u32>,
     /// Lower bound required by the budget; 0 while the budget is kept.
     floor: u32,
     since: Accesses,
@@ -42,15 +43,14 @@ pub struct Period {
     throttled: bool,
 }
 
-impl Period {
+impl SamplePeriod {
     /// The period as configured, for sampling on `cpus` CPUs from `now` on.
-    pub fn new(config: &HwSample, cpus: usize, now: Nanos) -> Period {
+    pub fn new(config: &HwSample, cpus: usize, now: Nanos) -> SamplePeriod {
         let max = config.period_max.max(config.period_min);
-        Period {
+        SamplePeriod {
             min: config.period_min,
             max,
             adapted: config.period.clamp(config.period_min, max),
-            wish: None,
             floor: 0,
             since: Accesses::default(),
             budget_ns: cpus as u64 * u64::from(config.cpu_budget_permille) * 1_000_000,
@@ -62,17 +62,12 @@ impl Period {
 
     /// The period now, in events.
     pub fn events(&self) -> u32 {
-        self.wish.unwrap_or(self.adapted).max(self.floor)
+        self.adapted.max(self.floor)
     }
 
     /// Whether the budget makes it longer.
     pub fn budgeted(&self) -> bool {
-        self.floor > self.wish.unwrap_or(self.adapted)
-    }
-
-    /// Sets the rule's wish, if any.
-    pub fn set_wish(&mut self, wish: Option<u32>) {
-        self.wish = wish;
+        self.floor > self.adapted
     }
 
     /// Samples were read: `useful` of lower tiers, `local` of the top tier, among `taken`; reading
@@ -83,7 +78,7 @@ impl Period {
         self.since.local += local;
         self.since.remote += useful;
         self.since.shared += useful;
-        if self.since.remote >= u64::from(SAMPLES) {
+        if self.since.local + self.since.remote >= SAMPLES {
             self.adapted = adapt(self.adapted, self.min, self.max, &self.since);
             self.since = Accesses::default();
         }
@@ -100,10 +95,10 @@ impl Period {
         // case.
         let least = if self.throttled { 2.0 } else { 0.0 };
         let load = (self.spent_ns as f64 / allowed.max(1.0)).max(least);
-        let wanted = self.wish.unwrap_or(self.adapted);
         if load > 1.0 || self.floor > 0 {
             let floor = f64::from(self.events()) * load.max(0.5);
-            self.floor = if floor > f64::from(wanted) { floor.min(f64::from(PERIOD_MAX)) as u32 } else { 0 };
+            self.floor =
+                if floor > f64::from(self.adapted) { floor.min(f64::from(PERIOD_MAX)) as u32 } else { 0 };
         }
         self.looked = now;
         self.spent_ns = 0;
@@ -116,8 +111,8 @@ mod tests {
     use super::*;
 
     /// On two CPUs with one percent each.
-    fn period() -> Period {
-        Period::new(&HwSample::default(), 2, Nanos(0))
+    fn period() -> SamplePeriod {
+        SamplePeriod::new(&HwSample::default(), 2, Nanos(0))
     }
 
     #[test]
@@ -125,7 +120,7 @@ mod tests {
         let mut p = period();
         assert_eq!(p.events(), 10_000);
         p.read(249, 249, 0, 0, false);
-        assert_eq!(p.events(), 10_000, "250 useful samples first");
+        assert_eq!(p.events(), 10_000, "250 samples first");
         p.read(1, 1, 0, 0, false);
         // All of them remote and shared: seven slots of a tenth shorter, no shorter than the bound.
         assert_eq!(p.events(), 5_000);
@@ -133,6 +128,20 @@ mod tests {
             p.read(2500, 250, 2250, 0, false);
         }
         assert_eq!(p.events(), 20_000, "nine of ten were local");
+    }
+
+    #[test]
+    fn once_all_samples_are_local_it_grows_to_its_maximum() {
+        let mut p = period();
+        p.read(250, 250, 0, 0, false);
+        assert_eq!(p.events(), 5_000);
+        let mut periods = Vec::new();
+        for _ in 0..6 {
+            p.read(250, 0, 250, 0, false);
+            periods.push(p.events());
+        }
+        // Three slots of a tenth each time.
+        assert_eq!(periods, [6_500, 8_450, 10_985, 14_282, 18_569, 20_000]);
     }
 
     #[test]
@@ -171,15 +180,5 @@ mod tests {
             p.look(Nanos::from_s(s));
         }
         assert_eq!(p.events(), PERIOD_MAX);
-    }
-
-    #[test]
-    fn a_rule_with_a_wish_is_followed_within_the_budget() {
-        let mut p = period();
-        p.set_wish(Some(7_000));
-        assert_eq!(p.events(), 7_000);
-        p.read(40_000, 0, 0, 0, false);
-        p.look(Nanos::from_s(1));
-        assert_eq!(p.events(), 28_000);
     }
 }
