@@ -64,8 +64,10 @@ pub struct Report {
     pub nodes: Vec<NodeReport>,
     /// The processes.
     pub processes: Vec<ProcessReport>,
-    /// CPU time that programs spent on faults, samples and scans, in seconds.
+    /// CPU time that programs spent on faults, samples, scans and accessed bits, in seconds.
     pub overhead_s: f64,
+    /// The part of it that scans took, in seconds.
+    pub scan_s: f64,
     /// Bounds of the best placements; `None` if the processes that count did not finish or accessed
     /// nothing, because their further accesses are unknown.
     pub oracle: Option<Oracle>,
@@ -111,6 +113,7 @@ impl Report {
             ("slowdown", self.slowdown().map(Real)),
             ("populate_s", Some(Real(self.populate_s))),
             ("overhead_s", Some(Real(self.overhead_s))),
+            ("scan_s", Some(Real(self.scan_s))),
             ("top_share", self.top_share.map(Real)),
             ("oracle_share", self.oracle_share().map(Real)),
             ("static_top_share", of_oracle(|o| o.static_top_share)),

@@ -208,6 +208,7 @@ fn build(setup: &Setup, arm: Arm, mut manager: Box<dyn Manager>) -> Result<World
         copied: vec![0; nodes],
         access_times_changed: 0,
         overhead_ns: 0.0,
+        scan_ns: 0.0,
         demoted: vec![0; setup.pages().div_ceil(64) as usize],
         course: Vec::new(),
         residence,
@@ -220,7 +221,7 @@ fn build(setup: &Setup, arm: Arm, mut manager: Box<dyn Manager>) -> Result<World
 
 fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, store_share: f64) -> Process {
     let nodes = setup.machine.nodes.len();
-    let hit_ns = setup.machine.spec.llc.map_or(0.0, |llc| llc.hit_ns);
+    let (cache_hit, hit_ns) = setup.machine.spec.llc.map_or((0.0, 0.0), |llc| (spec.cache_hit, llc.hit_ns));
     let think = spec.think.map(|t| (t.time.0.0 as f64 / t.after as f64, !t.busy, t.after));
     let (think_ns, think_sleeps, think_after) = think.unwrap_or((0.0, false, 0));
     Process {
@@ -230,8 +231,8 @@ fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, sto
         rss: 0,
         access_ns: vec![0.0; nodes],
         idle_ns: vec![0.0; nodes],
-        fixed_ns: spec.compute_ns + spec.cache_hit * spec.lines_per_access * hit_ns,
-        miss_share: 1.0 - spec.cache_hit,
+        fixed_ns: spec.compute_ns + cache_hit * spec.lines_per_access * hit_ns,
+        miss_share: 1.0 - cache_hit,
         lines: spec.lines_per_access,
         store_share,
         think_ns,
@@ -298,6 +299,7 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         processes: system.processes.iter().enumerate().map(process).collect(),
         counters: system.counters,
         overhead_s: system.overhead_ns / 1e9,
+        scan_s: system.scan_ns / 1e9,
         oracle: oracle.filter(|_| finished),
         course: system.course,
         notes,

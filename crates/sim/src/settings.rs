@@ -46,7 +46,8 @@ pub struct KernelSettings {
     pub pghot_target_nid: i32,
     /// S4's `kmigrated_sleep_ms`: time between two runs of kmigrated.
     pub pghot_sleep_ms: u64,
-    /// S4's `enabled_sources`: 1 hint faults, 2 hardware hints, 3 both.
+    /// S4's `enabled_sources`: 0 none, 1 hint faults, 2 hardware hints, 3
+    /// both.
     pub pghot_enabled_sources: u8,
     /// Device counters: time of an epoch.
     pub chmu_epoch_ms: u64,
@@ -118,7 +119,7 @@ impl KernelSettings {
         within("pghot_freq_threshold", u64::from(self.pghot_freq_threshold), 1..=7)?;
         within("pghot_freq_window_ms", self.pghot_freq_window_ms.unwrap_or(1000), 1000..=16_383)?;
         within("pghot_sleep_ms", self.pghot_sleep_ms, 50..=1000)?;
-        within("pghot_enabled_sources", u64::from(self.pghot_enabled_sources), 1..=3)?;
+        within("pghot_enabled_sources", u64::from(self.pghot_enabled_sources), 0..=3)?;
         within("chmu_epoch_ms", self.chmu_epoch_ms, 1..=3_600_000)?;
         within("chmu_downsampling", u64::from(self.chmu_downsampling), 1..=32_768)?;
         within("chmu_threshold", u64::from(self.chmu_threshold), 1..=u64::from(u32::MAX))?;

@@ -132,6 +132,7 @@ impl World {
         if self.manager.due() <= self.system.now {
             self.manager.run(&mut self.system);
         }
+        self.system.charge_accessed_bits();
     }
 
     /// A thread touches a marked page at `system.now`. Returns the cost in ns, without the access
@@ -153,7 +154,7 @@ impl World {
             cost += HUGE_SHARE * self.fault_rest(&fault);
         }
         let system = &mut self.system;
-        system.memory.touch(page);
+        system.memory.touch_by_fault(page);
         system.overhead_ns += cost;
         cost
     }

@@ -131,7 +131,7 @@ fn sequential() {
 #[test]
 fn speculative() {
     let stream = "kind = \"stream\", passes = 8.0, random_start = true";
-    for (name, pattern) in [("stream", stream), ("zipf", "kind = \"zipf\", accesses = 3000000")] {
+    for (name, pattern) in [("stream", stream), ("zipf", "kind = \"zipf\", accesses = 2900000")] {
         agree(&format!("speculative, {name}"), &setup(&process(1, 64, pattern)), ManagerName::Speculative);
     }
 }

@@ -14,9 +14,9 @@ fn scans_keep_the_pace(line: Line) {
     let run = Run::new(line, [384, 128, 512], ThpMode::Never, 300).env("MIB", FOOTPRINT_MIB);
     let Some(outcome) = run.run(include_str!("pace.sh")) else { return };
     println!("{}", run.text("daemon-errors"));
-    assert_eq!(
-        number(&outcome, "alone_passes"),
-        0,
+    // The end of a pass of some fifty seconds may fall into these fifteen, but not two.
+    assert!(
+        number(&outcome, "alone_passes") <= 1,
         "scanned often without us: /bin/sh has not started it by vfork"
     );
     assert!(number(&outcome, "paced_passes") >= 2, "renewed, and still scanned seldom");

@@ -17,7 +17,7 @@ until [ -e report ]; do sleep 0.2; done
 pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)
 sleep 5
 before=$(passes)
-sleep 10
+sleep 15
 echo alone_passes=$(($(passes) - before))
 sysctl -qw kernel.numa_balancing=0
 echo 256 >$balance/scan_size_mb

@@ -77,11 +77,23 @@ fn text(tables: &[&Table], rows: &[Row]) -> String {
                 r.ours,
                 r.difference,
                 r.tolerance,
-                if r.holds { "yes" } else { "NO" }
+                match (r.holds, r.fitted) {
+                    (true, false) => "yes",
+                    (true, true) => "yes, fitted",
+                    (false, false) => "NO",
+                    (false, true) => "NO, fitted",
+                }
             );
         }
-        let held = of.iter().filter(|r| r.holds).count();
-        let _ = writeln!(out, "  {held} of {} hold", of.len());
+        let count = |fitted: bool| {
+            let all = of.iter().filter(|r| r.fitted == fitted);
+            (all.clone().filter(|r| r.holds).count(), all.count())
+        };
+        let ((held, all), (held_fitted, all_fitted)) = (count(false), count(true));
+        let _ = writeln!(
+            out,
+            "  {held} of {all} predictions hold, and {held_fitted} of {all_fitted} figures that parameters were fitted to"
+        );
     }
     if out.is_empty() { "no table is done\n".to_owned() } else { out }
 }

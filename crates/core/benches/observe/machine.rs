@@ -35,9 +35,14 @@ fn topology(pages: u64) -> Topology {
     .expect("the three nodes have distances to each other")
 }
 
-/// The window of rule `frequency`, as configured by default.
+/// Rule `frequency` as configured by default.
+fn frequency(layout: RecordLayout) -> Frequency {
+    Frequency::new(&config::rule::Frequency::default(), layout, Nanos::from_s(10))
+}
+
+/// Its window.
 pub(crate) fn window() -> Nanos {
-    Nanos::from_ms(config::rule::Frequency::default().freq_window_ms)
+    frequency(RecordLayout::Word).window()
 }
 
 /// Records and rule: what every access passes through.
@@ -56,7 +61,7 @@ impl Observer {
         let params = RecordParams { layout, window: window(), ..RecordParams::default() };
         let mut table = RecordTable::new(params).expect("the address space is available");
         table.set_topology(&topology);
-        let rule = Frequency::new(&config::rule::Frequency::default(), Nanos::from_s(10));
+        let rule = frequency(layout);
         let out = Candidates::new(BATCH as usize);
         Observer { table, topology, rule: Box::new(rule), out, candidates: 0 }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::schema::Any;
+use crate::config::schema::{Any, OrUnset};
 use crate::section;
 
 /// The rule that decides.
@@ -150,8 +150,9 @@ section! {
     Frequency {
         /// Accesses that make a page hot; 1 suits hint faults, which come once per scan pass.
         freq_threshold: u8 = 2, "accesses", 1..=255, "S4: pghot_freq_threshold";
-        /// An access later than this after the last one starts the count again.
-        freq_window_ms: u64 = 3000, "ms", 10..=600_000, "S4: vm.pghot_promote_freq_window_ms";
+        /// An access later than this after the last one starts the count again. Unset: 3000, or
+        /// 5000 with records of layout pghot-word.
+        freq_window_ms: Option<u64> = None, "ms", OrUnset(10..=600_000), "S4: vm.pghot_promote_freq_window_ms, by mode";
     }
 }
 

@@ -85,6 +85,14 @@ impl Mode {
         1 << self.time_shift()
     }
 
+    /// Accesses further apart restart the count, in ms, by default (S4: `freq_window_ms`).
+    pub const fn window_ms(self) -> u64 {
+        match self {
+            Mode::Default => 3000,
+            Mode::Precise => 5000,
+        }
+    }
+
     /// The highest frequency that a record holds: 3 or 7.
     pub const fn frequency_max(self) -> u8 {
         self.frequency().max() as u8

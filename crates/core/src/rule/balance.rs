@@ -121,7 +121,10 @@ mod tests {
 
     fn rule() -> Balance {
         let life = Nanos::from_s(10);
-        Balance::new(Box::new(Frequency::new(&config::rule::Frequency::default(), life)), life)
+        Balance::new(
+            Box::new(Frequency::new(&config::rule::Frequency::default(), config::RecordLayout::Word, life)),
+            life,
+        )
     }
 
     fn from(node: u16, accessor: u16, time_ms: u64) -> Access {

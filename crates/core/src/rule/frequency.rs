@@ -2,9 +2,9 @@
 //!
 //! For each access of any source to a page below the top tier:
 //! 1. The count restarts at 1 where the page's last access is longer ago than `freq_window_ms`
-//!    (3000), or unknown; else it grows by one, or by what a device counter reports. A report of a
-//!    counter that does not state over how long it counted is treated as one access: the time until
-//!    the next report shows how long that was.
+//!    (3000; 5000 with `pghot-word`), or unknown; else it grows by one, or by what a device counter
+//!    reports. A report of a counter that does not state over how long it counted is treated as one
+//!    access: the time until the next report shows how long that was.
 //! 2. At `freq_threshold` (2) the page is ready and is proposed, now and at each further access.
 //! 3. An access from the page's own node, if a lower tier has CPUs, is ignored.
 //!
@@ -18,7 +18,8 @@
 
 use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
-use crate::config;
+use crate::config::{self, RecordLayout};
+use crate::published::pghot::Mode;
 use crate::record::Record;
 use crate::rule::{Context, Rule, told};
 use crate::units::Nanos;
@@ -32,9 +33,11 @@ pub struct Frequency {
 }
 
 impl Frequency {
-    /// The rule with its keys; candidates live for `life`.
-    pub fn new(config: &config::rule::Frequency, life: Nanos) -> Frequency {
-        Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(config.freq_window_ms), life }
+    /// The rule with its keys, on records of this layout; candidates live for `life`.
+    pub fn new(config: &config::rule::Frequency, record: RecordLayout, life: Nanos) -> Frequency {
+        let mode = if record == RecordLayout::PghotWord { Mode::Precise } else { Mode::Default };
+        let window_ms = config.freq_window_ms.unwrap_or(mode.window_ms());
+        Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(window_ms), life }
     }
 
     /// Proposes the page, ranked by its latest known access interval. Separate from the test, which
@@ -84,8 +87,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn rule(threshold: u8, window_ms: u64) -> Frequency {
-        let config = config::rule::Frequency { freq_threshold: threshold, freq_window_ms: window_ms };
-        Frequency::new(&config, Nanos::from_s(10))
+        let config = config::rule::Frequency { freq_threshold: threshold, freq_window_ms: Some(window_ms) };
+        Frequency::new(&config, RecordLayout::Word, Nanos::from_s(10))
     }
 
     /// Frequencies after samples of one page at the given times in ms, and the times at which it
@@ -95,6 +98,13 @@ mod tests {
         let frequencies =
             times_ms.iter().map(|t| machine.access(rule, &sample(2, 7, *t)).frequency).collect();
         (frequencies, machine.proposed().iter().map(|c| c.time.ms()).collect())
+    }
+
+    #[test]
+    fn the_window_is_the_published_one_of_the_records_mode() {
+        let window = |record| Frequency::new(&Default::default(), record, Nanos(0)).window().ms();
+        use RecordLayout::{Byte, PghotByte, PghotWord, Word};
+        assert_eq!([Byte, Word, PghotByte, PghotWord].map(window), [3000, 3000, 3000, 5000]);
     }
 
     #[test]

@@ -142,13 +142,13 @@ pub trait Rule: std::fmt::Debug + Send {
 pub fn build(config: &Config) -> Box<dyn Rule> {
     let life = Nanos::from_ms(config.queue.expire_ms);
     let limit_mbps = config.admission.rate_limit_mbps;
-    let keys = &config.rule;
+    let (keys, record) = (&config.rule, config.engine.record);
     let rule: Box<dyn Rule> = match keys.name {
-        RuleName::Adaptive => Box::new(Adaptive::new(keys, life)),
+        RuleName::Adaptive => Box::new(Adaptive::new(keys, record, life)),
         RuleName::Latency => Box::new(Latency::new(&keys.latency, limit_mbps, life)),
         RuleName::FaultCount => Box::new(FaultCount::new(&keys.fault_count, life)),
         RuleName::InterArrival => Box::new(InterArrival::new(&keys.inter_arrival, limit_mbps, life)),
-        RuleName::Frequency => Box::new(Frequency::new(&keys.frequency, life)),
+        RuleName::Frequency => Box::new(Frequency::new(&keys.frequency, record, life)),
         RuleName::Regions => Box::new(Regions::new(&keys.regions, life)),
     };
     let rule: Box<dyn Rule> =
@@ -160,6 +160,7 @@ pub fn build(config: &Config) -> Box<dyn Rule> {
 pub fn differs(before: &Config, after: &Config) -> bool {
     let by_rate = matches!(after.rule.name, RuleName::Latency | RuleName::InterArrival);
     before.rule != after.rule
+        || before.engine.record != after.engine.record
         || before.queue.expire_ms != after.queue.expire_ms
         || by_rate && before.admission.rate_limit_mbps != after.admission.rate_limit_mbps
 }

@@ -111,10 +111,7 @@ impl Pghot {
 
 /// Accesses further apart restart the count, in ms.
 pub fn window_ms(mode: Mode, kernel: &KernelSettings) -> u64 {
-    kernel.pghot_freq_window_ms.unwrap_or(match mode {
-        Mode::Default => 3000,
-        Mode::Precise => 5000,
-    })
+    kernel.pghot_freq_window_ms.unwrap_or(mode.window_ms())
 }
 
 /// The node that all pages of default mode go to, by its number in `pghot_target_nid`; -1 is the

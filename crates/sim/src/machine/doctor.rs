@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use thermocline_core::units::PAGE_SIZE;
 
-use super::{Costs, MachineSpec, NodeSpec};
+use super::{Costs, Llc, MachineSpec, NodeSpec};
 use crate::spec::SpecError;
 use crate::units::Bytes;
 
@@ -110,6 +110,7 @@ impl Doctor {
                 "node.read_ns",
                 "published: the firmware (HMAT) where it tells; else assumed from SLIT distances",
             ),
+            ("llc", "assumed: typical"),
             ("cost", "assumed: as bergamo-cxl"),
         ];
         Ok(MachineSpec {
@@ -118,7 +119,7 @@ impl Doctor {
             nr_cpus: 8192,
             min_free: Bytes(min_pages.saturating_mul(page_bytes)),
             watermark_scale_factor: 10,
-            llc: None,
+            llc: Some(Llc { size: Bytes(32 << 20), hit_ns: 20.0 }),
             cost: Costs::default(),
             node: nodes.iter().map(node).collect(),
             origin: BTreeMap::from(origin.map(|(key, text)| (key.to_owned(), text.to_owned()))),

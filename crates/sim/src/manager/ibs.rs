@@ -1,11 +1,11 @@
 //! IBS-driven NUMA balancing (S1): sampled accesses replace hint faults, and nothing scans.
 //!
-//! Each thread is sampled once in a number of micro-operations, from a second after its start on; the
-//! period adapts every 250 placements by the scan period's formula (core's `scan_period`). A useful
-//! sample is handled like a hint fault, and counted as one, by task work of its thread. Without
-//! scans, the latency of a page is the time since its previous sample. Between the nodes of the top
-//! tier pages follow the thread that is sampled, as in ordinary NUMA balancing; in tiering mode a
-//! sample of a top-tier page is an event, but not useful.
+//! Each thread is sampled once in a number of micro-operations, from a second after its start on;
+//! the period adapts every 250 placements by the scan period's formula (core's `scan_period`). A
+//! useful sample is handled like a hint fault, and counted as one, by task work of its thread.
+//! Without scans, the latency of a page is the time since its previous sample. Between the nodes of
+//! the top tier pages follow the thread that is sampled, as in ordinary NUMA balancing; in tiering
+//! mode a sample of a top-tier page is an event, but not useful.
 //!
 //! Source: S1 and its series of 2023; costs from the overheads it reports (node 1): 7.35 us a hint,
 //! and 19.2 s of switching the hardware on and off against 70.1 s of task work. Not modelled: pages
@@ -21,7 +21,7 @@ use thermocline_core::units::Nanos;
 use super::{Manager, Notes, Sampling};
 use crate::kernel::hint_fault::HintFaults;
 use crate::memory::{MARK_SHIFT, flags};
-use crate::system::{Fault, SampledAccess, System};
+use crate::system::{Fault, SampledAccess, System, Thread};
 
 /// Accesses to memory from one sample of them to the next, per micro-operation of the sampling
 /// period. The hardware picks micro-operations evenly, and each access is one, however many others
@@ -37,7 +37,7 @@ struct Task {
     placements: u32,
     /// No placement before this time.
     retry: Nanos,
-    /// It has a preferred node.
+    /// It has a preferred node: a thread takes that of the one which has started it.
     placed: bool,
     accesses: Accesses,
 }
@@ -115,7 +115,9 @@ impl Manager for Ibs {
 
     fn on_sample(&mut self, system: &mut System, sample: &SampledAccess) -> f64 {
         if self.tasks.len() < system.threads.len() {
-            self.tasks.resize(system.threads.len(), Task::default());
+            let threads = &system.threads;
+            let alone = |thread: &Thread| system.processes[usize::from(thread.process)].threads.len() == 1;
+            self.tasks = threads.iter().map(|t| Task { placed: !alone(t), ..Task::default() }).collect();
             self.last = vec![0; system.memory.pages() as usize];
         }
         if system.now < system.threads[sample.thread as usize].started.plus(DELAY) {

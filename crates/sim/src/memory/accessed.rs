@@ -1,12 +1,25 @@
 //! Accessed bits: kept in exact mode, drawn when they are read in event mode.
 
-use super::{Memory, Page, flags};
+use super::{Memory, Page, flags, lru};
 
 impl Memory {
     /// Records an access to the page.
     #[inline]
     pub fn touch(&mut self, page: Page) {
         self.flags[page as usize] |= flags::ACCESSED;
+    }
+
+    /// Records an access for which the kernel sets the bit, so that it costs the program nothing
+    /// more: a fault.
+    pub fn touch_by_fault(&mut self, page: Page) {
+        self.touch(page);
+        self.set_lru(page, 0, lru::CLEARED);
+    }
+
+    /// Takes the number of accessed bits of a process that its accesses have set again after
+    /// somebody had cleared them. They are counted when they are read.
+    pub fn take_set_again(&mut self, space: usize) -> u64 {
+        std::mem::take(&mut self.set_again[space])
     }
 
     /// Reads and clears the accessed bit: whether the page has been accessed since the last call. A
@@ -35,6 +48,10 @@ impl Memory {
             self.notes[index] = (accesses as f32).to_bits();
         }
         self.flags[index] = byte & !flags::ACCESSED;
+        if accessed {
+            self.set_again[space] += u64::from(self.lru[index] & lru::CLEARED != 0);
+            self.lru[index] |= lru::CLEARED;
+        }
         accessed
     }
 
@@ -87,6 +104,21 @@ mod tests {
         let expected = (1.0 - (-0.5f64).exp()) * memory.pages() as f64;
         assert!((accessed / expected - 1.0).abs() < 0.02, "{accessed} of {expected}");
         assert!((0..memory.pages() as Page).all(|p| !memory.take_accessed(p)));
+    }
+
+    #[test]
+    fn an_access_costs_where_somebody_has_cleared_the_bit() {
+        for lazy in [false, true] {
+            let mut memory = memory(64, lazy);
+            let take = |memory: &mut Memory| (0..8).filter(|page| memory.take_accessed(*page)).count();
+            assert_eq!((take(&mut memory), memory.take_set_again(0)), (8, 0), "allocation is no access");
+            assert_eq!((take(&mut memory), memory.take_set_again(0)), (0, 0));
+            (0..3).for_each(|page| memory.touch(page));
+            memory.touch_by_fault(3);
+            assert_eq!((take(&mut memory), memory.take_set_again(0)), (4, 3));
+            memory.touch(3);
+            assert_eq!((take(&mut memory), memory.take_set_again(0)), (1, 1));
+        }
     }
 
     #[test]

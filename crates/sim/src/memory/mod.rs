@@ -54,6 +54,9 @@ pub mod lru {
     pub const ACTIVE: u8 = 1 << 1;
     /// It is in a reclaim list.
     pub const LISTED: u8 = 1 << 2;
+    /// The next access that sets the accessed bit costs its program time: somebody has cleared it.
+    /// The kernel sets it for nothing when a page is allocated or faults.
+    pub const CLEARED: u8 = 1 << 3;
 }
 
 const _: () = assert!(NODES_MAX == flags::NOWHERE as usize);
@@ -88,6 +91,8 @@ pub struct Memory {
     /// Draw accessed bits when they are read: event mode.
     lazy: bool,
     random: Random,
+    /// Accessed bits of each process that accesses have set again, since this was last taken.
+    set_again: Vec<u64>,
 }
 
 impl Memory {
@@ -122,6 +127,7 @@ impl Memory {
             marks: Marks::new(pages)?,
             nodes: nodes.collect(),
             cells: Cells::new(cells as usize, machine.nodes.len()),
+            set_again: vec![0; spaces.len()],
             spaces,
             lazy,
             random,

@@ -64,7 +64,17 @@ fn line(out: &mut String, row: &Row, y: f64) {
     let digits = row.digits();
     text(out, PUBLISHED, y + 4.0, "end", &format!("{:.digits$}", row.published));
     text(out, OURS, y + 4.0, "end", &format!("{:.digits$}", row.ours));
-    text(out, HOLDS, y + 4.0, "end", if row.holds { "yes" } else { "NO" });
+    let holds = match (row.holds, row.fitted) {
+        (true, false) => "yes",
+        (true, true) => "fitted",
+        (false, _) => "NO",
+    };
+    let weight = if row.holds { "normal" } else { "bold" };
+    let _ = writeln!(
+        out,
+        "<text x=\"{HOLDS}\" y=\"{}\" text-anchor=\"end\" font-weight=\"{weight}\">{holds}</text>",
+        y + 4.0
+    );
     // A percentage of 0 is undefined.
     if row.published == 0.0 {
         return;
@@ -153,7 +163,7 @@ mod tests {
         let difference = ours - published;
         let holds = difference.abs() <= tolerance;
         let (table, row) = ("a < b".to_owned(), name.to_owned());
-        Row { table, row, published, ours, sd: 1.0, difference, tolerance, holds, seeds: 4 }
+        Row { table, row, published, ours, sd: 1.0, difference, tolerance, holds, fitted: false, seeds: 4 }
     }
 
     /// Every tag is closed, in order, and text has no mark-up of its own.

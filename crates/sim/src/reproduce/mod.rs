@@ -1,7 +1,8 @@
 //! Published tables beside the simulator's.
 //!
-//! `tables.toml` maps each column to an arm of a scenario, and sets the tolerances. Ours is the
-//! mean over seeds; a single published run may differ from a mean by the spread.
+//! `tables.toml` maps each column to an arm of a scenario, sets the tolerances, and says to which
+//! figures a parameter of ours was fitted: those predict nothing. Ours is the mean over seeds; a
+//! single published run may differ from a mean by the spread.
 
 mod chart;
 
@@ -40,6 +41,9 @@ pub struct Table {
     pub arm: Vec<TableArm>,
     /// What is compared.
     pub row: Vec<RowSpec>,
+    /// Means over arms that are compared.
+    #[serde(default)]
+    pub mean: Vec<MeanSpec>,
     /// Orders that are compared.
     #[serde(default)]
     pub order: Vec<OrderSpec>,
@@ -70,11 +74,13 @@ pub struct RowSpec {
     pub figure: String,
     /// The published value.
     pub published: f64,
-    /// Ours is multiplied by this.
-    #[serde(default = "one")]
-    pub scale: f64,
     /// Ours is the change in percent relative to this arm.
     pub against: Option<String>,
+    /// Ours is the difference, this arm's figure less the row's arm's.
+    pub behind: Option<String>,
+    /// A parameter of ours was fitted to it.
+    #[serde(default)]
+    pub fitted: bool,
     /// Holds if it differs by at most this fraction of the published figure.
     pub within: Option<f64>,
     /// Holds if it differs by at most this much.
@@ -82,6 +88,28 @@ pub struct RowSpec {
     /// Holds if the published figure may be one more run of ours, at 95 % confidence.
     #[serde(default)]
     pub interval: bool,
+}
+
+/// A mean of a figure over several arms.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeanSpec {
+    /// The arms.
+    pub arms: Vec<String>,
+    /// The figure.
+    pub figure: String,
+    /// Whose mean it is, for people.
+    pub of: String,
+    /// The geometric mean.
+    #[serde(default)]
+    pub geometric: bool,
+    /// The published value.
+    pub published: f64,
+    /// Holds if it differs by at most this much.
+    pub by: f64,
+    /// A parameter of ours was fitted to it.
+    #[serde(default)]
+    pub fitted: bool,
 }
 
 /// A figure of several arms whose order matters.
@@ -96,10 +124,6 @@ pub struct OrderSpec {
     pub published: Vec<f64>,
     /// Holds if the rank correlation is at least this.
     pub at_least: f64,
-}
-
-fn one() -> f64 {
-    1.0
 }
 
 /// A published figure and ours.
@@ -121,6 +145,8 @@ pub struct Row {
     pub tolerance: f64,
     /// Whether it does.
     pub holds: bool,
+    /// A parameter of ours was fitted to it, so that it predicts nothing.
+    pub fitted: bool,
     /// Runs.
     pub seeds: u64,
 }
@@ -142,11 +168,18 @@ pub fn tables() -> Result<Vec<Table>, SpecError> {
 
 /// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, memory of a process on a node
 /// at the end, and `mean_gib:PROCESS:NODE`, its mean; `promoted@SECONDS`, pages promoted until this
-/// long after the start of the first process; `migrated`, pages that faults or samples have moved.
+/// long after the start of the first process; `per_s:N`, N divided by the time; `us_per_fault` and
+/// `us_per_migrated`, the programs' overhead by hint faults or migrated pages; `note:NAME`, one of
+/// the manager's own.
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let mut parts = name.split(':');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some("migrated"), None, _) => Some(report.counters.numa_pages_migrated as f64),
+        (Some("per_s"), Some(count), None) => Some(count.parse::<f64>().ok()? / report.time_s?),
+        (Some("us_per_fault"), None, _) => us_per(report, report.counters.numa_hint_faults),
+        (Some("us_per_migrated"), None, _) => us_per(report, report.counters.numa_pages_migrated),
+        (Some("note"), Some(name), None) => {
+            report.notes.figures.iter().find(|(n, _)| n == name).map(|(_, value)| *value as f64)
+        }
         (Some(kind @ ("gib" | "mean_gib")), Some(process), Some(node)) => {
             let node = report.nodes.iter().position(|n| n.node.to_string() == node)?;
             let of = report.processes.iter().find(|p| p.name == process)?;
@@ -165,13 +198,23 @@ pub fn figure(report: &Report, name: &str) -> Option<f64> {
     }
 }
 
+/// The programs' overhead by a count, in us.
+fn us_per(report: &Report, count: u64) -> Option<f64> {
+    (count > 0).then(|| report.overhead_s * 1e6 / count as f64)
+}
+
 /// A figure's name for people, with its unit; the kernel's counters keep theirs.
 fn words(figure: &str) -> String {
     let parts: Vec<&str> = figure.split([':', '@']).collect();
     match parts.as_slice() {
         ["time_s"] => "time, s".to_owned(),
         ["rejected_percent"] => "rejected of the faults, %".to_owned(),
-        ["migrated"] => "pages migrated".to_owned(),
+        ["overhead_s"] => "overhead, s".to_owned(),
+        ["scan_s"] => "scan time, s".to_owned(),
+        ["us_per_fault"] => "overhead a fault or sample, us".to_owned(),
+        ["us_per_migrated"] => "overhead a migrated page, us".to_owned(),
+        ["per_s", _] => "a second".to_owned(),
+        ["note", name] => (*name).to_owned(),
         ["promoted", seconds] => format!("pages promoted after {seconds} s"),
         ["gib", process, node] => format!("{process} on node {node} at the end, GiB"),
         ["mean_gib", process, node] => format!("{process} on node {node} on average, GiB"),
@@ -206,8 +249,7 @@ pub fn reproduce(
     };
     let mut rows = Vec::new();
     for spec in &table.row {
-        let mut ours: Vec<f64> =
-            values(&spec.arm, &spec.figure)?.into_iter().map(|v| v * spec.scale).collect();
+        let mut ours = values(&spec.arm, &spec.figure)?;
         let mut name = format!("{}: {}", spec.arm, words(&spec.figure));
         if let Some(against) = &spec.against {
             let other = values(against, &spec.figure)?;
@@ -216,6 +258,14 @@ pub fn reproduce(
             }
             ours = ours.iter().zip(other).map(|(a, b)| 100.0 * (a / b - 1.0)).collect();
             name = format!("{} against {against}: {}, %", spec.arm, words(&spec.figure).replace(", s", ""));
+        }
+        if let Some(ahead) = &spec.behind {
+            let other = values(ahead, &spec.figure)?;
+            if other.is_empty() {
+                continue;
+            }
+            ours = ours.iter().zip(other).map(|(a, b)| b - a).collect();
+            name = format!("{} behind {ahead}: {}", spec.arm, words(&spec.figure));
         }
         if ours.is_empty() {
             continue;
@@ -238,7 +288,35 @@ pub fn reproduce(
             difference,
             tolerance,
             holds: difference.abs() <= tolerance * (1.0 + 1e-9),
+            fitted: spec.fitted,
             seeds: ours.len() as u64,
+        });
+    }
+    for spec in &table.mean {
+        let all: Result<Vec<_>, _> = spec.arms.iter().map(|arm| values(arm, &spec.figure)).collect();
+        let all = all?;
+        if all.iter().any(Vec::is_empty) {
+            continue;
+        }
+        let scale: (fn(f64) -> f64, fn(f64) -> f64) =
+            if spec.geometric { (f64::ln, f64::exp) } else { (|v| v, |v| v) };
+        let mean = |values: &[f64]| scale.1(summary(values).mean);
+        // A mean over the arms for each seed, then over the seeds.
+        let each: Vec<f64> = (0..all[0].len())
+            .map(|seed| mean(&all.iter().map(|arm| scale.0(arm[seed])).collect::<Vec<f64>>()))
+            .collect();
+        let ours = summary(&each);
+        rows.push(Row {
+            table: table.name.clone(),
+            row: format!("{}: mean {}", spec.of, words(&spec.figure)),
+            published: spec.published,
+            ours: ours.mean,
+            sd: ours.sd,
+            difference: ours.mean - spec.published,
+            tolerance: spec.by,
+            holds: (ours.mean - spec.published).abs() <= spec.by * (1.0 + 1e-9),
+            fitted: spec.fitted,
+            seeds,
         });
     }
     for spec in &table.order {
@@ -258,6 +336,7 @@ pub fn reproduce(
             difference: ours - 1.0,
             tolerance: 1.0 - spec.at_least,
             holds: ours >= spec.at_least,
+            fitted: false,
             seeds,
         });
     }
@@ -282,6 +361,9 @@ mod tests {
                 assert!(arms.contains(&row.arm.as_str()), "{}: {}", table.name, row.arm);
                 assert!(row.within.is_some() || row.by.is_some() || row.interval, "{}", row.figure);
             }
+            for mean in &table.mean {
+                assert!(!mean.arms.is_empty() && mean.arms.iter().all(|a| arms.contains(&a.as_str())));
+            }
             for order in &table.order {
                 assert_eq!(order.arms.len(), order.published.len());
                 assert!(order.arms.iter().all(|a| arms.contains(&a.as_str())));
@@ -299,10 +381,19 @@ mod tests {
             [[table.row]]\narm = \"a\"\nfigure = \"gib:hotcold:1\"\npublished = 0.64453125\nwithin = 0.0\n\
             [[table.row]]\narm = \"a\"\nfigure = \"time_s\"\npublished = 1.0\nwithin = 0.5\n\
             [[table.row]]\narm = \"a\"\nfigure = \"time_s\"\npublished = 0.0\nby = 0.01\nagainst = \"a\"\n\
+            [[table.row]]\narm = \"b\"\nfigure = \"accesses\"\npublished = -1e5\nby = 10.0\nbehind = \"a\"\n\
+            [[table.row]]\narm = \"a\"\nfigure = \"gib:hotcold:0\"\npublished = 1.0\nby = 0.1\nfitted = true\n\
+            [[table.mean]]\nof = \"both\"\narms = [\"a\", \"b\"]\nfigure = \"gib:hotcold:1\"\n\
+            published = 0.64453125\nby = 1e-6\ngeometric = true\n\
             [[table.order]]\nfigure = \"time_s\"\narms = [\"a\", \"b\"]\npublished = [1.0, 2.0]\nat_least = 1.0\n";
         let table = &parse::<Tables>("t", text).unwrap().table[0];
         let rows = reproduce(table, 2, &AtomicBool::new(false), &|_| {}).unwrap();
-        assert_eq!(rows.iter().map(|r| r.holds).collect::<Vec<_>>(), [true, false, true, true]);
+        assert_eq!(
+            rows.iter().map(|r| r.holds).collect::<Vec<_>>(),
+            [true, false, true, true, false, true, true]
+        );
+        assert_eq!(rows.iter().filter(|r| r.fitted).count(), 1);
+        assert!(rows[4].fitted);
         let stopped = reproduce(table, 2, &AtomicBool::new(true), &|_| {}).unwrap();
         assert!(stopped.is_empty(), "what was stopped is not told as a result");
         let stop = AtomicBool::new(false);

@@ -243,9 +243,41 @@ mod tests {
                 let known = ORIGINS.iter().any(|o| origin.starts_with(o));
                 assert!(known, "{name}: {key} comes from \"{origin}\"");
             }
-            for key in ["process.footprint", "process.pattern", "process.place", "process.threads"] {
-                assert!(setup.scenario.origin.contains_key(key), "{name}: where does {key} come from?");
+        }
+        let named = PRESETS.iter().chain(&crate::machine::PRESETS);
+        let nowhere: Vec<String> = named.flat_map(|(name, text)| without_origin(name, text)).collect();
+        assert!(nowhere.is_empty(), "where do these come from? {nowhere:#?}");
+    }
+
+    /// Parameters of a preset that no key of its origins covers; a key covers what stands below it.
+    fn without_origin(name: &str, text: &str) -> Vec<String> {
+        /// What only names things, or says how long a run may take.
+        const OTHER: [&str; 8] =
+            ["name", "summary", "machine", "manager", "limit", "fit", "process.name", "process.together"];
+        let mut preset: toml::Table = toml::from_str(text).unwrap();
+        let origin = preset.remove("origin").unwrap_or_else(|| panic!("{name} has no origins"));
+        let covered = |key: &str| {
+            let ends = key.match_indices('.').map(|(at, _)| at).chain([key.len()]);
+            ends.into_iter().any(|end| origin.get(&key[..end]).is_some() || OTHER.contains(&&key[..end]))
+        };
+        let mut keys = Vec::new();
+        leaves(&toml::Value::Table(preset), "", &mut keys);
+        keys.retain(|key| !covered(key) && key != "process.background");
+        keys.into_iter().map(|key| format!("{name}: {key}")).collect()
+    }
+
+    /// The dotted keys of a value; those of a table in a list stand for all its tables.
+    fn leaves(value: &toml::Value, at: &str, keys: &mut Vec<String>) {
+        match value {
+            toml::Value::Table(table) => {
+                for (key, value) in table {
+                    leaves(value, &if at.is_empty() { key.clone() } else { format!("{at}.{key}") }, keys);
+                }
             }
+            toml::Value::Array(values) if values.first().is_some_and(toml::Value::is_table) => {
+                values.iter().for_each(|value| leaves(value, at, keys));
+            }
+            _ => keys.push(at.to_owned()),
         }
     }
 

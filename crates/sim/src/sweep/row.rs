@@ -104,6 +104,7 @@ fn blank(setup: &Setup) -> Report {
         nodes,
         processes,
         overhead_s: 0.0,
+        scan_s: 0.0,
         oracle: None,
         course: Vec::new(),
         notes: Default::default(),

@@ -180,8 +180,10 @@ pub struct System {
     pub copied: Vec<u64>,
     /// Incremented when access times change.
     pub access_times_changed: u64,
-    /// CPU time that programs spent on faults, samples and scans, in ns.
+    /// CPU time that programs spent on faults, samples, scans and accessed bits, in ns.
     pub overhead_ns: f64,
+    /// The part of it that scans took, in ns.
+    pub scan_ns: f64,
     /// Pages that have been demoted, one bit each.
     pub demoted: Vec<u64>,
     /// The progress over time.
@@ -226,6 +228,22 @@ impl System {
     pub fn charge(&mut self, thread: u32, ns: f64) {
         self.threads[thread as usize].debt_ns += ns;
         self.overhead_ns += ns;
+    }
+
+    /// Charges the accessed bits that the programs' accesses have set again to their running
+    /// threads, in equal parts.
+    pub(crate) fn charge_accessed_bits(&mut self) {
+        for process in 0..self.processes.len() {
+            let bits = self.memory.take_set_again(process);
+            if bits == 0 {
+                continue;
+            }
+            let threads = self.processes[process].threads.clone();
+            let running = threads.filter(|t| self.threads[*t as usize].finished.is_none());
+            let running: Vec<u32> = running.collect();
+            let ns = bits as f64 * self.machine.spec.cost.accessed_bit_ns / running.len().max(1) as f64;
+            running.into_iter().for_each(|thread| self.charge(thread, ns));
+        }
     }
 
     /// Sets the access time of each process on each node, given the nodes' load.

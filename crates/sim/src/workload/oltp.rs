@@ -2,8 +2,9 @@
 //! workload).
 //!
 //! A transaction picks rows: most picks fall on a small part in the middle of each table
-//! (sysbench's distribution `special`). Point queries and updates access a few lines around their
-//! row; range queries walk over the pages that follow theirs.
+//! (sysbench's distribution `special`). A database's page may be larger than the machine's. Point
+//! queries and updates search their row's page, from its first base page to its last; range queries
+//! walk over the pages that follow theirs.
 
 use std::sync::Arc;
 
@@ -22,11 +23,17 @@ pub struct Oltp {
     pub tables: u32,
     /// Transactions of each thread.
     pub transactions: u64,
-    /// Accesses of a transaction's point queries and updates, to random rows.
+    /// Base pages of a page of the database, of which each begins at a multiple: 4 for InnoDB.
+    #[serde(default = "one")]
+    pub page_pages: u32,
+    /// Rows that a transaction's point queries and updates pick.
+    #[serde(default = "one")]
+    pub points: u32,
+    /// Accesses to each of them, in equal parts to the base pages of its page.
     pub point_accesses: u64,
     /// Range queries of a transaction.
     pub ranges: u32,
-    /// Pages that a range query walks over.
+    /// Base pages that a range query walks over.
     pub range_pages: u32,
     /// Accesses to each of these pages.
     pub range_accesses_per_page: u32,
@@ -34,6 +41,10 @@ pub struct Oltp {
     pub hot_share: f64,
     /// Share of the picks that fall on them.
     pub pick_share: f64,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Oltp {
@@ -54,6 +65,11 @@ impl Oltp {
             "makes no walk",
             "give pages and accesses, or no ranges",
         )?;
+        let parts = (1..=64).contains(&self.page_pages)
+            && self.point_accesses.is_multiple_of(u64::from(self.page_pages))
+            && pages > 2 * self.page_pages;
+        require(parts, &at("page_pages"), "does not divide point_accesses", "give 1 to 64, a part of it")?;
+        require((1..=1000).contains(&self.points), &at("points"), "is out of range", "give 1 to 1000")?;
         require(self.ranges <= 100, &at("ranges"), "is out of range", "give 0 to 100")?;
         let mut starts = Vec::new();
         let mut hot = Vec::new();
@@ -95,8 +111,8 @@ struct Running {
     map: CellMap,
     picks: Arc<Distribution>,
     pages: u32,
-    /// Phases that each thread has had: a transaction is one phase of point queries, plus one per
-    /// range.
+    /// Phases that each thread has had: a transaction is one per point query, or one for all where
+    /// pages are base pages, plus one per range.
     made: Vec<u64>,
 }
 
@@ -107,20 +123,27 @@ impl Pattern for Running {
 
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase> {
         let spec = &self.spec;
-        let each = 1 + u64::from(spec.ranges);
+        let alike = spec.page_pages == 1;
+        let points = if alike { 1 } else { u64::from(spec.points) };
+        let each = points + u64::from(spec.ranges);
         let made = self.made.get_mut(thread as usize)?;
         if *made >= each * spec.transactions {
             return None;
         }
         *made += 1;
-        if (*made - 1).is_multiple_of(each) {
+        let is_point = (*made - 1) % each < points;
+        if is_point && alike {
             let shape = Shape::Random(self.picks.clone());
-            return Some(Phase { shape, accesses: spec.point_accesses });
+            return Some(Phase { shape, accesses: spec.point_accesses * u64::from(spec.points) });
         }
-        let at = self.picks.draw(&self.map, random).min(self.pages - spec.range_pages);
-        let walk = Walk::new(at, 1, 0..self.pages, spec.range_accesses_per_page);
-        let accesses = u64::from(spec.range_pages) * u64::from(spec.range_accesses_per_page);
-        Some(Phase { shape: Shape::Walk(walk), accesses })
+        let (walked, per_page) = if is_point {
+            (spec.page_pages, (spec.point_accesses / u64::from(spec.page_pages)) as u32)
+        } else {
+            (spec.range_pages, spec.range_accesses_per_page)
+        };
+        let at = self.picks.draw(&self.map, random).min(self.pages - walked.max(spec.page_pages));
+        let walk = Walk::new(at - at % spec.page_pages, 1, 0..self.pages, per_page);
+        Some(Phase { shape: Shape::Walk(walk), accesses: u64::from(walked) * u64::from(per_page) })
     }
 }
 
@@ -134,7 +157,9 @@ mod tests {
         let spec = Oltp {
             tables: 10,
             transactions: 2000,
-            point_accesses: 30,
+            page_pages: 1,
+            points: 3,
+            point_accesses: 10,
             ranges: 4,
             range_pages: 5,
             range_accesses_per_page: 64,
@@ -158,5 +183,31 @@ mod tests {
         assert_eq!((points, walks), (2000, 8000));
         let share = f64::from(hot) / f64::from(walks);
         assert!((share - 0.7525).abs() < 0.02, "{share}");
+    }
+
+    #[test]
+    fn a_point_query_goes_through_the_base_pages_of_its_page() {
+        let spec = Oltp {
+            tables: 10,
+            transactions: 50,
+            page_pages: 4,
+            points: 14,
+            point_accesses: 12,
+            ranges: 4,
+            range_pages: 8,
+            range_accesses_per_page: 4,
+            hot_share: 0.01,
+            pick_share: 0.75,
+        };
+        let mut pattern = spec.build(100_000, 1, "pattern").unwrap();
+        let mut random = Random::new(1, Stream::Phases(0));
+        let mut accesses = Vec::new();
+        while let Some(phase) = pattern.next_phase(0, &mut random) {
+            let Shape::Walk(walk) = phase.shape else { panic!("a draw without neighbours") };
+            assert!(walk.at.is_multiple_of(4), "{}", walk.at);
+            accesses.push(phase.accesses);
+        }
+        assert_eq!(accesses.len(), 50 * 18);
+        assert!(accesses[..14].iter().all(|n| *n == 12) && accesses[14..18].iter().all(|n| *n == 32));
     }
 }

@@ -76,7 +76,7 @@ pub struct ProcessSpec {
     /// Cache lines that an access touches one after the other: an access is then a visit to a page.
     #[serde(default = "one_line")]
     pub lines_per_access: f64,
-    /// Share of the accesses that the last-level cache serves.
+    /// Share of the accesses that the last-level cache serves, if the machine has one.
     #[serde(default)]
     pub cache_hit: f64,
     /// Share of the accesses that are stores.
@@ -175,12 +175,6 @@ impl ProcessSpec {
         }
         let share = |v: f64| (0.0..=1.0).contains(&v);
         require(share(self.cache_hit), &at("cache_hit"), "is no share", "give 0 to 1")?;
-        require(
-            self.cache_hit == 0.0 || machine.spec.llc.is_some(),
-            &at("cache_hit"),
-            "needs a machine with a cache",
-            "give the machine an [llc]",
-        )?;
         require(share(self.store_share), &at("store_share"), "is no share", "give 0 to 1")?;
         let lines = (0.0..=1e6).contains(&self.lines_per_access) && self.lines_per_access > 0.0;
         require(lines, &at("lines_per_access"), "is no number of lines", "give a number above 0")?;

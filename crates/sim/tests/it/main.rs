@@ -18,5 +18,6 @@ mod modes;
 mod numab2;
 mod pace;
 mod paired;
+mod published;
 mod roles;
 mod truths;

@@ -49,7 +49,7 @@ fn memory_that_threads_are_to_scan_in_ten_seconds_is_scanned_so_and_then_at_its_
     let gain = |report: &Report| none - seconds(report);
     println!("of {none} s, saved: {} {} {}", gain(&paced), gain(&fixed), gain(&numab2));
     // By a step that does not follow what is seen, nothing is found in time.
-    assert!(gain(&paced) > 0.8 * gain(&numab2) && gain(&fixed) < 0.1 * gain(&numab2));
+    assert!(gain(&paced) > 0.7 * gain(&numab2) && gain(&fixed) < 0.1 * gain(&numab2));
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub fn setup(process: &str, kernel: &str, changes: &[&str]) -> Setup {
         "scan_mark",
         "scan_skip",
         "scan_again",
+        "accessed_bit",
         "reclaim_look",
         "demote",
         "mover_page",
@@ -159,6 +160,25 @@ pub const SMALL: [&str; 4] = [
     "machine.min_free=\"512KiB\"",
     "config.kernel.numa_balancing_promote_rate_limit_mbps=1",
 ];
+
+#[test]
+fn who_reads_accessed_bits_costs_the_program_that_sets_them_again() {
+    let changes = [&SMALL[..], &["machine.node.1.read_ns=[100.0, 0.0]"]].concat();
+    let time = |accessed_bit_ns: u32, mode| {
+        let cost = format!("machine.cost.accessed_bit_ns={accessed_bit_ns}");
+        let changes = [&changes[..], &[&cost]].concat();
+        let report = simulate(&setup(CHUNKS, FAST_SCANS, &changes), "damon", mode, 3);
+        (time_s(&report), report.overhead_s)
+    };
+    for mode in MODES {
+        let ((free, nothing), (costly, overhead)) = (time(0, mode), time(20_000, mode));
+        assert_eq!(nothing, 0.0);
+        assert!(overhead > 0.01 * free, "{mode:?}: DAMON has hardly looked: {overhead} s");
+        // Two threads pay in equal parts.
+        let paid = costly - free;
+        assert!((paid / (overhead / 2.0) - 1.0).abs() < 0.1, "{mode:?}: {paid} s of {overhead} s");
+    }
+}
 
 #[test]
 fn between_equal_tiers_no_manager_changes_the_time() {

@@ -74,11 +74,12 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// The rule with its keys and those of `frequency` and `regions`; candidates live for `life`.
-    pub fn new(keys: &config::Rule, life: Nanos) -> Adaptive {
+    /// The rule with its keys and those of `frequency` and `regions`, on records of this layout;
+    /// candidates live for `life`.
+    pub fn new(keys: &config::Rule, record: config::RecordLayout, life: Nanos) -> Adaptive {
         Adaptive {
             config: keys.adaptive.clone(),
-            frequency: Frequency::new(&keys.frequency, life),
+            frequency: Frequency::new(&keys.frequency, record, life),
             regions: Regions::new(&keys.regions, life),
             life,
             targets: BTreeMap::new(),

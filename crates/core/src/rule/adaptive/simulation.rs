@@ -214,7 +214,7 @@ fn rule() -> Adaptive {
 fn rule_that_fills(fill: bool) -> Adaptive {
     let mut config = config::Rule::default();
     config.adaptive.fill = fill;
-    Adaptive::new(&config, Nanos::from_s(10))
+    Adaptive::new(&config, config::RecordLayout::Word, Nanos::from_s(10))
 }
 
 const HOT: fn(usize) -> bool = |page| page % 5 == 2;
@@ -427,7 +427,7 @@ fn alike(free_pages: &[u64], exchange: bool) -> (Machine, Adaptive) {
     let mut machine = Machine::new();
     let mut config = config::Rule::default();
     config.adaptive.exchange = exchange;
-    let mut rule = Adaptive::new(&config, Nanos::from_s(10));
+    let mut rule = Adaptive::new(&config, config::RecordLayout::Word, Nanos::from_s(10));
     for page in 1..=1000 {
         machine.access(&mut rule, &fault(2, page, 1000 + page, page));
     }
