@@ -11,6 +11,7 @@ pub mod damon;
 pub mod demoter;
 pub mod descriptors;
 pub mod doctor;
+pub mod finding;
 pub mod kernel_moves;
 pub mod kswapd;
 pub mod lists;

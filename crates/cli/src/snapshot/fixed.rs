@@ -61,12 +61,7 @@ impl Fixed {
         let Some(place) = usize::from(scope.0).checked_sub(1) else {
             return Named { name: "default".to_owned(), standing };
         };
-        let given = self.scopes.get(place).map(|s| (s.name.as_str(), s.cgroup.as_deref()));
-        let name = match given {
-            Some(("", Some(cgroup))) => cgroup.to_owned(),
-            Some(("", None)) | None => format!("[{place}]"),
-            Some((name, _)) => name.to_owned(),
-        };
+        let name = self.scopes.get(place).map_or_else(|| format!("[{place}]"), |scope| scope.told(place));
         Named { name, standing }
     }
 }

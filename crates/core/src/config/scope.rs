@@ -96,6 +96,15 @@ impl Scope {
         self.top_tier_floor_mib > 0 || self.top_tier_cap_mib.is_some()
     }
 
+    /// What it is called: its name, or its cgroup, or its place among the scopes, from 0.
+    pub fn told(&self, place: usize) -> String {
+        match (self.name.as_str(), &self.cgroup) {
+            ("", Some(cgroup)) => cgroup.clone(),
+            ("", None) => format!("[{place}]"),
+            (name, _) => name.to_owned(),
+        }
+    }
+
     /// The cgroup of a scope that has no other criterion, as a normal path.
     pub fn cgroup_alone(&self) -> Option<String> {
         let path = self.cgroup.as_deref().filter(|_| self.pids.is_empty() && self.command.is_none());

@@ -39,7 +39,7 @@ pub use lock::{Lock, LockError, OTHER_PIDS, has_own_pids};
 pub use plan::{Change, Plan, Skipped, plan};
 pub use restore::{Fate, RestoreError, RestoreReport, Restored, restore};
 pub use value::{chosen, same_value};
-pub use watch::SettingsStats;
+pub use watch::{Changed, SettingsStats, changed};
 
 /// Names of files in the state folder, for as long as it is in use.
 pub(crate) const STATE_NAMES: [&str; 3] = [lock::FILE_NAME, log::FILE_NAME, log::NEXT_NAME];

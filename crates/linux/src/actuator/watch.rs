@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use thermocline_core::config::WhenChanged;
 use thermocline_core::units::Nanos;
 
-use super::log::Entry;
-use super::{Actuator, ActuatorError, Plan, chosen, same_value, settings};
+use super::holder::{Held, Holder};
+use super::log::{self, Entry};
+use super::{Actuator, ActuatorError, Lock, Plan, chosen, same_value, settings};
+use crate::root::{Root, read_optional};
 
 /// Time between two checks.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
@@ -33,6 +35,40 @@ thermocline_core::statistics! {
     }
 }
 
+/// A setting that somebody else has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The file.
+    pub path: PathBuf,
+    /// Our value.
+    pub ours: String,
+    /// The value that was found.
+    pub found: String,
+}
+
+/// Settings that the thermocline at work has recorded in `state_dir` and that have other values
+/// now; none if none runs. Read-only.
+pub fn changed(root: &Root, state_dir: &Path) -> Vec<Changed> {
+    let held = Lock::held(root, state_dir);
+    let ours = |held: &Held| matches!(held.holder, Some(Holder { is_thermocline: true, .. }));
+    let (true, Ok(recorded)) = (held.as_ref().is_some_and(ours), log::read(state_dir)) else {
+        return Vec::new();
+    };
+    let mut values: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
+    for entry in recorded.entries.into_iter().filter(|entry| !settings::is_state(root, &entry.path)) {
+        values.entry(entry.path).or_default().push(entry.ours);
+    }
+    let differs = |(path, ours): (PathBuf, Vec<String>)| {
+        let text = read_optional(&path).ok()??;
+        // While a value is being changed, the one before is recorded as well.
+        if ours.iter().any(|value| same_value(&text, value)) {
+            return None;
+        }
+        Some(Changed { path, ours: ours.last()?.clone(), found: chosen(&text).to_owned() })
+    };
+    values.into_iter().filter_map(differs).collect()
+}
+
 /// State of settings in addition to the values to put back.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
@@ -47,6 +83,8 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Course {
     left: bool,
+    /// The value that was found last.
+    found: String,
     /// When it was set again.
     sets: VecDeque<Nanos>,
 }
@@ -84,6 +122,17 @@ impl Actuator {
         SettingsStats { left, ..self.watch.stats }
     }
 
+    /// Settings that others have changed: that are left so, or that had to be set again lately.
+    pub fn changed(&self, now: Nanos) -> Vec<Changed> {
+        let lately = |course: &Course| course.sets.back().is_some_and(|at| now.since(*at) < WINDOW);
+        let open = self.watch.courses.iter().filter(|(_, course)| course.left || lately(course));
+        let ours = self.watched();
+        open.filter_map(|(path, course)| {
+            Some(Changed { path: path.clone(), ours: ours.get(path)?.clone(), found: course.found.clone() })
+        })
+        .collect()
+    }
+
     /// Each setting with the value that it should have now. The state of a kdamond is not among
     /// them, because it changes on its own.
     fn watched(&self) -> BTreeMap<PathBuf, String> {
@@ -110,6 +159,7 @@ impl Actuator {
         let may = settings::may_set_again(&self.root, path) && course.may_set_again(now);
         course.left = true;
         let found = chosen(&text).to_owned();
+        course.found.clone_from(&found);
         let what = match (when, may) {
             (WhenChanged::StandAside, _) => {
                 "it is left so, also at the end; kernel.when_changed = \"set-again\" has such settings set again"

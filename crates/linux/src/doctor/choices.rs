@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Ground, Severity};
+use crate::finding::{Finding, Ground, Kind, Look};
 use crate::process;
 use crate::root::{Root, list_optional, read_optional};
 
@@ -55,7 +54,7 @@ pub fn overridden(root: &Root, wanted: Option<u32>) -> Option<String> {
 /// A finding about an overridden choice.
 pub(super) fn numa_balancing(root: &Root, wanted: Option<u32>) -> Option<Finding> {
     let cause = overridden(root, wanted)?;
-    Some(Finding::new("choices.numa_balancing", Severity::Problem, cause).fix(
+    Some(Finding::new(Kind::ChoicesNumaBalancing, cause).fix(
             Ground::OURS,
         "to leave it at 0, unset kernel.numa_balancing in the configuration: hint faults then do not come, and [source.damon] can tell what is hot in their place",
     ))
@@ -82,7 +81,7 @@ pub(super) fn guests(look: &mut Look<'_>, wanted: Option<u32>, machine_pages: u6
              it leaves the guest for a fault on the host; thermocline was never tried on a host of KVM guests",
             held.len()
         );
-        Finding::new("choices.guests", Severity::Note, cause)
+        Finding::new(Kind::ChoicesGuests, cause)
             .fix(Ground::OURS, "try `thermocline observe` first, and exclude guests whose latency counts from moves by a scope")
     })
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Ground, Severity};
+use crate::finding::{Finding, Ground, Kind, Look};
 use crate::root::link_target;
 
 /// The unused part of it, with the command that makes it usable memory.
@@ -39,7 +38,7 @@ pub(super) fn unused(look: &mut Look<'_>) -> Vec<Finding> {
             known => format!("{} of {}", names.len() - known, names.join(", ")),
         };
         let cause = format!("CXL memory {which} belongs to no region and is not in use");
-        let finding = Finding::new("memory.cxl_no_region", Severity::Note, cause);
+        let finding = Finding::new(Kind::MemoryCxlNoRegion, cause);
         let command = format!("cxl create-region -t ram -m {}", names.join(" "));
         findings.push(finding.run(Ground::seen(unknown == 0), "make a region of it", command));
     }
@@ -48,7 +47,7 @@ pub(super) fn unused(look: &mut Look<'_>) -> Vec<Finding> {
             "CXL memory {} belongs to no region and has no volatile capacity (ram/size is 0), so that no memory can be made of it as it is",
             names(&other).join(", ")
         );
-        findings.push(Finding::new("memory.cxl_no_region", Severity::Note, cause));
+        findings.push(Finding::new(Kind::MemoryCxlNoRegion, cause));
     }
     findings
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::actuator::chosen;
-use crate::doctor::look::Look;
+use crate::finding::Look;
 use crate::root::kernel_version;
 
 /// The running kernel and its settings. `None` means "this kernel has no such thing".

@@ -5,7 +5,8 @@ use thermocline_core::units::NodeId;
 
 use crate::damon::MIGRATE_SINCE;
 use crate::doctor::kernel::KernelInfo;
-use crate::doctor::report::{Finding, Ground, Manager, Severity};
+use crate::doctor::report::Manager;
+use crate::finding::{Finding, Ground, Kind};
 use crate::lists::nodes_text;
 use crate::manager::{CannotManage, KernelManager, offer};
 use crate::root::Root;
@@ -36,7 +37,7 @@ pub(super) fn managers(
     let chosen = list.iter().find(|m| m.chosen && !m.usable && config.manager.name.is_of_kernel());
     let finding = chosen.filter(|_| found.is_some()).map(|m| {
         let cause = format!("manager {} cannot work: {}", m.name, m.detail);
-        Finding::new("manager.refused", Severity::Blocker, cause).fix(
+        Finding::new(Kind::ManagerRefused, cause).fix(
             Ground::seen(list.iter().any(|m| m.usable && m.name != "observe")),
             "choose another with manager.name or `thermocline run --manager`",
         )

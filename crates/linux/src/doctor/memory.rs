@@ -4,9 +4,8 @@ use thermocline_core::units::NodeId;
 
 use crate::doctor::cxl;
 use crate::doctor::kernel::KernelInfo;
-use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Ground, Severity};
 use crate::doctor::tiers;
+use crate::finding::{Finding, Ground, Kind, Look, Severity};
 use crate::lists::nodes_text;
 use crate::mover::closed;
 use crate::root::{exists, link_target};
@@ -21,7 +20,7 @@ pub(super) fn topology(
 ) -> Vec<Finding> {
     let found = match found {
         Ok(found) => found,
-        Err(error) => return vec![Finding::new("topology.unreadable", Severity::Blocker, error.to_string())],
+        Err(error) => return vec![Finding::new(Kind::TopologyUnreadable, error.to_string())],
     };
     let mut findings = unused_memory(look);
     let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0).count();
@@ -60,7 +59,7 @@ pub(super) fn free_space(found: &Discovered, zones: &[Zone], mode: Option<u32>) 
                  fault, whatever rate limit, rule or scope says; it ends when the node fills, and until then such moves \
                  are counted as the kernel's"
             );
-            Finding::new("memory.free_space_promotion", Severity::Note, cause)
+            Finding::new(Kind::MemoryFreeSpacePromotion, cause).on(&[*node])
         })
         .collect()
 }
@@ -80,7 +79,8 @@ pub(super) fn closed(look: &mut Look<'_>, found: &Discovered) -> Option<Finding>
     };
     let cause = format!("this process runs in a cpuset that leaves out {nodes}: {so}");
     Some(
-        Finding::new("topology.closed", severity, cause)
+        Finding::new(Kind::TopologyClosed, cause)
+            .as_a(severity)
             .fix(Ground::OURS, "run thermocline in a cgroup whose cpuset.mems has all nodes"),
     )
 }
@@ -88,7 +88,7 @@ pub(super) fn closed(look: &mut Look<'_>, found: &Discovered) -> Option<Finding>
 fn single_node(kernel: &KernelInfo, nothing_unused: bool) -> Finding {
     let cause = "this machine has one node with memory: there is no other kind of memory to move pages to, and nothing \
                  to tier";
-    let finding = Finding::new("topology.single_node", Severity::Blocker, cause);
+    let finding = Finding::new(Kind::TopologySingleNode, cause);
     finding
         .fix(
             Ground::seen(kernel.booted_with("numa=off")),
@@ -110,7 +110,7 @@ fn one_tier(look: &mut Look<'_>, kernel: &KernelInfo, found: &Discovered) -> Fin
         TierOrigin::Assumed => "this kernel lists no memory tiers, so all nodes count as one",
         TierOrigin::TierMap => "tiers.nodes puts all nodes into one tier",
     };
-    let mut finding = Finding::new("topology.one_tier", Severity::Blocker, cause);
+    let mut finding = Finding::new(Kind::TopologyOneTier, cause);
     if found.origin == TierOrigin::TierMap {
         return finding.fix(
             Ground::OURS,
@@ -173,7 +173,7 @@ fn mapped_against_the_kernel(found: &Discovered) -> Option<Finding> {
         nodes_text(&unseen)
     );
     Some(
-        Finding::new("topology.not_scanned", Severity::Problem, cause).fix(
+        Finding::new(Kind::TopologyNotScanned, cause).fix(
             Ground::OURS,
             "use another source for them, or set kernel.numa_balancing = 3 in the configuration: the kernel then scans \
              all nodes, and moves pages towards the accessing CPU itself",
@@ -197,7 +197,7 @@ fn unused_memory(look: &mut Look<'_>) -> Vec<Finding> {
             format!("{name} ({mib} MiB, node {node}) is a dax device and not part of the machine's memory");
         // A device without a node cannot become one's memory.
         let has_node = node.parse::<u16>().is_ok() && mib > 0;
-        findings.push(Finding::new("memory.devdax", Severity::Note, cause).run(
+        findings.push(Finding::new(Kind::MemoryDevdax, cause).about(&name).run(
             Ground::seen(has_node),
             "make it memory, if nothing uses the device",
             format!("daxctl reconfigure-device --mode=system-ram {name}"),
@@ -222,7 +222,7 @@ fn offline_blocks(look: &mut Look<'_>) -> Option<Finding> {
     let cause = format!("{count} memory blocks ({} MiB) are offline", count * mib);
     let movable =
         look.text(&first.with_file_name("valid_zones")).is_some_and(|zones| zones.contains("Movable"));
-    Some(Finding::new("memory.offline", Severity::Note, cause).run(
+    Some(Finding::new(Kind::MemoryOffline, cause).run(
         Ground::seen(movable),
         "bring each online, movable, if it is meant to be used",
         format!("echo online_movable > {}", first.display()),

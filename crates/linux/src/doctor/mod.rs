@@ -3,59 +3,54 @@
 //!
 //! The doctor only reads. A file that cannot be read is a finding and does not end the examination.
 
-mod blind;
 mod bundle;
 mod choices;
-mod cpusets;
 mod cxl;
 mod kernel;
-mod look;
 mod managers;
 mod memory;
 mod moving;
 mod named;
 mod others;
 mod permissions;
-mod pressure;
 mod report;
 mod scopes;
 mod sources;
 mod text;
 mod tiers;
+mod watch;
 
 use std::path::Path;
 
-use thermocline_core::config::{Config, DemotionWay, Enabled, ManagerName, Unreachable};
-use thermocline_core::units::NodeId;
+use thermocline_core::config::{Config, DemotionWay, Enabled, ManagerName};
 
 use crate::actuator::{OTHER_PIDS, Plan, has_own_pids, plan};
-use crate::demoter::{self, NotDemoting, Offer, Way};
+use crate::demoter::{self, Offer, Way};
+use crate::finding::{Demoting, Facts, Look, Others, View, blind, cpusets, judge, our_kdamonds, wanted_mode};
 use crate::manager;
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
 use crate::source::hintfault::layout::{self, AttachPoint};
-use crate::source::{Facts, ROWS, Row};
+use crate::source::{self, ROWS, Row};
 use crate::topology::{Discovered, discover};
 use crate::zoneinfo;
 
-use look::Look;
-
+pub use crate::finding::{
+    BLIND_PROCESSES_MAX, Blind, BlindProcess, BlindSum, Confined, Finding, Kind, Remedy, Severity,
+};
 pub use crate::source::{Probed, SourceStatus};
-pub use blind::BLIND_PROCESSES_MAX;
 pub use bundle::{bundle, told};
 pub use choices::overridden;
 pub use kernel::{KernelInfo, Mounts};
-pub use report::{
-    Blind, BlindProcess, BlindSum, Confined, Finding, Manager, Other, Permission, Remedy, Report, SCHEMA,
-    Severity, Verdict,
-};
+pub use report::{Manager, Other, Permission, Report, SCHEMA, Verdict};
+pub use watch::Watch;
 
 /// Asks a kernel for the attach points of hint faults; an error says why it cannot be queried.
 pub type Probe<'a> = &'a dyn Fn(&Root) -> Result<Vec<AttachPoint>, String>;
 
 /// Nothing is changed in a pid namespace of its own.
 fn own_pids(root: &Root) -> Option<Finding> {
-    has_own_pids(root).then(|| Finding::new("pid_namespace", Severity::Blocker, OTHER_PIDS))
+    has_own_pids(root).then(|| Finding::new(Kind::PidNamespace, OTHER_PIDS))
 }
 
 /// Examines the machine at `root` for a run with `config`.
@@ -66,7 +61,7 @@ pub fn examine(root: &Root, config: &Config) -> Report {
 /// As [`examine`], with another way to query attach points: for a machine whose files were copied
 /// from elsewhere.
 pub fn examine_with(root: &Root, config: &Config, probe: Probe<'_>) -> Report {
-    look_at(root, config, probe, Depth::Everything)
+    look_at(root, config, probe, Depth::Everything(None))
 }
 
 /// The blockers of `run` with `config`: those of [`examine`], found without reading processes.
@@ -76,19 +71,23 @@ pub fn blockers(root: &Root, config: &Config) -> Vec<Finding> {
     findings
 }
 
+/// The mappings of processes, as far as findings need them.
+type Mappings = (Blind, Vec<Confined>);
+
 /// The extent of an examination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Depth {
-    /// Everything except processes, which block nothing.
+    /// Everything except processes and what may come and go while a daemon runs, which block
+    /// nothing.
     Blockers,
-    /// All.
-    Everything,
+    /// All, with the mappings of an earlier look if there are any.
+    Everything(Option<Mappings>),
 }
 
 fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Report {
     let mut look = Look::new(root);
+    let mut facts = Facts::read(&mut look, config);
     let kernel = KernelInfo::read(&mut look);
-    let zones = zoneinfo::parse(&look.text(&root.proc.join("zoneinfo")).unwrap_or_default());
     let found = discover(root, &config.tiers);
     let mut findings = memory::topology(&mut look, &kernel, &found);
     let topology = found.ok();
@@ -99,10 +98,8 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     let plan = if config.manager.name.is_of_kernel() {
         Ok(kernels_plan(root, config, topology.as_ref()))
     } else {
-        findings.extend(demotion.iter().filter_map(|offered| match offered {
-            Ok(offer) => demotion_caveat(&offer.way, config.demotion.way),
-            Err(why) => no_demotion(why),
-        }));
+        let offered = demotion.iter().flatten();
+        findings.extend(offered.filter_map(|offer| demotion_caveat(&offer.way, config.demotion.way)));
         plan(root, &demoter::settings(config, demotion.as_ref().and_then(|offered| offered.as_ref().ok())))
     };
     let no_settings = plan.as_ref().err().map(ToString::to_string);
@@ -117,8 +114,9 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
             changes.extend((row.plan)(root, config, found).unwrap_or_default().changes);
         }
     }
-    findings
-        .extend(skipped.iter().map(|s| Finding::new("kernel.scan_settings", Severity::Note, s.to_string())));
+    findings.extend(
+        skipped.iter().map(|s| Finding::new(Kind::KernelScanSettings, s.to_string()).about(s.to_string())),
+    );
     let writes: Vec<&Path> = changes.iter().map(|c| c.path.as_path()).collect();
     let mut permissions = permissions::permissions(&mut look, kernel.lockdown.as_deref(), &writes);
     findings.append(&mut permissions.findings);
@@ -128,24 +126,26 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     let (may_move, no_moves) = moving::permission(&look, topology.as_ref());
     permissions.list.push(may_move);
     findings.extend(no_moves.filter(|_| moves));
-    let given_up = moving::given_up(topology.as_ref(), &zones);
-    findings.extend(moving::gave_up(&given_up, config));
+    let given_up = moving::given_up(topology.as_ref(), &facts.zones);
 
-    let mode = match config.manager.name {
-        ManagerName::Numab2 => Some(2),
-        ManagerName::Damon => config.manager.damon.numa_balancing,
-        ManagerName::Thermocline | ManagerName::Observe => config.kernel.numa_balancing,
-    };
+    let mode = wanted_mode(config);
     findings.extend(choices::numa_balancing(root, mode));
-    let machine_pages = zoneinfo::node_states(&zones).iter().map(|node| node.managed_pages).sum();
+    let machine_pages = zoneinfo::node_states(&facts.zones).iter().map(|node| node.managed_pages).sum();
     findings.extend(choices::guests(&mut look, mode, machine_pages));
     findings.extend(own_pids(root));
     let state_dir = Path::new(&config.daemon.state_dir);
-    let ours = others::our_kdamonds(&look, state_dir);
-    let others = others::others(&mut look, &kernel, mode, state_dir);
+    let ours = our_kdamonds(&look, state_dir);
+    if let Depth::Everything(kept) = depth {
+        facts.others.programs = Others::read_programs(&mut look);
+        (facts.blind, facts.confined) = kept.unwrap_or_else(|| blind(&mut look, config, topology.as_ref()));
+        let demoting = Demoting::new(config, demotion.as_ref());
+        let view = View { config, found: topology.as_ref(), demoting: &demoting, running: None };
+        findings.extend(judge(&view, &facts));
+    }
+    let others = others::others(&mut look, &kernel, &facts, state_dir);
     findings.extend(others.findings);
 
-    let mut facts = Facts {
+    let mut probed = source::Facts {
         root,
         config,
         topology: topology.as_ref(),
@@ -160,7 +160,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         usable: None,
         failures: Vec::new(),
     };
-    let (sources, in_the_way) = sources::sources(&mut look, &mut facts);
+    let (sources, in_the_way) = sources::sources(&mut look, &mut probed);
     let (managers, refused) =
         managers::managers(root, config, &kernel, topology.as_ref(), &sources, &given_up);
     // A manager of the kernel's needs no source of ours.
@@ -168,21 +168,17 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     // DAMON may be in use by a thermocline; that one runs, or was killed, is a separate finding.
     findings.extend(refused.filter(|_| !ours));
 
-    let lower = lower_nodes(topology.as_ref());
-    let (blind, confined) = match depth {
-        Depth::Everything => blind::blind(&mut look, &lower, topology.as_ref()),
-        Depth::Blockers => Default::default(),
-    };
-    findings.extend(blind::finding(&blind, capacity_kib(topology.as_ref(), &lower)));
-    findings.extend(cpusets::finding(&confined));
+    findings.extend(cpusets::finding(&facts.confined));
     findings.extend(named::named(&mut look, config));
     findings.extend(
-        topology.iter().flat_map(|found| memory::free_space(found, &zones, mode.or(kernel.numa_balancing))),
+        topology
+            .iter()
+            .flat_map(|found| memory::free_space(found, &facts.zones, mode.or(kernel.numa_balancing))),
     );
     findings.extend(topology.iter().filter_map(|found| memory::closed(&mut look, found)));
     findings.extend(scopes::scopes(&look, config, &kernel, topology.as_ref()));
-    findings.extend(pressure::pressure(&mut look, config));
-    findings.extend(look.failures.into_iter().map(|why| Finding::new("unreadable", Severity::Note, why)));
+    findings
+        .extend(look.failures.into_iter().map(|why| Finding::new(Kind::Unreadable, why.clone()).about(why)));
     findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
 
     let verdict = match findings.first().map_or(Severity::Ok, |worst| worst.severity) {
@@ -195,14 +191,14 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         verdict,
         kernel,
         topology,
-        nodes: zoneinfo::node_states(&zones),
+        nodes: zoneinfo::node_states(&facts.zones),
         sources,
         managers,
         permissions: permissions.list,
         changes,
         others: others.list,
-        blind,
-        confined,
+        blind: facts.blind,
+        confined: facts.confined,
         findings,
     }
 }
@@ -214,15 +210,6 @@ fn kernels_plan(root: &Root, config: &Config, found: Option<&Discovered>) -> Pla
     offered.map(|manager| manager.plan().clone()).unwrap_or_default()
 }
 
-/// A note if nothing would be demoted, unless configured so.
-fn no_demotion(why: &NotDemoting) -> Option<Finding> {
-    if matches!(why, NotDemoting::Config(Unreachable::Off | Unreachable::Direction)) {
-        return None;
-    }
-    let cause = format!("nothing will be demoted, so that promotion ends where the top tier is full: {why}");
-    Some(Finding::new("demotion.none", Severity::Note, cause))
-}
-
 /// A note if the way of demotion has limitations, unless it was configured.
 fn demotion_caveat(way: &Way, asked: DemotionWay) -> Option<Finding> {
     let caveat = way.caveat().filter(|_| asked == DemotionWay::Auto)?;
@@ -230,8 +217,8 @@ fn demotion_caveat(way: &Way, asked: DemotionWay) -> Option<Finding> {
         "generations cannot be asked, so that cold pages go down {caveat}; switch MGLRU on \
          (/sys/kernel/mm/lru_gen/enabled) and mount debugfs, where the kernel is not locked down"
     );
-    let id = if matches!(way, Way::Node) { "demotion.by_node" } else { "demotion.by_regions" };
-    Some(Finding::new(id, Severity::Note, cause))
+    let kind = if matches!(way, Way::Node) { Kind::DemotionByNode } else { Kind::DemotionByRegions };
+    Some(Finding::new(kind, cause))
 }
 
 fn probe_btf(root: &Root) -> Result<Vec<AttachPoint>, String> {
@@ -245,16 +232,4 @@ fn probe_btf(root: &Root) -> Result<Vec<AttachPoint>, String> {
         Ok(btf) => Ok(layout::probe(&btf)),
         Err(error) => Err(error.to_string()),
     }
-}
-
-/// Nodes with memory below the kernel's top tier.
-fn lower_nodes(found: Option<&Discovered>) -> Vec<NodeId> {
-    let nodes = found.iter().flat_map(|f| f.topology.nodes.iter().map(move |n| (f, n)));
-    nodes.filter(|(f, n)| n.capacity_pages > 0 && !f.kernel_top.contains(&n.id)).map(|(_, n)| n.id).collect()
-}
-
-fn capacity_kib(found: Option<&Discovered>, nodes: &[NodeId]) -> u64 {
-    let size = found.map(|f| f.topology.page_bytes).unwrap_or_default();
-    let all = found.iter().flat_map(|f| &f.topology.nodes);
-    all.filter(|n| nodes.contains(&n.id)).fold(0, |sum, n| sum + size.kib(n.capacity_pages))
 }

@@ -6,8 +6,8 @@ use rustix::fs::{Access, access};
 use thermocline_core::config::Config;
 
 use crate::descriptors;
-use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Ground, Permission, Severity};
+use crate::doctor::report::Permission;
+use crate::finding::{Finding, Ground, Kind, Look};
 
 /// A capability, its bit in `CapEff` (Linux include/uapi/linux/capability.h) and what needs it.
 struct Need {
@@ -53,7 +53,7 @@ pub(super) fn descriptors(look: &mut Look<'_>, config: &Config) -> Option<Findin
     let limits = look.text(&look.root.proc.join("self/limits"))?;
     let needed = descriptors::needed(look.root, config);
     let why = descriptors::check(needed, descriptors::hard_limit(&limits)).err()?;
-    Some(Finding::new("permissions.descriptors", Severity::Blocker, format!("`run` refuses to start: {why}")))
+    Some(Finding::new(Kind::PermissionsDescriptors, format!("`run` refuses to start: {why}")))
 }
 
 /// Looks at this process's capabilities and at the files that `run` would write.
@@ -87,7 +87,7 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
     if !missing.is_empty() {
         let cause = format!("this process lacks {}", missing.join(", "));
         findings.push(
-            Finding::new("permissions.missing", Severity::Problem, cause)
+            Finding::new(Kind::PermissionsMissing, cause)
                 .run(Ground::seen(!root), "run as root", "sudo thermocline doctor")
                 .fix(
                     Ground::seen(root),
@@ -99,7 +99,7 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
         let paths: Vec<String> = refused.iter().map(|p| p.display().to_string()).collect();
         let cause = format!("`run` would write to {}, and this process cannot", paths.join(" and "));
         findings.push(
-            Finding::new("permissions.read_only", Severity::Problem, cause)
+            Finding::new(Kind::PermissionsReadOnly, cause)
                 .fix(Ground::seen(!root), "run as root")
                 .fix(Ground::seen(root), "run outside of containers, which mount /proc/sys read-only"),
         );
@@ -107,14 +107,14 @@ pub(super) fn permissions(look: &mut Look<'_>, lockdown: Option<&str>, writes: &
     if foreign_user_namespace(look) {
         let cause = "this process is in a user namespace: its capabilities do not count for the machine";
         findings.push(
-            Finding::new("permissions.user_namespace", Severity::Problem, cause)
+            Finding::new(Kind::PermissionsUserNamespace, cause)
                 .fix(Ground::OURS, "run outside of the container, as root of the machine"),
         );
     }
     let mode = lockdown.filter(|&mode| mode == "confidentiality");
     if let Some(mode) = mode {
         let cause = format!("the kernel is locked down ({mode}): BPF programs may not read its memory");
-        findings.push(Finding::new("permissions.lockdown", Severity::Problem, cause).fix(
+        findings.push(Finding::new(Kind::PermissionsLockdown, cause).fix(
             Ground::seen(look.booted("lockdown=confidentiality")),
             "boot with lockdown=integrity or without lockdown",
         ));

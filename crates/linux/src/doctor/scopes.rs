@@ -5,8 +5,7 @@ use thermocline_core::config::{Config, DemotionMode, Scope};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::doctor::kernel::KernelInfo;
-use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Ground, Severity};
+use crate::finding::{Finding, Ground, Kind, Look, Severity};
 use crate::scope::Holdings;
 use crate::topology::Discovered;
 
@@ -22,7 +21,7 @@ pub(super) fn scopes(
     }
     let cause = "kernel.numa_balancing is one switch for the whole machine: processes outside of the configured scopes \
                  are not moved by thermocline, but the kernel scans them too";
-    let mut findings = vec![Finding::new("scope.scanned_globally", Severity::Note, cause)];
+    let mut findings = vec![Finding::new(Kind::ScopeScannedGlobally, cause)];
     if let Some(found) = found {
         findings.extend(holdings(look, config, found));
         findings.extend(floors_too_large(config, found));
@@ -41,7 +40,7 @@ fn holdings(look: &Look<'_>, config: &Config, found: &Discovered) -> Vec<Finding
         let cause = format!(
             "nothing would be promoted into a scope with a cap, or demoted from one with a floor: {why}"
         );
-        Finding::new("scope.top_tier_unknown", Severity::Problem, cause)
+        Finding::new(Kind::ScopeTopTierUnknown, cause)
     };
     let holdings = match Holdings::new(look.root, &config.scope) {
         Ok(holdings) => holdings,
@@ -63,7 +62,7 @@ fn told(config: &Config, holding: &Holding) -> Finding {
             cause.push_str(&format!(", its cap is {cap_mib} MiB"));
         }
     }
-    Finding::new("scope.top_tier", Severity::Note, cause)
+    Finding::new(Kind::ScopeTopTier, cause).of_scope(format!("[{place}]"))
 }
 
 fn floors_too_large(config: &Config, found: &Discovered) -> Option<Finding> {
@@ -72,7 +71,7 @@ fn floors_too_large(config: &Config, found: &Discovered) -> Option<Finding> {
     let top_mib = found.topology.page_bytes.mib(top.map(|node| node.capacity_pages).sum());
     let cause =
         format!("the scopes' floors are {floors_mib} MiB together, and the top tier has {top_mib} MiB");
-    let finding = Finding::new("scope.floors_too_large", Severity::Problem, cause);
+    let finding = Finding::new(Kind::ScopeFloorsTooLarge, cause);
     (floors_mib > top_mib).then(|| {
         finding.fix(Ground::OURS, "lower scope.top_tier_floor_mib: what is not there cannot be kept")
     })
@@ -86,8 +85,8 @@ fn floors_and_the_kernel(config: &Config, kernel: &KernelInfo) -> Option<Finding
     let cause = "demotion by the kernel is enabled: under memory pressure it may demote memory of any cgroup, also below a scope's \
                  top_tier_floor_mib, which holds for what thermocline asks for";
     match (consent, stays_on) {
-        (true, _) => Some(Finding::new("scope.floor_and_kernel", Severity::Note, cause)),
-        (false, true) => Some(Finding::new("scope.floor_and_kernel", Severity::Problem, cause).fix(
+        (true, _) => Some(Finding::new(Kind::ScopeFloorAndKernel, cause)),
+        (false, true) => Some(Finding::new(Kind::ScopeFloorAndKernel, cause).as_a(Severity::Problem).fix(
             Ground::OURS,
             "set kernel.demotion_enabled = false, or demotion.mode = \"on\" to accept it",
         )),

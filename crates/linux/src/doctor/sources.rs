@@ -2,8 +2,7 @@
 
 use thermocline_core::config::{Config, Enabled};
 
-use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Ground, Severity};
+use crate::finding::{Finding, Ground, Kind, Look};
 use crate::source::{Facts, Probed, ROWS, SourceStatus};
 
 /// All sources, and blockers of `run`; without tiers no source could help.
@@ -22,7 +21,7 @@ pub(super) fn sources(look: &mut Look<'_>, facts: &mut Facts<'_>) -> (Vec<Probed
     let findings = match (tiers, usable) {
         (false, _) => Vec::new(),
         (true, false) => {
-            vec![Finding::new("sources.none", Severity::Blocker, none_can_be_used(&list, facts.config))]
+            vec![Finding::new(Kind::SourcesNone, none_can_be_used(&list, facts.config))]
         }
         (true, true) => refused(&list, facts.config),
     };
@@ -56,7 +55,8 @@ fn refused(list: &[Probed], config: &Config) -> Vec<Finding> {
         .filter(|(source, _)| source.status.is_refused())
         .map(|(source, instead)| {
             let cause = format!("{} is switched on and cannot be used: {}", source.name, source.detail);
-            Finding::new("sources.refused", Severity::Blocker, cause)
+            Finding::new(Kind::SourcesRefused, cause)
+                .about(source.name)
                 .fix(Ground::OURS, format!("set {instead}"))
         })
         .collect()

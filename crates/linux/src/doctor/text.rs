@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::doctor::report::{Finding, Report, Severity, Verdict};
+use thermocline_core::label::Label;
+
+use crate::doctor::report::{Report, Verdict};
+use crate::finding::{Finding, Severity};
 use crate::lists::format_list;
 use crate::source::SourceStatus;
 use crate::topology::{Discovered, TierOrigin};
@@ -206,24 +209,14 @@ impl fmt::Display for Report {
 }
 
 fn show_finding(finding: &Finding, out: &mut Vec<String>, paint: &impl Fn(Severity, &str) -> String) {
-    let word = match finding.severity {
-        Severity::Ok => "ok",
-        Severity::Note => "note",
-        Severity::Problem => "problem",
-        Severity::Blocker => "blocker",
-    };
+    let word = finding.severity.name();
     out.push(format!(
         "  {} {} [{}]",
         paint(finding.severity, &format!("{word}:")),
         finding.cause,
-        finding.id
+        finding.id.name()
     ));
-    for remedy in &finding.remedies {
-        match &remedy.command {
-            Some(command) => out.push(format!("    {}: {command}", remedy.what)),
-            None => out.push(format!("    {}", remedy.what)),
-        }
-    }
+    out.extend(finding.remedies.iter().map(|remedy| format!("    {}", remedy.line())));
 }
 
 fn origin(found: &Discovered) -> String {

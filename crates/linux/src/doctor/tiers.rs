@@ -3,7 +3,7 @@
 use thermocline_core::topology::{Node, Topology};
 use thermocline_core::units::PageSize;
 
-use crate::doctor::report::{Finding, Ground, Severity};
+use crate::finding::{Finding, Ground, Kind};
 use crate::topology::Discovered;
 
 /// How much slower than the fastest node of its tier a node may be before it looks misplaced.
@@ -66,7 +66,7 @@ pub(super) fn contradictions(found: &Discovered) -> Vec<Finding> {
 fn contradiction(topology: &Topology, upper: &Node, lower: &Node) -> Option<Finding> {
     let (id, what) = match (upper.read_latency_ns, lower.read_latency_ns) {
         (Some(of_upper), Some(of_lower)) if of_upper > of_lower && !has_more_bandwidth(upper, lower) => {
-            ("topology.latency_contradicts", format!("latency is {of_upper} ns, and {of_lower} ns"))
+            (Kind::TopologyLatencyContradicts, format!("latency is {of_upper} ns, and {of_lower} ns"))
         }
         (Some(_), Some(_)) => return None,
         _ => {
@@ -74,7 +74,7 @@ fn contradiction(topology: &Topology, upper: &Node, lower: &Node) -> Option<Find
             if of_upper <= of_lower {
                 return None;
             }
-            ("topology.distance_contradicts", format!("distance from CPUs is {of_upper}, and {of_lower}"))
+            (Kind::TopologyDistanceContradicts, format!("distance from CPUs is {of_upper}, and {of_lower}"))
         }
     };
     let cause = format!(
@@ -82,7 +82,7 @@ fn contradiction(topology: &Topology, upper: &Node, lower: &Node) -> Option<Find
          promoted to where they are slower",
         upper.id, upper.tier.0, lower.id, lower.tier.0, lower.id
     );
-    Some(Finding::new(id, Severity::Problem, cause).fix(Ground::OURS, format!(
+    Some(Finding::new(id, cause).on(&[upper.id, lower.id]).fix(Ground::OURS, format!(
         "if {0} is memory of a device, as a GPU's is, leave it out with [tiers] exclude = [{1}]; else say which tier \
          it belongs to with [tiers] nodes",
         upper.id, upper.id.0
@@ -115,7 +115,7 @@ fn slow_in_its_tier(topology: &Topology) -> Vec<Finding> {
             node.tier.0,
             node.read_latency_ns.unwrap_or(0)
         );
-        Finding::new("topology.slow_in_tier", Severity::Note, cause).fix(
+        Finding::new(Kind::TopologySlowInTier, cause).on(&[node.id]).fix(
             Ground::OURS,
             "give it a tier of its own with [tiers] nodes in the configuration, if that is not meant",
         )
@@ -131,7 +131,7 @@ pub(super) fn excluded(found: &Discovered) -> Option<Finding> {
             "left out by tiers.exclude: {}; thermocline moves nothing there or from there, the kernel still may",
             crate::lists::nodes_text(&nodes)
         );
-        Finding::new("topology.excluded", Severity::Note, cause)
+        Finding::new(Kind::TopologyExcluded, cause)
     })
 }
 
@@ -140,7 +140,7 @@ pub(super) fn page_size(found: &Discovered) -> Option<Finding> {
     let size = found.topology.page_bytes;
     if !found.page_size_known {
         let cause = "the size of base pages cannot be told from this machine's files; 4 KiB is assumed";
-        return Some(Finding::new("topology.page_size_unknown", Severity::Note, cause));
+        return Some(Finding::new(Kind::TopologyPageSizeUnknown, cause));
     }
     (size != PageSize::OF_ENGINE).then(|| {
         let cause = format!(
@@ -148,7 +148,7 @@ pub(super) fn page_size(found: &Discovered) -> Option<Finding> {
             size.kib(1),
             PageSize::OF_ENGINE.kib(1)
         );
-        Finding::new("topology.page_size", Severity::Blocker, cause)
+        Finding::new(Kind::TopologyPageSize, cause)
             .fix(Ground::OURS, "boot a kernel with base pages of 4 KiB, if the distribution has one")
     })
 }

@@ -331,6 +331,11 @@ impl LiveMachine {
         self.sources.others().filter_map(EvidenceSource::rate).collect()
     }
 
+    /// What each open source has given and lost so far, by its name in the configuration.
+    pub fn rates(&self) -> Vec<(&'static str, Rate)> {
+        self.sources.rates()
+    }
+
     /// Checks whether the sources still work: about once a second. Returns messages to report.
     pub fn check_sources(&mut self) -> Vec<String> {
         self.sources.iter_mut().filter_map(|source| source.check()).collect()

@@ -10,7 +10,7 @@ use thermocline_core::units::Nanos;
 
 use super::MachineError;
 use crate::source::hintfault::HintFaults;
-use crate::source::{Cost, Costed, Counted, EvidenceSource, Opening, ROWS, Row, SourceError};
+use crate::source::{Cost, Costed, Counted, EvidenceSource, Opening, ROWS, Rate, Row, SourceError};
 
 /// A source configured as `auto` that cannot be used.
 #[derive(Debug)]
@@ -87,6 +87,11 @@ impl Sources {
     /// The counters of each open source, with its row.
     pub(super) fn counted(&self) -> Vec<(&'static Row, Counted)> {
         self.open.iter().map(|(row, source)| (*row, source.counted())).collect()
+    }
+
+    /// What each open source has given and lost so far, by its name in the configuration.
+    pub(super) fn rates(&self) -> Vec<(&'static str, Rate)> {
+        self.open.iter().filter_map(|(row, source)| Some((row.source.key(), source.rate()?))).collect()
     }
 
     /// Each open source but hint faults.

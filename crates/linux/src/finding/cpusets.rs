@@ -1,15 +1,27 @@
 //! Programs that may not have memory on any node of the top tier: nothing of theirs can be
 //! promoted.
 
+use serde::Serialize;
 use thermocline_core::units::Pid;
 
-use crate::doctor::report::{Confined, Finding, Ground, Severity};
+use super::{Finding, Ground, Kind};
 use crate::lists::parse_list;
 use crate::root::{Root, read_optional};
 use crate::topology::Discovered;
 
 /// Programs that a finding names.
 const NAMED: usize = 5;
+
+/// A program whose cpuset leaves out the whole top tier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confined {
+    /// The process.
+    pub pid: Pid,
+    /// Its name.
+    pub comm: String,
+    /// Its cgroup, where it has one of version 2.
+    pub cgroup: Option<String>,
+}
 
 /// The process and its cgroup, if its cpuset leaves out the whole top tier. Its status is read
 /// without its mmap lock.
@@ -27,7 +39,7 @@ pub(super) fn confined(root: &Root, pid: Pid, comm: &str, found: &Discovered) ->
 }
 
 /// A finding that names them.
-pub(super) fn finding(confined: &[Confined]) -> Option<Finding> {
+pub(crate) fn finding(confined: &[Confined]) -> Option<Finding> {
     let name = |c: &Confined| {
         let cgroup = c.cgroup.as_ref().map(|path| format!(", cgroup {path}")).unwrap_or_default();
         format!("{} (pid {}{cgroup})", c.comm, c.pid.0)
@@ -40,7 +52,7 @@ pub(super) fn finding(confined: &[Confined]) -> Option<Finding> {
         "their cpusets leave out the whole top tier, so that nothing of theirs can be promoted: {}",
         names.join(", ")
     );
-    let finding = Finding::new("scope.confined", Severity::Note, cause);
+    let finding = Finding::new(Kind::ScopeConfined, cause);
     (!confined.is_empty()).then(|| {
         finding.fix(
             Ground::OURS,

@@ -3,12 +3,11 @@
 use thermocline_core::config::{Config, ManagerName};
 use thermocline_core::units::Nanos;
 
-use crate::doctor::look::Look;
-use crate::doctor::report::{Finding, Severity};
+use super::Look;
 use crate::scope::Pressures;
 
-/// A finding if the memory pressure of scopes whose pages we would move cannot be read.
-pub(super) fn pressure(look: &mut Look<'_>, config: &Config) -> Vec<Finding> {
+/// Why the memory pressure of scopes whose pages we would move cannot be read.
+pub(super) fn unknown(look: &mut Look<'_>, config: &Config) -> Vec<String> {
     if !config.brake.enabled || config.manager.name != ManagerName::Thermocline {
         return Vec::new();
     }
@@ -17,10 +16,5 @@ pub(super) fn pressure(look: &mut Look<'_>, config: &Config) -> Vec<Finding> {
     let mut unknown: Vec<String> =
         pressures.read(Nanos(0)).filter_map(|read| Some(read.err()?.to_string())).collect();
     unknown.dedup();
-    let finding = |why: String| {
-        let cause =
-            format!("moves are braked by ping-pong alone, because memory pressure is not known: {why}");
-        Finding::new("brake.no_pressure", Severity::Note, cause)
-    };
-    unknown.into_iter().map(finding).collect()
+    unknown
 }

@@ -1,4 +1,4 @@
-//! Reads files for the doctor, which continues after files that cannot be read, and reports them.
+//! Reads files for the findings, which continue after files that cannot be read, and reports them.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -9,26 +9,26 @@ use crate::topology::Discovered;
 
 /// Reads a machine: absent files are `None`; unreadable ones are `None` and recorded.
 #[derive(Debug)]
-pub(super) struct Look<'a> {
-    pub(super) root: &'a Root,
+pub(crate) struct Look<'a> {
+    pub(crate) root: &'a Root,
     /// What could not be read, and why.
-    pub(super) failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn new(root: &'a Root) -> Look<'a> {
+    pub(crate) fn new(root: &'a Root) -> Look<'a> {
         Look { root, failures: Vec::new() }
     }
 
     /// Whether a word stands on the boot command line.
-    pub(super) fn booted(&mut self, word: &str) -> bool {
+    pub(crate) fn booted(&mut self, word: &str) -> bool {
         let line = self.text(&self.root.proc.join("cmdline")).unwrap_or_default();
         line.split_ascii_whitespace().any(|w| w == word)
     }
 
     /// Checks for the files that offer demotion, which are tried elsewhere, so that a copy of the
     /// machine includes them.
-    pub(super) fn demotion(&self, found: Option<&Discovered>) {
+    pub(crate) fn demotion(&self, found: Option<&Discovered>) {
         let nodes = found.into_iter().flat_map(|found| &found.topology.nodes);
         let files = nodes.map(|node| node_reclaim(self.root, node.id)).chain([lru_gen(self.root)]);
         files.for_each(|file| {
@@ -37,18 +37,18 @@ impl<'a> Look<'a> {
     }
 
     /// The text of a file.
-    pub(super) fn text(&mut self, path: &Path) -> Option<String> {
+    pub(crate) fn text(&mut self, path: &Path) -> Option<String> {
         let read = read_optional(path);
         self.keep(read).flatten()
     }
 
     /// The text of a file without the space around it.
-    pub(super) fn word(&mut self, path: &Path) -> Option<String> {
+    pub(crate) fn word(&mut self, path: &Path) -> Option<String> {
         self.text(path).map(|text| text.trim().to_owned())
     }
 
     /// The number in a file.
-    pub(super) fn number<T: FromStr>(&mut self, path: &Path) -> Option<T> {
+    pub(crate) fn number<T: FromStr>(&mut self, path: &Path) -> Option<T> {
         let text = self.word(path)?;
         match text.parse() {
             Ok(number) => Some(number),
@@ -60,7 +60,7 @@ impl<'a> Look<'a> {
     }
 
     /// The paths in a folder whose names begin with `prefix`, by name.
-    pub(super) fn list(&mut self, folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    pub(crate) fn list(&mut self, folder: &Path, prefix: &str) -> Vec<PathBuf> {
         let listed = list_optional(folder);
         let mut names = self.keep(listed).flatten().unwrap_or_default();
         names.retain(|name| name.starts_with(prefix));
@@ -69,14 +69,14 @@ impl<'a> Look<'a> {
     }
 
     /// Records a failure once.
-    pub(super) fn fail(&mut self, why: String) {
+    pub(crate) fn fail(&mut self, why: String) {
         if !self.failures.contains(&why) {
             self.failures.push(why);
         }
     }
 
     /// The value, or `None` with its error recorded.
-    pub(super) fn keep<T>(&mut self, result: Result<T, KernelFileError>) -> Option<T> {
+    pub(crate) fn keep<T>(&mut self, result: Result<T, KernelFileError>) -> Option<T> {
         result.map_err(|error| self.fail(error.to_string())).ok()
     }
 }
