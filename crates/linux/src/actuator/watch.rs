@@ -125,7 +125,11 @@ impl Actuator {
     /// Settings that others have changed: that are left so, or that had to be set again lately.
     pub fn changed(&self, now: Nanos) -> Vec<Changed> {
         let lately = |course: &Course| course.sets.back().is_some_and(|at| now.since(*at) < WINDOW);
-        let open = self.watch.courses.iter().filter(|(_, course)| course.left || lately(course));
+        let mut open =
+            self.watch.courses.iter().filter(|(_, course)| course.left || lately(course)).peekable();
+        if open.peek().is_none() {
+            return Vec::new();
+        }
         let ours = self.watched();
         open.filter_map(|(path, course)| {
             Some(Changed { path: path.clone(), ours: ours.get(path)?.clone(), found: course.found.clone() })

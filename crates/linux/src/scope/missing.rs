@@ -41,7 +41,7 @@ pub fn missing(root: &Root, scopes: &[Scope]) -> Result<Vec<String>, KernelFileE
     Ok(scopes.iter().enumerate().filter_map(sentence).collect())
 }
 
-/// What is missing now, and what of it has not been reported.
+/// What is missing now.
 #[derive(Debug)]
 pub struct Missing {
     root: Root,
@@ -57,15 +57,14 @@ impl Missing {
         Missing { root: root.clone(), scopes, now: Vec::new() }
     }
 
-    /// Checks again. Returns cgroups that were present, or not checked, at the last call.
-    pub fn look(&mut self) -> Vec<String> {
+    /// Checks again. If it cannot be read for a moment, the state stays.
+    pub fn look(&mut self) {
         if self.scopes.is_empty() {
-            return Vec::new();
+            return;
         }
-        // If it cannot be read for a moment, the state stays.
-        let Ok(now) = missing(&self.root, &self.scopes) else { return Vec::new() };
-        let before = std::mem::replace(&mut self.now, now);
-        self.now.iter().filter(|sentence| !before.contains(sentence)).cloned().collect()
+        if let Ok(now) = missing(&self.root, &self.scopes) {
+            self.now = now;
+        }
     }
 
     /// A sentence for each, as of the last check.
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_told_once_each_time_that_it_goes() {
+    fn what_is_not_there_is_known_from_look_to_look() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         let make = |path: &str| fs::create_dir_all(dir.path().join(path)).unwrap();
@@ -100,15 +99,19 @@ mod tests {
             Scope::default(),
         ];
         let mut missing = Missing::new(&root, &scopes);
-        let told = missing.look();
+        missing.look();
+        let told = missing.now().to_vec();
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("scope[1].cgroup \"/no/such.slice\" is not there now"));
         assert!(told[0].ends_with("nothing is excluded by it") && told[1].contains("version 1"));
-        assert!(missing.look().is_empty() && missing.now() == told);
         make("sys/fs/cgroup/unified/no/such.slice");
-        assert!(missing.look().is_empty() && missing.now() == &told[1..]);
+        missing.look();
+        assert_eq!(missing.now(), &told[1..]);
         fs::remove_dir(dir.path().join("sys/fs/cgroup/unified/no/such.slice")).unwrap();
-        assert_eq!(missing.look(), &told[..1]);
-        assert!(Missing::new(&root, &scopes[3..]).look().is_empty());
+        missing.look();
+        assert_eq!(missing.now(), told);
+        let mut unnamed = Missing::new(&root, &scopes[3..]);
+        unnamed.look();
+        assert!(unnamed.now().is_empty());
     }
 }

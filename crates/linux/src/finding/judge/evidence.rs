@@ -4,7 +4,7 @@ use thermocline_core::units::Nanos;
 
 use crate::finding::blind::lower_capacity_kib;
 use crate::finding::{
-    BlindScope, BlindSum, Facts, Finding, Ground, Kind, Minute, Severity, SourceMinute, View,
+    BlindScope, BlindSum, Facts, Finding, Ground, Kind, LOWER_MIB_MIN, Minute, Severity, SourceMinute, View,
 };
 
 /// With less CPU time of programs in a minute than this, a lack of evidence is normal: a tenth of
