@@ -239,6 +239,17 @@ pub struct Doctor {
     /// --root.
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
+    /// Look again every so many seconds, and print a line when a finding begins and when it ends,
+    /// until interrupted.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "10",
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        conflicts_with = "bundle"
+    )]
+    pub watch: Option<u64>,
 }
 
 /// What both `observe` and `run` take.

@@ -3,9 +3,11 @@
 //! Unlike the standard macros it never panics: a daemon has settings to restore even if its
 //! terminal has gone away or its log has filled the disk. After [`detach`] it does not wait either:
 //! a terminal stopped by Ctrl-S, or a reader that has stopped reading, delays neither moves nor the
-//! end of the daemon.
+//! end of the daemon. What it tells then has fields, if it goes to the journal.
 
 mod detached;
+mod journal;
+mod said;
 
 use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
@@ -16,20 +18,40 @@ use anyhow::Context;
 
 use crate::escape;
 use detached::Detached;
+use journal::Journal;
+pub use said::{Priority, Said};
 
 /// How long the process waits at its end for each stream to be written.
 const SETTLE_BOUND: Duration = Duration::from_secs(1);
 
 /// The daemon's standard output and standard error.
-static STREAMS: OnceLock<[Detached; 2]> = OnceLock::new();
+static STREAMS: OnceLock<Streams> = OnceLock::new();
+
+#[derive(Debug)]
+struct Streams {
+    lines: Detached<String>,
+    told: Detached<Said>,
+}
 
 /// From here on separate threads write lines and messages, and callers do not wait.
 ///
 /// # Errors
 /// The threads cannot be started.
 pub fn detach() -> anyhow::Result<()> {
-    let start = || -> io::Result<[Detached; 2]> {
-        Ok([Detached::start("stdout", write_line)?, Detached::start("stderr", write_told)?])
+    let start = || -> io::Result<Streams> {
+        let journal = Journal::of_stderr();
+        let told = move |said: &Said| {
+            // The journal knows for sure whose a stream's lines are, and of a datagram only while
+            // its sender lives: the last lines of a run have no fields.
+            let journal = journal.as_ref().filter(|_| !said.fields.is_empty());
+            if journal.is_none_or(|journal| journal.send(said).is_err()) {
+                write_told(&said.text);
+            }
+        };
+        Ok(Streams {
+            lines: Detached::start("stdout", |line: &String| write_line(line))?,
+            told: Detached::start("stderr", told)?,
+        })
     };
     // It is empty, because only the daemon's start calls this.
     let _ = STREAMS.set(start().context("cannot start the threads that write what is said")?);
@@ -38,8 +60,9 @@ pub fn detach() -> anyhow::Result<()> {
 
 /// Waits for a short time until everything is written.
 pub fn settle() {
-    for stream in STREAMS.get().into_iter().flatten() {
-        stream.settle(SETTLE_BOUND);
+    if let Some(Streams { lines, told }) = STREAMS.get() {
+        lines.settle(SETTLE_BOUND);
+        told.settle(SETTLE_BOUND);
     }
 }
 
@@ -53,10 +76,20 @@ pub(crate) use tell;
 
 /// Writes text to standard error. Errors are ignored, because there is nowhere to report them.
 pub fn tell_text(text: Arguments<'_>) {
-    let text = escape::text(&text.to_string()).into_owned();
+    put_said(Said::new(text.to_string()));
+}
+
+/// Writes a line to standard error, or to the journal with its fields.
+pub fn say(mut said: Said) {
+    said.text.push('\n');
+    put_said(said);
+}
+
+fn put_said(mut said: Said) {
+    said.text = escape::text(&said.text).into_owned();
     match STREAMS.get() {
-        Some([_, errors]) => errors.put(text),
-        None => write_told(&text),
+        Some(streams) => streams.told.put(said),
+        None => write_told(&said.text),
     }
 }
 
@@ -94,6 +127,18 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
     put(&escape::text(&text.to_string()))
 }
 
+/// Prints one result of several. Returns whether the reader is still there.
+///
+/// # Errors
+/// As [`fn@print`].
+pub fn print_while_read(text: &str) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(escape::text(text).as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("cannot print the result"),
+    }
+}
+
 /// Prints text in colours. If the text contains control characters from outside, they are escaped
 /// and the colours are left out.
 ///
@@ -112,7 +157,7 @@ fn put(text: &str) -> anyhow::Result<()> {
 pub fn print_line(line: &str) {
     let text = escape::text(&format!("{line}\n")).into_owned();
     match STREAMS.get() {
-        Some([lines, _]) => lines.put(text),
+        Some(streams) => streams.lines.put(text),
         None => write_line(&text),
     }
 }

@@ -5,6 +5,7 @@ use thermocline_core::config::{Config, DemotionMode, DemotionWay, ManagerName};
 use thermocline_core::topology::Topology;
 use thermocline_linux::actuator::{Actuator, plan};
 use thermocline_linux::demoter::{self, Demoter, NotDemoting, Offer, Way};
+use thermocline_linux::finding::Demoting;
 use thermocline_linux::machine::LiveMachine;
 use thermocline_linux::root::Root;
 use thermocline_linux::topology::Discovered;
@@ -50,11 +51,24 @@ pub(super) struct Demotion<'a> {
     way: Option<DemotionWay>,
     /// Ways that have failed.
     failed: Vec<DemotionWay>,
+    /// What findings are judged by.
+    demoting: Demoting,
 }
 
 impl<'a> Demotion<'a> {
-    pub(super) fn new(root: &'a Root, config: &'a Config, found: &'a Discovered) -> Demotion<'a> {
-        Demotion { root, config, found, way: None, failed: Vec::new() }
+    /// `demoting` as it was offered.
+    pub(super) fn new(
+        root: &'a Root,
+        config: &'a Config,
+        found: &'a Discovered,
+        demoting: Demoting,
+    ) -> Demotion<'a> {
+        Demotion { root, config, found, way: None, failed: Vec::new(), demoting }
+    }
+
+    /// How cold pages go down now.
+    pub(super) fn demoting(&self) -> &Demoting {
+        &self.demoting
     }
 
     /// Starts the demoter if the actuator can send commands to the kernel. Its settings are already
@@ -88,10 +102,16 @@ impl<'a> Demotion<'a> {
     ) -> Option<String> {
         let why = machine.end_failed_demoter()?;
         self.failed.extend(self.way.take());
-        Some(match self.start_another(topology, actuator, machine) {
-            Ok(caveat) => format!("cold pages go down in another way, because of \"{why}\"{caveat}"),
-            Err(error) => format!("nothing is demoted any more: {why}; {error:#}"),
-        })
+        match self.start_another(topology, actuator, machine) {
+            Ok(caveat) => {
+                self.demoting = self.way.map_or(Demoting::NotWanted, Demoting::Ours);
+                Some(format!("cold pages go down in another way, because of \"{why}\"{caveat}"))
+            }
+            Err(error) => {
+                self.demoting = Demoting::No(format!("{why}; {error:#}"));
+                Some(format!("nothing is demoted any more: {why}; {error:#}"))
+            }
+        }
     }
 
     fn start_another(

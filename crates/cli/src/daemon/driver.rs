@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 use thermocline_core::access::Evidence;
+use thermocline_core::admission::Cause;
 use thermocline_core::config::Config;
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
@@ -14,6 +15,7 @@ use thermocline_core::units::{Nanos, Pid, VirtPage};
 use thermocline_linux::actuator::{Actuator, ActuatorError};
 use thermocline_linux::aside;
 use thermocline_linux::demoter::Offer;
+use thermocline_linux::finding::Demoting;
 use thermocline_linux::kswapd::Kswapd;
 use thermocline_linux::machine::{LiveMachine, Moving, now};
 use thermocline_linux::pace::{Pace, Paced};
@@ -22,6 +24,7 @@ use thermocline_linux::scope::Missing;
 use thermocline_linux::topology::Discovered;
 
 use super::demotion::Demotion;
+use super::findings::{Findings, Loop, say_changed, say_kswapd};
 use super::heat::{Felt, Heat};
 use super::line::Lines;
 use super::session::{Ended, Session};
@@ -29,7 +32,7 @@ use super::socket::{Answer, Question, Request, text_answer};
 use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
-use crate::output::{tell, tell_text};
+use crate::output::{Said, say, tell, tell_text};
 use crate::snapshot::{Deciding, Explained, Fixed, Seen, Snapshot};
 use crate::text;
 
@@ -51,6 +54,8 @@ pub(super) struct Kernel<'a> {
     pub(super) actuator: &'a mut Actuator,
     /// Whose memory is demoted; `None` if nothing is.
     pub(super) demotion: Option<Offer>,
+    /// The same, as findings are judged by it.
+    pub(super) demoting: Demoting,
 }
 
 /// Drives the engine until the session is over or another manager is to take over.
@@ -72,7 +77,7 @@ pub(super) fn drive(
         machine.set_pace(pace);
     }
     tell!("evidence: {}", machine.sources());
-    let mut demotion = Demotion::new(root, config, found);
+    let mut demotion = Demotion::new(root, config, found, kernel.demoting);
     if let Some(offer) = kernel.demotion.take() {
         demotion.start(offer, &topology, kernel.actuator, &mut machine)?;
     }
@@ -89,10 +94,11 @@ pub(super) fn drive(
     let mut driver = Driver::new(engine, config);
     let mut report_due = start.plus(Nanos::from_ms(current.daemon.report_ms));
     let mut brake_changes = 0;
-    let mut watch = trouble::Watch::new(start);
+    let mut watch = trouble::Watch::new(start, mode == Mode::Run);
+    let mut findings = Findings::new(root, config, found);
     let mut kswapd = Kswapd::new(root, config, mode == Mode::Run);
     let mut missing = Missing::new(root, &config.scope);
-    missing.look().iter().for_each(|told| tell!("{told}"));
+    missing.look();
 
     let mut ended = Ended::Over;
     while matches!(ended, Ended::Over) && !session.is_over() {
@@ -109,7 +115,7 @@ pub(super) fn drive(
         if let Some(failure) = machine.mover_failure() {
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
         }
-        kernel.actuator.look_after(at, current.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
+        kernel.actuator.look_after(at, current.kernel.when_changed).into_iter().for_each(say_changed);
         machine.follow_processes(kernel.actuator).iter().for_each(|told| tell!("{told}"));
         for told in aside::news() {
             tell!("{told}");
@@ -120,14 +126,18 @@ pub(super) fn drive(
         let (changes, next) = engine.brake_changes(brake_changes);
         brake_changes = next;
         for braking in changes {
-            tell_text(format_args!("{}", text::brakes(&[fixed.name(braking.scope, braking)], true)));
+            let braking = fixed.name(braking.scope, braking);
+            let reason = braking.standing.by.map_or("none", |cause| match cause {
+                Cause::Pressure => "pressure",
+                Cause::PingPong => "ping_pong",
+            });
+            let told = Said::new(text::brakes(std::slice::from_ref(&braking), true).trim_end().to_owned());
+            say(told.with("THERMOCLINE_SCOPE", &braking.name).with("THERMOCLINE_REASON", reason));
         }
         if let Some(told) = demotion.look(engine.topology(), kernel.actuator, &mut machine) {
             tell!("{told}");
         }
-        if let Some(told) = kswapd.look(at, engine.topology(), kernel.actuator) {
-            tell!("{told}");
-        }
+        kswapd.look(at, engine.topology(), kernel.actuator).into_iter().for_each(say_kswapd);
         let mut reloads: Vec<Option<Answer>> =
             session.is_reload_asked().then_some(None).into_iter().collect();
         for Question { request, frame, answer, .. } in session.questions() {
@@ -156,20 +166,27 @@ pub(super) fn drive(
         }
         if at >= report_due {
             machine.check_sources().iter().for_each(|told| tell!("{told}"));
-            missing.look().iter().for_each(|told| tell!("{told}"));
+            missing.look();
             report_due = report_due.plus(Nanos::from_ms(current.daemon.report_ms)).max(at);
             // `status` and every line show the current topology.
             fixed.topology.clone_from(engine.topology());
             let deciding = Deciding::new(&fixed, engine, &machine);
             let seen = seen(&mut machine, at.since(start), kernel.actuator, &kswapd, missing.now());
             let snapshot = Snapshot::of_engine(&fixed, seen, deciding);
-            if let (Mode::Run, Some(engine)) = (mode, &snapshot.engine) {
-                let tally = || Tally::new(&snapshot, engine, &fixed.topology, machine.demotes());
-                if let Some(told) = watch.look(at, tally) {
-                    tell!("{told}");
-                }
+            if let Some(engine) = &snapshot.engine {
+                let cpu = findings.programs_cpu();
+                watch.look(at, || Tally::new(&snapshot, engine, &fixed.topology, machine.demotes(), cpu));
             }
-            let snapshot = snapshot.with_trouble(watch.found());
+            let figures = Loop {
+                config: &current,
+                demoting: demotion.demoting(),
+                actuator: kernel.actuator,
+                kswapd: &kswapd,
+                no_cgroup: missing.now(),
+                minute: watch.minute(),
+            };
+            let open = session.follow(findings.look(at, &figures));
+            let snapshot = snapshot.with_trouble(watch.stuck()).with_findings(open);
             lines.print(&snapshot);
             session.publish(snapshot);
         }
@@ -182,6 +199,7 @@ pub(super) fn drive(
             };
             if let Some(next) = session.reload(asked, current.manager.name, apply) {
                 fixed = Fixed::new(mode.name(), &next, driver.engine().topology());
+                findings.reload(&next);
                 current = next;
             }
         }
@@ -193,7 +211,7 @@ pub(super) fn drive(
     driver.drain(now(), &mut Felt { machine: &mut machine, heat: heat.as_mut() })?;
     let deciding = Deciding::new(&fixed, driver.engine(), &machine);
     let seen = seen(&mut machine, now().since(start), kernel.actuator, &kswapd, missing.now());
-    let last = Snapshot::of_engine(&fixed, seen, deciding).with_trouble(watch.found());
+    let last = Snapshot::of_engine(&fixed, seen, deciding).with_trouble(watch.stuck());
     for outcome in machine.close(close_by.saturating_duration_since(Instant::now())) {
         driver.observe(Evidence::Outcome(&outcome));
     }

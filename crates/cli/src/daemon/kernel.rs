@@ -11,6 +11,7 @@ use thermocline_core::units::Nanos;
 use thermocline_linux::actuator::Actuator;
 use thermocline_linux::aside;
 use thermocline_linux::damon::{Follower, Stats};
+use thermocline_linux::finding::Demoting;
 use thermocline_linux::kernel_moves::KernelMoves;
 use thermocline_linux::kswapd::Kswapd;
 use thermocline_linux::machine::now;
@@ -21,6 +22,7 @@ use thermocline_linux::scope::Missing;
 use thermocline_linux::topology::Discovered;
 use thermocline_linux::vmstat::Vmstat;
 
+use super::findings::{Findings, Loop, say_changed, say_kswapd};
 use super::line::Lines;
 use super::session::{Ended, Session};
 use super::socket::{Answer, Question, Request};
@@ -82,6 +84,7 @@ pub(super) fn run(
             &mut actuator,
             config,
             &Fixed::new(mode.name(), config, &found.topology),
+            found,
             as_json,
             session,
         )
@@ -135,10 +138,13 @@ fn drive(
     actuator: &mut Actuator,
     config: &Config,
     fixed: &Fixed,
+    found: &Discovered,
     as_json: bool,
     session: &Session,
 ) -> anyhow::Result<Ended> {
     let mut current = config.clone();
+    let mut findings = Findings::new(&watched.root, config, found);
+    let demoting = Demoting::new(config, None);
     let mut due = watched.start.plus(Nanos::from_ms(current.daemon.report_ms));
     let mut cgroups_due = watched.start;
     let mut running = usize::MAX;
@@ -176,6 +182,7 @@ fn drive(
             // Changes that concern the engine take effect when it takes over.
             let apply = |next: &Config| Ok(reloadable(&current, next)?);
             if let Some(next) = session.reload(asked, current.manager.name, apply) {
+                findings.reload(&next);
                 current = next;
             }
         }
@@ -185,17 +192,15 @@ fn drive(
             }
             cgroups_due = now().plus(CGROUPS_EVERY);
         }
-        actuator.look_after(now(), current.kernel.when_changed).iter().for_each(|told| tell!("{told}"));
-        if let Some(told) = watched.kswapd.look(now(), &fixed.topology, actuator) {
-            tell!("{told}");
-        }
+        actuator.look_after(now(), current.kernel.when_changed).into_iter().for_each(say_changed);
+        watched.kswapd.look(now(), &fixed.topology, actuator).into_iter().for_each(say_kswapd);
         for told in aside::news() {
             tell!("{told}");
         }
         if now() < due {
             continue;
         }
-        watched.missing.look().iter().for_each(|told| tell!("{told}"));
+        watched.missing.look();
         let snapshot = watched.look(fixed, actuator)?;
         if let Some(damon) = snapshot.damon.as_ref().filter(|damon| damon.running < running) {
             if damon.running < damon.started {
@@ -203,6 +208,15 @@ fn drive(
             }
             running = damon.running;
         }
+        let figures = Loop {
+            config: &current,
+            demoting: &demoting,
+            actuator,
+            kswapd: &watched.kswapd,
+            no_cgroup: watched.missing.now(),
+            minute: None,
+        };
+        let snapshot = snapshot.with_findings(session.follow(findings.look(now(), &figures)));
         lines.print(&snapshot);
         session.publish(snapshot);
         due = due.plus(Nanos::from_ms(current.daemon.report_ms)).max(now());

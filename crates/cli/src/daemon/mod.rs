@@ -3,6 +3,7 @@
 mod demotion;
 mod driver;
 mod ending;
+mod findings;
 mod handlers;
 mod heat;
 mod http;
@@ -28,6 +29,7 @@ use thermocline_linux::actuator::{Actuator, Change, Lock, Plan, plan};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
 use thermocline_linux::descriptors;
 use thermocline_linux::doctor::{self, Finding, overridden};
+use thermocline_linux::finding::Demoting;
 use thermocline_linux::manager;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
@@ -198,8 +200,9 @@ fn engine(
             Mode::Observe => Pace::new(&changes).map(Pace::without_renewals),
             Mode::DryRun => None,
         };
+        let demoting = Demoting::new(config, demotion.as_ref());
         let demotion = demotion.and_then(Result::ok);
-        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion };
+        let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, demoting };
         driver::drive(engine, kernel, config, discovered, mode, as_json, session)
     });
     put_back(&mut actuator, mode, driven)

@@ -10,6 +10,7 @@ use serde_json::json;
 use thermocline_core::config::{Config, Difference, ManagerName};
 use thermocline_core::units::{Nanos, Pfn, VirtPage};
 use thermocline_linux::aside::Aside;
+use thermocline_linux::finding::Finding;
 use thermocline_linux::machine::now;
 use thermocline_linux::pagemap::Pagemap;
 use thermocline_linux::residency::Residencies;
@@ -17,13 +18,14 @@ use thermocline_linux::root::Root;
 use thermocline_linux::scope::Scopes;
 
 use super::ending::Ending;
+use super::findings::Following;
 use super::http::MetricsServer;
 use super::pulse::Pulse;
 use super::reload::{self, Configured};
 use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
 use super::supervisor::Supervisor;
-use crate::output::tell;
-use crate::snapshot::{Latest, Snapshot};
+use crate::output::{say, tell};
+use crate::snapshot::{Latest, OpenFinding, Snapshot};
 
 /// How long a process may delay the answer to `explain` for one of its pages.
 const EXPLAIN_MAX: Duration = Duration::from_millis(500);
@@ -59,6 +61,7 @@ pub struct Session {
     server: OnceCell<Server>,
     metrics: OnceCell<MetricsServer>,
     asker: RefCell<Option<Asker>>,
+    following: RefCell<Following>,
     /// Managers may take over from each other.
     switches: bool,
 }
@@ -83,6 +86,7 @@ impl Session {
             server: OnceCell::new(),
             metrics: OnceCell::new(),
             asker: RefCell::new(None),
+            following: RefCell::default(),
             switches,
         }
     }
@@ -150,6 +154,13 @@ impl Session {
     /// Replaces the snapshot from which `status` is answered.
     pub fn publish(&self, snapshot: Snapshot) {
         self.latest.publish(snapshot);
+    }
+
+    /// Takes what the manager finds now, and tells what has begun and ended. Returns what is open.
+    pub fn follow(&self, found: Vec<Finding>) -> Vec<OpenFinding> {
+        let (said, open) = self.following.borrow_mut().look(now(), found);
+        said.into_iter().for_each(say);
+        open
     }
 
     /// Questions received since the last call.

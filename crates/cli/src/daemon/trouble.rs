@@ -1,25 +1,26 @@
-//! Whether the daemon does its job. If it achieved nothing in a minute, one sentence says why and
-//! what to do.
+//! What the daemon did in a minute, and whether that is its job. If it achieved nothing, one sentence
+//! says why and what to do.
 //!
 //! It says nothing if a page moved, if there was nothing to do, or if candidates were held back as
 //! configured.
 
+use thermocline_core::config::Source;
 use thermocline_core::counters::Counters;
 use thermocline_core::label::{By, Label};
 use thermocline_core::moves::Outcome;
 use thermocline_core::refusal::RefusalReason;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
+use thermocline_linux::finding::{LOWER_MIB_MIN, Minute, NO_EVIDENCE, SourceMinute, Stuck};
+use thermocline_linux::source::Rate;
 
-use crate::snapshot::{Deciding, Snapshot, Trouble};
+use crate::snapshot::{Deciding, Snapshot};
 
-/// Time between two assessments, and so between two sentences.
+/// Time between two assessments.
 const EVERY: Nanos = Nanos::from_s(60);
 /// With fewer candidates, moves or faults than this, nothing is said: all of them may have failed
 /// by chance.
 const ENOUGH: u64 = 64;
-/// With less memory in use on lower tiers than this, in MiB, a lack of evidence is normal.
-const LOWER_MIB_MIN: u64 = 64;
 
 /// Counts since the start, and some current states.
 #[derive(Clone, Debug, Default)]
@@ -33,11 +34,26 @@ pub struct Tally {
     demotes: bool,
     /// Whether kswapd has given up on any node.
     given_up: bool,
+    /// What each source has given and lost, by its name.
+    sources: Vec<(&'static str, Rate)>,
+    /// Records of the kernel's scans.
+    scans: u64,
+    /// CPU time of all programs, the daemon among them, if it is known.
+    programs_cpu: Option<Nanos>,
+    /// CPU time of the daemon.
+    own_cpu: Nanos,
 }
 
 impl Tally {
-    /// Takes the figures from `snapshot` and its `engine`.
-    pub fn new(snapshot: &Snapshot, engine: &Deciding, topology: &Topology, demotes: bool) -> Tally {
+    /// Takes the figures from `snapshot` and its `engine`. Programs have used `programs_cpu` since
+    /// boot.
+    pub fn new(
+        snapshot: &Snapshot,
+        engine: &Deciding,
+        topology: &Topology,
+        demotes: bool,
+        programs_cpu: Option<Nanos>,
+    ) -> Tally {
         let lower = snapshot.nodes.iter().filter(|node| topology.is_lower(node.node));
         let used_pages = lower.map(|node| node.managed_pages.saturating_sub(node.free_pages)).sum();
         Tally {
@@ -46,12 +62,46 @@ impl Tally {
             lower_mib: topology.page_bytes.mib(used_pages),
             demotes,
             given_up: !snapshot.kswapd.given_up.is_empty(),
+            sources: engine.given.clone(),
+            scans: engine.source.scans,
+            programs_cpu,
+            own_cpu: snapshot.cpu_time_ns,
+        }
+    }
+
+    /// The time from `before` to this tally.
+    fn since(&self, before: &Tally, stuck: Option<Stuck>) -> Minute {
+        let source = |(name, rate): &(&'static str, Rate)| {
+            let was = before.sources.iter().find(|(earlier, _)| earlier == name).map(|(_, rate)| *rate);
+            let grown = |of: fn(&Rate) -> u64| of(rate).saturating_sub(was.as_ref().map_or(0, of));
+            let hint_faults = *name == Source::HintFault.key();
+            SourceMinute {
+                name,
+                came: grown(|rate| rate.count),
+                lost: grown(|rate| rate.lost),
+                scans: hint_faults.then(|| self.scans.saturating_sub(before.scans)),
+            }
+        };
+        let no_room = |tally: &Tally| {
+            let counts = [&tally.counters.refused, &tally.counters.expired];
+            let of =
+                |by: &By<RefusalReason>| by.get(RefusalReason::NodeFull) + by.get(RefusalReason::BelowGoal);
+            counts.into_iter().map(of).sum::<u64>()
+        };
+        let own = self.own_cpu.since(before.own_cpu);
+        let programs = self.programs_cpu.zip(before.programs_cpu);
+        Minute {
+            sources: self.sources.iter().map(source).collect(),
+            lower_mib: self.lower_mib,
+            programs_cpu: programs.map(|(is, was)| Nanos(is.since(was).0.saturating_sub(own.0))),
+            no_room: no_room(self).saturating_sub(no_room(before)),
+            stuck,
         }
     }
 }
 
 /// Why nothing was achieved between two tallies. `None` if something was, or if that is no fault.
-fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
+fn judge(before: &Tally, now: &Tally) -> Option<Stuck> {
     let grown = |count: fn(&Counters) -> u64| count(&now.counters).saturating_sub(count(&before.counters));
     if grown(|c| c.moved) > 0 {
         return None;
@@ -66,7 +116,7 @@ fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
         let sentence = format!(
             "none of {issued} moves that were tried put a page on its target, {of} ended as {name}: {remedy}"
         );
-        return Some(Trouble { reason: name, sentence });
+        return Some(Stuck { reason: name, sentence });
     }
     if issued == 0 && proposed >= ENOUGH {
         let (was, is) = (&before.counters, &now.counters);
@@ -78,7 +128,7 @@ fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
         let name = reason.name();
         let sentence =
             format!("none of {proposed} candidates was moved, nearly all because of {name}: {remedy}");
-        return Some(Trouble { reason: name, sentence });
+        return Some(Stuck { reason: name, sentence });
     }
     let (seen, filtered) = (now.faults.0 - before.faults.0, now.faults.1 - before.faults.1);
     if evidence == 0 && seen >= ENOUGH && seen == filtered {
@@ -86,7 +136,7 @@ fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
             "all {seen} hint faults were of programs out of scope: let [[scope]] name the programs that are to be managed, \
              or leave it out for all"
         );
-        return Some(Trouble { reason: "out_of_scope", sentence });
+        return Some(Stuck { reason: "out_of_scope", sentence });
     }
     (evidence == 0 && seen == 0 && now.lower_mib >= LOWER_MIB_MIN).then(|| {
         let sentence = format!(
@@ -94,7 +144,7 @@ fn judge(before: &Tally, now: &Tally) -> Option<Trouble> {
              them, which `thermocline doctor` would tell",
             now.lower_mib
         );
-        Trouble { reason: "no_evidence", sentence }
+        Stuck { reason: NO_EVIDENCE, sentence }
     })
 }
 
@@ -158,45 +208,51 @@ fn refusal_remedy(reason: RefusalReason, now: &Tally) -> Option<&'static str> {
 pub struct Watch {
     begin: Nanos,
     before: Tally,
-    found: Option<Trouble>,
+    minute: Option<Minute>,
+    /// Pages are moved, so that a minute may come to nothing.
+    moves: bool,
 }
 
 impl Watch {
-    /// Starts at `now`.
-    pub fn new(now: Nanos) -> Watch {
-        Watch { begin: now, before: Tally::default(), found: None }
+    /// Starts at `now`; unless the daemon `moves` pages, none are missed.
+    pub fn new(now: Nanos, moves: bool) -> Watch {
+        Watch { begin: now, before: Tally::default(), minute: None, moves }
     }
 
-    /// Assesses the time since the last assessment, if that was at least a minute ago. Returns what
-    /// to report.
-    pub fn look(&mut self, now: Nanos, tally: impl FnOnce() -> Tally) -> Option<String> {
+    /// Assesses the time since the last assessment, if that was at least a minute ago.
+    pub fn look(&mut self, now: Nanos, tally: impl FnOnce() -> Tally) {
         if now.since(self.begin) < EVERY {
-            return None;
+            return;
         }
         let tally = tally();
-        self.found = judge(&self.before, &tally);
+        let stuck = judge(&self.before, &tally).filter(|_| self.moves);
+        self.minute = Some(tally.since(&self.before, stuck));
         (self.begin, self.before) = (now, tally);
-        self.found.as_ref().map(|found| format!("for a minute nothing has moved: {}", found.sentence))
     }
 
-    /// The trouble that the last assessment found.
-    pub fn found(&self) -> Option<&Trouble> {
-        self.found.as_ref()
+    /// The last full minute.
+    pub fn minute(&self) -> Option<&Minute> {
+        self.minute.as_ref()
+    }
+
+    /// Why the last minute came to nothing.
+    pub fn stuck(&self) -> Option<&Stuck> {
+        self.minute.as_ref()?.stuck.as_ref()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use thermocline_core::access::Source;
+    use thermocline_core::access::Source as Access;
 
     use super::*;
 
     /// The assessment of a minute in which hint faults arrived and `change` was applied.
-    fn minute(change: impl FnOnce(&mut Tally)) -> Option<Trouble> {
+    fn minute(change: impl FnOnce(&mut Tally)) -> Option<Stuck> {
         let before = Tally { lower_mib: 500, ..Tally::default() };
         let mut now = before.clone();
         now.faults = (475_333, 0);
-        now.counters.evidence.add(Source::HintFault, 475_333);
+        now.counters.evidence.add(Access::HintFault, 475_333);
         change(&mut now);
         judge(&before, &now)
     }
@@ -274,16 +330,30 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_once_a_minute_and_no_more_when_work_is_done_again() {
-        let mut watch = Watch::new(Nanos(0));
-        let idle = |lower_mib| Tally { lower_mib, ..Tally::default() };
-        let told = |watch: &mut Watch, lower_mib| {
-            let mut second = |s| watch.look(Nanos::from_s(s), || idle(lower_mib)).is_some();
-            (1..=180).filter(|s| second(*s)).collect::<Vec<u64>>()
+    fn a_minute_is_assessed_when_it_is_over() {
+        let mut watch = Watch::new(Nanos(0), true);
+        let rate = |count, lost| vec![("hintfault", Rate { what: "faults", count, lost })];
+        let tally = |seconds, count, lost, lower_mib| Tally {
+            lower_mib,
+            sources: rate(count, lost),
+            scans: count / 10,
+            programs_cpu: Some(Nanos::from_s(1000 + 3 * seconds)),
+            own_cpu: Nanos::from_s(seconds),
+            ..Tally::default()
         };
-        assert_eq!(told(&mut watch, 500), [60, 120, 180]);
-        assert!(watch.found().is_some());
-        assert_eq!(watch.look(Nanos::from_s(240), || idle(0)), None);
-        assert_eq!(watch.found(), None);
+        watch.look(Nanos::from_s(59), || unreachable!());
+        assert_eq!(watch.minute(), None);
+        watch.look(Nanos::from_s(60), || tally(60, 0, 0, 500));
+        assert_eq!(watch.stuck().map(|stuck| stuck.reason), Some("no_evidence"));
+        assert_eq!(watch.minute().unwrap().programs_cpu, None, "it is not known what was used before");
+        watch.look(Nanos::from_s(120), || tally(120, 700, 7, 0));
+        let minute = watch.minute().unwrap();
+        assert_eq!(minute.stuck, None);
+        let source = SourceMinute { name: "hintfault", came: 700, lost: 7, scans: Some(70) };
+        assert_eq!(minute.sources, [source]);
+        assert_eq!(minute.programs_cpu, Some(Nanos::from_s(120)), "180 s, 60 of them the daemon's");
+        let mut observes = Watch::new(Nanos(0), false);
+        observes.look(Nanos::from_s(60), || tally(60, 0, 0, 500));
+        assert_eq!(observes.stuck(), None, "it is not to move anything");
     }
 }

@@ -7,9 +7,11 @@ use std::time::Duration;
 use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::counters::Counters;
 use thermocline_core::engine::Engine;
+use thermocline_core::label::Label;
 use thermocline_core::statistics::{Declared, Kind, Sample, Statistic, divisor, metric_name};
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::NodeId;
+use thermocline_linux::finding;
 
 use crate::snapshot::{Deciding, Named, Snapshot};
 
@@ -104,6 +106,7 @@ fn daemon(snapshot: &Snapshot) -> Vec<Family> {
             "1 where the last minute's work came to nothing, by the reason.",
             trouble.into_iter().collect(),
         ),
+        findings(snapshot),
         Family::counter(
             "thermocline_calls_given_up_total",
             "Calls given up because a process kept them waiting.",
@@ -115,6 +118,24 @@ fn daemon(snapshot: &Snapshot) -> Vec<Family> {
             one(snapshot.no_cgroup.len() as f64),
         ),
     ]
+}
+
+/// Each kind that may come and go has a value, so that an alert can tell 0 from a daemon that does not
+/// know the kind.
+fn findings(snapshot: &Snapshot) -> Family {
+    let value = |kind: finding::Kind| {
+        let mut open = snapshot.findings.iter().map(|open| &open.finding).filter(|f| f.id == kind);
+        // The worst comes first.
+        let first = open.next();
+        let severity = first.map_or(kind.severity(), |finding| finding.severity);
+        let labels = vec![("finding", kind.name().to_owned()), ("severity", severity.name().to_owned())];
+        (labels, f64::from(u8::from(first.is_some())))
+    };
+    Family::gauge(
+        "thermocline_finding",
+        "1 where a finding of this name is open; `thermocline status` has its cause and remedy.",
+        finding::Kind::while_running().map(value).collect(),
+    )
 }
 
 fn nodes(states: &[NodeState], topology: &Topology, given_up: &[NodeId]) -> Vec<Family> {

@@ -30,18 +30,18 @@ impl Shared {
 
 /// A stream with its thread.
 #[derive(Debug)]
-pub struct Detached {
-    texts: SyncSender<String>,
+pub struct Detached<T> {
+    texts: SyncSender<T>,
     shared: Arc<Shared>,
 }
 
-impl Detached {
+impl<T: Send + 'static> Detached<T> {
     /// Starts a thread with that name, which calls `write` for each text. When the queue is empty
     /// again after texts were dropped, the thread reports their number on standard error.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(name: &str, write: impl FnMut(&str) + Send + 'static) -> std::io::Result<Detached> {
+    pub fn start(name: &str, write: impl FnMut(&T) + Send + 'static) -> std::io::Result<Detached<T>> {
         let (texts, waiting) = sync_channel(WAITING_MAX);
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -50,7 +50,7 @@ impl Detached {
     }
 
     /// Queues `text`, or drops it if the queue is full.
-    pub fn put(&self, text: String) {
+    pub fn put(&self, text: T) {
         let mut counts = self.shared.counts();
         match self.texts.try_send(text) {
             Ok(()) => counts.waiting += 1,
@@ -65,7 +65,7 @@ impl Detached {
     }
 }
 
-fn work(texts: &Receiver<String>, shared: &Shared, mut write: impl FnMut(&str)) {
+fn work<T>(texts: &Receiver<T>, shared: &Shared, mut write: impl FnMut(&T)) {
     for text in texts {
         write(&text);
         let mut counts = shared.counts();
@@ -89,7 +89,7 @@ mod tests {
     fn who_says_something_never_waits_for_a_reader_that_has_stopped() {
         let (go, held) = sync_channel::<()>(0);
         // The writer is blocked until the test releases it.
-        let stream = Detached::start("t", move |_| {
+        let stream = Detached::start("t", move |_: &String| {
             let _ = held.recv();
         })
         .unwrap();
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn all_is_written_in_order_before_the_end() {
         let (told, lines) = sync_channel(100);
-        let stream = Detached::start("t", move |text| {
+        let stream = Detached::start("t", move |text: &String| {
             std::thread::sleep(Duration::from_millis(1));
             let _ = told.send(text.to_owned());
         })

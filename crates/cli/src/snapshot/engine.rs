@@ -39,6 +39,9 @@ pub struct Deciding {
     /// Evidence received from the other sources, and lost.
     #[serde(skip)]
     pub rates: Vec<Rate>,
+    /// What each open source has given and lost so far, by its name in the configuration.
+    #[serde(skip)]
+    pub given: Vec<(&'static str, Rate)>,
     /// Counters of the reverse map, if a source may report frames without their pages.
     pub reverse: Option<reverse::Stats>,
     /// The cost so far of a fault, a sample and a moved page.
@@ -70,6 +73,7 @@ impl Deciding {
             others: others.map(|row| (row.counted_as, json(row))).collect(),
             counted,
             rates: machine.other_rates(),
+            given: machine.rates(),
             reverse: machine.reverse_stats(),
             overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),

@@ -3,6 +3,7 @@
 
 mod engine;
 mod explained;
+mod finding;
 mod fixed;
 mod latest;
 mod status;
@@ -13,12 +14,14 @@ use thermocline_core::units::Nanos;
 use thermocline_linux::actuator::SettingsStats;
 use thermocline_linux::aside;
 use thermocline_linux::damon::DamonStats;
+use thermocline_linux::finding::Stuck;
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::kswapd::KswapdStats;
 use thermocline_linux::machine::cpu_time;
 
 pub use engine::Deciding;
 pub use explained::Explained;
+pub use finding::{OpenFinding, timestamp};
 #[cfg(test)]
 pub use fixed::SCHEMA;
 pub use fixed::{Fixed, Named};
@@ -39,6 +42,8 @@ pub struct Snapshot {
     pub trouble: Option<String>,
     /// The label that nearly all of it ended with, if known.
     pub trouble_reason: Option<&'static str>,
+    /// The findings that are open, the worst first.
+    pub findings: Vec<OpenFinding>,
     /// What the engine has decided, and on which evidence. In lines of JSON its figures come before
     /// the kernel's of the same name. `None` if the kernel decides.
     #[serde(flatten)]
@@ -61,16 +66,6 @@ pub struct Snapshot {
     /// What DAMON's schemes did, if DAMON manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damon: Option<DamonStats>,
-}
-
-/// Why nothing was achieved in a minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// The label that it ended with: of a refusal or an outcome, or `out_of_scope` or
-    /// `no_evidence`.
-    pub reason: &'static str,
-    /// The same as a sentence, with the remedy.
-    pub sentence: String,
 }
 
 /// Figures that exist under every manager.
@@ -98,6 +93,7 @@ impl Snapshot {
             cpu_time_ns: cpu_time(),
             trouble: None,
             trouble_reason: None,
+            findings: Vec::new(),
             nodes: seen.nodes,
             settings: seen.settings,
             kswapd: seen.kswapd,
@@ -121,12 +117,17 @@ impl Snapshot {
     }
 
     /// Adds why nothing was achieved in the last minute, if so.
-    pub fn with_trouble(self, trouble: Option<&Trouble>) -> Snapshot {
+    pub fn with_trouble(self, stuck: Option<&Stuck>) -> Snapshot {
         Snapshot {
-            trouble: trouble.map(|trouble| trouble.sentence.clone()),
-            trouble_reason: trouble.map(|trouble| trouble.reason),
+            trouble: stuck.map(|stuck| stuck.sentence.clone()),
+            trouble_reason: stuck.map(|stuck| stuck.reason),
             ..self
         }
+    }
+
+    /// Adds the findings that are open.
+    pub fn with_findings(self, findings: Vec<OpenFinding>) -> Snapshot {
+        Snapshot { findings, ..self }
     }
 
     /// Applies `change` to the engine's figures, after the machine has been closed.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use thermocline_core::topology::Topology;
+use thermocline_linux::finding::Severity;
 
 use super::{brakes, by_damon, by_kernel, kswapd, mib, overhead, residency, reverse, scopes};
 use crate::snapshot::{Deciding, Snapshot, Status};
@@ -18,9 +19,9 @@ pub fn status(status: &Status<'_>) -> String {
             late.as_secs_f64()
         );
     }
-    if let Some(why) = &snapshot.trouble {
-        let _ = writeln!(out, "it cannot do its job, for a minute nothing has moved: {why}");
-    }
+    let (wrong, notes): (Vec<_>, Vec<_>) =
+        snapshot.findings.iter().partition(|open| open.finding.severity >= Severity::Problem);
+    wrong.iter().for_each(|open| out.push_str(&format!("{}\n", open.line())));
     out.push_str(&nodes(snapshot, &snapshot.fixed.topology));
     let settings = &snapshot.settings;
     if settings.changed_by_others > 0 {
@@ -31,9 +32,7 @@ pub fn status(status: &Status<'_>) -> String {
         );
     }
     out.push_str(&kswapd(&snapshot.kswapd));
-    snapshot.no_cgroup.iter().for_each(|sentence| {
-        let _ = writeln!(out, "{sentence}");
-    });
+    notes.iter().for_each(|open| out.push_str(&format!("{}\n", open.line())));
     out.push_str(&residency(found));
     if let Some(engine) = &snapshot.engine {
         out.push_str(&evidence(engine));
@@ -112,13 +111,15 @@ fn counters(engine: &Deciding) -> String {
 mod tests {
     use std::time::Duration;
 
-    use thermocline_core::config::ManagerName;
+    use thermocline_core::config::{Config, ManagerName};
     use thermocline_core::rule::Gauge;
     use thermocline_core::units::NodeId;
     use thermocline_linux::damon::{Action, DamonStats, SchemeStats};
+    use thermocline_linux::finding::{Demoting, Facts, View, judge};
     use thermocline_linux::residency::Residency;
 
     use super::*;
+    use crate::snapshot::OpenFinding;
 
     fn shown(snapshot: &Snapshot, late: Option<Duration>) -> String {
         status(&Status { snapshot, residency: Ok(Residency::default()), late })
@@ -151,9 +152,15 @@ mod tests {
     #[test]
     fn what_is_wrong_has_a_line_and_counters_of_0_have_none() {
         let mut snapshot = Snapshot::for_tests();
-        snapshot.trouble = Some("node_full".to_owned());
+        let since = "2026-11-27T07:20:11Z".to_owned();
+        let config = Config::default();
+        let demoting = Demoting::No("MGLRU is off".to_owned());
+        let view = View { config: &config, found: None, demoting: &demoting, running: None };
+        let no_cgroup = vec!["scope[0].cgroup \"/a\" is not there now".to_owned()];
+        let found = judge(&view, &Facts { no_cgroup, ..Facts::default() });
+        snapshot.findings =
+            found.into_iter().map(|finding| OpenFinding { finding, since: since.clone() }).collect();
         snapshot.settings.changed_by_others = 2;
-        snapshot.no_cgroup = vec!["scope[0].cgroup \"/a\" is not there now".to_owned()];
         if let Some(engine) = &mut snapshot.engine {
             engine.counters.proposed = 5;
             engine.gauges = vec![Gauge { name: "hot_threshold_ms", node: Some(NodeId(1)), value: 900 }];
@@ -162,15 +169,18 @@ mod tests {
         let text = shown(&snapshot, Some(Duration::from_millis(2500)));
         for line in [
             "its loop has not turned for 2.5 s, and all figures but those of memory are as old: something keeps it",
-            "it cannot do its job, for a minute nothing has moved: node_full",
+            "note since 2026-11-27T07:20:11Z: nothing will be demoted, so that promotion ends where the top tier is full: MGLRU is off \
+             [demotion.none]",
             "free-space promotion active on node 0: the kernel promotes at the first fault",
             "kernel settings changed by others: 2 times, 0 times set again, 0 left so",
-            "scope[0].cgroup \"/a\" is not there now",
             &format!("{:<45} {:>12}", "proposed", 5),
             &format!("{:<24} {:<20} {:>12}", "hot_threshold_ms", "node 1", 900),
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         assert!(!text.contains("merged"), "{text}");
+        let third = text.lines().nth(2).unwrap();
+        let begin = "problem since 2026-11-27T07:20:11Z: scope[0].cgroup \"/a\" is not there now [scope.no_cgroup]; name a";
+        assert!(third.starts_with(begin), "problems come before all figures: {text}");
     }
 }

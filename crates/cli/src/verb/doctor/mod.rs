@@ -1,10 +1,13 @@
 //! `thermocline doctor`: can this machine be tiered, and if not, what would help?
 
+mod watch;
+
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use thermocline_linux::doctor::{Report, Severity, bundle, examine, told};
@@ -18,8 +21,8 @@ use crate::output::{print, print_painted, tell};
 /// The name of the report in a bundle.
 const REPORT: &str = "doctor.json";
 
-/// Examines the machine, or a folder with a copy of its files, and prints the report. The verdict
-/// is the exit status.
+/// Examines the machine, or a folder with a copy of its files, and prints the report, whose verdict
+/// is the exit status; or watches it and prints what begins and ends.
 ///
 /// # Errors
 /// The configuration file or the folder cannot be used, or the bundle cannot be written.
@@ -39,6 +42,10 @@ pub fn doctor(asked: &Doctor) -> anyhow::Result<ExitCode> {
             root
         }
     };
+    if let Some(seconds) = asked.watch {
+        watch::watch(&root, &config, Duration::from_secs(seconds), asked.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = match &asked.bundle {
         None => examine(&root, &config),
         Some(file) => {
@@ -130,6 +137,7 @@ mod tests {
             config: None,
             root: Some(root.to_owned()),
             bundle: bundle.map(Path::to_owned),
+            watch: None,
         };
         let code = doctor(&asked(&machine, Some(&file))).unwrap();
         assert_eq!(code, ExitCode::from(2), "a machine of one node");
