@@ -147,7 +147,7 @@ mod tests {
     /// given up.
     fn found(stuck: bool) -> Vec<Finding> {
         let sentence = "none of 90 candidates was moved".to_owned();
-        let stuck = stuck.then(|| Stuck { reason: "no_permission", sentence });
+        let stuck = stuck.then_some(Stuck { reason: "no_permission", sentence });
         let (minute, config) = (Minute { stuck, ..Minute::default() }, Config::default());
         let running = Running { minute: Some(&minute), changed: &[], given_up: &[] };
         let demoting = Demoting::NotWanted;

@@ -80,7 +80,7 @@ pub(super) fn closed(look: &mut Look<'_>, found: &Discovered) -> Option<Finding>
     let cause = format!("this process runs in a cpuset that leaves out {nodes}: {so}");
     Some(
         Finding::new(Kind::TopologyClosed, cause)
-            .as_a(severity)
+            .with_severity(severity)
             .fix(Ground::OURS, "run thermocline in a cgroup whose cpuset.mems has all nodes"),
     )
 }

@@ -86,10 +86,12 @@ fn floors_and_the_kernel(config: &Config, kernel: &KernelInfo) -> Option<Finding
                  top_tier_floor_mib, which holds for what thermocline asks for";
     match (consent, stays_on) {
         (true, _) => Some(Finding::new(Kind::ScopeFloorAndKernel, cause)),
-        (false, true) => Some(Finding::new(Kind::ScopeFloorAndKernel, cause).as_a(Severity::Problem).fix(
-            Ground::OURS,
-            "set kernel.demotion_enabled = false, or demotion.mode = \"on\" to accept it",
-        )),
+        (false, true) => {
+            Some(Finding::new(Kind::ScopeFloorAndKernel, cause).with_severity(Severity::Problem).fix(
+                Ground::OURS,
+                "set kernel.demotion_enabled = false, or demotion.mode = \"on\" to accept it",
+            ))
+        }
         (false, false) => None,
     }
 }

@@ -124,7 +124,7 @@ impl Finding {
     }
 
     /// With another of its kind's severities.
-    pub(crate) fn as_a(mut self, severity: Severity) -> Finding {
+    pub(crate) fn with_severity(mut self, severity: Severity) -> Finding {
         debug_assert!(self.id.severities().contains(&severity), "{:?} is never a {severity:?}", self.id);
         self.severity = severity;
         self

@@ -44,7 +44,7 @@ fn silence(source: &SourceMinute, minute: &Minute) -> Finding {
         }
     );
     Finding::new(Kind::SourcesSilent, cause)
-        .as_a(if unscanned { Severity::Problem } else { Severity::Note })
+        .with_severity(if unscanned { Severity::Problem } else { Severity::Note })
         .about(source.name)
         .fix(
             Ground::seen(unscanned),
@@ -106,7 +106,7 @@ fn machine(view: &View<'_>, facts: &Facts) -> Option<Finding> {
     let bound = blind.processes.iter().any(|p| p.reason == "bind" && p.sum.lower_tier_kib > 0);
     Some(
         Finding::new(Kind::MemoryBlind, cause)
-            .as_a(if much { Severity::Problem } else { Severity::Note })
+            .with_severity(if much { Severity::Problem } else { Severity::Note })
             .run(
                 Ground::seen(bound),
                 "if what is bound may be promoted, bind it to all nodes that it may use, and have the policy ask for it",
