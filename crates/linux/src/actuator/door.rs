@@ -106,6 +106,8 @@ struct State {
     writes: Vec<(PathBuf, String)>,
     refused: BTreeMap<PathBuf, i32>,
     clamped: BTreeMap<PathBuf, String>,
+    /// Values that other programs set right after a file was read.
+    meanwhile: BTreeMap<PathBuf, Vec<String>>,
 }
 
 impl Recording {
@@ -143,6 +145,12 @@ impl Recording {
         self.lock().clamped.insert(path.to_owned(), value.to_owned());
     }
 
+    /// Has other programs set these values, the last one first: one after each of the next reads.
+    pub fn put_after_reads(&self, path: &Path, values: &[&str]) {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        self.lock().meanwhile.insert(path.to_owned(), values);
+    }
+
     /// Every write so far, in order.
     pub fn writes(&self) -> Vec<(PathBuf, String)> {
         self.lock().writes.clone()
@@ -155,7 +163,12 @@ impl Recording {
 
 impl Door for Recording {
     fn read(&self, path: &Path) -> io::Result<String> {
-        self.get(path).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
+        let mut state = self.lock();
+        let found = state.values.get(path).cloned();
+        if let Some(next) = state.meanwhile.get_mut(path).and_then(Vec::pop) {
+            state.values.insert(path.to_owned(), next);
+        }
+        found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
     }
 
     fn write(&mut self, path: &Path, value: &str) -> io::Result<()> {

@@ -113,6 +113,9 @@ pub enum ActuatorError {
     },
 }
 
+/// Tries to set a value that somebody else changes at the same time.
+const TRIES: u32 = 8;
+
 fn remedy(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "; run as root, outside of kernel lockdown",
@@ -229,10 +232,23 @@ impl Actuator {
         if !settings::may_set(&self.root, path) {
             return Err(ActuatorError::Outside(path.to_owned()));
         }
+        let mut found = String::new();
+        for _ in 0..TRIES {
+            if let Some(written) = self.set_unless_changed(path, value)? {
+                return Ok(written);
+            }
+            found = chosen(&self.read(path)?).to_owned();
+        }
+        Err(ActuatorError::NotTaken { path: path.to_owned(), wanted: value.to_owned(), found })
+    }
+
+    /// As [`set`](Actuator::set); `None`, and nothing is written, if somebody else has changed the
+    /// value while it was being recorded, which takes as long as the disk does.
+    fn set_unless_changed(&mut self, path: &Path, value: &str) -> Result<Option<Written>, ActuatorError> {
         let _changing = self.change()?;
         let old = self.read(path)?;
         if same_value(&old, value) {
-            return Ok(Written::Already);
+            return Ok(Some(Written::Already));
         }
         let mut entry = Entry {
             boot_id: self.boot_id.clone(),
@@ -241,6 +257,10 @@ impl Actuator {
             ours: value.to_owned(),
         };
         self.record(&entry)?;
+        if !same_value(&self.read(path)?, &old) {
+            self.begin_log()?;
+            return Ok(None);
+        }
         // From here on the value counts as changed, even if the kernel reports an error.
         self.entries.push(entry.clone());
         self.door.write(path, value).map_err(|cause| ActuatorError::Write {
@@ -260,7 +280,7 @@ impl Actuator {
                 found: chosen(&found).to_owned(),
             });
         }
-        Ok(Written::Changed { from: chosen(&old).to_owned() })
+        Ok(Some(Written::Changed { from: chosen(&old).to_owned() }))
     }
 
     /// Replaces a value of ours by another: the value to put back remains the original one. `None`
@@ -276,7 +296,7 @@ impl Actuator {
         }
         let old = self.entries[at].old.clone();
         let before = self.entries.len();
-        let written = self.set(path, value)?;
+        let Some(written) = self.set_unless_changed(path, value)? else { return Ok(None) };
         // Up to here both values were recorded as ours, so that a crash at no moment loses the
         // first.
         if self.entries.len() > before {

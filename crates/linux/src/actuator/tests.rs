@@ -99,6 +99,39 @@ fn a_value_that_is_adjusted_again_and_again_is_put_back_at_once_and_the_log_does
 }
 
 #[test]
+fn what_somebody_sets_while_a_value_is_recorded_is_not_overwritten_by_an_adjustment() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    let a = m.path("a");
+    actuator.set(&a, "2").unwrap();
+    // It is read to see whose it is, and once more before it is recorded; then somebody sets it.
+    m.kernel.put_after_reads(&a, &["77", "2"]);
+    assert_eq!(actuator.adjust(&a, "3").unwrap(), None);
+    assert_eq!(m.value("a"), "77");
+    let entries = log::read(&m.state_dir()).unwrap().entries;
+    assert_eq!(entries.iter().map(|e| (e.old.as_str(), e.ours.as_str())).collect::<Vec<_>>(), [("1", "2")]);
+    drop(actuator);
+    assert_eq!(m.value("a"), "77", "theirs at the end, too");
+}
+
+#[test]
+fn what_is_put_back_is_what_was_there_when_the_value_was_written() {
+    let m = Machine::new();
+    let (mut actuator, _) = m.start();
+    let a = m.path("a");
+    m.kernel.put_after_reads(&a, &["5"]);
+    assert_eq!(actuator.set(&a, "2").unwrap(), Written::Changed { from: "5".to_owned() });
+    drop(actuator);
+    assert_eq!(m.value("a"), "5");
+    // Who never stops is left alone in the end.
+    let (mut actuator, _) = m.start();
+    let restless: Vec<String> = (100..200).map(|n| n.to_string()).collect();
+    m.kernel.put_after_reads(&a, &restless.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(matches!(actuator.set(&a, "2"), Err(ActuatorError::NotTaken { .. })));
+    assert!(log::read(&m.state_dir()).unwrap().entries.is_empty());
+}
+
+#[test]
 fn values_are_put_back_in_reverse_order_at_the_end() {
     let m = Machine::new();
     let (mut actuator, _) = m.start();
