@@ -121,7 +121,8 @@ fn manage(
     thermocline_linux::configuration::check(config)?;
     let discovered = discover(root, &config.tiers)?;
     refuse(&doctor::blockers(root, config))?;
-    descriptors::ensure(descriptors::needed(root, config))?;
+    let clients = config.metrics.listen.as_ref().map_or(0, |_| http::CLIENTS_MAX as u64);
+    descriptors::ensure(descriptors::needed(root, config).saturating_add(clients))?;
     let run = if config.manager.name.is_of_kernel() { kernel::run } else { engine };
     run(root, config, &discovered, mode, as_json, session)
 }

@@ -17,14 +17,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a client requests by the header `Accept`.
-    pub fn accepted(accept: &str) -> Format {
-        match accept.contains("application/openmetrics-text") {
-            true => Format::OpenMetrics,
-            false => Format::Prometheus,
-        }
-    }
-
     /// The header `Content-Type`.
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -101,10 +93,5 @@ mod tests {
             "# HELP thermocline_a Says \\\"so\\\\\\\".\n# TYPE thermocline_a counter\nthermocline_a_total{"
         ));
         assert_eq!((Format::OpenMetrics.end(), Format::Prometheus.end()), ("# EOF\n", ""));
-        assert_eq!(
-            Format::accepted("application/openmetrics-text;version=1.0.0,text/plain;q=0.5"),
-            Format::OpenMetrics
-        );
-        assert_eq!(Format::accepted("*/*"), Format::Prometheus);
     }
 }

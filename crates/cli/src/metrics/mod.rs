@@ -7,4 +7,4 @@ pub use exposition::Format;
 pub use families::{Family, families, loop_late};
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -21,7 +21,7 @@ use crate::snapshot::{Named, Snapshot};
 const MONITORING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/monitoring");
 
 /// A machine that has everything: eight nodes, every source, and more scopes than get labels.
-fn everything() -> Snapshot {
+pub fn everything() -> Snapshot {
     let mut snapshot = Snapshot::for_tests();
     let watermarks = Watermarks { high_pages: 100, ..Watermarks::default() };
     let node = |n| NodeState { node: NodeId(n), free_pages: 7, managed_pages: 1 << 20, watermarks };

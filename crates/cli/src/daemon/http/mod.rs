@@ -1,12 +1,17 @@
 //! `/metrics` over HTTP/1.1: one request per connection, answered from the newest snapshot.
 //!
-//! A client harms at most itself: requests are small and must arrive in time, the text is
-//! rendered once per snapshot, and all of this runs at a lower priority than the daemon.
+//! A client harms at most itself. One thread serves all clients, at a lower priority than the
+//! daemon and with a tenth of a processor at most. Connections, requests and the time that either
+//! may take are limited, and the text is rendered once per snapshot.
 
-mod request;
+mod answers;
+mod budget;
+mod client;
 mod server;
 
-pub use server::MetricsServer;
+pub use server::{CLIENTS_MAX, MetricsServer};
 
+#[cfg(test)]
+mod attack;
 #[cfg(test)]
 mod tests;

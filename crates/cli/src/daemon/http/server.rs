@@ -1,30 +1,34 @@
-//! The listening side.
+//! The listening side: one thread that waits for all clients.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use rustix::time::{ClockId, clock_gettime};
 
-use super::request::{self, Page, REQUEST_BYTES_MAX, Refusal, Request};
-use crate::daemon::handlers::Handlers;
+use super::answers::Answers;
+use super::budget::Budget;
+use super::client::Client;
 use crate::daemon::pulse::Pulse;
 use crate::daemon::unix_socket::UnixSocket;
-use crate::metrics::{Format, families, loop_late};
-use crate::snapshot::{Latest, Snapshot};
+use crate::snapshot::Latest;
 
-/// How long a client may take to send its request, and to receive the response.
-const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of clients that are connected. One more takes the place of the one that has been
+/// connected for longest: who sends a request at once is served whatever others do.
+pub const CLIENTS_MAX: usize = 256;
+/// Maximum number of clients accepted before those that are connected are served.
+const ACCEPTED_MAX: usize = 64;
 /// Pause after a failed accept, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// By how much the priority of these threads is lowered (`nice`).
+/// By how much the priority of the thread is lowered (`nice`).
 const NICE: i32 = 10;
-/// Content type of everything but metrics.
-const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Serves metrics until the process ends; removes its Unix socket when dropped.
 #[derive(Debug)]
@@ -33,22 +37,6 @@ pub struct MetricsServer {
     /// The address that it listens on, unless it is a Unix socket.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests ask for the port that they were given"))]
     pub address: Option<SocketAddr>,
-}
-
-/// What responses are made from.
-#[derive(Clone, Debug)]
-struct Answers {
-    latest: Latest,
-    pulse: Arc<Pulse>,
-    /// The newest snapshot's text in each format.
-    rendered: Arc<Mutex<Vec<Rendered>>>,
-}
-
-#[derive(Clone, Debug)]
-struct Rendered {
-    format: Format,
-    of: Arc<Snapshot>,
-    text: Arc<str>,
 }
 
 impl MetricsServer {
@@ -64,181 +52,100 @@ impl MetricsServer {
         latest: Latest,
         pulse: Arc<Pulse>,
     ) -> anyhow::Result<MetricsServer> {
-        let answers = Answers { latest, pulse, rendered: Arc::default() };
-        let thread = std::thread::Builder::new().name("metrics".to_owned());
-        let cannot = "cannot start the metrics thread";
-        if address.starts_with('/') {
+        let (socket, listener, address) = if address.starts_with('/') {
             let (socket, listener) = UnixSocket::bind(Path::new(address), group, "metrics.listen")?;
-            thread.spawn(move || accept(|| listener.accept_one(), &answers)).context(cannot)?;
-            return Ok(MetricsServer { _socket: Some(socket), address: None });
-        }
-        let listener = TcpListener::bind(address).map_err(|error| {
-            let remedy = match Errno::from_io_error(&error) {
-                // This happens under the installed unit, which allows only Unix sockets.
-                Some(Errno::AFNOSUPPORT) => {
-                    "the service has no network; see /usr/share/thermocline/metrics.conf"
-                }
-                _ => "see who uses the port (ss -ltnp), and whether the address is this machine's",
-            };
-            anyhow::anyhow!("metrics.listen: cannot listen on {address}: {error}; {remedy}")
-        })?;
-        let address = listener.local_addr().ok();
-        thread.spawn(move || accept(|| listener.accept_one(), &answers)).context(cannot)?;
-        Ok(MetricsServer { _socket: None, address })
+            (Some(socket), OwnedFd::from(listener), None)
+        } else {
+            let listener = tcp(address)?;
+            let address = listener.local_addr().ok();
+            (None, OwnedFd::from(listener), address)
+        };
+        rustix::io::ioctl_fionbio(&listener, true).context("cannot listen for metrics without waiting")?;
+        let answers = Answers::new(latest, pulse);
+        std::thread::Builder::new()
+            .name("metrics".to_owned())
+            .spawn(move || serve(&listener, answers))
+            .context("cannot start the metrics thread")?;
+        Ok(MetricsServer { _socket: socket, address })
     }
 }
 
-/// A connection of either kind.
-trait Connection: Read + Write + Send + 'static {
-    fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()>;
-    fn set_nonblocking(&self) -> io::Result<()>;
+fn tcp(address: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).map_err(|error| {
+        let remedy = match Errno::from_io_error(&error) {
+            // This happens under the installed unit, which allows only Unix sockets.
+            Some(Errno::AFNOSUPPORT) => "the service has no network; see /usr/share/thermocline/metrics.conf",
+            _ => "see who uses the port (ss -ltnp), and whether the address is this machine's",
+        };
+        anyhow::anyhow!("metrics.listen: cannot listen on {address}: {error}; {remedy}")
+    })
 }
 
-/// A listener of either kind.
-trait Accept {
-    type Stream: Connection;
-    fn accept_one(&self) -> io::Result<Self::Stream>;
-}
-
-macro_rules! either_kind {
-    ($( $listener:ty => $stream:ty; )*) => {
-        $(
-            impl Connection for $stream {
-                fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
-                    self.set_read_timeout(read).and_then(|()| self.set_write_timeout(write))
-                }
-
-                fn set_nonblocking(&self) -> io::Result<()> {
-                    <$stream>::set_nonblocking(self, true)
-                }
-            }
-
-            impl Accept for $listener {
-                type Stream = $stream;
-
-                fn accept_one(&self) -> io::Result<$stream> {
-                    self.accept().map(|(stream, _)| stream)
-                }
-            }
-        )*
-    };
-}
-
-either_kind! {
-    TcpListener => TcpStream;
-    UnixListener => UnixStream;
-}
-
-/// Hands each client to its own thread while there is a place for it.
-fn accept<S: Connection>(next: impl Fn() -> io::Result<S>, answers: &Answers) {
-    // The threads for clients inherit it. If it is refused, they run at the daemon's priority.
+fn serve(listener: &OwnedFd, mut answers: Answers) {
+    // If it is refused, the thread runs at the daemon's priority.
     let _ = rustix::process::nice(NICE);
-    let handlers = Handlers::default();
+    let start = Instant::now();
+    let mut budget = Budget::default();
+    // In the order of their arrival.
+    let mut clients = VecDeque::new();
     loop {
-        let Ok(stream) = next() else {
-            std::thread::sleep(ACCEPT_PAUSE);
-            continue;
-        };
-        let Some(place) = handlers.take(false) else {
-            turn_away(stream);
-            continue;
-        };
-        let answers = answers.clone();
-        // If no thread can be started, the connection is closed.
-        let _ = std::thread::Builder::new().name("scrape".to_owned()).spawn(move || {
-            let _place = place;
-            // A client that closes the connection or sends nonsense ends only its own connection.
-            let _ = serve(stream, &answers);
+        let ready = wait(listener, &clients);
+        let now = Instant::now();
+        // The listener is the last.
+        let mut ready = ready.into_iter();
+        clients.retain_mut(|client: &mut Client| match ready.next() {
+            Some(true) => client.goes_on(now, &mut answers),
+            Some(false) | None => now < client.end(),
         });
+        if ready.next() == Some(true) {
+            accept(listener, now, &mut clients, &mut answers);
+        }
+        std::thread::sleep(budget.pause(start.elapsed(), cpu_time()));
     }
 }
 
-/// Tells a client that there is no place for it, without waiting for the client to read.
-fn turn_away(mut stream: impl Connection) {
-    let body = "too many clients are served at once; try again\n";
-    let head = request::head((503, "Service Unavailable"), PLAIN, body.len());
-    let _ = stream.set_nonblocking().and_then(|()| stream.write_all((head + body).as_bytes()));
+/// Waits until something happens or a client's time is over. Which of the clients can go on, and at
+/// the end whether there are new ones.
+fn wait(listener: &OwnedFd, clients: &VecDeque<Client>) -> Vec<bool> {
+    let mut all: Vec<PollFd<'_>> =
+        clients.iter().map(|client| PollFd::new(client, client.waits_for())).collect();
+    all.push(PollFd::new(listener, PollFlags::IN));
+    let next = clients.iter().map(Client::end).min();
+    // Rounded up, so that the time is over when it wakes up.
+    let left = next.map(|end| end.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    // It fails if a signal comes. Then nothing is ready.
+    let _ = poll(&mut all, left.as_ref());
+    all.iter().map(|one| !one.revents().is_empty()).collect()
 }
 
-fn serve(mut stream: impl Connection, answers: &Answers) -> io::Result<()> {
-    let end = Instant::now() + TRANSFER_TIMEOUT;
-    let asked = match read(&mut stream, end) {
-        Ok(bytes) if bytes.is_empty() => return Ok(()),
-        Ok(bytes) => request::parse(&bytes),
-        Err(error) if error.kind() == ErrorKind::InvalidData => Err((431, "Request Header Fields Too Large")),
-        Err(error) => return Err(error),
-    };
-    stream.set_timeouts(None, Some(TRANSFER_TIMEOUT))?;
-    let (status, content_type, body) = answer(&asked, answers);
-    stream.write_all(request::head(status, content_type, body.len()).as_bytes())?;
-    if !asked.is_ok_and(|asked| asked.head) {
-        stream.write_all(body.as_bytes())?;
-    }
-    stream.flush()
-}
-
-/// Reads the head of a request.
-fn read(stream: &mut impl Connection, end: Instant) -> io::Result<Vec<u8>> {
-    let (mut bytes, mut piece) = (Vec::new(), [0; 2048]);
-    while !request::is_whole(&bytes) {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_timeouts(Some(left), None)?;
-        let read = match stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        bytes.extend_from_slice(&piece[..read]);
-        if bytes.len() > REQUEST_BYTES_MAX {
-            return Err(ErrorKind::InvalidData.into());
-        }
-    }
-    Ok(bytes)
-}
-
-/// Status, content type and body of the response.
-fn answer(asked: &Result<Request, Refusal>, answers: &Answers) -> (Refusal, &'static str, String) {
-    const OK: Refusal = (200, "OK");
-    const UNAVAILABLE: Refusal = (503, "Service Unavailable");
-    let late = answers.pulse.late();
-    match asked {
-        Err(refusal) => (*refusal, PLAIN, format!("{}\n", refusal.1)),
-        Ok(Request { page: Page::Index, .. }) => {
-            (OK, PLAIN, "thermocline serves /metrics and /-/healthy\n".to_owned())
-        }
-        Ok(Request { page: Page::Health, .. }) => match late {
-            None => (OK, PLAIN, "healthy\n".to_owned()),
-            Some(late) => {
-                let body = format!("the loop has not turned for {:.1} s\n", late.as_secs_f64());
-                (UNAVAILABLE, PLAIN, body)
+/// Takes new clients in, and serves those that have sent their request already.
+fn accept(listener: &OwnedFd, now: Instant, clients: &mut VecDeque<Client>, answers: &mut Answers) {
+    for _ in 0..ACCEPTED_MAX {
+        match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok(stream) => {
+                let mut client = Client::new(stream, now);
+                if !client.goes_on(now, answers) {
+                    continue;
+                }
+                if clients.len() == CLIENTS_MAX {
+                    clients.pop_front();
+                }
+                clients.push_back(client);
             }
-        },
-        Ok(Request { page: Page::Metrics(format), .. }) => match answers.text(*format) {
-            None => (UNAVAILABLE, PLAIN, "the daemon has just started; ask again in a second\n".to_owned()),
-            Some(text) => {
-                let body = format!("{text}{}{}", format.text(&[loop_late(late)]), format.end());
-                (OK, format.content_type(), body)
+            Err(Errno::AGAIN) => return,
+            // The client has gone.
+            Err(Errno::CONNABORTED | Errno::INTR) => {}
+            Err(_) => {
+                std::thread::sleep(ACCEPT_PAUSE);
+                return;
             }
-        },
+        }
     }
 }
 
-impl Answers {
-    /// The newest snapshot's text; `None` before the first snapshot.
-    fn text(&self, format: Format) -> Option<Arc<str>> {
-        let snapshot = self.latest.get()?;
-        // Other requests wait for the same text.
-        let mut all = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|one| Arc::ptr_eq(&one.of, &snapshot));
-        if let Some(found) = all.iter().find(|one| one.format == format) {
-            return Some(Arc::clone(&found.text));
-        }
-        let text: Arc<str> = format.text(&families(&snapshot)).into();
-        all.push(Rendered { format, of: snapshot, text: Arc::clone(&text) });
-        Some(text)
-    }
+/// Processor time of this thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -1,15 +1,17 @@
 //! Tests of the metrics server with clients of all kinds.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
 use thermocline_core::units::Nanos;
 use thermocline_linux::machine::now;
 
-use super::MetricsServer;
+use super::{CLIENTS_MAX, MetricsServer};
 use crate::daemon::pulse::Pulse;
 use crate::snapshot::{Latest, Snapshot};
 
@@ -65,23 +67,72 @@ fn metrics_health_and_nothing_else_are_served() {
         );
     }
     let wide = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(64 << 10));
-    let refused = asked(address, wide.as_bytes());
-    assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431 "), "{refused}");
+    assert!(asked(address, wide.as_bytes()).starts_with("HTTP/1.1 431 "));
+    let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(1000));
+    assert!(asked(address, many.as_bytes()).starts_with("HTTP/1.1 431 "));
 }
 
 #[test]
-fn crowds_and_slow_clients_hold_nobody_up_for_long() {
+fn of_requests_in_a_row_the_first_is_answered() {
+    let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
+    let address = server(&latest, &pulse);
+    let row = "GET /-/healthy HTTP/1.1\r\n\r\n".repeat(100);
+    let answer = asked(address, row.as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1, "{answer}");
+    assert!(answer.contains("Connection: close\r\n") && answer.ends_with("\r\n\r\nhealthy\n"), "{answer}");
+}
+
+/// Connections that the server has closed.
+fn closed(connections: &[TcpStream]) -> usize {
+    let is_closed = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        !stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    connections.iter().filter(|stream| is_closed(stream)).count()
+}
+
+#[test]
+fn crowds_that_send_nothing_or_little_hold_nobody_up() {
     let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
     let address = server(&latest, &pulse);
     latest.publish(Snapshot::for_tests());
-    // They take all places, and send nothing, or one byte from time to time.
-    let crowd: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
-    (&crowd[0]).write_all(b"G").unwrap();
-    let end = Instant::now() + Duration::from_secs(20);
-    while !get(address, "/metrics").starts_with("HTTP/1.1 200 ") {
-        assert!(Instant::now() < end, "the crowd holds the server for good");
-        std::thread::sleep(Duration::from_millis(100));
+    // Nothing, half a request, one that goes on and on, and nonsense that never ends its line.
+    let says = ["", "GET /metrics HTTP/1.1\r\n", "GET /metrics HTTP/1.1\r\nX: ", "\u{1}\u{2}\u{fffd}"];
+    let mut crowd: Vec<TcpStream> = Vec::new();
+    for n in 0..200 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(says[n % says.len()].as_bytes()).unwrap();
+        crowd.push(stream);
+        assert!(n % 20 != 19 || get(address, "/metrics").starts_with("HTTP/1.1 200 "), "after {n}");
     }
+    // As many as may be connected, and a hundred that take the places of the first.
+    crowd.extend((crowd.len()..CLIENTS_MAX + 100).map(|_| TcpStream::connect(address).unwrap()));
+    assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 "));
+    assert!(closed(&crowd) >= 100, "the server keeps all of them");
+    // Some of them go on slowly, which gives them no more time.
+    let end = Instant::now() + Duration::from_secs(20);
+    while closed(&crowd) < crowd.len() {
+        assert!(Instant::now() < end, "{} hold the server for good", crowd.len() - closed(&crowd));
+        crowd.iter().for_each(|mut stream| drop(stream.write(b"x")));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(get(address, "/-/healthy").starts_with("HTTP/1.1 200 "));
+    }
+}
+
+#[test]
+fn nonsense_is_refused_and_the_next_one_served() {
+    let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
+    let address = server(&latest, &pulse);
+    let mut noise = Pcg32::seed_from_u64(11);
+    for _ in 0..200 {
+        let length = noise.next_u32() % 12_000;
+        let mut bytes: Vec<u8> = (0..length).map(|_| noise.next_u32() as u8).collect();
+        bytes.extend_from_slice(b"\r\n\r\n");
+        let answer = asked(address, &bytes);
+        let refused = answer.starts_with("HTTP/1.1 400 ") || answer.starts_with("HTTP/1.1 431 ");
+        assert!(refused, "{length} bytes of noise: {answer}");
+    }
+    assert!(get(address, "/-/healthy").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

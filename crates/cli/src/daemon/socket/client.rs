@@ -9,14 +9,14 @@ use anyhow::{Context, bail};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::{ANSWER_BYTES_MAX, MARGIN, Request, line};
+use super::{ANSWER_BYTES_MAX, MARGIN, Request, line, timeout};
 
 /// Sends one request to the daemon and returns its answer.
 ///
 /// # Errors
 /// No daemon listens, it does not answer, or it answers with an error.
 pub fn ask(path: &Path, request: &Request) -> anyhow::Result<serde_json::Value> {
-    ask_within(path, request, request.timeout() + MARGIN)
+    ask_within(path, request, timeout(request) + MARGIN)
 }
 
 /// Sends one request for text to the daemon and returns its answer.

@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use thermocline_core::config::ManagerName;
-use thermocline_core::units::{Pfn, Pid, VirtPage};
+use thermocline_core::units::Pfn;
+pub use thermocline_wire::control::Request;
 
 pub use client::{ask, ask_for_text};
 pub use server::Server;
@@ -30,57 +29,14 @@ pub const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 const MARGIN: Duration = Duration::from_millis(900);
 /// Maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// Maximum length of a request, in bytes.
-const REQUEST_BYTES_MAX: usize = 4096;
 
-/// What a client asks.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "verb")]
-pub enum Request {
-    /// The newest snapshot, and the residency.
-    Status {
-        /// As text, not as figures.
-        #[serde(default)]
-        as_text: bool,
-    },
-    /// Why a page did or did not move.
-    Explain {
-        /// The page's process.
-        pid: u32,
-        /// An address in the page.
-        address: u64,
-        /// As text, not as figures.
-        #[serde(default)]
-        as_text: bool,
-    },
-    /// The daemon's current configuration.
-    Config,
-    /// Reads the configuration again.
-    Reload,
-    /// Switches to another manager.
-    Switch {
-        /// The manager.
-        manager: ManagerName,
-    },
-}
-
-impl Request {
-    /// The page that the request is about.
-    fn page(&self) -> Option<VirtPage> {
-        match self {
-            Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
-            Request::Status { .. } | Request::Config | Request::Reload | Request::Switch { .. } => None,
+/// How long the loop may take to answer.
+fn timeout(request: &Request) -> Duration {
+    match request {
+        Request::Status { .. } | Request::Config | Request::Reload | Request::Explain { .. } => {
+            ANSWER_TIMEOUT
         }
-    }
-
-    /// How long the loop may take to answer.
-    fn timeout(&self) -> Duration {
-        match self {
-            Request::Status { .. } | Request::Config | Request::Reload | Request::Explain { .. } => {
-                ANSWER_TIMEOUT
-            }
-            Request::Switch { .. } => SWITCH_TIMEOUT,
-        }
+        Request::Switch { .. } => SWITCH_TIMEOUT,
     }
 }
 

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::Value;
 use thermocline_core::units::{Pfn, VirtPage};
+use thermocline_wire::control::REQUEST_BYTES_MAX;
 
 use super::residency::{Looked, Residency};
-use super::{Question, REQUEST_BYTES_MAX, Request, failure, line, text_answer};
+use super::{Question, Request, failure, line, text_answer, timeout};
 use crate::daemon::handlers::Handlers;
 use crate::daemon::pulse::Pulse;
 use crate::daemon::unix_socket::UnixSocket;
@@ -111,11 +112,8 @@ fn turn_away(mut stream: &UnixStream) {
 
 fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Result<()> {
     stream.set_write_timeout(Some(TRANSFER_TIMEOUT))?;
-    let answer = match serde_json::from_slice(&line::read(
-        stream,
-        REQUEST_BYTES_MAX,
-        Instant::now() + TRANSFER_TIMEOUT,
-    )?) {
+    let line = line::read(stream, REQUEST_BYTES_MAX, Instant::now() + TRANSFER_TIMEOUT)?;
+    let answer = match Request::parse(&line) {
         Ok(Request::Status { as_text }) => status(as_text, answers),
         Ok(Request::Switch { .. }) if !owner => {
             failure("only root and the daemon's own user may switch managers: run it as one of them")
@@ -166,7 +164,7 @@ fn put(request: Request, answers: &Answers) -> Value {
     if let Some(late) = answers.pulse.late() {
         return failure(&standing(late));
     }
-    let end = Instant::now() + request.timeout();
+    let end = Instant::now() + timeout(&request);
     let frame = request.page().and_then(|page| (answers.frame)(page));
     let (answer, told) = sync_channel(1);
     let withdrawn = Arc::new(AtomicBool::new(false));

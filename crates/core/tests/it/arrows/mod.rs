@@ -20,7 +20,8 @@ const PLAN: &[(&str, &[&str])] = &[
     ("crates/core", &["thermocline-mem"]),
     ("crates/sim", &["thermocline-core", "thermocline-mem"]),
     ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
-    ("crates/cli", &["thermocline-core", "thermocline-linux", "thermocline-sim"]),
+    ("crates/wire", &["thermocline-core"]),
+    ("crates/cli", &["thermocline-core", "thermocline-linux", "thermocline-sim", "thermocline-wire"]),
     ("lab", &["thermocline-core", "thermocline-linux"]),
 ];
 
