@@ -7,10 +7,11 @@ WORKLOAD ?= redis
 REPEATS ?= 3
 FUZZ_SECONDS ?= 5
 SOAK_FUZZ_SECONDS ?= 600
+BINARY_BYTES_MAX := 15000000
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball lab-programs fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,15 +27,22 @@ lab-programs:
 	$(MAKE) -s -C lab/plugin
 	$(LAB) fetch
 
-deb: build package ## a Debian package with a systemd service, in target/debian
+deb: package ## a Debian package with a systemd service, in target/debian
 
-# Of the command as it is in target/release.
+# Its own build: the whole program is optimised at once, which takes some minutes.
 package:
-	@scripts/need deb
-	target/release/thermocline generate target/deb
-	deploy/configuration target/release/thermocline > target/deb/thermocline.toml
-	target/release/thermocline config schema > target/deb/thermocline.schema.json
-	$(TOOLS)/bin/cargo-deb --quiet -p thermocline --no-build --strip
+	@scripts/need build bpf deb
+	cargo build --profile dist -p thermocline
+	@size=$$(stat -c %s target/dist/thermocline); [ $$size -le $(BINARY_BYTES_MAX) ] || \
+		{ echo "target/dist/thermocline has $$size bytes; a package takes $(BINARY_BYTES_MAX)" >&2; exit 1; }
+	target/dist/thermocline generate target/deb
+	deploy/configuration target/dist/thermocline > target/deb/thermocline.toml
+	target/dist/thermocline config schema > target/deb/thermocline.schema.json
+	rm -f target/debian/thermocline_*.deb
+	$(TOOLS)/bin/cargo-deb --quiet -p thermocline --profile dist --no-build --no-strip
+
+tarball: package ## the same for machines without dpkg, with install.sh, in target/tarball
+	deploy/tarball target/debian/thermocline_*.deb target/tarball
 
 demo: lab-programs ## Redis on CXL gets its hot pages promoted, in the lab; leaves a picture in target/demo
 	@scripts/need picture
@@ -78,6 +86,8 @@ fuzz:
 	$(call fuzz-target,rings,2048,512)
 	$(call fuzz-target,regions,4096,512)
 	$(call fuzz-target,hotlist,2048,512)
+	$(call fuzz-target,http,10240,512)
+	$(call fuzz-target,control,4096,512)
 
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs
@@ -98,7 +108,8 @@ soak: lab-programs ## what takes longer: long fuzzing, many property cases, the 
 	@scripts/need fuzz
 	$(MAKE) fuzz FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS)
 	PROPTEST_CASES=20000 cargo test --release -p thermocline-core
-	$(MAKE) package
+	$(MAKE) tarball
+	THERMOCLINE_SOAK=1 cargo test --release -p thermocline --bin thermocline attack -- --nocapture
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-core --test it machine_that_fails -- --nocapture
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-sim --test it machine_that_fails -- --nocapture
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-lab -- --nocapture

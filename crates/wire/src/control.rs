@@ -1,5 +1,6 @@
 //! A request on the control socket: one line of JSON.
 
+use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::ManagerName;
 use thermocline_core::units::{Pid, VirtPage};
@@ -44,6 +45,10 @@ impl Request {
     /// # Errors
     /// It is not the JSON of a request.
     pub fn parse(line: &[u8]) -> serde_json::Result<Request> {
+        // A list would do for serde.
+        if line.trim_ascii_start().first() != Some(&b'{') {
+            return Err(serde_json::Error::custom("a request is a JSON object"));
+        }
         serde_json::from_slice(line)
     }
 
@@ -70,6 +75,7 @@ mod tests {
         for wrong in [
             &b""[..],
             b"{}",
+            br#"["reload"]"#,
             b"{\"verb\":\"reload\"}{\"verb\":\"reload\"}",
             br#"{"verb":"explain","pid":-1,"address":0}"#,
             br#"{"verb":"explain","pid":4294967296,"address":0}"#,
