@@ -146,7 +146,11 @@ remove_all() { # [CONFIGURATION]
 remove_configuration() { # [CONFIGURATION]
     [ -n "$1" ] || return 0
     rm -rf "$config"
-    [ -n "$root" ] || rm -rf /run/thermocline /run/thermocline.lock
+    if [ -n "$root" ]; then
+        rmdir "$root/etc" 2>/dev/null || true
+    else
+        rm -rf /run/thermocline /run/thermocline.lock
+    fi
 }
 
 case ${1:-install} in

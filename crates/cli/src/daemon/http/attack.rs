@@ -1,12 +1,13 @@
 //! What a scrape costs, and what a crowd of clients does to the engine's loop in the same process.
 //!
-//! Both are measured within one run, in turns: the loop alone, and the loop under attack. It takes
-//! time and a quiet machine:
+//! The loop is measured in turns: alone, and under attack by clients in a process and session of
+//! their own, on another processor. It takes time and a quiet machine:
 //! `THERMOCLINE_SOAK=1 cargo test --release -p thermocline --bin thermocline attack -- --nocapture`
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -176,39 +177,74 @@ fn scrape(address: SocketAddr) -> std::io::Result<usize> {
     stream.read_to_end(&mut text)
 }
 
+/// The variable that makes the test below a crowd of clients of the address that is its value.
+const CROWD: &str = "THERMOCLINE_CROWD_OF";
+
+/// A crowd of clients in a process of its own.
+struct Crowd(Child);
+
+impl Crowd {
+    fn start(address: SocketAddr) -> Crowd {
+        let program = std::env::current_exe().expect("this program has a path");
+        let child = Command::new("setsid")
+            .arg("--wait")
+            .arg(program)
+            .args(["--exact", "daemon::http::attack::crowd", "--nocapture"])
+            .env(CROWD, address.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("setsid is there");
+        Crowd(child)
+    }
+
+    /// How many requests were answered.
+    fn end(mut self) -> f64 {
+        drop(self.0.stdin.take());
+        let output = self.0.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stdout);
+        let answered = told.lines().find_map(|line| line.strip_prefix("answered "));
+        answered.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("the crowd told nothing: {told}"))
+    }
+}
+
 /// Holds connections that send nothing, half a request, a byte from time to time or nonsense, or
-/// that do not read, and asks for as many pages as the server gives, while `on`.
-fn attack(address: SocketAddr, on: &AtomicBool, stop: &AtomicBool, answered: &AtomicU64) {
-    let says = ["", "GET /metrics HTTP/1.1\r\n", "G", "\u{1}\u{2}\u{3}", "GET /metrics HTTP/1.1\r\n\r\n"];
+/// that do not read, and asks for as many pages as the server gives, until its input ends.
+#[test]
+fn crowd() {
+    let Ok(address) = std::env::var(CROWD) else { return };
+    let address = address.parse().expect("an address");
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    on_processor(1);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            on_processor(1);
-            let mut held: Vec<Option<TcpStream>> = (0..HELD).map(|_| None).collect();
-            while !stop.load(Relaxed) {
-                for (n, place) in held.iter_mut().enumerate() {
-                    if !on.load(Relaxed) {
-                        *place = None;
-                    } else if place.as_mut().is_none_or(|stream| stream.write_all(b"x").is_err()) {
-                        *place = TcpStream::connect(address).ok();
-                        place.iter_mut().for_each(|s| drop(s.write_all(says[n % says.len()].as_bytes())));
-                    }
-                }
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        });
+        scope.spawn(|| hold(address, &stop));
         for _ in 0..ASKERS {
             scope.spawn(|| {
-                on_processor(1);
                 while !stop.load(Relaxed) {
-                    if !on.load(Relaxed) {
-                        std::thread::sleep(Duration::from_millis(1));
-                    } else if scrape(address).is_ok_and(|length| length > 1000) {
+                    if scrape(address).is_ok_and(|length| length > 1000) {
                         answered.fetch_add(1, Relaxed);
                     }
                 }
             });
         }
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        stop.store(true, Relaxed);
     });
+    println!("\nanswered {}", answered.load(Relaxed));
+}
+
+fn hold(address: SocketAddr, stop: &AtomicBool) {
+    let says = ["", "GET /metrics HTTP/1.1\r\n", "G", "\u{1}\u{2}\u{3}", "GET /metrics HTTP/1.1\r\n\r\n"];
+    let mut held: Vec<Option<TcpStream>> = (0..HELD).map(|_| None).collect();
+    while !stop.load(Relaxed) {
+        for (n, place) in held.iter_mut().enumerate() {
+            if place.as_mut().is_none_or(|stream| stream.write_all(b"x").is_err()) {
+                *place = TcpStream::connect(address).ok();
+                place.iter_mut().for_each(|s| drop(s.write_all(says[n % says.len()].as_bytes())));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -216,7 +252,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Resident memory of this process, which the clients are part of.
+/// Resident memory of this process.
 fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells of every process");
     let pages = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
@@ -252,29 +288,24 @@ fn the_loop_keeps_its_pace_under_attack_and_a_scrape_is_cheap() {
         bytes >> 10
     );
 
-    let (on, stop, answered) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
     let looped = Loop::default();
     let (mut pace_ratios, mut cost_ratios, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     let (mut alone_bytes, mut attacked_bytes) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| looped.turn(&latest));
-        scope.spawn(|| attack(address, &on, &stop, &answered));
         // The engine's records are allocated.
         std::thread::sleep(2 * TURN);
         for _ in 0..TURNS {
             let (alone, cost_alone) = looped.pace();
             alone_bytes = if alone_bytes == 0 { resident_bytes() } else { alone_bytes };
-            on.store(true, Relaxed);
-            let before = answered.load(Relaxed);
+            let (crowd, start) = (Crowd::start(address), Instant::now());
             let (attacked, cost_attacked) = looped.pace();
-            rates.push((answered.load(Relaxed) - before) as f64 / TURN.as_secs_f64());
             attacked_bytes = attacked_bytes.max(resident_bytes());
-            on.store(false, Relaxed);
-            std::thread::sleep(Duration::from_millis(200));
+            let took = start.elapsed().as_secs_f64();
+            rates.push(crowd.end() / took);
             pace_ratios.push(attacked / alone);
             cost_ratios.push(cost_attacked / cost_alone);
         }
-        stop.store(true, Relaxed);
         looped.stop.store(true, Relaxed);
     });
     let (pace, cost, rate) = (median(&mut pace_ratios), median(&mut cost_ratios), median(&mut rates));
@@ -282,7 +313,7 @@ fn the_loop_keeps_its_pace_under_attack_and_a_scrape_is_cheap() {
     println!("under attack by {HELD} held connections and {rate:.0} scrapes/s:");
     println!("  pace of the loop      {pace:.4} of its pace alone ({pace_ratios:.4?})");
     println!("  cost of a step        {cost:.4} of its cost alone");
-    println!("  resident memory       {} KiB more, the clients' included", grown >> 10);
+    println!("  resident memory       {} KiB more", grown >> 10);
     assert!(scrape_s <= SCRAPE_MAX.as_secs_f64() && bytes <= SCRAPE_BYTES_MAX);
     assert!(pace >= PACE_MIN, "{pace}");
     assert!(grown <= GROWTH_MAX_BYTES, "{grown}");
