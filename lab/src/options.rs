@@ -44,6 +44,9 @@ pub(crate) struct MachineOptions {
     /// End the guest after this many seconds; 0 never does (default: 300 for run, 0 for shell).
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
+    /// Boot the system in this folder instead of this machine's own.
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
     /// A folder that the guest may write, at the same path; $LAB_SHARE names it in the guest.
     #[arg(long, value_name = "FOLDER")]
     share: Option<PathBuf>,
@@ -110,6 +113,9 @@ impl MachineOptions {
                 ),
             };
             guest = guest.env(name, value);
+        }
+        if let Some(folder) = &self.root {
+            guest = guest.root(folder);
         }
         if let Some(folder) = &self.share {
             guest = guest.share(folder);

@@ -23,6 +23,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) plugin_port: Option<&'a Path>,
     /// Socket for the interactive terminal.
     pub(crate) terminal: Option<&'a Path>,
+    /// The folder whose system the guest boots.
+    pub(crate) root: &'a Path,
     /// Folder that the guest may write.
     pub(crate) share: Option<&'a Path>,
     /// Image of a disk; what the guest writes to it is discarded.
@@ -69,7 +71,7 @@ impl Setup<'_> {
             push("-device", "virtconsole,chardev=terminal".to_owned());
         }
         let view = "security_model=none,multidevs=remap";
-        push("-virtfs", format!("local,path=/,mount_tag=host,readonly=on,{view}"));
+        push("-virtfs", format!("local,path={},mount_tag=host,readonly=on,{view}", escaped(self.root)));
         if let Some(path) = self.share {
             push("-virtfs", format!("local,path={},mount_tag=share,{view}", escaped(path)));
         }
@@ -173,6 +175,7 @@ mod tests {
             ports: vec![("lab.stdout", Path::new("/run/out"))],
             plugin_port: Some(Path::new("/run/port")),
             terminal: None,
+            root: Path::new("/"),
             share: Some(Path::new("/tmp/share")),
             disk: Some(Path::new("/set,1")),
             forwards: &[(6400, 6379)],

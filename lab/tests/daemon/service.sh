@@ -1,29 +1,6 @@
 # Installs $DEB on a guest with systemd, has the service manage hotcold, kills and hangs it,
 # upgrades it and purges it. Settings must be back after each end, and no file may stay.
 cd "$LAB_SHARE"
-say() { echo "$(cut -d. -f1 /proc/uptime) s: $*" >>kills; }
-files() {
-    find /etc /usr/bin /usr/share/man/man1 /usr/share/doc /usr/share/bash-completion /usr/share/zsh \
-        /usr/share/fish /usr/lib/systemd /lib/systemd /var/lib /var/log /run -xdev \
-        \( -path /run/lab -o -path /run/systemd -o -path /var/lib/dpkg -o -path /run/log -o -path /run/udev \
-        -o -path /var/log/journal -o -path /run/credentials -o -path /run/motd.dynamic \) -prune -o -print 2>/dev/null | sort
-    cut -d: -f1 /etc/passwd /etc/group
-}
-until_() { # SECONDS CONDITION...
-    limit=$1; shift
-    for _ in $(seq $((limit * 5))); do "$@" >/dev/null 2>&1 && return 0; sleep 0.2; done
-    fail "not within $limit s: $*; $(systemctl status thermocline 2>&1 | tail -n 20)"
-}
-is_active() { [ "$(systemctl is-active thermocline)" = active ]; }
-restarts() { systemctl show -P NRestarts thermocline; }
-main_pid() { systemctl show -P MainPID thermocline; }
-# Without triggers: the index of all man pages takes minutes here.
-install() { /usr/bin/dpkg --no-triggers -i "$DEB" >dpkg-log 2>&1 || fail "dpkg: $(cat dpkg-log)"; }
-
-# Packages may start and stop services, as on a server; on the host they may not.
-rm -f /usr/sbin/policy-rc.d
-# It mounts what the settings are in.
-systemctl start sysinit.target
 unusual_settings
 original=$(settings)
 files >files-before
@@ -32,7 +9,7 @@ install
 is_active && fail "it runs without being asked to"
 thermocline config check /etc/thermocline/thermocline.toml >/dev/null || fail "the installed configuration"
 unchanged "after installing"
-echo exposure_tenths=$(systemd-analyze security --no-pager thermocline.service | sed -n 's/.*exposure level[^0-9]*\([0-9]*\)\.\([0-9]\).*/\1\2/p')
+echo exposure_tenths=$(exposure)
 
 say "The first day: it watches"
 # The first day: it watches, for which it has the kernel take hint faults, and moves nothing.
@@ -78,13 +55,13 @@ cp /etc/thermocline/thermocline.toml unmeasured
 printf '\n[metrics]\nlisten = "127.0.0.1:9469"\n' >>/etc/thermocline/thermocline.toml
 systemctl daemon-reload
 systemctl restart thermocline || fail "restart with metrics: $(journalctl -u thermocline | tail -n 20)"
-scrape() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/9469 && printf "GET /metrics HTTP/1.1\r\n\r\n" >&3 && cat <&3' >scraped 2>&1; }
 faults() { thermocline status --json | sed -n 's/^ *"numa_hint_faults": *\([0-9]*\).*/\1/p' | head -n 1; }
 faults_come() { [ "$(faults)" -gt 100 ]; }
 until_ 60 faults_come
 # What is scraped lies between what status says before and after.
 before=$(faults)
 scrape || fail "no metrics: $(cat scraped)"
+echo exposure_with_metrics_tenths=$(exposure)
 scraped=$(sed -n 's/^thermocline_numa_hint_faults_total \([0-9]*\).*/\1/p' scraped)
 sleep 2
 [ "$before" -le "$scraped" ] && [ "$scraped" -le "$(faults)" ] || fail "$before, then $scraped in metrics: $(cat scraped)"
@@ -143,7 +120,7 @@ say "systemctl stop thermocline || fail stop"
 systemctl stop thermocline || fail "stop"
 unchanged "after it was stopped"
 systemctl start thermocline || fail "start before the removal"
-/usr/bin/dpkg --no-triggers --purge thermocline >dpkg-log 2>&1 || fail "purge: $(cat dpkg-log)"
+purge
 unchanged "after the purge"
 systemctl daemon-reload
 is_active && fail "it runs after the purge"

@@ -172,6 +172,7 @@ impl GuestBuilder {
             ports: ports.named(),
             plugin_port: self.plugin_socket.as_deref(),
             terminal: ports.terminal.as_ref().map(Port::path),
+            root: &self.root,
             share: share.as_deref(),
             disk: self.disk.as_deref(),
             forwards: &self.forwards,

@@ -59,6 +59,7 @@ impl Guest {
             thp: ThpMode::default(),
             append: Vec::new(),
             timeout: Some(Duration::from_secs(300)),
+            root: PathBuf::from("/"),
             share: None,
             disk: None,
             systemd: false,
@@ -83,6 +84,7 @@ pub struct GuestBuilder {
     thp: ThpMode,
     append: Vec<String>,
     timeout: Option<Duration>,
+    root: PathBuf,
     share: Option<PathBuf>,
     disk: Option<PathBuf>,
     systemd: bool,
@@ -130,6 +132,14 @@ impl GuestBuilder {
     /// Sets the time limit; `None` is no limit.
     pub fn timeout(mut self, limit: Option<Duration>) -> Self {
         self.timeout = limit;
+        self
+    }
+
+    /// Boots the system in this folder of the host, such as another release of Debian, instead of
+    /// the host's own. The guest sees none of the host's files then, except in the shared folder;
+    /// kernel modules are not to be had.
+    pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.root = folder.into();
         self
     }
 

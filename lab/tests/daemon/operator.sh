@@ -1,0 +1,117 @@
+# What a new operator does: installs $DEB on a guest with systemd, starts the service, puts Redis under
+# load, looks, and removes all of it. Then the same once more with $ARCHIVE and its install.sh.
+cd "$LAB_SHARE"
+# All settings that can be read. What differs between two readings changes by itself.
+state() { grep -rsH . /proc/sys /sys/kernel/mm /sys/kernel/debug/sched /sys/devices/system/node 2>/dev/null | grep -av '^Binary' | sort; }
+changes_by_itself() { comm -3 state-1 state-2 | sed 's/^\t//; s/:.*//' | sort -u; }
+settled() { awk -F: 'NR == FNR { skip[$0] = 1; next } !($1 in skip)' moving "$1"; }
+contents() { find /etc -xdev -type f ! -name ld.so.cache -exec md5sum {} + 2>/dev/null | sort -k 2; }
+remember() {
+    state >state-1; sleep 1; state >state-2; changes_by_itself >moving
+    settled state-1 >settings-before; contents >contents-before; files >files-before
+}
+nothing_is_left() { # AFTER WHAT
+    systemctl daemon-reload
+    is_active && fail "it runs $1"
+    files >files-after; comm -3 files-before files-after >differs
+    contents >contents-after; comm -3 contents-before contents-after >>differs
+    # Between two readings before there is less that changes by itself than over the minutes since.
+    state >state-3; settled state-3 >settings-after
+    comm -3 settings-before settings-after | grep -aE 'numa|demotion|lru_gen|damon|ratio|watermark|drop_caches|swappiness|sched' |
+        grep -avE 'numastat|vmstat|meminfo|/debug/sched/(debug|domains)' >>differs
+    [ -s differs ] && fail "left $1: $(head -n 20 differs)"
+}
+began=$(cut -d. -f1 /proc/uptime)
+since() { echo $(($(cut -d. -f1 /proc/uptime) - began)); }
+
+unusual_settings
+original=$(settings)
+remember
+say "Installed and started, as the book says"
+began=$(cut -d. -f1 /proc/uptime)
+install
+thermocline doctor >doctor 2>&1
+systemctl enable --now thermocline || fail "enable: $(journalctl -u thermocline | tail -n 20)"
+until_ 30 thermocline status
+say "It observes; then pages move, and metrics are served"
+sed -i '/^name = "observe"$/d' /etc/thermocline/thermocline.toml
+printf '[metrics]\nlisten = "127.0.0.1:9469"\n[daemon]\nreport_ms = 4000\n' >/etc/thermocline/conf.d/10-metrics.toml
+mkdir /etc/systemd/system/thermocline.service.d
+cp /usr/share/thermocline/metrics.conf /etc/systemd/system/thermocline.service.d
+systemctl daemon-reload
+systemctl restart thermocline || fail "restart: $(journalctl -u thermocline | tail -n 20)"
+echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+
+say "Redis under load"
+on-slow-node --widen-when 'test -e loaded' redis-server --save '' --appendonly no --port 6379 >redis-log 2>&1 &
+redis=$!
+until_ 60 redis-cli ping
+data='--keys 60000 --value-bytes 1024'
+$REDIS_LOAD load $data >loading || fail "Redis cannot be loaded: $(tail -n 1 loading)"
+touch loaded
+$REDIS_LOAD run $data --connections 1 --pipeline 8 --summary reading >reads 2>errors &
+reader=$!
+status() { thermocline status --json >status.json; }
+figure() { sed -n "s/^ *\"$1\": *\([0-9]*\).*/\1/p" status.json | head -n 1; }
+metric() { sed -n "s/^thermocline_$1 \([0-9.]*\).*/\1/p" scraped; }
+pages_come() { status && [ "$(figure pgpromote_success)" -gt 500 ]; }
+until_ 200 pages_come
+
+say "Status, metrics and explain"
+# Both show the newest snapshot, and there is one in four seconds: one of some tries meets the same.
+same=
+for _ in $(seq 20); do
+    status && scrape || fail "status or metrics: $(cat scraped)"
+    # To the millisecond, as both write it.
+    [ $(($(figure uptime_ns) / 1000000)) = "$(metric uptime_seconds | awk '{ printf "%d", $1 * 1000 + 0.0001 }')" ] && same=1 && break
+done
+[ -n "$same" ] || fail "status and metrics never show the same moment: $(figure uptime_ns) $(metric uptime_seconds)"
+compared=0
+for name in numa_hint_faults proposed issued moved batches pgpromote_candidate pgpromote_success pgmigrate_success \
+    pgmigrate_fail pgdemote merged dropped ticks; do
+    [ -n "$(metric ${name}_total)" ] || fail "no metric $name: $(cat scraped)"
+    [ "$(figure $name)" = "$(metric ${name}_total)" ] || fail "$name: $(figure $name) in status, $(metric ${name}_total) in metrics"
+    compared=$((compared + 1))
+done
+echo counts_compared=$compared
+by_us=$(sed -n 's/^thermocline_moved_pages_total{direction="promoted",by="thermocline"} //p' scraped)
+[ "$by_us" = "$(figure pgpromote_success)" ] || fail "$by_us promoted by us in metrics: $(grep moved_pages scraped)"
+# Pages of Redis, of which some are among those that status counts.
+explained=0 moved=0
+for at in $(awk '/rw-p 00000000 00:00 0 *(\[heap\])?$/ { split($1, ends, "-"); print ends[1], ends[2] }' /proc/$redis/maps |
+    awk 'function hex(text,  i, n) { n = 0; for (i = 1; i <= length(text); i++) n = n * 16 + index("0123456789abcdef", substr(text, i, 1)) - 1; return n }
+        { for (at = hex($1); at < hex($2); at += 97 * 4096) printf "%d\n", at }' | head -n 60); do
+    thermocline explain $redis "$at" --json >explained.json 2>explain-errors || fail "explain: $(cat explain-errors)"
+    explained=$((explained + 1))
+    grep -q '"what": "moved"' explained.json && moved=$((moved + 1))
+    [ $moved -ge 3 ] && break
+done
+[ $moved -ge 1 ] && [ $moved -le "$(figure pgpromote_success)" ] || fail "$moved of $explained pages moved, says explain: $(cat explained.json)"
+echo explained=$explained moved=$moved
+echo seconds_to_the_counts=$(since)
+echo exposure_tenths=$(exposure)
+kill $reader; wait $reader
+$REDIS_LOAD verify $data >verified || fail "Redis lost data: $(tail -n 1 verified)"
+kill $redis; wait $redis
+
+say "Removed and purged"
+rm -r /etc/systemd/system/thermocline.service.d
+purge
+nothing_is_left "after the purge"
+
+say "The archive"
+mkdir /tmp/unpacked && tar -C /tmp/unpacked -xzf "$ARCHIVE" || fail "tar"
+/tmp/unpacked/*/install.sh >installing 2>&1 || fail "install.sh: $(cat installing)"
+systemctl daemon-reload
+sed -i '/^name = "observe"$/d' /etc/thermocline/thermocline.toml
+systemctl enable --now thermocline || fail "enable from the archive: $(journalctl -u thermocline | tail -n 20)"
+until_ 30 thermocline status
+[ "$(settings)" = "$original" ] && fail "it set nothing"
+before=$(main_pid)
+/tmp/unpacked/*/install.sh >installing 2>&1 || fail "upgrade by install.sh: $(cat installing)"
+is_active && [ "$(main_pid)" != "$before" ] || fail "the former one still runs after install.sh"
+kill -KILL $(main_pid)
+sh /usr/local/share/thermocline/install/install.sh purge || fail "install.sh purge"
+rm -r /tmp/unpacked
+unchanged "after install.sh purge"
+nothing_is_left "after install.sh purge"
