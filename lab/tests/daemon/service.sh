@@ -17,6 +17,9 @@ systemctl start thermocline || fail "start: $(journalctl -u thermocline | tail -
 is_active || fail "it is not active"
 thermocline status >status || fail "status: $(cat status)"
 systemctl stop thermocline || fail "stop"
+# Events go to the journal.
+in_journal() { journalctl -u thermocline | grep -q "$1"; }
+until_ 10 in_journal 'settings put back'
 unchanged "after it watched"
 
 say "Then it works"
@@ -51,8 +54,7 @@ say "Metrics, for which the package brings what the unit must allow"
 dropped=/etc/systemd/system/thermocline.service.d
 mkdir $dropped
 cp /usr/share/thermocline/metrics.conf $dropped
-cp /etc/thermocline/thermocline.toml unmeasured
-printf '\n[metrics]\nlisten = "127.0.0.1:9469"\n' >>/etc/thermocline/thermocline.toml
+printf '[metrics]\nlisten = "127.0.0.1:9469"\n' >/etc/thermocline/conf.d/20-metrics.toml
 systemctl daemon-reload
 systemctl restart thermocline || fail "restart with metrics: $(journalctl -u thermocline | tail -n 20)"
 faults() { thermocline status --json | sed -n 's/^ *"numa_hint_faults": *\([0-9]*\).*/\1/p' | head -n 1; }
@@ -66,8 +68,7 @@ scraped=$(sed -n 's/^thermocline_numa_hint_faults_total \([0-9]*\).*/\1/p' scrap
 sleep 2
 [ "$before" -le "$scraped" ] && [ "$scraped" -le "$(faults)" ] || fail "$before, then $scraped in metrics: $(cat scraped)"
 grep -q '^thermocline_info{.*manager="thermocline"' scraped || fail "who manages: $(cat scraped)"
-cp unmeasured /etc/thermocline/thermocline.toml
-rm -r $dropped
+rm -r $dropped /etc/thermocline/conf.d/20-metrics.toml
 systemctl daemon-reload
 systemctl restart thermocline || fail "restart without metrics"
 original_restarts=$(restarts)
