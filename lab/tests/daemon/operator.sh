@@ -33,6 +33,7 @@ install
 thermocline doctor >doctor 2>&1
 systemctl enable --now thermocline || fail "enable: $(journalctl -u thermocline | tail -n 20)"
 until_ 30 thermocline status
+echo exposure_tenths=$(exposure)
 say "It observes; then pages move, and metrics are served"
 sed -i '/^name = "observe"$/d' /etc/thermocline/thermocline.toml
 printf '[metrics]\nlisten = "127.0.0.1:9469"\n[daemon]\nreport_ms = 4000\n' >/etc/thermocline/conf.d/10-metrics.toml
@@ -94,7 +95,6 @@ done
 [ $moved -ge 1 ] && [ $moved -le "$(figure pgpromote_success)" ] || fail "$moved of $explained pages moved, says explain: $(cat explained.json)"
 echo explained=$explained moved=$moved
 echo seconds_to_the_counts=$(since)
-echo exposure_tenths=$(exposure)
 kill $reader; wait $reader
 $REDIS_LOAD verify $data >verified || fail "Redis lost data: $(tail -n 1 verified)"
 kill $redis; wait $redis
