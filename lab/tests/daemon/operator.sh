@@ -107,6 +107,8 @@ nothing_is_left "after the purge"
 say "The archive"
 mkdir /tmp/unpacked && tar -C /tmp/unpacked -xzf "$ARCHIVE" || fail "tar"
 /tmp/unpacked/*/install.sh >installing 2>&1 || fail "install.sh: $(cat installing)"
+# The shell remembers where the package had it.
+hash -r
 systemctl daemon-reload
 sed -i '/^name = "observe"$/d' /etc/thermocline/thermocline.toml
 systemctl enable --now thermocline || fail "enable from the archive: $(journalctl -u thermocline | tail -n 20)"

@@ -2,7 +2,7 @@
 
 mod boot;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl GuestBuilder {
 
     /// Boots the system in this folder of the host, such as another release of Debian, instead of
     /// the host's own. The guest sees none of the host's files then, except in the shared folder;
-    /// kernel modules are not to be had.
+    /// kernel modules are not to be had, and the command begins in `/`.
     pub fn root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.root = folder.into();
         self
@@ -253,7 +253,12 @@ impl GuestBuilder {
 
     /// The script that changes to our working folder and executes the command.
     fn command<S: AsRef<str>>(&self, words: &[S]) -> Result<String> {
-        let folder = std::env::current_dir().map_err(Error::file("find", "the working folder"))?;
+        let folder = if self.root == Path::new("/") {
+            std::env::current_dir().map_err(Error::file("find", "the working folder"))?
+        } else {
+            // Another system has no such folder.
+            PathBuf::from("/")
+        };
         let mut script = format!("cd {} || exit 126\n", quote(&folder.to_string_lossy()));
         for (name, value) in &self.environment {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
