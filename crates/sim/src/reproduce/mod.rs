@@ -298,13 +298,13 @@ pub fn reproduce(
         if all.iter().any(Vec::is_empty) {
             continue;
         }
-        let scale: (fn(f64) -> f64, fn(f64) -> f64) =
-            if spec.geometric { (f64::ln, f64::exp) } else { (|v| v, |v| v) };
-        let mean = |values: &[f64]| scale.1(summary(values).mean);
+        let mean = |values: Vec<f64>| match spec.geometric {
+            true => summary(&values.into_iter().map(f64::ln).collect::<Vec<f64>>()).mean.exp(),
+            false => summary(&values).mean,
+        };
         // A mean over the arms for each seed, then over the seeds.
-        let each: Vec<f64> = (0..all[0].len())
-            .map(|seed| mean(&all.iter().map(|arm| scale.0(arm[seed])).collect::<Vec<f64>>()))
-            .collect();
+        let seed = |seed: usize| mean(all.iter().map(|arm| arm[seed]).collect());
+        let each: Vec<f64> = (0..all[0].len()).map(seed).collect();
         let ours = summary(&each);
         rows.push(Row {
             table: table.name.clone(),
