@@ -168,13 +168,13 @@ pub fn tables() -> Result<Vec<Table>, SpecError> {
 
 /// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, memory of a process on a node
 /// at the end, and `mean_gib:PROCESS:NODE`, its mean; `promoted@SECONDS`, pages promoted until this
-/// long after the start of the first process; `per_s:N`, N divided by the time; `us_per_fault` and
+/// long after the start of the first process; `per_s:N:WHAT`, N divided by the time; `us_per_fault` and
 /// `us_per_migrated`, the programs' overhead by hint faults or migrated pages; `note:NAME`, one of
 /// the manager's own.
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let mut parts = name.split(':');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some("per_s"), Some(count), None) => Some(count.parse::<f64>().ok()? / report.time_s?),
+        (Some("per_s"), Some(count), Some(_)) => Some(count.parse::<f64>().ok()? / report.time_s?),
         (Some("us_per_fault"), None, _) => us_per(report, report.counters.numa_hint_faults),
         (Some("us_per_migrated"), None, _) => us_per(report, report.counters.numa_pages_migrated),
         (Some("note"), Some(name), None) => {
@@ -213,7 +213,7 @@ fn words(figure: &str) -> String {
         ["scan_s"] => "scan time, s".to_owned(),
         ["us_per_fault"] => "overhead a fault or sample, us".to_owned(),
         ["us_per_migrated"] => "overhead a migrated page, us".to_owned(),
-        ["per_s", _] => "a second".to_owned(),
+        ["per_s", _, what] => format!("{what} a second"),
         ["note", name] => (*name).to_owned(),
         ["promoted", seconds] => format!("pages promoted after {seconds} s"),
         ["gib", process, node] => format!("{process} on node {node} at the end, GiB"),
