@@ -41,6 +41,8 @@ const KNOWN: [(&str, To); 18] = [
     ("vm.numa_stat", To::Refused(OF_KERNEL)),
     ("vm.numa_zonelist_order", To::Refused(OF_KERNEL)),
 ];
+/// MB/s that the kernel promotes at most if nobody says otherwise (Linux 6.12 kernel/sched/fair.c).
+const KERNELS_RATE_LIMIT: &str = "65536";
 const OF_KERNEL: &str = "it is the kernel's own affair; leave it in sysctl.d";
 const OTHER: &str = "it has nothing to do with tiers";
 
@@ -88,6 +90,14 @@ pub(super) fn read(text: &str, import: &mut Import) {
                     number,
                     theirs,
                     "thermocline sets it while it runs, to promote in the kernel's place",
+                );
+            }
+            Some((_, To::Key("admission.rate_limit_mbps"))) if value == KERNELS_RATE_LIMIT => {
+                import.refuse(
+                    number,
+                    theirs,
+                    "it is the kernel's default, which limits nothing; admission.rate_limit_mbps stays at its own \
+                     default",
                 );
             }
             Some((_, To::Key(ours))) => import.set_number(number, &theirs, ours, quantity::number(value)),

@@ -153,6 +153,14 @@ fn hmsdks_schemes_become_manager_damon() {
 }
 
 #[test]
+fn the_kernels_default_limit_is_no_limit_to_take_over() {
+    let text = "kernel.numa_balancing = 2\nkernel.numa_balancing_promote_rate_limit_MBps = 65536\n";
+    let (import, config) = imported(text, Format::Sysctl);
+    assert!(is_refused(&import, 2, "limits nothing"));
+    assert_eq!(config.admission.rate_limit_mbps, Config::default().admission.rate_limit_mbps);
+}
+
+#[test]
 fn settings_of_the_kernel_become_keys_or_stay_where_they_are() {
     let (import, config) = imported(SYSCTL, Format::Sysctl);
     assert_eq!(config.kernel.numa_balancing, Some(2));

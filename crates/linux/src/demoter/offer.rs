@@ -98,6 +98,9 @@ pub enum NotDemoting {
          systemd.unified_cgroup_hierarchy=1"
     )]
     MemoryElsewhere,
+    /// There is no slower node.
+    #[error("all memory is in one tier, so that there is nowhere to demote to")]
+    OneTier,
     /// The kernel would demote to other nodes than intended, or, if it knows no slower node, swap
     /// out and drop.
     #[error(
@@ -139,6 +142,9 @@ pub fn offer_but(
     if !exists(&demotion) {
         let remedy = "boot a kernel of 5.15 or later with CONFIG_MIGRATION";
         return Err(KernelFileError::not_supported("demotion", &demotion, remedy).into());
+    }
+    if found.topology.tiers_with_memory() < 2 {
+        return Err(NotDemoting::OneTier);
     }
     if !same_tiers(found) {
         return Err(NotDemoting::OtherTiers);

@@ -82,7 +82,7 @@ fn programs_cpu(text: &str) -> Option<Nanos> {
 /// How cold pages of the top tier go down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Demoting {
-    /// Not at all, as configured.
+    /// Not at all, as configured, or because all memory is in one tier.
     NotWanted,
     /// By thermocline, in this way.
     Ours(DemotionWay),
@@ -98,6 +98,8 @@ impl Demoting {
         match offered {
             Some(Ok(offer)) => Demoting::Ours(offer.way.name()),
             Some(Err(NotDemoting::Config(Unreachable::Off | Unreachable::Direction))) => Demoting::NotWanted,
+            // That there is one tier is a finding of its own.
+            Some(Err(NotDemoting::OneTier)) => Demoting::NotWanted,
             Some(Err(why)) => Demoting::No(why.to_string()),
             None if by_kernel(config) => Demoting::ByKernel,
             None => Demoting::NotWanted,

@@ -130,7 +130,9 @@ fn cases() -> Vec<Case> {
         )
         .is(Unusable, &["topology.one_tier", "manager.refused"]),
         case("no tiers listed", DRAM_CXL, &[]).is(Unusable, &["topology.one_tier"]),
-        single("single node").is(Unusable, &["topology.single_node"]),
+        single("single node")
+            .is(Unusable, &["topology.single_node"])
+            .not(&["unset [tiers]", "nothing will be demoted"]),
         single("CXL without a region")
             .with("sys/bus/cxl/devices/mem0/ram/size", "0x400000000")
             .is(Unusable, &["memory.cxl_no_region"])
