@@ -29,6 +29,7 @@
 //!   or assumed.
 //! * [`fit`]: free parameters from the published figures of one column. [`reproduce`]: published
 //!   tables beside ours.
+//! * [`picture`]: results as SVG.
 //! * [`sweep`]: every combination of parameters, scenarios, managers and seeds.
 //!
 //! To add a pattern, see [`workload`]; a kernel model, [`kernel`]; a manager, [`manager`]; a
@@ -50,6 +51,7 @@ pub mod manager;
 pub mod memory;
 pub mod mode;
 pub mod oracle;
+pub mod picture;
 mod populate;
 pub mod random;
 pub mod report;
