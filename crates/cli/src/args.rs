@@ -323,12 +323,19 @@ pub struct Compare {
     /// Only these managers; the first is what the others are compared with.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub manager: Vec<String>,
+    /// Simulate them on another machine: a preset's name, a TOML file, or the JSON of `thermocline
+    /// doctor --json`.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
     /// Change a value of every scenario; see `sim`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub changes: Vec<String>,
     /// Run this many seeds of each.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: u64,
+    /// Draw slowdowns and shares of the best static placement into this file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -360,9 +367,17 @@ pub struct Sweep {
     /// The folder for the results; made where it does not exist.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Simulate on another machine than the scenarios name: a preset's name, a TOML file, or the
+    /// JSON of `thermocline doctor --json`. Several machines are values of the parameter `machine`.
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "merge")]
+    pub machine: Option<String>,
     /// Run only the K-th of N parts, K from 1 to N.
     #[arg(long, value_name = "K/N", default_value_t = Shard::ALL)]
     pub shard: Shard,
+    /// Draw slowdown and share of the best static placement over the first parameter that has
+    /// several values into this file, once all runs are done.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Put the parts in this folder together as sweep.parquet.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["grid", "out", "shard"])]
     pub merge: Option<PathBuf>,

@@ -50,6 +50,15 @@ fn bad_input_is_one_error_with_place_and_remedy_and_status_2() {
         (vec!["chunks-small", "--manager=nobody"], "use one of none, numab2"),
         (vec!["chunks-small", "--rule=nothing"], "use one of none, numab2"),
         (vec!["chunks-small", "--set=nonsense"], "key=value"),
+        (
+            vec!["chunks-small", "--set=config.rule.name=latency"],
+            "config.rule.name: has no effect under numab2, the scenario's default manager; it is for --manager \
+             thermocline:latency",
+        ),
+        (
+            vec!["chunks-small", "--manager=none", "--set=manager=damon"],
+            "manager: has no effect beside --manager",
+        ),
         (vec!["chunks-small", "--fit"], "give it a [fit]"),
     ] {
         let out = sim(&args);
@@ -73,7 +82,9 @@ fn a_report_a_seed_in_json_and_means_in_text() {
     let out = sim(&args[..6]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(
-        text.contains("chunks-small under numab2") && text.contains("time, s") && text.contains("+-"),
+        text.contains("chunks-small under numab2 (the scenario's default manager)")
+            && text.contains("time, s")
+            && text.contains("+-"),
         "{text}"
     );
     assert!(

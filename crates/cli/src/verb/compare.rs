@@ -4,18 +4,25 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use thermocline_sim::manager::ManagerName;
+use thermocline_sim::manager::{ManagerName, effect};
+use thermocline_sim::picture::{Bar, Group, bars};
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, mode_for, run_each};
 use thermocline_sim::scenario::Setup;
+use thermocline_sim::spec::SpecError;
 use thermocline_sim::stats::{Summary, holm, pair_test, seeds_to_tell, summary};
 
 use crate::args::Compare;
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::progress::Progress;
+use crate::verb::load::{keys, overridden, setup};
+use crate::verb::picture;
 
 /// Significance level: a smaller p-value is marked.
 const LEVEL: f64 = 0.05;
+
+/// Figures by the names of [`Report::figures`]; `None` if any run lacks the figure.
+type Figures = BTreeMap<&'static str, Option<Summary>>;
 
 /// The line of a manager.
 #[derive(Debug, Serialize)]
@@ -25,8 +32,8 @@ struct Line {
     seeds: usize,
     /// Runs that ended at the scenario's time limit.
     unfinished: usize,
-    /// By the names of [`Report::figures`]; `None` if any run lacks the figure.
-    figures: BTreeMap<&'static str, Option<Summary>>,
+    /// What its runs came to.
+    figures: Figures,
     /// The p-value of the difference in time from the first manager. `None` if any run of this
     /// manager or of the first has no time.
     p: Option<f64>,
@@ -62,8 +69,17 @@ pub fn compare(args: &Compare) -> anyhow::Result<()> {
     let setups = args
         .scenarios
         .iter()
-        .map(|name| super::sim::setup(name, None, &args.changes))
-        .collect::<anyhow::Result<Vec<Setup>>>()?;
+        .map(|name| setup(name, args.machine.as_deref(), &args.changes))
+        .collect::<Result<Vec<Setup>, SpecError>>()?;
+    args.svg.as_deref().map_or(Ok(()), picture::check)?;
+    overridden(&args.changes, "manager", "a list of managers")?;
+    for setup in &setups {
+        let keys = keys(&args.changes);
+        effect::check(setup, &managers, &keys)?;
+        for key in keys {
+            tell_without_effect(setup, &managers, key)?;
+        }
+    }
     let progress = Progress::new((setups.len() * managers.len()) as u64 * args.seeds)?;
     let mut scenarios = Vec::new();
     for setup in &setups {
@@ -75,12 +91,28 @@ pub fn compare(args: &Compare) -> anyhow::Result<()> {
         scenarios.push(lines(&reports, args.seeds as usize));
     }
     drop(progress);
+    if let Some(path) = &args.svg {
+        let groups: Vec<Group> = scenarios.iter().filter_map(|lines| group(lines)).collect();
+        picture::write(path, &bars(&groups))?;
+    }
     let out = if args.json {
         format!("{}\n", serde_json::to_string_pretty(&scenarios.iter().flatten().collect::<Vec<_>>())?)
     } else {
         text(&scenarios)
     };
     print(out)
+}
+
+/// Tells which of the managers a change makes no difference to.
+fn tell_without_effect(setup: &Setup, managers: &[ManagerName], key: &str) -> Result<(), SpecError> {
+    let mut without = Vec::new();
+    for manager in managers {
+        without.extend(effect::ignored(setup, *manager, key)?.map(|_| manager.text()));
+    }
+    if !without.is_empty() {
+        tell!("{}: {key} has no effect under {}", setup.scenario.name, without.join(", "));
+    }
+    Ok(())
 }
 
 /// A line for each manager all of whose runs are done.
@@ -135,7 +167,13 @@ fn text(scenarios: &[Vec<Line>]) -> String {
         let _ = writeln!(out, "{}: {of}", first.scenario);
         let mut rows =
             vec![std::iter::once("").chain(COLUMNS.map(|c| c.0)).chain(["p"]).map(str::to_owned).collect()];
-        rows.extend(lines.iter().enumerate().map(|(i, line)| cells(line, i == 0)));
+        rows.extend(
+            lines
+                .iter()
+                .enumerate()
+                .map(|(i, line)| cells(&line.manager, &line.figures, line.p_holm, i == 0)),
+        );
+        rows.extend(best(lines).map(|figures| cells(BEST, &figures, None, false)));
         table(&mut out, &rows);
         for line in lines.iter().filter(|l| l.unfinished > 0) {
             let _ = writeln!(
@@ -165,15 +203,47 @@ fn text(scenarios: &[Vec<Line>]) -> String {
             overhead s  CPU time of faults, samples and scans\n\
             p           how probable such a difference in time from the first line is by chance alone, corrected for the number of\n\
             \x20           lines (Holm); * where it is below 0.05\n\
+            best static placement: the pages with most accesses in DRAM from the start, on idle nodes, without faults or moves\n\
             -           unknown: a run was not done within the limit, or had nothing to do\n";
     out
 }
 
+/// What the bound is called.
+const BEST: &str = "best static placement";
+
+/// The figures of the best static placement, from the first manager whose runs are all done: they
+/// follow from the programs' accesses, which are the same under each.
+fn best(lines: &[Line]) -> Option<Figures> {
+    let one = |line: &Line| {
+        let figure = |name: &str| line.figures.get(name).copied().flatten();
+        let (time, share) = (figure("static_time_s")?, figure("static_top_share")?);
+        let least = figure("all_top_time_s").filter(|least| least.mean > 0.0)?.mean;
+        let slowdown = Summary { mean: time.mean / least, sd: time.sd / least };
+        let whole = Summary { mean: 1.0, sd: 0.0 };
+        let figures =
+            [("time_s", time), ("slowdown", slowdown), ("top_share", share), ("oracle_share", whole)];
+        Some(figures.into_iter().map(|(name, figure)| (name, Some(figure))).collect())
+    };
+    lines.iter().find_map(one)
+}
+
+/// A scenario's lines as a part of the picture.
+fn group(lines: &[Line]) -> Option<Group> {
+    let first = lines.first()?;
+    let bar = |name: &str, figures: &Figures, bound| {
+        let figure = |name: &str| figures.get(name).copied().flatten();
+        Bar { name: name.to_owned(), slowdown: figure("slowdown"), share: figure("oracle_share"), bound }
+    };
+    let managers = lines.iter().map(|line| bar(&line.manager, &line.figures, false));
+    let best = best(lines).map(|figures| bar(BEST, &figures, true));
+    Some(Group { title: first.scenario.clone(), seeds: first.seeds, bars: managers.chain(best).collect() })
+}
+
 /// The cells of a line.
-fn cells(line: &Line, first: bool) -> Vec<String> {
-    let mut cells = vec![line.manager.clone()];
+fn cells(name: &str, figures: &Figures, p: Option<f64>, first: bool) -> Vec<String> {
+    let mut cells = vec![name.to_owned()];
     for (_, digits, name, factor) in COLUMNS {
-        let Some(s) = line.figures.get(name).copied().flatten() else {
+        let Some(s) = figures.get(name).copied().flatten() else {
             cells.push("-".to_owned());
             continue;
         };
@@ -186,7 +256,7 @@ fn cells(line: &Line, first: bool) -> Vec<String> {
         }
         cells.push(cell);
     }
-    cells.push(match line.p_holm {
+    cells.push(match p {
         None => "-".to_owned(),
         _ if first => "-".to_owned(),
         Some(p) if p < 0.001 => "<0.001*".to_owned(),

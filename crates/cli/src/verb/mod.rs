@@ -5,6 +5,8 @@ pub mod config;
 pub mod doctor;
 pub mod explain;
 pub mod generate;
+mod load;
+mod picture;
 pub mod reload;
 pub mod reproduce;
 pub mod restore;

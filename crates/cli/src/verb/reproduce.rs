@@ -1,15 +1,14 @@
 //! `thermocline reproduce`: compares published tables with the simulator's.
 
-use anyhow::Context;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use thermocline_sim::reproduce::{Row, Table, reproduce as run, svg, tables};
-use thermocline_sim::spec::{SpecError, require};
+use thermocline_sim::spec::SpecError;
 
 use crate::args::Reproduce;
 use crate::output::print;
 use crate::progress::Progress;
+use crate::verb::picture;
 
 /// Runs the tables and prints them.
 ///
@@ -28,12 +27,7 @@ pub fn reproduce(args: &Reproduce) -> anyhow::Result<()> {
             vec![found]
         }
     };
-    if let Some(path) = &args.svg {
-        // Fail now rather than after a quarter of an hour.
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let place = path.display().to_string();
-        require(folder.is_dir(), &place, "there is no such folder", "make it, or give another file")?;
-    }
+    args.svg.as_deref().map_or(Ok(()), picture::check)?;
     let seeds = |t: &Table| args.seeds.unwrap_or(t.seeds);
     let progress = Progress::new(chosen.iter().map(|t| seeds(t) * t.arm.len() as u64).sum())?;
     let mut rows = Vec::new();
@@ -45,7 +39,7 @@ pub fn reproduce(args: &Reproduce) -> anyhow::Result<()> {
     }
     drop(progress);
     if let Some(path) = &args.svg {
-        std::fs::write(path, svg(&rows)).with_context(|| format!("cannot write {}", path.display()))?;
+        picture::write(path, &svg(&rows))?;
     }
     let out =
         if args.json { format!("{}\n", serde_json::to_string_pretty(&rows)?) } else { text(&chosen, &rows) };

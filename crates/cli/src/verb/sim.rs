@@ -1,23 +1,21 @@
 //! `thermocline sim`: simulates one scenario under one manager.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use anyhow::Context;
-use thermocline_linux::regular;
 use thermocline_sim::fit::{Point, changes as fit_changes};
-use thermocline_sim::machine::{self, Doctor, MachineSpec};
-use thermocline_sim::manager::ManagerName;
+use thermocline_sim::machine;
+use thermocline_sim::manager::{ManagerName, effect};
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, RunError, mode_for, run_all};
 use thermocline_sim::scenario::{FitSpec, PRESETS, Setup};
-use thermocline_sim::spec::{self, SPEC_BYTES_MAX, SpecError};
+use thermocline_sim::spec::SpecError;
 use thermocline_sim::stats::summary;
 
 use crate::args::{Mode, Sim};
-use crate::foreign;
 use crate::output::{print, tell};
+use crate::verb::load::{keys, overridden, setup};
 
 /// Runs the scenario and prints its report.
 ///
@@ -32,94 +30,30 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
         let name = args.scenario.as_deref().unwrap_or_default();
         let setup = setup(name, args.machine.as_deref(), &args.changes)?;
         let reports = reports(args, &setup)?;
-        if args.json { format!("{}\n", serde_json::to_string_pretty(&reports)?) } else { text(&reports) }
+        if args.json {
+            format!("{}\n", serde_json::to_string_pretty(&reports)?)
+        } else {
+            text(&reports, named(args).is_none())
+        }
     };
     print(out)
 }
 
-/// Builds a scenario, given by name or by file, with the changes. If `machine`, a name or a file,
-/// is given, the scenario runs on it.
-///
-/// # Errors
-/// There is no such scenario or machine, or it cannot be simulated.
-pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> anyhow::Result<Setup> {
-    let machine = machine.map(self::machine).transpose()?;
-    let place = if is_file(name) { name.to_owned() } else { format!("scenario {name}") };
-    let text = scenario_text(name, Path::new(name))?;
-    ours(&place, &text, Setup::parse_on(&place, &text, machine, changes))
-}
-
-/// Returns `read`. If that is an error and the text is another program's file, the error names the
-/// program.
-///
-/// # Errors
-/// `read` is an error.
-pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> anyhow::Result<T> {
-    let error = |error| match foreign::named(text) {
-        Some(what) => {
-            let remedy = "`thermocline sim --list` names scenarios and machines; of another program's settings, \
-                          `thermocline config check FILE` says what comes nearest";
-            SpecError::new(place, format!("is {what}"), remedy)
-        }
-        None => error,
-    };
-    Ok(read.map_err(error)?)
-}
-
-/// The TOML of a scenario. If `name` is a file name, that of the file at `path`.
-///
-/// # Errors
-/// There is no such scenario.
-pub fn scenario_text(name: &str, path: &Path) -> anyhow::Result<String> {
-    if is_file(name) { read(path) } else { Ok(Setup::text(name)?.to_owned()) }
-}
-
-fn is_file(name: &str) -> bool {
-    name.ends_with(".toml")
-}
-
-/// The machine with that name, or in that file.
-fn machine(name: &str) -> anyhow::Result<MachineSpec> {
-    if name.ends_with(".json") {
-        let text = read(Path::new(name))?;
-        let doctor = serde_json::from_str(&text).map_err(|e| {
-            let remedy = "give what `thermocline doctor --json` has printed";
-            SpecError::new(name, format!("is no report of the doctor: {e}"), remedy)
-        });
-        return Ok(ours::<Doctor>(name, &text, doctor)?.machine()?);
-    }
-    if name.ends_with(".toml") {
-        let text = read(Path::new(name))?;
-        return ours(name, &text, spec::parse(name, &text));
-    }
-    Ok(machine::preset(name)?)
-}
-
-/// The text of a specification, unless it is too long for one.
-///
-/// # Errors
-/// It cannot be read, or is too long.
-pub fn read(path: &Path) -> anyhow::Result<String> {
-    let place = path.display().to_string();
-    let unread = |error: std::io::Error| {
-        let remedy = "give the path of a file that is there and can be read";
-        SpecError::new(&place, format!("cannot be read: {error}"), remedy)
-    };
-    let bytes = regular::read_at_most(path, SPEC_BYTES_MAX as u64).map_err(unread)?;
-    if bytes.len() > SPEC_BYTES_MAX {
-        let remedy = format!("stay below {SPEC_BYTES_MAX} bytes");
-        return Err(SpecError::new(place, "is too long for a specification", remedy).into());
-    }
-    let text = String::from_utf8(bytes);
-    Ok(text.map_err(|error| unread(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?)
+/// The manager that the command line names.
+fn named(args: &Sim) -> Option<String> {
+    args.manager.clone().or_else(|| args.rule.as_ref().map(|rule| format!("thermocline:{rule}")))
 }
 
 fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
-    let manager = match (&args.manager, &args.rule) {
-        (Some(name), _) => ManagerName::parse(name)?,
-        (None, Some(rule)) => ManagerName::parse(&format!("thermocline:{rule}"))?,
-        (None, None) => setup.manager,
-    };
+    let named = named(args);
+    let manager = named.as_deref().map_or(Ok(setup.manager), ManagerName::parse)?;
+    if named.is_some() {
+        overridden(&args.changes, "manager", "--manager")?;
+    }
+    effect::check(setup, &[manager], &keys(&args.changes)).map_err(|e| match named {
+        Some(_) => e,
+        None => SpecError { message: format!("{}, the scenario's default manager", e.message), ..e },
+    })?;
     let mode = match args.mode {
         Mode::Auto => mode_for(setup),
         Mode::Exact => ModeName::Exact,
@@ -136,7 +70,7 @@ fn fit(args: &Sim) -> anyhow::Result<String> {
     let base = setup(name, args.machine.as_deref(), &args.changes)?;
     let text = toml::to_string(&base.scenario).context("cannot write the scenario down")?;
     let machine = base.machine.spec.clone();
-    let load = |changes: &[String]| Setup::parse_on(name, &text, Some(machine.clone()), changes);
+    let load = |changes: &[String]| Setup::parse_on(name, &text, &|_| Ok(machine.clone()), changes);
     tell!("fitting {} on {}", base.scenario.name, machine.name);
     let mut look = |spec: &FitSpec, point: &Point, better: bool| {
         let figures: Vec<String> =
@@ -164,14 +98,15 @@ fn list() -> String {
     out
 }
 
-/// A table of means and spreads.
-fn text(reports: &[Report]) -> String {
+/// A table of means and spreads. `default`: the manager is the one that the scenario names.
+fn text(reports: &[Report], default: bool) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let mode = serde_json::to_value(first.mode).ok().and_then(|m| m.as_str().map(str::to_owned));
     let mut out = format!(
-        "{} under {}, {} mode, {} seed{} from {}\n",
+        "{} under {}{}, {} mode, {} seed{} from {}\n",
         first.scenario,
         first.manager,
+        if default { " (the scenario's default manager)" } else { "" },
         mode.unwrap_or_default(),
         reports.len(),
         if reports.len() == 1 { "" } else { "s" },
@@ -213,29 +148,4 @@ fn text(reports: &[Report]) -> String {
         }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_of_other_programs_are_named_wherever_one_of_ours_is_asked_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let memtierd = "policy:\n  name: age\n  config: |\n    intervalms: 1000\n";
-        let damo = "{ \"kdamonds\": [] }";
-        let etmem = "[project]\nname=db\n[task]\nname=t\n";
-        for (text, what) in [(memtierd, "memtierd"), (damo, "damo"), (etmem, "etmem")] {
-            for ending in ["toml", "json"] {
-                let path = dir.path().join(format!("theirs.{ending}"));
-                std::fs::write(&path, text).unwrap();
-                let path = path.to_str().unwrap();
-                let error = setup("hotcold", Some(path), &[]).unwrap_err().to_string();
-                assert!(error.starts_with(path) && error.contains(what), "{error}");
-            }
-            let scenario = dir.path().join("theirs.toml");
-            let error = setup(scenario.to_str().unwrap(), None, &[]).unwrap_err().to_string();
-            assert!(error.contains(what) && error.contains("config check"), "{error}");
-        }
-    }
 }

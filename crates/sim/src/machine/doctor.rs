@@ -114,7 +114,7 @@ impl Doctor {
             ("cost", "assumed: as bergamo-cxl"),
         ];
         Ok(MachineSpec {
-            name: "this machine".to_owned(),
+            name: "from-doctor".to_owned(),
             hz: self.kernel.hz.unwrap_or(250),
             nr_cpus: 8192,
             min_free: Bytes(min_pages.saturating_mul(page_bytes)),

@@ -252,7 +252,7 @@ pub const PRESETS: [(&str, &str); 8] = [
 pub fn preset(name: &str) -> Result<MachineSpec, SpecError> {
     let Some((_, text)) = PRESETS.iter().find(|(n, _)| *n == name) else {
         let names: Vec<&str> = PRESETS.iter().map(|(n, _)| *n).collect();
-        let remedy = format!("use one of {}", names.join(", "));
+        let remedy = format!("use one of {}, or give a file ending in .toml or .json", names.join(", "));
         return Err(SpecError::new("machine", format!("there is no machine \"{name}\""), remedy));
     };
     parse(&format!("machine {name}"), text)

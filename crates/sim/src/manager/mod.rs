@@ -6,6 +6,7 @@
 
 mod chmu;
 mod damon;
+pub mod effect;
 mod ibs;
 mod kernel;
 mod pghot;

@@ -30,7 +30,8 @@ pub struct Scenario {
     pub name: String,
     /// Its description, in a sentence.
     pub summary: String,
-    /// The machine: the name of a preset.
+    /// The machine: the name of a preset, or a file, beside the scenario's own: a machine's TOML or
+    /// the doctor's JSON.
     pub machine: String,
     /// The manager, if the command line names none.
     #[serde(default = "numab2")]
@@ -140,17 +141,17 @@ impl Setup {
     /// # Errors
     /// As [`Setup::preset`].
     pub fn parse(name: &str, text: &str, changes: &[String]) -> Result<Setup, SpecError> {
-        Setup::parse_on(name, text, None, changes)
+        Setup::parse_on(name, text, &machine::preset, changes)
     }
 
-    /// A scenario from its text, on another machine than it names.
+    /// A scenario from its text, on what `machines` knows by the name of its machine.
     ///
     /// # Errors
     /// As [`Setup::preset`].
     pub fn parse_on(
         name: &str,
         text: &str,
-        machine: Option<MachineSpec>,
+        machines: &dyn Fn(&str) -> Result<MachineSpec, SpecError>,
         changes: &[String],
     ) -> Result<Setup, SpecError> {
         let of_machine = |change: &&String| change.starts_with("machine.");
@@ -158,7 +159,7 @@ impl Setup {
         // Parsed without changes first, so that errors have line numbers.
         let scenario: Scenario = parse(name, text)?;
         let scenario = set::apply(scenario, &changes, "")?;
-        let spec = machine.map_or_else(|| machine::preset(&scenario.machine), Ok)?;
+        let spec = machines(&scenario.machine)?;
         let spec = set::apply(spec, &machine_changes, "machine.")?;
         Setup::new(scenario, &spec)
     }

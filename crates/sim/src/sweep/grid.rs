@@ -78,6 +78,12 @@ impl Grid {
         Ok(managers)
     }
 
+    /// The values of the parameter `machine`: names and files.
+    pub fn machines(&self) -> impl Iterator<Item = &str> {
+        let values = self.parameters.get("machine").and_then(Toml::as_array);
+        values.into_iter().flatten().filter_map(Toml::as_str)
+    }
+
     pub(super) fn mode(&self, suits: ModeName) -> ModeName {
         match self.mode {
             GridMode::Auto => suits,

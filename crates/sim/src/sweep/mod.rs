@@ -19,12 +19,13 @@ pub use grid::Grid;
 pub use plan::{Column, Configuration, KEYS, Kind, Plan, Shard, Value, hash};
 pub use row::Row;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 
-use crate::manager::ManagerName;
+use crate::machine::{self, MachineSpec};
+use crate::manager::{ManagerName, effect};
 use crate::mode::ModeName;
 use crate::run::{Arm, RunError, mode_for, run_until};
 use crate::scenario::Setup;
@@ -50,6 +51,10 @@ pub struct Source {
     pub name: String,
     /// Its TOML.
     pub text: String,
+    /// The machine that takes the place of the one that it names.
+    pub machine: Option<MachineSpec>,
+    /// The machines that it or the grid names and that are no presets.
+    pub machines: BTreeMap<String, MachineSpec>,
 }
 
 /// The run of a configuration.
@@ -69,6 +74,7 @@ impl Sweep {
     /// The grid is too large, or one of its configurations cannot be simulated or is duplicated.
     pub fn new(name: &str, grid: &Grid, sources: Vec<Source>) -> Result<Sweep, SpecError> {
         let choices = grid.choices(name)?;
+        let columns = choices.columns();
         let managers = grid.managers(name)?;
         let arms_each = managers.len().max(1) as u64;
         let configurations =
@@ -81,7 +87,7 @@ impl Sweep {
             .par_iter()
             .map(|(source, combination)| {
                 let changes = choices.changes(*combination);
-                let setup = setup(&sources[*source], &changes).map_err(|e| {
+                let located = |e: SpecError| {
                     let with = if changes.is_empty() {
                         String::new()
                     } else {
@@ -89,16 +95,19 @@ impl Sweep {
                     };
                     let place = format!("{name}: {}{with}: {}", sources[*source].name, e.place);
                     SpecError { place, ..e }
-                })?;
+                };
+                let setup = setup(&sources[*source], &changes).map_err(located)?;
                 let mode = grid.mode(mode_for(&setup));
                 let of_scenario = [setup.manager];
                 let managers = if managers.is_empty() { &of_scenario[..] } else { &managers };
+                let keys: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+                effect::check(&setup, managers, &keys).map_err(located)?;
                 let hashes = managers.iter().map(|m| (*m, plan::config_hash(&setup, *m, mode))).collect();
                 Ok(Checked { columns: row::columns(&setup), mode, hashes })
             })
             .collect();
         let mut plan = Plan {
-            parameters: choices.columns(),
+            parameters: columns,
             figures: Vec::new(),
             configurations: Vec::new(),
             seed: grid.seed,
@@ -165,7 +174,11 @@ struct Checked {
 }
 
 fn setup(source: &Source, changes: &[String]) -> Result<Setup, SpecError> {
-    Setup::parse(&format!("scenario {}", source.name), &source.text, changes)
+    let machines = |named: &str| match source.machine.as_ref().or_else(|| source.machines.get(named)) {
+        Some(spec) => Ok(spec.clone()),
+        None => machine::preset(named),
+    };
+    Setup::parse_on(&format!("scenario {}", source.name), &source.text, &machines, changes)
 }
 
 #[cfg(test)]
@@ -181,7 +194,11 @@ mod tests {
 
     fn sweep(text: &str) -> Result<Sweep, SpecError> {
         let grid = Grid::parse("g.toml", text)?;
-        let source = |name: &String| Ok(Source { name: name.clone(), text: Setup::text(name)?.to_owned() });
+        let mine = MachineSpec { name: "mine".to_owned(), ..machine::preset("3tier")? };
+        let source = |name: &String| {
+            let machines = BTreeMap::from([("mine.toml".to_owned(), mine.clone())]);
+            Ok(Source { name: name.clone(), text: Setup::text(name)?.to_owned(), machine: None, machines })
+        };
         let sources = grid.scenarios.iter().map(source).collect::<Result<_, SpecError>>()?;
         Sweep::new("g.toml", &grid, sources)
     }
@@ -234,6 +251,17 @@ mod tests {
     }
 
     #[test]
+    fn machines_of_ones_own_are_a_parameter_like_others() {
+        let head = "scenarios = [\"hotcold\"]\nseeds = 1\nmanagers = [\"none\"]\n[parameters]\n";
+        let plan = sweep(&format!("{head}machine = [\"cxl-2tier\", \"mine.toml\"]\n")).unwrap().plan;
+        assert_eq!(plan.configurations.len(), 2);
+        let figure = |name: &str| plan.figures.iter().any(|c| c.name == name);
+        assert!(figure("node_2_used_pages"), "the third node is there on one of them");
+        let error = sweep(&format!("{head}machine = [\"lost.toml\"]\n")).unwrap_err().to_string();
+        assert!(error.contains("no machine \"lost.toml\""), "{error}");
+    }
+
+    #[test]
     fn a_configuration_is_known_by_its_content() {
         for (name, _) in PRESETS {
             let setup = Setup::preset(name, &[]).unwrap();
@@ -278,6 +306,11 @@ mod tests {
                 "unknown",
             ),
             (format!("{HEAD}[parameters]\nmanager = [\"none\", \"ibs\"]\n"), "parameters", "named manager"),
+            (
+                format!("{HEAD}[parameters]\nconfig.rule.name = [\"latency\", \"adaptive\"]\n"),
+                "chunks-small with config.rule.name=",
+                "has no effect under numab2",
+            ),
             (format!("{HEAD}[parameters]\na = [{long}]\nb = [{long}]\n"), "g.toml", "4000000 configurations"),
             (
                 format!(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thermocline_core::units::Nanos;
 
 use super::PatternSpec;
-use crate::machine::{Machine, NodeName};
+use crate::machine::{Machine, NodeName, Role};
 use crate::spec::{SpecError, require};
 use crate::units::{Bytes, Span};
 
@@ -166,8 +166,17 @@ impl ProcessSpec {
         require(!self.place.is_empty(), &at("place"), "is empty", "name the nodes that memory comes from")?;
         for (i, p) in self.place.iter().enumerate() {
             let key = at(&format!("place[{i}].node"));
+            let found = p.node.on(machine).is_some();
+            if let NodeName::Role(Role::Low, _) = p.node {
+                require(
+                    found,
+                    &key,
+                    &format!("is in a slower tier, and the machine {} has one tier", machine.spec.name),
+                    "the scenario needs two: give one of the nodes tier = 1, or name another machine",
+                )?;
+            }
             require(
-                p.node.on(machine).is_some(),
+                found,
                 &key,
                 &format!("{} is no node of the machine {}", p.node, machine.spec.name),
                 "name one that is, or a machine that has such a node",
