@@ -49,13 +49,17 @@ pub enum Verb {
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
-    /// Ask the running daemon why a page did or did not move.
+    /// Ask the running daemon why a page did or did not move, or, without an address, which pages
+    /// of a process are worth asking about: the hottest left below, the last that moved, and those
+    /// that were refused most often.
+    ///
+    /// Exit status: 0 answered, 1 no daemon answers, 3 there is no such process.
     Explain {
         /// Process of the page.
         pid: u32,
         /// Any address in the page, as in 0x7f12a4c03000.
         #[arg(value_parser = address)]
-        address: u64,
+        address: Option<u64>,
         /// Print JSON.
         #[arg(long)]
         json: bool,

@@ -29,16 +29,23 @@ use thermocline_sim::spec::SpecError;
 use crate::args::{Cli, Verb};
 use crate::daemon::Mode;
 use crate::output::{print, tell};
+use crate::verb::explain::NoProcess;
 
 /// Exit status for an unusable configuration or a wrong command line.
 const EXIT_USAGE: u8 = 2;
+/// Exit status for a process that does not exist.
+const EXIT_NO_PROCESS: u8 = 3;
 
 fn main() -> ExitCode {
     let code = dispatch(Cli::parse()).unwrap_or_else(|error| {
         let text = output::shortened(&whole(&error));
         // Messages that point into a file already begin with the word.
         tell!("error: {}", text.strip_prefix("error: ").unwrap_or(&text));
-        ExitCode::from(if is_usage(&error) { EXIT_USAGE } else { 1 })
+        ExitCode::from(match error.is::<NoProcess>() {
+            true => EXIT_NO_PROCESS,
+            false if is_usage(&error) => EXIT_USAGE,
+            false => 1,
+        })
     });
     output::settle();
     code

@@ -28,6 +28,14 @@ pub enum Request {
         #[serde(default)]
         as_text: bool,
     },
+    /// Pages of a process that are worth asking about.
+    Pages {
+        /// The process.
+        pid: u32,
+        /// As text, not as figures.
+        #[serde(default)]
+        as_text: bool,
+    },
     /// The daemon's current configuration.
     Config,
     /// Reads the configuration again.
@@ -56,7 +64,11 @@ impl Request {
     pub fn page(&self) -> Option<VirtPage> {
         match self {
             Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
-            Request::Status { .. } | Request::Config | Request::Reload | Request::Switch { .. } => None,
+            Request::Status { .. }
+            | Request::Pages { .. }
+            | Request::Config
+            | Request::Reload
+            | Request::Switch { .. } => None,
         }
     }
 }

@@ -33,7 +33,7 @@ use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
 use crate::output::{Said, say, tell, tell_text};
-use crate::snapshot::{Deciding, Explained, Fixed, Seen, Snapshot};
+use crate::snapshot::{Askable, Deciding, Explained, Fixed, Seen, Snapshot};
 use crate::text;
 
 /// How long the mover may take for its current batch and the demoter for its command at shutdown,
@@ -153,6 +153,14 @@ pub(super) fn drive(
                     let _ = answer.try_send(match as_text {
                         true => text_answer(text::explained(&explained)),
                         false => json!(explained),
+                    });
+                }
+                Request::Pages { pid, as_text } => {
+                    let found = Askable::new(pid, engine.worth_asking(Pid(pid)));
+                    // A client that has gone away needs no answer.
+                    let _ = answer.try_send(match as_text {
+                        true => text_answer(text::worth(pid, &found.pages)),
+                        false => json!(found),
                     });
                 }
                 Request::Switch { manager } => {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use thermocline_core::admission::{Braking, Standing};
-use thermocline_core::engine::{Explanation, PageState, Remembered};
+use thermocline_core::engine::{Explanation, PageState, Remembered, Worth};
 use thermocline_core::journal::Decision;
 use thermocline_core::units::{Pfn, VirtPage};
 
@@ -31,6 +31,25 @@ pub struct Explained {
     pub decisions: Vec<Decision>,
     /// A summary in one sentence.
     pub summary: String,
+}
+
+/// Pages of a process that are worth asking about, as they are shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Askable {
+    /// See [`SCHEMA`].
+    pub schema: u64,
+    /// The process.
+    pub pid: u32,
+    /// The pages.
+    #[serde(flatten)]
+    pub pages: Worth,
+}
+
+impl Askable {
+    /// The engine's pages.
+    pub fn new(pid: u32, pages: Worth) -> Askable {
+        Askable { schema: SCHEMA, pid, pages }
+    }
 }
 
 impl Explained {

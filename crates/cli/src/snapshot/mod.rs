@@ -20,7 +20,7 @@ use thermocline_linux::kswapd::KswapdStats;
 use thermocline_linux::machine::cpu_time;
 
 pub use engine::Deciding;
-pub use explained::Explained;
+pub use explained::{Askable, Explained};
 pub use finding::{OpenFinding, timestamp};
 #[cfg(test)]
 pub use fixed::SCHEMA;

@@ -5,9 +5,11 @@ mod kernel;
 mod memory;
 mod sources;
 mod status;
+mod worth;
 
 pub use explained::explained;
 pub use kernel::{by_damon, by_kernel, kswapd, mib};
 pub use memory::{brake_row, brakes, rate, residency, scope_row, scopes};
 pub use sources::{overhead, reverse};
 pub use status::status;
+pub use worth::worth;

@@ -1,10 +1,13 @@
 //! Current figures, declared once like the counters.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::counters::{Counters, Sample, Statistic};
 use crate::engine::Engine;
 use crate::label::Label;
+use crate::refusal::RefusalReason;
 use crate::rule::Gauge;
 use crate::statistics::{Kind, metric_name};
 
@@ -93,9 +96,14 @@ impl Engine {
         out
     }
 
+    /// Candidates that wait now, by what holds them; `None`: nothing yet.
+    pub fn waiting(&self) -> BTreeMap<Option<RefusalReason>, u64> {
+        self.queue.waiting()
+    }
+
     /// Counters, gauges and waiting candidates.
     pub fn status(&self) -> Status {
-        let waiting = self.queue.waiting().into_iter().map(|(held, value)| Sample {
+        let waiting = self.waiting().into_iter().map(|(held, value)| Sample {
             name: "waiting",
             label: Some(held.map_or("free", Label::name)),
             value,

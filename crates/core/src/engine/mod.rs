@@ -12,6 +12,7 @@ mod gauges;
 mod issue;
 mod outcome;
 mod reload;
+mod worth;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod tests;
 pub use explain::{Explanation, PageState, Remembered, Said};
 pub use gauges::Status;
 pub use reload::{ReloadError, reloadable};
+pub use worth::{LeftBelow, MovedPage, RefusedPage, Worth};
 
 use crate::access::{
     Access, Detail, Evidence, Mappings, NoMappings, Region, RegionPage, RegionSnapshot, Source,

@@ -1,5 +1,7 @@
 //! Tests of the engine on small machines with hand-computed results.
 
+mod worth;
+
 use super::*;
 use crate::access::{Detail, Membership, NoMappings, Scans};
 use crate::candidate::Reason;

@@ -141,6 +141,12 @@ impl Queue {
         self.reason_of(self.entry(page)?)
     }
 
+    /// The candidates of a process, in no useful order, each with what holds it.
+    pub fn of(&self, pid: Pid) -> impl Iterator<Item = (&Admitted, Option<RefusalReason>)> {
+        let its = self.index.iter().filter(move |(page, _)| page.pid == pid);
+        its.filter_map(|(_, at)| self.slab.get(*at)).map(|entry| (&entry.admitted, self.reason_of(entry)))
+    }
+
     /// Takes a candidate in, or renews the entry of its page. One that was tried is parked until
     /// `not_before`.
     pub fn offer(&mut self, admitted: &Admitted, not_before: Option<Nanos>) -> Offer {

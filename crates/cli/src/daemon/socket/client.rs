@@ -43,12 +43,7 @@ pub(super) fn ask_within(
     bound: Duration,
 ) -> anyhow::Result<serde_json::Value> {
     let end = Instant::now() + bound;
-    let stream = reach(path, bound).with_context(|| {
-        format!(
-            "no daemon answers on {}; start one with `thermocline run`, or name its socket with --socket",
-            path.display()
-        )
-    })?;
+    let stream = reach(path, bound).map_err(|error| unreached(path, error))?;
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
     // A client for which there is no place is answered before it sends its request, so a failed
@@ -69,6 +64,21 @@ pub(super) fn ask_within(
         Some(error) => bail!("{error}"),
         None => Ok(answer),
     }
+}
+
+/// Why nobody answers, and what to do.
+fn unreached(path: &Path, error: io::Error) -> anyhow::Error {
+    let path = path.display();
+    let told = match error.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "{path} may not be opened by this user, whether or not a daemon runs; ask as root, or let \
+             daemon.socket_group name a group of this user, whose members may ask for status"
+        ),
+        _ => format!(
+            "no daemon answers on {path}; start one with `thermocline run`, or name its socket with --socket"
+        ),
+    };
+    anyhow::Error::new(error).context(told)
 }
 
 /// Connects. If the listener's queue is full, waits for at most `bound`.

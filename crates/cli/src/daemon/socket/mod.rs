@@ -33,9 +33,11 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// How long the loop may take to answer.
 fn timeout(request: &Request) -> Duration {
     match request {
-        Request::Status { .. } | Request::Config | Request::Reload | Request::Explain { .. } => {
-            ANSWER_TIMEOUT
-        }
+        Request::Status { .. }
+        | Request::Config
+        | Request::Reload
+        | Request::Explain { .. }
+        | Request::Pages { .. } => ANSWER_TIMEOUT,
         Request::Switch { .. } => SWITCH_TIMEOUT,
     }
 }

@@ -120,7 +120,7 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         }
         // Frames and how hot they are reveal what other users' programs do. The kernel hides
         // pagemap for the same reason.
-        Ok(Request::Explain { .. }) if !owner => {
+        Ok(Request::Explain { .. } | Request::Pages { .. }) if !owner => {
             failure("only root and the daemon's own user may have pages explained: run it as one of them")
         }
         Ok(Request::Config) if !owner => failure(
@@ -130,7 +130,11 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
             "only root and the daemon's own user may have the configuration reloaded: run it as one of them",
         ),
         Ok(
-            request @ (Request::Config | Request::Reload | Request::Explain { .. } | Request::Switch { .. }),
+            request @ (Request::Config
+            | Request::Reload
+            | Request::Explain { .. }
+            | Request::Pages { .. }
+            | Request::Switch { .. }),
         ) => put(request, answers),
         Err(e) => failure(&format!("not a request: {e}")),
     };
