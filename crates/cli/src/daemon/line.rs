@@ -152,13 +152,14 @@ fn reasons(now: &Deciding, last: Option<&Deciding>) -> String {
 /// The totals.
 fn summary(end: &Snapshot, mode: Mode) -> String {
     let seconds = (end.uptime_ns.0 as f64 / 1e9).max(1e-3);
-    match &end.engine {
-        Some(engine) => format!("after {seconds:.1} s: {}", summary_of_engine(end, engine, mode, seconds)),
+    let rest = match &end.engine {
+        Some(engine) => summary_of_engine(end, engine, mode, seconds),
         None => {
             let damon = end.damon.as_ref().map(by_damon).unwrap_or_default();
-            format!("after {seconds:.1} s\n{}{damon}", by_kernel(&end.kernel_moves))
+            format!("{}{damon}", by_kernel(&end.kernel_moves))
         }
-    }
+    };
+    format!("after {seconds:.1} s\n{}{rest}", text::benefit(end))
 }
 
 fn summary_of_engine(end: &Snapshot, engine: &Deciding, mode: Mode, seconds: f64) -> String {

@@ -8,6 +8,7 @@ use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::config::Source;
 use thermocline_core::counters::Counters;
 use thermocline_core::engine::Engine;
+use thermocline_core::refusal::RefusalReason;
 use thermocline_core::rule::Gauge;
 use thermocline_core::units::NodeId;
 use thermocline_linux::demoter::DemoterStats;
@@ -26,6 +27,9 @@ pub struct Deciding {
     pub counters: Counters,
     /// Gauges of the engine and its rule.
     pub gauges: Vec<Gauge>,
+    /// Candidates that wait now, by what holds them; `None`: nothing yet.
+    #[serde(skip)]
+    pub waiting: BTreeMap<Option<RefusalReason>, u64>,
     /// Nodes on which the kernel promotes every page at its first fault.
     pub free_space_promotion: Vec<NodeId>,
     /// Counters of the hint-fault source; all zero if it is disabled.
@@ -68,6 +72,7 @@ impl Deciding {
         Deciding {
             counters: engine.counters().clone(),
             gauges: engine.gauges(),
+            waiting: engine.waiting(),
             free_space_promotion: machine.free_space_promotion(),
             source: machine.source_stats().unwrap_or_default(),
             others: others.map(|row| (row.counted_as, json(row))).collect(),
@@ -91,6 +96,7 @@ impl Deciding {
     pub fn update(&mut self, engine: &Engine) {
         self.counters = engine.counters().clone();
         self.gauges = engine.gauges();
+        self.waiting = engine.waiting();
     }
 
     /// The value of a gauge that is not kept by node.

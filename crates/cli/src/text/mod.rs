@@ -1,5 +1,6 @@
 //! The daemon's figures as text, for the lines and the summary of a run, and for `status`.
 
+mod benefit;
 mod explained;
 mod kernel;
 mod memory;
@@ -7,6 +8,7 @@ mod sources;
 mod status;
 mod worth;
 
+pub use benefit::benefit;
 pub use explained::explained;
 pub use kernel::{by_damon, by_kernel, kswapd, mib};
 pub use memory::{brake_row, brakes, rate, residency, scope_row, scopes};

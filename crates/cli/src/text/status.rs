@@ -5,13 +5,13 @@ use std::fmt::Write;
 use thermocline_core::topology::Topology;
 use thermocline_linux::finding::Severity;
 
-use super::{brakes, by_damon, by_kernel, kswapd, mib, overhead, residency, reverse, scopes};
+use super::{benefit, brakes, by_damon, by_kernel, kswapd, mib, overhead, residency, reverse, scopes};
 use crate::snapshot::{Deciding, Snapshot, Status};
 
 /// The daemon's report.
 pub fn status(status: &Status<'_>) -> String {
     let Status { snapshot, residency: found, late } = status;
-    let mut out = head(snapshot);
+    let mut out = head(snapshot) + &benefit(snapshot);
     if let Some(late) = late {
         let _ = writeln!(
             out,
