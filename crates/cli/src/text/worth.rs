@@ -44,7 +44,7 @@ pub fn worth(pid: u32, found: &Worth) -> String {
     );
     part(
         &mut out,
-        "refused or held most often",
+        "refused most often",
         found.refused.iter().map(|r| {
             let why = r.reason.map_or("it did not move, or its evidence grew too old".to_owned(), because);
             let ago = span(r.ms_ago.saturating_mul(1000));

@@ -60,12 +60,13 @@ pub struct MovedPage {
     pub ms_ago: u64,
 }
 
-/// A page that was refused, held, or given up.
+/// A page that was refused or given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedPage {
     /// The page.
     pub page: VirtPage,
-    /// How often, in the decisions that the journal holds.
+    /// How often, in the decisions that the journal holds: it has a refusal for the same reason as
+    /// the one before only once.
     pub times: u32,
     /// The latest reason; `None` if it expired before its turn, or failed to move.
     pub reason: Option<RefusalReason>,
@@ -115,10 +116,12 @@ impl Engine {
 /// The reason of a decision that let a page stay where it is.
 fn turned_away(decision: &Decision) -> Option<Option<RefusalReason>> {
     match decision.what {
-        What::Refused { reason } | What::Held { reason } => Some(Some(reason)),
+        What::Refused { reason } => Some(Some(reason)),
         What::Expired { held } => Some(held),
         What::Failed { .. } => Some(None),
-        What::Proposed
+        // Those that are held still wait, and are among those left below.
+        What::Held { .. }
+        | What::Proposed
         | What::Evicted
         | What::Exited
         | What::Issued { .. }

@@ -11,7 +11,7 @@ const SLOWDOWN: (f64, f64) = (240.0, 590.0);
 /// Right end of the slowdowns in figures.
 const SLOWDOWN_TEXT: f64 = 690.0;
 /// Ends of the scale of shares.
-const SHARE: (f64, f64) = (730.0, 920.0);
+const SHARE: (f64, f64) = (725.0, 900.0);
 /// Right end of the shares in figures.
 const SHARE_TEXT: f64 = 985.0;
 

@@ -9,7 +9,7 @@ fn the_hottest_left_below_the_last_moved_and_the_most_refused_are_named() {
     see(&mut e, &[access(5, 0, 7)]);
     let batches = tick(&mut e, 0, &[]);
     end(&mut e, &batches[0], Outcome::Moved);
-    // Moved a moment ago: refused each time.
+    // Moved a moment ago: refused, which is noted once.
     for _ in 0..3 {
         see(&mut e, &[access(5, 0, 7)]);
     }
@@ -25,8 +25,9 @@ fn the_hottest_left_below_the_last_moved_and_the_most_refused_are_named() {
     assert_eq!(worth.left_below[1].gap_us, 2 * first.gap_us);
     let [moved] = &worth.moved[..] else { panic!("{:?}", worth.moved) };
     assert_eq!((moved.page, moved.direction, moved.to), (page(5), Direction::Promote, Some(NodeId(0))));
-    let refused = worth.refused[0];
-    assert_eq!((refused.page, refused.times, refused.reason), (page(5), 3, Some(R::Resident)));
+    let [refused] = &worth.refused[..] else { panic!("{:?}", worth.refused) };
+    assert_eq!((refused.page, refused.times, refused.reason), (page(5), 1, Some(R::Resident)));
+    assert_eq!(refused.ms_ago, 2000);
     assert_eq!(worth.waiting, 8);
     assert_eq!(e.worth_asking(Pid(2)), Worth::default());
 }
