@@ -2,7 +2,7 @@
 # Installs thermocline from this folder, or removes it:
 #
 #   ./install.sh [install]    installs, or upgrades what is installed; the service is not enabled
-#   ./install.sh uninstall    stops the service, puts settings back, removes all but the configuration
+#   ./install.sh uninstall    stops the service, puts settings back, removes all but configuration
 #   ./install.sh purge        removes the configuration as well
 #
 # PREFIX (default /usr/local) is where the program goes; the configuration is in /etc/thermocline.
@@ -122,7 +122,7 @@ install_all() {
 # Removes all but the configuration, or that too.
 remove_all() { # [CONFIGURATION]
     if has_service; then systemctl -q disable --now thermocline; fi
-    # Stopping the service puts settings back. This is for a daemon that was started by hand and killed.
+    # Stopping the service puts settings back. This is for a daemon that was killed.
     if [ -z "$root" ] && [ -e /run/thermocline ]; then
         "$prefix/bin/thermocline" restore >/dev/null ||
             die "settings are left changed, and nothing is removed: see \`thermocline restore --dry-run\`"

@@ -1,4 +1,5 @@
-//! Requests for metrics as the fuzzer makes them, in pieces of the lengths that the first bytes give.
+//! Requests for metrics as the fuzzer makes them, in pieces of the lengths that the first bytes
+//! give.
 //!
 //! Whatever arrives: no panic, no more bytes kept than are allowed, the same request or refusal
 //! however it is divided, and a response that a parser takes. `cargo +nightly fuzz run http`.

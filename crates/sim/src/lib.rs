@@ -44,6 +44,7 @@
 
 pub mod counters;
 mod course;
+pub mod effect;
 pub mod fit;
 pub mod kernel;
 pub mod machine;

@@ -1,5 +1,6 @@
-# What a new operator does: installs $DEB on a guest with systemd, starts the service, puts Redis under
-# load, looks, and removes all of it. Then the same once more with $ARCHIVE and its install.sh.
+# What a new operator does: installs $DEB on a guest with systemd, starts the service, puts Redis
+# under load, looks, and removes all of it. Then the same once more with $ARCHIVE and its
+# install.sh.
 cd "$LAB_SHARE"
 # All settings that can be read. What differs between two readings changes by itself.
 state() { grep -rsH --exclude-dir=binfmt_misc . /proc/sys /sys/kernel/mm /sys/kernel/debug/sched /sys/devices/system/node 2>/dev/null | grep -av '^Binary' | sort; }

@@ -1,5 +1,6 @@
-# Three published series, each against the same without it: fault counts against time where pages wait
-# for long, samples as the only source, and pages moved ahead of a program that walks its memory.
+# Three published series, each against the same without it: fault counts against time where pages
+# wait for long, samples as the only source, and pages moved ahead of a program that walks its
+# memory.
 cd "$LAB_SHARE"
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p"; }
 fail() { echo "$1" >&2; exit 1; }

@@ -1,5 +1,5 @@
-//! What the daemon did in a minute, and whether that is its job. If it achieved nothing, one sentence
-//! says why and what to do.
+//! What the daemon did in a minute, and whether that is its job. If it achieved nothing, one
+//! sentence says why and what to do.
 //!
 //! It says nothing if a page moved, if there was nothing to do, or if candidates were held back as
 //! configured.

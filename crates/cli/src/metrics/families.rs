@@ -120,8 +120,8 @@ fn daemon(snapshot: &Snapshot) -> Vec<Family> {
     ]
 }
 
-/// Each kind that may come and go has a value, so that an alert can tell 0 from a daemon that does not
-/// know the kind.
+/// Each kind that may come and go has a value, so that an alert can tell 0 from a daemon that does
+/// not know the kind.
 fn findings(snapshot: &Snapshot) -> Family {
     let value = |kind: finding::Kind| {
         let mut open = snapshot.findings.iter().map(|open| &open.finding).filter(|f| f.id == kind);

@@ -11,7 +11,7 @@ use crate::snapshot::{Deciding, Snapshot, Status};
 /// The daemon's report.
 pub fn status(status: &Status<'_>) -> String {
     let Status { snapshot, residency: found, late } = status;
-    let mut out = head(snapshot) + &benefit(snapshot);
+    let mut out = head(snapshot);
     if let Some(late) = late {
         let _ = writeln!(
             out,
@@ -22,6 +22,7 @@ pub fn status(status: &Status<'_>) -> String {
     let (wrong, notes): (Vec<_>, Vec<_>) =
         snapshot.findings.iter().partition(|open| open.finding.severity >= Severity::Problem);
     wrong.iter().for_each(|open| out.push_str(&format!("{}\n", open.line())));
+    out.push_str(&benefit(snapshot));
     out.push_str(&nodes(snapshot, &snapshot.fixed.topology));
     let settings = &snapshot.settings;
     if settings.changed_by_others > 0 {

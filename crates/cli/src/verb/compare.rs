@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use thermocline_sim::manager::{ManagerName, effect};
+use thermocline_sim::effect;
+use thermocline_sim::manager::ManagerName;
 use thermocline_sim::picture::{Bar, Group, bars};
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, mode_for, run_each};

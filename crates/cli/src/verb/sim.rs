@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use anyhow::Context;
+use thermocline_sim::effect;
 use thermocline_sim::fit::{Point, changes as fit_changes};
 use thermocline_sim::machine;
-use thermocline_sim::manager::{ManagerName, effect};
+use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, RunError, mode_for, run_all};

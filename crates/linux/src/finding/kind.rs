@@ -146,8 +146,8 @@ kinds! {
     OthersNumaBalancing = "others.numa_balancing", [Problem], Both;
     /// DAMON moves or reclaims pages, and thermocline has not set it up.
     OthersDamon = "others.damon", [Problem], Both;
-    /// DAMON_STAT watches memory, so that thermocline cannot use DAMON, which the configuration asks
-    /// for.
+    /// DAMON_STAT watches memory, so that thermocline cannot use DAMON, which the configuration
+    /// asks for.
     OthersDamonStat = "others.damon_stat", [Problem], Both;
     /// Another daemon that moves pages.
     OthersDaemon = "others.daemon", [Problem], Both;
@@ -188,8 +188,8 @@ kinds! {
     /// Generations cannot be asked, as in a kernel that is locked down, so that cold regions are
     /// demoted by DAMON.
     DemotionByRegions = "demotion.by_regions", [Note], Doctor;
-    /// kswapd has given up on a node of the top tier (`node_unreclaimable` in zoneinfo); `run` tries
-    /// to bring it back.
+    /// kswapd has given up on a node of the top tier (`node_unreclaimable` in zoneinfo); `run`
+    /// tries to bring it back.
     DemotionGivenUp = "demotion.given_up", [Problem], Both;
     /// Nothing would be demoted, or is, and why.
     DemotionNone = "demotion.none", [Note], Both;

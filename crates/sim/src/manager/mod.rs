@@ -6,7 +6,6 @@
 
 mod chmu;
 mod damon;
-pub mod effect;
 mod ibs;
 mod kernel;
 mod pghot;

@@ -168,9 +168,9 @@ pub fn tables() -> Result<Vec<Table>, SpecError> {
 
 /// A figure of a run: those of [`fit::figure`]; `gib:PROCESS:NODE`, memory of a process on a node
 /// at the end, and `mean_gib:PROCESS:NODE`, its mean; `promoted@SECONDS`, pages promoted until this
-/// long after the start of the first process; `per_s:N:WHAT`, N divided by the time; `us_per_fault` and
-/// `us_per_migrated`, the programs' overhead by hint faults or migrated pages; `note:NAME`, one of
-/// the manager's own.
+/// long after the start of the first process; `per_s:N:WHAT`, N divided by the time; `us_per_fault`
+/// and `us_per_migrated`, the programs' overhead by hint faults or migrated pages; `note:NAME`, one
+/// of the manager's own.
 pub fn figure(report: &Report, name: &str) -> Option<f64> {
     let mut parts = name.split(':');
     match (parts.next(), parts.next(), parts.next()) {

@@ -24,8 +24,9 @@ use std::sync::atomic::AtomicBool;
 
 use rayon::prelude::*;
 
+use crate::effect;
 use crate::machine::{self, MachineSpec};
-use crate::manager::{ManagerName, effect};
+use crate::manager::ManagerName;
 use crate::mode::ModeName;
 use crate::run::{Arm, RunError, mode_for, run_until};
 use crate::scenario::Setup;

@@ -24,7 +24,8 @@ const FAIL: [(&str, bool, &[&str]); 4] = [
         ],
     ),
     // Ordinary balancing takes 35 % fewer faults than published, and IBS adapts its period to fewer
-    // samples on node 1 and to more migrations on node 2. What costs are counted by falls with them.
+    // samples on node 1 and to more migrations on node 2. What costs are counted by falls with
+    // them.
     (
         "s1",
         false,

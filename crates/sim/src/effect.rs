@@ -7,7 +7,7 @@
 use thermocline_core::config::{RuleChoice, RuleName};
 use toml::Value;
 
-use super::ManagerName;
+use crate::manager::ManagerName;
 use crate::scenario::Setup;
 use crate::settings::KernelSettings;
 use crate::spec::SpecError;
