@@ -1,7 +1,7 @@
 //! Pictures of results as SVG: black, white and greys, so that they can be printed, with names
 //! beside what they name.
 //!
-//! [`svg`] has the strokes, [`axis`] the scales; [`bars`] compares managers, [`curves`] follows a
+//! `svg` has the strokes, `axis` the scales; [`bars`] compares managers, [`curves`] follows a
 //! swept parameter.
 
 mod axis;
