@@ -201,7 +201,7 @@ fn text(scenarios: &[Vec<Line>]) -> String {
             DRAM %      accesses served by DRAM (the top tier), of all\n\
             faults      hint faults; promoted, demoted: pages, by anybody; direct: demoted by allocating tasks\n\
             to and fro  promotions of pages that had been demoted\n\
-            overhead s  CPU time of faults, samples and scans\n\
+            overhead s  CPU time of faults, samples, scans and accessed bits\n\
             p           how probable such a difference in time from the first line is by chance alone, corrected for the number of\n\
             \x20           lines (Holm); * where it is below 0.05\n\
             best static placement: the pages with most accesses in DRAM from the start, on idle nodes, without faults or moves\n\

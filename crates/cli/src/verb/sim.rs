@@ -130,7 +130,7 @@ fn text(reports: &[Report], default: bool) -> String {
     };
     line("time, s", &|r| r.time_s, 3);
     line("slowdown against all memory in the top tier", &Report::slowdown, 3);
-    line("overhead of faults, samples and scans, s", &|r| Some(r.overhead_s), 3);
+    line("overhead of the programs, s", &|r| Some(r.overhead_s), 3);
     line("accesses that the top tier served, %", &|r| Some(r.top_share? * 100.0), 2);
     line("  the best static placement would, %", &|r| Some(r.oracle?.static_top_share * 100.0), 2);
     line("  of that it reached, %", &|r| Some(r.oracle_share()? * 100.0), 2);

@@ -44,6 +44,18 @@ pub enum ActuatorError {
         /// What reads back.
         found: String,
     },
+    /// Somebody else changed the value each time that it was to be written.
+    #[error(
+        "{} has changed at each try, and is {found} now: something else sets it again and \
+         again; stop that, or unset the key that asks for it",
+        path.display()
+    )]
+    Contended {
+        /// The file.
+        path: PathBuf,
+        /// The value that was found last.
+        found: String,
+    },
     /// The path is not one of our settings, or not at the given place.
     #[error("{} is none of the kernel settings that thermocline writes", .0.display())]
     Outside(PathBuf),

@@ -174,7 +174,7 @@ impl Actuator {
             }
             found = chosen(&self.read(path)?).to_owned();
         }
-        Err(ActuatorError::NotTaken { path: path.to_owned(), wanted: value.to_owned(), found })
+        Err(ActuatorError::Contended { path: path.to_owned(), found })
     }
 
     /// As [`set`](Actuator::set); `None`, and nothing is written, if somebody else has changed the

@@ -27,7 +27,7 @@ pub struct Pghots {
 }
 
 impl Pghots {
-    /// Creates the manager with records of this form; `sources` as `kernel.pghot_enabled_sources`.
+    /// Creates the manager with records of this form.
     pub fn new(name: &'static str, mode: Mode, machine: &Machine) -> Pghots {
         Pghots { name, mode, pghot: Pghot::new(mode, machine), sources: 0, samples: 0 }
     }

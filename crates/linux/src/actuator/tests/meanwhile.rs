@@ -31,7 +31,7 @@ fn what_is_put_back_is_what_was_there_when_the_value_was_written() {
     let (mut actuator, _) = m.start();
     let restless: Vec<String> = (100..200).map(|n| n.to_string()).collect();
     m.kernel.put_after_reads(&a, &restless.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(matches!(actuator.set(&a, "2"), Err(ActuatorError::NotTaken { .. })));
+    assert!(matches!(actuator.set(&a, "2"), Err(ActuatorError::Contended { .. })));
     assert!(log::read(&m.state_dir()).unwrap().entries.is_empty());
 }
 
