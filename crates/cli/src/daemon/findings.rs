@@ -90,10 +90,11 @@ impl Following {
     }
 }
 
-/// The actuator tells of each setting that somebody has changed, with what it does about it, and
-/// whoever cannot demote says so at once.
+/// The actuator tells of each setting that somebody has changed, with what it does about it; whoever
+/// cannot demote says so at once; and who tries to bring kswapd back says what came of that.
 fn is_told_already(told: &Told) -> bool {
-    let elsewhere = [Kind::SettingsChanged, Kind::DemotionNone].contains(&told.finding.id);
+    let elsewhere = [Kind::SettingsChanged, Kind::DemotionNone, Kind::DemotionGivenUp];
+    let elsewhere = elsewhere.contains(&told.finding.id);
     elsewhere && told.change == Change::Began
 }
 
