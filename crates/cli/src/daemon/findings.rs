@@ -90,8 +90,8 @@ impl Following {
     }
 }
 
-/// The actuator tells of each setting that somebody has changed, with what it does about it; whoever
-/// cannot demote says so at once; and who tries to bring kswapd back says what came of that.
+/// The actuator tells of each setting that somebody has changed, with what it does about it.
+/// Whoever cannot demote says so at once, and who tries to bring kswapd back says what came of it.
 fn is_told_already(told: &Told) -> bool {
     let elsewhere = [Kind::SettingsChanged, Kind::DemotionNone, Kind::DemotionGivenUp];
     let elsewhere = elsewhere.contains(&told.finding.id);
