@@ -10,4 +10,4 @@ mod arena;
 mod prefetch;
 
 pub use arena::{Arena, ArenaError, HUGE_PAGE_BYTES, Plain};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_all};
