@@ -21,6 +21,7 @@ pub mod demotion;
 pub mod driver;
 pub mod engine;
 pub mod hash;
+mod index;
 pub mod journal;
 pub mod label;
 pub mod limit;

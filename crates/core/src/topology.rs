@@ -35,6 +35,9 @@ pub struct Topology {
     /// search.
     #[serde(skip)]
     tiers: Vec<Option<TierId>>,
+    /// Whether each node is below the top tier, likewise.
+    #[serde(skip)]
+    lower: Vec<bool>,
     /// The fastest tier that has memory.
     #[serde(skip)]
     top: Option<TierId>,
@@ -95,7 +98,8 @@ impl Topology {
             tiers[usize::from(node.id.0)] = Some(node.tier);
         }
         let top = nodes.iter().filter(|n| n.capacity_pages > 0).map(|n| n.tier).min();
-        Ok(Topology { page_bytes: PageSize::default(), nodes, tiers, top })
+        let lower = tiers.iter().map(|tier| tier.is_some_and(|tier| Some(tier) > top)).collect();
+        Ok(Topology { page_bytes: PageSize::default(), nodes, tiers, lower, top })
     }
 
     /// The same with capacities counted in pages of `size`.
@@ -124,7 +128,7 @@ impl Topology {
     /// not.
     #[inline]
     pub fn is_lower(&self, id: NodeId) -> bool {
-        self.tier(id).is_some_and(|t| self.top.is_some_and(|top| t > top))
+        self.lower.get(usize::from(id.0)).is_some_and(|lower| *lower)
     }
 
     /// How many tiers have memory.

@@ -52,8 +52,14 @@ pub struct Estimate {
 }
 
 /// The estimates of all sources for a page.
+/// Every entry of the queue has one, so it is kept small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Estimates([Option<Estimate>; SOURCES]);
+pub struct Estimates {
+    /// The sources with an estimate; what the arrays hold for others is 0.
+    told: Sources,
+    scores: [u16; SOURCES],
+    expires: [Nanos; SOURCES],
+}
 
 /// The combined result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,25 +83,42 @@ impl Estimates {
     /// The estimate of a proposal.
     pub fn of(candidate: &Candidate) -> Estimates {
         let mut estimates = Estimates::default();
-        let estimate = Estimate { score: candidate.score, expires: candidate.expires };
-        estimates.0[candidate.source.index()] = Some(estimate);
+        estimates.take(candidate.source, Estimate { score: candidate.score, expires: candidate.expires });
         estimates
+    }
+
+    /// Takes the estimate of a source, in place of its last one.
+    fn take(&mut self, source: Source, estimate: Estimate) {
+        self.told = self.told.and(source);
+        self.scores[source.index()] = estimate.score;
+        self.expires[source.index()] = estimate.expires;
     }
 
     /// Merged with later estimates at `now`: the latest of each source, unless expired.
     pub fn renewed(&self, later: &Estimates, now: Nanos) -> Estimates {
-        let live = |e: &Estimate| e.expires > now;
-        Estimates(std::array::from_fn(|n| later.0[n].or(self.0[n]).filter(live)))
+        let mut renewed = Estimates::default();
+        for (source, estimate) in self.iter().chain(later.iter()) {
+            renewed.take(source, estimate);
+        }
+        let live = renewed.iter().filter(|(_, estimate)| estimate.expires > now);
+        live.fold(Estimates::default(), |mut live, (source, estimate)| {
+            live.take(source, estimate);
+            live
+        })
     }
 
     /// Each source with an estimate, and the estimate.
     pub fn iter(&self) -> impl Iterator<Item = (Source, Estimate)> + '_ {
-        Source::ALL.iter().zip(&self.0).filter_map(|(source, estimate)| Some((*source, (*estimate)?)))
+        let of = |source: Source| {
+            let (score, expires) = (self.scores[source.index()], self.expires[source.index()]);
+            (source, Estimate { score, expires })
+        };
+        self.told.iter().map(of)
     }
 
     /// The sources with an estimate.
     pub fn sources(&self) -> Sources {
-        self.iter().fold(Sources::default(), |all, (source, _)| all.and(source))
+        self.told
     }
 
     /// The combined result; `None` without an estimate.
@@ -156,7 +179,7 @@ mod tests {
         let mut estimates = Estimates::default();
         for (source, gap) in said {
             let estimate = Estimate { score: score_of_rate(*gap), expires: now.plus(Nanos::from_s(10)) };
-            estimates.0[source.index()] = Some(estimate);
+            estimates.take(*source, estimate);
         }
         estimates
     }
@@ -223,7 +246,7 @@ mod tests {
             let weights = Weights([weight; SOURCES]);
             let rank = |score| {
                 let mut estimates = Estimates::default();
-                estimates.0[source] = Some(Estimate { score, expires: Nanos(1) });
+                estimates.take(Source::ALL[source], Estimate { score, expires: Nanos(1) });
                 estimates.weigh(&weights).unwrap()
             };
             prop_assert_eq!(rank(one).rank.cmp(&rank(other).rank), one.cmp(&other));
@@ -232,7 +255,10 @@ mod tests {
 
         #[test]
         fn the_score_lies_between_what_the_sources_say(scores in proptest::array::uniform4(any::<u16>())) {
-            let all = Estimates(scores.map(|score| Some(Estimate { score, expires: Nanos(1) })));
+            let mut all = Estimates::default();
+            for (source, score) in Source::all().zip(scores) {
+                all.take(source, Estimate { score, expires: Nanos(1) });
+            }
             let score = all.weigh(&weights()).unwrap().score;
             prop_assert!(scores.iter().min().unwrap() <= &score && &score <= scores.iter().max().unwrap());
         }

@@ -149,6 +149,12 @@ impl Admission {
         Ok(Admitted::new(candidate, page, scope, route))
     }
 
+    /// Asks the CPU for what the door, or the record of a move, looks up of a page.
+    #[inline]
+    pub fn prefetch(&self, page: VirtPage) {
+        self.recent.prefetch(page);
+    }
+
     /// Where a candidate may go in the present topology.
     ///
     /// # Errors

@@ -10,8 +10,12 @@ use std::collections::VecDeque;
 
 use crate::config;
 use crate::hash::FixedMap;
+use crate::index::{Index, Tag};
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, Pid, VirtPage};
+
+/// Entries before its own at which the look-up of one that will be dropped is prepared.
+const POPS_AHEAD: usize = 8;
 
 /// Recent events of pages.
 #[derive(Debug)]
@@ -24,7 +28,8 @@ pub(super) struct Recent {
     log: VecDeque<Event>,
     /// Number of the log's first entry since the start of the run.
     first: u64,
-    latest: FixedMap<VirtPage, u64>,
+    /// The number of each page's latest entry; its low half, which is unique among those kept.
+    latest: Index,
     processes: FixedMap<Pid, Process>,
     forgotten: u64,
 }
@@ -73,7 +78,7 @@ impl Recent {
             quarantine: Nanos::from_ms(config.quarantine_ms),
             log: VecDeque::new(),
             first: 0,
-            latest: FixedMap::default(),
+            latest: Index::default(),
             processes: FixedMap::default(),
             forgotten: 0,
         }
@@ -158,14 +163,30 @@ impl Recent {
 
     pub(super) fn bytes(&self) -> usize {
         self.log.capacity() * size_of::<Event>()
-            + self.latest.capacity() * (size_of::<(VirtPage, u64)>() + 1)
+            + self.latest.bytes()
             + self.processes.capacity() * (size_of::<(Pid, Process)>() + 1)
     }
 
+    /// Asks the CPU for what the next look-up of a page needs.
+    #[inline]
+    pub(super) fn prefetch(&self, page: VirtPage) {
+        self.latest.prefetch(Tag::of(page));
+    }
+
     fn latest(&self, page: VirtPage) -> Option<(u64, &Event)> {
-        let number = *self.latest.get(&page)?;
+        let low = self.latest.find(Tag::of(page), |low| self.is_of(page, low))?;
+        let number = self.number(low);
         let since = self.processes.get(&page.pid)?.since;
         (number >= since).then_some((number, self.event(number)?))
+    }
+
+    /// The number of an entry that is kept, by its low half.
+    fn number(&self, low: u32) -> u64 {
+        self.first + u64::from(low.wrapping_sub(self.first as u32))
+    }
+
+    fn is_of(&self, page: VirtPage, low: u32) -> bool {
+        self.event(self.number(low)).is_some_and(|event| event.page == page)
     }
 
     fn event(&self, number: u64) -> Option<&Event> {
@@ -205,16 +226,20 @@ impl Recent {
         }
         let number = self.first + self.log.len() as u64;
         self.processes.entry(page.pid).or_default().entries += 1;
-        let before = self.latest.insert(page, number);
+        let (log, first) = (&self.log, self.first as u32);
+        let same = |low: u32| log.get(low.wrapping_sub(first) as usize).is_some_and(|e| e.page == page);
+        let before = self.latest.insert(Tag::of(page), number as u32, same);
+        let before = before.map(|low| self.number(low));
         self.log.push_back(Event { page, time, before, until, why, moved, up: false, told: false });
         number
     }
 
     fn pop(&mut self) {
         let Some(event) = self.log.pop_front() else { return };
-        if self.latest.get(&event.page) == Some(&self.first) {
-            self.latest.remove(&event.page);
-        }
+        // One of the next to go.
+        self.log.get(POPS_AHEAD).into_iter().for_each(|later| self.prefetch(later.page));
+        // Not where the page has a later entry.
+        self.latest.remove(Tag::of(event.page), |low| low == self.first as u32);
         self.first += 1;
         if let Some(process) = self.processes.get_mut(&event.page.pid) {
             process.entries -= 1;

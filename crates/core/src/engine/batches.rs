@@ -49,9 +49,12 @@ impl Batches {
         let at = match self.open.iter().position(fits) {
             Some(at) => at,
             None if self.open.len() < self.batches_free => {
-                let batch = Batch { id: BatchId(*next), pid, target, direction, moves: Vec::new() };
+                // Room for as many single pages, so that nothing is copied as it grows.
+                let room = self.batch_pages as usize;
+                let moves = Vec::with_capacity(room);
+                let batch = Batch { id: BatchId(*next), pid, target, direction, moves };
                 *next += 1;
-                self.open.push(Open { batch, candidates: Vec::new(), pages: 0 });
+                self.open.push(Open { batch, candidates: Vec::with_capacity(room), pages: 0 });
                 self.open.len() - 1
             }
             None => return None,

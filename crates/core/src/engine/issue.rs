@@ -28,6 +28,7 @@ impl Engine {
         while let Some((turn, key)) = turns.pop() {
             let Some(admitted) = self.queue.at(turn).copied() else { continue };
             let next = self.queue.after(key, turn);
+            next.into_iter().for_each(|next| self.queue.prefetch_turn(next));
             if admitted.candidate.expires <= now {
                 let held = self.queue.held_at(turn);
                 self.queue.take(turn);

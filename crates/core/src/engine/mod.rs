@@ -86,6 +86,9 @@ pub struct Engine {
 /// One in this many pages is looked up when it is accessed on a lower tier: a look-up costs as much
 /// as all other work for an access.
 const BACK_SAMPLED: u64 = 16;
+/// Pages whose look-ups are prepared while others are decided on: enough to hide the latency of
+/// DRAM.
+const LOOK_AHEAD: usize = 8;
 /// How far ahead of the latest tick evidence may be dated.
 const AHEAD_MAX: Nanos = Nanos::from_s(60);
 /// log2 of the base pages in a section of 128 MiB.
@@ -295,14 +298,17 @@ impl Engine {
     /// short as those of the pages promoted in their place: they were not cold. A moderately hot
     /// page comes back too, but after a longer wait it was still worth less than its replacement.
     fn count_back(&mut self, batch: &[Access]) {
-        for access in batch {
-            let Detail::HintFault { latency: Some(latency) } = access.detail else { continue };
+        let early = batch.iter().filter_map(|access| {
+            let Detail::HintFault { latency: Some(latency) } = access.detail else { return None };
+            // Rarely true, and cheap to ask, so first.
+            let page = access.page.filter(|page| is_sampled(*page))?;
             let wait = Nanos(latency.time.0.saturating_mul(access.pages()));
-            if !self.demotion.is_early(wait) {
-                continue;
-            }
-            let Some(page) = access.page.filter(|page| is_sampled(*page)) else { continue };
-            if !self.topology.is_top(access.node) && self.admission.came_back(page, access.time) {
+            let early = self.demotion.is_early(wait) && !self.topology.is_top(access.node);
+            early.then_some((page, access)).inspect(|(page, _)| self.admission.prefetch(*page))
+        });
+        // All of them, so that their look-ups are prepared before the first is made.
+        for (page, access) in early.collect::<Vec<_>>() {
+            if self.admission.came_back(page, access.time) {
                 let pages = access.pages() * BACK_SAMPLED;
                 self.counters.came_back += pages;
                 self.demotion.came_back(pages);
@@ -386,6 +392,10 @@ impl Engine {
         self.counters.dropped += dropped - self.out_dropped;
         self.out_dropped = dropped;
         for i in 0..self.out.items().len() {
+            if let Some(page) = self.out.items().get(i + LOOK_AHEAD).and_then(|later| later.page) {
+                self.admission.prefetch(page);
+                self.queue.prefetch(page);
+            }
             let mut candidate = self.out.items()[i];
             // The configuration limits the expiry that a rule asks for.
             let start = self.now.unwrap_or(candidate.time);

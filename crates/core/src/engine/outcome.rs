@@ -1,7 +1,7 @@
 //! Outcomes of batches.
 
 use crate::admission::{Admitted, Flight};
-use crate::engine::Engine;
+use crate::engine::{Engine, LOOK_AHEAD};
 use crate::journal::{Decision, What};
 use crate::moves::{BatchOutcome, Direction, Move, Outcome};
 use crate::refusal::RefusalReason;
@@ -24,8 +24,12 @@ impl Engine {
             outcome.id.0
         );
         let told = outcome.outcomes.iter().copied().chain(std::iter::repeat(Outcome::NotTried));
-        for (admitted, ended) in flight.candidates.iter().zip(told) {
-            self.end(&flight, admitted, ended);
+        for (i, ended) in (0..flight.candidates.len()).zip(told) {
+            if let Some(later) = flight.candidates.get(i + LOOK_AHEAD) {
+                self.admission.prefetch(later.page);
+                later.candidate.pfn.into_iter().for_each(|pfn| self.table.prefetch(pfn));
+            }
+            self.end(&flight, &flight.candidates[i], ended);
         }
     }
 

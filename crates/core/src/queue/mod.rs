@@ -18,6 +18,7 @@ pub use lane::{LaneKey, Turn};
 use crate::access::Source;
 use crate::admission::Admitted;
 use crate::hash::FixedMap;
+use crate::index::{Index, Tag};
 use crate::queue::lane::Lane;
 use crate::queue::slab::{List, NIL, Slab, Thread};
 use crate::refusal::RefusalReason;
@@ -36,15 +37,13 @@ struct Entry {
     not_before: Option<Nanos>,
     /// What held it when it was last looked at.
     held: Option<RefusalReason>,
-    /// Its place among equal ranks, in joins.
-    seq: u64,
 }
 
 impl Entry {
     fn new(admitted: &Admitted, not_before: Option<Nanos>, weights: &Weights) -> Entry {
         let weighed = admitted.estimates.weigh(weights);
         let Weighed { score, rank, chief } = weighed.unwrap_or(Weighed::of(&admitted.candidate));
-        Entry { admitted: Admitted { score, ..*admitted }, rank, chief, not_before, held: None, seq: 0 }
+        Entry { admitted: Admitted { score, ..*admitted }, rank, chief, not_before, held: None }
     }
 
     fn lane(&self) -> LaneKey {
@@ -72,7 +71,7 @@ pub struct Queue {
     capacity: usize,
     weights: Weights,
     slab: Slab,
-    index: FixedMap<VirtPage, u32>,
+    index: Index,
     processes: FixedMap<Pid, List>,
     lanes: BTreeMap<LaneKey, Lane>,
     parked: BTreeSet<(Nanos, u32)>,
@@ -92,7 +91,7 @@ impl Queue {
             capacity: capacity as usize,
             weights,
             slab: Slab::default(),
-            index: FixedMap::default(),
+            index: Index::default(),
             processes: FixedMap::default(),
             lanes: BTreeMap::new(),
             parked: BTreeSet::new(),
@@ -123,8 +122,7 @@ impl Queue {
 
     /// Approximate memory in bytes.
     pub fn bytes(&self) -> usize {
-        let index = self.index.capacity() * (size_of::<(VirtPage, u32)>() + 1);
-        self.slab.bytes() + index + self.parked.len() * size_of::<(Nanos, u32)>()
+        self.slab.bytes() + self.index.bytes() + self.parked.len() * size_of::<(Nanos, u32)>()
     }
 
     /// The candidate of a page.
@@ -133,7 +131,28 @@ impl Queue {
     }
 
     fn entry(&self, page: VirtPage) -> Option<&Entry> {
-        self.slab.get(*self.index.get(&page)?)
+        self.slab.get(self.find(page)?)
+    }
+
+    fn find(&self, page: VirtPage) -> Option<u32> {
+        let is = |at| self.slab.get(at).is_some_and(|entry| entry.admitted.page == page);
+        self.index.find(Tag::of(page), is)
+    }
+
+    /// Asks the CPU for what the next look-up of a page needs.
+    #[inline]
+    pub fn prefetch(&self, page: VirtPage) {
+        self.index.prefetch(Tag::of(page));
+    }
+
+    /// Asks the CPU for the candidate whose turn it will be, and for the one behind it.
+    pub fn prefetch_turn(&self, turn: Turn) {
+        for slot in [turn.slot, self.slab.next(Thread::Rank, turn.slot)] {
+            if slot != NIL {
+                self.slab.prefetch(slot);
+                self.index.prefetch(self.slab.tag(slot));
+            }
+        }
     }
 
     /// What holds the page: the lane's reason where the whole lane is held, else its own.
@@ -141,16 +160,18 @@ impl Queue {
         self.reason_of(self.entry(page)?)
     }
 
-    /// The candidates of a process, in no useful order, each with what holds it.
+    /// The candidates of a process, in the order in which they came in, each with what holds it.
     pub fn of(&self, pid: Pid) -> impl Iterator<Item = (&Admitted, Option<RefusalReason>)> {
-        let its = self.index.iter().filter(move |(page, _)| page.pid == pid);
-        its.filter_map(|(_, at)| self.slab.get(*at)).map(|entry| (&entry.admitted, self.reason_of(entry)))
+        let first = self.processes.get(&pid).map(|list| list.head);
+        let next = |at: &u32| Some(self.slab.next(Thread::Process, *at)).filter(|next| *next != NIL);
+        let its = std::iter::successors(first, next);
+        its.filter_map(|at| self.slab.get(at)).map(|entry| (&entry.admitted, self.reason_of(entry)))
     }
 
     /// Takes a candidate in, or renews the entry of its page. One that was tried is parked until
     /// `not_before`.
     pub fn offer(&mut self, admitted: &Admitted, not_before: Option<Nanos>) -> Offer {
-        if let Some(&at) = self.index.get(&admitted.page) {
+        if let Some(at) = self.find(admitted.page) {
             self.renew(at, admitted);
             return Offer::Merged;
         }
@@ -171,7 +192,7 @@ impl Queue {
 
     /// Takes the entry of a page out.
     pub fn remove(&mut self, page: VirtPage) -> Option<Admitted> {
-        let at = *self.index.get(&page)?;
+        let at = self.find(page)?;
         self.take_slot(at)
     }
 
@@ -186,7 +207,7 @@ impl Queue {
 
     /// Takes all entries out, oldest first, each with the time of its next try if it is parked.
     pub fn drain(&mut self) -> Vec<(Admitted, Option<Nanos>)> {
-        let entry = |at| self.slab.get(at).map(|e| (e.seq, at, e.not_before));
+        let entry = |at| self.slab.get(at).map(|e| (self.slab.turn(at).seq, at, e.not_before));
         let mut all: Vec<(u64, u32, Option<Nanos>)> = (0..self.slab.high()).filter_map(entry).collect();
         all.sort_unstable();
         all.into_iter().filter_map(|(_, at, due)| Some((self.take_slot(at)?, due))).collect()
@@ -202,7 +223,8 @@ impl Queue {
             if let Some(entry) = self.slab.get_mut(at) {
                 entry.not_before = None;
                 entry.held = None;
-                self.join(at);
+                let (key, rank) = (entry.lane(), entry.rank);
+                self.join(at, key, rank);
             }
         }
     }
@@ -217,7 +239,7 @@ impl Queue {
             }
             let at = self.hand;
             self.hand += 1;
-            if self.slab.get(at).is_some_and(|e| e.admitted.candidate.expires <= now) {
+            if self.slab.has_expired(at, now) {
                 out.extend(self.take_expired(at));
             }
         }
@@ -230,7 +252,7 @@ impl Queue {
         for (key, lane) in &mut self.lanes {
             lane.held = None;
             if let Some(list) = lane.lists.values().next_back() {
-                out.extend(turn(&self.slab, list.head).map(|t| (*key, t)));
+                out.push((*key, self.slab.turn(list.head)));
             }
         }
         out
@@ -240,10 +262,10 @@ impl Queue {
     pub fn after(&self, key: LaneKey, turn_now: Turn) -> Option<Turn> {
         let next = self.slab.next(Thread::Rank, turn_now.slot);
         if next != NIL {
-            return turn(&self.slab, next);
+            return Some(self.slab.turn(next));
         }
         let (_, list) = self.lanes.get(&key)?.lists.range(..turn_now.rank).next_back()?;
-        turn(&self.slab, list.head)
+        Some(self.slab.turn(list.head))
     }
 
     /// The candidate whose turn it is.
@@ -256,9 +278,11 @@ impl Queue {
         self.slab.get(turn.slot)?.held
     }
 
-    /// Takes the candidate whose turn it is.
-    pub fn take(&mut self, turn: Turn) -> Option<Admitted> {
-        self.take_slot(turn.slot)
+    /// Takes out the candidate whose turn it is.
+    pub fn take(&mut self, turn: Turn) {
+        if self.free_slot(turn.slot).is_some() {
+            self.slab.forget(turn.slot);
+        }
     }
 
     /// Records what holds the entry; returns whether that has changed.
@@ -320,13 +344,14 @@ impl Queue {
 
     fn insert(&mut self, entry: &Entry) {
         let (page, parked) = (entry.admitted.page, entry.not_before);
-        let at = self.slab.insert(*entry);
-        self.index.insert(page, at);
+        let tag = Tag::of(page);
+        let at = self.slab.insert(*entry, tag);
+        self.index.insert(tag, at, |_| false);
         let list = self.processes.entry(page.pid).or_insert(List::EMPTY);
         self.slab.push_back(list, Thread::Process, at);
         match parked {
             Some(due) => drop(self.parked.insert((due, at))),
-            None => self.join(at),
+            None => self.join(at, entry.lane(), entry.rank),
         }
     }
 
@@ -340,41 +365,44 @@ impl Queue {
         let new = Entry::new(&admitted, old.not_before, &self.weights);
         let stays = old.lane() == new.lane() && old.rank == new.rank;
         let moves = !stays && old.not_before.is_none();
+        let (key, rank) = (new.lane(), new.rank);
         if moves {
             self.leave(at);
         }
-        if let Some(entry) = self.slab.get_mut(at) {
-            *entry = Entry { held: old.held, seq: old.seq, ..new };
-        }
+        self.slab.replace(at, Entry { held: old.held, ..new });
         if moves {
-            self.join(at);
+            self.join(at, key, rank);
         }
     }
 
     fn take_slot(&mut self, at: u32) -> Option<Admitted> {
-        let entry = *self.slab.get(at)?;
-        match entry.not_before {
+        self.free_slot(at)?;
+        self.slab.remove(at).map(|entry| entry.admitted)
+    }
+
+    /// Takes an entry out of all lists and of the index; `None` if there is none.
+    fn free_slot(&mut self, at: u32) -> Option<()> {
+        let entry = self.slab.get(at)?;
+        let (page, not_before) = (entry.admitted.page, entry.not_before);
+        match not_before {
             Some(due) => drop(self.parked.remove(&(due, at))),
             None => self.leave(at),
         }
-        let page = entry.admitted.page;
-        let indexed = self.index.remove(&page);
-        debug_assert_eq!(indexed, Some(at), "{page} waits in one place");
+        let indexed = self.index.remove(self.slab.tag(at), |other| other == at);
+        debug_assert!(indexed, "{page} waits in one place");
         if let Some(list) = self.processes.get_mut(&page.pid) {
             self.slab.unlink(list, Thread::Process, at);
             if list.is_empty() {
                 self.processes.remove(&page.pid);
             }
         }
-        self.slab.remove(at).map(|entry| entry.admitted)
+        Some(())
     }
 
     /// Puts an entry last among its equals in its lane.
-    fn join(&mut self, at: u32) {
-        let Some(entry) = self.slab.get_mut(at) else { return };
-        entry.seq = self.joins;
+    fn join(&mut self, at: u32, key: LaneKey, rank: u32) {
+        self.slab.set_turn(at, rank, self.joins);
         self.joins += 1;
-        let (key, rank) = (entry.lane(), entry.rank);
         let lane = self.lanes.entry(key).or_default();
         lane.len += 1;
         self.slab.push_back(lane.lists.entry(rank).or_insert(List::EMPTY), Thread::Rank, at);
@@ -410,15 +438,11 @@ impl Queue {
         let gives = |source: Source| held[&source] > share || (source == own && !short);
         let lowest = self.lanes.iter().filter(|(key, _)| gives(key.source)).filter_map(|(_, lane)| {
             let (_, list) = lane.lists.first_key_value()?;
-            turn(&self.slab, list.tail)
+            Some(self.slab.turn(list.tail))
         });
         let lowest = lowest.min_by_key(|t| (t.rank, u64::MAX - t.seq))?;
         (short || lowest.rank < new.rank).then_some(lowest.slot)
     }
-}
-
-fn turn(slab: &Slab, at: u32) -> Option<Turn> {
-    slab.get(at).map(|e| Turn { rank: e.rank, seq: e.seq, slot: at })
 }
 
 #[cfg(test)]

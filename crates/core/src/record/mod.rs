@@ -161,6 +161,11 @@ impl RecordTable {
         with_store!(&self.store, s => s.get(pfn, now))
     }
 
+    /// Asks the CPU for the record of a frame.
+    pub fn prefetch(&self, pfn: Pfn) {
+        with_store!(&self.store, s => s.prefetch(pfn));
+    }
+
     /// Sets the readiness of a frame's record; returns whether the frame has one.
     pub fn set_ready(&mut self, pfn: Pfn, ready: bool) -> bool {
         with_store!(&mut self.store, s => s.set_ready(pfn, ready))

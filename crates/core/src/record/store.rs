@@ -96,11 +96,11 @@ impl<L: Layout> Store<L> {
     fn ask_settled(&self, chunk: &[Access], places: &mut [Place]) -> usize {
         let (directory, layout, slots) = (&self.directory, self.layout, &self.slots[..]);
         for (i, (access, place)) in chunk.iter().zip(places).enumerate() {
-            *place = NO_PLACE;
-            let Some(pfn) = access.pfn else { continue };
-            if L::LOWER_TIERS_ONLY && self.top_tier.contains(access.node) {
+            let skips = L::LOWER_TIERS_ONLY && self.top_tier.contains(access.node);
+            let Some(pfn) = access.pfn.filter(|_| !skips) else {
+                *place = NO_PLACE;
                 continue;
-            }
+            };
             let section = directory.get(pfn);
             let stamp = layout.ticks(access.time).wrapping_sub(section.base);
             if stamp > L::STAMP_MAX {
@@ -143,7 +143,7 @@ impl<L: Layout> Store<L> {
         Place { at: slot(section.first, pfn), stamp: stamp(now, section.base) }
     }
 
-    /// Decodes the records of a chunk, passes them to the caller, and stores them.
+    /// Decodes the records of accesses, passes them to the caller, and stores them.
     #[inline(always)]
     fn visit(
         &mut self,
@@ -154,13 +154,17 @@ impl<L: Layout> Store<L> {
         let layout = self.layout;
         let (slots, nodes) = (&mut self.slots[..], &mut self.nodes[..]);
         for (access, &Place { at, stamp }) in chunk.iter().zip(places) {
-            // An access without a slot or a stored node gets a temporary one.
-            let (mut no_slot, mut no_node) = (L::Slot::default(), 0);
-            let slot = slots.get_mut(at).unwrap_or(&mut no_slot);
-            let mut record = layout.decode(*slot, stamp);
+            let Some(slot) = slots.get_mut(at) else {
+                discard(access, each);
+                continue;
+            };
+            let old = *slot;
+            let mut record = layout.decode(old, stamp);
             if L::NODE {
                 each(access, &mut record);
             } else {
+                // Without nodes beside the slots there is a temporary one.
+                let mut no_node = 0;
                 let node = nodes.get_mut(at >> BLOCK_SHIFT).unwrap_or(&mut no_node);
                 record.node = unpack_node(u32::from(*node));
                 each(access, &mut record);
@@ -168,7 +172,7 @@ impl<L: Layout> Store<L> {
                     *node = accessor.0.wrapping_add(1);
                 }
             }
-            *slot = layout.encode(*slot, &record, access.accessor, stamp);
+            *slot = layout.encode(old, &record, access.accessor, stamp);
         }
     }
 
@@ -219,7 +223,20 @@ impl<L: Layout> Store<L> {
         recorded
     }
 
+    pub(super) fn prefetch(&self, pfn: Pfn) {
+        if let Some(at) = self.at(pfn) {
+            prefetch(&self.slots, at);
+        }
+    }
+
     pub(super) fn clear(&mut self, start: Pfn, end: Pfn) {
+        if end.0 - start.0 == 1 {
+            // Nearly always; the other way builds a list.
+            if let Some(at) = self.at(start) {
+                self.slots[at] = L::Slot::default();
+            }
+            return;
+        }
         for (frame, first) in self.directory.range(start, end) {
             let from = start.0.saturating_sub(frame.0) as usize;
             let to = (end.0 - frame.0).min(SECTION_FRAMES as u64) as usize;
@@ -270,6 +287,12 @@ impl<L: Layout> Store<L> {
             + self.directory.memory_bytes()
             + self.free.capacity() * size_of::<usize>()
     }
+}
+
+/// Passes an access without a slot to the caller, with an empty record that nobody stores.
+#[cold]
+fn discard(access: &Access, each: &mut dyn FnMut(&Access, &mut Record)) {
+    each(access, &mut Record::default());
 }
 
 /// Ticks from `base` to `now`, 0 if `now` is earlier.

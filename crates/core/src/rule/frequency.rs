@@ -20,8 +20,9 @@ use crate::access::{Access, Detail};
 use crate::candidate::{Candidate, Candidates, Reason, score_of_rate};
 use crate::config::{self, RecordLayout};
 use crate::published::pghot::Mode;
-use crate::record::Record;
+use crate::record::{Record, RecordTable};
 use crate::rule::{Context, Rule, told};
+use crate::topology::Topology;
 use crate::units::Nanos;
 
 /// See the module's description.
@@ -40,6 +41,10 @@ impl Frequency {
         Frequency { threshold: config.freq_threshold, window: Nanos::from_ms(window_ms), life }
     }
 
+    fn test(&self, frequency_max: u8) -> Test {
+        Test { window: self.window, threshold: self.threshold.min(frequency_max), frequency_max }
+    }
+
     /// Proposes the page, ranked by its latest known access interval. Separate from the test, which
     /// runs for every access.
     #[cold]
@@ -47,6 +52,16 @@ impl Frequency {
     fn propose(&self, access: &Access, gap: Option<Nanos>, out: &mut Candidates) {
         let gap = access.detail.between_accesses(told(gap).unwrap_or(self.window));
         out.push(Candidate::promotion(access, score_of_rate(gap), Reason::Frequent, self.life));
+    }
+}
+
+/// Accesses that a device reports; one where it does not say over how long it counted. Separate
+/// from the test, because devices report few pages.
+#[cold]
+fn counted(detail: Detail) -> u8 {
+    match detail {
+        Detail::Count { count, gap: Some(_) } => count.min(255) as u8,
+        _ => 1,
     }
 }
 
@@ -61,22 +76,53 @@ impl Rule for Frequency {
 
     #[inline]
     fn on_access(&mut self, access: &Access, record: &mut Record, ctx: &Context<'_>, out: &mut Candidates) {
-        if !ctx.topology.is_lower(access.node) || access.accessor == Some(access.node) {
-            return;
+        let gap = record.gap;
+        if self.test(ctx.frequency_max).passes(access, record, ctx.topology) {
+            self.propose(access, gap, out);
         }
-        let seen = match access.detail {
-            Detail::Count { count, gap: Some(_) } => count.min(255) as u8,
-            _ => 1,
-        };
+    }
+
+    fn on_batch(
+        &mut self,
+        batch: &[Access],
+        table: &mut RecordTable,
+        ctx: &Context<'_>,
+        out: &mut Candidates,
+    ) {
+        // Copies that no call in the loop can change stay in registers.
+        let (test, topology) = (self.test(ctx.frequency_max), ctx.topology);
+        table.observe(batch, |access, record| {
+            let gap = record.gap;
+            if test.passes(access, record, topology) {
+                self.propose(access, gap, out);
+            }
+        });
+    }
+}
+
+/// What is asked at every access.
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    window: Nanos,
+    /// At most what the layout can count to: there it saturates.
+    threshold: u8,
+    frequency_max: u8,
+}
+
+impl Test {
+    /// Counts an access; returns whether the page is ready.
+    #[inline(always)]
+    fn passes(self, access: &Access, record: &mut Record, topology: &Topology) -> bool {
+        if !topology.is_lower(access.node) || access.accessor == Some(access.node) {
+            return false;
+        }
+        let seen = if let Detail::Count { .. } = access.detail { counted(access.detail) } else { 1 };
         // One test that is rarely true: whether there is an interval at all is unpredictable.
         let gap = record.gap.unwrap_or(Nanos(u64::MAX));
         let before = if gap <= self.window { record.frequency } else { 0 };
-        record.frequency = before.saturating_add(seen).min(ctx.frequency_max);
-        // A layout that cannot count to the threshold saturates.
-        record.ready = record.frequency >= self.threshold.min(ctx.frequency_max);
-        if record.ready {
-            self.propose(access, record.gap, out);
-        }
+        record.frequency = before.saturating_add(seen).min(self.frequency_max);
+        record.ready = record.frequency >= self.threshold;
+        record.ready
     }
 }
 
