@@ -30,6 +30,18 @@ impl Part<'_> {
     }
 }
 
+/// Time in ns that passes before the clock is set.
+const CLOCK_NS: f64 = 1000.0;
+
+/// Where a part's next pages come from.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    /// Which of its places.
+    place: usize,
+    /// Pages that the same choice holds for, if nothing else happens.
+    most: u64,
+}
+
 /// Processes that allocate their memory at the same time, each at its own pace, so that all are
 /// done together.
 pub(crate) struct Populate<'a> {
@@ -59,15 +71,9 @@ impl<'a> Populate<'a> {
         manager: &mut dyn Manager,
     ) -> Result<(), SpecError> {
         while let Some(i) = self.furthest_behind() {
-            let node = self.choose(i, system)?;
-            let part = &mut self.parts[i];
-            system.memory.allocate(part.page, node);
-            part.page += 1;
-            self.spent_ns += part.spec.populate_page_ns;
-            if self.spent_ns >= 1000.0 {
-                let whole = self.spent_ns.floor();
-                system.now = system.now.plus(Nanos(whole as u64));
-                self.spent_ns -= whole;
+            let choice = self.choose(i, system)?;
+            let due = reclaim.due(system).min(manager.due());
+            if self.allocate(i, choice, system, due) {
                 while reclaim.due(system) <= system.now {
                     reclaim.run(system);
                 }
@@ -90,20 +96,57 @@ impl<'a> Populate<'a> {
         parts.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
     }
 
+    /// Allocates pages of a part where they come from, as many as the time until `due` is enough
+    /// for, and lets that time pass. Returns whether it has passed.
+    fn allocate(&mut self, part: usize, choice: Choice, system: &mut System, due: Nanos) -> bool {
+        let part = &mut self.parts[part];
+        let (node, left) = &mut part.places[choice.place];
+        let most = choice.most.min(u64::from(part.end - part.page));
+        let page_ns = part.spec.populate_page_ns;
+        let (mut pages, mut reached) = (0, false);
+        if self.spent_ns == 0.0 && page_ns >= CLOCK_NS && page_ns.fract() == 0.0 {
+            // Every page takes so many whole nanoseconds.
+            let each = page_ns as u64;
+            pages = due.since(system.now).0.div_ceil(each).clamp(1, most);
+            system.now = system.now.plus(Nanos(pages * each));
+            reached = system.now >= due;
+        } else if page_ns == 0.0 && self.spent_ns < CLOCK_NS {
+            pages = most;
+        }
+        while pages < most && !reached {
+            pages += 1;
+            self.spent_ns += page_ns;
+            if self.spent_ns >= CLOCK_NS {
+                let whole = self.spent_ns.floor();
+                system.now = system.now.plus(Nanos(whole as u64));
+                self.spent_ns -= whole;
+                reached = system.now >= due;
+            }
+        }
+        *left -= pages;
+        let end = part.page + pages as Page;
+        system.memory.allocate(part.page..end, *node);
+        part.page = end;
+        reached
+    }
+
     /// The node that a part's next page comes from: the first that has room above its low
     /// watermark; else above its min.
-    fn choose(&mut self, part: usize, system: &mut System) -> Result<NodeIndex, SpecError> {
-        let part = &mut self.parts[part];
+    fn choose(&mut self, part: usize, system: &mut System) -> Result<Choice, SpecError> {
+        let alone = self.parts.len() == 1;
+        let part = &self.parts[part];
         for attempt in 0..3 {
-            for (node, left) in &mut part.places {
+            for (place, (node, left)) in part.places.iter().enumerate() {
                 let marks = system.machine.nodes[usize::from(*node)].watermarks;
                 let floor = if attempt == 0 { marks.low_pages } else { marks.min_pages };
                 if *left == 0 {
                     continue;
                 }
-                if system.memory.free(*node) > floor {
-                    *left -= 1;
-                    return Ok(*node);
+                let free = system.memory.free(*node);
+                if free > floor {
+                    // What others allocate, and what a reclaim frees, changes the choice.
+                    let most = if alone && attempt < 2 { (free - floor).min(*left) } else { 1 };
+                    return Ok(Choice { place, most });
                 }
                 if attempt == 0 && part.spec.populate_page_ns > 0.0 {
                     system.wake_kswapd(*node);

@@ -15,7 +15,7 @@ use thermocline_core::units::Nanos;
 
 use super::reclaim;
 use crate::machine::NodeIndex;
-use crate::memory::Page;
+use crate::memory::{Glance, Page};
 use crate::system::{System, Way};
 
 /// Number of generations (MAX_NR_GENS).
@@ -31,12 +31,15 @@ pub struct Generations {
     nodes: Vec<Node>,
 }
 
+/// Pages of each age.
+type Count = [u64; GENERATIONS as usize];
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     /// When it was last aged; 0 before the first time.
     aged: Nanos,
     /// Pages of each age, as counted by the last aging, less those that eviction has examined.
-    count: [u64; GENERATIONS as usize],
+    count: Count,
     /// Where eviction continues.
     at: Page,
 }
@@ -55,38 +58,72 @@ impl Generations {
 
     /// Ages a node.
     pub fn age(&mut self, system: &mut System, node: NodeIndex) {
-        let mut count = [0; GENERATIONS as usize];
-        let lower: Vec<bool> =
-            (0..system.machine.nodes.len()).map(|n| system.machine.is_kernel_lower(n as NodeIndex)).collect();
+        let mut count = Count::default();
+        let mut glance = Glance::none();
         for space in 0..system.memory.spaces.len() {
-            let (start, end, huge) = {
-                let space = &system.memory.spaces[space];
-                (space.start, space.end, space.huge)
-            };
-            for page in start..end {
-                let Some(on) = system.memory.node(page) else { continue };
-                if on != node {
-                    // A page that moves to a node is young there.
-                    if lower[usize::from(on)] {
-                        self.ages[page as usize] = 0;
-                    }
-                    continue;
-                }
-                let first = if huge { system.memory.spaces[space].block(page).start } else { page };
-                let age = if first != page {
-                    // A huge page has one bit.
-                    self.ages[first as usize]
-                } else if system.memory.take_accessed_in(space, page) {
-                    0
+            let (mut at, end) = (system.memory.spaces[space].start, system.memory.spaces[space].end);
+            while at < end {
+                if system.memory.glance(space, at..end, node, system.machine.kernel_top, &mut glance) {
+                    self.age_glanced(system, at, &glance, &mut count);
+                    at = glance.end;
                 } else {
-                    (self.ages[page as usize] + 1).min(GENERATIONS - 1)
-                };
-                self.ages[page as usize] = age;
-                count[usize::from(age)] += 1;
+                    self.age_page(system, space, at, node, &mut count);
+                    at += 1;
+                }
             }
         }
         self.nodes[usize::from(node)] =
             Node { aged: system.now, count, at: self.nodes[usize::from(node)].at };
+    }
+
+    /// Ages the pages of a glance, from `start` on: idle ones together, so that memory that nobody
+    /// accesses costs little, and those that may have been accessed one by one.
+    fn age_glanced(&mut self, system: &mut System, start: Page, glance: &Glance, count: &mut Count) {
+        let Glance { on, idle, lower, end, .. } = glance;
+        let ages = &mut self.ages[start as usize..*end as usize];
+        for (((age, on), idle), lower) in ages.iter_mut().zip(on).zip(idle).zip(lower) {
+            // A page that moves to a node is young there.
+            *age = ((*age + 1).min(GENERATIONS - 1) & idle) | (*age & !idle & (on | !lower));
+        }
+        if on != idle {
+            system.memory.take_glanced(glance, |i, accessed| {
+                ages[i] = if accessed { 0 } else { (ages[i] + 1).min(GENERATIONS - 1) };
+            });
+        }
+        for (count, of) in count.iter_mut().zip(0u8..) {
+            // A byte holds as many as are glanced at.
+            let here: u8 = ages.iter().zip(on).map(|(age, on)| u8::from(*age == of) & on).sum();
+            *count += u64::from(here);
+        }
+    }
+
+    /// Ages one page, of a huge page or any.
+    fn age_page(
+        &mut self,
+        system: &mut System,
+        space: usize,
+        page: Page,
+        node: NodeIndex,
+        count: &mut Count,
+    ) {
+        let Some(on) = system.memory.node(page) else { return };
+        if on != node {
+            if system.machine.is_kernel_lower(on) {
+                self.ages[page as usize] = 0;
+            }
+            return;
+        }
+        let first = system.memory.spaces[space].block(page).start;
+        let age = if first != page {
+            // A huge page has one bit.
+            self.ages[first as usize]
+        } else if system.memory.take_accessed_in(space, page) {
+            0
+        } else {
+            (self.ages[page as usize] + 1).min(GENERATIONS - 1)
+        };
+        self.ages[page as usize] = age;
+        count[usize::from(age)] += 1;
     }
 
     /// Demotes `wanted` pages of a node, if as many are old; returns the number demoted.

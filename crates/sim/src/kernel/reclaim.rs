@@ -165,6 +165,10 @@ pub(super) fn demotion_target(system: &System, node: NodeIndex) -> Option<NodeIn
 fn inactive_is_low(system: &System, node: NodeIndex) -> bool {
     let Some(lists) = system.memory.nodes[usize::from(node)].lists.as_ref() else { return false };
     let (inactive, active) = (lists.len(List::Inactive), lists.len(List::Active));
+    if inactive >= active {
+        // The usual case, without a root: no ratio is below 1.
+        return false;
+    }
     let gib = (inactive + active) / (1024 * PAGES_PER_MIB);
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
     inactive * ratio < active

@@ -23,6 +23,8 @@
 //! `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`. Not modelled:
 //! several mappings, and the skipping of those that a task has not touched recently.
 
+use std::ops::Range;
+
 use thermocline_core::published::scan_period::{Accesses, adapt, group_max_ms, is_idle};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
@@ -118,7 +120,7 @@ impl Scanner {
         }
         while pages > 0 && virtual_pages > 0 && at < len {
             let end = (at + pages as u64).next_multiple_of(BLOCK_PAGES).min(len);
-            let range = mark_range(system, (start + at) as Page, (start + end) as Page, time);
+            let range = mark_range(system, process, (start + at) as Page..(start + end) as Page, time);
             let passed = (end - at) as i64;
             if range.marked > 0 {
                 pages -= passed;
@@ -165,8 +167,9 @@ struct Passed {
     skipped: u64,
 }
 
-/// Marks the eligible pages of a range; restamps marked ones if S0's second patch is on.
-fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed {
+/// Marks the eligible pages of a range of a process; restamps marked ones if S0's second patch is
+/// on.
+fn mark_range(system: &mut System, process: usize, range: Range<Page>, time: u32) -> Passed {
     let lower = if system.kernel.scan_all { 0 } else { system.machine.kernel_top };
     let is_lower = |byte: u8| {
         let node = byte & flags::NODE;
@@ -174,31 +177,28 @@ fn mark_range(system: &mut System, start: Page, end: Page, time: u32) -> Passed 
     };
     let restamp = system.kernel.restamp;
     let mut passed = Passed::default();
-    let mut at = start;
-    while at < end {
+    let mut at = range.start;
+    while at < range.end {
         // Most of memory is passed over: count it by blocks, in loops that the compiler can
         // vectorise.
-        let block = (at + 4096).min(end);
+        let block = (at + 4096).min(range.end);
         let bytes = system.memory.bytes(at..block);
-        let below = bytes.iter().filter(|b| is_lower(**b)).count() as u64;
-        let again = bytes.iter().filter(|b| **b & flags::MARKED != 0).count() as u64;
+        let below = count(bytes, is_lower);
+        let again = count(bytes, |byte| byte & flags::MARKED != 0);
         passed.again += again;
         if below > again || (restamp && again > 0) {
-            for page in at..block {
-                let byte = system.memory.flags(page);
-                if byte & flags::MARKED != 0 {
-                    if restamp {
-                        system.memory.restamp(page, time);
-                    }
-                } else if is_lower(byte) {
-                    system.memory.mark(page, time);
-                    passed.marked += 1;
-                }
-            }
+            passed.marked += system.memory.mark(process, at..block, lower, time, restamp);
         }
         at = block;
     }
     passed
+}
+
+/// How many of the bytes are such. They are summed up in bytes, which the compiler vectorises to
+/// most at a time, so by groups that a byte can count.
+fn count(bytes: &[u8], is: impl Fn(u8) -> bool) -> u64 {
+    let group = |group: &[u8]| group.iter().map(|byte| u8::from(is(*byte))).sum::<u8>();
+    bytes.chunks(128).map(|bytes| u64::from(group(bytes))).sum()
 }
 
 impl Model for Scanner {

@@ -39,11 +39,18 @@ impl Memory {
 
     #[inline]
     fn take_own_accessed(&mut self, space: usize, page: Page) -> bool {
+        let asks = self.lazy && !self.is_marked(page);
+        let accesses = if asks { self.cells.accesses(self.spaces[space].cell_of(page)) } else { 0.0 };
+        self.take_of_cell(space, page, accesses)
+    }
+
+    /// The same for a page of a cell each of whose pages has had `accesses` accesses on average.
+    #[inline]
+    pub(super) fn take_of_cell(&mut self, space: usize, page: Page, accesses: f64) -> bool {
         let index = page as usize;
         let byte = self.flags[index];
         let mut accessed = byte & flags::ACCESSED != 0;
         if self.lazy && byte & flags::MARKED == 0 {
-            let accesses = self.cells.accesses(self.spaces[space].cell_of(page));
             accessed = accessed || self.drawn(index, accesses);
             self.notes[index] = (accesses as f32).to_bits();
         }
@@ -125,7 +132,7 @@ mod tests {
     fn a_marked_page_has_no_access_since_its_mark() {
         let mut memory = memory(64, true);
         (0..64).for_each(|p| assert!(memory.take_accessed(p)));
-        memory.mark(3, 1);
+        memory.mark(0, 3..4, 1, 1, false);
         memory.cells.add_accesses(0, 1000.0);
         assert!(!memory.take_accessed(3));
         assert!(memory.take_accessed(4));
@@ -140,7 +147,7 @@ mod tests {
         let mut memory = memory(64, true);
         (0..64).for_each(|p| assert!(memory.take_accessed(p)));
         memory.cells.add_accesses(0, 1000.0);
-        memory.mark(3, 1);
+        memory.mark(0, 3..4, 1, 1, false);
         assert!(memory.take_accessed(3));
         assert!(!memory.take_accessed(3));
     }

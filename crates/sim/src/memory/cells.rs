@@ -149,8 +149,8 @@ impl Cells {
         &mut self.counts[(cell as usize * 2 + 1) * self.nodes + usize::from(node)]
     }
 
-    pub(super) fn arrive(&mut self, cell: u32, node: NodeIndex) {
-        *self.on(cell, node) += 1;
+    pub(super) fn arrive(&mut self, cell: u32, node: NodeIndex, pages: u32) {
+        *self.on(cell, node) += pages;
         self.note(cell);
     }
 
@@ -159,9 +159,12 @@ impl Cells {
         self.note(cell);
     }
 
-    pub(super) fn mark(&mut self, cell: u32, node: NodeIndex) {
-        *self.marked_on(cell, node) += 1;
-        self.marked += 1;
+    pub(super) fn mark(&mut self, cell: u32, node: NodeIndex, pages: u32) {
+        if pages == 0 {
+            return;
+        }
+        *self.marked_on(cell, node) += pages;
+        self.marked += u64::from(pages);
         self.note(cell);
     }
 
@@ -211,12 +214,12 @@ mod tests {
         let mut cells = Cells::new(1000, 2);
         let mut list = Vec::new();
         assert!(cells.take_changed(&mut list));
-        cells.arrive(3, 0);
-        cells.arrive(3, 0);
-        cells.mark(4, 0);
+        cells.arrive(3, 0, 1);
+        cells.arrive(3, 0, 1);
+        cells.mark(4, 0, 1);
         assert!(!cells.take_changed(&mut list));
         assert_eq!(list, [3, 4]);
-        (0..1000).for_each(|cell| cells.arrive(cell, 1));
+        (0..1000).for_each(|cell| cells.arrive(cell, 1, 1));
         assert!(cells.take_changed(&mut list));
         assert!(!cells.take_changed(&mut list) && list.is_empty());
     }

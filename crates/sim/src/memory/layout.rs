@@ -26,6 +26,12 @@ impl Layout {
         }
     }
 
+    /// Whether pages that follow each other have positions that do.
+    #[inline(always)]
+    pub fn keeps_order(&self) -> bool {
+        matches!(self, Layout::Identity)
+    }
+
     /// The page at a position.
     #[inline(always)]
     pub fn page(&self, position: u32) -> u32 {

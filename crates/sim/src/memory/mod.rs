@@ -3,9 +3,9 @@
 //!
 //! Per page: a byte of [`flags`], another of [`lru`], four bytes whose meaning depends on the mark
 //! (below), an eighth of a byte in the bitmap of marks, and four bytes in a reclaim list while it
-//! is on a node that demotes. Pages are numbered through all processes; a [`Space`] is the range of
-//! one process. Positions number the same pages in the order of the workload's cells
-//! ([`crate::memory::layout`]).
+//! is on a node that demotes, unless its neighbours in the list are those in memory. Pages are
+//! numbered through all processes; a [`Space`] is the range of one process. Positions number the
+//! same pages in the order of the workload's cells ([`crate::memory::layout`]).
 //!
 //! The note of a page is, while it is marked, the time of the mark; else, in event mode, the
 //! accesses that a page of its cell had had when its accessed bit was last read. Event mode does
@@ -20,12 +20,14 @@ pub mod layout;
 mod lists;
 mod marks;
 mod space;
+mod stretch;
 
 pub use cells::{CellMap, Cells};
 pub use lists::{List, Lists};
 pub use space::{HUGE_PAGES, Space};
+pub use stretch::{GLANCE, Glance};
 
-use thermocline_mem::{Arena, ArenaError};
+use thermocline_mem::{Arena, ArenaError, prefetch};
 
 use crate::machine::{Machine, NODES_MAX, NodeIndex};
 use crate::random::Random;
@@ -197,16 +199,6 @@ impl Memory {
         self.spaces[self.space_of(page)].cell_of(page)
     }
 
-    /// Allocates a page on a node, as accessed by its first write.
-    pub fn allocate(&mut self, page: Page, node: NodeIndex) {
-        debug_assert_eq!(self.node(page), None);
-        self.flags[page as usize] = node | flags::ACCESSED;
-        self.nodes[usize::from(node)].used += 1;
-        let cell = self.cell_of(page);
-        self.cells.arrive(cell, node);
-        self.list(page);
-    }
-
     /// Moves a page to another node. A mark is lost: the new page table entry is an ordinary one.
     /// Returns whether there was one.
     pub fn move_to(&mut self, page: Page, to: NodeIndex) -> bool {
@@ -220,31 +212,13 @@ impl Memory {
         };
         let cell = self.cell_of(page);
         self.cells.leave(cell, from);
-        self.cells.arrive(cell, to);
+        self.cells.arrive(cell, to, 1);
         self.nodes[usize::from(from)].used -= 1;
         self.nodes[usize::from(to)].used += 1;
         let byte = &mut self.flags[page as usize];
         *byte = (*byte & !flags::NODE) | to;
         self.list(page);
         marked
-    }
-
-    /// Marks a page at `time` (in units of 2^[`MARK_SHIFT`] ns). It must not be marked.
-    pub fn mark(&mut self, page: Page, time: u32) {
-        debug_assert!(!self.is_marked(page));
-        let space = &self.spaces[self.space_of(page)];
-        let position = space.position(page);
-        let cell = space.first_cell + space.map.cell_of(position);
-        let place = (space.start + position) as usize;
-        if self.lazy {
-            self.settle(page, cell);
-        }
-        let byte = &mut self.flags[page as usize];
-        *byte |= flags::MARKED;
-        let node = *byte & flags::NODE;
-        self.notes[page as usize] = time;
-        self.marks.set(place);
-        self.cells.mark(cell, node);
     }
 
     /// Clears the mark of a page and returns its time.
@@ -263,12 +237,6 @@ impl Memory {
         let time = *note;
         *note = if self.lazy { (self.cells.accesses(cell) as f32).to_bits() } else { 0 };
         time
-    }
-
-    /// Stamps a marked page again.
-    pub fn restamp(&mut self, page: Page, time: u32) {
-        debug_assert!(self.is_marked(page));
-        self.notes[page as usize] = time;
     }
 
     /// When a marked page was marked, in units of 2^[`MARK_SHIFT`] ns.
@@ -296,7 +264,12 @@ impl Memory {
         let start = s.start as usize;
         let place =
             self.marks.pick(start + range.start as usize..start + range.end as usize, marked, random)?;
-        Some(s.page((place - start) as u32))
+        let page = s.page((place - start) as u32);
+        // It is going to fault.
+        prefetch(&self.flags, page as usize);
+        prefetch(&self.notes, page as usize);
+        prefetch(&self.lru, page as usize);
+        Some(page)
     }
 
     /// Marked pages of all processes.
@@ -370,20 +343,25 @@ mod tests {
     use crate::memory::layout::Layout;
     use crate::random::Stream;
 
-    /// One process of `pages` pages in cells of 64, all on the slow node of `cxl-2tier`.
-    pub(super) fn memory(pages: u32, lazy: bool) -> Memory {
+    /// One process of `pages` pages in cells of 64, on `cxl-2tier`, without any allocated.
+    pub(super) fn empty(pages: u32, lazy: bool) -> Memory {
         let machine = Machine::new(&preset("cxl-2tier").unwrap()).unwrap();
         let map = CellMap::equal(pages, 64);
         let space = Space { start: 0, end: pages, layout: Layout::Identity, map, first_cell: 0, huge: false };
-        let mut memory = Memory::new(&machine, vec![space], lazy, Random::new(1, Stream::Accessed)).unwrap();
-        (0..pages).for_each(|page| memory.allocate(page, 1));
+        Memory::new(&machine, vec![space], lazy, Random::new(1, Stream::Accessed)).unwrap()
+    }
+
+    /// The same with all of them on the slow node.
+    pub(super) fn memory(pages: u32, lazy: bool) -> Memory {
+        let mut memory = empty(pages, lazy);
+        memory.allocate(0..pages, 1);
         memory
     }
 
     #[test]
     fn a_page_is_counted_where_it_is() {
         let mut memory = memory(256, false);
-        memory.mark(70, 5);
+        memory.mark(0, 70..71, 1, 5, false);
         assert_eq!((memory.marked(), memory.mark_time(70)), (1, Some(5)));
         assert!(memory.move_to(70, 0));
         assert_eq!(

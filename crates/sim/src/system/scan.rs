@@ -55,6 +55,9 @@ pub struct MmScan {
     pub faults: u32,
     /// Time of each scan, and the faults until then.
     pub(crate) history: Vec<(u32, u32)>,
+    /// Where in it the latest look-up ended: pages that fault one after the other were mostly
+    /// marked by the same scan.
+    found: usize,
     /// The time between two scans.
     pub(crate) interval: Interval,
     /// Blocks of [`BLOCK_PAGES`] of the process in which a scan has marked something.
@@ -85,9 +88,16 @@ impl MmScan {
     }
 
     /// Hint faults that the process had had when a scan at this time marked a page.
-    pub fn faults_at(&self, time: u32) -> u32 {
-        let after = self.history.partition_point(|(at, _)| *at <= time);
-        after.checked_sub(1).map_or(0, |i| self.history[i].1)
+    pub fn faults_at(&mut self, time: u32) -> u32 {
+        let begins = |scan: Option<&(u32, u32)>| scan.is_some_and(|(at, _)| *at <= time);
+        if !begins(self.history.get(self.found)) || begins(self.history.get(self.found + 1)) {
+            let after = self.history.partition_point(|(at, _)| *at <= time);
+            match after.checked_sub(1) {
+                Some(last) => self.found = last,
+                None => return 0,
+            }
+        }
+        self.history[self.found].1
     }
 }
 
@@ -141,5 +151,6 @@ mod tests {
         let mut mm = MmScan::new(Nanos(0));
         mm.history = vec![(10, 100), (20, 250)];
         assert_eq!([9, 10, 15, 20, 99].map(|t| mm.faults_at(t)), [0, 100, 100, 250, 250]);
+        assert_eq!([19, 19, 20, 9, 15].map(|t| mm.faults_at(t)), [100, 100, 250, 0, 100]);
     }
 }

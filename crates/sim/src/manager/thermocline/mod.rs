@@ -149,7 +149,7 @@ impl Manager for Thermocline {
         if self.daemon.evidence.len() == EVIDENCE_MAX {
             self.show(system);
         }
-        let mm = &system.processes[fault.process].scan;
+        let mm = &mut system.processes[fault.process].scan;
         let latency = FaultLatency {
             time: system.now.since(Nanos(u64::from(fault.marked) << MARK_SHIFT)),
             faults: fault.faults.wrapping_sub(mm.faults_at(fault.marked)),
