@@ -4,7 +4,8 @@
 //!    least 60 % of the rate of batched, prefetched random updates of an array with a byte a page,
 //!    drawn by the same generator. The two alternate, so that whatever disturbs the machine
 //!    disturbs both.
-//! 2. Event mode at the published scale: `chunks-192g`, at most 4 s and 1 GiB a run on one core.
+//! 2. Event mode at the published scale: `chunks-192g` under every manager, at most 1 GiB a run and
+//!    the time of [`limit_s`] on one core.
 //! 3. Growth with pages, 8 GiB to 4 TiB, and with faults: time, and memory of at most 12 bytes a
 //!    page and 64 MiB.
 //!
@@ -25,6 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use report::{Bar, Failure, Figure};
+use thermocline_sim::manager::ManagerName;
 
 fn main() -> ExitCode {
     report::run(run)
@@ -51,11 +53,12 @@ fn run(folder: &Path) -> Result<bool, Failure> {
 /// `chunks-192g` in event mode.
 fn published_scale() -> Result<Vec<Figure>, Failure> {
     let mut figures = Vec::new();
-    for manager in ["numab2", "fault-count", "thermocline:adaptive"] {
+    for manager in ManagerName::all() {
+        let manager = &*manager.text();
         let cost = measure::scenario("chunks-192g", &[], manager)?;
         let bar = |limit: f64, value: f64| (Some(limit), Some(value / limit));
         for (what, value, unit, (reference, ratio)) in [
-            ("time", cost.seconds, "s", bar(4.0, cost.seconds)),
+            ("time", cost.seconds, "s", bar(limit_s(manager), cost.seconds)),
             ("memory", cost.bytes, "bytes", bar((1u64 << 30) as f64, cost.bytes)),
         ] {
             let name = format!("sim: chunks-192g under {manager}, {what}");
@@ -63,6 +66,21 @@ fn published_scale() -> Result<Vec<Figure>, Failure> {
         }
     }
     Ok(figures)
+}
+
+/// What a run of `chunks-192g` may take in s. The manager that others are compared with and the
+/// default rule are held to what they should take; the others to about twice what they took when
+/// the limit was set, so that a run that becomes slower shows.
+fn limit_s(manager: &str) -> f64 {
+    match manager {
+        "numab2" => 2.0,
+        "thermocline:adaptive" => 3.0,
+        // Moves nearly everything that is accessed.
+        "thermocline:regions" => 20.0,
+        "numab1" => 8.0,
+        ours if ours.starts_with("thermocline:") => 8.0,
+        _ => 4.0,
+    }
 }
 
 /// Exact mode beside its limit.
