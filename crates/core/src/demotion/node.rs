@@ -11,6 +11,9 @@ const ONE_IN_MIN: u64 = 4;
 const ONE_IN_MAX: u64 = 256;
 /// Shortest time to the next demand after one that was not met; or an eighth of the idle time.
 pub(super) const REST_MIN: Nanos = Nanos::from_ms(500);
+/// Rests double at most this often: nothing says when pages cool down, and to look costs programs
+/// time (see `PAYS`).
+const UNMET_MAX: u32 = 4;
 
 /// A demand that is under way.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub(super) struct Pending {
     pub(super) idle: Nanos,
     pub(super) reason: DemandReason,
     pub(super) since: Nanos,
+    /// As many pages pay for finding them.
+    pub(super) pays: u64,
     pub(super) allowances: Vec<Allowance>,
 }
 
@@ -37,6 +42,8 @@ pub(super) struct Node {
     haste: u32,
     /// A demand is for the hottest one in this many waiting pages.
     one_in: u64,
+    /// Demands in a row that found too little to pay; the rest after each is twice that before.
+    unmet: u32,
 }
 
 impl Default for Node {
@@ -48,6 +55,7 @@ impl Default for Node {
             allocations_rest_until: Nanos(0),
             haste: 0,
             one_in: ONE_IN_MIN,
+            unmet: 0,
         }
     }
 }
@@ -81,8 +89,8 @@ impl Node {
         }
     }
 
-    /// A demand has ended.
-    pub(super) fn settle(&mut self, now: Nanos, supply: &Supply, idle: &Idle) {
+    /// A demand has ended; `pays` says whether what it found was worth looking for.
+    pub(super) fn settle(&mut self, now: Nanos, supply: &Supply, pays: bool, idle: &Idle) {
         let met = supply.is_met();
         match supply.reason {
             DemandReason::Allocations if met => self.haste = self.haste.saturating_sub(1),
@@ -92,10 +100,15 @@ impl Node {
             DemandReason::Goal => {}
         }
         match supply.reason {
-            _ if supply.short == 0 => {}
+            _ if supply.short == 0 => self.unmet = 0,
             DemandReason::Allocations => self.allocations_rest_until = now.plus(REST_MIN),
             DemandReason::Goal | DemandReason::Waiting => {
-                self.rest_until = now.plus(REST_MIN.max(Nanos(idle.now().0 / 8)))
+                let rest = REST_MIN.max(Nanos(idle.now().0 / 8));
+                if met || pays {
+                    self.unmet = 0;
+                }
+                self.rest_until = now.plus(Nanos(rest.0.saturating_mul(1 << self.unmet)));
+                self.unmet = (self.unmet + u32::from(!(met || pays))).min(UNMET_MAX);
             }
         }
     }

@@ -110,6 +110,34 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     assert_eq!(d.pending_pages(), MISSING);
 }
 
+/// To look costs programs time, so the longer nothing is found, the more seldom it is tried.
+#[test]
+fn the_rest_doubles_while_too_little_is_found_to_pay() {
+    let (mut d, mut now) = (demotion(65_536), Nanos(0));
+    let topology = topology(MANAGED);
+    let states = [state(0, FLOOR, MANAGED), state(1, MANAGED, MANAGED), state(2, MANAGED, MANAGED)];
+    let mut rest_after = |found: u64| {
+        let demand = loop {
+            match d.tick(&topology, now, &states, &[], Giving::default()).pop() {
+                Some(demand) => break demand,
+                None => now = now.plus(Nanos::from_ms(10)),
+            }
+        };
+        d.done(now, &demand.done(found, Nanos(0))).unwrap();
+        let begin = now;
+        while d.tick(&topology, now, &states, &[], Giving::default()).is_empty() {
+            now = now.plus(Nanos::from_ms(10));
+        }
+        let rest = now.since(begin).ms();
+        d.lose(now.plus(Nanos::from_s(3600)));
+        rest
+    };
+    let paying = MANAGED / PAYS;
+    assert!(paying < MISSING, "it is short all the same");
+    let rests = [0, paying - 1, 1, 0, 0, 0, paying, 0, 0].map(&mut rest_after);
+    assert_eq!(rests, [1250, 2500, 5000, 10_000, 20_000, 20_000, 1250, 1250, 2500]);
+}
+
 #[test]
 fn a_demand_that_is_not_met_is_made_for_fewer_hotter_pages_and_one_that_is_met_for_more() {
     let (mut d, topology) = (demotion(65_536), topology(MANAGED));
