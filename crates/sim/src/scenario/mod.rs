@@ -72,7 +72,7 @@ fn half_an_hour() -> Span {
 pub const ORIGINS: [&str; 4] = ["published", "kernel", "fitted", "assumed"];
 
 /// The presets: name and TOML.
-pub const PRESETS: [(&str, &str); 21] = [
+pub const PRESETS: [(&str, &str); 28] = [
     ("chunks-192g", include_str!("presets/chunks-192g.toml")),
     ("chunks-small", include_str!("presets/chunks-small.toml")),
     ("hotcold", include_str!("presets/hotcold.toml")),
@@ -94,6 +94,13 @@ pub const PRESETS: [(&str, &str); 21] = [
     ("btree", include_str!("presets/btree.toml")),
     ("hashjoin", include_str!("presets/hashjoin.toml")),
     ("graph500", include_str!("presets/graph500.toml")),
+    ("uniform-12g", include_str!("presets/uniform-12g.toml")),
+    ("slow-beside-fast", include_str!("presets/slow-beside-fast.toml")),
+    ("drifting-10g", include_str!("presets/drifting-10g.toml")),
+    ("zipf-8g", include_str!("presets/zipf-8g.toml")),
+    ("stream-beside-store", include_str!("presets/stream-beside-store.toml")),
+    ("alternating-8g", include_str!("presets/alternating-8g.toml")),
+    ("hotspot-05g", include_str!("presets/hotspot-05g.toml")),
 ];
 
 /// A scenario that is ready to run.

@@ -11,14 +11,17 @@ use thermocline_sim::scenario::{PRESETS, Setup};
 type Nodes = (&'static str, &'static [(u16, &'static [u16])]);
 
 /// On its own machine, by the numbers that the kernel has there.
-const AT_HOME: [Nodes; 21] = [
+const AT_HOME: [Nodes; 28] = [
+    ("alternating-8g", &[(0, &[0, 1])]),
     ("btree", &[(0, &[0, 1, 2]), (1, &[0, 1, 2])]),
     ("chunks-192g", &[(1, &[1, 2])]),
     ("chunks-small", &[(0, &[0, 1])]),
+    ("drifting-10g", &[(0, &[0, 1])]),
     ("graph500", &[(0, &[0, 1, 2]), (1, &[0, 1, 2])]),
     ("guest-ram", &[(0, &[1])]),
     ("hashjoin", &[(0, &[0, 1, 2]), (1, &[0, 1, 2])]),
     ("hotcold", &[(0, &[0]), (0, &[1, 0])]),
+    ("hotspot-05g", &[(0, &[0, 1])]),
     ("lab-hotcold", &[(0, &[0]), (0, &[0, 1])]),
     ("lab-redis", &[(0, &[0]), (0, &[0, 1])]),
     ("mysql-oltp", &[(0, &[0, 1])]),
@@ -33,6 +36,10 @@ const AT_HOME: [Nodes; 21] = [
     ("redis-ycsb-latest", &[(0, &[0, 2]), (0, &[0, 2]), (0, &[0, 2])]),
     ("redis-ycsb-zipfian", &[(0, &[0, 2]), (0, &[0, 2]), (0, &[0, 2])]),
     ("remote-8g", &[(0, &[2])]),
+    ("slow-beside-fast", &[(0, &[0, 1]), (0, &[0, 1])]),
+    ("stream-beside-store", &[(0, &[0, 1]), (0, &[0, 1])]),
+    ("uniform-12g", &[(0, &[0, 1])]),
+    ("zipf-8g", &[(0, &[0, 1])]),
 ];
 
 /// Machines of the doctor: nodes with CPUs and nodes without, 1 TiB each.
