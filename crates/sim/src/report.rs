@@ -68,6 +68,11 @@ pub struct Report {
     pub overhead_s: f64,
     /// The part of it that scans took, in seconds.
     pub scan_s: f64,
+    /// CPU time of kernel threads and of the daemon, in seconds: looking at memory, deciding,
+    /// moving.
+    pub aside_s: f64,
+    /// CPU time of the programs, in seconds.
+    pub programs_s: f64,
     /// Bounds of the best placements; `None` if the processes that count did not finish or accessed
     /// nothing, because their further accesses are unknown.
     pub oracle: Option<Oracle>,
@@ -111,9 +116,12 @@ impl Report {
             ("finished", Some(Flag(self.finished))),
             ("time_s", self.time_s.map(Real)),
             ("slowdown", self.slowdown().map(Real)),
+            ("slowdown_all", self.slowdown_with_all_costs().map(Real)),
             ("populate_s", Some(Real(self.populate_s))),
             ("overhead_s", Some(Real(self.overhead_s))),
             ("scan_s", Some(Real(self.scan_s))),
+            ("aside_s", Some(Real(self.aside_s))),
+            ("programs_s", Some(Real(self.programs_s))),
             ("top_share", self.top_share.map(Real)),
             ("oracle_share", self.oracle_share().map(Real)),
             ("static_top_share", of_oracle(|o| o.static_top_share)),
@@ -141,6 +149,13 @@ impl Report {
         let least = self.oracle.as_ref()?.all_top_time_s;
         (least > 0.0).then(|| Some(self.time_s? / least))?
     }
+
+    /// The same with the CPU time of kernel threads and of the daemon: a second of theirs is a
+    /// second that programs cannot have. As if it were spread evenly over the programs' CPUs.
+    pub fn slowdown_with_all_costs(&self) -> Option<f64> {
+        let of_programs = (self.programs_s > 0.0).then_some(self.programs_s)?;
+        Some(self.slowdown()? * (1.0 + self.aside_s / of_programs))
+    }
 }
 
 #[cfg(test)]
@@ -165,10 +180,25 @@ mod tests {
     }
 
     #[test]
+    fn work_aside_counts_as_if_the_programs_cpus_did_it() {
+        let setup = Setup::preset("chunks-small", &["process.0.footprint=\"64MiB\"".to_owned()]).unwrap();
+        let arm = Arm { manager: ManagerName::None, mode: ModeName::Event, seed: 1 };
+        let mut report = run(&setup, arm).unwrap();
+        let slowdown = report.slowdown().unwrap();
+        assert_eq!((report.aside_s, report.slowdown_with_all_costs()), (0.0, Some(slowdown)));
+        // A tenth of what the program ran for.
+        report.aside_s = report.programs_s / 10.0;
+        assert!((report.slowdown_with_all_costs().unwrap() / slowdown - 1.1).abs() < 1e-12);
+        // One thread that never sleeps.
+        assert!((report.programs_s - report.time_s.unwrap()).abs() < 1e-6);
+    }
+
+    #[test]
     fn what_a_run_cannot_tell_is_unknown() {
         let of_the_end = [
             "time_s",
             "slowdown",
+            "slowdown_all",
             "oracle_share",
             "static_top_share",
             "phased_top_share",

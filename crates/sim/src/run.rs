@@ -209,6 +209,7 @@ fn build(setup: &Setup, arm: Arm, mut manager: Box<dyn Manager>) -> Result<World
         access_times_changed: 0,
         overhead_ns: 0.0,
         scan_ns: 0.0,
+        aside_ns: 0.0,
         demoted: vec![0; setup.pages().div_ceil(64) as usize],
         course: Vec::new(),
         residence,
@@ -261,6 +262,8 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
     let finished = system.finished();
     let ends = system.processes.iter().filter(|p| !p.background).filter_map(&end_of);
     let end = if finished { ends.max().unwrap_or(system.now) } else { system.now };
+    let ran = |t: &Thread| seconds(t.finished.unwrap_or(system.now)) - t.slept_ns / 1e9;
+    let programs_s = system.threads.iter().map(ran).sum();
     let all: f64 = system.served.iter().sum();
     let top: f64 = system.served[..usize::from(system.machine.top)].iter().sum();
     let node = |(i, n): (usize, &crate::machine::SimNode)| NodeReport {
@@ -300,6 +303,8 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         counters: system.counters,
         overhead_s: system.overhead_ns / 1e9,
         scan_s: system.scan_ns / 1e9,
+        aside_s: system.aside_ns / 1e9,
+        programs_s,
         oracle: oracle.filter(|_| finished),
         course: system.course,
         notes,

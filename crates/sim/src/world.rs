@@ -91,6 +91,7 @@ impl World {
             system.processes[process].scan.next = start.plus(Nanos::from_ms(system.kernel.scan_delay_ms));
         }
         system.residence = Residence::new(&system.memory, system.now);
+        system.aside_ns = 0.0;
         system.top_then = system.top_pages() + system.counters.demoted() - system.counters.promoted();
         self.models.push(Box::new(reclaim));
         if self.manager.scans() {

@@ -45,9 +45,10 @@ struct Line {
 /// Heading, digits, figure, and the factor by which it is multiplied.
 type Column = (&'static str, usize, &'static str, f64);
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 12] = [
     ("time s", 2, "time_s", 1.0),
     ("slowdown", 3, "slowdown", 1.0),
+    ("all costs", 3, "slowdown_all", 1.0),
     ("oracle %", 1, "oracle_share", 100.0),
     ("DRAM %", 1, "top_share", 100.0),
     ("faults", 0, "numa_hint_faults", 1.0),
@@ -56,6 +57,7 @@ const COLUMNS: [Column; 10] = [
     ("direct", 0, "pgdemote_direct", 1.0),
     ("to and fro", 0, "promoted_again", 1.0),
     ("overhead s", 2, "overhead_s", 1.0),
+    ("aside s", 2, "aside_s", 1.0),
 ];
 
 /// Runs every manager on every scenario and prints a table for each scenario.
@@ -197,11 +199,13 @@ fn text(scenarios: &[Vec<Line>]) -> String {
         return "no manager is done with all seeds\n".to_owned();
     }
     out += "slowdown    time against that with all memory in DRAM\n\
+            all costs   the same with the CPU time aside, as if it were spread over the programs' CPUs\n\
             oracle %    accesses served by DRAM, of those that the best static placement would serve\n\
             DRAM %      accesses served by DRAM (the top tier), of all\n\
             faults      hint faults; promoted, demoted: pages, by anybody; direct: demoted by allocating tasks\n\
             to and fro  promotions of pages that had been demoted\n\
             overhead s  CPU time of faults, samples, scans and accessed bits\n\
+            aside s     CPU time of kernel threads and of the daemon: looking at memory, deciding, moving\n\
             p           how probable such a difference in time from the first line is by chance alone, corrected for the number of\n\
             \x20           lines (Holm); * where it is below 0.05\n\
             best static placement: the pages with most accesses in DRAM from the start, on idle nodes, without faults or moves\n\

@@ -2,10 +2,10 @@
 //! multi-generational LRU in `debugfs/lru_gen`.
 //!
 //! 1. *Aging* (`+`) reads and clears the accessed bit of every page of a node. Accessed pages join
-//!    the youngest generation; all others become a generation older, up to four generations.
-//! 2. *Eviction* (`-`) demotes pages that at least two agings found not accessed, the oldest
-//!    generation first, until as many as were asked for are demoted. A page that was accessed since
-//!    the last aging becomes young instead.
+//!    the youngest generation; then a younger one is begun, up to four generations.
+//! 2. *Eviction* (`-`) demotes pages of all but the two youngest generations, the oldest first,
+//!    until as many as were asked for are demoted. So it takes pages that were not accessed between
+//!    the last two agings. A page that was accessed since joins the youngest generation instead.
 //!
 //! Source: Linux 6.12 `mm/vmscan.c` (`run_aging`, `run_eviction`, MIN_NR_GENS, MAX_NR_GENS). A node
 //! has one list here, in the order of addresses. The accessed bits are shared with
@@ -26,7 +26,7 @@ const EVICTABLE: u8 = 2;
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct Generations {
-    /// Agings since each page was last found accessed.
+    /// Generations that are younger than each page's.
     ages: Vec<u8>,
     nodes: Vec<Node>,
 }
@@ -36,8 +36,8 @@ type Count = [u64; GENERATIONS as usize];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
-    /// When it was last aged; 0 before the first time.
-    aged: Nanos,
+    /// When it was aged, the latest time first; 0 before the first time.
+    aged: [Nanos; GENERATIONS as usize - 1],
     /// Pages of each age, as counted by the last aging, less those that eviction has examined.
     count: Count,
     /// Where eviction continues.
@@ -53,11 +53,11 @@ impl Generations {
 
     /// When a node was last aged.
     pub fn aged(&self, node: NodeIndex) -> Nanos {
-        self.nodes[usize::from(node)].aged
+        self.nodes[usize::from(node)].aged[0]
     }
 
-    /// Ages a node.
-    pub fn age(&mut self, system: &mut System, node: NodeIndex) {
+    /// Ages a node; returns the CPU time that it takes, in ns.
+    pub fn age(&mut self, system: &mut System, node: NodeIndex) -> f64 {
         let mut count = Count::default();
         let mut glance = Glance::none();
         for space in 0..system.memory.spaces.len() {
@@ -72,8 +72,13 @@ impl Generations {
                 }
             }
         }
-        self.nodes[usize::from(node)] =
-            Node { aged: system.now, count, at: self.nodes[usize::from(node)].at };
+        let ns = count.iter().sum::<u64>() as f64 * system.machine.spec.cost.age_ns;
+        system.aside_ns += ns;
+        let of = &mut self.nodes[usize::from(node)];
+        of.aged.rotate_right(1);
+        of.aged[0] = system.now;
+        of.count = count;
+        ns
     }
 
     /// Ages the pages of a glance, from `start` on: idle ones together, so that memory that nobody
@@ -87,7 +92,7 @@ impl Generations {
         }
         if on != idle {
             system.memory.take_glanced(glance, |i, accessed| {
-                ages[i] = if accessed { 0 } else { (ages[i] + 1).min(GENERATIONS - 1) };
+                ages[i] = if accessed { 1 } else { (ages[i] + 1).min(GENERATIONS - 1) };
             });
         }
         for (count, of) in count.iter_mut().zip(0u8..) {
@@ -118,7 +123,7 @@ impl Generations {
             // A huge page has one bit.
             self.ages[first as usize]
         } else if system.memory.take_accessed_in(space, page) {
-            0
+            1
         } else {
             (self.ages[page as usize] + 1).min(GENERATIONS - 1)
         };
@@ -126,11 +131,16 @@ impl Generations {
         count[usize::from(age)] += 1;
     }
 
-    /// Demotes `wanted` pages of a node, if as many are old; returns the number demoted.
-    pub fn evict(&mut self, system: &mut System, node: NodeIndex, wanted: u64) -> u64 {
+    /// Demotes `wanted` pages of a node that were not accessed for `idle`, if there are as many;
+    /// returns the number demoted.
+    pub fn evict(&mut self, system: &mut System, node: NodeIndex, wanted: u64, idle: Nanos) -> u64 {
         let (i, pages) = (usize::from(node), system.memory.pages() as Page);
         let mut demoted = 0;
         for age in (EVICTABLE..GENERATIONS).rev() {
+            // Its pages were not accessed since the aging that began the next younger one.
+            if system.now.since(self.nodes[i].aged[usize::from(age) - 1]) < idle {
+                continue;
+            }
             let mut looked = 0;
             while demoted < wanted && looked < pages && self.nodes[i].count[usize::from(age)] > 0 {
                 let page = self.nodes[i].at;

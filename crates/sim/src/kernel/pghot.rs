@@ -103,6 +103,7 @@ impl Pghot {
                     }
                 }
             }
+            system.aside_ns += spent_ns;
             let sleep = Nanos::from_ms(system.kernel.pghot_sleep_ms);
             thread.due = system.now.plus(sleep).plus(Nanos(spent_ns as u64));
         }

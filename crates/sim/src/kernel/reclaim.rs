@@ -80,6 +80,7 @@ impl Reclaim {
             }
             let ns = reclaim_page(system, node, By::Kswapd);
             system.kswapd[i].worked_ns += ns;
+            system.aside_ns += ns;
             budget -= ns;
         }
         system.kswapd[i].ahead_ns = -budget;

@@ -68,6 +68,10 @@ pub struct Costs {
     pub reclaim_look_ns: f64,
     /// A page that reclaim demotes.
     pub demote_ns: f64,
+    /// A page whose age the multi-generational LRU updates in a walk through page tables.
+    pub age_ns: f64,
+    /// A hint fault or sample that the daemon reads, records and judges.
+    pub daemon_ns: f64,
     /// A useful hardware sample and its task work, without migration: charged to the thread. S1
     /// reports 7.35 us a hint with its share of migrations, 6.44 us a hint fault, and a fifth of
     /// the whole for switching the hardware on and off.
@@ -91,6 +95,8 @@ impl Default for Costs {
             accessed_bit_ns: 100.0,
             reclaim_look_ns: 150.0,
             demote_ns: 5880.0,
+            age_ns: 25.0,
+            daemon_ns: 150.0,
             sample_ns: 2500.0,
             kthread_page_ns: 2000.0,
             mover_page_ns: 4000.0,

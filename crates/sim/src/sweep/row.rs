@@ -105,6 +105,8 @@ fn blank(setup: &Setup) -> Report {
         processes,
         overhead_s: 0.0,
         scan_s: 0.0,
+        aside_s: 0.0,
+        programs_s: 0.0,
         oracle: None,
         course: Vec::new(),
         notes: Default::default(),

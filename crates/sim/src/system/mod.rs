@@ -184,6 +184,9 @@ pub struct System {
     pub overhead_ns: f64,
     /// The part of it that scans took, in ns.
     pub scan_ns: f64,
+    /// CPU time of kernel threads and of the daemon, on CPUs of their own: looking at memory,
+    /// deciding, moving. In ns since the start of the threads.
+    pub aside_ns: f64,
     /// Pages that have been demoted, one bit each.
     pub demoted: Vec<u64>,
     /// The progress over time.

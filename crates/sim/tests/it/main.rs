@@ -9,6 +9,7 @@ mod faults;
 #[path = "../../../core/tests/it/faulty.rs"]
 #[allow(dead_code)]
 mod faulty;
+mod generations;
 #[path = "../../../core/tests/it/hunt.rs"]
 mod hunt;
 mod lab;

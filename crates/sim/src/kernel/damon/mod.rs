@@ -139,6 +139,7 @@ impl Damon {
         }
         self.regions = Some(regions);
         self.spent_ns += busy_ns;
+        system.aside_ns += busy_ns;
         let late = Nanos((busy_ns as u64).saturating_sub(self.sample.0));
         self.due = system.now.plus(self.sample).plus(late);
     }

@@ -93,6 +93,7 @@ impl Watch {
         }
         self.regions = Some(regions);
         self.spent_ns += busy_ns;
+        system.aside_ns += busy_ns;
         let late = Nanos((busy_ns as u64).saturating_sub(self.sample.0));
         self.due = system.now.plus(self.sample).plus(late);
         found

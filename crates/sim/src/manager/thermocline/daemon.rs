@@ -68,6 +68,12 @@ impl Daemon {
         self.evidence.clear();
     }
 
+    /// Keeps a piece of evidence until the engine's next tick.
+    pub(super) fn push(&mut self, system: &mut System, access: Access) {
+        system.aside_ns += system.machine.spec.cost.daemon_ns;
+        self.evidence.push(access);
+    }
+
     /// Accesses of a thread from one sample to the next, over all samplers.
     pub(super) fn sampled_every(&self) -> Option<f64> {
         let samples = self.samples.as_ref().map(Samples::accesses);
@@ -95,7 +101,7 @@ impl Daemon {
             return 0.0;
         }
         let Some(access) = self.samples.as_mut().and_then(|s| s.take(system, sample)) else { return 0.0 };
-        self.evidence.push(access);
+        self.push(system, access);
         system.machine.spec.cost.sample_ns
     }
 

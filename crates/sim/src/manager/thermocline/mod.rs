@@ -154,7 +154,7 @@ impl Manager for Thermocline {
             time: system.now.since(Nanos(u64::from(fault.marked) << MARK_SHIFT)),
             faults: fault.faults.wrapping_sub(mm.faults_at(fault.marked)),
         };
-        self.daemon.evidence.push(Access {
+        let access = Access {
             time: system.now,
             pfn: Some(system.pfn(fault.page)),
             page: Some(system.virt(fault.page)),
@@ -162,7 +162,8 @@ impl Manager for Thermocline {
             node: system.machine.nodes[usize::from(fault.node)].id,
             accessor: Some(system.machine.nodes[usize::from(fault.cpu_node)].id),
             detail: Detail::HintFault { latency: Some(latency) },
-        });
+        };
+        self.daemon.push(system, access);
         // With a limit of 0 the kernel refuses every candidate. It promotes only pages for which
         // there is plenty of room.
         let kernel_decides = system.kernel.promote_rate_limit_mbps > 0

@@ -48,16 +48,18 @@ impl Mover {
             return;
         }
         let Some(batch) = self.batches.pop_front() else { return };
+        system.aside_ns += self.cost_ns(&batch);
         let outcomes = batch.moves.iter().map(|m| carry_out(system, self.reserve, &batch, m)).collect();
         observe(Evidence::Outcome(&BatchOutcome { id: batch.id, time: system.now, outcomes }));
         self.start_next(system.now);
     }
 
     fn start_next(&mut self, now: Nanos) {
-        self.done = self.batches.front().map_or(NEVER, |batch| {
-            let ns = self.batch_ns + self.page_ns * batch.pages() as f64;
-            now.plus(Nanos(ns as u64))
-        });
+        self.done = self.batches.front().map_or(NEVER, |batch| now.plus(Nanos(self.cost_ns(batch) as u64)));
+    }
+
+    fn cost_ns(&self, batch: &Batch) -> f64 {
+        self.batch_ns + self.page_ns * batch.pages() as f64
     }
 }
 
