@@ -20,7 +20,7 @@ nothing_is_left() { # AFTER WHAT
     # Over minutes more changes by itself than between two readings.
     comm -3 settings-before settings-after |
         grep -avE 'numastat|vmstat|meminfo|/debug/sched/(debug|domains)|/random/|[-_/]nr:|[-_]state:|ns_last_pid' >>differs
-    [ -s differs ] && fail "left $1: $(head -n 20 differs)"
+    [ ! -s differs ] || fail "left $1: $(head -n 20 differs)"
 }
 began=$(cut -d. -f1 /proc/uptime)
 since() { echo $(($(cut -d. -f1 /proc/uptime) - began)); }
