@@ -9,15 +9,19 @@
 //!    direction. A fault belongs to the stream that expects it; otherwise it starts a new one, in
 //!    place of the one with the smallest window, oldest first. A window unused for `stream_ms`
 //!    (1000) counts as none. A window opens at 2 pages when a second fault comes next to the first,
-//!    and grows by 1 when the stream went past it and the wrapped rule proposes the page.
+//!    and grows by 1 with each fault of the stream whose page the wrapped rule proposes. So a
+//!    stream that is faster than the moves is followed farther ahead with each page, until they
+//!    come before it.
 //! 3. If the wrapped rule proposed the page, up to window + 1 pages in the stream's direction are
-//!    proposed with it, with one point of score less for each page of distance. They must lie in
-//!    the same mapping and 2 MiB block, be marked by a scan and be below the top tier; the first
-//!    page that fails this ends the series.
+//!    proposed with it, with one point of score less for each page of distance, and none of them
+//!    twice. They must lie in the same mapping and 2 MiB block, be marked by a scan and be below
+//!    the top tier; the first page that fails this ends the series.
 //!
 //! Source: S2, "mm: Add speculative numa fault support" (2021-12). With its single window per
 //! mapping, interleaved and descending streams look random; `streams` is ours. S2 goes on from page
-//! to page while they migrate; here moves end later, so the proposal counts.
+//! to page while they migrate; here moves end later, so the proposal counts. S2 keeps a window as
+//! it is at a fault within it, whose page could not be migrated; here it has mostly not been moved
+//! yet.
 
 mod streams;
 
@@ -32,7 +36,7 @@ use crate::record::Record;
 use crate::rule::{Context, Gauge, Rule};
 use crate::topology::NodeState;
 use crate::units::{Nanos, NodeId, Pid, VirtPage};
-use streams::{Direction, Streams};
+use streams::{Ahead, Direction, Streams};
 
 /// Base pages in a block that one page-table page maps: speculation ends there, as in S2.
 const BLOCK_PAGES: u64 = 512;
@@ -69,15 +73,8 @@ impl Speculative {
         Speculative { inner, config: config.clone(), mappings: vec![None; slots], proposed: 0 }
     }
 
-    /// The windows of a mapping after a fault, as a direction and a number of pages to propose.
-    fn adjust(
-        &mut self,
-        access: &Access,
-        page: VirtPage,
-        start: u64,
-        limits: &Limits,
-        hot: bool,
-    ) -> (Direction, u64) {
+    /// Adjusts the windows of a mapping to a fault; returns the pages to propose.
+    fn adjust(&mut self, access: &Access, page: VirtPage, start: u64, limits: &Limits, hot: bool) -> Ahead {
         let slot = slot(page.pid, start, self.mappings.len());
         let known = self.mappings[slot].take().filter(|m| m.pid == page.pid && m.start == start);
         let (state, found) = match self.config.windows {
@@ -88,7 +85,8 @@ impl Speculative {
                 });
                 let window = window::adjust(previous, page.vpn, limits.above);
                 let ahead = window.ahead();
-                (State::Published(window), (Direction::Up, ahead.end - ahead.start))
+                let farthest = ahead.end - ahead.start;
+                (State::Published(window), Ahead { direction: Direction::Up, nearest: 1, farthest })
             }
             Windows::Streams => {
                 let mut streams = match known.map(|m| m.state) {
@@ -103,27 +101,27 @@ impl Speculative {
         found
     }
 
-    /// Proposes the next pages of a stream.
+    /// Proposes the next pages of a stream; returns the distance of the last one.
     fn neighbours(
         &mut self,
         first: &Candidate,
         page: VirtPage,
-        ahead: (Direction, u64),
+        ahead: Ahead,
         limits: &Limits,
         ctx: &Context<'_>,
         out: &mut Candidates,
-    ) {
-        let (direction, pages) = ahead;
-        for distance in 1..=pages.min(limits.in_direction(direction)) {
-            let vpn = match direction {
+    ) -> u64 {
+        let last = ahead.farthest.min(limits.in_direction(ahead.direction));
+        for distance in ahead.nearest..=last {
+            let vpn = match ahead.direction {
                 Direction::Up => page.vpn + distance,
                 Direction::Down => page.vpn - distance,
             };
             let next = VirtPage { vpn, ..page };
-            let Some(marked) = ctx.mappings.marked(next) else { return };
+            let Some(marked) = ctx.mappings.marked(next) else { return distance - 1 };
             let from = marked.node.unwrap_or(first.from);
             if !ctx.topology.is_lower(from) {
-                return;
+                return distance - 1;
             }
             self.proposed += 1;
             out.push(Candidate {
@@ -135,6 +133,15 @@ impl Speculative {
                 reason: Reason::Neighbour,
                 ..*first
             });
+        }
+        last.max(ahead.nearest - 1)
+    }
+
+    /// Notes how far the pages of the last fault's stream have been proposed.
+    fn note(&mut self, page: VirtPage, start: u64, distance: u64) {
+        let slot = slot(page.pid, start, self.mappings.len());
+        if let Some(Mapping { state: State::Streams(streams), .. }) = &mut self.mappings[slot] {
+            streams.proposed(distance);
         }
     }
 }
@@ -197,7 +204,8 @@ impl Rule for Speculative {
         let first = out.items()[before..].iter().find(|c| c.page == Some(page)).copied();
         let ahead = self.adjust(access, page, bounds.start, &limits, first.is_some());
         if let Some(first) = first {
-            self.neighbours(&first, page, ahead, &limits, ctx, out);
+            let distance = self.neighbours(&first, page, ahead, &limits, ctx, out);
+            self.note(page, bounds.start, distance);
         }
     }
 

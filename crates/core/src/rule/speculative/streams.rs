@@ -15,6 +15,15 @@ pub(super) enum Direction {
     Down,
 }
 
+/// Pages to propose with a fault, as distances from it: from `nearest` to `farthest`, none where
+/// that is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ahead {
+    pub(super) direction: Direction,
+    pub(super) nearest: u64,
+    pub(super) farthest: u64,
+}
+
 /// One stream: its last fault, and the window beyond it.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
@@ -22,14 +31,18 @@ struct Stream {
     direction: Direction,
     /// 0 while it is a single fault, whose direction is not known.
     pages: u64,
+    /// How many of the pages beyond the last fault have been proposed.
+    proposed: u64,
     used: Nanos,
 }
 
 impl Stream {
-    /// The stream after `fault`, if it belongs to it.
-    fn next(&self, fault: u64, hot: bool, now: Nanos) -> Option<Stream> {
+    /// The stream after `fault`, if it belongs to it. What was proposed longer than `life` ago may
+    /// be proposed again.
+    fn next(&self, fault: u64, hot: bool, now: Nanos, life: Nanos) -> Option<Stream> {
+        let proposed = if now.since(self.used) > life { 0 } else { self.proposed };
         let direction = match fault.cmp(&self.last) {
-            Ordering::Equal => return Some(Stream { used: now, ..*self }),
+            Ordering::Equal => return Some(Stream { proposed, used: now, ..*self }),
             Ordering::Greater => Direction::Up,
             Ordering::Less => Direction::Down,
         };
@@ -38,19 +51,20 @@ impl Stream {
             (distance <= 2).then_some(OPEN)
         } else if direction != self.direction {
             None
-        } else if distance <= self.pages {
-            Some(self.pages)
         } else {
-            // One page beyond the window, or two, went past it.
+            // Within the window it came before the move that was proposed, and one page beyond it,
+            // or two, it went past: farther ahead is better in both cases.
             let grown = if hot { self.pages + GROW } else { self.pages };
             (distance <= self.pages + 2).then_some(grown.min(BLOCK_PAGES))
         };
-        pages.map(|pages| Stream { last: fault, direction, pages, used: now })
+        let proposed = proposed.saturating_sub(distance);
+        pages.map(|pages| Stream { last: fault, direction, pages, proposed, used: now })
     }
 
-    /// Pages to propose beyond the last fault, one more than the window has.
-    fn expected(&self) -> (Direction, u64) {
-        (self.direction, if self.pages == 0 { 0 } else { self.pages + 1 })
+    /// Pages to propose beyond the last fault, up to one more than the window has.
+    fn ahead(&self) -> Ahead {
+        let farthest = if self.pages == 0 { 0 } else { self.pages + 1 };
+        Ahead { direction: self.direction, nearest: self.proposed + 1, farthest }
     }
 }
 
@@ -58,6 +72,8 @@ impl Stream {
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     streams: Vec<Stream>,
+    /// The one that the last fault belongs to.
+    latest: usize,
     limit: usize,
     life: Nanos,
 }
@@ -65,32 +81,43 @@ pub(super) struct Streams {
 impl Streams {
     /// At most `limit` streams; one that is unused for `life` is replaced first.
     pub(super) fn new(limit: u8, life: Nanos) -> Streams {
-        Streams { streams: Vec::new(), limit: limit.into(), life }
+        Streams { streams: Vec::new(), latest: 0, limit: limit.into(), life }
     }
 
-    /// Takes a fault; `hot` says whether the wrapped rule proposes its page. Returns how many pages
-    /// are expected next, and in which direction.
-    pub(super) fn fault(&mut self, fault: u64, now: Nanos, hot: bool) -> (Direction, u64) {
+    /// Takes a fault; `hot` says whether the wrapped rule proposes its page. Returns the pages that
+    /// are expected next.
+    pub(super) fn fault(&mut self, fault: u64, now: Nanos, hot: bool) -> Ahead {
         // An established stream claims a fault before a single fault does.
         let claims = self
             .streams
             .iter()
             .enumerate()
-            .filter_map(|(i, s)| s.next(fault, hot, now).map(|next| (i, s.pages, next)));
+            .filter_map(|(i, s)| s.next(fault, hot, now, self.life).map(|next| (i, s.pages, next)));
         if let Some((i, _, next)) = claims.max_by_key(|(_, pages, _)| *pages) {
             self.streams[i] = next;
-            return next.expected();
+            self.latest = i;
+            return next.ahead();
         }
-        let single = Stream { last: fault, direction: Direction::Up, pages: 0, used: now };
+        let single = Stream { last: fault, direction: Direction::Up, pages: 0, proposed: 0, used: now };
         if self.streams.len() < self.limit {
+            self.latest = self.streams.len();
             self.streams.push(single);
         } else {
             let life = self.life;
             let worth = |s: &Stream| (if now.since(s.used) > life { 0 } else { s.pages }, s.used);
-            if let Some(victim) = self.streams.iter_mut().min_by_key(|s| worth(s)) {
+            if let Some((i, victim)) = self.streams.iter_mut().enumerate().min_by_key(|(_, s)| worth(s)) {
                 *victim = single;
+                self.latest = i;
             }
         }
-        single.expected()
+        single.ahead()
+    }
+
+    /// Of the pages that the last fault's stream expects, those up to this distance have been
+    /// proposed.
+    pub(super) fn proposed(&mut self, distance: u64) {
+        if let Some(stream) = self.streams.get_mut(self.latest) {
+            stream.proposed = distance;
+        }
     }
 }

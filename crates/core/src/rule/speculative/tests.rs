@@ -98,6 +98,37 @@ fn streams_follow_descending_and_interleaved_streams() {
     assert_eq!(interleaved, expected);
 }
 
+/// The moves are late: the program comes to every page before it has moved.
+#[test]
+fn a_stream_that_is_faster_than_the_moves_is_followed_farther_ahead_with_each_page() {
+    let found = run(Windows::Streams, &Scanned::all(0..512), &[100, 101, 102, 103, 104]);
+    let expected = [NONE, vec![102, 103, 104], vec![105, 106], vec![107, 108], vec![109, 110]];
+    assert_eq!(found, expected, "a page more each time, and none twice");
+    // Of the pages proposed at last, 110 is the farthest: the stream went past it.
+    let on = run(Windows::Streams, &Scanned::all(0..512), &[100, 101, 102, 103, 104, 111]);
+    assert_eq!(on[5], (112..=118).collect::<Vec<_>>());
+    // As published it stays where it is.
+    let published = run(Windows::Published, &Scanned::all(0..512), &[100, 101, 102, 103]);
+    assert_eq!(published[3], [104, 105, 106]);
+}
+
+/// What has moved is not marked any more, and does not end the series.
+#[test]
+fn pages_that_have_moved_since_they_were_proposed_are_passed_over() {
+    let mut scanned = Scanned::all(0..512);
+    let mut machine = Machine::new();
+    let mut rule = rule(Windows::Streams);
+    for vpn in [100, 101, 102] {
+        machine.access_in(&mut rule, &fault(2, vpn, 5000, 10), &scanned);
+    }
+    scanned.marked.remove(&104);
+    let before = machine.proposed().len();
+    machine.access_in(&mut rule, &fault(2, 103, 5000, 10), &scanned);
+    let new: Vec<u64> =
+        machine.proposed()[before + 1..].iter().map(|c| c.page.expect("a page").vpn).collect();
+    assert_eq!(new, [107, 108], "105 and 106 were proposed before");
+}
+
 #[test]
 fn streams_survive_random_faults_between_theirs() {
     let mut faults = vec![100, 101];
@@ -112,19 +143,20 @@ fn streams_survive_random_faults_between_theirs() {
 fn a_stream_that_stopped_gives_way() {
     let mut streams = Streams::new(1, Nanos::from_ms(1000));
     let at = Nanos::from_ms;
+    let up = |farthest| Ahead { direction: Direction::Up, nearest: 1, farthest };
     streams.fault(100, at(0), true);
-    assert_eq!(streams.fault(101, at(1), true), (Direction::Up, 3));
+    assert_eq!(streams.fault(101, at(1), true), up(3));
     // With a single slot any other fault takes it; a fault of the stream itself does not.
-    assert_eq!(streams.fault(101, at(2), true), (Direction::Up, 3));
-    assert_eq!(streams.fault(500, at(3), true), (Direction::Up, 0));
+    assert_eq!(streams.fault(101, at(2), true), up(3));
+    assert_eq!(streams.fault(500, at(3), true), up(0));
     let mut streams = Streams::new(2, Nanos::from_ms(1000));
     for (vpn, ms) in [(100, 0), (101, 1), (500, 2), (600, 3)] {
         streams.fault(vpn, at(ms), true);
     }
-    assert_eq!(streams.fault(105, at(4), true), (Direction::Up, 4), "the single fault gave way");
+    assert_eq!(streams.fault(105, at(4), true), up(4), "the single fault gave way");
     streams.fault(900, at(2000), true);
     streams.fault(800, at(2001), true);
-    assert_eq!(streams.fault(110, at(2002), true), (Direction::Up, 0), "the stream was too old");
+    assert_eq!(streams.fault(110, at(2002), true), up(0), "the stream was too old");
 }
 
 #[test]
