@@ -209,9 +209,9 @@ static void obey(struct reply *reply, const char *line)
 		misses_latency(ns);
 	} else if (!strcmp(line, "model none") || (!strncmp(line, "model ", 6) && modelled_parse(&model, options.layout.nodes, line + 6))) {
 		misses_model(line[6] != 'n', &model);
-	} else if (!strcmp(line, "sample none") ||
+	} else if (!strcmp(line, "sample none") || !strcmp(line, "sample asked") ||
 		   (sscanf(line, "sample %9" SCNu64 "%n", &start, &rest) == 1 && !line[rest] && start)) {
-		if (!misses_sample(line[7] == 'n' ? 0 : start)) {
+		if (!misses_sample(line[7] == 'n' ? 0 : line[7] == 'a' ? SAMPLER_ASKED : start)) {
 			say(reply, "{\"error\":\"the plugin was loaded without ring=PATH, so there is no place for "
 				   "samples\"}\n");
 			return;
@@ -223,7 +223,7 @@ static void obey(struct reply *reply, const char *line)
 		say(reply,
 		    "{\"error\":\"not understood: %s...; commands are start, stop, reset, counts, pages NAME, "
 		    "filter HEX HEX, filter none, program HEX HEX ..., program none, latency NS (one for each node, at most a million), latency none, "
-		    "model NS NS[:GBPS] ... (ns an instruction, then ns a miss and GB/s of each node), model none, sample N, sample none\"}\n",
+		    "model NS NS[:GBPS] ... (ns an instruction, then ns a miss and GB/s of each node), model none, sample N, sample asked, sample none\"}\n",
 		    word);
 		return;
 	}

@@ -80,7 +80,7 @@ void misses_model(bool on, const struct modelled_settings *settings);
 bool misses_modelled(struct modelled_settings *settings);
 
 /* From now on about every Nth access is tagged for a sample, while misses are counted; 0 tags none.
- * False without rings. */
+ * With SAMPLER_ASKED each ring's reader says how many. False without rings. */
 bool misses_sample(uint64_t period);
 
 enum misses_state misses_state(void);

@@ -37,7 +37,13 @@ struct sampler_ring {
 	_Atomic uint64_t dropped;	/* samples that found the ring full */
 	_Atomic uint64_t tagged;	/* accesses that were tagged, with those that hit */
 	_Atomic uint64_t period;	/* accesses from one tag to the next on average, as of the last */
+	_Atomic uint64_t asked;		/* the period that the reader wishes, by the reader; 0: no samples */
 };
+
+/* As a period: the one that the reader of the ring asks for. */
+#define SAMPLER_ASKED UINT64_MAX
+/* The longest period that a reader can have. */
+#define SAMPLER_PERIOD_MAX UINT32_MAX
 
 #define SAMPLE_STORE 1
 
@@ -77,6 +83,14 @@ static inline void sampler_add_one(_Atomic uint64_t *counter)
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
+/* The period that the reader asks for. */
+static inline uint64_t sampler_asked(const struct sampler *sampler)
+{
+	uint64_t asked = atomic_load_explicit(&sampler->ring->asked, memory_order_relaxed);
+
+	return asked < SAMPLER_PERIOD_MAX ? asked : SAMPLER_PERIOD_MAX;
+}
+
 /* Whether this access is tagged. */
 static inline bool sampler_tags(struct sampler *sampler, uint64_t period)
 {
@@ -86,6 +100,10 @@ static inline bool sampler_tags(struct sampler *sampler, uint64_t period)
 		sampler->left--;
 		return false;
 	}
+	if (period == SAMPLER_ASKED)
+		period = sampler_asked(sampler);
+	if (!period)
+		return false;
 	sampler_arm(sampler, period);
 	sampler_add_one(&sampler->ring->tagged);
 	return true;

@@ -259,6 +259,31 @@ static void every_nth_access_is_tagged_on_average(void)
 	CHECK(ring.tagged > 4 * 19400);
 }
 
+static void the_reader_of_a_ring_may_choose_its_period(void)
+{
+	static struct sampler sampler;
+	static struct sampler_ring ring;
+	uint64_t tagged = 0;
+
+	sampler = (struct sampler){ .random = 1, .ring = &ring };
+	for (int i = 0; i < 1000; i++)
+		CHECK(!sampler_tags(&sampler, SAMPLER_ASKED));	/* nobody has asked */
+	ring.asked = 7;
+	CHECK(sampler_tags(&sampler, SAMPLER_ASKED) && ring.period == 7);
+	for (int i = 0; i < 70000; i++)
+		tagged += sampler_tags(&sampler, SAMPLER_ASKED);
+	CHECK(tagged > 9700 && tagged < 10300);
+	/* What the host sets takes precedence. */
+	for (int i = 0; i < 100; i++)
+		sampler_tags(&sampler, 2);
+	CHECK(ring.period == 2);
+	/* A wish beyond all bounds costs samples, nothing else. */
+	ring.asked = UINT64_MAX;
+	for (int i = 0; i < 100; i++)
+		sampler_tags(&sampler, SAMPLER_ASKED);
+	CHECK(ring.period == SAMPLER_PERIOD_MAX && sampler.left <= SAMPLER_PERIOD_MAX / 2 * 3ULL + 2);
+}
+
 static void samples_come_in_order_and_a_full_ring_drops(void)
 {
 	static _Alignas(SAMPLER_PAGE) char memory[SAMPLER_PAGE * 5];
@@ -484,6 +509,7 @@ int main(void)
 	near_lines_are_the_last_ones_used();
 	a_miss_waits_as_long_as_its_node_is_slow();
 	every_nth_access_is_tagged_on_average();
+	the_reader_of_a_ring_may_choose_its_period();
 	samples_come_in_order_and_a_full_ring_drops();
 	printf("plugin: %u tests passed\n", 18 + modelled_tests());
 	return 0;

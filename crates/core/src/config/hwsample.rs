@@ -114,7 +114,7 @@ section! {
         weight: u8 = 10, "", 1..=100, "ours: as source.hintfault, by the time between two samples";
         /// CPU time for sampling, in thousandths of that of all sampled CPUs: reading, as measured,
         /// and 2 us for each interrupt, as estimated. Beyond it the period gets longer; of
-        /// "lab-rings", whose period is not ours to set, less is read.
+        /// "lab-rings", whose interrupts cost nothing, less is read.
         cpu_budget_permille: u16 = 10, "1/1000", 1..=1000, "ours", restart;
         /// Size of each CPU's ring; a power of two.
         ring_kib: u32 = 128, "KiB", PowerOfTwo(8..=65536), "ours: 1800 samples", restart;

@@ -40,7 +40,7 @@ thermocline_core::statistics! {
         cpus: u32, "CPUs", Gauge;
         /// CPUs that could not be sampled.
         cpus_failed: u32, "CPUs", Gauge trouble;
-        /// Events from one sample to the next, now; none if it is not ours to set.
+        /// Events from one sample to the next, now; none if it is not known yet.
         period: Option<u32>, "events", Gauge;
         /// The budget makes the period longer than the samples ask for, or leaves samples unread.
         budgeted: bool, "", Gauge;
@@ -321,14 +321,8 @@ impl AccessSource for HwSampleSource {
         if records > 0 {
             let spent = thread_cpu_time().since(start);
             self.stats.read_ns = self.stats.read_ns.plus(spent);
-            let tally = &self.stats.samples;
-            self.period.read(
-                tally.taken - before.taken,
-                tally.useful - before.useful,
-                (tally.top_tier + tally.local) - (before.top_tier + before.local),
-                spent.0,
-                self.stats.throttled > throttled,
-            );
+            let throttled = self.stats.throttled > throttled;
+            self.stats.samples.tell(&before, &mut self.period, spent, throttled);
         }
         self.keep_period(now);
         records

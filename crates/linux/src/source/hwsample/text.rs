@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampler_whose_period_is_not_ours_names_none() {
+    fn a_sampler_whose_period_is_not_known_names_none() {
         let samples = Tally { taken: 9, useful: 8, ..Tally::default() };
         let found = Stats { sampler: "lab rings", cpus: 2, samples, ..Stats::default() };
         assert_eq!(text(&found), "samples: 9 taken, 8 useful, 0 lost by lab rings on 2 CPUs\n");

@@ -6,6 +6,7 @@
 //! is trusted only for "not in a cache"; the physical address determines the tier.
 
 use thermocline_core::access::{Access, Detail};
+use thermocline_core::pace::SamplePeriod;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, NodeId, PAGE_SHIFT, Pfn, Pid, VirtPage};
 
@@ -137,6 +138,18 @@ impl Tally {
             Err(Useless::OutOfScope) => &mut self.out_of_scope,
         };
         *counter += 1;
+    }
+
+    /// Tells `period` of the samples since `before`, which took `cpu` to read. All those of the top
+    /// tier count as local.
+    pub(super) fn tell(&self, before: &Tally, period: &mut SamplePeriod, cpu: Nanos, throttled: bool) {
+        period.read(
+            self.taken - before.taken,
+            self.useful - before.useful,
+            (self.top_tier + self.local) - (before.top_tier + before.local),
+            cpu.0,
+            throttled,
+        );
     }
 }
 

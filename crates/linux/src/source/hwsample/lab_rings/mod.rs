@@ -13,6 +13,7 @@ mod probe;
 use std::os::fd::BorrowedFd;
 
 use thermocline_core::config::HwSample;
+use thermocline_core::pace::SamplePeriod;
 use thermocline_core::units::{Nanos, Pid};
 
 use super::Stats;
@@ -24,7 +25,7 @@ use crate::source::{AccessSource, Event};
 use crate::sys::DeviceMemory;
 pub(super) use probe::probe;
 
-use layout::{DROPPED, HEAD, Layout, PERIOD, SLOT_BYTES, TAIL, sighting};
+use layout::{ASKED, DROPPED, HEAD, Layout, PERIOD, SLOT_BYTES, TAIL, sighting};
 
 /// Time over which the budget is kept.
 const BUDGET_EVERY: Nanos = Nanos::from_s(1);
@@ -43,6 +44,7 @@ pub struct LabRings {
     allowed: Nanos,
     budget_began: Nanos,
     spent: Nanos,
+    period: SamplePeriod,
     stats: Stats,
 }
 
@@ -66,9 +68,11 @@ impl LabRings {
             allowed: Nanos(allowed),
             budget_began: now,
             spent: Nanos(0),
+            period: SamplePeriod::new(config, layout.rings, now),
             stats,
         };
         rings.dropped_before = rings.dropped();
+        rings.ask();
         for ring in 0..layout.rings {
             rings.set(ring, TAIL, rings.mark(ring, HEAD));
         }
@@ -79,11 +83,21 @@ impl LabRings {
     pub fn stats(&self) -> Stats {
         let waiting = |ring| self.mark(ring, HEAD).wrapping_sub(self.mark(ring, TAIL));
         let samples: u64 = (0..self.layout.rings).map(|ring| waiting(ring).min(self.layout.slots())).sum();
+        let period = u32::try_from(self.mark(0, PERIOD)).unwrap_or(u32::MAX);
         Stats {
+            period: (period > 0).then_some(period),
             lost: self.dropped().wrapping_sub(self.dropped_before),
             budgeted: self.over_budget(),
             waiting_bytes: samples * SLOT_BYTES as u64,
             ..self.stats.clone()
+        }
+    }
+
+    /// Asks for the period that the samples so far call for; the host may have set another. What
+    /// reading costs does not count.
+    fn ask(&self) {
+        for ring in 0..self.layout.rings {
+            self.set(ring, ASKED, self.period.events().into());
         }
     }
 
@@ -155,6 +169,7 @@ impl AccessSource for LabRings {
             return 0;
         }
         let start = thread_cpu_time();
+        let before = self.stats.samples;
         let mut records = 0;
         for turn in 0..self.layout.rings {
             let ring = (self.next + turn) % self.layout.rings;
@@ -168,6 +183,8 @@ impl AccessSource for LabRings {
             let spent = thread_cpu_time().since(start);
             self.spent = self.spent.plus(spent);
             self.stats.read_ns = self.stats.read_ns.plus(spent);
+            self.stats.samples.tell(&before, &mut self.period, spent, false);
+            self.ask();
         }
         records
     }

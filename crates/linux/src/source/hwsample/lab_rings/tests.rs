@@ -103,6 +103,27 @@ fn a_sample_is_an_access_to_a_frame_by_nobody_yet() {
     assert_eq!((found.lost, found.malformed, found.waiting_bytes), (0, 0, 0));
 }
 
+/// By S1's formula 250 samples, all of them remote, shorten the period by seven tenths; all of them
+/// local make it longer by three.
+#[test]
+fn it_asks_for_a_shorter_period_while_pages_are_remote_and_for_a_longer_one_once_they_are_home() {
+    let machine = Machine::new();
+    let mut rings = machine.open(1000);
+    let asked = || [0, 1].map(|ring| machine.writer.load(Machine::marks(ring) + 40));
+    assert_eq!((asked(), rings.stats().period), ([10_000; 2], None), "as configured; nothing is tagged yet");
+    let mut turn = |physical| {
+        for ring in [0, 1] {
+            (0..125).for_each(|n| machine.put(ring, sample(n, physical)));
+        }
+        assert_eq!(poll(&mut rings, 250, Nanos(1000)).0, 250);
+        asked()[1]
+    };
+    assert_eq!(turn(0x20_1000), 5_000, "seven slots of a tenth shorter, and no shorter than the least");
+    assert_eq!([0; 3].map(|_| turn(0x10_1000)), [6_500, 8_450, 10_985], "three slots longer each");
+    machine.writer.store(Machine::marks(0) + 32, 10_985);
+    assert_eq!(rings.stats().period, Some(10_985), "what the sampler keeps to");
+}
+
 #[test]
 fn a_ring_that_overflows_tells_how_much_was_lost_and_is_read_on() {
     let machine = Machine::new();
