@@ -36,6 +36,8 @@ mod physical;
 mod regions;
 #[path = "daemon/reload.rs"]
 mod reload;
+#[path = "daemon/series.rs"]
+mod series;
 #[path = "daemon/service.rs"]
 mod service;
 #[path = "daemon/shapes.rs"]
