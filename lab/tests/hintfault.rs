@@ -167,10 +167,10 @@ fn scopes_are_kept(summary: impl Fn(&str) -> Value) {
     }
 }
 
-/// The kernel does not stamp a page again that a scan finds marked. Ours agree with its stamps; with
-/// re-stamping a latency is at most the time between two scans instead of up to the whole time that
-/// the page waits. Over T seconds of waits of 18 s, which the marks of the first scan begin, the
-/// median of the first kind is near T / 2; that of the second is half of the second or two between
+/// The kernel does not stamp a page again that a scan finds marked, and neither do we. With
+/// re-stamping a latency is at most the time between two scans, instead of up to the whole time
+/// that the page waits. Of waits of 18 s that begin with the first scan and are watched for T
+/// seconds, the median is near T / 2; with re-stamping it is half of the second or two between
 /// scans.
 fn a_scan_stamps_marked_pages_again_only_where_asked(summary: impl Fn(&str) -> Value) {
     let median = |name: &str| {

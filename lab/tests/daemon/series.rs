@@ -45,6 +45,25 @@ fn grown(run: &Run, part: &str, path: &str) -> u64 {
     count(&run.json(&format!("{part}-to")), path) - count(&run.json(&format!("{part}-from")), path)
 }
 
+/// What it cost, as S1 compares its sources.
+fn cost(line: &Value) -> String {
+    let ms = |name: &str| count(line, &format!("/overhead/{name}_ns")) / 1_000_000;
+    let us = |name: &str| match line["overhead"][format!("{name}_ns")].as_f64() {
+        Some(ns) => format!("{:.1} us", ns / 1e3),
+        None => "-".to_owned(),
+    };
+    format!(
+        "scans {} ms, hint faults {} ms, samples {} ms, in all {} ms; {} a fault, {} a sample, {} a moved page",
+        ms("scans"),
+        ms("faults"),
+        ms("samples"),
+        ms("total"),
+        us("fault"),
+        us("sample"),
+        us("moved_page")
+    )
+}
+
 /// Pages wait W seconds for their next access on average. By time a page is promoted if it comes
 /// within mainline's second, 1 - e^(-1/W), at each of its marks, of which there is one at first and
 /// one after each access. By count every page is that is accessed in a time T, 1 - e^(-T/W): there
@@ -65,10 +84,13 @@ fn fault_counts_take_what_time_rejects(run: &Run) {
         let time = after.time.since(before.time).0 as f64 / 1e9;
         let promoted = (after.cold_in_dram - before.cold_in_dram) / (1.0 - before.cold_in_dram);
         println!(
-            "{rule}: waits of {wait:.1} s, {time:.1} s, {:.1} % of the pages promoted; {} hint faults, {} proposed",
+            "{rule}: waits of {wait:.1} s, {time:.1} s, {:.1} % of the pages promoted; {} hint faults, {} proposed; \
+             overhead {} ms, {} of them scans",
             promoted * 100.0,
             grown(run, rule, "/counters/numa_hint_faults"),
             grown(run, rule, "/counters/proposed"),
+            grown(run, rule, "/overhead/total_ns") / 1_000_000,
+            grown(run, rule, "/overhead/scans_ns") / 1_000_000,
         );
         (wait, time, promoted)
     };
@@ -92,11 +114,12 @@ fn pages_ahead_of_a_walk_save_its_faults(run: &Run, outcome: &Outcome, windows: 
         let ahead = gauges.iter().find(|gauge| gauge["name"] == "neighbours_proposed");
         let ahead = ahead.map_or(0, |gauge| count(gauge, "/value"));
         let moved = grown(run, window, "/counters/pgmigrate_success");
+        let overhead = grown(run, window, "/overhead/total_ns") / 1_000_000;
         // What was not a fault was moved before the program came.
         let used = 3 * pages - faults.map(|faults| faults.min(pages)).iter().sum::<u64>();
         println!(
             "walks of {pages} pages, windows {window}: {faults:?} faults up, down and from both halves; \
-             {moved} pages moved, {ahead} proposed ahead, {used} used"
+             {moved} pages moved, {ahead} proposed ahead, {used} used; overhead {overhead} ms"
         );
         match window {
             "none" => {
@@ -128,14 +151,13 @@ fn samples_find_the_hot_pages_and_become_fewer(run: &Run) {
         let (judged, (seconds, last)) = (run.verdict(&format!("{rule}-judged")), lines.last().unwrap());
         println!(
             "{rule}: hot {:.1} %, cold {:.1} % in DRAM after {seconds:.0} s; {} hint faults, {} samples; \
-             {} pages moved; {}; daemon's CPU {} ms",
+             {} pages moved; {}",
             judged.hot_in_dram * 100.0,
             judged.cold_in_dram * 100.0,
             count(last, "/source/seen"),
             last["hwsample"]["samples"]["taken"],
             count(last, "/counters/pgmigrate_success"),
-            last["overhead"],
-            count(last, "/cpu_time_ns") / 1_000_000,
+            cost(last),
         );
         if rule == "latency-of-hot" {
             continue;

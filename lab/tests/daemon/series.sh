@@ -159,7 +159,7 @@ hot_pages() {
         'period = 20' 'period_min = 10' 'period_max = 40' '[reverse]' 'cpu_permille = 200' 'round_ms = 1000' \
         '[daemon]' 'report_ms = 250'
     # The periods that follow, each seen in a line.
-    until_hot inter-arrival 4
+    until_hot inter-arrival 3
 }
 counts
 walks

@@ -41,7 +41,12 @@ pub fn everything() -> Snapshot {
     engine.reverse = Some(reverse::Stats::default());
     engine.mover = Some(MoverStats::default());
     engine.demoter = Some(DemoterStats::default());
-    engine.overhead = Overhead { fault_ns: Some(640), sample_ns: Some(900), moved_page_ns: Some(32_400) };
+    engine.overhead = Overhead {
+        fault_ns: Some(640),
+        sample_ns: Some(900),
+        moved_page_ns: Some(32_400),
+        ..Overhead::default()
+    };
     engine.free_space_promotion = vec![NodeId(0)];
     let own = thermocline_core::engine::Engine::gauge_statistics();
     engine.gauges = own.iter().map(|s| Gauge { name: s.name, node: None, value: 1500 }).collect();

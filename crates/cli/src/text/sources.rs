@@ -25,7 +25,8 @@ pub fn reverse(stats: &Stats) -> String {
     out
 }
 
-/// The cost of a fault, a sample and a moved page, for each that occurred.
+/// The cost of everything and of the scans, and of a fault, a sample and a moved page, if there
+/// were enough.
 pub fn overhead(found: &Overhead) -> String {
     let cost = |ns: Option<u64>, what: &str| Some(format!("{:.2} us {what}", ns? as f64 / 1e3));
     let costs = [
@@ -34,7 +35,16 @@ pub fn overhead(found: &Overhead) -> String {
         cost(found.moved_page_ns, "a moved page in all"),
     ];
     let costs: Vec<String> = costs.into_iter().flatten().collect();
-    if costs.is_empty() { String::new() } else { format!("overhead: {}\n", costs.join(", ")) }
+    if costs.is_empty() {
+        return String::new();
+    }
+    let s = |ns: u64| ns as f64 / 1e9;
+    let scans = if found.scans_ns > 0 {
+        format!(", {:.2} s of them scans", s(found.scans_ns))
+    } else {
+        String::new()
+    };
+    format!("overhead: {:.2} s{scans}; {}\n", s(found.total_ns), costs.join(", "))
 }
 
 #[cfg(test)]
@@ -64,8 +74,16 @@ mod tests {
 
     #[test]
     fn overhead_is_told_as_far_as_there_is_any() {
-        let found = Overhead { fault_ns: Some(640), sample_ns: None, moved_page_ns: Some(32_400) };
-        assert_eq!(overhead(&found), "overhead: 0.64 us a hint fault, 32.40 us a moved page in all\n");
+        let found = Overhead {
+            scans_ns: 1_240_000_000,
+            total_ns: 3_000_000_000,
+            fault_ns: Some(640),
+            moved_page_ns: Some(32_400),
+            ..Overhead::default()
+        };
+        let told =
+            "overhead: 3.00 s, 1.24 s of them scans; 0.64 us a hint fault, 32.40 us a moved page in all\n";
+        assert_eq!(overhead(&found), told);
         assert_eq!(overhead(&Overhead::default()), "");
     }
 }

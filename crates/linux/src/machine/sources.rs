@@ -128,22 +128,30 @@ fn is_hintfault(row: &Row) -> bool {
 /// would be from starting, waking up and following scans.
 const COSTED_MIN: u64 = 1000;
 
-/// Cost of a fault, a sample and a moved page, in ns of CPU, if there were enough: the figures by
-/// which S1 compares its sources.
+/// Cost of the evidence and of moving so far, in ns of CPU, and of a fault, a sample and a moved
+/// page, if there were enough: the figures by which S1 compares its sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overhead {
+    /// The kernel's scans, in the programs that they mark, with our BPF programs there.
+    pub scans_ns: u64,
+    /// Hint faults: our BPF programs and reading the records.
+    pub faults_ns: u64,
+    /// Samples: reading them, as measured, and their interrupts, as estimated.
+    pub samples_ns: u64,
+    /// Scans, the daemon, BPF programs and interrupts.
+    pub total_ns: u64,
     /// A hint fault: our BPF programs and reading the record. The fault itself is the kernel's and
     /// not included.
     pub fault_ns: Option<u64>,
     /// A sample, useful or not: reading it, as measured, and its interrupt, as estimated.
     pub sample_ns: Option<u64>,
-    /// A page that we moved: all CPU time of the daemon, BPF programs and interrupts.
+    /// A page that we moved: the total.
     pub moved_page_ns: Option<u64>,
 }
 
 impl Overhead {
     fn new(costs: impl Iterator<Item = Cost>, cpu_time: Nanos, pages_moved: u64) -> Overhead {
-        let (mut faults, mut samples, mut beside) = ((0, 0), (0, 0), 0);
+        let (mut faults, mut samples, mut beside, mut scans) = ((0, 0), (0, 0), 0, 0);
         for cost in costs {
             let (ns, events) = match cost.of {
                 Costed::Fault => &mut faults,
@@ -152,12 +160,18 @@ impl Overhead {
             *ns += cost.read.0 + cost.beside.0;
             *events += cost.events;
             beside += cost.beside.0;
+            scans += cost.scans.0;
         }
+        let total = scans + cpu_time.0 + beside;
         let each = |(ns, of): (u64, u64)| (of >= COSTED_MIN).then(|| ns / of);
         Overhead {
+            scans_ns: scans,
+            faults_ns: faults.0,
+            samples_ns: samples.0,
+            total_ns: total,
             fault_ns: each(faults),
             sample_ns: each(samples),
-            moved_page_ns: each((cpu_time.0 + beside, pages_moved)),
+            moved_page_ns: each((total, pages_moved)),
         }
     }
 }
@@ -169,18 +183,28 @@ mod tests {
     #[test]
     fn costs_are_by_fault_by_sample_and_by_moved_page() {
         let overhead = |seen, taken, moved| {
-            let cost =
-                |of, events, read, beside| Cost { of, events, read: Nanos(read), beside: Nanos(beside) };
+            let cost = |of, events, read, beside, scans| Cost {
+                of,
+                events,
+                read: Nanos(read),
+                beside: Nanos(beside),
+                scans: Nanos(scans),
+            };
             let costs = [
-                cost(Costed::Fault, seen, 1_000_000, 4_000_000),
-                cost(Costed::Sample, taken, 300_000, taken * 2_000),
+                cost(Costed::Fault, seen, 1_000_000, 4_000_000, 8_000_000),
+                cost(Costed::Sample, taken, 300_000, taken * 2_000, 0),
             ];
             Overhead::new(costs.into_iter(), Nanos(90_000_000), moved)
         };
         let cost = overhead(10_000, 1_000, 4_000);
         assert_eq!((cost.fault_ns, cost.sample_ns), (Some(500), Some(2_300)));
-        assert_eq!(cost.moved_page_ns, Some((90_000_000 + 4_000_000 + 2_000_000) / 4_000));
-        assert_eq!(overhead(40, 3, 1), Overhead::default(), "so few stand for nothing");
-        assert_eq!(Overhead::new(std::iter::empty(), Nanos(5), 0), Overhead::default());
+        assert_eq!((cost.scans_ns, cost.faults_ns, cost.samples_ns), (8_000_000, 5_000_000, 2_300_000));
+        let total = 8_000_000 + 90_000_000 + 4_000_000 + 2_000_000;
+        assert_eq!((cost.total_ns, cost.moved_page_ns), (total, Some(total / 4_000)));
+        let few = overhead(40, 3, 1);
+        let each = (few.fault_ns, few.sample_ns, few.moved_page_ns);
+        assert_eq!(each, (None, None, None), "so few stand for nothing");
+        let none = Overhead::new(std::iter::empty(), Nanos(5), 0);
+        assert_eq!(none, Overhead { total_ns: 5, ..Overhead::default() });
     }
 }

@@ -130,6 +130,8 @@ pub struct Cost {
     pub read: Nanos,
     /// CPU time other than the daemon's: of BPF programs or interrupts.
     pub beside: Nanos,
+    /// Time of the kernel's scans that cause them.
+    pub scans: Nanos,
 }
 
 /// A source's part of a line of `run`.

@@ -91,7 +91,13 @@ impl EvidenceSource for HintFaults {
     fn cost(&self) -> Option<Cost> {
         let stats = self.stats()?;
         let beside = Nanos(stats.bpf_run_time_ns);
-        Some(Cost { of: Costed::Fault, events: stats.seen, read: self.read, beside })
+        Some(Cost {
+            of: Costed::Fault,
+            events: stats.seen,
+            read: self.read,
+            beside,
+            scans: stats.stamps.scan_time,
+        })
     }
 
     fn rate(&self) -> Option<Rate> {

@@ -61,6 +61,8 @@ thermocline_core::statistics! {
         chunks_evicted: u64, "chunks", Counter;
         /// Scans whose end was never seen.
         scans_unfinished: u64, "scans", Counter;
+        /// Time that scans took of the programs that they marked, from begin to end.
+        scan_time: Nanos, "ns", Counter;
         /// Faults with a latency.
         stamped: u64, "faults", Counter;
         /// Faults of pages that no scan was seen to cover since their last fault.
@@ -263,6 +265,7 @@ impl Stamps {
             self.stats.scans_unfinished += 1;
             return;
         }
+        self.stats.scan_time = self.stats.scan_time.plus(scan.time.since(open.scan.time));
         if scan.updated > 0 || self.options.restamp {
             self.close(&open, scan.time);
         }

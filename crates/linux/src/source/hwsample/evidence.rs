@@ -34,7 +34,13 @@ pub(super) fn rate(stats: &Stats) -> Rate {
 /// The cost of samples; each interrupts a CPU for `interrupt_ns`.
 pub(super) fn cost(stats: &Stats, interrupt_ns: u64) -> Cost {
     let taken = stats.samples.taken;
-    Cost { of: Costed::Sample, events: taken, read: stats.read_ns, beside: Nanos(taken * interrupt_ns) }
+    Cost {
+        of: Costed::Sample,
+        events: taken,
+        read: stats.read_ns,
+        beside: Nanos(taken * interrupt_ns),
+        scans: Nanos(0),
+    }
 }
 
 /// A sampler's counters.

@@ -42,6 +42,17 @@ fn latency_is_measured_from_the_first_scan_after_the_last_fault() {
 }
 
 #[test]
+fn the_time_of_scans_is_added_up_whether_they_mark_anything_or_not() {
+    let mut s = stamps(false);
+    scan(&mut s, 0, 512, 100, 140);
+    s.scan_begin(scan_of(PID, 0, 512, 200, 0));
+    s.scan_end(scan_of(PID, 0, 512, 205, 0));
+    // Its end was never seen.
+    s.scan_begin(scan_of(PID, 0, 512, 300, 0));
+    assert_eq!(s.stats().scan_time, Nanos::from_ms(45));
+}
+
+#[test]
 fn restamping_takes_the_latest_scan() {
     let mut s = stamps(true);
     scan(&mut s, 0, 512, 100, 100);
