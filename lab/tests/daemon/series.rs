@@ -168,7 +168,8 @@ fn samples_find_the_hot_pages_and_become_fewer(run: &Run) {
         let period = |line: &Value| line["hwsample"]["period"].as_u64();
         println!("periods {:?}", lines.iter().map(|(_, line)| period(line)).collect::<Vec<_>>());
         let remote = |line: &Value| count(line, "/counters/pgmigrate_success") < HOT_PAGES / 2;
-        let dense = lines.iter().any(|(_, line)| remote(line) && period(line) == Some(10));
+        // From 30 at the start; how close it comes to 10 depends on how soon pages are home.
+        let dense = lines.iter().any(|(_, line)| remote(line) && period(line).is_some_and(|p| p <= 15));
         assert!(dense, "dense while pages are remote");
         assert_eq!(period(last), Some(40), "sparse once they are home");
         // A quarter of the samples, then: the program goes on as before.
@@ -186,7 +187,7 @@ fn samples_find_the_hot_pages_and_become_fewer(run: &Run) {
 
 #[test]
 fn published_series_do_what_they_claim_on_6_12() {
-    published_series_do_what_they_claim(Line::Stable);
+    where_time_is_no_matter(|| published_series_do_what_they_claim(Line::Stable));
 }
 
 #[test]
