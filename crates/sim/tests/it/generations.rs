@@ -64,7 +64,7 @@ impl Manager for Twice {
 }
 
 fn demoted(apart_ms: u64, idle_ms: u64) -> u64 {
-    let setup = Setup::parse("halves", HALVES, &[]).unwrap();
+    let setup = Setup::parse("halves", HALVES, &[]).expect("a sound scenario");
     let manager = Twice {
         apart: Nanos::from_ms(apart_ms),
         idle: Nanos::from_ms(idle_ms),
@@ -73,7 +73,7 @@ fn demoted(apart_ms: u64, idle_ms: u64) -> u64 {
         agings: 0,
     };
     let arm = Arm { manager: ManagerName::None, mode: ModeName::Event, seed: 7 };
-    run_with(&setup, arm, Box::new(manager)).unwrap().counters.pgdemote_other
+    run_with(&setup, arm, Box::new(manager)).expect("it runs").counters.pgdemote_other
 }
 
 #[test]
