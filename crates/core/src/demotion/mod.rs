@@ -53,6 +53,13 @@ use node::{Node, Pending};
 /// (mm/vmstat.c). A scope with at most this much above its floor is left alone.
 pub const OVER_PAGES: u64 = 1024;
 
+/// Longest idle time that a machine which ages pages waits for within a demand; a longer one passes
+/// between two demands.
+pub const WAIT_MAX: Nanos = Nanos::from_s(1);
+/// Pages that were last aged at least this many idle times ago are aged twice: the longer ago that
+/// was, the more idle pages have been accessed since then.
+pub const LONG_AGO: u64 = 2;
+
 /// How a demand ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {

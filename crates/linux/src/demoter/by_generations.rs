@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use thermocline_core::demand::{Allowance, Demand};
-use thermocline_core::demotion::{OVER_PAGES, Reach, Subtree};
+use thermocline_core::demotion::{LONG_AGO, OVER_PAGES, Reach, Subtree, WAIT_MAX};
 use thermocline_core::units::{Nanos, NodeId, ScopeId};
 
 use super::DemoterStats;
@@ -23,11 +23,6 @@ use crate::root::Root;
 use crate::scope::cgroup::normal;
 use crate::scope::cpuset::Cpusets;
 
-/// Longest idle time to wait for; a longer one passes between two demands.
-const WAIT_MAX: Nanos = Nanos::from_s(1);
-/// Lists that were last aged at least this many idle times ago are aged twice: the longer ago that
-/// was, the more idle pages have been accessed since then.
-const LONG_AGO: u64 = 2;
 /// The kernel reports the age of a generation in ticks, of at most 10 ms, so it may seem younger by
 /// one tick.
 const TICK: Duration = Duration::from_millis(10);

@@ -9,16 +9,12 @@
 use std::collections::VecDeque;
 
 use thermocline_core::demand::{Demand, Demoted};
+use thermocline_core::demotion::{LONG_AGO, WAIT_MAX};
 use thermocline_core::units::Nanos;
 
 use crate::kernel::generations::Generations;
 use crate::machine::NodeIndex;
 use crate::system::{NEVER, System};
-
-/// Longest idle time to wait for; a longer one passes between two demands.
-const WAIT_MAX: Nanos = Nanos::from_s(1);
-/// A node that was last aged at least this many idle times ago is aged twice.
-const LONG_AGO: u64 = 2;
 
 /// See the module's description.
 #[derive(Clone, Debug)]
