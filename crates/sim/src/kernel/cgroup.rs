@@ -63,5 +63,7 @@ impl Model for Cgroup {
                 }
             }
         }
+        let costs = &system.machine.spec.cost;
+        system.aside_ns += f64::from(looked) * costs.reclaim_look_ns + demoted as f64 * costs.demote_ns;
     }
 }

@@ -60,6 +60,7 @@ impl Chmus {
                 self.refused += 1;
                 continue;
             }
+            system.aside_ns += system.machine.spec.cost.kthread_page_ns;
             if system.move_page(page, to) == Way::Up {
                 system.counters.other_promoted += 1;
             }
