@@ -18,8 +18,11 @@ const LEFT_OUT: &[&str] = &[
 ];
 const ENDINGS: &[&str] = &["rs", "c", "h", "sh", "md", "toml"];
 
-/// Every file that is held to the rules, by its path in the workspace.
-fn files() -> Vec<(String, String)> {
+/// Largest file in bytes: what is larger was downloaded, measured or built.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// Every file that is not in a folder of [`MADE`], by its path in the workspace.
+fn paths() -> Vec<(String, PathBuf)> {
     let (mut out, mut todo) = (Vec::new(), vec![PathBuf::from(WORKSPACE)]);
     while let Some(folder) = todo.pop() {
         for entry in fs::read_dir(&folder).expect("the workspace can be read") {
@@ -28,16 +31,23 @@ fn files() -> Vec<(String, String)> {
             let is_folder = path.is_dir() && !path.is_symlink();
             if is_folder && !MADE.contains(&name.as_str()) {
                 todo.push(path);
-            } else if !is_folder && ENDINGS.iter().any(|end| name.ends_with(&format!(".{end}"))) {
+            } else if !is_folder {
                 let within = path.strip_prefix(WORKSPACE).unwrap_or(&path).to_string_lossy().into_owned();
-                if !LEFT_OUT.contains(&within.as_str()) {
-                    out.push((within, fs::read_to_string(&path).expect("it is UTF-8 text")));
-                }
+                out.push((within, path));
             }
         }
     }
     out.sort();
     out
+}
+
+/// Every file that is held to the rules, by its path in the workspace.
+fn files() -> Vec<(String, String)> {
+    let held = |name: &str| {
+        ENDINGS.iter().any(|end| name.ends_with(&format!(".{end}"))) && !LEFT_OUT.contains(&name)
+    };
+    let held = paths().into_iter().filter(|(name, _)| held(name));
+    held.map(|(name, path)| (name, fs::read_to_string(path).expect("it is UTF-8 text"))).collect()
 }
 
 fn none_complains(rule: fn(&str, &str) -> Vec<String>) {
@@ -55,6 +65,14 @@ fn files_stay_short() {
     none_complains(rules::length);
     let gone = rules::gone(|path| Path::new(WORKSPACE).join(path).exists());
     assert!(gone.is_empty(), "{}", gone.join("\n"));
+}
+
+#[test]
+fn nothing_is_here_that_was_downloaded_measured_or_built() {
+    let size = |path: &PathBuf| fs::symlink_metadata(path).expect("it is there").len();
+    let large = paths().into_iter().filter(|(_, path)| size(path) > BYTES_MAX);
+    let large: Vec<String> = large.map(|(name, _)| name).collect();
+    assert!(large.is_empty(), "above {BYTES_MAX} bytes; delete them, or keep them below target: {large:?}");
 }
 
 #[test]
