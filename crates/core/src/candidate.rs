@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::access::{Access, Source};
+use crate::label::labels;
 use crate::moves::Direction;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 
@@ -35,6 +36,20 @@ pub enum Reason {
     /// Another node of its tier accesses it.
     RemoteAccess,
 }
+
+labels!(Reason {
+    ShortLatency = "short_latency",
+    FewFaults = "few_faults",
+    ShortInterval = "short_interval",
+    Frequent = "frequent",
+    HighRate = "high_rate",
+    FreeRoom = "free_room",
+    Exchange = "exchange",
+    Neighbour = "neighbour",
+    HotRegion = "hot_region",
+    ColdRegion = "cold_region",
+    RemoteAccess = "remote_access",
+});
 
 /// A page that a rule proposes to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

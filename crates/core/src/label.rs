@@ -12,6 +12,11 @@ pub trait Label: Copy + 'static {
 
     /// Its place in [`Label::ALL`].
     fn index(self) -> usize;
+
+    /// The value that is spelled so.
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|value| value.name() == name)
+    }
 }
 
 /// Implements [`Label`] for an enum.
@@ -84,7 +89,8 @@ impl<L: Label> Serialize for By<L> {
 mod tests {
     use super::*;
     use crate::access::Source;
-    use crate::moves::Outcome;
+    use crate::candidate::Reason;
+    use crate::moves::{Direction, Outcome};
 
     fn agrees<L: Label + Serialize + std::fmt::Debug>() {
         for (i, label) in L::ALL.iter().enumerate() {
@@ -97,5 +103,7 @@ mod tests {
     fn labels_are_spelled_as_they_serialise_and_indexed_as_they_are_listed() {
         agrees::<Source>();
         agrees::<Outcome>();
+        agrees::<Direction>();
+        agrees::<Reason>();
     }
 }

@@ -20,6 +20,12 @@ pub enum Direction {
     Balance,
 }
 
+labels!(Direction {
+    Promote = "promote",
+    Demote = "demote",
+    Balance = "balance",
+});
+
 /// Identifies a batch from [`Batch`] to [`BatchOutcome`]; never reused within a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]

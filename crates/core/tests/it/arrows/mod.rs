@@ -21,7 +21,17 @@ const PLAN: &[(&str, &[&str])] = &[
     ("crates/sim", &["thermocline-core", "thermocline-mem"]),
     ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
     ("crates/wire", &["thermocline-core"]),
-    ("crates/cli", &["thermocline-core", "thermocline-linux", "thermocline-sim", "thermocline-wire"]),
+    ("crates/trace", &["thermocline-core"]),
+    (
+        "crates/cli",
+        &[
+            "thermocline-core",
+            "thermocline-linux",
+            "thermocline-sim",
+            "thermocline-trace",
+            "thermocline-wire",
+        ],
+    ),
     ("lab", &["thermocline-core", "thermocline-linux"]),
 ];
 

@@ -1,0 +1,19 @@
+//! Recordings: what a machine reported and what the engine decided, as a folder of Parquet files;
+//! written while a machine runs, read, and replayed through an engine.
+//!
+//! [`recorder::Recorder`] wraps a machine and passes what it sees to a thread that writes.
+//! [`reader::Reader`] gives it back in order, and [`replay::Replay`] plays it to an engine in the
+//! machine's place.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod column;
+pub mod part;
+pub mod piece;
+pub mod private;
+pub mod reader;
+pub mod recorder;
+pub mod replay;
+pub mod rows;
+pub mod schema;
+pub mod writer;

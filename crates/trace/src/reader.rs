@@ -1,0 +1,240 @@
+//! Reads a recording in order, and says what of it is missing or damaged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use thermocline_core::config::Config;
+use thermocline_core::topology::Topology;
+
+use crate::part::{Damage, Manifest, ReadPart, UNFINISHED, part_of};
+use crate::piece::Piece;
+use crate::rows::{Header, node, topology};
+use crate::schema::TableId;
+
+/// Names of damaged files that are kept; more are only counted.
+const DAMAGES_MAX: usize = 64;
+
+/// A recording.
+#[derive(Debug)]
+pub struct Recording {
+    folder: PathBuf,
+    parts: Vec<Manifest>,
+    left_out: Vec<Damage>,
+    settings: BTreeMap<String, String>,
+    topology: Topology,
+}
+
+impl Recording {
+    /// Opens a recording. Unfinished files and parts without a whole manifest are left out, and
+    /// named by [`left_out`](Recording::left_out).
+    ///
+    /// # Errors
+    /// The folder cannot be read, or has no part that can be read.
+    pub fn open(folder: &Path) -> Result<Recording, Damage> {
+        let unreadable = |e: std::io::Error| Damage::new(folder, format!("cannot be read: {e}"));
+        let mut left_out = Vec::new();
+        let mut parts = Vec::new();
+        for entry in fs::read_dir(folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.ends_with(UNFINISHED) {
+                left_out.push(Damage::new(path, "it was not finished; the recording ended before"));
+            } else if let Some(part) = part_of(&name) {
+                match fs::read(&path).ok().and_then(|bytes| Manifest::of_bytes(&bytes)) {
+                    Some(manifest) if manifest.part == part => parts.push(manifest),
+                    _ => left_out.push(Damage::new(path, "it is damaged; its part is left out")),
+                }
+            }
+        }
+        parts.sort_by_key(|part| part.part);
+        left_out.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut recording = Recording {
+            folder: folder.to_owned(),
+            parts,
+            left_out,
+            settings: BTreeMap::new(),
+            topology: Topology::default(),
+        };
+        // What it says about itself stands in every part: the first that is whole will do.
+        let mut first = None;
+        for manifest in &recording.parts {
+            match ReadPart::open(folder, manifest).and_then(|mut part| about(&mut part)) {
+                Ok(about) => {
+                    (recording.settings, recording.topology) = about;
+                    return Ok(recording);
+                }
+                Err(damage) => first = first.or(Some(damage)),
+            }
+        }
+        Err(first.unwrap_or_else(|| {
+            let torn = recording.left_out.len();
+            Damage::new(folder, format!("there is no recording in it; {torn} files are torn or damaged"))
+        }))
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its parts, by number.
+    pub fn parts(&self) -> &[Manifest] {
+        &self.parts
+    }
+
+    /// Files that are torn or damaged, as far as is known before they are read.
+    pub fn left_out(&self) -> &[Damage] {
+        &self.left_out
+    }
+
+    /// What it says about the machine, the program and its configuration.
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        self.settings.get(key).map(String::as_str)
+    }
+
+    /// All that it says, by key.
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
+    }
+
+    /// The machine at its beginning.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The configuration at its beginning.
+    ///
+    /// # Errors
+    /// It is not there, or is one that this version does not know.
+    pub fn config(&self) -> Result<Config, Damage> {
+        let text = self.setting("config");
+        let text = text.ok_or_else(|| Damage::new(&self.folder, "it has no configuration"))?;
+        parse_config(text).map_err(|what| Damage::new(&self.folder, what))
+    }
+
+    /// Reads its events in order.
+    pub fn read(&self) -> Reader<'_> {
+        Reader {
+            recording: self,
+            next_part: 0,
+            part: None,
+            expected: None,
+            damages: Vec::new(),
+            damaged: 0,
+            missing: 0,
+            incomplete_from: None,
+        }
+    }
+}
+
+/// A configuration as recordings keep it.
+///
+/// # Errors
+/// It is one that this version does not know.
+pub fn parse_config(text: &str) -> Result<Config, String> {
+    serde_json::from_str(text).map_err(|e| format!("its configuration is not one of this version: {e}"))
+}
+
+type AboutPart = (BTreeMap<String, String>, Topology);
+
+fn about(part: &mut ReadPart) -> Result<AboutPart, Damage> {
+    let mut settings = BTreeMap::new();
+    part.head(TableId::Settings, &mut |mut row| {
+        settings.insert(row.text()?.to_owned(), row.text()?.to_owned());
+        Ok(())
+    })?;
+    let mut nodes = Vec::new();
+    part.head(TableId::Topology, &mut |row| {
+        nodes.push(node(row)?);
+        Ok(())
+    })?;
+    match topology(nodes) {
+        Some((Piece::Topology(topology), _)) => Ok((settings, topology)),
+        _ => Err(Damage::new(part.folder(), "its nodes are not those of a machine")),
+    }
+}
+
+/// Reads events; see [`Recording::read`].
+pub struct Reader<'a> {
+    recording: &'a Recording,
+    next_part: usize,
+    part: Option<ReadPart>,
+    expected: Option<u64>,
+    damages: Vec<Damage>,
+    damaged: u64,
+    missing: u64,
+    incomplete_from: Option<u64>,
+}
+
+impl Reader<'_> {
+    /// The next event. A part with a damaged file is left out, or ends where the damage is.
+    pub fn next_event(&mut self) -> Option<(u64, Header, Piece)> {
+        loop {
+            let Some(part) = &mut self.part else {
+                self.open_next()?;
+                continue;
+            };
+            match part.next() {
+                Ok(Some((number, head, piece))) => {
+                    let expected = self.expected.unwrap_or(0);
+                    if number > expected {
+                        self.missing += number - expected;
+                        self.incomplete_from.get_or_insert(expected);
+                    }
+                    self.expected = Some(number + 1);
+                    return Some((number, head, piece));
+                }
+                Ok(None) => self.part = None,
+                Err(damage) => {
+                    self.part = None;
+                    self.note(damage);
+                }
+            }
+        }
+    }
+
+    /// Opens the next part that can be read; `None` if there is no further one.
+    fn open_next(&mut self) -> Option<()> {
+        loop {
+            let manifest = self.recording.parts.get(self.next_part)?;
+            self.next_part += 1;
+            let opened = ReadPart::open(&self.recording.folder, manifest);
+            match opened.and_then(|mut part| about(&mut part).map(|_| part)) {
+                Ok(part) => {
+                    self.part = Some(part);
+                    return Some(());
+                }
+                Err(damage) => self.note(damage),
+            }
+        }
+    }
+
+    fn note(&mut self, damage: Damage) {
+        self.damaged += 1;
+        if self.damages.len() < DAMAGES_MAX {
+            self.damages.push(damage);
+        }
+    }
+
+    /// Files that turned out to be damaged while they were read.
+    pub fn damages(&self) -> &[Damage] {
+        &self.damages
+    }
+
+    /// How many there are.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Events that are missing before the one read last: lost when they were recorded, dropped for
+    /// newer ones, or damaged.
+    pub fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// The first of them.
+    pub fn incomplete_from(&self) -> Option<u64> {
+        self.incomplete_from
+    }
+}

@@ -1,0 +1,348 @@
+//! Records what passes between a machine and the engine, without holding up a step.
+//!
+//! Everything is passed to the machine or the engine first and then copied to a queue, from which a
+//! thread writes ([`crate::writer`]). If the queue is full, what comes is lost, and the recording
+//! says so at the place. If the disk is full or fails, the recording ends and the run goes on.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use thermocline_core::access::{Evidence, Mappings, Marked};
+use thermocline_core::demand::Demand;
+use thermocline_core::journal::Journal;
+use thermocline_core::machine::{Machine, Wishes};
+use thermocline_core::moves::Batch;
+use thermocline_core::pace::Pacing;
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::{Nanos, VirtPage};
+
+use crate::part::prepare;
+use crate::piece::{Answer, Phase, Piece, Step};
+use crate::private::Private;
+use crate::writer::{About, Event, Limits, Shared, Writer};
+
+/// Messages that wait at most; their memory is limited by [`Limits::backlog_bytes`].
+const QUEUE: usize = 1024;
+/// Events after which they are passed on, and the time after which they are if there are fewer.
+const BATCH_EVENTS: usize = 4096;
+const BATCH_EVERY: Nanos = Nanos::from_ms(100);
+
+/// What a recording came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Events that happened, recorded or not.
+    pub events: u64,
+    /// Pieces of evidence that were written.
+    pub pieces: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Pieces of evidence that were lost because the disk did not keep up.
+    pub lost: u64,
+    /// The oldest parts that were dropped for newer ones.
+    pub dropped_parts: u64,
+    /// Why it ended before the run, if it did.
+    pub ended: Option<String>,
+}
+
+/// Records a run; see the module's description.
+#[derive(Debug)]
+pub struct Recorder {
+    queue: Option<SyncSender<Vec<Event>>>,
+    thread: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    backlog: usize,
+    /// Events that are not passed on yet.
+    pending: Vec<Event>,
+    pending_since: Nanos,
+    next: u64,
+    time: Nanos,
+    /// The place of the current step among the pending events.
+    step: Option<usize>,
+    last: bool,
+    /// Decisions of the journal that are recorded.
+    decided: u64,
+    lost: u64,
+    told: bool,
+}
+
+impl Recorder {
+    /// Begins a recording in a folder, which is made where it does not exist.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or is not empty.
+    pub fn start(folder: &Path, about: About, limits: Limits, private: bool) -> io::Result<Recorder> {
+        if !prepare(folder)? {
+            let text = format!("{} is not empty; name another folder", folder.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        let shared = Arc::new(Shared::default());
+        let (queue, events) = sync_channel(QUEUE);
+        let backlog = limits.backlog_bytes;
+        let private = private.then(Private::default);
+        let writer =
+            Writer { folder: folder.to_owned(), about, limits, private, shared: Arc::clone(&shared) };
+        let thread = std::thread::Builder::new()
+            .name("recording".to_owned())
+            .spawn(move || writer.run(&events))?;
+        Ok(Recorder {
+            queue: Some(queue),
+            thread: Some(thread),
+            shared,
+            backlog,
+            pending: Vec::new(),
+            pending_since: Nanos(0),
+            next: 0,
+            time: Nanos(0),
+            step: None,
+            last: false,
+            decided: 0,
+            lost: 0,
+            told: false,
+        })
+    }
+
+    /// The machine for a step, recorded.
+    pub fn over<'a, M: Machine + ?Sized>(&'a mut self, machine: &'a mut M) -> Recorded<'a, M> {
+        Recorded { recorder: self, machine }
+    }
+
+    /// Says that the next step only polls because the run is about to end.
+    pub fn ending(&mut self) {
+        self.last = true;
+    }
+
+    /// Records the decisions since the last call; called after each step.
+    pub fn decisions(&mut self, journal: &Journal) {
+        let (decisions, written) = journal.since(self.decided);
+        let decisions: Vec<_> = decisions.copied().collect();
+        let overwritten = (written - self.decided).saturating_sub(decisions.len() as u64);
+        self.decided = written;
+        if overwritten > 0 {
+            self.add(Phase::Tick, Piece::Loss { events: 0, pieces: 0 });
+        }
+        if !decisions.is_empty() {
+            self.add(Phase::Tick, Piece::Decisions(decisions));
+        }
+    }
+
+    /// Shows evidence to the engine between two steps, and records it.
+    pub fn between(&mut self, evidence: Evidence<'_>, observe: &mut dyn FnMut(Evidence<'_>)) {
+        self.show(Phase::Between, evidence, observe);
+    }
+
+    /// Records that the machine, the program or its configuration is something else from now on.
+    pub fn setting(&mut self, key: &str, value: String) {
+        self.add(Phase::Between, Piece::Setting(key.to_owned(), value));
+    }
+
+    /// What the user should be told, once.
+    pub fn news(&mut self) -> Option<String> {
+        let ended = self.shared.ended().filter(|_| !std::mem::replace(&mut self.told, true));
+        ended.map(|why| format!("the recording has ended, the run goes on: {why}"))
+    }
+
+    /// Bytes on disk, of finished parts.
+    pub fn bytes(&self) -> u64 {
+        self.shared.on_disk.load(Ordering::Relaxed)
+    }
+
+    /// Ends the recording, once everything that waits is on disk.
+    pub fn finish(mut self) -> Summary {
+        self.pass_on();
+        self.queue = None;
+        let panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
+        let defect = || "the thread that writes has failed; please report this".to_owned();
+        Summary {
+            events: self.next,
+            pieces: self.shared.pieces.load(Ordering::Relaxed),
+            bytes: self.bytes(),
+            lost: self.lost,
+            dropped_parts: self.shared.dropped.load(Ordering::Relaxed),
+            ended: self.shared.ended().or_else(|| panicked.then(defect)),
+        }
+    }
+
+    fn show(&mut self, phase: Phase, evidence: Evidence<'_>, observe: &mut dyn FnMut(Evidence<'_>)) {
+        if self.queue.is_none() {
+            return observe(evidence);
+        }
+        if let Evidence::Accesses { batch, mappings } = evidence {
+            let asked = Asked { mappings, answers: RefCell::default() };
+            observe(Evidence::Accesses { batch, mappings: &asked });
+            self.add(phase, Piece::Accesses(batch.to_vec(), asked.answers.into_inner()));
+        } else {
+            observe(evidence);
+            self.add(phase, Piece::of(evidence));
+        }
+    }
+
+    fn add(&mut self, phase: Phase, piece: Piece) {
+        if self.queue.is_some() {
+            self.pending.push(Event { number: self.next, phase, time: self.time, piece });
+            self.next += 1;
+        }
+    }
+
+    fn begin(&mut self, time: Nanos, due: bool, pacing: Pacing, demotes: bool) {
+        let enough = self.pending.len() >= BATCH_EVENTS
+            || time < self.pending_since
+            || time.since(self.pending_since) >= BATCH_EVERY;
+        if enough {
+            self.pass_on();
+            self.pending_since = time;
+        }
+        self.time = time;
+        self.step = Some(self.pending.len());
+        let last = std::mem::take(&mut self.last);
+        self.add(
+            Phase::Poll,
+            Piece::Step(Step { time, due, last, looking: false, demotes, pacing, wish: None }),
+        );
+    }
+
+    fn step(&mut self) -> Option<&mut Step> {
+        match self.pending.get_mut(self.step?)? {
+            Event { piece: Piece::Step(step), .. } => Some(step),
+            _ => None,
+        }
+    }
+
+    /// Passes the pending events to the thread, or counts them as lost if too much waits there.
+    fn pass_on(&mut self) {
+        self.step = None;
+        let Some(queue) = &self.queue else { return };
+        let events = std::mem::take(&mut self.pending);
+        if events.is_empty() {
+            return;
+        }
+        let bytes: usize = events.iter().map(|event| event.piece.bytes()).sum();
+        let waiting = self.shared.waiting.load(Ordering::Relaxed);
+        // Nothing waits: then it may be larger than what may wait.
+        if waiting > 0 && waiting.saturating_add(bytes) > self.backlog {
+            return self.lose(&events);
+        }
+        self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
+        match queue.try_send(events) {
+            Ok(()) => {}
+            Err(TrySendError::Full(events)) => {
+                self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
+                self.lose(&events);
+            }
+            Err(TrySendError::Disconnected(_)) => self.queue = None,
+        }
+    }
+
+    fn lose(&mut self, events: &[Event]) {
+        let (mut number, mut pieces) = (0, 0);
+        for event in events {
+            match event.piece {
+                Piece::Loss { events, pieces: before } => {
+                    number += events;
+                    pieces += before;
+                }
+                ref piece => {
+                    number += 1;
+                    pieces += piece.pieces();
+                    self.lost += piece.pieces();
+                }
+            }
+        }
+        self.add(Phase::Between, Piece::Loss { events: number, pieces });
+    }
+}
+
+/// Keeps what the rule asks about mappings.
+#[derive(Debug)]
+struct Asked<'a> {
+    mappings: &'a dyn Mappings,
+    answers: RefCell<Vec<Answer>>,
+}
+
+impl Mappings for Asked<'_> {
+    fn bounds(&self, page: VirtPage) -> Option<std::ops::Range<u64>> {
+        let bounds = self.mappings.bounds(page);
+        self.answers.borrow_mut().push(Answer::Bounds(page, bounds.clone()));
+        bounds
+    }
+
+    fn marked(&self, page: VirtPage) -> Option<Marked> {
+        let marked = self.mappings.marked(page);
+        self.answers.borrow_mut().push(Answer::Marked(page, marked));
+        marked
+    }
+}
+
+/// A machine that is recorded during a step.
+#[derive(Debug)]
+pub struct Recorded<'a, M: ?Sized> {
+    recorder: &'a mut Recorder,
+    machine: &'a mut M,
+}
+
+impl<M: Machine + ?Sized> Machine for Recorded<'_, M> {
+    type Error = M::Error;
+
+    fn poll(&mut self, now: Nanos, due: bool, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<(), M::Error> {
+        let Recorded { recorder, machine } = self;
+        recorder.begin(now, due, machine.pacing(), machine.demotes());
+        let polled =
+            machine.poll(now, due, &mut |evidence| recorder.show(Phase::Poll, evidence, &mut *observe));
+        let looking = machine.is_looking();
+        if let Some(step) = recorder.step() {
+            step.looking = looking;
+        }
+        polled
+    }
+
+    fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], M::Error> {
+        let Recorded { recorder, machine } = self;
+        recorder.add(Phase::Nodes, Piece::Read);
+        let states =
+            machine.nodes(&mut |evidence| recorder.show(Phase::Nodes, evidence, &mut *observe))?;
+        recorder.add(Phase::Nodes, Piece::Nodes(states.to_vec()));
+        Ok(states)
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.machine.pacing()
+    }
+
+    fn wish(&mut self, wishes: Wishes) {
+        let pacing = self.machine.pacing();
+        if let Some(step) = self.recorder.step() {
+            (step.pacing, step.wish) = (pacing, wishes.scans);
+        }
+        self.machine.wish(wishes);
+    }
+
+    fn submit(&mut self, batches: Vec<Batch>) {
+        for batch in batches.iter().filter(|batch| !batch.moves.is_empty()) {
+            self.recorder.add(Phase::Tick, Piece::Batch(batch.clone()));
+        }
+        self.machine.submit(batches);
+        let demotes = self.machine.demotes();
+        if let Some(step) = self.recorder.step() {
+            step.demotes = demotes;
+        }
+    }
+
+    fn demotes(&self) -> bool {
+        self.machine.demotes()
+    }
+
+    fn demote(&mut self, demands: Vec<Demand>) {
+        for demand in &demands {
+            self.recorder.add(Phase::Tick, Piece::Demand(demand.clone()));
+        }
+        self.machine.demote(demands);
+    }
+
+    fn is_looking(&self) -> bool {
+        self.machine.is_looking()
+    }
+}

@@ -1,0 +1,137 @@
+//! The tables of a recording: names, columns, units and meaning. The book's tables come from here.
+
+mod tables;
+
+pub use tables::TABLES;
+
+/// The version of the schema. A column that is added keeps it; one that moves, goes or changes its
+/// meaning raises it.
+pub const VERSION: u32 = 1;
+
+/// What a column holds, and how it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Unsigned, 64 bits, close to the value of the row before: kept as differences.
+    Near,
+    /// Unsigned, 64 bits, with few different values: kept as a dictionary.
+    Wide,
+    /// Unsigned, 32 bits, likewise.
+    Number,
+    /// Unsigned, 32 bits, with many different values: kept as they are.
+    Plain,
+    /// True or false.
+    Flag,
+    /// Text of few different values.
+    Text,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Whether a row may have no value: what was not known, or does not apply.
+    pub nullable: bool,
+    /// Its unit; empty for names and numbers of things.
+    pub unit: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+impl Column {
+    const fn new(name: &'static str, kind: Kind, unit: &'static str, meaning: &'static str) -> Column {
+        Column { name, kind, nullable: false, unit, meaning }
+    }
+
+    const fn or_null(self) -> Column {
+        Column { nullable: true, ..self }
+    }
+}
+
+/// A table.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Its name, with which the names of its files begin.
+    pub name: &'static str,
+    /// What a row is.
+    pub meaning: &'static str,
+    /// Its columns. The first is the event that the row belongs to.
+    pub columns: &'static [Column],
+}
+
+/// Names a table by its place in [`TABLES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "each is described in `TABLES`")]
+pub enum TableId {
+    Events,
+    Steps,
+    Accesses,
+    Answers,
+    Regions,
+    RegionPages,
+    Memory,
+    Topology,
+    Processes,
+    Outcomes,
+    Demoted,
+    Holdings,
+    Pressures,
+    Scans,
+    Nodes,
+    Moves,
+    Demands,
+    Decisions,
+    Settings,
+    Losses,
+}
+
+impl TableId {
+    /// The table.
+    pub fn table(self) -> &'static Table {
+        &TABLES[self as usize]
+    }
+}
+
+/// The schema as Markdown, for the book.
+pub fn markdown() -> String {
+    let mut out = String::new();
+    for table in &TABLES {
+        out += &format!("### `{}`\n\n{}\n\n", table.name, table.meaning);
+        out += "| column | type | unit | meaning |\n|---|---|---|---|\n";
+        for column in table.columns {
+            let of = match column.kind {
+                Kind::Near | Kind::Wide => "u64",
+                Kind::Number | Kind::Plain => "u32",
+                Kind::Flag => "bool",
+                Kind::Text => "text",
+            };
+            let null = if column.nullable { ", may be null" } else { "" };
+            let Column { name, unit, meaning, .. } = column;
+            out += &format!("| `{name}` | {of}{null} | {unit} | {meaning} |\n");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_table_begins_with_its_event() {
+        for (i, table) in TABLES.iter().enumerate() {
+            assert_eq!((table.columns[0].name, table.columns[0].nullable), ("event", false), "{}", table.name);
+            assert!(TABLES[..i].iter().all(|other| other.name != table.name));
+            for (j, column) in table.columns.iter().enumerate() {
+                assert!(table.columns[..j].iter().all(|other| other.name != column.name), "{column:?}");
+                assert!(column.meaning.ends_with('.'), "{column:?}");
+            }
+        }
+        assert_eq!(TableId::Losses as usize + 1, TABLES.len());
+        assert_eq!(TableId::Demands.table().name, "demands");
+        assert_eq!(TableId::Nodes.table().name, "nodes");
+    }
+}
