@@ -200,7 +200,8 @@ impl Writer {
     }
 
     fn count<'a>(&self, written: impl Iterator<Item = &'a Written>) {
-        written.for_each(|part| drop(self.shared.on_disk.fetch_add(part.bytes, Ordering::Relaxed)));
+        let bytes = written.map(|part| part.bytes).sum();
+        self.shared.on_disk.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Puts what the recording says about itself at the head of a part.

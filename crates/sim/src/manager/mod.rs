@@ -18,7 +18,7 @@ pub use ibs::Ibs;
 pub use kernel::{Balancing, HintFaulting, Unmanaged};
 pub use pghot::Pghots;
 pub use speculative::Speculative;
-pub use thermocline::{Step, Steps, Thermocline};
+pub use thermocline::{Observe, Step, Steps, Thermocline};
 
 use serde::Serialize;
 use thermocline_core::config::{Config, RuleChoice};

@@ -215,7 +215,7 @@ impl Machine for Deaf<'_> {
 }
 
 fn deaf(hears: fn(&Evidence<'_>) -> bool) -> Steps {
-    Steps(Box::new(move |driver, now, inner| {
+    Steps::new(Box::new(move |driver, now, inner| {
         let Ok(_) = driver.step(now, &mut Deaf { inner, hears });
     }))
 }

@@ -86,7 +86,7 @@ fn course(seed: u64, plan: &[Fault]) -> Course {
         laws: Laws::new(&config, topology),
         steps: 0,
     }));
-    let steps = Steps(Box::new({
+    let steps = Steps::new(Box::new({
         let watched = Rc::clone(&watched);
         move |driver, now, machine| {
             let watched = &mut *watched.borrow_mut();

@@ -22,7 +22,7 @@ mod scopes;
 
 use std::convert::Infallible;
 
-use thermocline_core::access::{Access, Detail, FaultLatency};
+use thermocline_core::access::{Access, Detail, Evidence, FaultLatency};
 use thermocline_core::config::{Config, RuleChoice};
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::Engine;
@@ -51,15 +51,30 @@ pub struct Thermocline {
     steps: Steps,
 }
 
-/// Runs the driver. A test may put its own machine between the driver and the simulated one.
-pub struct Steps(pub Box<Step>);
+/// Runs the driver. A recorder or a test may put its own machine between the driver and the
+/// simulated one.
+pub struct Steps {
+    /// Runs a step.
+    pub step: Box<Step>,
+    /// Shows evidence between two steps.
+    pub observe: Box<Observe>,
+}
 
 /// Runs one step of the driver on a machine.
 pub type Step = dyn FnMut(&mut Driver, Nanos, &mut dyn core_machine::Machine<Error = Infallible>);
+/// Shows evidence to the driver between two steps.
+pub type Observe = dyn FnMut(&mut Driver, Evidence<'_>);
+
+impl Steps {
+    /// Steps run by `step`. Evidence between them goes to the driver as it is.
+    pub fn new(step: Box<Step>) -> Steps {
+        Steps { step, observe: Box::new(|driver, evidence| driver.observe(evidence)) }
+    }
+}
 
 impl Default for Steps {
     fn default() -> Steps {
-        Steps(Box::new(|driver, now, machine| {
+        Steps::new(Box::new(|driver, now, machine| {
             let Ok(_) = driver.step(now, machine);
         }))
     }
@@ -94,13 +109,14 @@ impl Thermocline {
     }
 
     /// Replaces the steps. If there is no room for more evidence between two steps, the evidence so
-    /// far is shown to the engine unfiltered.
+    /// far is shown to the engine by [`Steps::observe`].
     pub fn stepped(self, steps: Steps) -> Thermocline {
         Thermocline { steps, ..self }
     }
 
     fn show(&mut self, system: &System) {
-        self.daemon.show(system, &mut |evidence| self.driver.observe(evidence));
+        let Thermocline { daemon, driver, steps, .. } = self;
+        daemon.show(system, &mut |evidence| (steps.observe)(driver, evidence));
     }
 }
 
@@ -183,7 +199,7 @@ impl Manager for Thermocline {
     fn run(&mut self, system: &mut System) {
         let now = system.now;
         let mut machine = AtWork { daemon: &mut self.daemon, system };
-        (self.steps.0)(&mut self.driver, now, &mut machine);
+        (self.steps.step)(&mut self.driver, now, &mut machine);
     }
 
     fn finish(&mut self, system: &System) -> Result<Notes, String> {
