@@ -34,8 +34,8 @@ enum Values {
 impl Values {
     fn of(kind: Kind) -> Values {
         match kind {
-            Kind::Near | Kind::Wide => Values::Long(Vec::new()),
-            Kind::Number | Kind::Plain => Values::Int(Vec::new()),
+            Kind::Near | Kind::Signed | Kind::Wide => Values::Long(Vec::new()),
+            Kind::Number => Values::Int(Vec::new()),
             Kind::Flag => Values::Flag(Vec::new()),
             Kind::Text => Values::Text(Vec::new()),
         }

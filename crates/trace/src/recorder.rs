@@ -28,6 +28,8 @@ use crate::writer::{About, Event, Limits, Shared, Writer};
 
 /// Messages that wait at most; their memory is limited by [`Limits::backlog_bytes`].
 const QUEUE: usize = 1024;
+/// The same where steps wait.
+const QUEUE_PATIENT: usize = 16;
 /// Events after which they are passed on, and the time after which they are if there are fewer.
 const BATCH_EVENTS: usize = 4096;
 const BATCH_EVERY: Nanos = Nanos::from_ms(100);
@@ -55,7 +57,7 @@ pub struct Recorder {
     queue: Option<SyncSender<Vec<Event>>>,
     thread: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
-    backlog: usize,
+    backlog: Option<usize>,
     /// Events that are not passed on yet.
     pending: Vec<Event>,
     pending_since: Nanos,
@@ -81,8 +83,8 @@ impl Recorder {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         let shared = Arc::new(Shared::default());
-        let (queue, events) = sync_channel(QUEUE);
         let backlog = limits.backlog_bytes;
+        let (queue, events) = sync_channel(if backlog.is_some() { QUEUE } else { QUEUE_PATIENT });
         let private = private.then(Private::default);
         let writer =
             Writer { folder: folder.to_owned(), about, limits, private, shared: Arc::clone(&shared) };
@@ -222,12 +224,16 @@ impl Recorder {
         }
         let bytes: usize = events.iter().map(|event| event.piece.bytes()).sum();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
-        // Nothing waits: then it may be larger than what may wait.
-        if waiting > 0 && waiting.saturating_add(bytes) > self.backlog {
+        // If nothing waits, it may be larger than what may wait.
+        if waiting > 0 && self.backlog.is_some_and(|backlog| waiting.saturating_add(bytes) > backlog) {
             return self.lose(&events);
         }
         self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
-        match queue.try_send(events) {
+        let sent = match self.backlog {
+            Some(_) => queue.try_send(events),
+            None => queue.send(events).map_err(|unsent| TrySendError::Disconnected(unsent.0)),
+        };
+        match sent {
             Ok(()) => {}
             Err(TrySendError::Full(events)) => {
                 self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);

@@ -13,12 +13,12 @@ pub const VERSION: u32 = 1;
 pub enum Kind {
     /// Unsigned, 64 bits, close to the value of the row before: kept as differences.
     Near,
+    /// Signed, 64 bits, likewise.
+    Signed,
     /// Unsigned, 64 bits, with few different values: kept as a dictionary.
     Wide,
     /// Unsigned, 32 bits, likewise.
     Number,
-    /// Unsigned, 32 bits, with many different values: kept as they are.
-    Plain,
     /// True or false.
     Flag,
     /// Text of few different values.
@@ -103,7 +103,8 @@ pub fn markdown() -> String {
         for column in table.columns {
             let of = match column.kind {
                 Kind::Near | Kind::Wide => "u64",
-                Kind::Number | Kind::Plain => "u32",
+                Kind::Signed => "i64",
+                Kind::Number => "u32",
                 Kind::Flag => "bool",
                 Kind::Text => "text",
             };

@@ -31,12 +31,13 @@ pub struct Limits {
     /// Time after which what was recorded is on disk, whole: what is lost at most by a kill.
     pub flush: Duration,
     /// Bytes of memory that wait for the disk at most; what comes beyond is lost and counted.
-    pub backlog_bytes: usize,
+    /// `None`: nothing is lost, and steps wait instead. For machines that can.
+    pub backlog_bytes: Option<usize>,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { max_bytes: None, rotate: false, flush: Duration::from_secs(10), backlog_bytes: 64 << 20 }
+        Limits { max_bytes: None, rotate: false, flush: Duration::from_secs(10), backlog_bytes: Some(64 << 20) }
     }
 }
 

@@ -123,7 +123,8 @@ pub fn row_type(table: &Table) -> Result<Type> {
         let whole = |bit_width| Some(LogicalType::integer(bit_width, false));
         let (physical, logical) = match column.kind {
             Kind::Near | Kind::Wide => (Physical::INT64, whole(64)),
-            Kind::Number | Kind::Plain => (Physical::INT32, whole(32)),
+            Kind::Signed => (Physical::INT64, None),
+            Kind::Number => (Physical::INT32, whole(32)),
             Kind::Flag => (Physical::BOOLEAN, None),
             Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         };
@@ -147,14 +148,11 @@ pub fn properties(table: &Table) -> WriterProperties {
         .set_offset_index_disabled(true);
     for column in table.columns {
         let path = || ColumnPath::from(column.name);
-        let encoding = match column.kind {
-            Kind::Near => Encoding::DELTA_BINARY_PACKED,
-            Kind::Plain => Encoding::BYTE_STREAM_SPLIT,
-            Kind::Wide | Kind::Number | Kind::Flag | Kind::Text => continue,
-        };
-        properties = properties
-            .set_column_dictionary_enabled(path(), false)
-            .set_column_encoding(path(), encoding);
+        if matches!(column.kind, Kind::Near | Kind::Signed) && column.name != "scan_rank" {
+            properties = properties
+                .set_column_dictionary_enabled(path(), false)
+                .set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED);
+        }
     }
     properties.build()
 }

@@ -11,7 +11,7 @@ use super::file::{Sum, row_type};
 use super::{FileEntry, Manifest, file_name};
 use crate::column::{Bad, RowValues, Rows};
 use crate::piece::Piece;
-use crate::rows::{Header, Take, get};
+use crate::rows::{Header, Ranks, Take, get};
 use crate::schema::{TABLES, TableId, VERSION};
 
 /// What is wrong with a file.
@@ -43,6 +43,7 @@ pub struct ReadPart {
     folder: PathBuf,
     tables: BTreeMap<usize, Cursor>,
     event: u64,
+    ranks: Ranks,
 }
 
 /// Where reading a table stands.
@@ -82,7 +83,7 @@ impl ReadPart {
             return Err(Damage::new(folder, format!("part {} has no events", manifest.part)));
         }
         let event = manifest.first_event;
-        Ok(ReadPart { manifest: manifest.clone(), folder: folder.to_owned(), tables, event })
+        Ok(ReadPart { manifest: manifest.clone(), folder: folder.to_owned(), tables, event, ranks: Ranks::default() })
     }
 
     /// Passes on the rows of a table that belong to the part as a whole.
@@ -113,7 +114,9 @@ impl ReadPart {
             return Err(self.damage(TableId::Events, format!("event {event} is out of order")));
         }
         self.event = event;
-        let piece = get(&head, self)?;
+        let mut ranks = std::mem::take(&mut self.ranks);
+        let piece = get(&head, &mut ranks, self)?;
+        self.ranks = ranks;
         self.event = event + 1;
         Ok(Some((event, head, piece)))
     }

@@ -6,9 +6,11 @@ use thermocline_core::journal::{Decision, What};
 use thermocline_core::label::Label;
 use thermocline_core::moves::{BatchId, Direction, Outcome};
 use thermocline_core::refusal::RefusalReason;
-use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
+use thermocline_core::units::{Nanos, NodeId, Pid, VirtPage};
 use thermocline_core::weigh::Sources;
 
+use super::get::frame;
+use super::put::offset;
 use crate::column::{Bad, RowValues, Rows};
 
 /// What a decision is called, its reason and its batch.
@@ -67,7 +69,7 @@ pub fn put(rows: &mut Rows, event: u64, decision: &Decision) {
         .maybe(batch.map(|batch| batch.0))
         .number(decision.page.pid.0)
         .number(decision.page.vpn)
-        .maybe(decision.pfn.map(|pfn| pfn.0))
+        .maybe(offset(decision.pfn, decision.page.vpn))
         .number(decision.pages)
         .text(decision.direction.name())
         .number(decision.from.0)
@@ -83,11 +85,12 @@ pub fn get(mut row: RowValues<'_>) -> Result<Decision, Bad> {
     let reason = row.maybe_text()?;
     let batch = row.maybe()?;
     let what = what(name, reason, batch).ok_or_else(|| row.bad())?;
+    let page = VirtPage { pid: Pid(row.number()?), vpn: row.number()? };
     Ok(Decision {
         time,
         what,
-        page: VirtPage { pid: Pid(row.number()?), vpn: row.number()? },
-        pfn: row.maybe()?.map(Pfn),
+        page,
+        pfn: frame(row.maybe()?, page.vpn),
         pages: row.number()?,
         direction: row.named(Direction::named)?,
         from: NodeId(row.number()?),

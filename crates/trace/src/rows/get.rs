@@ -10,7 +10,7 @@ use thermocline_core::pace::ScanPace;
 use thermocline_core::topology::{Node, NodeState, Topology, Watermarks};
 use thermocline_core::units::{Nanos, NodeId, PageSize, Pfn, Pid, ScopeId, TierId, VirtPage};
 
-use super::{decision, kind, names};
+use super::{Ranks, decision, kind, names};
 use crate::column::{Bad, RowValues};
 use crate::piece::{Answer, Phase, Piece, Step};
 use crate::schema::TableId;
@@ -95,11 +95,11 @@ fn one<T, F: Take>(
     }
 }
 
-/// The piece that the rows of an event are.
+/// The piece that the rows of an event are; `ranks` belongs to the part.
 ///
 /// # Errors
 /// They are not there, or have values that they cannot have.
-pub fn get<F: Take>(head: &Header, from: &mut F) -> Result<Piece, F::Error> {
+pub fn get<F: Take>(head: &Header, ranks: &mut Ranks, from: &mut F) -> Result<Piece, F::Error> {
     let number = |from: &mut F| head.number.ok_or_else(|| from.bad());
     let at = |from: &mut F| head.at.ok_or_else(|| from.bad());
     let (piece, rows) = match head.kind.as_str() {
@@ -107,7 +107,7 @@ pub fn get<F: Take>(head: &Header, from: &mut F) -> Result<Piece, F::Error> {
         kind::ACCESSES => {
             let mut batch = Vec::with_capacity(head.rows.min(1 << 16));
             from.take(TableId::Accesses, &mut |row| {
-                batch.push(access(row)?);
+                batch.push(access(row, ranks)?);
                 Ok(())
             })?;
             let rows = batch.len();
@@ -201,20 +201,28 @@ fn page(row: &mut RowValues<'_>) -> Result<Option<VirtPage>, Bad> {
     }
 }
 
+/// A frame of what tables keep.
+pub(super) fn frame(offset: Option<u64>, vpn: u64) -> Option<Pfn> {
+    offset.map(|offset| Pfn(offset.wrapping_add(vpn)))
+}
+
 #[inline]
-fn access(mut row: RowValues<'_>) -> Result<Access, Bad> {
+fn access(mut row: RowValues<'_>, ranks: &mut Ranks) -> Result<Access, Bad> {
     let time: u64 = row.number()?;
     let page = page(&mut row)?;
-    let pfn = row.maybe()?.map(Pfn);
+    let pfn = frame(row.maybe()?, page.map_or(0, |page| page.vpn));
     let (order, node, accessor) = (row.number()?, NodeId(row.number()?), row.maybe()?.map(NodeId));
     let source: u8 = row.number()?;
-    let (scanned, faults) = (row.maybe::<u64>()?, row.maybe()?);
+    let (scanned, scan_rank) = (row.maybe::<u64>()?, row.maybe::<u64>()?);
     let detail = match source {
-        0 => Detail::HintFault {
-            latency: scanned
-                .zip(faults)
-                .map(|(at, faults)| FaultLatency { time: Nanos(time.wrapping_sub(at)), faults }),
-        },
+        0 => {
+            let rank = ranks.next(page);
+            let latency = scanned.zip(scan_rank).map(|(at, scan_rank)| {
+                let faults = u32::try_from(rank.wrapping_sub(scan_rank)).map_err(|_| row.bad())?;
+                Ok(FaultLatency { time: Nanos(time.wrapping_sub(at)), faults })
+            });
+            Detail::HintFault { latency: latency.transpose()? }
+        }
         1 => Detail::Sample { latency_cycles: row.number()?, store: row.flag()?, period: row.number()? },
         2 => {
             let _: (Option<u32>, Option<bool>, Option<u32>) = (row.maybe()?, row.maybe_flag()?, row.maybe()?);
@@ -241,7 +249,7 @@ fn answer(mut row: RowValues<'_>) -> Result<Answer, Bad> {
         }
         Answer::Bounds(page, bounds)
     } else {
-        let marked = Marked { node: row.maybe()?.map(NodeId), pfn: row.maybe()?.map(Pfn) };
+        let marked = Marked { node: row.maybe()?.map(NodeId), pfn: frame(row.maybe()?, page.vpn) };
         Answer::Marked(page, known.then_some(marked))
     })
 }
@@ -256,10 +264,12 @@ fn region(row: &mut RowValues<'_>) -> Result<Region, Bad> {
 }
 
 fn region_page(mut row: RowValues<'_>) -> Result<RegionPage, Bad> {
+    let time = Nanos(row.number()?);
+    let page = VirtPage { pid: Pid(row.number()?), vpn: row.number()? };
     Ok(RegionPage {
-        time: Nanos(row.number()?),
-        page: VirtPage { pid: Pid(row.number()?), vpn: row.number()? },
-        pfn: row.maybe()?.map(Pfn),
+        time,
+        page,
+        pfn: frame(row.maybe()?, page.vpn),
         order: row.number()?,
         node: NodeId(row.number()?),
         region: region(&mut row)?,
@@ -346,7 +356,7 @@ type MoveRow = ((Pid, NodeId, Direction), Move);
 fn one_move(mut row: RowValues<'_>) -> Result<MoveRow, Bad> {
     let batch = (Pid(row.number()?), NodeId(row.number()?), row.named(Direction::named)?);
     let page = VirtPage { pid: Pid(row.number()?), vpn: row.number()? };
-    let (pfn, order) = (row.maybe()?.map(Pfn), row.number()?);
+    let (pfn, order) = (frame(row.maybe()?, page.vpn), row.number()?);
     Ok((batch, Move { page, pfn, order, from: NodeId(row.number()?) }))
 }
 

@@ -5,32 +5,35 @@ use thermocline_core::demand::Demand;
 use thermocline_core::label::Label;
 use thermocline_core::moves::Batch;
 use thermocline_core::topology::Topology;
-use thermocline_core::units::Nanos;
+use thermocline_core::units::{Nanos, Pfn};
 
-use super::{decision, kind, names};
+use super::{Ranks, decision, kind, names};
 use crate::column::{Cell, Rows};
 use crate::piece::{Answer, Phase, Piece, Step};
 use crate::schema::{TABLES, TableId};
 
 /// Rows of every table that wait to be written.
 #[derive(Debug)]
-pub struct Tables(Vec<Rows>);
+pub struct Tables {
+    all: Vec<Rows>,
+    ranks: Ranks,
+}
 
 impl Default for Tables {
     fn default() -> Tables {
-        Tables(TABLES.iter().map(Rows::new).collect())
+        Tables { all: TABLES.iter().map(Rows::new).collect(), ranks: Ranks::default() }
     }
 }
 
 impl Tables {
     /// The rows of a table.
     pub fn rows(&mut self, table: TableId) -> &mut Rows {
-        &mut self.0[table as usize]
+        &mut self.all[table as usize]
     }
 
     /// Every table's rows, in the order of [`TABLES`].
     pub fn all(&mut self) -> impl Iterator<Item = &mut Rows> {
-        self.0.iter_mut()
+        self.all.iter_mut()
     }
 
     /// Adds the nodes of a machine as rows of event number `event`.
@@ -56,8 +59,9 @@ impl Tables {
         match piece {
             Piece::Step(step) => put_step(self.rows(TableId::Steps), event, step),
             Piece::Accesses(batch, answers) => {
-                let rows = self.rows(TableId::Accesses);
-                batch.iter().for_each(|access| put_access(rows, event, access));
+                let Tables { all, ranks } = self;
+                let rows = &mut all[TableId::Accesses as usize];
+                batch.iter().for_each(|access| put_access(rows, ranks, event, access));
                 let rows = self.rows(TableId::Answers);
                 answers.iter().for_each(|answer| put_answer(rows, event, answer));
                 return (kind::ACCESSES, batch.len());
@@ -72,7 +76,7 @@ impl Tables {
                 let rows = self.rows(TableId::RegionPages);
                 for at in pages {
                     let row = rows.add(event).number(at.time.0);
-                    let row = row.number(at.page.pid.0).number(at.page.vpn).maybe(at.pfn.map(|pfn| pfn.0));
+                    let row = row.number(at.page.pid.0).number(at.page.vpn).maybe(offset(at.pfn, at.page.vpn));
                     put_region(row.number(at.order).number(at.node.0), &at.region);
                 }
                 return (kind::REGION_PAGES, pages.len());
@@ -175,6 +179,11 @@ impl Tables {
     }
 }
 
+/// A frame as tables keep it: less its page, since memory is often contiguous.
+pub(super) fn offset(pfn: Option<Pfn>, vpn: u64) -> Option<u64> {
+    pfn.map(|pfn| pfn.0.wrapping_sub(vpn))
+}
+
 /// What of a piece stands in its row of `events`.
 struct Head {
     number: Option<u64>,
@@ -195,11 +204,12 @@ fn put_step(rows: &mut Rows, event: u64, step: &Step) {
         .maybe_flag(step.wish.map(|wish| wish.renewing));
 }
 
-fn put_access(rows: &mut Rows, event: u64, access: &Access) {
+fn put_access(rows: &mut Rows, ranks: &mut Ranks, event: u64, access: &Access) {
     let (mut fault, mut sample, mut count, mut gap) = (None, None, None, None);
     let source = match access.detail {
         Detail::HintFault { latency } => {
-            fault = latency;
+            let rank = ranks.next(access.page);
+            fault = latency.map(|FaultLatency { time, faults }| (time, rank.wrapping_sub(faults.into())));
             0u64
         }
         Detail::Sample { latency_cycles, store, period } => {
@@ -212,18 +222,18 @@ fn put_access(rows: &mut Rows, event: u64, access: &Access) {
         }
     };
     // It wraps for a latency that is longer than the machine has run; reading wraps it back.
-    let scanned = |latency: FaultLatency| access.time.0.wrapping_sub(latency.time.0);
+    let scanned = |(latency, _): (Nanos, u64)| access.time.0.wrapping_sub(latency.0);
     rows.add(event)
         .number(access.time.0)
         .maybe(access.page.map(|page| page.pid.0))
         .maybe(access.page.map(|page| page.vpn))
-        .maybe(access.pfn.map(|pfn| pfn.0))
+        .maybe(offset(access.pfn, access.page.map_or(0, |page| page.vpn)))
         .number(access.order)
         .number(access.node.0)
         .maybe(access.accessor.map(|node| node.0))
         .number(source)
         .maybe(fault.map(scanned))
-        .maybe(fault.map(|latency| latency.faults))
+        .maybe(fault.map(|(_, rank)| rank))
         .maybe(sample.map(|(cycles, ..)| cycles))
         .maybe_flag(sample.map(|(_, store, _)| store))
         .maybe(sample.map(|(.., period)| period))
@@ -245,7 +255,7 @@ fn put_answer(rows: &mut Rows, event: u64, answer: &Answer) {
         Answer::Marked(_, marked) => {
             let row = row.flag(marked.is_some()).maybe(None::<u64>).maybe(None::<u64>);
             let row = row.maybe(marked.and_then(|marked| marked.node).map(|node| node.0));
-            row.maybe(marked.and_then(|marked| marked.pfn).map(|pfn| pfn.0));
+            row.maybe(offset(marked.and_then(|marked| marked.pfn), page.vpn));
         }
     }
 }
@@ -278,7 +288,7 @@ fn put_batch(rows: &mut Rows, event: u64, batch: &Batch) {
             .text(batch.direction.name())
             .number(one.page.pid.0)
             .number(one.page.vpn)
-            .maybe(one.pfn.map(|pfn| pfn.0))
+            .maybe(offset(one.pfn, one.page.vpn))
             .number(one.order)
             .number(one.from.0);
     }

@@ -1,6 +1,6 @@
 //! Every table, in the order of [`TableId`](super::TableId).
 
-use super::Kind::{Flag, Near, Number, Plain, Text, Wide};
+use super::Kind::{Flag, Near, Number, Signed, Text, Wide};
 use super::{Column, Table};
 
 const fn column(
@@ -18,7 +18,13 @@ const PID: Column = column("pid", Number, "", "The process.");
 const NODE: Column = column("node", Number, "", "The node.");
 const SCOPE: Column = column("scope", Number, "", "The scope: 0 the default one, else its place from 1.");
 const VPN: Column = column("vpn", Near, "4 KiB", "The virtual page; of a folio, the one that maps its head.");
-const PFN: Column = column("pfn", Near, "pages", "The frame; of a folio, its head.").or_null();
+const PFN: Column = column(
+    "pfn_offset",
+    Signed,
+    "pages",
+    "The frame (of a folio, its head) less `vpn`, which is 0 where that is null.",
+)
+.or_null();
 const ORDER: Column = column("order", Number, "log2 pages", "The size of the folio.");
 
 /// Every table.
@@ -67,7 +73,13 @@ pub const TABLES: [Table; 20] = [
             column("accessor", Number, "", "The node of the CPU that accessed it.").or_null(),
             column("source", Number, "", "0 a hint fault, 1 a hardware sample, 2 a device's count."),
             column("scanned", Wide, "ns", "Hint fault: when the scan marked the page, CLOCK_MONOTONIC.").or_null(),
-            column("faults", Plain, "faults", "Hint fault: faults of the process since the scan.").or_null(),
+            column(
+                "scan_rank",
+                Signed,
+                "faults",
+                "Hint fault: the faults of its process in this part before it, less those since the scan.",
+            )
+            .or_null(),
             column("latency_cycles", Number, "cycles", "Sample: load latency, 0 where unknown.").or_null(),
             column("store", Flag, "", "Sample: whether it was a store.").or_null(),
             column("period", Number, "accesses", "Sample: accesses for each sample, 0 where unknown.").or_null(),

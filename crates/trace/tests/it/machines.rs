@@ -104,7 +104,7 @@ pub fn record(
 
 /// Limits under which nothing is lost, however slow the disk is.
 pub fn patient() -> Limits {
-    Limits { backlog_bytes: usize::MAX, ..Limits::default() }
+    Limits { backlog_bytes: None, ..Limits::default() }
 }
 
 /// Replays a recording with a configuration; also returns the decisions of the recording and of

@@ -266,13 +266,13 @@ impl Machine for Scripted<'_> {
     type Error = Infallible;
 
     fn poll(&mut self, _: Nanos, _: bool, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<(), Infallible> {
-        self.0.polled.iter().for_each(|piece| drop(piece.show(observe)));
+        self.0.polled.iter().for_each(|piece| assert!(piece.show(observe)));
         Ok(())
     }
 
     fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], Infallible> {
         let (pieces, states) = self.0.read.as_ref().expect("it is read");
-        pieces.iter().for_each(|piece| drop(piece.show(observe)));
+        pieces.iter().for_each(|piece| assert!(piece.show(observe)));
         Ok(states)
     }
 

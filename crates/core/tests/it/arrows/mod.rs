@@ -21,7 +21,7 @@ const PLAN: &[(&str, &[&str])] = &[
     ("crates/sim", &["thermocline-core", "thermocline-mem"]),
     ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
     ("crates/wire", &["thermocline-core"]),
-    ("crates/trace", &["thermocline-core"]),
+    ("crates/trace", &["thermocline-core", "thermocline-sim"]),
     (
         "crates/cli",
         &[
