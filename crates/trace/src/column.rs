@@ -182,7 +182,8 @@ fn take<T: DataType>(
         // From the end, so that no value is overwritten before it has been moved.
         for row in (0..rows).rev() {
             if has[row] == 1 {
-                next = next.checked_sub(1).ok_or_else(|| ParquetError::General("values are missing".into()))?;
+                next =
+                    next.checked_sub(1).ok_or_else(|| ParquetError::General("values are missing".into()))?;
                 values.swap(row, next);
             }
         }

@@ -226,9 +226,8 @@ impl<'a> Answers<'a> {
             self.next.set(next + 1);
             return Some(answer);
         }
-        let places = self
-            .places
-            .get_or_init(|| self.list.iter().enumerate().map(|(i, a)| (question(a), i)).collect());
+        let places =
+            self.places.get_or_init(|| self.list.iter().enumerate().map(|(i, a)| (question(a), i)).collect());
         self.list.get(*places.get(&(page, bounds))?)
     }
 }

@@ -88,9 +88,8 @@ impl Recorder {
         let private = private.then(Private::default);
         let writer =
             Writer { folder: folder.to_owned(), about, limits, private, shared: Arc::clone(&shared) };
-        let thread = std::thread::Builder::new()
-            .name("recording".to_owned())
-            .spawn(move || writer.run(&events))?;
+        let thread =
+            std::thread::Builder::new().name("recording".to_owned()).spawn(move || writer.run(&events))?;
         Ok(Recorder {
             queue: Some(queue),
             thread: Some(thread),
@@ -308,8 +307,7 @@ impl<M: Machine + ?Sized> Machine for Recorded<'_, M> {
     fn nodes(&mut self, observe: &mut dyn FnMut(Evidence<'_>)) -> Result<&[NodeState], M::Error> {
         let Recorded { recorder, machine } = self;
         recorder.add(Phase::Nodes, Piece::Read);
-        let states =
-            machine.nodes(&mut |evidence| recorder.show(Phase::Nodes, evidence, &mut *observe))?;
+        let states = machine.nodes(&mut |evidence| recorder.show(Phase::Nodes, evidence, &mut *observe))?;
         recorder.add(Phase::Nodes, Piece::Nodes(states.to_vec()));
         Ok(states)
     }

@@ -124,7 +124,12 @@ mod tests {
     #[test]
     fn names_are_unique_and_every_table_begins_with_its_event() {
         for (i, table) in TABLES.iter().enumerate() {
-            assert_eq!((table.columns[0].name, table.columns[0].nullable), ("event", false), "{}", table.name);
+            assert_eq!(
+                (table.columns[0].name, table.columns[0].nullable),
+                ("event", false),
+                "{}",
+                table.name
+            );
             assert!(TABLES[..i].iter().all(|other| other.name != table.name));
             for (j, column) in table.columns.iter().enumerate() {
                 assert!(table.columns[..j].iter().all(|other| other.name != column.name), "{column:?}");

@@ -37,7 +37,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { max_bytes: None, rotate: false, flush: Duration::from_secs(10), backlog_bytes: Some(64 << 20) }
+        Limits {
+            max_bytes: None,
+            rotate: false,
+            flush: Duration::from_secs(10),
+            backlog_bytes: Some(64 << 20),
+        }
     }
 }
 
@@ -175,7 +180,8 @@ impl Writer {
         let number = parts.number() + 1;
         let next = PartWriter::new(&self.folder, number);
         let written = std::mem::replace(&mut parts.current, next).finish();
-        let Some(written) = written.inspect_err(|_| parts.current = PartWriter::new(&self.folder, number - 1))?
+        let Some(written) =
+            written.inspect_err(|_| parts.current = PartWriter::new(&self.folder, number - 1))?
         else {
             return Ok(());
         };

@@ -83,7 +83,13 @@ impl ReadPart {
             return Err(Damage::new(folder, format!("part {} has no events", manifest.part)));
         }
         let event = manifest.first_event;
-        Ok(ReadPart { manifest: manifest.clone(), folder: folder.to_owned(), tables, event, ranks: Ranks::default() })
+        Ok(ReadPart {
+            manifest: manifest.clone(),
+            folder: folder.to_owned(),
+            tables,
+            event,
+            ranks: Ranks::default(),
+        })
     }
 
     /// Passes on the rows of a table that belong to the part as a whole.

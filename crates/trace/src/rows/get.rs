@@ -168,11 +168,13 @@ pub fn get<F: Take>(head: &Header, ranks: &mut Ranks, from: &mut F) -> Result<Pi
             (Piece::Decisions(decisions), rows)
         }
         kind::SETTING => {
-            let of = |mut row: RowValues<'_>| Ok(Piece::Setting(row.text()?.to_owned(), row.text()?.to_owned()));
+            let of =
+                |mut row: RowValues<'_>| Ok(Piece::Setting(row.text()?.to_owned(), row.text()?.to_owned()));
             (one(from, TableId::Settings, of)?, 1)
         }
         kind::LOSS => {
-            let of = |mut row: RowValues<'_>| Ok(Piece::Loss { events: row.number()?, pieces: row.number()? });
+            let of =
+                |mut row: RowValues<'_>| Ok(Piece::Loss { events: row.number()?, pieces: row.number()? });
             (one(from, TableId::Losses, of)?, 1)
         }
         _ => return Err(from.bad()),
@@ -369,14 +371,8 @@ fn limit(mut row: RowValues<'_>) -> Result<LimitRow, Bad> {
 
 fn demand(id: u64, rows: &[LimitRow]) -> Option<Demand> {
     let ((limit, None, node, pages, idle), scopes) = rows.split_first()? else { return None };
-    let mut demand = Demand {
-        id,
-        node: *node,
-        pages: *pages,
-        idle: *idle,
-        allowances: Vec::new(),
-        braked: Vec::new(),
-    };
+    let mut demand =
+        Demand { id, node: *node, pages: *pages, idle: *idle, allowances: Vec::new(), braked: Vec::new() };
     for (limit, scope, _, pages, _) in scopes {
         let allowance = Allowance { scope: (*scope)?, pages: *pages };
         match limit.as_str() {

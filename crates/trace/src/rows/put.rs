@@ -76,7 +76,8 @@ impl Tables {
                 let rows = self.rows(TableId::RegionPages);
                 for at in pages {
                     let row = rows.add(event).number(at.time.0);
-                    let row = row.number(at.page.pid.0).number(at.page.vpn).maybe(offset(at.pfn, at.page.vpn));
+                    let row =
+                        row.number(at.page.pid.0).number(at.page.vpn).maybe(offset(at.pfn, at.page.vpn));
                     put_region(row.number(at.order).number(at.node.0), &at.region);
                 }
                 return (kind::REGION_PAGES, pages.len());

@@ -3,12 +3,7 @@
 use super::Kind::{Flag, Near, Number, Signed, Text, Wide};
 use super::{Column, Table};
 
-const fn column(
-    name: &'static str,
-    kind: super::Kind,
-    unit: &'static str,
-    meaning: &'static str,
-) -> Column {
+const fn column(name: &'static str, kind: super::Kind, unit: &'static str, meaning: &'static str) -> Column {
     Column::new(name, kind, unit, meaning)
 }
 
@@ -38,7 +33,8 @@ pub const TABLES: [Table; 20] = [
             column("kind", Text, "", "What it is; a kind's rows are in the table that the kind names."),
             column("time", Near, "ns", "The time of the step, CLOCK_MONOTONIC."),
             column("rows", Number, "rows", "How many rows the event has in its table."),
-            column("number", Wide, "", "Of a batch or its outcome: the batch. Of a demand: the demand.").or_null(),
+            column("number", Wide, "", "Of a batch or its outcome: the batch. Of a demand: the demand.")
+                .or_null(),
             column("at", Near, "ns", "The time that the evidence itself names.").or_null(),
         ],
     },
@@ -52,7 +48,12 @@ pub const TABLES: [Table; 20] = [
             column("last", Flag, "", "Whether it only polled because the run was about to end."),
             column("looking", Flag, "", "Whether the machine had more to look for than it had time for."),
             column("demotes", Flag, "", "Whether the machine takes demands to demote."),
-            column("pacing", Text, "", "How far the kernel's scans can be paced: `nothing`, `steps`, `renewals`."),
+            column(
+                "pacing",
+                Text,
+                "",
+                "How far the kernel's scans can be paced: `nothing`, `steps`, `renewals`.",
+            ),
             column("step_mb", Number, "MB", "Scan size that the engine wished for.").or_null(),
             column("period_min_ms", Number, "ms", "Shortest scan period that it wished for.").or_null(),
             column("period_max_ms", Number, "ms", "Longest scan period that it wished for.").or_null(),
@@ -72,7 +73,8 @@ pub const TABLES: [Table; 20] = [
             column("node", Number, "", "The node that held the page."),
             column("accessor", Number, "", "The node of the CPU that accessed it.").or_null(),
             column("source", Number, "", "0 a hint fault, 1 a hardware sample, 2 a device's count."),
-            column("scanned", Wide, "ns", "Hint fault: when the scan marked the page, CLOCK_MONOTONIC.").or_null(),
+            column("scanned", Wide, "ns", "Hint fault: when the scan marked the page, CLOCK_MONOTONIC.")
+                .or_null(),
             column(
                 "scan_rank",
                 Signed,
@@ -82,7 +84,8 @@ pub const TABLES: [Table; 20] = [
             .or_null(),
             column("latency_cycles", Number, "cycles", "Sample: load latency, 0 where unknown.").or_null(),
             column("store", Flag, "", "Sample: whether it was a store.").or_null(),
-            column("period", Number, "accesses", "Sample: accesses for each sample, 0 where unknown.").or_null(),
+            column("period", Number, "accesses", "Sample: accesses for each sample, 0 where unknown.")
+                .or_null(),
             column("count", Number, "accesses", "Count: accesses to the page.").or_null(),
             column("gap", Wide, "ns", "Count: mean time between two of them.").or_null(),
         ],
@@ -112,7 +115,12 @@ pub const TABLES: [Table; 20] = [
             column("of", Number, "", "The process, or the node."),
             column("start", Near, "pages", "First page: virtual page or frame."),
             column("end", Near, "pages", "Page after the last."),
-            column("access_rate_bp", Number, "1/10000", "Share of the checks that found the region accessed."),
+            column(
+                "access_rate_bp",
+                Number,
+                "1/10000",
+                "Share of the checks that found the region accessed.",
+            ),
             column("age", Wide, "ns", "For how long the rate has been about the same."),
             column("check", Wide, "ns", "How far each check looks back."),
         ],
@@ -132,7 +140,12 @@ pub const TABLES: [Table; 20] = [
             column("of", Number, "", "The region's process or node."),
             column("start", Near, "pages", "The region's first page."),
             column("end", Near, "pages", "The page after its last."),
-            column("access_rate_bp", Number, "1/10000", "Share of the checks that found the region accessed."),
+            column(
+                "access_rate_bp",
+                Number,
+                "1/10000",
+                "Share of the checks that found the region accessed.",
+            ),
             column("age", Wide, "ns", "For how long the rate has been about the same."),
             column("check", Wide, "ns", "How far each check looks back."),
         ],
@@ -157,9 +170,15 @@ pub const TABLES: [Table; 20] = [
             column("cpus", Text, "", "Its CPUs, separated by spaces."),
             column("capacity", Wide, "pages", "Its memory."),
             column("page_bytes", Number, "bytes", "The size of a page of the machine."),
-            column("read_latency_ns", Number, "ns", "Idle read latency, as the firmware reports it.").or_null(),
+            column("read_latency_ns", Number, "ns", "Idle read latency, as the firmware reports it.")
+                .or_null(),
             column("read_bandwidth_mbps", Number, "MB/s", "Read bandwidth, likewise.").or_null(),
-            column("distances", Text, "", "Distances to the nodes of the event, in their order; 10 is local."),
+            column(
+                "distances",
+                Text,
+                "",
+                "Distances to the nodes of the event, in their order; 10 is local.",
+            ),
         ],
     },
     Table {
@@ -265,8 +284,13 @@ pub const TABLES: [Table; 20] = [
             EVENT,
             column("time", Near, "ns", "The engine's time, CLOCK_MONOTONIC."),
             column("what", Text, "", "What was decided or happened, as in `explain`."),
-            column("reason", Text, "", "Why it was refused or held; what held an expired one; how a failed one ended.")
-                .or_null(),
+            column(
+                "reason",
+                Text,
+                "",
+                "Why it was refused or held; what held an expired one; how a failed one ended.",
+            )
+            .or_null(),
             column("batch", Near, "", "The batch that it was issued in.").or_null(),
             PID,
             VPN,

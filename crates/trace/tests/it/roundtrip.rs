@@ -184,8 +184,12 @@ fn state() -> impl Strategy<Value = NodeState> {
 }
 
 fn batch() -> impl Strategy<Value = Batch> {
-    let one = (page(), pfn(), any::<u8>(), node_id())
-        .prop_map(|(page, pfn, order, from)| Move { page, pfn, order, from });
+    let one = (page(), pfn(), any::<u8>(), node_id()).prop_map(|(page, pfn, order, from)| Move {
+        page,
+        pfn,
+        order,
+        from,
+    });
     let moves = proptest::collection::vec(one, 1..5);
     (number(), any::<u32>(), node_id(), 0..Direction::ALL.len(), moves).prop_map(
         |(id, pid, target, direction, moves)| Batch {
@@ -390,7 +394,8 @@ fn a_rule_is_answered_as_the_recorded_one_was_and_learns_nothing_else() {
         distances: vec![10, 20],
     };
     let topology = Topology::new(vec![node(0, 0), node(1, 1)]).expect("sound nodes");
-    let mut recorder = Recorder::start(folder.path(), about(topology), patient(), false).expect("it is empty");
+    let mut recorder =
+        Recorder::start(folder.path(), about(topology), patient(), false).expect("it is empty");
     let at = |vpn| VirtPage { pid: Pid(5), vpn };
     recorder.between(Evidence::Accesses { batch: &[], mappings: &Halves }, &mut |evidence| {
         let Evidence::Accesses { mappings, .. } = evidence else { panic!("it is what was given") };

@@ -22,16 +22,7 @@ const PLAN: &[(&str, &[&str])] = &[
     ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
     ("crates/wire", &["thermocline-core"]),
     ("crates/trace", &["thermocline-core", "thermocline-sim"]),
-    (
-        "crates/cli",
-        &[
-            "thermocline-core",
-            "thermocline-linux",
-            "thermocline-sim",
-            "thermocline-trace",
-            "thermocline-wire",
-        ],
-    ),
+    ("crates/cli", &["thermocline-core", "thermocline-linux", "thermocline-sim", "thermocline-wire"]),
     ("lab", &["thermocline-core", "thermocline-linux"]),
 ];
 
