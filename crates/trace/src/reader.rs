@@ -175,7 +175,7 @@ impl Reader<'_> {
                 self.open_next()?;
                 continue;
             };
-            match part.next() {
+            match part.next_event() {
                 Ok(Some((number, head, piece))) => {
                     let expected = self.expected.unwrap_or(0);
                     if number > expected {

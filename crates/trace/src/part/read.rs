@@ -109,7 +109,7 @@ impl ReadPart {
     ///
     /// # Errors
     /// A file is damaged.
-    pub fn next(&mut self) -> Result<Option<(u64, Header, Piece)>, Damage> {
+    pub fn next_event(&mut self) -> Result<Option<(u64, Header, Piece)>, Damage> {
         let Some(cursor) = self.tables.get_mut(&(TableId::Events as usize)) else { return Ok(None) };
         let (event, head) = match cursor.header() {
             Ok(Some(found)) => found,

@@ -69,7 +69,9 @@ impl Tables {
             Piece::Regions(snapshot) => {
                 head.at = Some(snapshot.time);
                 let rows = self.rows(TableId::Regions);
-                snapshot.regions.iter().for_each(|region| drop(put_region(rows.add(event), region)));
+                for region in &snapshot.regions {
+                    put_region(rows.add(event), region);
+                }
                 return (kind::REGIONS, snapshot.regions.len());
             }
             Piece::RegionPages(pages) => {
@@ -110,7 +112,9 @@ impl Tables {
             Piece::Outcome(done) => {
                 (head.number, head.at) = (Some(done.id.0), Some(done.time));
                 let rows = self.rows(TableId::Outcomes);
-                done.outcomes.iter().for_each(|outcome| drop(rows.add(event).text(outcome.name())));
+                for outcome in &done.outcomes {
+                    rows.add(event).text(outcome.name());
+                }
                 return (kind::OUTCOME, done.outcomes.len());
             }
             Piece::Demoted(done) => {

@@ -96,7 +96,7 @@ fn a_damaged_file_takes_nothing_but_its_part() {
             assert!(what == 2 || name.ends_with(".json"), "{told}: the damage was not seen");
             continue;
         }
-        assert_eq!(damaged, [path.clone()], "{told}");
+        assert_eq!(damaged, std::slice::from_ref(&path), "{told}");
         let lost: Vec<u64> = all.difference(&events).copied().collect();
         let of_part = |event: &u64| (part.first_event..part.end_event).contains(event);
         assert!(lost.iter().all(of_part), "{told}: events of other parts are lost");
