@@ -16,5 +16,4 @@ pub mod recorder;
 pub mod replay;
 pub mod rows;
 pub mod schema;
-pub mod simulated;
 pub mod writer;

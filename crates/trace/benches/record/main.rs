@@ -2,7 +2,7 @@
 //!
 //! Simulated runs are recorded, which gives the bytes on disk for each piece of evidence: all files
 //! but those of the engine's decisions and moves, and all files. Frames follow pages in the
-//! simulator; how much it is with frames at random is told beside it.
+//! simulator; how much it is with frames at random stands beside it.
 //!
 //! Then the evidence is recorded once more from memory, as fast as it goes, and the CPU time of the
 //! process is measured, that of the thread that writes included. Last, the recording is replayed
@@ -13,8 +13,9 @@
 //! status is 1 where a bar does not hold.
 
 #[path = "../../../core/benches/observe/report.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "this bench does not use all of it")]
 mod report;
+mod simulated;
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -28,23 +29,18 @@ use thermocline_core::machine::Machine;
 use thermocline_core::moves::Batch;
 use thermocline_core::topology::{NodeState, Topology};
 use thermocline_core::units::{Nanos, Pfn};
-use thermocline_sim::manager::ManagerName;
-use thermocline_sim::mode::ModeName;
-use thermocline_sim::run::Arm;
 use thermocline_sim::scenario::Setup;
 use thermocline_trace::piece::Piece;
 use thermocline_trace::reader::Recording;
 use thermocline_trace::recorder::Recorder;
 use thermocline_trace::replay::{Recorded, Steps, replay};
-use thermocline_trace::simulated::record;
 use thermocline_trace::writer::{About, Limits};
 
 const SEED: u64 = 7;
 const BYTES: f64 = 8.0;
 const RECORD_NS: f64 = 300.0;
 const REPLAY_RATE: f64 = 5e6;
-/// Scenarios, and the values that make their runs short enough.
-const RUNS: [(&str, &[&str]); 2] = [("zipf-8g", &[]), ("redis-memtier", &[])];
+const SCENARIOS: [&str; 2] = ["zipf-8g", "redis-memtier"];
 
 fn main() -> ExitCode {
     report::run(run)
@@ -57,8 +53,8 @@ fn cpu_ns() -> f64 {
 
 fn run(folder: &Path) -> Result<bool, Failure> {
     let mut figures = Vec::new();
-    for (name, changes) in RUNS {
-        figures.extend(measure(folder, name, changes)?);
+    for name in SCENARIOS {
+        figures.extend(measure(folder, name)?);
     }
     report::print(&figures);
     println!("\nwritten: {}", report::write(folder, &figures)?.display());
@@ -69,18 +65,16 @@ fn patient() -> Limits {
     Limits { backlog_bytes: None, ..Limits::default() }
 }
 
-fn measure(folder: &Path, name: &str, changes: &[&str]) -> Result<Vec<Figure>, Failure> {
+fn measure(folder: &Path, name: &str) -> Result<Vec<Figure>, Failure> {
     let (first, again) = (folder.join(format!("{name}.trace")), folder.join(format!("{name}.again.trace")));
     for old in [&first, &again] {
         if old.exists() {
             std::fs::remove_dir_all(old)?;
         }
     }
-    let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
-    let setup = Setup::preset(name, &changes)?;
+    let setup = Setup::preset(name, &[])?;
     let choice = RuleChoice::Rule(RuleName::Adaptive);
-    let arm = Arm { manager: ManagerName::Thermocline(choice), mode: ModeName::Event, seed: SEED };
-    let (_, summary) = record(&setup, choice, arm, "bench", (&first, patient(), false))?;
+    let summary = simulated::record(&setup, choice, SEED, &first, patient())?;
     let recording = Recording::open(&first)?;
     let pieces = summary.pieces as f64;
     println!("{name}: {pieces} pieces in {} events, {} bytes", summary.events, summary.bytes);

@@ -3,7 +3,7 @@
 mod damage;
 mod endings;
 #[path = "../../../core/tests/it/faulty.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "these tests do not use all of it")]
 mod faulty;
 mod machines;
 mod private;

@@ -21,7 +21,7 @@ const PLAN: &[(&str, &[&str])] = &[
     ("crates/sim", &["thermocline-core", "thermocline-mem"]),
     ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
     ("crates/wire", &["thermocline-core"]),
-    ("crates/trace", &["thermocline-core", "thermocline-sim"]),
+    ("crates/trace", &["thermocline-core"]),
     ("crates/cli", &["thermocline-core", "thermocline-linux", "thermocline-sim", "thermocline-wire"]),
     ("lab", &["thermocline-core", "thermocline-linux"]),
 ];
@@ -108,6 +108,23 @@ fn crates_lean_on_each_other_as_planned() {
     let crates = crates();
     assert!(crates.len() >= PLAN.len());
     assert_eq!(against_plan(&crates, PLAN), Vec::<String>::new());
+}
+
+/// The book's table of the crates says what the plan does.
+#[test]
+fn the_book_has_the_plan() {
+    let path = Path::new(WORKSPACE).join("docs/src/architecture.md");
+    let book = std::fs::read_to_string(&path).unwrap();
+    for (folder, may) in PLAN {
+        let head = format!("| `{folder}` ");
+        let row = book.lines().find(|line| line.starts_with(&head));
+        let row = row.unwrap_or_else(|| panic!("{}: no row {head}", path.display()));
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let named: BTreeSet<String> =
+            last.split('`').skip(1).step_by(2).map(|name| format!("thermocline-{name}")).collect();
+        let planned: BTreeSet<String> = may.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(named, planned, "{folder}");
+    }
 }
 
 #[test]
