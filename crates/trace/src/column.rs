@@ -34,7 +34,7 @@ enum Values {
 impl Values {
     fn of(kind: Kind) -> Values {
         match kind {
-            Kind::Near | Kind::Signed | Kind::Wide => Values::Long(Vec::new()),
+            Kind::Near | Kind::NearSigned | Kind::Wide | Kind::WideSigned => Values::Long(Vec::new()),
             Kind::Number => Values::Int(Vec::new()),
             Kind::Flag => Values::Flag(Vec::new()),
             Kind::Text => Values::Text(Vec::new()),

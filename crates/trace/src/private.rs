@@ -7,12 +7,9 @@
 //!
 //! Frames, nodes, times, sizes and rates remain.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
 use thermocline_core::access::{Region, RegionSpace};
 use thermocline_core::config::{Config, Daemon, Metrics};
-use thermocline_core::hash::FixedHasher;
+use thermocline_core::hash::FixedMap;
 use thermocline_core::units::{Pid, VirtPage};
 
 use crate::piece::{Answer, Piece};
@@ -21,17 +18,15 @@ use crate::piece::{Answer, Piece};
 const WINDOW_SHIFT: u32 = 28;
 /// Addresses keep their place in a huge page of 2 MiB.
 const KEPT_MASK: u64 = (1 << 9) - 1;
-/// Settings that are told as they are.
-const TOLD: [&str; 6] = ["program", "kernel", "clock", "driver", "private", "config"];
-
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+/// Settings that are kept; all others are emptied.
+const KEPT: [&str; 6] = ["program", "kernel", "clock", "driver", "private", "config"];
 
 /// Hides them, always the same way within a recording.
 #[derive(Debug, Default)]
 pub struct Private {
-    pids: Map<u32, u32>,
+    pids: FixedMap<u32, u32>,
     /// The new window of a process's window, and what is added to the pages in it.
-    windows: Map<(u32, u64), u64>,
+    windows: FixedMap<(u32, u64), u64>,
     count: u64,
 }
 
@@ -76,7 +71,7 @@ impl Private {
 
     /// What remains of a setting.
     pub fn setting(key: &str, value: &str) -> String {
-        if !TOLD.contains(&key) {
+        if !KEPT.contains(&key) {
             return String::new();
         }
         if key != "config" {

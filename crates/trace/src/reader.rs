@@ -1,13 +1,13 @@
 //! Reads a recording in order, and says what of it is missing or damaged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use thermocline_core::config::Config;
 use thermocline_core::topology::Topology;
 
-use crate::part::{Damage, Manifest, ReadPart, UNFINISHED, part_of};
+use crate::part::{Damage, Manifest, ReadPart, UNFINISHED, part_of, part_of_table};
 use crate::piece::Piece;
 use crate::rows::{Header, node, topology};
 use crate::schema::TableId;
@@ -34,19 +34,24 @@ impl Recording {
     pub fn open(folder: &Path) -> Result<Recording, Damage> {
         let unreadable = |e: std::io::Error| Damage::new(folder, format!("cannot be read: {e}"));
         let mut left_out = Vec::new();
-        let mut parts = Vec::new();
+        let (mut parts, mut manifests, mut tables) = (Vec::new(), BTreeSet::new(), Vec::new());
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.ends_with(UNFINISHED) {
                 left_out.push(Damage::new(path, "it was not finished; the recording ended before"));
+            } else if let Some(part) = part_of_table(&name) {
+                tables.push((part, path));
             } else if let Some(part) = part_of(&name) {
+                manifests.insert(part);
                 match fs::read(&path).ok().and_then(|bytes| Manifest::of_bytes(&bytes)) {
                     Some(manifest) if manifest.part == part => parts.push(manifest),
                     _ => left_out.push(Damage::new(path, "it is damaged; its part is left out")),
                 }
             }
         }
+        let torn = tables.into_iter().filter(|(part, _)| !manifests.contains(part));
+        left_out.extend(torn.map(|(_, path)| Damage::new(path, "its part was not finished")));
         parts.sort_by_key(|part| part.part);
         left_out.sort_by(|a, b| a.path.cmp(&b.path));
         let mut recording = Recording {
@@ -69,7 +74,12 @@ impl Recording {
         }
         Err(first.unwrap_or_else(|| {
             let torn = recording.left_out.len();
-            Damage::new(folder, format!("there is no recording in it; {torn} files are torn or damaged"))
+            Damage::new(
+                folder,
+                format!(
+                    "there is no recording in it ({torn} files are torn or damaged); name the folder of one"
+                ),
+            )
         }))
     }
 
@@ -109,7 +119,9 @@ impl Recording {
     /// It is not there, or is one that this version does not know.
     pub fn config(&self) -> Result<Config, Damage> {
         let text = self.setting("config");
-        let text = text.ok_or_else(|| Damage::new(&self.folder, "it has no configuration"))?;
+        let text = text.ok_or_else(|| {
+            Damage::new(&self.folder, "it has no configuration; replay it with one of your own")
+        })?;
         parse_config(text).map_err(|what| Damage::new(&self.folder, what))
     }
 
@@ -133,7 +145,9 @@ impl Recording {
 /// # Errors
 /// It is one that this version does not know.
 pub fn parse_config(text: &str) -> Result<Config, String> {
-    serde_json::from_str(text).map_err(|e| format!("its configuration is not one of this version: {e}"))
+    serde_json::from_str(text).map_err(|e| {
+        format!("its configuration is not one of this version: {e}; use the version that wrote it")
+    })
 }
 
 type AboutPart = (BTreeMap<String, String>, Topology);

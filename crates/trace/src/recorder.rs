@@ -39,7 +39,7 @@ const BATCH_EVERY: Nanos = Nanos::from_ms(100);
 pub struct Summary {
     /// Events that happened, recorded or not.
     pub events: u64,
-    /// Pieces of evidence that were written.
+    /// Pieces of evidence in finished parts, those dropped for newer ones included.
     pub pieces: u64,
     /// Bytes on disk.
     pub bytes: u64,
@@ -69,7 +69,7 @@ pub struct Recorder {
     /// Decisions of the journal that are recorded.
     decided: u64,
     lost: u64,
-    told: bool,
+    end_reported: bool,
 }
 
 impl Recorder {
@@ -78,10 +78,7 @@ impl Recorder {
     /// # Errors
     /// The folder cannot be made, or is not empty.
     pub fn start(folder: &Path, about: About, limits: Limits, private: bool) -> io::Result<Recorder> {
-        if !prepare(folder)? {
-            let text = format!("{} is not empty; name another folder", folder.display());
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-        }
+        prepare(folder)?;
         let shared = Arc::new(Shared::default());
         let backlog = limits.backlog_bytes;
         let (queue, events) = sync_channel(if backlog.is_some() { QUEUE } else { QUEUE_PATIENT });
@@ -103,7 +100,7 @@ impl Recorder {
             last: false,
             decided: 0,
             lost: 0,
-            told: false,
+            end_reported: false,
         })
     }
 
@@ -141,9 +138,9 @@ impl Recorder {
         self.add(Phase::Between, Piece::Setting(key.to_owned(), value));
     }
 
-    /// What the user should be told, once.
-    pub fn news(&mut self) -> Option<String> {
-        let ended = self.shared.ended().filter(|_| !std::mem::replace(&mut self.told, true));
+    /// Why the recording has ended by itself; the first call after that returns it.
+    pub fn report_end(&mut self) -> Option<String> {
+        let ended = self.shared.ended().filter(|_| !std::mem::replace(&mut self.end_reported, true));
         ended.map(|why| format!("the recording has ended, the run goes on: {why}"))
     }
 

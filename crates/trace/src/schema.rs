@@ -1,4 +1,4 @@
-//! The tables of a recording: names, columns, units and meaning. The book's tables come from here.
+//! The tables of a recording: names, columns, units and meaning.
 
 mod tables;
 
@@ -14,9 +14,11 @@ pub enum Kind {
     /// Unsigned, 64 bits, close to the value of the row before: kept as differences.
     Near,
     /// Signed, 64 bits, likewise.
-    Signed,
+    NearSigned,
     /// Unsigned, 64 bits, with few different values: kept as a dictionary.
     Wide,
+    /// Signed, 64 bits, likewise.
+    WideSigned,
     /// Unsigned, 32 bits, likewise.
     Number,
     /// True or false.
@@ -92,29 +94,6 @@ impl TableId {
     pub fn table(self) -> &'static Table {
         &TABLES[self as usize]
     }
-}
-
-/// The schema as Markdown, for the book.
-pub fn markdown() -> String {
-    let mut out = String::new();
-    for table in &TABLES {
-        out += &format!("### `{}`\n\n{}\n\n", table.name, table.meaning);
-        out += "| column | type | unit | meaning |\n|---|---|---|---|\n";
-        for column in table.columns {
-            let of = match column.kind {
-                Kind::Near | Kind::Wide => "u64",
-                Kind::Signed => "i64",
-                Kind::Number => "u32",
-                Kind::Flag => "bool",
-                Kind::Text => "text",
-            };
-            let null = if column.nullable { ", may be null" } else { "" };
-            let Column { name, unit, meaning, .. } = column;
-            out += &format!("| `{name}` | {of}{null} | {unit} | {meaning} |\n");
-        }
-        out.push('\n');
-    }
-    out
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use parquet::errors::ParquetError;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
-use crate::part::{PartWriter, Written, told};
+use crate::part::{PartWriter, Written, message};
 use crate::piece::{Phase, Piece};
 use crate::private::Private;
 use crate::schema::TableId;
@@ -75,7 +75,7 @@ pub struct Shared {
     pub waiting: AtomicUsize,
     /// Bytes on disk, of finished parts.
     pub on_disk: AtomicU64,
-    /// Pieces of evidence that have been written.
+    /// Pieces of evidence in finished parts.
     pub pieces: AtomicU64,
     /// Parts that were dropped for newer ones.
     pub dropped: AtomicU64,
@@ -118,29 +118,24 @@ impl Writer {
             written
         });
         let unfinished = match result {
-            Ok(()) => {
-                let last = std::mem::replace(&mut parts.current, PartWriter::new(&self.folder, 0));
-                match last.finish() {
-                    Ok(written) => {
-                        self.count(written.iter());
-                        return;
-                    }
-                    Err(error) => Ended::Failed(error),
-                }
-            }
+            Ok(()) => match parts.current.finish() {
+                Ok(written) => return written.iter().for_each(|part| self.count(part)),
+                Err(error) => Ended::Failed(error),
+            },
             Err(ended) => ended,
         };
         parts.current.discard();
         match unfinished {
             Ended::Full => {
-                let max = self.limits.max_bytes.unwrap_or_default() >> 20;
-                self.shared.end(format!("it has reached its {max} MiB; what was recorded is whole"));
+                let max = self.limits.max_bytes.unwrap_or_default();
+                self.shared.end(format!("it has reached its {max} bytes; what was recorded is whole"));
             }
             Ended::Failed(error) => {
                 self.shared.end(format!(
-                    "{} cannot be written: {}; what was recorded before is whole",
+                    "{} cannot be written: {}; what was recorded before is whole; \
+                     make room, or record to another disk",
                     self.folder.display(),
-                    told(&error)
+                    message(&error)
                 ));
             }
         }
@@ -164,7 +159,6 @@ impl Writer {
         if let Piece::Topology(topology) = &piece {
             self.about.topology.clone_from(topology);
         }
-        self.shared.pieces.fetch_add(piece.pieces(), Ordering::Relaxed);
         Ok(parts.current.put(number, phase, time, &piece)?)
     }
 
@@ -177,15 +171,9 @@ impl Writer {
     }
 
     fn next_part(&self, parts: &mut Parts) -> Result<(), Ended> {
-        let number = parts.number() + 1;
-        let next = PartWriter::new(&self.folder, number);
-        let written = std::mem::replace(&mut parts.current, next).finish();
-        let Some(written) =
-            written.inspect_err(|_| parts.current = PartWriter::new(&self.folder, number - 1))?
-        else {
-            return Ok(());
-        };
-        self.count([&written].into_iter());
+        let Some(written) = parts.current.finish()? else { return Ok(()) };
+        parts.current = PartWriter::new(&self.folder, written.part + 1);
+        self.count(&written);
         parts.written.push(written);
         let Some(max) = self.limits.max_bytes else { return Ok(()) };
         // Room for one more part, which is about as large as the largest so far.
@@ -206,9 +194,9 @@ impl Writer {
         Ok(())
     }
 
-    fn count<'a>(&self, written: impl Iterator<Item = &'a Written>) {
-        let bytes = written.map(|part| part.bytes).sum();
-        self.shared.on_disk.fetch_add(bytes, Ordering::Relaxed);
+    fn count(&self, written: &Written) {
+        self.shared.on_disk.fetch_add(written.bytes, Ordering::Relaxed);
+        self.shared.pieces.fetch_add(written.pieces, Ordering::Relaxed);
     }
 
     /// Puts what the recording says about itself at the head of a part.
@@ -246,10 +234,6 @@ struct Parts {
 }
 
 impl Parts {
-    fn number(&self) -> u32 {
-        self.current.number()
-    }
-
     fn bytes(&self) -> u64 {
         self.written.iter().map(|part| part.bytes).sum()
     }

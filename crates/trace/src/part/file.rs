@@ -123,7 +123,7 @@ pub fn row_type(table: &Table) -> Result<Type> {
         let whole = |bit_width| Some(LogicalType::integer(bit_width, false));
         let (physical, logical) = match column.kind {
             Kind::Near | Kind::Wide => (Physical::INT64, whole(64)),
-            Kind::Signed => (Physical::INT64, None),
+            Kind::NearSigned | Kind::WideSigned => (Physical::INT64, None),
             Kind::Number => (Physical::INT32, whole(32)),
             Kind::Flag => (Physical::BOOLEAN, None),
             Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
@@ -148,7 +148,7 @@ pub fn properties(table: &Table) -> WriterProperties {
         .set_offset_index_disabled(true);
     for column in table.columns {
         let path = || ColumnPath::from(column.name);
-        if matches!(column.kind, Kind::Near | Kind::Signed) && column.name != "scan_rank" {
+        if matches!(column.kind, Kind::Near | Kind::NearSigned) {
             properties = properties
                 .set_column_dictionary_enabled(path(), false)
                 .set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED);

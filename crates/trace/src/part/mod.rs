@@ -10,7 +10,7 @@ mod write;
 
 pub use manifest::{FileEntry, Manifest};
 pub use read::{Damage, ReadPart};
-pub use write::{PartWriter, Written, prepare, told};
+pub use write::{PartWriter, Written, message, prepare};
 
 /// What the names of unfinished files end with.
 pub const UNFINISHED: &str = ".unfinished";
@@ -23,6 +23,11 @@ pub fn file_name(table: &str, part: u32) -> String {
 /// The name of a part's manifest.
 pub fn manifest_name(part: u32) -> String {
     format!("part-{part:06}.json")
+}
+
+/// The part that the name of a table's file belongs to.
+pub fn part_of_table(name: &str) -> Option<u32> {
+    name.strip_suffix(".parquet")?.rsplit_once('-')?.1.parse().ok()
 }
 
 /// The part that a manifest's name belongs to.

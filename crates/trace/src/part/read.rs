@@ -74,7 +74,10 @@ impl ReadPart {
             let Some(place) = TABLES.iter().position(|table| table.name == file.table) else { continue };
             let sum = Sum::of_file(&path).map_err(|e| Damage::new(&path, format!("cannot be read: {e}")))?;
             if sum.bytes() != file.bytes || sum.text() != file.sum {
-                return Err(Damage::new(&path, "its bytes are not those that were written"));
+                return Err(Damage::new(
+                    &path,
+                    "its bytes are not those that were written; its part is left out",
+                ));
             }
             let cursor = Cursor::open(&path, place).map_err(|e| Damage::new(&path, e.to_string()))?;
             tables.insert(place, cursor);

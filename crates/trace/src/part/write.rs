@@ -27,6 +27,8 @@ pub struct Written {
     pub part: u32,
     /// Bytes on disk.
     pub bytes: u64,
+    /// Pieces of evidence in it.
+    pub pieces: u64,
     /// Its files.
     pub paths: Vec<PathBuf>,
 }
@@ -63,11 +65,6 @@ impl PartWriter {
             pieces: 0,
             rows: 0,
         }
-    }
-
-    /// Its number.
-    pub fn number(&self) -> u32 {
-        self.part
     }
 
     /// Whether it has no event yet.
@@ -127,11 +124,12 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Finishes the part; `None` if it has no event.
+    /// Finishes the part, which takes no further events; `None` if it has none.
     ///
     /// # Errors
-    /// A file cannot be written or renamed.
-    pub fn finish(mut self) -> Result<Option<Written>, ParquetError> {
+    /// A file cannot be written or renamed. What there is of the part is to be
+    /// [discarded](PartWriter::discard).
+    pub fn finish(&mut self) -> Result<Option<Written>, ParquetError> {
         let Some((first_event, first_ns)) = self.first else { return Ok(None) };
         self.write(1)?;
         let mut files = Vec::new();
@@ -162,7 +160,8 @@ impl PartWriter {
         fs::write(unfinished(&path), &bytes)?;
         fs::rename(unfinished(&path), &path)?;
         paths.push(path);
-        Ok(Some(Written { part: self.part, bytes: manifest.bytes() + bytes.len() as u64, paths }))
+        let bytes = manifest.bytes() + bytes.len() as u64;
+        Ok(Some(Written { part: self.part, bytes, pieces: self.pieces, paths }))
     }
 
     /// Removes what was written of an unfinished part, as far as possible.
@@ -204,20 +203,23 @@ fn unfinished(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The file system's error in one of Parquet, in words.
-pub fn told(error: &ParquetError) -> String {
+/// What a Parquet error says; of one of the file system, that alone.
+pub fn message(error: &ParquetError) -> String {
     match error {
         ParquetError::External(source) => source.to_string(),
         other => other.to_string(),
     }
 }
 
-/// Whether a folder can take a recording: it is made where it does not exist, and must not hold
-/// one.
+/// Makes the folder for a recording where it does not exist.
 ///
 /// # Errors
-/// It cannot be made or read.
-pub fn prepare(folder: &Path) -> io::Result<bool> {
+/// It cannot be made or read, or it is not empty.
+pub fn prepare(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    Ok(fs::read_dir(folder)?.next().is_none())
+    if fs::read_dir(folder)?.next().is_none() {
+        return Ok(());
+    }
+    let text = format!("{} is not empty; name another folder", folder.display());
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
 }

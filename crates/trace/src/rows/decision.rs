@@ -14,7 +14,7 @@ use super::put::offset;
 use crate::column::{Bad, RowValues, Rows};
 
 /// What a decision is called, its reason and its batch.
-pub fn told(what: What) -> (&'static str, Option<&'static str>, Option<BatchId>) {
+pub fn columns(what: What) -> (&'static str, Option<&'static str>, Option<BatchId>) {
     match what {
         What::Proposed => ("proposed", None, None),
         What::Refused { reason } => ("refused", Some(reason.name()), None),
@@ -61,7 +61,7 @@ fn sources(text: &str) -> Option<Sources> {
 }
 
 pub fn put(rows: &mut Rows, event: u64, decision: &Decision) {
-    let (name, reason, batch) = told(decision.what);
+    let (name, reason, batch) = columns(decision.what);
     rows.add(event)
         .number(decision.time.0)
         .text(name)

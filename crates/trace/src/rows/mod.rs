@@ -7,10 +7,7 @@ mod put;
 pub use get::{Header, Take, get, node, topology};
 pub use put::Tables;
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
-use thermocline_core::hash::FixedHasher;
+use thermocline_core::hash::FixedMap;
 use thermocline_core::units::VirtPage;
 
 use crate::piece::Phase;
@@ -18,7 +15,7 @@ use crate::piece::Phase;
 /// Counts the hint faults of each process in a part. Faults since a scan differ from row to row;
 /// the count at the time of the scan is the same for all pages that it marked.
 #[derive(Debug, Default)]
-pub struct Ranks(HashMap<Option<u32>, u64, BuildHasherDefault<FixedHasher>>);
+pub struct Ranks(FixedMap<Option<u32>, u64>);
 
 impl Ranks {
     /// The number of faults of the page's process before this one.

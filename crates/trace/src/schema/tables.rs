@@ -1,6 +1,6 @@
 //! Every table, in the order of [`TableId`](super::TableId).
 
-use super::Kind::{Flag, Near, Number, Signed, Text, Wide};
+use super::Kind::{Flag, Near, NearSigned, Number, Text, Wide, WideSigned};
 use super::{Column, Table};
 
 const fn column(name: &'static str, kind: super::Kind, unit: &'static str, meaning: &'static str) -> Column {
@@ -15,7 +15,7 @@ const SCOPE: Column = column("scope", Number, "", "The scope: 0 the default one,
 const VPN: Column = column("vpn", Near, "4 KiB", "The virtual page; of a folio, the one that maps its head.");
 const PFN: Column = column(
     "pfn_offset",
-    Signed,
+    NearSigned,
     "pages",
     "The frame (of a folio, its head) less `vpn`, which is 0 where that is null.",
 )
@@ -26,7 +26,8 @@ const ORDER: Column = column("order", Number, "log2 pages", "The size of the fol
 pub const TABLES: [Table; 20] = [
     Table {
         name: "events",
-        meaning: "What happened, in order. Events are numbered from 0 without gaps, unless some were lost.",
+        meaning: "What happened, in order. Events are numbered from 0 without gaps, unless some \
+            were lost.",
         columns: &[
             EVENT,
             column("phase", Text, "", "Where in a step: `poll`, `nodes`, `tick`, or `between` two steps."),
@@ -77,7 +78,7 @@ pub const TABLES: [Table; 20] = [
                 .or_null(),
             column(
                 "scan_rank",
-                Signed,
+                WideSigned,
                 "faults",
                 "Hint fault: the faults of its process in this part before it, less those since the scan.",
             )
@@ -92,8 +93,8 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "answers",
-        meaning: "What the machine answered when the rule asked it about the mapping around a page. \
-                  They belong to the event `accesses` of that number.",
+        meaning: "What the machine answered when the rule asked it about the mapping around a \
+            page. They belong to the event `accesses` of that number.",
         columns: &[
             EVENT,
             column("asked", Text, "", "`bounds` of the mapping, or whether the page is `marked` by a scan."),
@@ -193,8 +194,8 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "outcomes",
-        meaning: "How the moves of a batch ended, in the order of its moves. `events.number` is the batch, \
-                  `events.at` when the last move ended.",
+        meaning: "How the moves of a batch ended, in the order of its moves. `events.number` is \
+            the batch, `events.at` when the last move ended.",
         columns: &[EVENT, column("outcome", Text, "", "How the move ended.")],
     },
     Table {
@@ -226,7 +227,8 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "scans",
-        meaning: "How the kernel scans the process of which it scans most; null while that is not known.",
+        meaning: "How the kernel scans the process of which it scans most; null while that is not \
+            known.",
         columns: &[
             EVENT,
             PID.or_null(),
@@ -251,7 +253,8 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "moves",
-        meaning: "Batches of moves that the engine asked for, one row per move. `events.number` is the batch.",
+        meaning: "Batches of moves that the engine asked for, one row per move. `events.number` \
+            is the batch.",
         columns: &[
             EVENT,
             column("batch_pid", Number, "", "The process of the batch."),
@@ -266,8 +269,8 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "demands",
-        meaning: "What the engine asked to be demoted: the first row is the demand, further ones are limits of \
-                  scopes. `events.number` is the demand.",
+        meaning: "What the engine asked to be demoted: the first row is the demand, further ones \
+            are limits of scopes. `events.number` is the demand.",
         columns: &[
             EVENT,
             column("limit", Text, "", "`all` of the demand; of a scope with a `floor`, or a `braked` one."),
@@ -315,8 +318,8 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "losses",
-        meaning: "Events that were not recorded because the disk did not keep up. They are missing before this \
-                  event.",
+        meaning: "Events that were not recorded because the disk did not keep up. They are \
+            missing before this event.",
         columns: &[
             EVENT,
             column("events", Wide, "events", "Events that are missing."),

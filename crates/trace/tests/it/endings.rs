@@ -66,11 +66,11 @@ fn about() -> About {
     About { settings: Vec::new(), topology: Topology::new(vec![node]).expect("a sound node") }
 }
 
-/// Records `steps` steps, a second each; returns the news and what it came to.
+/// Records `steps` steps, a second each; returns why it ended and what it came to.
 fn run(folder: &Path, limits: Limits, steps: u64) -> (Vec<String>, Summary) {
     let mut recorder = Recorder::start(folder, about(), limits, false).expect("it is empty");
     let mut machine = Busy(0);
-    let mut news = Vec::new();
+    let mut ends = Vec::new();
     for step in 0..steps {
         let mut shown = 0;
         let now = Nanos::from_s(100 + step);
@@ -80,17 +80,17 @@ fn run(folder: &Path, limits: Limits, steps: u64) -> (Vec<String>, Summary) {
             }
         });
         assert_eq!(shown, ACCESSES, "the run goes on");
-        news.extend(recorder.news());
+        ends.extend(recorder.report_end());
     }
     // The thread may find out after the last step.
     for _ in 0..200 {
-        if !news.is_empty() {
+        if !ends.is_empty() {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
-        news.extend(recorder.news());
+        ends.extend(recorder.report_end());
     }
-    (news, recorder.finish())
+    (ends, recorder.finish())
 }
 
 fn size(folder: &Path) -> u64 {
@@ -115,9 +115,9 @@ fn at_its_size_it_ends_and_what_was_recorded_is_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let max = 4 << 20;
     let limits = Limits { max_bytes: Some(max), flush: Duration::from_secs(1), ..patient() };
-    let (news, summary) = run(folder.path(), limits, 60);
-    assert_eq!(news.len(), 1, "it says so once: {news:?}");
-    assert!(news[0].contains("the run goes on") && news[0].contains("4 MiB"), "{news:?}");
+    let (ends, summary) = run(folder.path(), limits, 60);
+    assert_eq!(ends.len(), 1, "it says so once: {ends:?}");
+    assert!(ends[0].contains("the run goes on") && ends[0].contains("4194304 bytes"), "{ends:?}");
     assert!(summary.ended.is_some());
     let size = size(folder.path());
     assert!((max / 2..=max).contains(&size), "{size}");
@@ -131,8 +131,8 @@ fn with_rotation_the_newest_stays() {
     let folder = tempfile::tempdir().expect("a folder");
     let max = 4 << 20;
     let limits = Limits { max_bytes: Some(max), rotate: true, flush: Duration::from_secs(1), ..patient() };
-    let (news, summary) = run(folder.path(), limits, 60);
-    assert!(news.is_empty(), "{news:?}");
+    let (ends, summary) = run(folder.path(), limits, 60);
+    assert!(ends.is_empty(), "{ends:?}");
     assert_eq!(summary.ended, None);
     assert!(summary.dropped_parts > 0);
     let size = size(folder.path());
@@ -146,11 +146,11 @@ fn with_rotation_the_newest_stays() {
 }
 
 #[test]
-fn what_the_disk_does_not_keep_up_with_is_lost_and_told() {
+fn what_the_disk_does_not_keep_up_with_is_lost_and_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let limits = Limits { backlog_bytes: Some(1), ..Limits::default() };
-    let (news, summary) = run(folder.path(), limits, 60);
-    assert!(news.is_empty(), "{news:?}");
+    let (ends, summary) = run(folder.path(), limits, 60);
+    assert!(ends.is_empty(), "{ends:?}");
     assert!(summary.lost > 0, "a queue of one byte cannot suffice: {summary:?}");
     let (pieces, missing) = pieces(folder.path());
     assert_eq!(pieces + summary.lost, 60 * ACCESSES);
@@ -167,12 +167,13 @@ fn on_a_full_disk_it_ends_and_the_run_goes_on() {
     if let Some(folder) = std::env::var_os("THERMOCLINE_FULL_DISK") {
         let folder = Path::new(&folder).join("trace");
         let limits = Limits { flush: Duration::from_secs(1), ..patient() };
-        let (news, summary) = run(&folder, limits, 40);
-        assert_eq!(news.len(), 1, "it says so once: {news:?}");
-        assert!(news[0].contains("cannot be written") && news[0].contains("space"), "{news:?}");
+        let (ends, summary) = run(&folder, limits, 40);
+        assert_eq!(ends.len(), 1, "it says so once: {ends:?}");
+        assert!(ends[0].contains("cannot be written") && ends[0].contains("space"), "{ends:?}");
         assert!(summary.ended.is_some());
         let (pieces, missing) = pieces(&folder);
         assert!(pieces > 0 && missing == 0, "what was written before is whole");
+        assert_eq!(summary.pieces, pieces, "what is not on disk does not count");
         assert!(Recording::open(&folder).expect("it is whole").left_out().is_empty(), "no torn file");
         println!("the disk was full");
         return;
@@ -219,6 +220,10 @@ fn after_a_kill_everything_up_to_the_last_flush_is_whole() {
             .expect("this program runs");
         let begun = || fs::read_dir(folder.path()).is_ok_and(|files| files.count() > 6);
         while !begun() {
+            assert!(
+                child.try_wait().expect("it can be asked").is_none(),
+                "seed {seed}: it has ended by itself"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_micros(mix(seed) % 30_000));

@@ -23,7 +23,8 @@ pub fn setup(changes: &[&str]) -> Setup {
     let text = "name = \"recorded\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nlimit = \"10min\"\n\
         [kernel]\nscan_delay_ms = 20\nscan_size_mb = 8\n\
         [[process]]\nname = \"p\"\nnode = 0\nthreads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
-        pattern = { kind = \"phases\", repeat = 1, step = [{ how = \"random\", accesses = 100000000, region = [\
+        pattern = { kind = \"phases\", repeat = 1, step = [\
+        { how = \"random\", accesses = 100000000, region = [\
         { from = 0.0, to = 0.25, weight = 0.9 }, { from = 0.25, to = 1.0, weight = 0.1 }] }] }\n";
     let every = [
         "machine.node.0.memory=\"20MiB\"",

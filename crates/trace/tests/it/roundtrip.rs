@@ -148,7 +148,9 @@ fn evidence() -> impl Strategy<Value = Piece> {
         1 => pid().prop_map(Piece::Exec),
         1 => pid().prop_map(Piece::Exit),
         1 => (number(), number(), proptest::collection::vec(outcome(), 0..6)).prop_map(
-            |(id, time, outcomes)| Piece::Outcome(BatchOutcome { id: BatchId(id), time: Nanos(time), outcomes })
+            |(id, time, outcomes)| {
+               Piece::Outcome(BatchOutcome { id: BatchId(id), time: Nanos(time), outcomes })
+           }
         ),
         1 => (number(), node_id(), number(), number(), by_scope).prop_map(
             |(id, node, pages, cpu, by_scope)| Piece::Demoted(Demoted {
