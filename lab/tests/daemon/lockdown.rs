@@ -1,5 +1,6 @@
 //! Demotion in a kernel that is locked down, where generations cannot be asked.
 
+use thermocline_core::demotion::OVER_PAGES;
 use thermocline_lab::{Line, ThpMode};
 
 use super::{Run, count, number, soak, where_time_is_no_matter, with_settings};
@@ -27,7 +28,8 @@ fn hot_in_dram(line: Line, when: &str, enough_percent: u64) -> Option<f64> {
     assert_eq!(number(&outcome, "daemon_status"), u64::from(when == "meanwhile"));
     assert!(number(&outcome, "free_before") <= FREE_MIB + 4, "node 0 is not full");
     let [asked, over] = ["asked", "over"].map(|what| count(&last, &format!("/counters/demotion_{what}")));
-    assert!(over * 10 <= asked, "{over} pages more than the {asked} that were asked for");
+    // A run that ends early asks for little, and one command may take as much as that beyond it.
+    assert!(over <= asked / 10 + OVER_PAGES, "{over} pages more than the {asked} that were asked for");
     let by_damon = count(&last, "/demoter/by_damon_pages");
     assert_eq!(by_damon > 0, when != "never");
     Some(judged.hot_in_dram)
