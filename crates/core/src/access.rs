@@ -1,5 +1,6 @@
 //! Evidence: what a machine reports to the engine about its pages.
 
+use crate::config::ScopeMap;
 use crate::units::{Nanos, NodeId, Pfn, Pid, ScopeId, VirtPage};
 
 pub use crate::config::Source;
@@ -263,6 +264,17 @@ impl Membership {
             Some(place) => Membership::Managed(ScopeId::of_place(place)),
             None if scopes.iter().all(excludes) => Membership::Managed(ScopeId::DEFAULT),
             None => Membership::Excluded,
+        }
+    }
+
+    /// The membership until the process is examined by other scopes, to which `map` leads.
+    pub fn after(self, map: &ScopeMap) -> Membership {
+        match self {
+            Membership::Managed(scope) => match map.of(scope) {
+                ScopeId::GONE => Membership::Unexamined,
+                scope => Membership::Managed(scope),
+            },
+            other => other,
         }
     }
 }

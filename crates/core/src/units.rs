@@ -128,9 +128,11 @@ pub struct ScopeId(pub u16);
 impl ScopeId {
     /// The scope of processes that no configured scope names.
     pub const DEFAULT: ScopeId = ScopeId(0);
+    /// No scope: that of what was decided for a scope which a reload has removed.
+    pub const GONE: ScopeId = ScopeId(u16::MAX);
 
     /// The scope at position `place` in the configuration, from 0. A configuration has fewer
-    /// than 65536.
+    /// than 65535.
     pub fn of_place(place: usize) -> ScopeId {
         ScopeId(u16::try_from(place + 1).unwrap_or(u16::MAX))
     }

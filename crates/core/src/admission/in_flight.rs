@@ -10,6 +10,7 @@ use std::hash::Hash;
 
 use crate::admission::Admitted;
 use crate::candidate::Candidate;
+use crate::config::ScopeMap;
 use crate::hash::FixedMap;
 use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::refusal::RefusalReason;
@@ -186,6 +187,25 @@ impl InFlight {
     /// The oldest batch that was issued `span` ago or earlier.
     pub(super) fn overdue(&self, now: Nanos, span: Nanos) -> Option<BatchId> {
         self.batches.values().find(|f| now.since(f.issued) >= span).map(|f| f.id)
+    }
+
+    /// Scopes have other numbers.
+    pub(super) fn renumber(&mut self, map: &ScopeMap) {
+        for admitted in self.batches.values_mut().flat_map(|flight| &mut flight.candidates) {
+            admitted.scope = map.of(admitted.scope);
+        }
+    }
+
+    /// Failed moves of processes for which it does not hold are not tried again.
+    pub(super) fn retain(&mut self, holds: impl Fn(Pid) -> bool) {
+        for flight in self.batches.values_mut() {
+            flight.exited |= !holds(flight.pid);
+        }
+    }
+
+    /// The oldest batch.
+    pub(super) fn oldest(&self) -> Option<BatchId> {
+        self.batches.keys().next().copied()
     }
 
     pub(super) fn exit(&mut self, pid: Pid) {

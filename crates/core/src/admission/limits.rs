@@ -17,7 +17,7 @@
 use serde::Serialize;
 
 use crate::access::Holding;
-use crate::config;
+use crate::config::{self, ScopeMap};
 use crate::demand::Allowance;
 use crate::moves::Direction;
 use crate::refusal::RefusalReason;
@@ -77,6 +77,8 @@ struct Limit {
     told: Option<(Nanos, u64)>,
     up: Flow,
     down: Flow,
+    /// Its holding is not believed yet.
+    is_fenced: bool,
 }
 
 impl Limit {
@@ -125,23 +127,45 @@ impl Limits {
                 told: None,
                 up: Flow::default(),
                 down: Flow::default(),
+                is_fenced: false,
             })
         });
         Limits { scopes: std::iter::once(None).chain(limits).collect() }
     }
 
-    /// Takes other floors and caps for the same scopes. For a scope that had neither, no holding
-    /// was reported and no moves were counted: `up` returns its pages whose promotion is in flight.
-    pub(super) fn reload(&mut self, scopes: &[config::Scope], up: impl Fn(ScopeId) -> u64) {
-        let mut limits = Limits::new(scopes);
-        for (limit, before) in limits.scopes.iter_mut().zip(&mut self.scopes) {
-            let Some(limit) = limit else { continue };
-            match before.take() {
-                Some(before) => (limit.told, limit.up, limit.down) = (before.told, before.up, before.down),
-                None => limit.up.in_flight = up(limit.scope),
+    /// Takes other scopes, floors and caps. A scope that had neither, or another cgroup, begins
+    /// anew: `up` returns its pages whose promotion is in flight. Others may be on their way into
+    /// its cgroup or out of it uncounted, so its holding is not believed before they have arrived.
+    pub(super) fn reload(
+        &mut self,
+        before: &[config::Scope],
+        after: &[config::Scope],
+        map: &ScopeMap,
+        up: impl Fn(ScopeId) -> u64,
+    ) {
+        let mut limits = Limits::new(after);
+        limits.scopes.iter_mut().flatten().for_each(|limit| limit.is_fenced = true);
+        for (place, was) in before.iter().enumerate() {
+            let number = map.of(ScopeId::of_place(place));
+            let known = self.scopes.get_mut(place + 1).and_then(Option::take);
+            let (Some(known), Some(limit)) = (known, limits.of_mut(number)) else { continue };
+            let now = after.get(usize::from(number.0) - 1);
+            if now.is_some_and(|now| now.cgroup_alone() == was.cgroup_alone()) {
+                *limit = Limit { told: known.told, up: known.up, down: known.down, ..limit.clone() };
+                limit.is_fenced = known.is_fenced;
+            } else {
+                (limit.up, limit.down) = (known.up, known.down);
             }
         }
+        for limit in limits.scopes.iter_mut().flatten().filter(|limit| limit.is_fenced) {
+            limit.up.in_flight = up(limit.scope);
+        }
         *self = limits;
+    }
+
+    /// What was on its way when scopes changed has arrived.
+    pub(super) fn unfence(&mut self) {
+        self.scopes.iter_mut().flatten().for_each(|limit| limit.is_fenced = false);
     }
 
     fn of(&self, scope: ScopeId) -> Option<&Limit> {
@@ -156,7 +180,7 @@ impl Limits {
     /// ignored.
     pub(super) fn tell(&mut self, holding: &Holding) -> bool {
         let Some(limit) = self.of_mut(holding.scope) else { return false };
-        if limit.told.is_none_or(|(time, _)| time <= holding.time) {
+        if !limit.is_fenced && limit.told.is_none_or(|(time, _)| time <= holding.time) {
             limit.told = Some((holding.time, holding.pages));
             limit.up.settled = 0;
             limit.down.settled = 0;
@@ -294,6 +318,33 @@ mod tests {
         l.forget();
         assert_eq!(l.check(A, Demote, 1, Nanos::from_s(1)), Err(ScopeUnknown));
         assert_eq!(l.check(A, Balance, 1, late), Ok(()), "it stays in its tier");
+    }
+
+    #[test]
+    fn a_new_cap_waits_for_what_was_on_its_way_and_a_scope_that_stays_keeps_its_account() {
+        let capped = |name: &str| config::Scope {
+            name: name.to_owned(),
+            cgroup: Some(format!("/{name}")),
+            top_tier_cap_mib: Some(2),
+            ..Default::default()
+        };
+        let (before, after) = ([capped("a"), capped("b")], [capped("b"), capped("c")]);
+        let mut l = Limits::new(&before);
+        let now = Nanos::from_s(1);
+        tell(&mut l, 1, 400);
+        l.charge(A, Promote, 100);
+        l.reload(&before, &after, &ScopeMap::new(&before, &after), |_| 7);
+        let (b, c) = (ScopeId(1), ScopeId(2));
+        assert_eq!((l.check(b, Promote, 12, now), l.check(b, Promote, 13, now)), (Ok(()), Err(ScopeCap)));
+        tell(&mut l, 1, 0);
+        assert_eq!(l.check(c, Promote, 1, now), Err(ScopeUnknown), "others may be on their way into it");
+        l.unfence();
+        tell(&mut l, 1, 0);
+        assert_eq!((l.check(c, Promote, 505, now), l.check(c, Promote, 506, now)), (Ok(()), Err(ScopeCap)));
+        // Another cgroup under the same name is another account.
+        let moved = [config::Scope { cgroup: Some("/x".to_owned()), ..capped("b") }];
+        l.reload(&after, &moved, &ScopeMap::new(&after, &moved), |_| 0);
+        assert_eq!(l.check(b, Promote, 1, now), Err(ScopeUnknown));
     }
 
     #[test]

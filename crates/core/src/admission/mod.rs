@@ -30,8 +30,8 @@ pub use target::{Route, Targets};
 
 use crate::access::{Holding, Membership, Pressure};
 use crate::candidate::Candidate;
-use crate::config::{self, Config};
-use crate::demand::{Allowance, Demoted, Giving};
+use crate::config::{self, Config, ScopeMap};
+use crate::demand::{Allowance, Giving};
 use crate::limit::{Rate, Reserve};
 use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::published::threshold::rate_limit_pages;
@@ -105,14 +105,18 @@ impl Admission {
         }
     }
 
-    /// Takes other keys for the same scopes; moves in flight and what is remembered stay.
-    pub fn reload(&mut self, config: &Config) {
+    /// Takes other keys and scopes; moves in flight and what is remembered stay. `map` leads from
+    /// the scopes `before` to the new ones.
+    pub fn reload(&mut self, before: &[config::Scope], config: &Config, map: &ScopeMap) {
         let limit_pages = rate_limit_pages(config.admission.rate_limit_mbps);
         self.rate.set_limit(limit_pages);
-        self.scopes.reload(&config.scope, limit_pages);
-        let in_flight = &self.in_flight;
-        self.limits.reload(&config.scope, |scope| in_flight.of_scope(scope, Direction::Promote));
-        self.brakes.reload(config);
+        self.scopes.reload(&config.scope, limit_pages, map);
+        self.in_flight.renumber(map);
+        let (scopes, in_flight) = (&self.scopes, &mut self.in_flight);
+        in_flight.retain(|pid| scopes.check(pid).is_ok());
+        let up = |scope| in_flight.of_scope(scope, Direction::Promote);
+        self.limits.reload(before, &config.scope, map, up);
+        self.brakes.reload(config, map);
         self.recent.reload(&config.admission);
         self.config = config.admission.clone();
     }
@@ -246,6 +250,16 @@ impl Admission {
         self.land(id)
     }
 
+    /// The oldest batch in flight.
+    pub fn oldest_batch(&self) -> Option<BatchId> {
+        self.in_flight.oldest()
+    }
+
+    /// What was in flight when scopes changed has ended: holdings are believed again.
+    pub fn unfence(&mut self) {
+        self.limits.unfence();
+    }
+
     /// Takes a scope's holding of the top tier; false if it has neither floor nor cap.
     pub fn tell(&mut self, holding: &Holding) -> bool {
         self.limits.tell(holding)
@@ -288,11 +302,11 @@ impl Admission {
     }
 
     /// Pages were demoted by a demand.
-    pub fn demoted(&mut self, done: &Demoted) {
+    pub fn demoted(&mut self, pages: u64, by_scope: &[(ScopeId, u64)]) {
         if self.scopes.is_managed(ScopeId::DEFAULT) {
-            self.brakes.demoted(ScopeId::DEFAULT, done.pages);
+            self.brakes.demoted(ScopeId::DEFAULT, pages);
         } else {
-            done.by_scope.iter().for_each(|(scope, pages)| self.brakes.demoted(*scope, *pages));
+            by_scope.iter().for_each(|(scope, pages)| self.brakes.demoted(*scope, *pages));
         }
     }
 

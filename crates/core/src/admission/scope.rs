@@ -5,7 +5,7 @@
 
 use crate::access::Membership;
 use crate::admission::movable::PID_LIMIT;
-use crate::config;
+use crate::config::{self, ScopeMap};
 use crate::hash::FixedMap;
 use crate::limit::Rate;
 use crate::refusal::RefusalReason;
@@ -43,11 +43,21 @@ impl Scopes {
         Scopes { scopes: std::iter::once(rest).chain(named).collect(), known: FixedMap::default(), stranger }
     }
 
-    /// Takes other shares and another rate limit for the same scopes.
-    pub(super) fn reload(&mut self, scopes: &[config::Scope], limit_pages: u64) {
-        let shares = scopes.iter().map(|s| share_pages(s, limit_pages));
-        for (scope, pages) in self.scopes.iter_mut().zip(std::iter::once(limit_pages).chain(shares)) {
-            scope.share.set_limit(pages);
+    /// Takes other scopes, shares and another rate limit. What a scope has used goes along, and so
+    /// do the members of scopes that remain, until they are examined again.
+    pub(super) fn reload(&mut self, scopes: &[config::Scope], limit_pages: u64, map: &ScopeMap) {
+        let before = std::mem::replace(self, Scopes::new(scopes, limit_pages));
+        for (place, mut scope) in before.scopes.into_iter().enumerate() {
+            let number = u16::try_from(place).map_or(ScopeId::GONE, |place| map.of(ScopeId(place)));
+            if let Some(now) = self.scopes.get_mut(usize::from(number.0)) {
+                scope.share.set_limit(now.share.limit());
+                now.share = scope.share;
+            }
+        }
+        // Without scopes nobody is left out, and nobody examines who that might be.
+        if !map.are_none() {
+            let known = before.known.into_iter().map(|(pid, was)| (pid, was.after(map)));
+            self.known = known.filter(|(_, now)| *now != self.stranger).collect();
         }
     }
 

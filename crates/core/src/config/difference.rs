@@ -90,7 +90,7 @@ fn scopes(before: &[Scope], after: &[Scope], fields: &[Field], out: &mut Vec<Dif
         || before_labels.iter().any(|label| !after_labels.contains(label))
     {
         let (before, after) = (json!(before_labels), json!(after_labels));
-        out.push(Difference { key: "scope".to_owned(), before, after, unit: "", reloads: false });
+        out.push(Difference { key: "scope".to_owned(), before, after, unit: "", reloads: true });
     }
     let default = json!(Scope::default());
     let mut seen = BTreeSet::new();

@@ -15,15 +15,15 @@ section! {
     /// managed.
     Scope {
         /// Name in reports.
-        name: String = String::new(), "", Text("text, unique"), "ours", restart;
+        name: String = String::new(), "", Text("text, unique"), "ours";
         /// Process numbers.
-        pids: Vec<u32> = Vec::new(), "", Numbers("a list of pids"), "ours", restart;
+        pids: Vec<u32> = Vec::new(), "", Numbers("a list of pids"), "ours";
         /// Regular expression that the command name or line must match.
-        command: Option<String> = None, "regex", Text("a regular expression, or unset"), "ours", restart;
+        command: Option<String> = None, "regex", Text("a regular expression, or unset"), "ours";
         /// cgroup v2 path; the whole subtree belongs to the scope.
-        cgroup: Option<String> = None, "path", CgroupPath, "ours", restart;
+        cgroup: Option<String> = None, "path", CgroupPath, "ours";
         /// Leave these processes alone instead of managing them.
-        exclude: bool = false, "", Any("true or false"), "ours", restart;
+        exclude: bool = false, "", Any("true or false"), "ours";
         /// Share of the rate limit that the scope may use while others wait.
         rate_share_percent: u8 = 100, "%", 1..=100, "ours";
         /// Memory of the top tier that demotion leaves to the scope; 0: none. Needs a cgroup and no

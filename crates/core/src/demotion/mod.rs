@@ -38,12 +38,12 @@ pub use reach::{Reach, Subtree, reach};
 
 use std::collections::BTreeMap;
 
-use crate::config::Config;
+use crate::config::{Config, ScopeMap};
 use crate::demand::{Allowance, COLDER, Demand, DemandReason, Demoted, Giving, Supply, Wanted};
 use crate::limit::{Rate, Reserve};
 use crate::published::threshold::rate_limit_pages;
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, NodeId};
+use crate::units::{Nanos, NodeId, ScopeId};
 use idle::Idle;
 use node::{Node, Pending};
 
@@ -69,6 +69,8 @@ pub struct Settled {
     pub over: u64,
     /// Its allowances for scopes with a floor.
     pub allowances: Vec<Allowance>,
+    /// Base pages by scope as scopes are numbered now.
+    pub by_scope: Vec<(ScopeId, u64)>,
 }
 
 /// Demands that were given up.
@@ -136,6 +138,25 @@ impl Demotion {
         self.idle.reload(&idle);
     }
 
+    /// Scopes have other numbers.
+    pub fn renumber(&mut self, map: &ScopeMap) {
+        for pending in self.nodes.values_mut().filter_map(|node| node.pending.as_mut()) {
+            pending.allowances.iter_mut().for_each(|allowance| allowance.scope = map.of(allowance.scope));
+            let before = pending.scopes.take();
+            pending.scopes = Some(before.map_or_else(|| map.clone(), |before| before.then(map)));
+        }
+    }
+
+    /// The number of the next demand.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// The oldest demand that is under way.
+    pub fn oldest(&self) -> Option<u64> {
+        self.nodes.values().filter_map(|node| node.pending.as_ref()).map(|pending| pending.id).min()
+    }
+
     /// The demands to make now. A node whose state is not known is left alone, and so is one with a
     /// demand under way. `wanted` lists a node at most once. Nothing that scopes may give is
     /// allowed to two demands.
@@ -188,6 +209,7 @@ impl Demotion {
                 since: now,
                 pays: state.managed_pages / PAYS,
                 allowances: allowances.clone(),
+                scopes: None,
             });
             self.rate.charge(now, pages);
             take(&mut room, &targets, pages);
@@ -213,7 +235,10 @@ impl Demotion {
         let earned_by = done.cpu.0.saturating_mul(100) / self.cpu_percent;
         self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));
         self.idle.demoted(done.pages);
-        Some(Settled { supply, over: done.pages.saturating_sub(asked), allowances: pending.allowances })
+        let over = done.pages.saturating_sub(asked);
+        let number = |scope| pending.scopes.as_ref().map_or(scope, |map| map.of(scope));
+        let by_scope = done.by_scope.iter().map(|(scope, pages)| (number(*scope), *pages)).collect();
+        Some(Settled { supply, over, allowances: pending.allowances, by_scope })
     }
 
     /// Gives up demands whose end never came.

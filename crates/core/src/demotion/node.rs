@@ -1,5 +1,6 @@
 //! The state kept for a top-tier node: the demand under way, and what the last ones found.
 
+use crate::config::ScopeMap;
 use crate::demand::{Allowance, DemandReason, Supply};
 use crate::demotion::idle::Idle;
 use crate::units::Nanos;
@@ -26,6 +27,8 @@ pub(super) struct Pending {
     /// As many pages pay for finding them.
     pub(super) pays: u64,
     pub(super) allowances: Vec<Allowance>,
+    /// From the scopes when it was made to those of now, where they have changed.
+    pub(super) scopes: Option<ScopeMap>,
 }
 
 /// The state kept for a top-tier node.

@@ -97,7 +97,7 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
         asked: MISSING,
         short: MISSING - 10,
     };
-    assert_eq!(settled, Settled { supply, over: 0, allowances: Vec::new() });
+    assert_eq!(settled, Settled { supply, over: 0, allowances: Vec::new(), by_scope: Vec::new() });
     assert_eq!(d.done(TICK, &first[0].done(10, Nanos(0))), None, "told twice");
     assert_eq!(
         d.done(TICK, &Demoted { id: first[0].id, ..first[1].done(10, Nanos(0)) }),

@@ -58,7 +58,7 @@ impl Engine {
                 self.counters.demotion_short += settled.supply.short;
                 self.counters.demotion_over += settled.over;
                 self.admission.settle_allowances(&settled.allowances);
-                self.admission.demoted(done);
+                self.admission.demoted(done.pages, &settled.by_scope);
                 self.rule.on_supply(&settled.supply);
             }
             None => self.counters.evidence_invalid += 1,

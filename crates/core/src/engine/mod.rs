@@ -81,6 +81,7 @@ pub struct Engine {
     retries: u8,
     retry_delay: Nanos,
     life: Nanos,
+    fence: Option<reload::Fence>,
 }
 
 /// One in this many pages is looked up when it is accessed on a lower tier: a look-up costs as much
@@ -135,6 +136,7 @@ impl Engine {
             retries: config.queue.retries,
             retry_delay: Nanos::from_ms(config.queue.retry_delay_ms),
             life: Nanos::from_ms(config.queue.expire_ms),
+            fence: None,
             topology,
         })
     }
@@ -166,6 +168,7 @@ impl Engine {
             Evidence::Outcome(outcome) => self.settle(outcome),
             Evidence::Demoted(done) => self.settle_demand(done),
             Evidence::Holding(holding) => {
+                self.look_at_fence();
                 self.counters.evidence_invalid += u64::from(!self.admission.tell(&holding));
             }
             Evidence::Pressure(pressure) => self.admission.feel(&pressure),

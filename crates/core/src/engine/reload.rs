@@ -1,12 +1,15 @@
 //! Another configuration for a running engine, applied as a whole or not at all.
 //!
 //! Waiting candidates, moves in flight, counters, journal, recent moves and brakes stay as they
-//! are. A rule whose keys change starts learning from scratch; the records of pages are kept unless
-//! the rule needs time in another form.
+//! are. Where scopes change, only candidates of processes that are in no scope any more leave the
+//! queue, as if their process had left its scope. A rule whose keys change starts learning from
+//! scratch; the records of pages are kept unless the rule needs time in another form.
 
-use crate::config::{Config, ConfigError, Difference, differences};
-use crate::demotion::reach;
+use crate::admission::Admitted;
+use crate::config::{Config, ConfigError, Difference, ScopeMap, differences};
 use crate::engine::{Engine, table};
+use crate::journal::What;
+use crate::moves::BatchId;
 use crate::record::RecordError;
 use crate::rule;
 use crate::units::Nanos;
@@ -24,12 +27,6 @@ pub enum ReloadError {
         .0.iter().map(|d| format!("  {d}")).collect::<Vec<_>>().join("\n")
     )]
     Restart(Vec<Difference>),
-    /// It changes whose memory may be demoted at all.
-    #[error(
-        "a floor where there was none, or none where there was one, changes whose memory may be demoted at all, which \
-         needs a restart; restart thermocline, or leave scope.top_tier_floor_mib above 0, or at 0, where it is so"
-    )]
-    Reach,
     /// The records cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -63,8 +60,16 @@ impl Engine {
             self.table = table;
         }
         self.queue.set_weights(Weights::new(&config.source));
-        self.admission.reload(config);
+        let map = ScopeMap::new(&self.config.scope, &config.scope);
+        self.admission.reload(&self.config.scope, config, &map);
         self.demotion.reload(config);
+        if !map.is_same() {
+            self.rescope(&map);
+        }
+        self.fence = Some(Fence { batch: BatchId(self.next_batch), demand: self.demotion.next_id() });
+        if let Some(pace) = &mut self.pace {
+            pace.reload(config);
+        }
         self.batch_pages = u64::from(config.admission.batch_pages);
         self.retries = config.queue.retries;
         self.retry_delay = Nanos::from_ms(config.queue.retry_delay_ms);
@@ -72,6 +77,38 @@ impl Engine {
         *self.config = config.clone();
         Ok(changes)
     }
+
+    /// Scopes have other numbers, and waiting candidates may be in another one or in none.
+    fn rescope(&mut self, map: &ScopeMap) {
+        self.demotion.renumber(map);
+        for (admitted, not_before) in self.queue.drain() {
+            match self.admission.scope_of(admitted.page.pid) {
+                // There is room: its place has just become free.
+                Some(scope) => drop(self.queue.offer(&Admitted { scope, ..admitted }, not_before)),
+                None => {
+                    self.counters.exited += 1;
+                    self.note(&admitted, What::Exited);
+                }
+            }
+        }
+    }
+
+    /// Believes what scopes hold as soon as all that was on its way at the last reload has ended.
+    pub(super) fn look_at_fence(&mut self) {
+        let Some(fence) = &self.fence else { return };
+        let batches = self.admission.oldest_batch().is_none_or(|oldest| oldest >= fence.batch);
+        if batches && self.demotion.oldest().is_none_or(|oldest| oldest >= fence.demand) {
+            self.admission.unfence();
+            self.fence = None;
+        }
+    }
+}
+
+/// The first batch and the first demand after a reload.
+#[derive(Debug)]
+pub(super) struct Fence {
+    batch: BatchId,
+    demand: u64,
 }
 
 /// What differs between two configurations, if a daemon that uses the first can change to the
@@ -85,9 +122,6 @@ pub fn reloadable(before: &Config, after: &Config) -> Result<Vec<Difference>, Re
     let restart: Vec<Difference> = changes.iter().filter(|d| !d.reloads).cloned().collect();
     if !restart.is_empty() {
         return Err(ReloadError::Restart(restart));
-    }
-    if reach(before) != reach(after) {
-        return Err(ReloadError::Reach);
     }
     Ok(changes)
 }

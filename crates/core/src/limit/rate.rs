@@ -26,6 +26,11 @@ impl Rate {
         Rate { limit_pages: limit_pages.max(1), used_pages: 0, slots: VecDeque::new() }
     }
 
+    /// Pages that may be issued in any second.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit_pages
+    }
+
     /// Takes another limit; what was issued within the last second counts against it.
     pub(crate) fn set_limit(&mut self, limit_pages: u64) {
         self.limit_pages = limit_pages.max(1);

@@ -107,6 +107,20 @@ impl Pace {
         })
     }
 
+    /// Takes other scopes: one that excludes processes ends renewals.
+    pub fn reload(&mut self, config: &Config) {
+        match Renewal::new(config) {
+            None if self.renewal.is_some() => {
+                self.renewal = None;
+                self.wish.renewing = false;
+                self.wish.period_min_ms = self.config.scan_period_min_ms;
+                self.wish.period_max_ms = self.config.scan_period_max_ms;
+            }
+            Some(renewal) if self.renewal.is_none() => self.renewal = Some(renewal),
+            _ => {}
+        }
+    }
+
     /// Takes a report of how the kernel scans; `None` if that is not known, or no longer.
     pub fn see(&mut self, scans: Option<Scans>) {
         self.scans = scans;

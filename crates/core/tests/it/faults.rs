@@ -50,7 +50,7 @@ impl Rig {
         };
         Rig {
             driver: Driver::new(engine.expect("a sound setup"), &config).sparing_nothing(),
-            machine: Pages::new(mix(seed), setup.scopes),
+            machine: Pages::new(mix(seed), &config.scope),
             faults: Faults::new(plan, topology()),
             laws: Laws::new(&config, topology()),
             now: Nanos::from_s(1000),

@@ -8,6 +8,7 @@ use thermocline_core::access::{
     Access, Detail, Evidence, FaultLatency, Holding, Membership, NoMappings, Region, RegionPage,
     RegionSnapshot, RegionSpace,
 };
+use thermocline_core::config::Scope;
 use thermocline_core::demand::Demand;
 use thermocline_core::machine::Machine;
 use thermocline_core::moves::{Batch, BatchOutcome, Outcome};
@@ -32,14 +33,15 @@ pub struct Pages {
     demands: Vec<Demand>,
     nodes: Vec<NodeState>,
     polls: u64,
-    scopes: bool,
+    polled: Nanos,
+    scopes: Vec<Scope>,
     /// Its programs run.
     pub busy: bool,
 }
 
 impl Pages {
-    /// Pages on all tiers, accessed as the seed says; with scopes, processes are in two of them.
-    pub fn new(seed: u64, scopes: bool) -> Pages {
+    /// Pages on all tiers, accessed as the seed says.
+    pub fn new(seed: u64, scopes: &[Scope]) -> Pages {
         let pages = (0..PIDS).flat_map(|pid| (0..VPNS).map(move |vpn| VirtPage { pid: Pid(pid), vpn }));
         Pages {
             state: seed,
@@ -48,9 +50,20 @@ impl Pages {
             demands: Vec::new(),
             nodes: Vec::new(),
             polls: 0,
-            scopes,
+            polled: Nanos(0),
+            scopes: scopes.to_vec(),
             busy: true,
         }
+    }
+
+    /// Other scopes are configured: processes are told of at the next look.
+    pub fn set_scopes(&mut self, scopes: &[Scope]) {
+        self.scopes = scopes.to_vec();
+    }
+
+    /// What a process is by the scopes. Even processes run in one cgroup, odd ones in another.
+    pub fn membership(&self, pid: Pid) -> Membership {
+        Membership::among(&self.scopes, |scope| scope.exclude, |scope| names(scope, pid))
     }
 
     fn random(&mut self) -> u64 {
@@ -139,6 +152,12 @@ impl Pages {
     }
 }
 
+/// Whether a scope names a process.
+fn names(scope: &Scope, pid: Pid) -> bool {
+    let cgroup = format!("/{}", pid.0 % 2);
+    scope.pids.contains(&pid.0) || scope.cgroup.as_ref() == Some(&cgroup)
+}
+
 /// Each page has its own frame, which it keeps: no other page may inherit its heat.
 fn frame(page: VirtPage) -> Pfn {
     Pfn(page.vpn + (u64::from(page.pid.0) << 12))
@@ -154,13 +173,13 @@ impl Machine for Pages {
         observe: &mut dyn FnMut(Evidence<'_>),
     ) -> Result<(), Infallible> {
         // New processes are found at a look, as live.
-        if self.scopes && self.busy && self.polls.is_multiple_of(32) {
-            for pid in 0..PIDS {
-                let membership = Membership::Managed(ScopeId(1 + pid as u16 % 2));
-                observe(Evidence::Process { pid: Pid(pid), membership });
+        if !self.scopes.is_empty() && self.busy && self.polls.is_multiple_of(32) {
+            for pid in (0..PIDS).map(Pid) {
+                observe(Evidence::Process { pid, membership: self.membership(pid) });
             }
         }
         self.polls += 1;
+        self.polled = now;
         for _ in 0..2 {
             if let Some(batch) = self.moving.pop_front() {
                 let outcomes = self.carry_out(&batch);
@@ -191,9 +210,10 @@ impl Machine for Pages {
             watermarks,
         };
         self.nodes = (0..4).map(state).collect();
-        if self.scopes {
-            let pages = held(NodeId(0)) + held(NodeId(1));
-            observe(Evidence::Holding(Holding { scope: ScopeId(1), time: Nanos(0), pages }));
+        for (place, scope) in self.scopes.iter().enumerate().filter(|(_, scope)| scope.is_limited()) {
+            let top = self.at.iter().filter(|(page, at)| at.0 < 2 && names(scope, page.pid));
+            let (scope, pages) = (ScopeId::of_place(place), top.count() as u64);
+            observe(Evidence::Holding(Holding { scope, time: self.polled, pages }));
         }
         Ok(&self.nodes)
     }

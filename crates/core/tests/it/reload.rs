@@ -4,16 +4,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Value, json};
+use thermocline_core::access::Membership;
 use thermocline_core::config::schema::Field;
-use thermocline_core::config::{Config, RuleName, differences};
+use thermocline_core::config::{Config, RuleName, Scope, differences};
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::{Engine, ReloadError};
 use thermocline_core::moves::{Batch, BatchId, Outcome};
 use thermocline_core::published::threshold::rate_limit_pages;
-use thermocline_core::units::Nanos;
+use thermocline_core::units::{Nanos, Pid};
 
 use crate::faulty::{Faults, FaultyMachine, Passed, mix};
-use crate::pages::Pages;
+use crate::pages::{PIDS, Pages};
 use crate::world::{Setup, topology};
 
 const STEP: Nanos = Nanos::from_ms(50);
@@ -35,7 +36,11 @@ struct Rig {
     limits: VecDeque<(Nanos, u64)>,
     /// The number of the next decision that has not been read.
     read: u64,
-    told: Nanos,
+    told_at: Nanos,
+    /// What the engine knows of each process by the scopes of now.
+    told: BTreeMap<Pid, Membership>,
+    /// Reloads that have changed whose processes are managed.
+    rescoped: u32,
 }
 
 impl Rig {
@@ -43,7 +48,7 @@ impl Rig {
         let engine = Engine::new(config, topology()).expect("a sound setup");
         Rig {
             driver: Driver::new(engine, config).sparing_nothing(),
-            machine: Pages::new(mix(seed), !config.scope.is_empty()),
+            machine: Pages::new(mix(seed), &config.scope),
             faults: Faults::new(&[], topology()),
             now: Nanos::from_s(1000),
             in_flight: BTreeMap::new(),
@@ -51,7 +56,9 @@ impl Rig {
             issued: VecDeque::new(),
             limits: VecDeque::from([(Nanos(0), rate_limit_pages(config.admission.rate_limit_mbps))]),
             read: 0,
-            told: Nanos(0),
+            told_at: Nanos(0),
+            told: BTreeMap::new(),
+            rescoped: 0,
         }
     }
 
@@ -66,7 +73,13 @@ impl Rig {
         let Ok(_) = self.driver.step(self.now, &mut faulty);
         for passed in std::mem::take(&mut self.faults.passed) {
             match passed {
+                Passed::Process(pid, membership) => {
+                    self.told.insert(pid, membership);
+                }
                 Passed::Issued(batch) => {
+                    let known = self.told.get(&batch.pid);
+                    let managed = known.is_none_or(|known| matches!(known, Membership::Managed(_)));
+                    assert!(managed, "{:?} is {known:?} and moves", batch.pid);
                     self.issued.push_back((self.now, batch.pages()));
                     assert!(self.in_flight.insert(batch.id, batch).is_none(), "a batch number is used again");
                 }
@@ -106,26 +119,36 @@ impl Rig {
         let times: Vec<Nanos> = new.map(|decision| decision.time).collect();
         assert_eq!(times.len() as u64, next - self.read, "decisions are missing");
         for time in times {
-            assert!(time >= self.told, "a decision is told late");
-            self.told = time;
+            assert!(time >= self.told_at, "a decision is told late");
+            self.told_at = time;
         }
         self.read = next;
     }
 
-    /// All that a reload must leave as it is.
-    fn state(&self) -> (Value, String, usize, usize) {
+    /// All that a reload must leave as it is: counters, journal, moves in flight. Candidates of
+    /// processes that are in no scope any more leave the queue, as if they had left their scope:
+    /// they are added up, and what the journal says of them is at its end.
+    fn state(&self) -> (Value, usize, usize) {
         let engine = self.engine();
-        let counters = json!(engine.counters());
-        (counters, engine.journal().to_json_lines(), engine.queue().len(), engine.moves_in_flight())
+        let mut counters = json!(engine.counters());
+        let exited = counters["exited"].take().as_u64().expect("a count");
+        (counters, engine.queue().len() + exited as usize, engine.moves_in_flight())
     }
 
     /// Tries a configuration; says whether it was taken.
     fn reload(&mut self, config: &Config) -> bool {
         let (before, was) = (self.state(), self.engine().config().clone());
+        let (journal, waited) = (self.engine().journal().to_json_lines(), self.engine().queue().len());
         let status = json!(self.engine().status());
         let expected = differences(&was, config);
         let taken = self.driver.reload(config);
-        assert_eq!(self.state(), before, "a reload loses a page, a count or a decision");
+        assert_eq!(self.state(), before, "a reload loses a page or a count");
+        assert_eq!(self.engine().check_balance(), Ok(()));
+        let now = self.engine().journal().to_json_lines();
+        let new = now.strip_prefix(&journal).expect("a reload loses a decision");
+        let left = waited - self.engine().queue().len();
+        assert_eq!(new.lines().filter(|line| line.contains("exited")).count(), left, "{new}");
+        assert_eq!(new.lines().count(), left, "{new}");
         match &taken {
             Ok(changes) => {
                 assert_eq!(self.engine().config(), config);
@@ -133,6 +156,13 @@ impl Rig {
                 assert!(changes.iter().all(|change| change.reloads), "{changes:?}");
                 let limit = rate_limit_pages(config.admission.rate_limit_mbps);
                 self.limits.push_back((self.now, limit));
+                if scopes_of(&was) == scopes_of(config) {
+                    assert!(now == journal, "nobody has left a scope");
+                } else {
+                    self.machine.set_scopes(&config.scope);
+                    self.told.clear();
+                    self.rescoped += 1;
+                }
             }
             Err(error) => {
                 assert_eq!(self.engine().config(), &was, "half of it is applied");
@@ -142,7 +172,7 @@ impl Rig {
                     ReloadError::Restart(keys) => {
                         assert!(!keys.is_empty() && keys.iter().all(|key| !key.reloads));
                     }
-                    ReloadError::Reach | ReloadError::Record(_) => {}
+                    ReloadError::Record(_) => {}
                 }
             }
         }
@@ -155,7 +185,53 @@ impl Rig {
             self.step();
         }
         assert_eq!((self.engine().moves_in_flight(), self.engine().queue().len()), (0, 0));
+        for standing in self.engine().standings() {
+            assert_eq!(
+                (standing.up_pages, standing.down_pages),
+                (0, 0),
+                "nothing is on its way: {standing:?}"
+            );
+        }
     }
+}
+
+/// By what scopes it is told whose a process is.
+fn scopes_of(config: &Config) -> Vec<Scope> {
+    let who = |scope: &Scope| Scope {
+        name: scope.name.clone(),
+        pids: scope.pids.clone(),
+        command: scope.command.clone(),
+        cgroup: scope.cgroup.clone(),
+        exclude: scope.exclude,
+        ..Scope::default()
+    };
+    config.scope.iter().map(who).collect()
+}
+
+/// Scopes that stand, go, come, change their places and name others.
+fn rescope(scopes: &mut Vec<Scope>, random: &mut Random) {
+    let place = random.below(scopes.len() as u64) as usize;
+    match random.below(6) {
+        0 if !scopes.is_empty() => drop(scopes.remove(place)),
+        1 if scopes.len() > 1 => scopes.swap(0, place),
+        2 if !scopes.is_empty() => scopes[place].pids = vec![random.below(PIDS.into()) as u32],
+        3 if !scopes.is_empty() => scopes[place].exclude ^= true,
+        4 => {
+            let cgroup = Some(format!("/{}", random.below(2)));
+            let cap = [None, Some(0), Some(1)][random.below(3) as usize];
+            let floor = random.below(2) * u64::from(cap.is_none());
+            scopes.insert(
+                0,
+                Scope { cgroup, top_tier_cap_mib: cap, top_tier_floor_mib: floor, ..Scope::default() },
+            );
+        }
+        _ => {
+            let name = ["", "x", "y"][random.below(3) as usize].to_owned();
+            let pids = vec![random.below(PIDS.into()) as u32];
+            scopes.push(Scope { name, pids, rate_share_percent: 30, ..Scope::default() });
+        }
+    }
+    scopes.truncate(6);
 }
 
 /// A generator of numbers.
@@ -227,7 +303,7 @@ fn random_configurations_are_applied_whole_or_refused_whole() {
     println!(
         "seed {seed}; replay with: SEED={seed} cargo test -p thermocline-core --test it random_configurations"
     );
-    let (mut taken, mut refused, mut moved) = (0u32, 0u32, 0);
+    let (mut taken, mut refused, mut rescoped, mut moved) = (0u32, 0u32, 0u32, 0);
     for (course, scopes) in [(0, false), (1, true)] {
         let mut random = Random(mix(seed + course));
         let config = setup(scopes);
@@ -235,7 +311,13 @@ fn random_configurations_are_applied_whole_or_refused_whole() {
         for _ in 0..500 {
             // From the first again, now and then, so that nothing stays out of range of everything.
             let from = if random.below(4) == 0 { config.clone() } else { rig.engine().config().clone() };
-            match changed(&from, &mut random) {
+            let next = changed(&from, &mut random).map(|mut next| {
+                if random.below(4) == 0 {
+                    rescope(&mut next.scope, &mut random);
+                }
+                next
+            });
+            match next {
                 Some(next) if rig.reload(&next) => taken += 1,
                 _ => refused += 1,
             }
@@ -246,9 +328,11 @@ fn random_configurations_are_applied_whole_or_refused_whole() {
         assert!(rig.reload(&config), "the first configuration is taken again");
         rig.drain();
         moved += rig.moved_pages;
+        rescoped += rig.rescoped;
     }
-    println!("{taken} taken, {refused} refused, {moved} pages moved");
+    println!("{taken} taken, {rescoped} of them with other scopes, {refused} refused, {moved} pages moved");
     assert_eq!(taken + refused, 1000);
+    assert!(rescoped > 100, "{rescoped} reloads with other scopes");
     assert!(taken > 200 && refused > 100 && moved > 1000, "{taken} taken, {refused} refused, {moved} moved");
 }
 
@@ -263,6 +347,8 @@ fn fifty_reloads_under_load_lose_nothing() {
     second.queue.expire_ms = 2000;
     second.engine.tick_ms = 50;
     second.scope[0].rate_share_percent = 90;
+    second.scope.remove(1);
+    second.scope.insert(0, Scope { pids: vec![3], ..Scope::default() });
     second.brake.stop_ms = 4000;
     let mut rig = Rig::new(5, &first);
     let mut moved = Vec::new();

@@ -77,13 +77,18 @@ impl Setup {
             config.queue.retry_delay_ms = 10;
         }
         if self.scopes {
-            let scope = |name: &str, rate_share_percent, exclude| Scope {
+            let scope = |name: &str, pids: &[u32], rate_share_percent, exclude| Scope {
                 name: name.to_owned(),
+                pids: pids.to_vec(),
                 rate_share_percent,
                 exclude,
                 ..Scope::default()
             };
-            config.scope = vec![scope("a", 10, false), scope("b", 60, false), scope("c", 100, true)];
+            config.scope = vec![
+                scope("a", &[0, 2], 10, false),
+                scope("b", &[1, 3], 60, false),
+                scope("c", &[9], 100, true),
+            ];
         }
         config
     }

@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use crate::access::Pressure;
-use crate::config::{self, Config};
+use crate::config::{self, Config, ScopeMap};
 use crate::demand::Allowance;
 use crate::limit::Rate;
 use crate::published::threshold::rate_limit_pages;
@@ -128,13 +128,18 @@ impl Brakes {
         Brakes { keys, scopes, begun: None, changes: VecDeque::new(), written: 0 }
     }
 
-    /// Takes other keys and limits for the same scopes; each stays braked as before.
-    pub(super) fn reload(&mut self, config: &Config) {
+    /// Takes other scopes, keys and limits; a scope that remains stays braked as before.
+    pub(super) fn reload(&mut self, config: &Config, map: &ScopeMap) {
         let new = Brakes::new(config);
-        for (brake, new) in self.scopes.iter_mut().zip(new.scopes) {
-            brake.reload(&new);
-        }
         self.keys = new.keys;
+        for mut brake in std::mem::replace(&mut self.scopes, new.scopes) {
+            brake.scope = map.of(brake.scope);
+            if let Some(now) = self.of_mut(brake.scope) {
+                brake.reload(now);
+                *now = brake;
+            }
+        }
+        self.changes.iter_mut().for_each(|change| change.scope = map.of(change.scope));
     }
 
     fn of_mut(&mut self, scope: ScopeId) -> Option<&mut Brake> {
