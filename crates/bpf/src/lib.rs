@@ -8,7 +8,7 @@ pub use libbpf_rs;
 /// The compiled object, to be opened by libbpf.
 pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hintfault.bpf.o"));
 
-pub use skel::types::{rodata, tc_counters};
+pub use skel::types::{rodata, tc_counters, tc_filter};
 
 mod skel {
     #![allow(

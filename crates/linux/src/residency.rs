@@ -70,6 +70,12 @@ impl Residencies {
         Residencies { root: root.clone(), members: Members::new(root, scopes), aside, last: None }
     }
 
+    /// For the processes that other scopes include.
+    pub fn set_scopes(&mut self, scopes: Scopes) {
+        self.members = Members::new(&self.root, scopes);
+        self.last = None;
+    }
+
     /// The residency now, or that of the last reading if it is too early for another.
     ///
     /// # Errors

@@ -15,11 +15,6 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Set before loading. They are constants to the verifier, so unused branches cost nothing. */
-const volatile bool scope_all = true;
-const volatile bool scope_tgids = false;
-const volatile bool scope_excluded = false;
-const volatile __u32 nr_cgroups = 0;
-const volatile __u32 nr_excluded_cgroups = 0;
 /* Where the node number lies in a folio's flags, from the kernel's BTF. */
 const volatile __u32 node_shift = 54;
 /* Where the access time lies in a folio's flags, and its mask after the shift; a mask of 0 leaves
@@ -48,6 +43,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct tc_counters);
 } counters SEC(".maps");
+
+/* Which of the lists below count. It changes while programs run: a fault that is judged meanwhile
+ * may be judged by either filter or a mixture, and user space judges again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tc_filter);
+} filter SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -118,15 +122,20 @@ static __always_inline bool under_any(void *map, __u32 count)
  * their subtrees. */
 static __always_inline bool in_scope(__u32 tgid)
 {
-	if (scope_excluded && bpf_map_lookup_elem(&excluded, &tgid))
+	__u32 zero = 0;
+	struct tc_filter *by = bpf_map_lookup_elem(&filter, &zero);
+
+	if (!by)
 		return false;
-	if (nr_excluded_cgroups && under_any(&excluded_cgroups, nr_excluded_cgroups))
+	if (by->exclusions && bpf_map_lookup_elem(&excluded, &tgid))
 		return false;
-	if (scope_all)
+	if (under_any(&excluded_cgroups, by->nr_excluded_cgroups))
+		return false;
+	if (by->all)
 		return true;
-	if (scope_tgids && bpf_map_lookup_elem(&included, &tgid))
+	if (by->listed && bpf_map_lookup_elem(&included, &tgid))
 		return true;
-	return nr_cgroups && under_any(&cgroups, nr_cgroups);
+	return under_any(&cgroups, by->nr_cgroups);
 }
 
 /* The process that an address space belongs to. It is not always the running one (ptrace, vhost,

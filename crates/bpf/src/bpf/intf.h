@@ -88,6 +88,15 @@ struct tc_stamp {
 	__u32 pad2;
 };
 
+/* Whose faults are reported. Zeros: nobody's. */
+struct tc_filter {
+	__u32 all;			/* the whole machine */
+	__u32 listed;			/* processes may be listed */
+	__u32 exclusions;		/* processes may be excluded */
+	__u32 nr_cgroups;		/* places of cgroups that may be set */
+	__u32 nr_excluded_cgroups;
+};
+
 /* Per CPU. seen = filtered + submitted + dropped. */
 struct tc_counters {
 	__u64 seen;		/* hint faults that reached the program */

@@ -65,6 +65,11 @@ impl ByGenerations {
         }
     }
 
+    /// Demotes other memory from now on.
+    pub(super) fn set_reach(&mut self, reach: Reach) {
+        self.reach = reach;
+    }
+
     /// Carries out a demand as far as possible; returns the pages demoted.
     ///
     /// # Errors

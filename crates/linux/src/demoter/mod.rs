@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use thermocline_core::demand::{Demand, Demoted};
+use thermocline_core::demotion::Reach;
 use thermocline_core::units::{Nanos, NodeId};
 
 use crate::actuator::{Commands, same_value};
@@ -86,6 +87,8 @@ struct Common {
     stop: AtomicBool,
     stats: Mutex<DemoterStats>,
     failure: Mutex<Option<String>>,
+    /// Whose memory is demoted from the next demand on, where that has changed.
+    reach: Mutex<Option<Reach>>,
 }
 
 /// The owner's end of the demoter.
@@ -155,6 +158,12 @@ impl Demoter {
         outcomes
     }
 
+    /// Demotes other memory from the next demand on; the present one ends early. Only demotion by
+    /// generations can tell whose memory it takes.
+    pub fn set_reach(&self, reach: Reach) {
+        *lock(&self.common.reach) = Some(reach);
+    }
+
     /// Whether every demand's outcome has been fetched.
     pub fn is_idle(&self) -> bool {
         self.in_flight == 0
@@ -211,7 +220,10 @@ enum Worker {
 fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<Demoted>, common: &Common) {
     for demand in demands {
         let mut stats = *lock(&common.stats);
-        let stopped = || common.stop.load(Ordering::Relaxed);
+        if let (Some(reach), Worker::Generations(worker)) = (lock(&common.reach).take(), &mut worker) {
+            worker.set_reach(reach);
+        }
+        let stopped = || common.stop.load(Ordering::Relaxed) || lock(&common.reach).is_some();
         let start = thread_cpu_time();
         let idle = stopped() || lock(&common.failure).is_some();
         let taken = if idle {

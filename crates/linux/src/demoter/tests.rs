@@ -191,6 +191,28 @@ fn of_cgroups_that_are_idle_for_about_as_long_the_one_that_is_idle_as_a_whole_go
     assert!(commands(&kernel).iter().all(|c| c.starts_with("- 1 ")), "{:?}", commands(&kernel));
 }
 
+#[test]
+fn other_scopes_hold_from_the_next_demand_on_and_no_demand_is_lost() {
+    let (_dir, kernel) = machine();
+    let offer = Offer { reach: Reach::default(), way: Way::Generations };
+    let commands_of = Commands::with_door(&kernel.root, Box::new(kernel.clone()));
+    let mut demoter = Demoter::start(&kernel.root, offer, vec![NodeId(2)], commands_of).unwrap();
+    let carried_out = |demoter: &mut Demoter, id| {
+        assert!(demoter.submit(Demand { id, ..demand(100, 10) }).is_none());
+        let done = demoter.done.recv_timeout(Duration::from_secs(20)).unwrap();
+        demoter.in_flight -= 1;
+        assert_eq!(done.id, id);
+        done
+    };
+    assert_eq!(carried_out(&mut demoter, 1).pages, 100);
+    assert!(commands(&kernel).iter().any(|command| command.contains(" 9 ")), "/b/x is colder");
+    kernel.state.lock().unwrap().commands.clear();
+    demoter.set_reach(Reach { only: vec![subtree("/a", 3, false)], never: Vec::new() });
+    let done = carried_out(&mut demoter, 2);
+    assert_eq!((done.pages, done.by_scope), (100, vec![(ScopeId(3), 100)]));
+    assert!(commands(&kernel).iter().all(|command| command.contains(" 1 ")), "{:?}", commands(&kernel));
+}
+
 fn subtree(path: &str, scope: u16, floor: bool) -> Subtree {
     Subtree { path: path.to_owned(), scope: ScopeId(scope), floor }
 }

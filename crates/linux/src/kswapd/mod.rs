@@ -75,6 +75,11 @@ impl Kswapd {
         }
     }
 
+    /// Takes other scopes.
+    pub fn reload(&mut self, config: &Config) {
+        self.anybody = config.scope.is_empty();
+    }
+
     /// The present state.
     pub fn stats(&self) -> KswapdStats {
         self.stats.clone()

@@ -17,6 +17,7 @@ use std::time::Duration;
 use thermocline_core::access::{Access, RegionPage};
 use thermocline_core::config::{self, Config};
 use thermocline_core::demand::Demoted;
+use thermocline_core::demotion::Reach;
 use thermocline_core::limit::Reserve;
 use thermocline_core::moves::{BatchId, BatchOutcome, Move};
 use thermocline_core::topology::NodeState;
@@ -38,7 +39,7 @@ use crate::topology::{DiscoverError, Watcher};
 use crate::vmstat::Vmstat;
 
 use mappings::Maps;
-use members::Managed;
+use members::{Managed, NewScopes};
 use owners::Owners;
 use pressure_reader::PressureReader;
 use scanning::Scanning;
@@ -82,6 +83,11 @@ pub enum MachineError {
     /// The topology cannot be read.
     #[error(transparent)]
     Topology(#[from] DiscoverError),
+    /// The kernel's filter cannot be changed.
+    #[error(
+        "the filter of hint faults cannot be changed, the kernel refuses it; restart thermocline to use other scopes"
+    )]
+    Filter,
     /// The thread cannot be created.
     #[error("the thread that looks what scopes hold cannot be started: {0}")]
     Thread(std::io::Error),
@@ -113,6 +119,8 @@ pub struct LiveMachine {
     kernel_moves: KernelMoves,
     nodes: NodeStateReader,
     managed: Managed,
+    /// The configured scopes.
+    scopes: Vec<config::Scope>,
     stock: Stock,
     pressure_reader: PressureReader,
     scanning: Scanning,
@@ -136,6 +144,9 @@ pub struct LiveMachine {
 #[derive(Debug)]
 pub struct Prepared {
     stock: Stock,
+    pressure_reader: PressureReader,
+    /// `None` if the scopes stay.
+    scopes: Option<NewScopes>,
 }
 
 impl LiveMachine {
@@ -154,10 +165,7 @@ impl LiveMachine {
         nodes.read()?;
         let watcher = Watcher::new(root, &config.tiers, nodes.zones())?;
         let (filter, mut managed) = Managed::new(root, &config.scope)?;
-        let holdings = Holdings::new(root, &config.scope)?;
-        if let Some(error) = holdings.read(&watcher.discovered().topology, now()).find_map(Result::err) {
-            return Err(error.into());
-        }
+        let holdings = holdings(root, config, &watcher)?;
         let pressure_reader = PressureReader::new(root, config, moving)?;
         let mover = match moving {
             Moving::Off => None,
@@ -201,6 +209,7 @@ impl LiveMachine {
             kernel_moves: KernelMoves::default(),
             nodes,
             managed,
+            scopes: config.scope.clone(),
             stock: Stock::new(holdings)?,
             pressure_reader,
             scanning: Scanning::default(),
@@ -222,16 +231,58 @@ impl LiveMachine {
     /// # Errors
     /// It cannot be prepared; nothing has changed.
     pub fn prepare(&self, config: &Config) -> Result<Prepared, MachineError> {
-        Ok(Prepared { stock: Stock::new(Holdings::new(&self.root, &config.scope)?)? })
+        let moving = if self.mover.is_some() { Moving::Live } else { Moving::Off };
+        let scopes = self.managed.prepare(&self.scopes, &config.scope)?;
+        Ok(Prepared {
+            stock: Stock::new(holdings(&self.root, config, &self.watcher)?)?,
+            pressure_reader: PressureReader::new(&self.root, config, moving)?,
+            scopes: Some(scopes).filter(|scopes| !scopes.map.is_same()),
+        })
+    }
+
+    /// Lets the kernel's filter of hint faults go by the new scopes; the last step that may fail.
+    ///
+    /// # Errors
+    /// The kernel refuses it; nothing has changed.
+    pub fn set_filter(&self, prepared: &Prepared) -> Result<(), MachineError> {
+        let faults = self.sources.hintfault().map(|faults| &faults.source);
+        match faults.zip(prepared.scopes.as_ref()) {
+            Some((faults, scopes)) if faults.set_filter(&scopes.filter).is_err() => Err(MachineError::Filter),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the filter go by the present scopes again.
+    pub fn keep_filter(&self) {
+        if let Some(faults) = self.sources.hintfault() {
+            self.managed.keep_filter(&faults.source);
+        }
     }
 
     /// Uses that configuration from now on.
     pub fn reload(&mut self, config: &Config, prepared: Prepared) {
-        self.stock = prepared.stock;
+        (self.stock, self.pressure_reader) = (prepared.stock, prepared.pressure_reader);
         if let Some(mover) = &self.mover {
             mover.set_reserve(Reserve::new(&config.admission));
         }
+        if let Some(scopes) = prepared.scopes {
+            if let Some(mover) = &self.mover {
+                mover.set_scopes(scopes.scopes.clone());
+            }
+            let filter = self.sources.hintfault().map(|faults| &faults.source);
+            self.managed.set_scopes(scopes, filter);
+            self.scopes.clone_from(&config.scope);
+            // Every process is examined again at the next poll.
+            self.looked = None;
+        }
         self.sources.iter_mut().for_each(|source| source.reload(config));
+    }
+
+    /// Demotes other memory from now on.
+    pub fn set_reach(&self, reach: Reach) {
+        if let Some(demoter) = &self.demoter {
+            demoter.set_reach(reach);
+        }
     }
 
     /// Demotes from now on, and continues the counters of the last demoter.
@@ -379,4 +430,13 @@ impl LiveMachine {
         }
         outcomes
     }
+}
+
+/// What scopes with a floor or a cap hold, which can be read.
+fn holdings(root: &Root, config: &Config, watcher: &Watcher) -> Result<Holdings, MachineError> {
+    let holdings = Holdings::new(root, &config.scope)?;
+    if let Some(error) = holdings.read(&watcher.discovered().topology, now()).find_map(Result::err) {
+        return Err(error.into());
+    }
+    Ok(holdings)
 }

@@ -14,6 +14,7 @@ use super::kernel::Kernel;
 use crate::numa_maps::Policy;
 use crate::pagemap::{Entry, FrameFlags, PagemapError};
 use crate::root::KernelFileError;
+use crate::scope::{Scopes, Traits};
 use crate::sys::{MovePagesError, MoveWhat};
 
 /// A page of the process.
@@ -181,6 +182,12 @@ impl Kernel for Fake {
 
     fn membership(&self, _pid: Pid) -> Result<Membership, KernelFileError> {
         Ok(self.state().membership)
+    }
+
+    /// With a scope that names nobody, nobody's memory moves.
+    fn set_scopes(&mut self, scopes: Scopes) {
+        let nobody = Traits { pid: Pid(u32::MAX), ..Traits::default() };
+        self.state().membership = scopes.membership(nobody);
     }
 
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {

@@ -32,6 +32,9 @@ pub trait Kernel: Send {
     /// A file of the process cannot be read.
     fn membership(&self, pid: Pid) -> Result<Membership, KernelFileError>;
 
+    /// Other scopes tell from now on whose memory may move.
+    fn set_scopes(&mut self, scopes: Scopes);
+
     /// Pagemap entries: `entries[i]` for `vpns[i]`; pages beyond the end read as not mapped. `vpns`
     /// ascend.
     ///
@@ -123,6 +126,10 @@ impl Kernel for LiveKernel {
             Examined::Known(known) => known.membership,
             Examined::Gone | Examined::NotYet { .. } => Membership::Unexamined,
         })
+    }
+
+    fn set_scopes(&mut self, scopes: Scopes) {
+        self.scopes = scopes;
     }
 
     fn entries(&self, pid: Pid, vpns: &[u64], entries: &mut [Entry]) -> Result<(), PagemapError> {

@@ -121,6 +121,8 @@ struct Common {
     stop: AtomicBool,
     /// Another reserve, to be used from the next batch on.
     reserve: Mutex<Option<Reserve>>,
+    /// Other scopes, to be used from the next batch on.
+    scopes: Mutex<Option<Scopes>>,
     stats: Mutex<MoverStats>,
     failure: Mutex<Option<String>>,
     /// Messages not yet fetched.
@@ -187,6 +189,11 @@ impl Mover {
     /// Leaves this much memory free on targets from the next batch on.
     pub fn set_reserve(&self, reserve: Reserve) {
         *lock(&self.common.reserve) = Some(reserve);
+    }
+
+    /// Moves pages of processes in these scopes alone from the next batch on.
+    pub fn set_scopes(&self, scopes: Scopes) {
+        *lock(&self.common.scopes) = Some(scopes);
     }
 
     /// What is done with shared pages: as configured, but `Leave` where CAP_SYS_NICE is missing.
@@ -294,6 +301,9 @@ fn serve<K: Kernel>(
     for batch in batches {
         if let Some(reserve) = lock(&common.reserve).take() {
             worker.set_reserve(reserve);
+        }
+        if let Some(scopes) = lock(&common.scopes).take() {
+            worker.set_scopes(scopes);
         }
         let mut stats = *lock(&common.stats);
         let idle = common.stop.load(Ordering::Relaxed) || lock(&common.failure).is_some();

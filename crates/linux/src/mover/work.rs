@@ -15,6 +15,7 @@ use super::policy::Policies;
 use super::settle::{Ends, Place, Progress, Status, UNWRITTEN, failure, progress, status};
 use super::{MoverConfig, MoverStats};
 use crate::pagemap::PagemapError;
+use crate::scope::Scopes;
 use crate::sys::{MovePagesError, MoveWhat};
 
 /// Maximum number of calls for one batch: a page that does not migrate ends a call, and those after
@@ -69,6 +70,10 @@ impl<K: Kernel> Worker<K> {
 
     pub(super) fn set_reserve(&mut self, reserve: Reserve) {
         self.reserve = reserve;
+    }
+
+    pub(super) fn set_scopes(&mut self, scopes: Scopes) {
+        self.kernel.set_scopes(scopes);
     }
 
     pub(super) fn shared_pages(&self) -> SharedPages {

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use thermocline_core::access::Membership;
+use thermocline_core::config::ScopeMap;
 use thermocline_core::units::{Pid, ScopeId};
 
-use crate::aside::{Answer, Aside, Hung, Later};
+use crate::aside::{Aside, Later};
 use crate::process::{self, Listing};
 use crate::root::{KernelFileError, Root};
-use crate::scope::{Scopes, Traits, cgroup};
+use crate::scope::{Examined, Scopes, examine};
 
 /// Known processes that a scan examines again, in turn: a move between cgroups or a new name is
 /// noticed after at most (processes / 256) scans, and a scan costs at most some milliseconds.
@@ -73,7 +74,7 @@ impl Change {
 }
 
 /// The command line of a process.
-type CommandLine = Result<Option<String>, KernelFileError>;
+pub(super) type CommandLine = Result<Option<String>, KernelFileError>;
 
 /// A scan of all processes.
 #[derive(Debug)]
@@ -107,6 +108,8 @@ pub struct Members {
     round: Option<Round>,
     /// Where the next round of rechecks begins.
     next: Pid,
+    /// The next round rechecks all.
+    all: bool,
     /// Processes whose files could not be read, ever.
     unreadable: u64,
 }
@@ -128,8 +131,22 @@ impl Members {
             asked: Vec::new(),
             round: None,
             next: Pid(0),
+            all: false,
             unreadable: 0,
         }
+    }
+
+    /// Other scopes are configured. A process stays in a scope that remains until it has been
+    /// examined by the new ones, which the next scan does; `map` leads to their numbers.
+    pub fn set_scopes(&mut self, scopes: Scopes, map: &ScopeMap) {
+        self.scopes = scopes;
+        for known in self.known.values_mut() {
+            known.membership = match known.membership.after(map) {
+                Membership::Excluded => Membership::Unexamined,
+                other => other,
+            };
+        }
+        (self.all, self.round) = (true, None);
     }
 
     /// Whether a process's memory may move, as far as known.
@@ -283,6 +300,9 @@ impl Members {
 
     /// The processes to recheck this time.
     fn rechecks(&mut self) -> Vec<Pid> {
+        if std::mem::take(&mut self.all) {
+            return self.known.keys().copied().collect();
+        }
         let mut pids: Vec<Pid> = self.known.range(self.next..).map(|(&pid, _)| pid).take(RECHECKS).collect();
         if pids.len() < RECHECKS {
             let rest = RECHECKS - pids.len();
@@ -331,65 +351,6 @@ impl Round {
         let listing = Some(Listing::begin(root)?);
         Ok(Round { listing, listed: Vec::new(), swept: false, turn: VecDeque::new() })
     }
-}
-
-/// The result of examining a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Examined {
-    /// It is there.
-    Known(Known),
-    /// It is gone.
-    Gone,
-    /// Ask for its command line again.
-    NotYet {
-        /// When it started, in clock ticks since boot.
-        start_time: u64,
-    },
-}
-
-/// Examines a process. `own` is this process, which is left alone. The command line, which the
-/// kernel reads from the process's own memory, comes from `command_line`, called with the process's
-/// start time.
-///
-/// # Errors
-/// A file of the process cannot be read or understood, or it blocks its readers.
-pub(crate) fn examine(
-    root: &Root,
-    scopes: &Scopes,
-    own: Pid,
-    pid: Pid,
-    command_line: impl FnOnce(u64) -> Answer<CommandLine>,
-) -> Result<Examined, KernelFileError> {
-    let Some(stat) = process::stat(root, pid)? else { return Ok(Examined::Gone) };
-    let start_time = stat.start_time;
-    let known = |membership| Ok(Examined::Known(Known { start_time, membership }));
-    if pid == own || stat.kernel_thread || stat.has_ended() {
-        return known(Membership::Excluded);
-    }
-    // Its first thread has ended, so its command cannot be read any more: it is in no scope, rather
-    // than judged by part of the criteria.
-    let is_headless = matches!(stat.state, 'Z' | 'X');
-    if is_headless && scopes.needs_command() {
-        return known(Membership::Unexamined);
-    }
-    let command_line = match scopes.needs_command() {
-        true => match command_line(start_time) {
-            Answer::Here(read) => read?.unwrap_or_default(),
-            Answer::NotYet => return Ok(Examined::NotYet { start_time }),
-            Answer::Hung => return Err(KernelFileError::io("read", &root.proc, Hung(pid).into())),
-        },
-        false => String::new(),
-    };
-    let cgroup = match scopes.needs_cgroup() {
-        true => process::cgroup(root, pid)?.map(|path| cgroup::normal(&path)),
-        false => None,
-    };
-    known(scopes.membership(Traits {
-        pid,
-        comm: &stat.comm,
-        command_line: &command_line,
-        cgroup: cgroup.as_deref(),
-    }))
 }
 
 #[cfg(test)]

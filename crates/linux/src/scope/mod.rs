@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 pub(crate) mod cpuset;
+mod examine;
 mod holdings;
 mod members;
 mod missing;
@@ -15,13 +16,13 @@ use std::path::PathBuf;
 use regex::{Regex, RegexBuilder};
 use thermocline_core::access::Membership;
 use thermocline_core::config;
-use thermocline_core::units::Pid;
+use thermocline_core::units::{Pid, ScopeId};
 
 use crate::root::{KernelFileError, Root};
 
+pub(crate) use examine::{Examined, examine};
 pub use holdings::Holdings;
 pub use members::{Change, Known, Member, Members};
-pub(crate) use members::{Examined, examine};
 pub use missing::{Missing, missing};
 pub use pressure::Pressures;
 
@@ -72,7 +73,7 @@ pub enum ScopeError {
         index: usize,
     },
     /// More scopes than can be numbered.
-    #[error("{0} scopes are configured; 65535 is the most")]
+    #[error("{0} scopes are configured; 65534 is the most")]
     TooMany(usize),
     /// A file could not be used.
     #[error(transparent)]
@@ -143,7 +144,7 @@ impl Scopes {
     pub fn new(scopes: &[config::Scope]) -> Result<Scopes, ScopeError> {
         let (mut rules, mut names, mut commands) = (Vec::new(), HashSet::new(), 0);
         for (index, scope) in scopes.iter().enumerate() {
-            if u16::try_from(index + 1).is_err() {
+            if index + 1 >= usize::from(ScopeId::GONE.0) {
                 return Err(ScopeError::TooMany(scopes.len()));
             }
             if scope.pids.is_empty() && scope.command.is_none() && scope.cgroup.is_none() {

@@ -27,6 +27,7 @@ struct Told {
     included: RefCell<BTreeSet<Pid>>,
     excluded: RefCell<BTreeSet<Pid>>,
     cgroups: RefCell<BTreeMap<(bool, usize), PathBuf>>,
+    scope: RefCell<Option<Scope>>,
 }
 
 impl Filter for Told {
@@ -58,6 +59,11 @@ impl Filter for Told {
         }
         true
     }
+
+    fn set_filter(&self, scope: &Scope) -> bool {
+        *self.scope.borrow_mut() = Some(scope.clone());
+        true
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +77,7 @@ struct Process {
     untold: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Step {
     /// A process with this number starts, replacing the former one.
     Start {
@@ -110,6 +116,8 @@ enum Step {
     Look,
     /// The daemon ends and another one begins.
     Restart,
+    /// Other scopes are configured.
+    Reload(Vec<config::Scope>),
     /// Memory of all processes is accessed, and batches are made.
     Run,
 }
@@ -126,20 +134,22 @@ fn step() -> impl Strategy<Value = Step> {
         1 => cgroup.prop_map(|cgroup| Step::Remake { cgroup }),
         4 => Just(Step::Look),
         1 => Just(Step::Restart),
+        2 => prop::collection::vec(scope(), 0..4).prop_map(Step::Reload),
         5 => Just(Step::Run),
     ]
 }
 
-/// Up to three scopes of any kind.
-fn scopes() -> impl Strategy<Value = Vec<config::Scope>> {
+/// A scope of any kind, with or without a name.
+fn scope() -> impl Strategy<Value = config::Scope> {
     let command = prop::option::of((0..NAMES.len()).prop_map(|n| NAMES[n].to_owned()));
     let cgroup = prop::option::of((0..CGROUPS.len()).prop_map(|n| CGROUPS[n].to_owned()));
     let pids = prop::collection::vec(1..=PIDS, 0..2);
-    let scope = (pids, command, cgroup, any::<bool>()).prop_map(|(pids, command, cgroup, exclude)| {
-        config::Scope { pids, command, cgroup, exclude, ..config::Scope::default() }
+    let fields = (any::<bool>(), pids, command, cgroup, any::<bool>());
+    let scope = fields.prop_map(|(named, pids, command, cgroup, exclude)| {
+        let name = if named { format!("{pids:?}{cgroup:?}") } else { String::new() };
+        config::Scope { name, pids, command, cgroup, exclude, ..config::Scope::default() }
     });
-    let named = |s: &config::Scope| !s.pids.is_empty() || s.command.is_some() || s.cgroup.is_some();
-    prop::collection::vec(scope.prop_filter("names nobody", named), 1..4)
+    scope.prop_filter("names nobody", |s| !s.pids.is_empty() || s.command.is_some() || s.cgroup.is_some())
 }
 
 struct World {
@@ -171,7 +181,8 @@ fn topology() -> Topology {
 }
 
 impl World {
-    fn new(scopes: Vec<config::Scope>) -> World {
+    /// `None` if two scopes have one name.
+    fn new(scopes: Vec<config::Scope>) -> Option<World> {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::at(dir.path());
         fs::create_dir_all(root.proc.join("self")).unwrap();
@@ -185,8 +196,8 @@ impl World {
         config.admission.residency_ms = 0;
         config.brake.enabled = false;
         let engine = Engine::new(&config, topology()).unwrap();
-        let (_, managed) = Managed::new(&root, &config.scope).unwrap();
-        World {
+        let (_, managed) = Managed::new(&root, &config.scope).ok()?;
+        Some(World {
             dir,
             config,
             engine,
@@ -197,7 +208,7 @@ impl World {
             starts: 0,
             stale: BTreeSet::new(),
             batches: 0,
-        }
+        })
     }
 
     fn root(&self) -> Root {
@@ -299,8 +310,24 @@ impl World {
                     .for_each(|process| (process.looked_at, process.untold) = (false, false));
                 self.stale.clear();
             }
+            Step::Reload(scopes) => self.reload(scopes),
             Step::Run => self.run(),
         }
+    }
+
+    /// As the live machine does it. What the new scopes name is found out by the next look, and
+    /// until then by the mover.
+    fn reload(&mut self, scopes: Vec<config::Scope>) {
+        let config = Config { scope: scopes, ..self.config.clone() };
+        let Ok(new) = self.managed.prepare(&self.config.scope, &config.scope) else { return };
+        if new.map.is_same() {
+            return;
+        }
+        assert!(self.filter.set_filter(&new.filter));
+        self.engine.reload(&config).unwrap();
+        self.managed.set_scopes(new, Some(&self.filter));
+        self.processes.values_mut().for_each(|process| process.untold = true);
+        self.config = config;
     }
 
     /// Whether the mover would find the process in a scope, as it does right before a batch.
@@ -348,7 +375,9 @@ impl World {
             // The mover finds nothing of a process that is gone.
             if let Some(process) = self.processes.get(&pid) {
                 let managed = matches!(self.truth(process, pid), Membership::Managed(_));
-                if process.untold {
+                if self.config.scope.is_empty() {
+                    self.batches += 1;
+                } else if process.untold {
                     assert_eq!(self.mover_finds_it_in_scope(batch.pid), managed);
                 } else {
                     assert!(process.looked_at, "a batch of {pid}, which nobody has looked at: {process:?}");
@@ -377,6 +406,10 @@ impl World {
             }
         }
         let named = self.managed.scopes.cgroups(&self.root()).unwrap();
+        if let Some(scope) = &*self.filter.scope.borrow() {
+            assert_eq!((scope.listed, scope.all), (self.managed.listed, !self.managed.listed));
+            assert_eq!(scope.cgroups.len() + scope.excluded_cgroups.len(), named.len());
+        }
         assert_eq!(self.filter.cgroups.borrow().len(), named.iter().filter(|c| c.id.is_some()).count());
     }
 }
@@ -385,10 +418,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn no_page_moves_of_who_is_excluded_unexamined_or_out_of_scope(
-        scopes in scopes(),
+        scopes in prop::collection::vec(scope(), 1..4),
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        let mut world = World::new(scopes);
+        let Some(mut world) = World::new(scopes) else { return Ok(()) };
         steps.into_iter().for_each(|step| world.happen(step));
         world.agrees();
         world.run();
@@ -398,7 +431,7 @@ proptest! {
 #[test]
 fn who_is_in_scope_moves_after_an_exec_and_in_a_cgroup_that_is_made_anew() {
     let boxed = config::Scope { cgroup: Some("/a".to_owned()), ..config::Scope::default() };
-    let mut world = World::new(vec![boxed]);
+    let mut world = World::new(vec![boxed]).unwrap();
     world.start(1, 0, 2);
     world.run();
     assert_eq!(world.batches, 0, "nobody has looked at it");

@@ -50,6 +50,26 @@ fn submitting_never_waits_and_fills_up_at_the_capacity() {
 }
 
 #[test]
+fn other_scopes_hold_from_the_next_batch_on() {
+    let fake = Fake::new();
+    (0x100..0x103).for_each(|vpn| fake.map(vpn, 2));
+    let mut mover = start(&fake, 3);
+    let mut moved = |id, vpn| {
+        mover.submit(numbered(id, vpn)).unwrap();
+        mover.wait(WAIT).unwrap().outcomes
+    };
+    assert_eq!(moved(0, 0x100), [Outcome::Moved]);
+    let nobody = thermocline_core::config::Scope { command: Some("x".to_owned()), ..Default::default() };
+    mover.set_scopes(crate::scope::Scopes::new(&[nobody]).unwrap());
+    let mut moved = |id, vpn| {
+        mover.submit(numbered(id, vpn)).unwrap();
+        mover.wait(WAIT).unwrap().outcomes
+    };
+    assert_eq!(moved(1, 0x101), [Outcome::Excluded]);
+    assert_eq!(moved(2, 0x102), [Outcome::Excluded]);
+}
+
+#[test]
 fn shutting_down_finishes_the_batch_at_work_and_tries_no_other() {
     let fake = Fake::new();
     (0x100..0x104).for_each(|vpn| fake.map(vpn, 2));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use thermocline_bpf::libbpf_rs::{
     self, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
 };
-use thermocline_bpf::{OBJECT, rodata};
+use thermocline_bpf::{OBJECT, rodata, tc_filter};
 use thermocline_core::units::Pid;
 
 use super::btf::{Btf, BtfError, VMLINUX};
@@ -169,7 +169,12 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, _| {})));
     let mut open =
         ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("opening the BPF object", e))?;
-    configure(&mut open, scope, ring_bytes, kernel_stamp, flags)?;
+    for list in [&scope.cgroups, &scope.excluded_cgroups] {
+        if list.len() > CGROUPS_MAX {
+            return Err(OpenError::TooManyCgroups(list.len()));
+        }
+    }
+    configure(&mut open, ring_bytes, kernel_stamp, flags)?;
     let wanted = |name: &str| match name {
         STAMP_PROGRAM => kernel_stamp && flags.stamp.is_some(),
         name if name == TICK_PROGRAM.0 => ticks,
@@ -182,6 +187,7 @@ pub(super) fn load(scope: &Scope, ring_bytes: u32, kernel_stamp: bool) -> Result
     let object = open.load().map_err(refused)?;
     fill_cgroups(&object, "cgroups", &scope.cgroups)?;
     fill_cgroups(&object, "excluded_cgroups", &scope.excluded_cgroups)?;
+    set_filter(&object, scope).map_err(|e| failed("setting the filter", e))?;
 
     let mut links = Vec::new();
     for program in object.progs_mut() {
@@ -198,16 +204,10 @@ fn attach(program: &ProgramMut<'_>) -> Result<Link, OpenError> {
 
 fn configure(
     open: &mut OpenObject,
-    scope: &Scope,
     ring_bytes: u32,
     kernel_stamp: bool,
     flags: FolioFlags,
 ) -> Result<(), OpenError> {
-    for list in [&scope.cgroups, &scope.excluded_cgroups] {
-        if list.len() > CGROUPS_MAX {
-            return Err(OpenError::TooManyCgroups(list.len()));
-        }
-    }
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == "ring" {
@@ -216,14 +216,6 @@ fn configure(
             let constants = map.initial_value_mut().expect("a .rodata map has an initial value");
             let mut set = |at: usize, bytes: &[u8]| constants[at..at + bytes.len()].copy_from_slice(bytes);
             let (stamp_shift, stamp_mask) = flags.stamp.filter(|_| kernel_stamp).unwrap_or_default();
-            set(offset_of!(rodata, scope_all), &[scope.all.into()]);
-            set(offset_of!(rodata, scope_tgids), &[scope.listed.into()]);
-            set(offset_of!(rodata, scope_excluded), &[scope.exclusions.into()]);
-            set(offset_of!(rodata, nr_cgroups), &(scope.cgroups.len() as u32).to_ne_bytes());
-            set(
-                offset_of!(rodata, nr_excluded_cgroups),
-                &(scope.excluded_cgroups.len() as u32).to_ne_bytes(),
-            );
             set(offset_of!(rodata, node_shift), &flags.node_shift.to_ne_bytes());
             set(offset_of!(rodata, stamp_shift), &stamp_shift.to_ne_bytes());
             set(offset_of!(rodata, stamp_mask), &stamp_mask.to_ne_bytes());
@@ -261,6 +253,22 @@ pub(super) fn set_cgroup(
     let fd = File::open(path).map_err(failed)?;
     let value = fd.as_fd().as_raw_fd().to_ne_bytes();
     map.update(&key, &value, MapFlags::ANY).map_err(|e| failed(io::Error::other(format!("{e:#}"))))
+}
+
+/// Sets which of the lists count.
+pub(super) fn set_filter(object: &Object, scope: &Scope) -> Result<(), libbpf_rs::Error> {
+    let fields = [
+        (offset_of!(tc_filter, all), u32::from(scope.all)),
+        (offset_of!(tc_filter, listed), u32::from(scope.listed)),
+        (offset_of!(tc_filter, exclusions), u32::from(scope.exclusions)),
+        (offset_of!(tc_filter, nr_cgroups), scope.cgroups.len() as u32),
+        (offset_of!(tc_filter, nr_excluded_cgroups), scope.excluded_cgroups.len() as u32),
+    ];
+    let mut value = [0; size_of::<tc_filter>()];
+    for (at, field) in fields {
+        value[at..at + 4].copy_from_slice(&field.to_ne_bytes());
+    }
+    find_map(object, "filter").update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
 }
 
 /// Adds a process to a map of processes, or removes it.

@@ -15,7 +15,7 @@ use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, VirtPage};
 
 use super::Stats;
 use super::decode::{RawFault, RawStamp, Record, decode};
-use super::load::{Loaded, OpenError, Scope, load, set_cgroup, set_listed};
+use super::load::{Loaded, OpenError, Scope, load, set_cgroup, set_filter, set_listed};
 use super::places::Places;
 use super::stamps::{StampOptions, Stamps};
 use crate::root::Root;
@@ -265,6 +265,15 @@ impl HintFaultSource {
     /// What bpf(BPF_MAP_UPDATE_ELEM) returns: E2BIG with 65536 processes excluded.
     pub fn exclude(&self, pid: Pid, excluded: bool) -> Result<(), libbpf_rs::Error> {
         set_listed(&self.loaded.object, "excluded", pid, excluded)
+    }
+
+    /// Reports the faults of other processes from now on; the lists of processes and the cgroups
+    /// stay.
+    ///
+    /// # Errors
+    /// What bpf(BPF_MAP_UPDATE_ELEM) returns.
+    pub fn set_filter(&self, scope: &Scope) -> Result<(), libbpf_rs::Error> {
+        set_filter(&self.loaded.object, scope)
     }
 
     /// Sets the cgroup at index `place` of the scope to the one in `folder`, or to none. Takes
