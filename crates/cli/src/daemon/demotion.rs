@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use thermocline_core::config::{Config, DemotionMode, DemotionWay, ManagerName};
+use thermocline_core::demotion::Reach;
 use thermocline_core::topology::Topology;
 use thermocline_linux::actuator::{Actuator, plan};
 use thermocline_linux::demoter::{self, Demoter, NotDemoting, Offer, Way};
@@ -42,10 +43,23 @@ fn caveat(way: &Way) -> String {
     way.caveat().map(|caveat| format!(", {caveat}")).unwrap_or_default()
 }
 
+/// What another configuration changes of demotion.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Nothing.
+    Same,
+    /// Other memory goes down.
+    Of(Reach),
+    /// Nothing went down, and from now on it does.
+    Begins(Offer),
+    /// Nothing goes down, as before.
+    Nothing(Demoting),
+}
+
 /// Starts the demoter, and replaces it if its way fails.
 pub(super) struct Demotion<'a> {
     root: &'a Root,
-    config: &'a Config,
+    config: Config,
     found: &'a Discovered,
     /// The way in use.
     way: Option<DemotionWay>,
@@ -59,10 +73,11 @@ impl<'a> Demotion<'a> {
     /// `demoting` as it was offered.
     pub(super) fn new(
         root: &'a Root,
-        config: &'a Config,
+        config: &Config,
         found: &'a Discovered,
         demoting: Demoting,
     ) -> Demotion<'a> {
+        let config = config.clone();
         Demotion { root, config, found, way: None, failed: Vec::new(), demoting }
     }
 
@@ -93,6 +108,61 @@ impl<'a> Demotion<'a> {
         Ok(())
     }
 
+    /// What other scopes change: whose memory goes down, as far as that can change without a
+    /// restart.
+    ///
+    /// # Errors
+    /// Cold pages would no longer go down, or in another way.
+    pub(super) fn prepare(&self, next: &Config, actuator: &Actuator) -> anyhow::Result<Next> {
+        let nothing = next.manager.name == ManagerName::Observe || actuator.commands().is_none();
+        if nothing || next.scope == self.config.scope { Ok(Next::Same) } else { self.judge(next) }
+    }
+
+    fn judge(&self, next: &Config) -> anyhow::Result<Next> {
+        let offered = demoter::offer_but(self.root, next, self.found, &self.failed);
+        let refused = "these scopes need a restart";
+        match (self.way, offered) {
+            (None, Ok(offer)) => Ok(Next::Begins(offer)),
+            (None, Err(why)) => Ok(Next::Nothing(Demoting::new(next, Some(&Err(why))))),
+            (Some(way), Ok(offer)) if offer.way.name() == way => Ok(Next::Of(offer.reach)),
+            (Some(_), Ok(_)) => anyhow::bail!("{refused}: cold pages would go down in another way"),
+            (Some(_), Err(why)) => {
+                anyhow::bail!("{refused}: cold pages would no longer go down, because {why}")
+            }
+        }
+    }
+
+    /// Starts the demoter where there was none and other scopes allow it.
+    ///
+    /// # Errors
+    /// A setting cannot be made, or the demoter cannot be started.
+    pub(super) fn begin(
+        &mut self,
+        next: &Next,
+        config: &Config,
+        topology: &Topology,
+        actuator: &mut Actuator,
+        machine: &mut LiveMachine,
+    ) -> anyhow::Result<()> {
+        let Next::Begins(offer) = next else { return Ok(()) };
+        actuator.apply(&plan(self.root, &demoter::settings(config, Some(offer)))?)?;
+        self.start(offer.clone(), topology, actuator, machine)
+    }
+
+    /// Takes another configuration, for which it was prepared and has begun.
+    pub(super) fn reload(&mut self, next: Next, config: &Config, machine: &LiveMachine) {
+        match next {
+            Next::Same => {}
+            Next::Of(reach) => machine.set_reach(reach),
+            Next::Begins(offer) => {
+                self.demoting = Demoting::Ours(offer.way.name());
+                announce(&Ok(offer));
+            }
+            Next::Nothing(demoting) => self.demoting = demoting,
+        }
+        self.config = config.clone();
+    }
+
     /// If the way in use has failed, tries another. Returns what to report.
     pub(super) fn look(
         &mut self,
@@ -120,13 +190,44 @@ impl<'a> Demotion<'a> {
         actuator: &mut Actuator,
         machine: &mut LiveMachine,
     ) -> anyhow::Result<String> {
-        let offer = demoter::offer_but(self.root, self.config, self.found, &self.failed)?;
-        let changes = plan(self.root, &demoter::settings(self.config, Some(&offer)))?;
+        let offer = demoter::offer_but(self.root, &self.config, self.found, &self.failed)?;
+        let changes = plan(self.root, &demoter::settings(&self.config, Some(&offer)))?;
         // A setting that the engine has already made and that others have changed since is left to
         // them.
         actuator.apply(&changes)?;
         let told = caveat(&offer.way);
         self.start(offer, topology, actuator, machine)?;
         Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_core::config::Scope;
+    use thermocline_linux::topology::discover;
+
+    use super::super::tests::machine;
+    use super::*;
+
+    #[test]
+    fn other_scopes_go_down_at_once_unless_demotion_would_end_or_change_its_way() {
+        let machine = machine();
+        let config = Config::default();
+        let found = discover(&machine.root, &config.tiers).unwrap();
+        let mut demotion = Demotion::new(&machine.root, &config, &found, Demoting::NotWanted);
+        let with = |scope: Scope| Config { scope: vec![scope], ..Config::default() };
+        let cgroup = with(Scope { cgroup: Some("/app.slice".to_owned()), ..Scope::default() });
+        let command = with(Scope { command: Some("db".to_owned()), ..Scope::default() });
+        assert!(matches!(demotion.judge(&cgroup), Ok(Next::Begins(_))), "{:?}", demotion.judge(&cgroup));
+        assert!(matches!(demotion.judge(&command), Ok(Next::Nothing(Demoting::No(_)))));
+
+        demotion.way = Some(DemotionWay::Generations);
+        let Ok(Next::Of(reach)) = demotion.judge(&cgroup) else { panic!("{:?}", demotion.judge(&cgroup)) };
+        assert!(reach.covers("/app.slice/x") && !reach.covers("/other"));
+        let error = demotion.judge(&command).unwrap_err().to_string();
+        assert!(error.starts_with("these scopes need a restart: cold pages would no longer"), "{error}");
+        demotion.way = Some(DemotionWay::Node);
+        let error = demotion.judge(&cgroup).unwrap_err().to_string();
+        assert!(error.contains("in another way"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use thermocline_core::access::Evidence;
 use thermocline_core::admission::Cause;
 use thermocline_core::config::Config;
 use thermocline_core::driver::Driver;
-use thermocline_core::engine::Engine;
+use thermocline_core::engine::{Engine, reloadable};
 use thermocline_core::machine::Machine as _;
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, Pid, VirtPage};
@@ -200,12 +200,23 @@ pub(super) fn drive(
         }
         for asked in reloads {
             let apply = |next: &Config| {
+                reloadable(&current, next)?;
                 let prepared = machine.prepare(next)?;
-                let changes = driver.reload(next)?;
+                let demoted = demotion.prepare(next, kernel.actuator)?;
+                machine.set_filter(&prepared)?;
+                let topology = driver.engine().topology().clone();
+                let begun = demotion.begin(&demoted, next, &topology, kernel.actuator, &mut machine);
+                let changes = begun.and_then(|()| Ok(driver.reload(next)?));
+                let changes = changes.inspect_err(|_| machine.keep_filter())?;
                 machine.reload(next, prepared);
+                demotion.reload(demoted, next, &machine);
                 Ok(changes)
             };
             if let Some(next) = session.reload(asked, current.manager.name, apply) {
+                session.rescope(&next);
+                kswapd.reload(&next);
+                missing = Missing::new(root, &next.scope);
+                missing.look();
                 fixed = Fixed::new(mode.name(), &next, driver.engine().topology());
                 findings.reload(&next);
                 current = next;

@@ -180,7 +180,15 @@ fn drive(
         }
         for asked in reloads {
             // Changes that concern the engine take effect when it takes over.
-            let apply = |next: &Config| Ok(reloadable(&current, next)?);
+            let apply = |next: &Config| {
+                let changes = reloadable(&current, next)?;
+                anyhow::ensure!(
+                    next.scope == current.scope,
+                    "manager damon takes other scopes at its start alone; restart thermocline, or take them back to have \
+                     the other changes applied"
+                );
+                Ok(changes)
+            };
             if let Some(next) = session.reload(asked, current.manager.name, apply) {
                 findings.reload(&next);
                 current = next;

@@ -3,7 +3,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
@@ -58,6 +58,8 @@ pub struct Session {
     /// When it ends: `duration` after the first manager began to work.
     end: OnceCell<Nanos>,
     latest: Latest,
+    /// Scopes that a reload has brought, until `status` is asked for.
+    other_scopes: Arc<Mutex<Option<Scopes>>>,
     server: OnceCell<Server>,
     metrics: OnceCell<MetricsServer>,
     asker: RefCell<Option<Asker>>,
@@ -83,6 +85,7 @@ impl Session {
             duration,
             end: OnceCell::new(),
             latest: Latest::default(),
+            other_scopes: Arc::default(),
             server: OnceCell::new(),
             metrics: OnceCell::new(),
             asker: RefCell::new(None),
@@ -127,7 +130,12 @@ impl Session {
     pub fn listen(&self, root: &Root, config: &Config) -> anyhow::Result<()> {
         if self.server.get().is_none() {
             let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
-            let residency = move || residencies.look().map_err(|error| error.to_string());
+            let other_scopes = Arc::clone(&self.other_scopes);
+            let residency = move || {
+                let scopes = other_scopes.lock().unwrap_or_else(PoisonError::into_inner).take();
+                scopes.into_iter().for_each(|scopes| residencies.set_scopes(scopes));
+                residencies.look().map_err(|error| error.to_string())
+            };
             let group = config.daemon.socket_group.as_deref();
             let (aside, proc) =
                 (Aside::new(root, "one of its pages was explained", EXPLAIN_MAX), root.proc.clone());
@@ -149,6 +157,14 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// `status` shows the processes of these scopes from now on.
+    pub fn rescope(&self, config: &Config) {
+        // They were checked when they were applied.
+        if let Ok(scopes) = Scopes::new(&config.scope) {
+            *self.other_scopes.lock().unwrap_or_else(PoisonError::into_inner) = Some(scopes);
+        }
     }
 
     /// Replaces the snapshot from which `status` is answered.

@@ -29,7 +29,7 @@ format:
 ";
 
 /// A machine that has everything that thermocline can use.
-fn machine() -> Machine {
+pub(super) fn machine() -> Machine {
     let machine = Machine::built(&[(0, "0-15", 4096), (1, "16-31", 4096), (2, "", 8192)], &["0-1", "2"]);
     machine.write("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n");
     machine.write("sys/kernel/tracing/events/damon/damon_aggregated/format", DAMON_EVENT);

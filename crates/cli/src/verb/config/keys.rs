@@ -92,6 +92,34 @@ mod tests {
         assert_eq!(parsed, Config::default());
     }
 
+    /// The keys that a reload cannot change, by section.
+    fn restarts() -> String {
+        let mut out = "| section | keys |\n|---|---|\n".to_owned();
+        for (section, fields) in Config::sections() {
+            let keys = fields.iter().filter(|field| !field.reloads);
+            let keys: Vec<String> = keys.map(|field| format!("`{}`", field.name)).collect();
+            if !keys.is_empty() {
+                let all = if keys.len() == fields.len() { "all: " } else { "" };
+                let _ = writeln!(out, "| `[{section}]` | {all}{} |", keys.join(", "));
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn the_book_names_what_needs_a_restart() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/configuration.md");
+        let chapter = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = chapter.split_once("<!-- restarts -->\n").unwrap();
+        let (_, after) = rest.split_once("<!-- end -->").unwrap();
+        let fresh = format!("{before}<!-- restarts -->\n{}<!-- end -->{after}", restarts());
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(path, &fresh).unwrap();
+        }
+        let bless = "BLESS=1 cargo test --release -p thermocline --bin thermocline restart";
+        assert!(fresh == chapter, "docs/src/configuration.md is stale; refresh it with: {bless}");
+    }
+
     #[test]
     fn the_books_table_of_keys_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/config-keys.md");
