@@ -37,7 +37,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             status
         }
     };
-    let text = head(status, "text/plain", bytes.len());
+    let persists = asked.is_ok_and(|request| request.persists);
+    let text = head(status, "text/plain", bytes.len(), persists);
     let mut headers = [httparse::EMPTY_HEADER; 8];
     let mut response = httparse::Response::new(&mut headers);
     assert_eq!(response.parse(text.as_bytes()), Ok(httparse::Status::Complete(text.len())));

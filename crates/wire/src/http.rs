@@ -12,6 +12,8 @@ pub struct Request {
     pub page: Page,
     /// Only the head is wanted.
     pub head: bool,
+    /// Further requests may follow on the connection.
+    pub persists: bool,
 }
 
 /// The pages that are served.
@@ -43,28 +45,44 @@ pub const TOO_LARGE: Status = (431, "Request Header Fields Too Large");
 /// A request, or the status with which it is refused.
 pub type Asked = Result<Request, Status>;
 
-/// A request whose bytes arrive in pieces. How they are divided makes no difference. What follows
-/// the head is ignored.
+/// Requests whose bytes arrive in pieces. How they are divided makes no difference.
 #[derive(Debug, Default)]
 pub struct Incoming {
     bytes: Vec<u8>,
+    /// Bytes at the beginning in which no head ends.
+    looked_at: usize,
 }
 
 impl Incoming {
-    /// Takes the next piece; the request, once its head is complete.
+    /// Takes the next piece; the next request, once its head is complete. At most a piece more than
+    /// [`REQUEST_BYTES_MAX`] is kept.
     pub fn take(&mut self, piece: &[u8]) -> Option<Asked> {
-        let room = REQUEST_BYTES_MAX - self.bytes.len();
-        // The end may be divided between pieces. What was looked at before is not looked at again,
-        // so that single bytes cost no more than a whole request.
-        let from = self.bytes.len().saturating_sub(2);
-        self.bytes.extend_from_slice(&piece[..piece.len().min(room)]);
-        if let Some(length) = head_length(&self.bytes[from..]) {
-            return Some(parse(&self.bytes[..from + length]));
-        }
-        (self.bytes.len() == REQUEST_BYTES_MAX).then_some(Err(TOO_LARGE))
+        self.bytes.extend_from_slice(piece);
+        self.again()
     }
 
-    /// Whether nothing has arrived.
+    /// The next request, if its head has arrived already.
+    pub fn again(&mut self) -> Option<Asked> {
+        // The end may be divided between pieces. What was looked at before is not looked at again,
+        // so that single bytes cost no more than a whole request.
+        let from = self.looked_at.saturating_sub(2);
+        let end = head_length(&self.bytes[from..]).map(|length| from + length);
+        match end.filter(|end| *end <= REQUEST_BYTES_MAX) {
+            Some(end) => {
+                let asked = parse(&self.bytes[..end]);
+                self.bytes.drain(..end);
+                self.looked_at = 0;
+                Some(asked)
+            }
+            None if self.bytes.len() >= REQUEST_BYTES_MAX => Some(Err(TOO_LARGE)),
+            None => {
+                self.looked_at = self.bytes.len();
+                None
+            }
+        }
+    }
+
+    /// Whether nothing has arrived since the last request.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -105,16 +123,30 @@ fn parse(bytes: &[u8]) -> Asked {
         "/" => Page::Index,
         _ => return Err(NOT_FOUND),
     };
-    Ok(Request { page, head })
+    Ok(Request { page, head, persists: persists(&request) })
 }
 
-/// The head of a response with a body of `length` bytes, after which the connection is closed.
-pub fn head(status: Status, content_type: &str, length: usize) -> String {
+/// Whether the connection stays open. It does not if a body follows, which nobody reads.
+fn persists(request: &httparse::Request<'_, '_>) -> bool {
+    let is = |header: &httparse::Header<'_>, name: &str| header.name.eq_ignore_ascii_case(name);
+    let mut headers = request.headers.iter();
+    let ends = headers.any(|header| {
+        is(header, "content-length")
+            || is(header, "transfer-encoding")
+            || is(header, "connection") && !header.value.eq_ignore_ascii_case(b"keep-alive")
+    });
+    request.version == Some(1) && !ends
+}
+
+/// The head of a response with a body of `length` bytes; further requests may follow on the
+/// connection if it `persists`.
+pub fn head(status: Status, content_type: &str, length: usize, persists: bool) -> String {
+    let connection = if persists { "" } else { "Connection: close\r\n" };
     let allow = if status == METHOD_NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
     let (status, reason) = status;
     format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
-         {allow}Connection: close\r\n\r\n"
+         {allow}{connection}\r\n"
     )
 }
 
@@ -129,20 +161,36 @@ mod tests {
     }
 
     fn page(page: Page) -> Option<Asked> {
-        Some(Ok(Request { page, head: false }))
+        Some(Ok(Request { page, head: false, persists: true }))
     }
 
     #[test]
     fn pages_are_told_apart_by_path_and_format_by_accept() {
-        assert_eq!(asked(b"GET / HTTP/1.0\n\n"), page(Page::Index));
+        assert_eq!(asked(b"GET / HTTP/1.1\n\n"), page(Page::Index));
         assert_eq!(asked(b"GET /-/healthy HTTP/1.1\r\n\n"), page(Page::Health));
         let plain = Page::Metrics { open_metrics: false };
         assert_eq!(asked(b"GET /metrics?x=y HTTP/1.1\nHost: x\r\n\r\n"), page(plain));
         let open =
             "GET /metrics HTTP/1.1\r\naCCept: application/openmetrics-text;version=1.0.0,*/*;q=0.5\r\n\r\n";
         assert_eq!(asked(open.as_bytes()), page(Page::Metrics { open_metrics: true }));
-        let head = Request { page: plain, head: true };
+        let head = Request { page: plain, head: true, persists: true };
         assert_eq!(asked(b"HEAD /metrics HTTP/1.1\r\n\r\n"), Some(Ok(head)));
+    }
+
+    #[test]
+    fn connections_persist_unless_the_client_says_otherwise_or_sends_a_body() {
+        for (head, persists) in [
+            ("GET / HTTP/1.1\r\nHost: x", true),
+            ("GET / HTTP/1.1\r\nConnection: Keep-Alive", true),
+            ("GET / HTTP/1.1\r\nconnection: close", false),
+            ("GET / HTTP/1.1\r\nConnection: close, x", false),
+            ("GET / HTTP/1.1\r\nContent-Length: 3", false),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked", false),
+            ("GET / HTTP/1.0", false),
+        ] {
+            let found = asked(format!("{head}\r\n\r\n").as_bytes());
+            assert_eq!(found, Some(Ok(Request { page: Page::Index, head: false, persists })), "{head}");
+        }
     }
 
     #[test]
@@ -165,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_head_is_a_response_that_a_parser_takes() {
-        let text = head(METHOD_NOT_ALLOWED, "text/plain", 7);
+        let text = head(METHOD_NOT_ALLOWED, "text/plain", 7, false);
         let mut headers = [httparse::EMPTY_HEADER; 8];
         let mut response = httparse::Response::new(&mut headers);
         assert_eq!(response.parse(text.as_bytes()), Ok(httparse::Status::Complete(text.len())));
@@ -173,6 +221,8 @@ mod tests {
         let value = |name| response.headers.iter().find(|header| header.name == name).map(|h| h.value);
         assert_eq!(value("Content-Length"), Some(&b"7"[..]));
         assert_eq!(value("Allow"), Some(&b"GET, HEAD"[..]));
+        assert_eq!(value("Connection"), Some(&b"close"[..]));
+        assert!(!head((200, "OK"), "text/plain", 7, true).contains("Connection"));
     }
 
     proptest! {
@@ -185,18 +235,20 @@ mod tests {
             pieces in prop::collection::vec(1..9_usize, 1..8),
         ) {
             let bytes = words.concat().into_bytes();
-            // Bytes after the head are ignored wherever they arrive.
-            let whole = (0..=bytes.len()).find_map(|end| asked(&bytes[..end]));
-            let (mut incoming, mut rest, mut found) = (Incoming::default(), &bytes[..], None);
-            for length in pieces.iter().cycle() {
-                let (piece, after) = rest.split_at((*length).min(rest.len()));
-                rest = after;
-                found = incoming.take(piece);
-                if found.is_some() || rest.is_empty() {
-                    break;
+            let all = |lengths: &[usize]| {
+                let (mut incoming, mut rest, mut found) = (Incoming::default(), &bytes[..], Vec::new());
+                for length in lengths.iter().cycle() {
+                    let (piece, after) = rest.split_at((*length).min(rest.len()));
+                    rest = after;
+                    found.extend(incoming.take(piece));
+                    found.extend(std::iter::from_fn(|| incoming.again()));
+                    if rest.is_empty() {
+                        break;
+                    }
                 }
-            }
-            prop_assert_eq!(found, whole);
+                (found, incoming.bytes)
+            };
+            prop_assert_eq!(all(&pieces), all(&[usize::MAX]));
         }
     }
 }

@@ -19,7 +19,7 @@ main_pid() { systemctl show -P MainPID thermocline; }
 install() { /usr/bin/dpkg --no-triggers -i "$DEB" >dpkg-log 2>&1 || fail "dpkg: $(cat dpkg-log)"; }
 purge() { /usr/bin/dpkg --no-triggers --purge thermocline >dpkg-log 2>&1 || fail "purge: $(cat dpkg-log)"; }
 exposure() { systemd-analyze security --no-pager thermocline.service | sed -n 's/.*exposure level[^0-9]*\([0-9]*\)\.\([0-9]\).*/\1\2/p'; }
-scrape() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/9469 && printf "GET /metrics HTTP/1.1\r\n\r\n" >&3 && cat <&3' >scraped 2>&1; }
+scrape() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/9469 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 && cat <&3' >scraped 2>&1; }
 
 # Packages may start and stop services, as on a server; on the host they may not.
 rm -f /usr/sbin/policy-rc.d

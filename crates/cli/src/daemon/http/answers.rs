@@ -76,7 +76,7 @@ impl Answers {
             }
         };
         let length = metrics.as_ref().map_or(0, |text| text.len()) + rest.len();
-        let head = head(status, content_type, length);
+        let head = head(status, content_type, length, asked.is_ok_and(|asked| asked.persists));
         if asked.is_ok_and(|asked| asked.head) {
             return Response { head, metrics: None, rest: String::new() };
         }
@@ -93,5 +93,29 @@ impl Answers {
         let text: Arc<str> = format.text(&families(&snapshot)).into();
         self.rendered.push(Rendered { format, of: snapshot, text: Arc::clone(&text) });
         Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_rendered_once_for_each_format() {
+        let latest = Latest::default();
+        let mut answers = Answers::new(latest.clone(), Arc::default());
+        let mut text = |open_metrics| {
+            let page = Page::Metrics { open_metrics };
+            answers.to(&Ok(Request { page, head: false, persists: true })).metrics
+        };
+        assert!(text(false).is_none(), "before the first snapshot");
+        latest.publish(Snapshot::for_tests());
+        let [plain, open] = [false, true].map(|format| text(format).unwrap());
+        assert!(!Arc::ptr_eq(&plain, &open));
+        for _ in 0..10 {
+            assert!(Arc::ptr_eq(&plain, &text(false).unwrap()) && Arc::ptr_eq(&open, &text(true).unwrap()));
+        }
+        latest.publish(Snapshot::for_tests());
+        assert!(!Arc::ptr_eq(&plain, &text(false).unwrap()), "a newer snapshot has its own text");
     }
 }

@@ -5,7 +5,7 @@
 //! `THERMOCLINE_SOAK=1 cargo test --release -p thermocline --bin thermocline attack -- --nocapture`
 
 use std::convert::Infallible;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -172,9 +172,42 @@ fn on_processor(number: usize) {
 fn scrape(address: SocketAddr) -> std::io::Result<usize> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
     let mut text = Vec::new();
     stream.read_to_end(&mut text)
+}
+
+/// Asks again and again on one connection, which is opened anew where it has ended, until told to
+/// stop.
+fn scrape_on(address: SocketAddr, stop: &AtomicBool, answered: &AtomicU64) {
+    while !stop.load(Relaxed) {
+        let Ok(stream) = TcpStream::connect(address) else { continue };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        let mut stream = BufReader::with_capacity(256 << 10, stream);
+        while !stop.load(Relaxed) && scrape_again(&mut stream).is_ok() {
+            answered.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Asks once more on a connection, and reads the response.
+fn scrape_again(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+    stream.get_mut().write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let (mut line, mut length) = (String::new(), 0);
+    loop {
+        line.clear();
+        if stream.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(value) = line.strip_prefix("Content-Length: ") {
+            length = value.trim_end().parse().unwrap_or(0);
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let read = std::io::copy(&mut stream.take(length), &mut std::io::sink())?;
+    if read == length && length > 1000 { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
 }
 
 /// The variable that makes the test below a crowd of clients of the address that is its value.
@@ -219,13 +252,7 @@ fn crowd() {
     std::thread::scope(|scope| {
         scope.spawn(|| hold(address, &stop));
         for _ in 0..ASKERS {
-            scope.spawn(|| {
-                while !stop.load(Relaxed) {
-                    if scrape(address).is_ok_and(|length| length > 1000) {
-                        answered.fetch_add(1, Relaxed);
-                    }
-                }
-            });
+            scope.spawn(|| scrape_on(address, &stop, &answered));
         }
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         stop.store(true, Relaxed);
@@ -287,6 +314,17 @@ fn the_loop_keeps_its_pace_under_attack_and_a_scrape_is_cheap() {
         times[199] * 1e3,
         bytes >> 10
     );
+
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    let alone = std::thread::scope(|scope| {
+        scope.spawn(|| scrape_on(address, &stop, &answered));
+        let (before, start) = (answered.load(Relaxed), Instant::now());
+        std::thread::sleep(TURN);
+        let rate = (answered.load(Relaxed) - before) as f64 / start.elapsed().as_secs_f64();
+        stop.store(true, Relaxed);
+        rate
+    });
+    println!("one client on one connection: {alone:.0} scrapes/s");
 
     let looped = Loop::default();
     let (mut pace_ratios, mut cost_ratios, mut rates) = (Vec::new(), Vec::new(), Vec::new());

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Time that must pass for each unit of processor time: the thread has a tenth of a processor.
-const TIME_PER_CPU_TIME: u32 = 10;
+/// Time that must pass for each unit of processor time: the thread has a quarter of a processor.
+const TIME_PER_CPU_TIME: u32 = 4;
 /// Processor time that can be saved up, for a burst.
 const BURST: Duration = Duration::from_millis(100);
 
@@ -34,7 +34,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_thread_that_always_has_work_gets_a_tenth_of_the_time() {
+    fn a_thread_that_always_has_work_gets_a_quarter_of_the_time() {
         let mut budget = Budget::default();
         let (mut now, mut cpu_time) = (Duration::from_secs(100), Duration::ZERO);
         let start = now;
@@ -57,6 +57,6 @@ mod tests {
         // However long it was idle, it has saved up no more than a burst.
         let now = Duration::from_secs(10_000);
         assert_eq!(budget.pause(now, 495 * MS + BURST), Duration::ZERO);
-        assert_eq!(budget.pause(now, 496 * MS + BURST), 10 * MS);
+        assert_eq!(budget.pause(now, 496 * MS + BURST), TIME_PER_CPU_TIME * MS);
     }
 }

@@ -1,4 +1,4 @@
-//! One client: its request arrives, its response leaves, the connection is closed.
+//! One client: its requests arrive and their responses leave, one after the other.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,8 @@ use thermocline_wire::http::Incoming;
 
 use super::answers::{Answers, Response};
 
-/// How long a client may take to send its request, and again to receive the response.
+/// How long a client may take to send a request, from the last response on, and again to receive
+/// the response.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 4096;
@@ -25,14 +26,17 @@ pub struct Client {
     state: State,
     /// When it is closed, whatever its state.
     end: Instant,
+    /// What has arrived contains no further request.
+    reads: bool,
 }
 
 #[derive(Debug)]
 enum State {
     /// The request arrives.
     Asking(Incoming),
-    /// The response leaves; so many bytes of it have left.
-    Answered { response: Response, sent: usize },
+    /// The response leaves; so many bytes of it have left. What has arrived of the next request
+    /// waits, if there may be one.
+    Answered { response: Response, sent: usize, next: Option<Incoming> },
     /// The response has left, and bytes arrive that nobody asked for. Closing now would reset the
     /// connection, and the client might not get to read the response.
     Ignored { bytes: usize },
@@ -44,7 +48,7 @@ struct Over;
 impl Client {
     /// A client that has just connected.
     pub fn new(stream: OwnedFd, now: Instant) -> Client {
-        Client { stream, state: State::Asking(Incoming::default()), end: now + TRANSFER_TIMEOUT }
+        Client { stream, state: State::Asking(Incoming::default()), end: now + TRANSFER_TIMEOUT, reads: true }
     }
 
     /// When it is closed, whatever its state.
@@ -55,6 +59,8 @@ impl Client {
     /// What it waits for.
     pub fn waits_for(&self) -> PollFlags {
         match self.state {
+            // There may be another request in what has arrived.
+            State::Asking(ref incoming) if !incoming.is_empty() && !self.reads => PollFlags::OUT,
             State::Asking(_) | State::Ignored { .. } => PollFlags::IN,
             State::Answered { .. } => PollFlags::OUT,
         }
@@ -65,19 +71,25 @@ impl Client {
         now < self.end && self.step(now, answers).is_ok()
     }
 
+    /// At most one response is begun, so that nobody else waits for the requests of one client.
     fn step(&mut self, now: Instant, answers: &mut Answers) -> Result<(), Over> {
         if let State::Asking(incoming) = &mut self.state {
             let mut piece = [0; PIECE_BYTES];
+            let mut asked = if self.reads { None } else { incoming.again() };
+            self.reads = true;
             let asked = loop {
-                let Some(read) = read(self.stream.as_fd(), &mut piece)? else { return Ok(()) };
-                if let Some(asked) = incoming.take(&piece[..read]) {
+                if let Some(asked) = asked {
                     break asked;
                 }
+                let Some(read) = read(self.stream.as_fd(), &mut piece)? else { return Ok(()) };
+                asked = incoming.take(&piece[..read]);
             };
-            self.state = State::Answered { response: answers.to(&asked), sent: 0 };
+            let persists = asked.is_ok_and(|asked| asked.persists);
+            let next = persists.then(|| std::mem::take(incoming));
+            self.state = State::Answered { response: answers.to(&asked), sent: 0, next };
             self.end = now + TRANSFER_TIMEOUT;
         }
-        if let State::Answered { response, sent } = &mut self.state {
+        if let State::Answered { response, sent, next } = &mut self.state {
             while *sent < response.length() {
                 match response.send(self.stream.as_fd(), *sent) {
                     Ok(more) => *sent += more,
@@ -85,6 +97,12 @@ impl Client {
                     Err(Errno::INTR) => {}
                     Err(_) => return Err(Over),
                 }
+            }
+            if let Some(next) = next.take() {
+                self.reads = next.is_empty();
+                self.state = State::Asking(next);
+                self.end = now + TRANSFER_TIMEOUT;
+                return Ok(());
             }
             let _ = shutdown(&self.stream, Shutdown::Write);
             self.state = State::Ignored { bytes: 0 };
@@ -177,7 +195,7 @@ mod tests {
     fn who_sends_bytes_one_by_one_and_reads_in_small_pieces_gets_all_of_it() {
         let (now, mut answers) = (Instant::now(), answers());
         let (mut client, mut theirs) = connected(now);
-        for byte in b"GET /metrics HTTP/1.1\r\n\r\n" {
+        for byte in b"GET /metrics HTTP/1.0\r\n\r\n" {
             assert!(client.goes_on(now, &mut answers) && client.waits_for() == PollFlags::IN);
             theirs.write_all(&[*byte]).unwrap();
         }
@@ -213,6 +231,34 @@ mod tests {
         let (mut silent, _theirs) = connected(start);
         assert!(silent.goes_on(almost, &mut answers));
         assert!(!silent.goes_on(start + TRANSFER_TIMEOUT, &mut answers));
+    }
+
+    #[test]
+    fn requests_in_a_row_are_answered_one_at_a_time_in_their_order() {
+        let (now, mut answers) = (Instant::now(), answers());
+        let (mut client, mut theirs) = connected(now);
+        theirs
+            .write_all(b"GET / HTTP/1.1\r\n\r\nGET /-/healthy HTTP/1.1\r\n\r\nGET /x HTTP/1.1\r\n\r\nGET")
+            .unwrap();
+        let mut got = String::new();
+        for (waits_for, said) in
+            [(PollFlags::OUT, "serves"), (PollFlags::OUT, "healthy"), (PollFlags::IN, "404")]
+        {
+            let open = client.goes_on(now, &mut answers);
+            let mut piece = [0; 1000];
+            let read = theirs.read(&mut piece).unwrap();
+            let answer = String::from_utf8_lossy(&piece[..read]).into_owned();
+            assert!(answer.matches("HTTP/1.1 ").count() == 1 && answer.contains(said), "{answer}");
+            assert!(!open || client.waits_for() == waits_for);
+            assert_eq!(answer.contains("Connection: close"), said == "404");
+            got += &answer;
+        }
+        // A client that is answered has as long for the next request as for the first.
+        let (mut client, mut theirs) = connected(now);
+        theirs.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let later = now + TRANSFER_TIMEOUT - Duration::from_millis(1);
+        assert!(client.goes_on(later, &mut answers) && client.goes_on(now + TRANSFER_TIMEOUT, &mut answers));
+        assert!(!client.goes_on(later + TRANSFER_TIMEOUT, &mut answers), "it says nothing more");
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn asked(address: SocketAddr, text: &[u8]) -> String {
 }
 
 fn get(address: SocketAddr, path: &str) -> String {
-    asked(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+    asked(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn metrics_health_and_nothing_else_are_served() {
     assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{text}");
     assert!(text.contains("\nthermocline_uptime_seconds 4\n"), "{text}");
     assert!(text.ends_with("thermocline_loop_late_seconds 0\n"), "{text}");
-    let open = "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n";
+    let open = "GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n";
     let open = asked(address, open.as_bytes());
     assert!(open.contains("Content-Type: application/openmetrics-text") && open.ends_with("# EOF\n"));
-    let head = asked(address, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    let head = asked(address, b"HEAD /metrics HTTP/1.0\r\n\r\n");
     assert!(head.ends_with("\r\n\r\n") && !head.contains("Content-Length: 0"), "{head}");
     assert!(get(address, "/").contains("/metrics"));
     assert!(get(address, "/-/healthy").starts_with("HTTP/1.1 200 "));
@@ -73,13 +73,14 @@ fn metrics_health_and_nothing_else_are_served() {
 }
 
 #[test]
-fn of_requests_in_a_row_the_first_is_answered() {
+fn requests_in_a_row_are_answered_on_one_connection() {
     let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
     let address = server(&latest, &pulse);
-    let row = "GET /-/healthy HTTP/1.1\r\n\r\n".repeat(100);
+    let row = "GET /-/healthy HTTP/1.1\r\n\r\n".repeat(99) + "GET /-/healthy HTTP/1.0\r\n\r\n";
     let answer = asked(address, row.as_bytes());
-    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1, "{answer}");
-    assert!(answer.contains("Connection: close\r\n") && answer.ends_with("\r\n\r\nhealthy\n"), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 100, "{answer}");
+    assert_eq!(answer.matches("Connection: close\r\n").count(), 1, "{answer}");
+    assert!(answer.ends_with("\r\n\r\nhealthy\n"), "{answer}");
 }
 
 /// Connections that the server has closed.
@@ -120,6 +121,31 @@ fn crowds_that_send_nothing_or_little_hold_nobody_up() {
 }
 
 #[test]
+fn clients_that_keep_their_connections_leave_room_for_others() {
+    let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
+    let address = server(&latest, &pulse);
+    latest.publish(Snapshot::for_tests());
+    let mut crowd = Vec::new();
+    for _ in 0..CLIENTS_MAX + 50 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /-/healthy HTTP/1.1\r\n\r\n").unwrap();
+        let mut head = [0; 15];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK");
+        crowd.push(stream);
+    }
+    assert!(get(address, "/metrics").starts_with("HTTP/1.1 200 "));
+    // Who says nothing more for two seconds is left.
+    std::thread::sleep(Duration::from_millis(2500));
+    for stream in &mut crowd {
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).map_err(|error| {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the server keeps it");
+        });
+    }
+}
+
+#[test]
 fn nonsense_is_refused_and_the_next_one_served() {
     let (latest, pulse) = (Latest::default(), Arc::new(Pulse::default()));
     let address = server(&latest, &pulse);
@@ -147,7 +173,7 @@ fn a_unix_socket_is_its_owners_alone() {
     let server = MetricsServer::listen(address, None, latest, Arc::default()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mut stream = UnixStream::connect(&path).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("thermocline_info{"), "{answer}");
