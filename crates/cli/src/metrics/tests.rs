@@ -1,5 +1,6 @@
 //! Checks the metrics, and the files that use them, with Prometheus' own tool.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -126,6 +127,53 @@ fn prometheus_takes_what_is_scraped_and_finds_no_fault_in_its_names() {
 fn prometheus_takes_the_rules_and_they_fire_when_they_should() {
     promtool(&["check", "rules", "thermocline.rules.yml"], "");
     promtool(&["test", "rules", "thermocline.rules.test.yml"], "");
+}
+
+/// All expressions of the dashboard.
+fn expressions(panels: &serde_json::Value) -> Vec<String> {
+    let targets = panels.as_array().into_iter().flatten().flat_map(|panel| panel["targets"].as_array());
+    targets.flatten().map(|target| target["expr"].as_str().expect("a target asks").to_owned()).collect()
+}
+
+#[test]
+fn prometheus_takes_what_the_dashboard_asks() {
+    let text = std::fs::read_to_string(format!("{MONITORING}/thermocline.dashboard.json"));
+    let dashboard: serde_json::Value = serde_json::from_str(&text.expect("it is there")).expect("JSON");
+    let expressions = expressions(&dashboard["panels"]);
+    assert!(expressions.len() > 30, "{expressions:?}");
+    // Grafana puts in the interval before it asks.
+    let rule = |(n, expr): (usize, &String)| {
+        let expr = expr.replace("$__rate_interval", "1m");
+        serde_json::json!({ "record": format!("x:{n}"), "expr": expr })
+    };
+    let rules: Vec<serde_json::Value> = expressions.iter().enumerate().map(rule).collect();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let rules = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    std::fs::write(file.path(), rules.to_string()).expect("it is written");
+    promtool(&["check", "rules", file.path().to_str().expect("a path")], "");
+}
+
+#[test]
+fn panels_have_their_own_places_numbers_and_questions() {
+    let text = std::fs::read_to_string(format!("{MONITORING}/thermocline.dashboard.json"));
+    let dashboard: serde_json::Value = serde_json::from_str(&text.expect("it is there")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let (mut ids, mut squares) = (BTreeSet::new(), BTreeSet::new());
+    for panel in panels {
+        let title = panel["title"].as_str().expect("a title");
+        assert!(ids.insert(panel["id"].as_u64().expect("a number")), "{title} has the number of another one");
+        let at = |key: &str| panel["gridPos"][key].as_u64().expect("a place");
+        assert!(at("x") + at("w") <= 24, "{title} is beyond the 24 columns");
+        for square in
+            (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y)))
+        {
+            assert!(squares.insert(square), "{title} lies on another panel");
+        }
+        let targets = panel["targets"].as_array().expect("targets");
+        let names: BTreeSet<&str> = targets.iter().filter_map(|target| target["refId"].as_str()).collect();
+        assert!(!targets.is_empty() && names.len() == targets.len(), "{title}: {names:?}");
+        assert!(panel["fieldConfig"]["defaults"]["unit"].is_string(), "{title} has no unit");
+    }
 }
 
 #[test]
