@@ -105,6 +105,21 @@ fn a_new_operator_sees_the_same_counts_everywhere_on_debian_13() {
     });
 }
 
+/// A finding that begins and ends while the service runs, as the journal has it.
+fn the_journal_has_findings_with_their_fields(line: Line) {
+    let mut run =
+        Run::new(line, [640, 128, 512], ThpMode::Never, 400).env("DEB", built("debian", "deb").display());
+    run.guest = run.guest.systemd();
+    let Some(outcome) = run.run(&script(include_str!("findings.sh"))) else { return };
+    assert_eq!(number(&outcome, "begun"), 1, "{}", outcome.stdout);
+    assert_eq!(number(&outcome, "ended"), 1, "{}", outcome.stdout);
+}
+
+#[test]
+fn the_journal_has_findings_with_their_fields_on_6_12() {
+    where_time_is_no_matter(|| the_journal_has_findings_with_their_fields(Line::Stable));
+}
+
 #[test]
 fn the_service_works_as_installed_on_6_1() {
     where_time_is_no_matter(|| the_service_works_as_installed(Line::Debian12));
