@@ -9,7 +9,11 @@ base='[kernel]
 scan_period_min_ms = 1000
 scan_period_max_ms = 2000'
 first() { printf '%s\n[admission]\nrate_limit_mbps = 256\n' "$base" >config.toml; }
-second() { printf '%s\n[admission]\nrate_limit_mbps = 16\nresidency_ms = 500\n[rule]\nname = "latency"\n[daemon]\nreport_ms = 500\n' "$base" >config.toml; }
+second() {
+    printf '%s\n[admission]\nrate_limit_mbps = 16\nresidency_ms = 500\n[rule]\nname = "latency"\n[daemon]\nreport_ms = 500\n' "$base" >config.toml
+    printf '[[scope]]\nname = "load"\ncgroup = "%s"\n' "$group" >>config.toml
+}
+elsewhere() { printf '%s\n[[scope]]\nname = "other"\ncgroup = "/elsewhere"\n' "$base" >config.toml; }
 first
 # In a session of its own it has no terminal, whose end SIGHUP would tell of.
 setsid $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
@@ -22,13 +26,14 @@ until $THERMOCLINE status --json >/dev/null 2>&1; do
     kill -0 $daemon || fail "the daemon ended: $(cat daemon-errors)"
 done
 until [ -e report ]; do sleep 0.2; done
+group=$(sed -n 's/^0:://p' "/proc/$(sed 's/.*"pid":\([0-9]*\).*/\1/' report)/cgroup")
 
 $THERMOCLINE config diff config.toml >out 2>&1 || fail "diff: $(cat out)"
 grep -q 'nothing differs' out || fail "it goes by something else: $(cat out)"
 
 # What cannot be applied as a whole is not applied at all.
 second
-printf '[queue]\ncapacity = 64\n' >>config.toml
+sed -i '/^\[admission\]/i [queue]\ncapacity = 64\n' config.toml
 $THERMOCLINE reload >out 2>&1 && fail "half of it was taken: $(cat out)"
 grep -q 'queue.capacity: 65536 -> 64' out || fail "the key is not named: $(cat out)"
 echo 'nonsense = 1' >>config.toml
@@ -61,6 +66,25 @@ for round in $(seq 25); do
     now=$(proposed)
     [ "${now:-0}" -ge "$before" ] || fail "round $round: $now proposed, $before before"
     before=${now:-0}
+done
+
+# Whose faults are reported follows the scopes at once: none of the program's while it is in no
+# scope, and again once it is.
+faults() { $THERMOCLINE status --json | sed -n 's/^ *"delivered": *\([0-9]*\).*/\1/p' | head -n 1; }
+elsewhere
+$THERMOCLINE reload >out 2>&1 || fail "elsewhere: $(cat out)"
+sleep 2
+from=$(faults)
+sleep 3
+echo out_of_scope=$(($(faults) - from))
+second
+$THERMOCLINE reload >out 2>&1 || fail "second again: $(cat out)"
+grep -q 'scope' out || fail "the scopes are not named: $(cat out)"
+tries=0
+until [ $(($(faults) - from)) -gt 200 ]; do
+    sleep 0.5
+    tries=$((tries + 1))
+    [ $tries -lt 120 ] || fail "no fault of a program that is in a scope again"
 done
 kill -TERM $daemon
 wait $daemon
