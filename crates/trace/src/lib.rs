@@ -16,4 +16,5 @@ pub mod recorder;
 pub mod replay;
 pub mod rows;
 pub mod schema;
+pub mod stats;
 pub mod writer;

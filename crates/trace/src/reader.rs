@@ -73,13 +73,12 @@ impl Recording {
             }
         }
         Err(first.unwrap_or_else(|| {
-            let torn = recording.left_out.len();
-            Damage::new(
-                folder,
-                format!(
-                    "there is no recording in it ({torn} files are torn or damaged); name the folder of one"
-                ),
-            )
+            let torn = match recording.left_out.len() {
+                0 => String::new(),
+                files => format!(" ({files} files are torn or damaged)"),
+            };
+            let what = format!("there is no recording in it{torn}; name a folder that --record has written");
+            Damage::new(folder, what)
         }))
     }
 

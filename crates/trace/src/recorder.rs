@@ -6,11 +6,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use thermocline_core::access::{Evidence, Mappings, Marked};
 use thermocline_core::demand::Demand;
@@ -24,7 +25,8 @@ use thermocline_core::units::{Nanos, VirtPage};
 use crate::part::prepare;
 use crate::piece::{Answer, Phase, Piece, Step};
 use crate::private::Private;
-use crate::writer::{About, Event, Limits, Shared, Writer};
+use crate::stats::RecordingStats;
+use crate::writer::{About, End, Event, Limits, Shared, Writer};
 
 /// Messages that wait at most; their memory is limited by [`Limits::backlog_bytes`].
 const QUEUE: usize = 1024;
@@ -39,16 +41,10 @@ const BATCH_EVERY: Nanos = Nanos::from_ms(100);
 pub struct Summary {
     /// Events that happened, recorded or not.
     pub events: u64,
-    /// Pieces of evidence in finished parts, those dropped for newer ones included.
-    pub pieces: u64,
-    /// Bytes on disk.
-    pub bytes: u64,
-    /// Pieces of evidence that were lost because the disk did not keep up.
-    pub lost: u64,
-    /// The oldest parts that were dropped for newer ones.
-    pub dropped_parts: u64,
     /// Why it ended before the run, if it did.
-    pub ended: Option<String>,
+    pub ended: Option<End>,
+    /// Its figures.
+    pub stats: RecordingStats,
 }
 
 /// Records a run; see the module's description.
@@ -57,6 +53,7 @@ pub struct Recorder {
     queue: Option<SyncSender<Vec<Event>>>,
     thread: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
+    folder: PathBuf,
     backlog: Option<usize>,
     /// Events that are not passed on yet.
     pending: Vec<Event>,
@@ -69,6 +66,8 @@ pub struct Recorder {
     /// Decisions of the journal that are recorded.
     decided: u64,
     lost: u64,
+    /// Time that the caller's thread spent on recording.
+    copying: Duration,
     end_reported: bool,
 }
 
@@ -91,6 +90,7 @@ impl Recorder {
             queue: Some(queue),
             thread: Some(thread),
             shared,
+            folder: folder.to_owned(),
             backlog,
             pending: Vec::new(),
             pending_since: Nanos(0),
@@ -100,6 +100,7 @@ impl Recorder {
             last: false,
             decided: 0,
             lost: 0,
+            copying: Duration::ZERO,
             end_reported: false,
         })
     }
@@ -116,6 +117,7 @@ impl Recorder {
 
     /// Records the decisions since the last call; called after each step.
     pub fn decisions(&mut self, journal: &Journal) {
+        let start = Instant::now();
         let (decisions, written) = journal.since(self.decided);
         let decisions: Vec<_> = decisions.copied().collect();
         let overwritten = (written - self.decided).saturating_sub(decisions.len() as u64);
@@ -126,6 +128,7 @@ impl Recorder {
         if !decisions.is_empty() {
             self.add(Phase::Tick, Piece::Decisions(decisions));
         }
+        self.copying += start.elapsed();
     }
 
     /// Shows evidence to the engine between two steps, and records it.
@@ -141,7 +144,26 @@ impl Recorder {
     /// Why the recording has ended by itself; the first call after that returns it.
     pub fn report_end(&mut self) -> Option<String> {
         let ended = self.shared.ended().filter(|_| !std::mem::replace(&mut self.end_reported, true));
-        ended.map(|why| format!("the recording has ended, the run goes on: {why}"))
+        ended.map(|end| format!("the recording has ended, the run goes on: {}", end.why))
+    }
+
+    /// Its figures now.
+    pub fn stats(&self) -> RecordingStats {
+        let ended = self.shared.ended();
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RecordingStats {
+            pieces: of(&self.shared.pieces),
+            lost: self.lost,
+            bytes: self.bytes(),
+            parts: of(&self.shared.parts),
+            parts_removed: of(&self.shared.dropped),
+            waiting_bytes: self.shared.waiting.load(Ordering::Relaxed) as u64,
+            writing_ns: of(&self.shared.cpu_ns),
+            copying_ns: u64::try_from(self.copying.as_nanos()).unwrap_or(u64::MAX),
+            ended: ended.is_some(),
+            folder: self.folder.display().to_string(),
+            why: ended.map(|end| end.why),
+        }
     }
 
     /// Bytes on disk, of finished parts.
@@ -151,18 +173,21 @@ impl Recorder {
 
     /// Ends the recording, once everything that waits is on disk.
     pub fn finish(mut self) -> Summary {
-        self.pass_on();
-        self.queue = None;
-        let panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
-        let defect = || "the thread that writes has failed; please report this".to_owned();
+        let defect =
+            || End { why: "the thread that writes has failed; please report this".to_owned(), failed: true };
+        let wrote = self.close();
         Summary {
             events: self.next,
-            pieces: self.shared.pieces.load(Ordering::Relaxed),
-            bytes: self.bytes(),
-            lost: self.lost,
-            dropped_parts: self.shared.dropped.load(Ordering::Relaxed),
-            ended: self.shared.ended().or_else(|| panicked.then(defect)),
+            ended: self.shared.ended().or_else(|| (!wrote).then(defect)),
+            stats: self.stats(),
         }
+    }
+
+    /// Waits for the thread. Returns whether it has done its work.
+    fn close(&mut self) -> bool {
+        self.pass_on();
+        self.queue = None;
+        self.thread.take().is_none_or(|thread| thread.join().is_ok())
     }
 
     fn show(&mut self, phase: Phase, evidence: Evidence<'_>, observe: &mut dyn FnMut(Evidence<'_>)) {
@@ -172,10 +197,14 @@ impl Recorder {
         if let Evidence::Accesses { batch, mappings } = evidence {
             let asked = Asked { mappings, answers: RefCell::default() };
             observe(Evidence::Accesses { batch, mappings: &asked });
+            let start = Instant::now();
             self.add(phase, Piece::Accesses(batch.to_vec(), asked.answers.into_inner()));
+            self.copying += start.elapsed();
         } else {
             observe(evidence);
+            let start = Instant::now();
             self.add(phase, Piece::of(evidence));
+            self.copying += start.elapsed();
         }
     }
 
@@ -191,7 +220,12 @@ impl Recorder {
             || time < self.pending_since
             || time.since(self.pending_since) >= BATCH_EVERY;
         if enough {
+            let start = Instant::now();
             self.pass_on();
+            // Without a limit it may have waited for the disk, which costs nothing.
+            if self.backlog.is_some() {
+                self.copying += start.elapsed();
+            }
             self.pending_since = time;
         }
         self.time = time;
@@ -255,6 +289,13 @@ impl Recorder {
             }
         }
         self.add(Phase::Between, Piece::Loss { events: number, pieces });
+    }
+}
+
+impl Drop for Recorder {
+    /// A run that ends with an error leaves what was recorded until then.
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

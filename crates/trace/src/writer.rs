@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use parquet::errors::ParquetError;
+use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
@@ -77,19 +78,33 @@ pub struct Shared {
     pub on_disk: AtomicU64,
     /// Pieces of evidence in finished parts.
     pub pieces: AtomicU64,
+    /// Finished parts, those dropped since included.
+    pub parts: AtomicU64,
     /// Parts that were dropped for newer ones.
     pub dropped: AtomicU64,
-    ended: Mutex<Option<String>>,
+    /// CPU time of the thread, ns.
+    pub cpu_ns: AtomicU64,
+    ended: Mutex<Option<End>>,
+}
+
+/// Why a recording has ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// In words.
+    pub why: String,
+    /// Something has failed; otherwise it has reached its size.
+    pub failed: bool,
 }
 
 impl Shared {
     /// Why the recording has ended, if it has ended by itself.
-    pub fn ended(&self) -> Option<String> {
+    pub fn ended(&self) -> Option<End> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn end(&self, why: String) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    fn end(&self, failed: bool, why: String) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.get_or_insert(End { why, failed });
     }
 }
 
@@ -115,11 +130,15 @@ impl Writer {
             let bytes: usize = events.iter().map(|event| event.piece.bytes()).sum();
             let written = events.into_iter().try_for_each(|event| self.put(&mut parts, event));
             self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.cpu_ns.store(cpu_ns(), Ordering::Relaxed);
             written
         });
         let unfinished = match result {
             Ok(()) => match parts.current.finish() {
-                Ok(written) => return written.iter().for_each(|part| self.count(part)),
+                Ok(written) => {
+                    written.iter().for_each(|part| self.count(part));
+                    return self.shared.cpu_ns.store(cpu_ns(), Ordering::Relaxed);
+                }
                 Err(error) => Ended::Failed(error),
             },
             Err(ended) => ended,
@@ -128,15 +147,16 @@ impl Writer {
         match unfinished {
             Ended::Full => {
                 let max = self.limits.max_bytes.unwrap_or_default();
-                self.shared.end(format!("it has reached its {max} bytes; what was recorded is whole"));
+                self.shared.end(false, format!("it has reached its {max} bytes; what was recorded is whole"));
             }
             Ended::Failed(error) => {
-                self.shared.end(format!(
+                let why = format!(
                     "{} cannot be written: {}; what was recorded before is whole; \
                      make room, or record to another disk",
                     self.folder.display(),
                     message(&error)
-                ));
+                );
+                self.shared.end(true, why);
             }
         }
     }
@@ -197,6 +217,7 @@ impl Writer {
     fn count(&self, written: &Written) {
         self.shared.on_disk.fetch_add(written.bytes, Ordering::Relaxed);
         self.shared.pieces.fetch_add(written.pieces, Ordering::Relaxed);
+        self.shared.parts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Puts what the recording says about itself at the head of a part.
@@ -211,6 +232,12 @@ impl Writer {
         }
         part.head().topology(event, &self.about.topology);
     }
+}
+
+/// CPU time of this thread, ns.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Why writing ends.

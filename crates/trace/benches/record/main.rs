@@ -6,7 +6,7 @@
 //!
 //! Then the evidence is recorded once more from memory, as fast as it goes, and the CPU time of the
 //! process is measured, that of the thread that writes included. Last, the recording is replayed
-//! with its own configuration: reading, and deciding on it.
+//! with its own configuration: reading, and deciding on it. Each of the two alone stands beside it.
 //!
 //! The bars: 8 bytes a piece without decisions, 300 ns a piece (3 % of a core at 100,000 pieces a
 //! second), 5 million pieces replayed a second. Writes `results.json` to `target/bench`; the exit
@@ -25,6 +25,8 @@ use report::{Bar, Failure, Figure};
 use rustix::time::{ClockId, clock_gettime};
 use thermocline_core::access::Evidence;
 use thermocline_core::config::{RuleChoice, RuleName};
+use thermocline_core::driver::Driver;
+use thermocline_core::engine::Engine;
 use thermocline_core::machine::Machine;
 use thermocline_core::moves::Batch;
 use thermocline_core::topology::{NodeState, Topology};
@@ -33,7 +35,7 @@ use thermocline_sim::scenario::Setup;
 use thermocline_trace::piece::Piece;
 use thermocline_trace::reader::Recording;
 use thermocline_trace::recorder::Recorder;
-use thermocline_trace::replay::{Recorded, Steps, replay};
+use thermocline_trace::replay::{Recorded, Replay, Steps, replay};
 use thermocline_trace::writer::{About, Limits};
 
 const SEED: u64 = 7;
@@ -76,11 +78,14 @@ fn measure(folder: &Path, name: &str) -> Result<Vec<Figure>, Failure> {
     let choice = RuleChoice::Rule(RuleName::Adaptive);
     let summary = simulated::record(&setup, choice, SEED, &first, patient())?;
     let recording = Recording::open(&first)?;
-    let pieces = summary.pieces as f64;
-    println!("{name}: {pieces} pieces in {} events, {} bytes", summary.events, summary.bytes);
+    let pieces = summary.stats.pieces as f64;
+    println!("{name}: {pieces} pieces in {} events, {} bytes", summary.events, summary.stats.bytes);
 
+    let start = cpu_ns();
     let mut steps = Steps::new(recording.read());
     let steps: Vec<Recorded> = std::iter::from_fn(|| steps.next_step()).collect();
+    let read_rate = pieces / (cpu_ns() - start) * 1e9;
+    let engine_rate = pieces / engine_ns(&recording, &steps)? * 1e9;
     let about = About { settings: Vec::new(), topology: recording.topology().clone() };
     let mut recorder = Recorder::start(&again, about, patient(), false)?;
     let start = cpu_ns();
@@ -112,15 +117,36 @@ fn measure(folder: &Path, name: &str) -> Result<Vec<Figure>, Failure> {
     let own = |table: &str| ["decisions", "moves", "demands"].contains(&table);
     let files = recording.parts().iter().flat_map(|part| &part.files);
     let decided: u64 = files.filter(|file| own(&file.table)).map(|file| file.bytes).sum();
-    let bytes = (summary.bytes - decided) as f64 / pieces;
-    let all = summary.bytes as f64 / pieces;
+    let bytes = (summary.stats.bytes - decided) as f64 / pieces;
+    let all = summary.stats.bytes as f64 / pieces;
     Ok(vec![
         Figure::plain(format!("recording, on disk, with decisions: {name}"), all, "bytes/piece"),
         Figure::plain(format!("recording, frames at random: {name}"), scattered, "bytes/piece"),
         figure("recording, on disk", bytes, "bytes/piece", BYTES, bytes / BYTES, Bar::AtMost(1.0)),
         figure("recording, CPU", record_ns, "ns/piece", RECORD_NS, record_ns / RECORD_NS, Bar::AtMost(1.0)),
+        Figure::plain(format!("replay, reading alone: {name}"), read_rate, "pieces/s"),
+        Figure::plain(format!("replay, the engine alone: {name}"), engine_rate, "pieces/s"),
         figure("replay", rate, "pieces/s", REPLAY_RATE, rate / REPLAY_RATE, Bar::AtLeast(1.0)),
     ])
+}
+
+/// CPU time of an engine that decides on steps that are in memory.
+fn engine_ns(recording: &Recording, steps: &[Recorded]) -> Result<f64, Failure> {
+    let config = recording.config()?;
+    let engine = Engine::new(&config, recording.topology().clone())?;
+    let mut driver = Driver::new(engine, &config).sparing_nothing();
+    let mut machine = Replay::default();
+    let mut spent = 0.0;
+    for step in steps {
+        machine.load(step.clone());
+        let start = cpu_ns();
+        let Ok(_) = driver.step(step.step.time, &mut machine);
+        for piece in &step.between {
+            piece.show(&mut |evidence| driver.observe(evidence));
+        }
+        spent += cpu_ns() - start;
+    }
+    Ok(spent)
 }
 
 /// Bytes of the evidence if each page of an access is in a frame of its own, anywhere.
@@ -139,7 +165,7 @@ fn scattered(folder: &Path, topology: &Topology, steps: Vec<Recorded>) -> Result
         }
         let Ok(()) = recorder.over(&mut Played(&step)).poll(step.step.time, step.step.due, &mut |_| ());
     }
-    Ok(recorder.finish().bytes)
+    Ok(recorder.finish().stats.bytes)
 }
 
 /// The finaliser of SplitMix64.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -211,15 +212,27 @@ pub fn message(error: &ParquetError) -> String {
     }
 }
 
-/// Makes the folder for a recording where it does not exist.
+/// Makes the folder for a recording where it does not exist. Only its owner may read it: what is
+/// accessed when tells of what programs do.
 ///
 /// # Errors
-/// It cannot be made or read, or it is not empty.
+/// It cannot be made or read, it is not empty, or others may write to it.
 pub fn prepare(folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    if fs::read_dir(folder)?.next().is_none() {
-        return Ok(());
+    let says = |kind, what: &str| io::Error::new(kind, format!("{} {what}", folder.display()));
+    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
+        fs::create_dir_all(above)?;
     }
-    let text = format!("{} is not empty; name another folder", folder.display());
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    if fs::read_dir(folder)?.next().is_some() {
+        return Err(says(io::ErrorKind::AlreadyExists, "is not empty; name another folder"));
+    }
+    let found = fs::metadata(folder)?;
+    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+        let what = "may be written by others; name a folder that is not there yet";
+        return Err(says(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(())
 }

@@ -71,8 +71,9 @@ pub struct Replayed {
 }
 
 /// Replays a recording to an engine with `config`. Configurations that were loaded while it was
-/// recorded go through `reload` first. After each step, `compare` gets the recorded step and the
-/// decisions of this engine since the last one.
+/// recorded go through `reload` first. After each step, `compare` gets the decisions recorded with
+/// it, and those of this engine since the last step; at the end, what this engine decided on the
+/// evidence after the last step, which is recorded with that.
 ///
 /// # Errors
 /// A configuration does not suit the machine.
@@ -80,7 +81,7 @@ pub fn replay(
     recording: &Recording,
     config: &Config,
     reload: &dyn Fn(Config) -> Result<Config, String>,
-    compare: &mut dyn FnMut(&Recorded, &[Decision]),
+    compare: &mut dyn FnMut(&[Decision], &[Decision]),
 ) -> Result<Replayed, ReplayError> {
     let engine = Engine::new(config, recording.topology().clone())?;
     let mut driver = Driver::new(engine, config);
@@ -103,7 +104,7 @@ pub fn replay(
         let decisions: Vec<Decision> = decisions.copied().collect();
         overwritten += (written - decided).saturating_sub(decisions.len() as u64);
         decided = written;
-        compare(machine.recorded(), &decisions);
+        compare(&machine.recorded().decisions, &decisions);
         for piece in &machine.recorded().between {
             piece.show(&mut |evidence| driver.observe(evidence));
         }
@@ -113,6 +114,10 @@ pub fn replay(
             driver.reload(&config)?;
         }
         replayed += 1;
+    }
+    let rest: Vec<Decision> = driver.engine().journal().since(decided).0.copied().collect();
+    if !rest.is_empty() {
+        compare(&[], &rest);
     }
     let reader = steps.reader();
     Ok(Replayed {

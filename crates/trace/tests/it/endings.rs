@@ -121,7 +121,7 @@ fn at_its_size_it_ends_and_what_was_recorded_is_whole() {
     assert!(summary.ended.is_some());
     let size = size(folder.path());
     assert!((max / 2..=max).contains(&size), "{size}");
-    assert_eq!(size, summary.bytes);
+    assert_eq!(size, summary.stats.bytes);
     let (pieces, missing) = pieces(folder.path());
     assert!(pieces > 0 && missing == 0, "{pieces} {missing}");
 }
@@ -134,7 +134,7 @@ fn with_rotation_the_newest_stays() {
     let (ends, summary) = run(folder.path(), limits, 60);
     assert!(ends.is_empty(), "{ends:?}");
     assert_eq!(summary.ended, None);
-    assert!(summary.dropped_parts > 0);
+    assert!(summary.stats.parts_removed > 0);
     let size = size(folder.path());
     assert!((max / 2..=max).contains(&size), "{size}");
     let recording = Recording::open(folder.path()).expect("it is a recording");
@@ -151,9 +151,9 @@ fn what_the_disk_does_not_keep_up_with_is_lost_and_counted() {
     let limits = Limits { backlog_bytes: Some(1), ..Limits::default() };
     let (ends, summary) = run(folder.path(), limits, 60);
     assert!(ends.is_empty(), "{ends:?}");
-    assert!(summary.lost > 0, "a queue of one byte cannot suffice: {summary:?}");
+    assert!(summary.stats.lost > 0, "a queue of one byte cannot suffice: {summary:?}");
     let (pieces, missing) = pieces(folder.path());
-    assert_eq!(pieces + summary.lost, 60 * ACCESSES);
+    assert_eq!(pieces + summary.stats.lost, 60 * ACCESSES);
     assert!(missing > 0);
     let recording = Recording::open(folder.path()).expect("it is a recording");
     let mut reader = recording.read();
@@ -173,7 +173,7 @@ fn on_a_full_disk_it_ends_and_the_run_goes_on() {
         assert!(summary.ended.is_some());
         let (pieces, missing) = pieces(&folder);
         assert!(pieces > 0 && missing == 0, "what was written before is whole");
-        assert_eq!(summary.pieces, pieces, "what is not on disk does not count");
+        assert_eq!(summary.stats.pieces, pieces, "what is not on disk does not count");
         assert!(Recording::open(&folder).expect("it is whole").left_out().is_empty(), "no torn file");
         println!("the disk was full");
         return;

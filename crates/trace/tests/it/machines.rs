@@ -90,7 +90,12 @@ pub fn record(
         observe: Box::new({
             let state = Rc::clone(&state);
             move |driver, evidence| {
-                state.borrow_mut().0.between(evidence, &mut |evidence| driver.observe(evidence));
+                let (recorder, _, decisions, read) = &mut *state.borrow_mut();
+                recorder.between(evidence, &mut |evidence| driver.observe(evidence));
+                recorder.decisions(driver.engine().journal());
+                let (new, written) = driver.engine().journal().since(*read);
+                decisions.extend(new.copied());
+                *read = written;
             }
         }),
     };
@@ -114,7 +119,7 @@ pub fn replayed(folder: &Path, config: &Config) -> (Replayed, Vec<Decision>, Vec
     let recording = Recording::open(folder).expect("it is a recording");
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     let done = replay(&recording, config, &|config| Ok(config), &mut |step, decisions| {
-        theirs.extend_from_slice(&step.decisions);
+        theirs.extend_from_slice(step);
         ours.extend_from_slice(decisions);
     });
     (done.expect("it can be replayed"), theirs, ours)

@@ -17,11 +17,11 @@ fn hold(choice: RuleChoice, seed: u64, faults: u32) {
     let plan = plan(seed, faults, 150);
     let run = record(&setup, choice, seed, &plan, (folder.path(), patient(), false));
     let name = format!("{} seed {seed}, {} faults", choice.text(), run.faults);
-    assert_eq!((run.summary.ended.as_deref(), run.summary.lost), (None, 0), "{name}");
+    assert_eq!((run.summary.ended.as_ref(), run.summary.stats.lost), (None, 0), "{name}");
     let (done, theirs, ours) = replayed(folder.path(), &config(&setup, choice));
     assert_eq!(done.missing, 0, "{name}");
     assert!(done.damages.is_empty(), "{name}: {:?}", done.damages);
-    assert_eq!(done.pieces, run.summary.pieces, "{name}");
+    assert_eq!(done.pieces, run.summary.stats.pieces, "{name}");
     assert_eq!((done.followed.batches_apart, done.followed.demands_apart), (0, 0), "{name}");
     assert!(faults > 0 || run.decisions.iter().any(|d| matches!(d.what, What::Moved { .. })), "{name}");
     assert!(lines(&theirs) == lines(&run.decisions), "{name}: the recording has another journal");
