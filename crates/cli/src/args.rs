@@ -1,5 +1,7 @@
 //! The command line.
 
+mod recording;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use crate::import::Format;
 use clap::{Args, Parser, Subcommand};
 use thermocline_core::config::ManagerName;
 use thermocline_sim::sweep::Shard;
+
+pub use recording::{Record, RecordHow, RecordTo, Replay};
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
 #[derive(Debug, Parser)]
@@ -26,12 +30,22 @@ pub enum Verb {
     /// Exit status: 0 everything is there, 1 usable with problems, 2 cannot work here.
     Doctor(Doctor),
     /// Watch what is hot where, moving nothing. The first step on a new machine.
-    Observe(Watch),
+    Observe {
+        /// What both `observe` and `run` take.
+        #[command(flatten)]
+        watch: Watch,
+        /// Where to record to.
+        #[command(flatten)]
+        record: RecordTo,
+    },
     /// Move hot pages up: the daemon, in the foreground.
     Run {
         /// What both `observe` and `run` take.
         #[command(flatten)]
         watch: Watch,
+        /// Where to record to; of manager thermocline only.
+        #[command(flatten)]
+        record: RecordTo,
         /// Who decides which pages move (instead of manager.name of the configuration):
         /// thermocline, numab2, damon or observe.
         #[arg(long, value_name = "NAME", value_parser = manager)]
@@ -40,6 +54,17 @@ pub enum Verb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Record what is accessed when, moving nothing: as `observe`, into a folder.
+    ///
+    /// It says before what it will cost, and afterwards what it has cost. Exit status: 0 recorded,
+    /// 1 it could not be recorded to the end.
+    Record(Record),
+    /// Let a rule decide on what was recorded, and compare with what was decided then.
+    ///
+    /// With the recorded configuration it decides the same, to the byte of the journal. Exit
+    /// status: 0 replayed, whatever differs; 1 the recorded configuration decides otherwise now; 2
+    /// it is no recording, or the configuration cannot be used.
+    Replay(Replay),
     /// Ask the running daemon how it is doing.
     Status {
         /// Print JSON.
@@ -301,14 +326,20 @@ pub struct Sim {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub changes: Vec<String>,
     /// Run this many seeds and tell mean and spread.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=100_000),
+        conflicts_with = "record"
+    )]
     pub seeds: u64,
     /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Fit the scenario's free parameters to the published figures that its section `fit` names,
     /// and print them as --set.
-    #[arg(long, conflicts_with_all = ["manager", "rule", "json", "seeds"])]
+    #[arg(long, conflicts_with_all = ["manager", "rule", "json", "seeds", "record"])]
     pub fit: bool,
     /// Every access (exact), from fault to fault (event), or whichever suits the size (auto).
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
@@ -316,6 +347,9 @@ pub struct Sim {
     /// Print JSON: a list with a report a seed.
     #[arg(long)]
     pub json: bool,
+    /// Where to record to; of managers thermocline:RULE, with one seed.
+    #[command(flatten)]
+    pub record: RecordTo,
 }
 
 /// What `compare` takes.

@@ -12,6 +12,7 @@ mod import;
 mod metrics;
 mod output;
 mod progress;
+mod recorded;
 mod snapshot;
 mod text;
 mod verb;
@@ -25,9 +26,10 @@ use thermocline_core::config::Daemon;
 use thermocline_sim::fit::FitError;
 use thermocline_sim::run::RunError;
 use thermocline_sim::spec::SpecError;
+use thermocline_trace::part::Damage;
 
-use crate::args::{Cli, Verb};
-use crate::daemon::Mode;
+use crate::args::{Cli, Record, Verb};
+use crate::daemon::{Mode, RecordAsked};
 use crate::output::{print, tell};
 use crate::verb::explain::NoProcess;
 
@@ -62,6 +64,7 @@ fn whole(error: &anyhow::Error) -> String {
 /// Whether the user's input is to blame, not the machine.
 fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<config::FileError>()
+        || error.is::<Damage>()
         || error.is::<SpecError>()
         || matches!(error.downcast_ref(), Some(RunError::Spec(_)))
         || matches!(error.downcast_ref(), Some(FitError::Spec(_) | FitError::Run(RunError::Spec(_))))
@@ -76,10 +79,19 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Sim(sim) => verb::sim::sim(&sim)?,
         Verb::Generate { dir } => verb::generate::generate(&dir)?,
         Verb::Doctor(doctor) => return verb::doctor::doctor(&doctor),
-        Verb::Observe(watch) => daemon::run(&watch, Mode::Observe, None)?,
-        Verb::Run { watch, manager, dry_run } => {
-            daemon::run(&watch, if dry_run { Mode::DryRun } else { Mode::Run }, manager)?;
+        Verb::Observe { watch, record } => {
+            daemon::run(&watch, Mode::Observe, None, &[], RecordAsked::of(&record))?;
         }
+        Verb::Run { watch, record, manager, dry_run } => {
+            let mode = if dry_run { Mode::DryRun } else { Mode::Run };
+            daemon::run(&watch, mode, manager, &[], RecordAsked::of(&record))?;
+        }
+        Verb::Record(record) => {
+            let Record { watch, folder, how, only } = record;
+            let asked = RecordAsked { folder, how, alone: true };
+            daemon::run(&watch, Mode::Observe, None, &only, Some(asked))?;
+        }
+        Verb::Replay(replay) => return verb::replay::replay(&replay),
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
         Verb::Explain { pid, address, json, socket } => {
             print(verb::explain::explain(&socket_path(socket), pid, address, json)?)?;

@@ -72,6 +72,24 @@ pub fn load(asked: &Asked, adapt: impl FnOnce(&mut Config)) -> Result<Loaded, Fi
     of_layers(layers, adapt).map_err(FileError::Invalid)
 }
 
+/// Parses a text, which messages call `name`, and the values of `changes` over it; the environment
+/// counts for nothing. Applies `adapt`, and checks the result.
+///
+/// # Errors
+/// As [`load`].
+pub fn over(
+    name: &str,
+    text: &str,
+    changes: &[String],
+    adapt: impl FnOnce(&mut Config),
+) -> Result<Config, FileError> {
+    let mut layers = vec![Layer::file(name, text)];
+    for change in changes {
+        layers.push(layer::of_option(change).map_err(FileError::Invalid)?);
+    }
+    of_layers(layers, adapt).map(|loaded| loaded.config).map_err(FileError::Invalid)
+}
+
 /// Parses the text of a configuration, applies `adapt`, and checks the result. Messages call the
 /// text `name`.
 ///

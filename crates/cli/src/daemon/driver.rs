@@ -100,18 +100,20 @@ pub(super) fn drive(
     let mut missing = Missing::new(root, &config.scope);
     missing.look();
 
+    let mut recording = session.recording();
     let mut ended = Ended::Over;
-    while matches!(ended, Ended::Over) && !session.is_over() {
+    while matches!(ended, Ended::Over) && !session.is_over() && !recording.is_all_over() {
         let at = now();
         let due = driver.next_due().min(session.end()).min(at.plus(WAIT_MAX));
         session.turns_by(due);
         machine.wait(Duration::from_nanos(due.since(at).0)).context("cannot wait for evidence")?;
         let at = now();
-        if !driver.step(at, &mut Felt { machine: &mut machine, heat: heat.as_mut() })? {
+        let mut felt = Felt { machine: &mut machine, heat: heat.as_mut() };
+        if !recording.step(&mut driver, at, &mut felt)? {
             continue;
         }
         let engine = driver.engine();
-        machine.take_news().iter().for_each(|told| tell!("{told}"));
+        machine.take_news().iter().chain(&recording.news()).for_each(|told| tell!("{told}"));
         if let Some(failure) = machine.mover_failure() {
             anyhow::bail!("the mover failed: {failure}; settings are put back, please report this");
         }
@@ -195,6 +197,7 @@ pub(super) fn drive(
             };
             let open = session.follow(findings.look(at, &figures));
             let snapshot = snapshot.with_trouble(watch.stuck()).with_findings(open);
+            let snapshot = snapshot.with_recording(recording.stats());
             lines.print(&snapshot);
             session.publish(snapshot);
         }
@@ -219,6 +222,7 @@ pub(super) fn drive(
                 missing.look();
                 fixed = Fixed::new(mode.name(), &next, driver.engine().topology());
                 findings.reload(&next);
+                recording.reloaded(&next);
                 current = next;
             }
         }
@@ -227,13 +231,12 @@ pub(super) fn drive(
     session.is_between_managers();
     let close_by = Instant::now() + CLOSE_BOUND;
     machine.end_demoter(CLOSE_BOUND);
-    driver.drain(now(), &mut Felt { machine: &mut machine, heat: heat.as_mut() })?;
+    recording.drain(&mut driver, now(), &mut Felt { machine: &mut machine, heat: heat.as_mut() })?;
     let deciding = Deciding::new(&fixed, driver.engine(), &machine);
     let seen = seen(&mut machine, now().since(start), kernel.actuator, &kswapd, missing.now());
     let last = Snapshot::of_engine(&fixed, seen, deciding).with_trouble(watch.stuck());
-    for outcome in machine.close(close_by.saturating_duration_since(Instant::now())) {
-        driver.observe(Evidence::Outcome(&outcome));
-    }
+    let outcomes = machine.close(close_by.saturating_duration_since(Instant::now()));
+    recording.at_close(&mut driver, outcomes.iter().map(Evidence::Outcome));
     lines.summary(&last.with_engine(|deciding| deciding.update(driver.engine())));
     if let Some(heat) = heat {
         tell_text(format_args!("{}", heat.table(HEAT_ROWS, |pid| command(root, pid))));

@@ -10,6 +10,7 @@ mod http;
 mod kernel;
 mod line;
 mod pulse;
+mod recording;
 mod reload;
 mod session;
 pub mod socket;
@@ -37,9 +38,11 @@ use thermocline_linux::source::ROWS;
 use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
-use crate::config::{self, Asked};
+use crate::config::{self, Asked, FileError};
 use crate::output::{self, tell};
 use ending::Ending;
+pub use recording::RecordAsked;
+use recording::Recording;
 use reload::Configured;
 use session::{Ended, Session};
 
@@ -66,17 +69,33 @@ impl Mode {
 }
 
 /// Runs until the duration is over or a signal asks it to end. `manager` overrides the manager of
-/// the configuration at the start; a client may later switch to another.
+/// the configuration at the start; a client may later switch to another. `only` names the scopes
+/// that are managed, if not all.
 ///
 /// # Errors
-/// The machine cannot be used or a kernel setting cannot be made. Everything that was changed is
-/// restored first.
-pub fn run(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<()> {
-    let configured = configured(watch, mode, manager)?;
+/// The machine cannot be used, a kernel setting cannot be made, or it cannot be recorded. Everything
+/// that was changed is restored first.
+pub fn run(
+    watch: &Watch,
+    mode: Mode,
+    manager: Option<ManagerName>,
+    only: &[String],
+    record: Option<RecordAsked>,
+) -> anyhow::Result<()> {
+    let configured = configured(watch, mode, manager, only)?;
     let mut config = configured.now();
+    if record.is_some() && config.manager.name.is_of_kernel() {
+        return Err(FileError::Invalid(format!(
+            "manager {} is the kernel's, and what it decides cannot be recorded; \
+             `thermocline observe --record DIR` records what is accessed",
+            config.manager.name.text()
+        ))
+        .into());
+    }
     output::detach()?;
     let root = Root::default();
-    let session = Session::new(configured, watch.duration, Ending::watch()?, mode == Mode::Run);
+    let ending = Ending::watch()?;
+    let session = Session::new(configured, watch.duration, ending, mode == Mode::Run, Recording::new(record));
     let mut manager = config.manager.name;
     let mut before = None;
     loop {
@@ -173,6 +192,7 @@ fn engine(
     session: &Session,
 ) -> anyhow::Result<Ended> {
     let engine = Engine::new(config, discovered.topology.clone())?;
+    session.recording().begin(config, &discovered.topology, mode)?;
     let mut ready = Ready::new(root, config, discovered)?;
     let mut actuator = match mode {
         Mode::DryRun => Actuator::dry_run(root),
@@ -206,7 +226,10 @@ fn engine(
         let kernel = driver::Kernel { root, pace, actuator: &mut actuator, demotion, demoting };
         driver::drive(engine, kernel, config, discovered, mode, as_json, session)
     });
-    put_back(&mut actuator, mode, driven)
+    let ended = put_back(&mut actuator, mode, driven);
+    // The disk may be slow: settings come first.
+    let recorded = session.recording().end();
+    ended.and_then(|ended| recorded.map(|()| ended))
 }
 
 /// The kernel settings that enabled sources make when they are opened.
@@ -245,20 +268,57 @@ fn put_back(actuator: &mut Actuator, mode: Mode, driven: anyhow::Result<Ended>) 
 }
 
 /// The configuration to use, and how to read it again.
-fn configured(watch: &Watch, mode: Mode, manager: Option<ManagerName>) -> anyhow::Result<Configured> {
+fn configured(
+    watch: &Watch,
+    mode: Mode,
+    manager: Option<ManagerName>,
+    only: &[String],
+) -> anyhow::Result<Configured> {
+    let only = only.to_vec();
     let asked = Asked { file: watch.config.clone(), changes: watch.changes.clone() };
     let pids = watch.pid.clone();
     let read = move || {
+        let mut missing = None;
         let loaded = config::load(&asked, |config| {
+            if !only.is_empty() {
+                missing = choose(config, &only);
+            }
             if !pids.is_empty() {
                 let pids = pids.clone();
                 config.scope = vec![Scope { name: "pids".to_owned(), pids, ..Scope::default() }];
             }
             config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
         })?;
-        Ok(loaded.config)
+        match missing {
+            Some(why) => Err(FileError::Invalid(why)),
+            None => Ok(loaded.config),
+        }
     };
     Ok(Configured::new(read)?)
+}
+
+/// Leaves only these scopes, by name, or cgroups by their path. Returns what is wrong with them.
+fn choose(config: &mut Config, only: &[String]) -> Option<String> {
+    let scopes = std::mem::take(&mut config.scope);
+    for name in only {
+        if let Some(scope) = scopes.iter().find(|scope| scope.name == *name) {
+            config.scope.push(scope.clone());
+        } else if name.starts_with('/') {
+            let scope = Scope { name: name.clone(), cgroup: Some(name.clone()), ..Scope::default() };
+            config.scope.push(scope);
+        } else {
+            let names: Vec<&str> =
+                scopes.iter().map(|scope| scope.name.as_str()).filter(|name| !name.is_empty()).collect();
+            let there = match names.is_empty() {
+                true => "the configuration names none".to_owned(),
+                false => format!("there are {}", names.join(", ")),
+            };
+            return Some(format!(
+                "--only {name}: there is no scope of that name; {there}; a cgroup is named by its path, as in /app.slice"
+            ));
+        }
+    }
+    None
 }
 
 /// Fails, before anything is changed, with the doctor's blockers in the doctor's words.

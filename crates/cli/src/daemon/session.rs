@@ -1,7 +1,7 @@
 //! State that outlives a manager: the socket, the time at which the daemon ends, and the client
 //! that waits for the next manager to start.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell, RefMut};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use super::ending::Ending;
 use super::findings::Following;
 use super::http::MetricsServer;
 use super::pulse::Pulse;
+use super::recording::Recording;
 use super::reload::{self, Configured};
 use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
 use super::supervisor::Supervisor;
@@ -64,6 +65,7 @@ pub struct Session {
     metrics: OnceCell<MetricsServer>,
     asker: RefCell<Option<Asker>>,
     following: RefCell<Following>,
+    recording: RefCell<Recording>,
     /// Managers may take over from each other.
     switches: bool,
 }
@@ -76,6 +78,7 @@ impl Session {
         duration: Option<Duration>,
         ending: Ending,
         switches: bool,
+        recording: Recording,
     ) -> Session {
         Session {
             configured,
@@ -90,8 +93,14 @@ impl Session {
             metrics: OnceCell::new(),
             asker: RefCell::new(None),
             following: RefCell::default(),
+            recording: RefCell::new(recording),
             switches,
         }
+    }
+
+    /// What is recorded.
+    pub fn recording(&self) -> RefMut<'_, Recording> {
+        self.recording.borrow_mut()
     }
 
     /// Whether the run is over.
@@ -296,7 +305,7 @@ mod tests {
     }
 
     fn session(switches: bool) -> Session {
-        Session::new(configured(), None, Ending::default(), switches)
+        Session::new(configured(), None, Ending::default(), switches, Recording::default())
     }
 
     #[test]
@@ -348,12 +357,14 @@ mod tests {
     #[test]
     fn it_ends_when_its_time_is_over_or_a_signal_came() {
         let ending = Ending::default();
-        let long = Session::new(configured(), Some(Duration::from_secs(1000)), ending.clone(), true);
+        let lasting =
+            |duration, ending| Session::new(configured(), Some(duration), ending, true, Recording::default());
+        let long = lasting(Duration::from_secs(1000), ending.clone());
         assert!(!long.is_over());
         ending.ask();
         assert!(long.is_over());
         // The time that a manager takes to begin does not count.
-        let short = Session::new(configured(), Some(Duration::ZERO), Ending::default(), true);
+        let short = lasting(Duration::ZERO, Ending::default());
         assert!(!short.is_over());
         short.began(ManagerName::Thermocline);
         assert!(short.is_over());

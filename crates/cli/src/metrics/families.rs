@@ -57,6 +57,7 @@ pub fn families(snapshot: &Snapshot) -> Vec<Family> {
     out.extend(nodes(&snapshot.nodes, &snapshot.fixed.topology, &snapshot.kswapd.given_up));
     out.extend(moved(snapshot));
     out.extend(declared(&snapshot.settings));
+    out.extend(snapshot.recording.iter().flat_map(declared));
     if let Some(engine) = &snapshot.engine {
         out.extend(decided(engine));
         out.extend(scopes(engine));

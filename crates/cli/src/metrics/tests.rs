@@ -15,6 +15,7 @@ use thermocline_linux::machine::Overhead;
 use thermocline_linux::mover::MoverStats;
 use thermocline_linux::reverse;
 use thermocline_linux::source::{Counted, ROWS};
+use thermocline_trace::stats::RecordingStats;
 
 use super::{Family, Format, families, loop_late};
 use crate::snapshot::{Named, Snapshot};
@@ -29,6 +30,7 @@ pub fn everything() -> Snapshot {
     snapshot.nodes = (0..8).map(node).collect();
     snapshot.kswapd.given_up = vec![NodeId(1)];
     snapshot.trouble_reason = Some("node_full");
+    snapshot.recording = Some(RecordingStats::default());
     let engine = snapshot.engine.as_mut().expect("the engine decides");
     engine.counted = ROWS
         .iter()

@@ -18,6 +18,7 @@ use thermocline_linux::finding::Stuck;
 use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::kswapd::KswapdStats;
 use thermocline_linux::machine::cpu_time;
+use thermocline_trace::stats::RecordingStats;
 
 pub use engine::Deciding;
 pub use explained::{Askable, Explained};
@@ -66,6 +67,9 @@ pub struct Snapshot {
     /// What DAMON's schemes did, if DAMON manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damon: Option<DamonStats>,
+    /// Figures of the recording, if one is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<RecordingStats>,
 }
 
 /// Figures that exist under every manager.
@@ -103,6 +107,7 @@ impl Snapshot {
             moved: Moved::default(),
             engine: None,
             damon: None,
+            recording: None,
         }
     }
 
@@ -128,6 +133,11 @@ impl Snapshot {
     /// Adds the findings that are open.
     pub fn with_findings(self, findings: Vec<OpenFinding>) -> Snapshot {
         Snapshot { findings, ..self }
+    }
+
+    /// Adds the figures of the recording.
+    pub fn with_recording(self, recording: Option<RecordingStats>) -> Snapshot {
+        Snapshot { recording, ..self }
     }
 
     /// Applies `change` to the engine's figures, after the machine has been closed.

@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use thermocline_core::topology::Topology;
 use thermocline_linux::finding::Severity;
+use thermocline_trace::stats::RecordingStats;
 
 use super::{benefit, brakes, by_damon, by_kernel, kswapd, mib, overhead, residency, reverse, scopes};
 use crate::snapshot::{Deciding, Snapshot, Status};
+use crate::{escape, recorded};
 
 /// The daemon's report.
 pub fn status(status: &Status<'_>) -> String {
@@ -32,6 +34,7 @@ pub fn status(status: &Status<'_>) -> String {
             settings.changed_by_others, settings.set_again, settings.left
         );
     }
+    out.push_str(&snapshot.recording.as_ref().map(recording).unwrap_or_default());
     out.push_str(&kswapd(&snapshot.kswapd));
     notes.iter().for_each(|open| out.push_str(&format!("{}\n", open.line())));
     out.push_str(&residency(found));
@@ -57,6 +60,24 @@ fn head(snapshot: &Snapshot) -> String {
         snapshot.uptime_ns.0 as f64 / 1e9,
         fixed.manager.text(),
     )
+}
+
+/// How the recording fares.
+fn recording(stats: &RecordingStats) -> String {
+    let mut out = format!(
+        "recording to {}: {} pieces of evidence in {} parts, {}",
+        escape::name(&stats.folder),
+        stats.pieces,
+        stats.parts,
+        recorded::bytes(stats.bytes)
+    );
+    if stats.lost > 0 {
+        let _ = write!(out, "; {} pieces lost, because the disk did not keep up", stats.lost);
+    }
+    if let Some(why) = &stats.why {
+        let _ = write!(out, "; ended: {}", escape::name(why));
+    }
+    out + "\n"
 }
 
 /// One line per node, and the nodes where the kernel promotes by itself.
@@ -162,6 +183,15 @@ mod tests {
         snapshot.findings =
             found.into_iter().map(|finding| OpenFinding { finding, since: since.clone() }).collect();
         snapshot.settings.changed_by_others = 2;
+        snapshot.recording = Some(RecordingStats {
+            pieces: 7,
+            parts: 1,
+            bytes: 2048,
+            lost: 3,
+            folder: "/r".to_owned(),
+            why: Some("it is full".to_owned()),
+            ..RecordingStats::default()
+        });
         if let Some(engine) = &mut snapshot.engine {
             engine.counters.proposed = 5;
             engine.gauges = vec![Gauge { name: "hot_threshold_ms", node: Some(NodeId(1)), value: 900 }];
@@ -173,6 +203,8 @@ mod tests {
             "note since 2026-11-27T07:20:11Z: nothing will be demoted, so that promotion ends where the top tier is full: MGLRU is off \
              [demotion.none]",
             "free-space promotion active on node 0: the kernel promotes at the first fault",
+            "recording to /r: 7 pieces of evidence in 1 parts, 2.0 KiB; 3 pieces lost, because the disk did not keep up; \
+             ended: it is full",
             "kernel settings changed by others: 2 times, 0 times set again, 0 left so",
             &format!("{:<45} {:>12}", "proposed", 5),
             &format!("{:<24} {:<20} {:>12}", "hot_threshold_ms", "node 1", 900),

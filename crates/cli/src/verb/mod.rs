@@ -8,6 +8,7 @@ pub mod generate;
 mod load;
 mod picture;
 pub mod reload;
+pub mod replay;
 pub mod reproduce;
 pub mod restore;
 pub mod sim;

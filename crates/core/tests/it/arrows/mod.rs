@@ -22,7 +22,16 @@ const PLAN: &[(&str, &[&str])] = &[
     ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
     ("crates/wire", &["thermocline-core"]),
     ("crates/trace", &["thermocline-core"]),
-    ("crates/cli", &["thermocline-core", "thermocline-linux", "thermocline-sim", "thermocline-wire"]),
+    (
+        "crates/cli",
+        &[
+            "thermocline-core",
+            "thermocline-linux",
+            "thermocline-sim",
+            "thermocline-trace",
+            "thermocline-wire",
+        ],
+    ),
     ("lab", &["thermocline-core", "thermocline-linux"]),
 ];
 

@@ -1,5 +1,7 @@
 //! `thermocline sim`: simulates one scenario under one manager.
 
+mod record;
+
 use std::fmt::Write as _;
 
 use anyhow::Context;
@@ -62,6 +64,9 @@ fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
     };
     let arms: Vec<Arm> =
         (args.seed..).take(args.seeds as usize).map(|seed| Arm { manager, mode, seed }).collect();
+    if args.record.folder.is_some() {
+        return Ok(vec![record::record(setup, arms[0], &args.record)?]);
+    }
     Ok(run_all(setup, &arms).into_iter().collect::<Result<Vec<Report>, RunError>>()?)
 }
 
