@@ -1,9 +1,11 @@
 //! A running daemon reloads its configuration fifty times, scopes included, each time as a whole or
-//! not at all.
+//! not at all. It records meanwhile, and the replay of that decides the same.
+
+use std::process::Command;
 
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, with_settings};
+use super::{Run, number, thermocline, with_settings};
 
 #[test]
 fn a_daemon_is_reloaded_under_load_on_6_12() {
@@ -23,4 +25,11 @@ fn a_daemon_is_reloaded_under_load_on_6_12() {
         before = proposed;
     }
     assert!(before > 0, "nothing was proposed: the load is none");
+
+    println!("{}", run.text("daemon-errors"));
+    let replay =
+        Command::new(thermocline()).arg("replay").arg(run.folder.path().join("trace")).output().unwrap();
+    let [said, errors] = [&replay.stdout, &replay.stderr].map(|text| String::from_utf8_lossy(text));
+    println!("{said}{errors}");
+    assert!(replay.status.success() && said.contains("the same: all"), "{said}{errors}");
 }

@@ -16,7 +16,7 @@ second() {
 elsewhere() { printf '%s\n[[scope]]\nname = "other"\ncgroup = "/elsewhere"\n' "$base" >config.toml; }
 first
 # In a session of its own it has no terminal, whose end SIGHUP would tell of.
-setsid $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
+setsid $THERMOCLINE run --config config.toml --json --record trace >daemon 2>daemon-errors &
 daemon=$!
 tries=0
 until $THERMOCLINE status --json >/dev/null 2>&1; do
