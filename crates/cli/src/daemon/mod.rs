@@ -73,8 +73,8 @@ impl Mode {
 /// that are managed, if not all.
 ///
 /// # Errors
-/// The machine cannot be used, a kernel setting cannot be made, or it cannot be recorded. Everything
-/// that was changed is restored first.
+/// The machine cannot be used, a kernel setting cannot be made, or it cannot be recorded.
+/// Everything that was changed is restored first.
 pub fn run(
     watch: &Watch,
     mode: Mode,

@@ -1,4 +1,4 @@
-//! `thermocline replay`: lets a rule decide on recorded evidence, and compares with what was decided.
+//! `thermocline replay`: lets a rule decide on recorded evidence, and compares the decisions.
 
 mod diff;
 mod journals;
@@ -63,7 +63,8 @@ pub struct Outcome {
 /// Replays a recording, and says how its decisions compare.
 ///
 /// # Errors
-/// It is no recording (a [`Damage`]), the configuration cannot be used, or a file cannot be written.
+/// It is no recording (a [`Damage`]), the configuration cannot be used, or a file cannot be
+/// written.
 pub fn replay(args: &Replay) -> anyhow::Result<ExitCode> {
     let recording = Recording::open(&args.folder)?;
     let wanted = Wanted::new(args, &recording)?;
