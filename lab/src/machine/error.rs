@@ -11,9 +11,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum End {
     /// The guest's kernel panicked.
     Panicked,
-    /// QEMU executed stale code after the guest's kernel had patched its own, and the kernel took
-    /// that for its own error. QEMU 7.2 occasionally does this when it emulates several processors,
-    /// more often on a busy host.
+    /// QEMU executed stale code after the guest's kernel had patched its own. The kernel took that
+    /// for its own error, or did not get on. QEMU 7.2 occasionally does this when it emulates
+    /// several processors, more often on a busy host.
     EmulatorFault {
         /// Whether the command had started.
         command_started: bool,

@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::console::{diagnose, last_lines, ran_stale_code};
 use super::{GuestBuilder, Outcome, Output};
 use crate::machine::channel::{Kept, Port, Reader, Sink};
 use crate::machine::fetch::cached_or_fetched;
@@ -17,16 +18,14 @@ use crate::machine::qemu::{Qemu, Setup};
 use crate::machine::terminal::RawTerminal;
 use crate::{End, Error, Kernel, Result};
 
-/// Maximum number of console lines printed after a bad end.
-const CONSOLE_LINES_MAX: usize = 40;
-/// What a kernel prints when it panics.
-const PANIC: &str = "Kernel panic";
 /// How long a guest may take from its command's end to its power-off.
 const POWER_OFF: Duration = Duration::from_secs(10);
 /// How often a guest is booted at most if the emulator makes it panic.
 const ATTEMPTS_MAX: u32 = 8;
 /// Time between two checks for signals and for QEMU's end.
 const TICK: Duration = Duration::from_millis(20);
+/// Time between two looks at the console for a kernel that does not get on.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The sockets that QEMU connects to.
 struct Ports {
@@ -131,7 +130,7 @@ impl GuestBuilder {
                 Err(Error::Guest { end: End::EmulatorFault { command_started }, .. })
                     if terminal.is_none() && (!command_started || self.output == Output::Capture) =>
                 {
-                    eprintln!("lab: the emulator made the guest's kernel panic; booting again");
+                    eprintln!("lab: the emulator made the guest's kernel fail; booting again");
                 }
                 result => return result,
             }
@@ -184,7 +183,7 @@ impl GuestBuilder {
         let mut qemu = setup.spawn()?;
         let streams = Streams::connect(self, &mut qemu, &ports, terminal)?;
         let mut heard = Heard::default();
-        let watched = self.watch(&mut qemu, &streams.control, &mut heard, started);
+        let watched = self.watch(&mut qemu, &streams, &mut heard, started);
         drop(qemu);
         let boot = heard.boot;
         match (watched, streams.finish()) {
@@ -209,10 +208,12 @@ impl GuestBuilder {
     fn watch(
         &self,
         qemu: &mut Qemu,
-        control: &Receiver<String>,
+        streams: &Streams,
         heard: &mut Heard,
         started: Instant,
     ) -> std::result::Result<i32, End> {
+        let control = &streams.control;
+        let mut looked = started;
         loop {
             match control.recv_timeout(TICK) {
                 Ok(line) => heard.take(&line, started),
@@ -234,6 +235,12 @@ impl GuestBuilder {
             }
             if self.interrupt.load(Ordering::Relaxed) {
                 return Err(End::Interrupted);
+            }
+            if looked.elapsed() > LOOK {
+                looked = Instant::now();
+                if ran_stale_code(&streams.console.text_so_far()) {
+                    return Err(End::EmulatorFault { command_started: heard.boot.is_some() });
+                }
             }
             if let Some(limit) = self.timeout.filter(|&limit| started.elapsed() > limit) {
                 return Err(End::TimedOut(limit));
@@ -258,18 +265,6 @@ impl Heard {
         } else if line == "ready" {
             self.boot = Some(started.elapsed());
         }
-    }
-}
-
-/// Determines from the console why the guest ended badly.
-fn diagnose(end: End, console: &str, command_started: bool) -> End {
-    let ended_by_itself = matches!(end, End::Died(_));
-    if console.contains("Oops: int3:") && end != End::Interrupted {
-        End::EmulatorFault { command_started }
-    } else if ended_by_itself && console.contains(PANIC) {
-        End::Panicked
-    } else {
-        end
     }
 }
 
@@ -301,70 +296,4 @@ fn lines_of(stream: UnixStream) -> Receiver<String> {
         }
     });
     receiver
-}
-
-/// The end of the console and of QEMU's messages, for a person to read. A panic's call trace may be
-/// longer than that, so the line that names the panic is always included.
-fn last_lines(console: &str, messages: &str) -> String {
-    let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
-    let (before, last) = lines.split_at(lines.len().saturating_sub(CONSOLE_LINES_MAX));
-    let mut text = String::new();
-    if let Some(panic) = before.iter().find(|line| line.contains(PANIC)) {
-        text.push_str("its kernel said: ");
-        text.push_str(panic);
-        text.push('\n');
-    }
-    text.push_str(if lines.is_empty() { "its console is empty" } else { "the last lines of its console:" });
-    for line in last {
-        text.push_str("\n  ");
-        text.push_str(line);
-    }
-    if !messages.trim().is_empty() {
-        text.push_str("\nQEMU said: ");
-        text.push_str(messages.trim());
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stale_breakpoint_is_the_emulators_fault_and_other_panics_are_not() {
-        let died = || End::Died("QEMU ended with exit status: 0".to_owned());
-        let stale =
-            "[ 2.0] Oops: int3: 0000 [#2] PREEMPT SMP\n[ 2.1] Kernel panic - not syncing: Fatal exception";
-        assert_eq!(diagnose(died(), stale, false), End::EmulatorFault { command_started: false });
-        assert_eq!(diagnose(End::Interrupted, stale, true), End::Interrupted);
-        assert_eq!(
-            diagnose(died(), "Kernel panic - not syncing: sysrq triggered crash", true),
-            End::Panicked
-        );
-        assert_eq!(diagnose(died(), "", true), died());
-        let limit = End::TimedOut(Duration::from_secs(1));
-        assert_eq!(diagnose(limit.clone(), "Kernel panic", true), limit);
-    }
-
-    #[test]
-    fn a_bad_end_shows_the_last_lines_and_what_qemu_said() {
-        let console: String = (0..100).map(|n| format!("line {n}\r\n")).collect();
-        let text = last_lines(&console, "no such device\n");
-        assert!(
-            text.contains("\n  line 99\n") && text.contains("\n  line 60\n") && !text.contains("line 59")
-        );
-        assert!(text.ends_with("QEMU said: no such device"), "{text}");
-        assert_eq!(last_lines("", ""), "its console is empty");
-    }
-
-    #[test]
-    fn a_panic_is_named_however_long_its_trace_is() {
-        let panic = "[    2.1] Kernel panic - not syncing: sysrq triggered crash";
-        for trace_lines in [10, 60] {
-            let trace: String = (0..trace_lines).map(|n| format!("  ? frame {n}\r\n")).collect();
-            let text = last_lines(&format!("up\r\n{panic}\r\n{trace}"), "");
-            assert_eq!(text.matches(panic).count(), 1, "{text}");
-            assert!(text.ends_with(&format!("? frame {}", trace_lines - 1)), "{text}");
-        }
-    }
 }

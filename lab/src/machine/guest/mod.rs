@@ -1,6 +1,7 @@
 //! The description of a guest, and the result of running it.
 
 mod boot;
+mod console;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
