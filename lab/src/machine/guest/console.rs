@@ -10,7 +10,7 @@ const LINES_MAX: usize = 40;
 const NAMED_MAX: usize = 20;
 /// What a kernel prints when it panics.
 const PANIC: &str = "Kernel panic";
-/// What it prints when a processor has not scheduled for about 20 s; the processor's number follows.
+/// What it prints when a processor has not scheduled for about 20 s; then comes its number.
 const LOCKUP: &str = "soft lockup - CPU#";
 /// Before the place of the instruction that it was at.
 const PLACE: &str = "RIP: 0010:";
