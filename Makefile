@@ -88,6 +88,7 @@ fuzz:
 	$(call fuzz-target,hotlist,2048,512)
 	$(call fuzz-target,http,10240,512)
 	$(call fuzz-target,control,4096,512)
+	$(call fuzz-target,imports,4096,512)
 
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod exchange;
 mod recording;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use thermocline_core::config::ManagerName;
 use thermocline_sim::sweep::Shard;
 
+pub use exchange::{Export, ExportTo, Import};
 pub use recording::{Record, RecordHow, RecordTo, Replay};
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
@@ -65,6 +67,19 @@ pub enum Verb {
     /// status: 0 replayed, whatever differs; 1 the recorded configuration decides otherwise now; 2
     /// it is no recording, or the configuration cannot be used.
     Replay(Replay),
+    /// Make a recording of what another tool has written: Valgrind's lackey, perf script of memory
+    /// samples and page faults, damo's recordings, memtierd's raw dumps.
+    ///
+    /// What the file does not say stays unknown: where pages are, how often it was sampled, when.
+    /// Exit status: 0 imported, if need be up to the damage; 1 it cannot be read or written; 2 it
+    /// is of no known format, or damaged.
+    Import(Import),
+    /// Write a recording for another tool: loads and stores as Valgrind's lackey prints them, or a
+    /// trace for ui.perfetto.dev.
+    ///
+    /// Exit status: 0 exported; 1 the file cannot be written; 2 it is no recording, or does not fit
+    /// into the format.
+    Export(Export),
     /// Ask the running daemon how it is doing.
     Status {
         /// Print JSON.

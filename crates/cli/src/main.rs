@@ -92,6 +92,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             daemon::run(&watch, Mode::Observe, None, &only, Some(asked))?;
         }
         Verb::Replay(replay) => return verb::replay::replay(&replay),
+        Verb::Import(import) => verb::import::import(&import)?,
+        Verb::Export(export) => verb::export::export(&export)?,
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
         Verb::Explain { pid, address, json, socket } => {
             print(verb::explain::explain(&socket_path(socket), pid, address, json)?)?;

@@ -3,10 +3,15 @@
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
 use crate::output::{draw, tell};
+use crate::recorded::bytes;
+
+/// Time between two states of a progress bar.
+const EVERY: Duration = Duration::from_millis(100);
 
 /// Counts runs, and shows their number on standard error if that is a terminal.
 #[derive(Debug)]
@@ -64,6 +69,47 @@ impl Drop for Progress {
     }
 }
 
+/// How much of an input was read, on standard error if that is a terminal.
+#[derive(Debug)]
+pub struct Bytes {
+    what: &'static str,
+    /// Bytes of all of it, where that is known.
+    all: Option<u64>,
+    shown: bool,
+    next: Instant,
+}
+
+impl Bytes {
+    /// While `what` is done with `all` bytes.
+    pub fn new(what: &'static str, all: Option<u64>) -> Bytes {
+        Bytes { what, all, shown: std::io::stderr().is_terminal(), next: Instant::now() }
+    }
+
+    /// So many bytes have been read.
+    pub fn show(&mut self, done: u64) {
+        if !self.shown || Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + EVERY;
+        let read = bytes(done);
+        match self.all {
+            None => draw(format_args!("\r{} ... {read}   ", self.what)),
+            Some(all) => {
+                let bar = (u128::from(done) * 30 / u128::from(all.max(1))).min(30) as usize;
+                draw(format_args!("\r{} [{:<30}] {read} of {}   ", self.what, "#".repeat(bar), bytes(all)));
+            }
+        }
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        if self.shown {
+            clear();
+        }
+    }
+}
+
 /// Shows `what` on a terminal while `work` runs.
 pub fn shown_while<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
@@ -77,5 +123,5 @@ pub fn shown_while<T>(what: &str, work: impl FnOnce() -> T) -> T {
 
 /// Clears the progress line.
 fn clear() {
-    draw(format_args!("\r{:60}\r", ""));
+    draw(format_args!("\r{:78}\r", ""));
 }

@@ -26,8 +26,8 @@ pub enum Detail {
     Sample {
         /// Load latency in CPU cycles, 0 where the hardware does not report it.
         latency_cycles: u32,
-        /// Whether the access was a store.
-        store: bool,
+        /// Whether the access was a store, where known.
+        store: Option<bool>,
         /// The sampling period: about one access in `period` becomes a sample; 0 where that is not
         /// known.
         period: u32,
@@ -76,7 +76,7 @@ pub struct Access {
     pub page: Option<VirtPage>,
     /// log2 of the folio's size in base pages.
     pub order: u8,
-    /// The node that holds the page.
+    /// The node that holds the page; [`NodeId::UNKNOWN`] in evidence of other programs.
     pub node: NodeId,
     /// The node of the CPU that accessed it, where known.
     pub accessor: Option<NodeId>,
@@ -98,6 +98,9 @@ pub enum RegionSpace {
     Virtual(Pid),
     /// Page frames of a node.
     Physical(NodeId),
+    /// What somebody else has monitored: the number of one of their targets. Whether its pages are
+    /// those of a process or frames is not known.
+    Target(u32),
 }
 
 /// A range of pages with one access rate, as DAMON reports it.

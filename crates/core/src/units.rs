@@ -110,10 +110,20 @@ pub struct Pfn(pub u64);
 #[serde(transparent)]
 pub struct Pid(pub u32);
 
+impl Pid {
+    /// The one process of evidence that does not name it. No process of a user has this number.
+    pub const UNKNOWN: Pid = Pid(0);
+}
+
 /// A NUMA node number (nid).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u16);
+
+impl NodeId {
+    /// No node: that of a page of which the evidence does not say where it is.
+    pub const UNKNOWN: NodeId = NodeId(u16::MAX);
+}
 
 /// The index of a memory tier; 0 is the top tier, higher is slower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

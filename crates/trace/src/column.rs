@@ -125,7 +125,8 @@ impl Rows {
         self.clear();
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
         for (i, cells) in self.cells.iter_mut().enumerate() {
-            let nullable = cells.column.nullable;
+            // A file may be older than the column's being nullable.
+            let nullable = group.metadata().column(i).column_descr().max_def_level() > 0;
             match (group.get_column_reader(i)?, &mut cells.values) {
                 (ColumnReader::Int64ColumnReader(mut from), Values::Long(to)) => {
                     take(&mut from, rows, nullable, to, &mut cells.has)?;
@@ -140,6 +141,9 @@ impl Rows {
                     take(&mut from, rows, nullable, to, &mut cells.has)?;
                 }
                 _ => return Err(ParquetError::General(format!("column {i} is of another type"))),
+            }
+            if cells.column.nullable && !nullable {
+                cells.has.resize(rows, 1);
             }
         }
         self.len = rows;

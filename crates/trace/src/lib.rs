@@ -1,6 +1,9 @@
 //! Recordings: what a machine reported and what the engine decided, as a folder of Parquet files;
 //! written while a machine runs, read, and replayed through an engine.
 //!
+//! [`import`] makes recordings of what other tools have written, and [`export`] writes recordings
+//! for other tools.
+//!
 //! [`recorder::Recorder`] wraps a machine and passes what it sees to a thread that writes.
 //! [`reader::Reader`] gives it back in order, and [`replay::Replay`] plays it to an engine in the
 //! machine's place.
@@ -8,6 +11,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod column;
+pub mod export;
+pub mod import;
 pub mod part;
 pub mod piece;
 pub mod private;

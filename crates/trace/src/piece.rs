@@ -4,7 +4,8 @@ use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 
 use thermocline_core::access::{
-    Access, Evidence, Holding, Mappings, Marked, Membership, Pressure, RegionPage, RegionSnapshot, Scans,
+    Access, Evidence, Holding, Mappings, Marked, Membership, Pressure, RegionPage, RegionSnapshot,
+    RegionSpace, Scans,
 };
 use thermocline_core::demand::{Demand, Demoted};
 use thermocline_core::journal::Decision;
@@ -54,6 +55,23 @@ pub enum Answer {
     Marked(VirtPage, Option<Marked>),
 }
 
+/// A region whose accesses another program has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionCount {
+    /// The address space of its pages.
+    pub space: RegionSpace,
+    /// First page (virtual page number or PFN), inclusive.
+    pub start: u64,
+    /// Page after the last one, exclusive.
+    pub end: u64,
+    /// Accesses as the program counted them; out of how many is not known.
+    pub accesses: u64,
+    /// Writes as it counted them, where it did.
+    pub writes: Option<u64>,
+    /// For how many aggregation intervals the count has been about the same, where it is known.
+    pub age: Option<u64>,
+}
+
 /// Something that happened, whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
@@ -63,6 +81,8 @@ pub enum Piece {
     Accesses(Vec<Access>, Vec<Answer>),
     /// [`Evidence::Regions`].
     Regions(RegionSnapshot),
+    /// Regions as another program counted their accesses, and when. An engine is not shown them.
+    RegionCounts(Nanos, Vec<RegionCount>),
     /// [`Evidence::RegionPages`].
     RegionPages(Vec<RegionPage>),
     /// [`Evidence::MemoryOnline`].
@@ -153,6 +173,7 @@ impl Piece {
             Piece::Pressure(pressure) => observe(Evidence::Pressure(*pressure)),
             Piece::Scans(scans) => observe(Evidence::Scans(*scans)),
             Piece::Step(_)
+            | Piece::RegionCounts(..)
             | Piece::Read
             | Piece::Nodes(_)
             | Piece::Batch(_)
@@ -169,6 +190,7 @@ impl Piece {
         let many = match self {
             Piece::Accesses(batch, _) => batch.len(),
             Piece::Regions(snapshot) => snapshot.regions.len(),
+            Piece::RegionCounts(_, regions) => regions.len(),
             Piece::RegionPages(pages) => pages.len(),
             Piece::Step(_)
             | Piece::Read
@@ -190,6 +212,7 @@ impl Piece {
                 size_of_val(batch.as_slice()) + size_of_val(answers.as_slice())
             }
             Piece::Regions(snapshot) => size_of_val(snapshot.regions.as_slice()),
+            Piece::RegionCounts(_, regions) => size_of_val(regions.as_slice()),
             Piece::RegionPages(pages) => size_of_val(pages.as_slice()),
             Piece::Outcome(done) => done.outcomes.len(),
             Piece::Batch(batch) => size_of_val(batch.moves.as_slice()),

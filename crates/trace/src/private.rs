@@ -51,6 +51,12 @@ impl Private {
                 }
             }
             Piece::Regions(snapshot) => snapshot.regions.iter_mut().for_each(|region| self.region(region)),
+            Piece::RegionCounts(_, regions) => {
+                for region in regions {
+                    (region.space, region.start, region.end) =
+                        self.range(region.space, region.start, region.end);
+                }
+            }
             Piece::RegionPages(pages) => {
                 for at in pages {
                     self.page(&mut at.page);
@@ -103,11 +109,13 @@ impl Private {
     }
 
     fn region(&mut self, region: &mut Region) {
-        if let RegionSpace::Virtual(pid) = region.space {
-            let add = self.distance(VirtPage { pid, vpn: region.start });
-            region.space = RegionSpace::Virtual(self.pid(pid));
-            (region.start, region.end) = (region.start.wrapping_add(add), region.end.wrapping_add(add));
-        }
+        (region.space, region.start, region.end) = self.range(region.space, region.start, region.end);
+    }
+
+    fn range(&mut self, space: RegionSpace, start: u64, end: u64) -> (RegionSpace, u64, u64) {
+        let RegionSpace::Virtual(pid) = space else { return (space, start, end) };
+        let add = self.distance(VirtPage { pid, vpn: start });
+        (RegionSpace::Virtual(self.pid(pid)), start.wrapping_add(add), end.wrapping_add(add))
     }
 }
 

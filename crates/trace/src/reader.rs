@@ -15,6 +15,9 @@ use crate::schema::TableId;
 /// Names of damaged files that are kept; more are only counted.
 const DAMAGES_MAX: usize = 64;
 
+/// The setting that names the format of an imported recording. No other recording has it.
+pub const IMPORTED: &str = "imported";
+
 /// A recording.
 #[derive(Debug)]
 pub struct Recording {
@@ -102,6 +105,11 @@ impl Recording {
         self.settings.get(key).map(String::as_str)
     }
 
+    /// The format that it was imported from, if it was: it has no nodes and no configuration.
+    pub fn imported(&self) -> Option<&str> {
+        self.setting(IMPORTED)
+    }
+
     /// All that it says, by key.
     pub fn settings(&self) -> &BTreeMap<String, String> {
         &self.settings
@@ -162,6 +170,10 @@ fn about(part: &mut ReadPart) -> Result<AboutPart, Damage> {
         nodes.push(node(row)?);
         Ok(())
     })?;
+    // Other programs do not say what machine it was.
+    if nodes.is_empty() && settings.contains_key(IMPORTED) {
+        return Ok((settings, Topology::default()));
+    }
     match topology(nodes) {
         Some((Piece::Topology(topology), _)) => Ok((settings, topology)),
         _ => Err(Damage::new(part.folder(), "its nodes are not those of a machine")),

@@ -141,6 +141,16 @@ impl Recorder {
         self.add(Phase::Between, Piece::Setting(key.to_owned(), value));
     }
 
+    /// Records a piece that no machine has reported, in a step of its own, and waits for the disk.
+    /// `time` is that of the step; a step is never earlier than the one before. Returns whether the
+    /// recording goes on.
+    pub fn put(&mut self, time: Nanos, piece: Piece) -> bool {
+        self.begin(time.max(self.time), false, Pacing::Nothing, false);
+        self.add(Phase::Poll, piece);
+        self.pass_on();
+        self.queue.is_some()
+    }
+
     /// Why the recording has ended by itself; the first call after that returns it.
     pub fn report_end(&mut self) -> Option<String> {
         let ended = self.shared.ended().filter(|_| !std::mem::replace(&mut self.end_reported, true));

@@ -72,6 +72,7 @@ pub enum TableId {
     Accesses,
     Answers,
     Regions,
+    RegionCounts,
     RegionPages,
     Memory,
     Topology,

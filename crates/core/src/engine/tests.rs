@@ -66,7 +66,7 @@ fn access(vpn: u64, order: u8, score: u16) -> Access {
         order,
         node: NodeId(2),
         accessor: Some(NodeId(0)),
-        detail: Detail::Sample { latency_cycles: score.into(), store: false, period: 1 },
+        detail: Detail::Sample { latency_cycles: score.into(), store: Some(false), period: 1 },
     }
 }
 

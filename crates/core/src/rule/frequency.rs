@@ -258,7 +258,7 @@ mod tests {
             let (mut machine, mut rule) = (Machine::new(), rule(2, 3000));
             for time_ms in [0, 1000] {
                 let access = sample(2, 7, time_ms);
-                let detail = Detail::Sample { latency_cycles: 0, store: false, period };
+                let detail = Detail::Sample { latency_cycles: 0, store: Some(false), period };
                 machine.access(&mut rule, &Access { detail, ..access });
             }
             machine.proposed()[0].score

@@ -89,6 +89,6 @@ pub(super) fn sample(node: u16, n: u64, time_ms: u64) -> Access {
         order: 0,
         node: NodeId(node),
         accessor: Some(NodeId(0)),
-        detail: Detail::Sample { latency_cycles: 0, store: false, period: 0 },
+        detail: Detail::Sample { latency_cycles: 0, store: Some(false), period: 0 },
     }
 }

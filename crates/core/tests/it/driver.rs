@@ -56,7 +56,7 @@ impl Rig {
             order: 0,
             node: NodeId(3),
             accessor: Some(NodeId(0)),
-            detail: Detail::Sample { latency_cycles: PROMOTE, store: false, period: 1 },
+            detail: Detail::Sample { latency_cycles: PROMOTE, store: Some(false), period: 1 },
         };
         self.machine
             .report(move |observe| observe(Evidence::Accesses { batch: &[access], mappings: &NoMappings }));

@@ -463,7 +463,7 @@ fn any_outcome(n: usize) -> Outcome {
 fn nonsense(wide: u64) -> Access {
     let detail = match wide % 3 {
         0 => Detail::HintFault { latency: None },
-        1 => Detail::Sample { latency_cycles: wide as u32, store: true, period: (wide >> 32) as u32 },
+        1 => Detail::Sample { latency_cycles: wide as u32, store: Some(true), period: (wide >> 32) as u32 },
         _ => Detail::Count { count: (wide >> 8) as u32, gap: Some(Nanos(wide >> 20)) },
     };
     let shift = wide >> 58;

@@ -36,7 +36,7 @@ fn fault(vpn: u64, node: u16, wait_ms: u64, faults: u32) -> Access {
 
 /// A sample by a CPU of node 1.
 fn sample(vpn: u64, node: u16, ms: u64) -> Access {
-    access(vpn, node, 1, ms, Detail::Sample { latency_cycles: 300, store: false, period: 1000 })
+    access(vpn, node, 1, ms, Detail::Sample { latency_cycles: 300, store: Some(false), period: 1000 })
 }
 
 /// Shows accesses at [`START`].

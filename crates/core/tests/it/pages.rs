@@ -84,7 +84,7 @@ impl Pages {
                 let time = Nanos::from_ms(n >> 8 & 255);
                 Detail::HintFault { latency: Some(FaultLatency { time, faults: n as u32 >> 24 }) }
             }
-            2 => Detail::Sample { latency_cycles: (n >> 16) as u32, store: false, period: 1000 },
+            2 => Detail::Sample { latency_cycles: (n >> 16) as u32, store: Some(false), period: 1000 },
             _ => Detail::Count { count: 2, gap: Some(Nanos(n >> 40)) },
         };
         Access {

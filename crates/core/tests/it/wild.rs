@@ -45,6 +45,7 @@ impl Rule for Wild {
                 let (page, pfn) = match region.space {
                     RegionSpace::Virtual(pid) => (Some(VirtPage { pid, vpn: n }), None),
                     RegionSpace::Physical(_) => (None, Some(Pfn(n))),
+                    RegionSpace::Target(_) => (None, None),
                 };
                 out.push(Candidate {
                     page,

@@ -351,7 +351,7 @@ impl World {
             1 => {
                 Detail::Count { count: bits, gap: (b1 & 1 == 0).then(|| Nanos(u64::from(bits) << (b0 % 32))) }
             }
-            _ => Detail::Sample { latency_cycles: bits, store: false, period: 1 },
+            _ => Detail::Sample { latency_cycles: bits, store: Some(false), period: 1 },
         };
         Access {
             time: Nanos(self.now.0.saturating_add(u64::from(b1) * 1_000_000).saturating_sub(100_000_000)),
@@ -379,7 +379,11 @@ fn nonsense([a, b, c, d]: [u64; 4]) -> Access {
         order: if known { 0 } else { (d >> 8) as u8 },
         node: NodeId((d >> 16) as u16 & 7),
         accessor: (d & 4 == 0).then_some(NodeId((d >> 24) as u16)),
-        detail: Detail::Sample { latency_cycles: (a ^ d) as u32, store: d & 8 == 0, period: (c ^ a) as u32 },
+        detail: Detail::Sample {
+            latency_cycles: (a ^ d) as u32,
+            store: Some(d & 8 == 0),
+            period: (c ^ a) as u32,
+        },
     }
 }
 

@@ -57,7 +57,7 @@ impl Frames {
             order: 0,
             node: NodeId(1),
             accessor: None,
-            detail: Detail::Sample { latency_cycles: 0, store: false, period: 10_000 },
+            detail: Detail::Sample { latency_cycles: 0, store: Some(false), period: 10_000 },
         };
         let accesses: Vec<Access> =
             (0..1 << 20).map(|_| access(pfns[random.next_u64() as usize % pfns.len()])).collect();

@@ -100,7 +100,7 @@ fn access(pfn: u64) -> Access {
         order: 0,
         node: CXL,
         accessor: None,
-        detail: Detail::Sample { latency_cycles: 0, store: false, period: 0 },
+        detail: Detail::Sample { latency_cycles: 0, store: Some(false), period: 0 },
     }
 }
 

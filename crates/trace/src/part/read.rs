@@ -170,7 +170,7 @@ impl Cursor {
             found.num_columns() > i
                 && found.column(i).name() == field.name()
                 && found.column(i).physical_type() == field.get_physical_type()
-                && (found.column(i).max_def_level() > 0) == field.is_optional()
+                && (field.is_optional() || found.column(i).max_def_level() == 0)
         };
         if !wanted.get_fields().iter().enumerate().all(|(i, field)| same(i, field)) {
             return Err(ParquetError::General("its columns are not those of the schema".into()));

@@ -12,7 +12,7 @@ use thermocline_core::units::{Nanos, NodeId, PageSize, Pfn, Pid, ScopeId, TierId
 
 use super::{Ranks, decision, kind, names};
 use crate::column::{Bad, RowValues};
-use crate::piece::{Answer, Phase, Piece, Step};
+use crate::piece::{Answer, Phase, Piece, RegionCount, Step};
 use crate::schema::TableId;
 
 /// A row of `events`.
@@ -118,6 +118,11 @@ pub fn get<F: Take>(head: &Header, ranks: &mut Ranks, from: &mut F) -> Result<Pi
             let rows = regions.len();
             (Piece::Regions(RegionSnapshot { time: at(from)?, regions }), rows)
         }
+        kind::REGION_COUNTS => {
+            let regions = all(from, TableId::RegionCounts, region_count)?;
+            let rows = regions.len();
+            (Piece::RegionCounts(at(from)?, regions), rows)
+        }
         kind::REGION_PAGES => {
             let pages = all(from, TableId::RegionPages, region_page)?;
             let rows = pages.len();
@@ -194,12 +199,13 @@ fn step(mut row: RowValues<'_>) -> Result<Step, Bad> {
     Ok(Step { time, due, last, looking, demotes, pacing, wish })
 }
 
-/// A page of which either all is known or nothing.
+/// A page, if one is known; of one without a process, that is not known.
 fn page(row: &mut RowValues<'_>) -> Result<Option<VirtPage>, Bad> {
     match (row.maybe()?, row.maybe()?) {
         (Some(pid), Some(vpn)) => Ok(Some(VirtPage { pid: Pid(pid), vpn })),
+        (None, Some(vpn)) => Ok(Some(VirtPage { pid: Pid::UNKNOWN, vpn })),
         (None, None) => Ok(None),
-        _ => Err(row.bad()),
+        (Some(_), None) => Err(row.bad()),
     }
 }
 
@@ -213,7 +219,8 @@ fn access(mut row: RowValues<'_>, ranks: &mut Ranks) -> Result<Access, Bad> {
     let time: u64 = row.number()?;
     let page = page(&mut row)?;
     let pfn = frame(row.maybe()?, page.map_or(0, |page| page.vpn));
-    let (order, node, accessor) = (row.number()?, NodeId(row.number()?), row.maybe()?.map(NodeId));
+    let (order, node, accessor) = (row.number()?, row.maybe()?.map(NodeId), row.maybe()?.map(NodeId));
+    let node = node.unwrap_or(NodeId::UNKNOWN);
     let source: u8 = row.number()?;
     let (scanned, scan_rank) = (row.maybe::<u64>()?, row.maybe::<u64>()?);
     let detail = match source {
@@ -225,7 +232,9 @@ fn access(mut row: RowValues<'_>, ranks: &mut Ranks) -> Result<Access, Bad> {
             });
             Detail::HintFault { latency: latency.transpose()? }
         }
-        1 => Detail::Sample { latency_cycles: row.number()?, store: row.flag()?, period: row.number()? },
+        1 => {
+            Detail::Sample { latency_cycles: row.number()?, store: row.maybe_flag()?, period: row.number()? }
+        }
         2 => {
             let _: (Option<u32>, Option<bool>, Option<u32>) = (row.maybe()?, row.maybe_flag()?, row.maybe()?);
             Detail::Count { count: row.number()?, gap: row.maybe()?.map(Nanos) }
@@ -263,6 +272,14 @@ fn region(row: &mut RowValues<'_>) -> Result<Region, Bad> {
     let (start, end, access_rate_bp) = (row.number()?, row.number()?, row.number()?);
     let (age, check) = (Nanos(row.number()?), Nanos(row.number()?));
     Ok(Region { space, start, end, access_rate_bp, age, check })
+}
+
+fn region_count(mut row: RowValues<'_>) -> Result<RegionCount, Bad> {
+    let space = row.text()?;
+    let of = row.number()?;
+    let space = names::space_of(space, of).ok_or_else(|| row.bad())?;
+    let (start, end, accesses) = (row.number()?, row.number()?, row.number()?);
+    Ok(RegionCount { space, start, end, accesses, writes: row.maybe()?, age: row.maybe()? })
 }
 
 fn region_page(mut row: RowValues<'_>) -> Result<RegionPage, Bad> {

@@ -4,6 +4,7 @@ mod decision;
 mod get;
 mod put;
 
+pub use decision::columns;
 pub use get::{Header, Take, get, node, topology};
 pub use put::Tables;
 
@@ -38,6 +39,7 @@ pub mod kind {
         STEP = "step";
         ACCESSES = "accesses";
         REGIONS = "regions";
+        REGION_COUNTS = "region_counts";
         REGION_PAGES = "region_pages";
         ONLINE = "online";
         OFFLINE = "offline";
@@ -93,6 +95,7 @@ mod names {
         match space {
             RegionSpace::Virtual(pid) => ("virtual", pid.0.into()),
             RegionSpace::Physical(node) => ("physical", node.0.into()),
+            RegionSpace::Target(target) => ("target", target.into()),
         }
     }
 
@@ -100,6 +103,7 @@ mod names {
         match name {
             "virtual" => Some(RegionSpace::Virtual(Pid(of))),
             "physical" => Some(RegionSpace::Physical(NodeId(u16::try_from(of).ok()?))),
+            "target" => Some(RegionSpace::Target(of)),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use thermocline_core::demand::Demand;
 use thermocline_core::label::Label;
 use thermocline_core::moves::Batch;
 use thermocline_core::topology::Topology;
-use thermocline_core::units::{Nanos, Pfn};
+use thermocline_core::units::{Nanos, NodeId, Pfn, Pid};
 
 use super::{Ranks, decision, kind, names};
 use crate::column::{Cell, Rows};
@@ -73,6 +73,16 @@ impl Tables {
                     put_region(rows.add(event), region);
                 }
                 return (kind::REGIONS, snapshot.regions.len());
+            }
+            Piece::RegionCounts(at, regions) => {
+                head.at = Some(*at);
+                let rows = self.rows(TableId::RegionCounts);
+                for region in regions {
+                    let (space, of) = names::space(region.space);
+                    let row = rows.add(event).text(space).number(of).number(region.start).number(region.end);
+                    row.number(region.accesses).maybe(region.writes).maybe(region.age);
+                }
+                return (kind::REGION_COUNTS, regions.len());
             }
             Piece::RegionPages(pages) => {
                 let rows = self.rows(TableId::RegionPages);
@@ -230,17 +240,17 @@ fn put_access(rows: &mut Rows, ranks: &mut Ranks, event: u64, access: &Access) {
     let scanned = |(latency, _): (Nanos, u64)| access.time.0.wrapping_sub(latency.0);
     rows.add(event)
         .number(access.time.0)
-        .maybe(access.page.map(|page| page.pid.0))
+        .maybe(access.page.map(|page| page.pid).filter(|pid| *pid != Pid::UNKNOWN).map(|pid| pid.0))
         .maybe(access.page.map(|page| page.vpn))
         .maybe(offset(access.pfn, access.page.map_or(0, |page| page.vpn)))
         .number(access.order)
-        .number(access.node.0)
+        .maybe(Some(access.node).filter(|node| *node != NodeId::UNKNOWN).map(|node| node.0))
         .maybe(access.accessor.map(|node| node.0))
         .number(source)
         .maybe(fault.map(scanned))
         .maybe(fault.map(|(_, rank)| rank))
         .maybe(sample.map(|(cycles, ..)| cycles))
-        .maybe_flag(sample.map(|(_, store, _)| store))
+        .maybe_flag(sample.and_then(|(_, store, _)| store))
         .maybe(sample.map(|(.., period)| period))
         .maybe(count)
         .maybe(gap.map(|gap| gap.0));

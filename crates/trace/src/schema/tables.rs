@@ -20,10 +20,18 @@ const PFN: Column = column(
     "The frame (of a folio, its head) less `vpn`, which is 0 where that is null.",
 )
 .or_null();
+const SPACE: Column = column(
+    "space",
+    Text,
+    "",
+    "`virtual` pages of a process, `physical` frames of a node, or those of a `target` of which \
+     neither is known.",
+);
+const OF: Column = column("of", Number, "", "The process, the node, or the target's number.");
 const ORDER: Column = column("order", Number, "log2 pages", "The size of the folio.");
 
 /// Every table.
-pub const TABLES: [Table; 20] = [
+pub const TABLES: [Table; 21] = [
     Table {
         name: "events",
         meaning: "What happened, in order. Events are numbered from 0 without gaps, unless some \
@@ -41,7 +49,8 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "steps",
-        meaning: "One row per step of the engine's driver.",
+        meaning: "One row per step of the engine's driver. A recording that was imported has one before each \
+            piece of evidence, which says nothing but its time.",
         columns: &[
             EVENT,
             TIME,
@@ -63,17 +72,28 @@ pub const TABLES: [Table; 20] = [
     },
     Table {
         name: "accesses",
-        meaning: "Observed accesses to folios: hint faults, hardware samples, counts of devices.",
+        meaning: "Observed accesses to folios: hint faults, samples, counts of devices.",
         columns: &[
             EVENT,
             column("time", Near, "ns", "When it was accessed, CLOCK_MONOTONIC."),
-            column("pid", Number, "", "The process that accessed it.").or_null(),
+            column(
+                "pid",
+                Number,
+                "",
+                "The process that accessed it; null beside a `vpn`: one that is not named.",
+            )
+            .or_null(),
             VPN.or_null(),
             PFN,
             ORDER,
-            column("node", Number, "", "The node that held the page."),
+            column("node", Number, "", "The node that held the page.").or_null(),
             column("accessor", Number, "", "The node of the CPU that accessed it.").or_null(),
-            column("source", Number, "", "0 a hint fault, 1 a hardware sample, 2 a device's count."),
+            column(
+                "source",
+                Number,
+                "",
+                "0 a hint fault; 1 a sample: of hardware, or what was imported; 2 a device's count.",
+            ),
             column("scanned", Wide, "ns", "Hint fault: when the scan marked the page, CLOCK_MONOTONIC.")
                 .or_null(),
             column(
@@ -112,8 +132,8 @@ pub const TABLES: [Table; 20] = [
         meaning: "Regions of DAMON, a snapshot per event.",
         columns: &[
             EVENT,
-            column("space", Text, "", "`virtual` pages of a process, or `physical` frames of a node."),
-            column("of", Number, "", "The process, or the node."),
+            SPACE,
+            OF,
             column("start", Near, "pages", "First page: virtual page or frame."),
             column("end", Near, "pages", "Page after the last."),
             column(
@@ -124,6 +144,27 @@ pub const TABLES: [Table; 20] = [
             ),
             column("age", Wide, "ns", "For how long the rate has been about the same."),
             column("check", Wide, "ns", "How far each check looks back."),
+        ],
+    },
+    Table {
+        name: "region_counts",
+        meaning: "Regions whose accesses another program has counted, imported. Out of how many \
+            they are is not known, nor what the program counts as one.",
+        columns: &[
+            EVENT,
+            SPACE,
+            OF,
+            column("start", Near, "pages", "First page: virtual page or frame."),
+            column("end", Near, "pages", "Page after the last."),
+            column("accesses", Wide, "", "Accesses as the program counted them."),
+            column("writes", Wide, "", "Writes as it counted them.").or_null(),
+            column(
+                "age",
+                Wide,
+                "intervals",
+                "For how many aggregation intervals the count has been about the same.",
+            )
+            .or_null(),
         ],
     },
     Table {

@@ -15,7 +15,7 @@ use thermocline_core::moves::{Batch, BatchId, BatchOutcome, Direction, Move, Out
 use thermocline_core::pace::{Pacing, ScanPace};
 use thermocline_core::topology::{Node, NodeState, Topology, Watermarks};
 use thermocline_core::units::{Nanos, NodeId, PageSize, Pfn, Pid, ScopeId, TierId, VirtPage};
-use thermocline_trace::piece::{Answer, Piece, Step};
+use thermocline_trace::piece::{Answer, Piece, RegionCount, Step};
 use thermocline_trace::reader::Recording;
 use thermocline_trace::recorder::Recorder;
 use thermocline_trace::writer::About;
@@ -28,7 +28,8 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn page() -> impl Strategy<Value = VirtPage> {
-    (any::<u32>(), number()).prop_map(|(pid, vpn)| VirtPage { pid: Pid(pid), vpn })
+    (prop_oneof![any::<u32>(), Just(Pid::UNKNOWN.0)], number())
+        .prop_map(|(pid, vpn)| VirtPage { pid: Pid(pid), vpn })
 }
 
 fn pfn() -> impl Strategy<Value = Option<Pfn>> {
@@ -36,7 +37,7 @@ fn pfn() -> impl Strategy<Value = Option<Pfn>> {
 }
 
 fn node_id() -> impl Strategy<Value = NodeId> {
-    any::<u16>().prop_map(NodeId)
+    prop_oneof![any::<u16>().prop_map(NodeId), Just(NodeId::UNKNOWN)]
 }
 
 fn detail() -> impl Strategy<Value = Detail> {
@@ -45,7 +46,7 @@ fn detail() -> impl Strategy<Value = Detail> {
         latency.prop_map(|latency| Detail::HintFault {
             latency: latency.map(|(time, faults)| FaultLatency { time: Nanos(time), faults })
         }),
-        (any::<u32>(), any::<bool>(), any::<u32>())
+        (any::<u32>(), any::<Option<bool>>(), any::<u32>())
             .prop_map(|(latency_cycles, store, period)| Detail::Sample { latency_cycles, store, period }),
         (any::<u32>(), proptest::option::of(number()))
             .prop_map(|(count, gap)| Detail::Count { count, gap: gap.map(Nanos) }),
@@ -67,12 +68,23 @@ fn access() -> impl Strategy<Value = Access> {
     )
 }
 
-fn region() -> impl Strategy<Value = Region> {
-    let space = prop_oneof![
+fn space() -> impl Strategy<Value = RegionSpace> {
+    prop_oneof![
         any::<u32>().prop_map(|pid| RegionSpace::Virtual(Pid(pid))),
-        node_id().prop_map(RegionSpace::Physical)
-    ];
-    (space, number(), number(), any::<u16>(), number(), number()).prop_map(
+        node_id().prop_map(RegionSpace::Physical),
+        any::<u32>().prop_map(RegionSpace::Target),
+    ]
+}
+
+fn region_count() -> impl Strategy<Value = RegionCount> {
+    let more = (proptest::option::of(number()), proptest::option::of(number()));
+    (space(), number(), number(), number(), more).prop_map(|(space, start, end, accesses, (writes, age))| {
+        RegionCount { space, start, end, accesses, writes, age }
+    })
+}
+
+fn region() -> impl Strategy<Value = Region> {
+    (space(), number(), number(), any::<u16>(), number(), number()).prop_map(
         |(space, start, end, access_rate_bp, age, check)| Region {
             space,
             start,
@@ -423,4 +435,43 @@ fn a_rule_is_answered_as_the_recorded_one_was_and_learns_nothing_else() {
         assert_eq!((mappings.bounds(at(4)), mappings.bounds(at(5))), (Some(4..11), None));
         assert_eq!((mappings.marked(at(4)), mappings.bounds(at(6))), (None, None));
     });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// What no machine has reported is read back as well, with steps whose times do not go back.
+    #[test]
+    fn what_is_put_in_is_read_back(
+        put in proptest::collection::vec(
+            (number(), prop_oneof![
+                (number(), proptest::collection::vec(region_count(), 0..5))
+                    .prop_map(|(time, regions)| Piece::RegionCounts(Nanos(time), regions)),
+                proptest::collection::vec(access(), 1..5).prop_map(|batch| Piece::Accesses(batch, Vec::new())),
+                evidence(),
+            ]),
+            1..20,
+        ),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = vec![("imported".to_owned(), "by hand".to_owned())];
+        let about = About { settings, topology: Topology::default() };
+        let mut recorder = Recorder::start(folder.path(), about, patient(), false).expect("it is empty");
+        for (time, piece) in &put {
+            prop_assert!(recorder.put(Nanos(*time), piece.clone()));
+        }
+        let summary = recorder.finish();
+        prop_assert_eq!(summary.stats.pieces, put.iter().map(|(_, piece)| piece.pieces()).sum::<u64>());
+        let recording = Recording::open(folder.path()).expect("it needs no nodes");
+        prop_assert_eq!(recording.imported(), Some("by hand"));
+        let mut reader = recording.read();
+        let (mut latest, mut found) = (Nanos(0), Vec::new());
+        while let Some((_, head, piece)) = reader.next_event() {
+            prop_assert!(head.time >= latest);
+            latest = head.time;
+            if !matches!(piece, Piece::Step(_)) {
+                found.push(piece);
+            }
+        }
+        prop_assert_eq!(found, put.into_iter().map(|(_, piece)| piece).collect::<Vec<_>>());
+    }
 }

@@ -67,6 +67,13 @@ pub struct Outcome {
 /// written.
 pub fn replay(args: &Replay) -> anyhow::Result<ExitCode> {
     let recording = Recording::open(&args.folder)?;
+    if let Some(format) = recording.imported() {
+        let what = format!(
+            "it was imported from {format}, which does not say on which node a page is, nor what was \
+             decided: there is nothing to replay; export it, or query it as Parquet"
+        );
+        return Err(Damage::new(&args.folder, what).into());
+    }
     let wanted = Wanted::new(args, &recording)?;
     let mut journals = Journals::default();
     let mut fates = args.diff.then(Fates::default);

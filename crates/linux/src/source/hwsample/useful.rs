@@ -237,7 +237,7 @@ impl Judge {
             accessor: self.cpu_nodes.get(seen.cpu as usize).copied(),
             detail: Detail::Sample {
                 latency_cycles: seen.latency_cycles,
-                store: seen.operation == Operation::Store,
+                store: Some(seen.operation == Operation::Store),
                 period: self.period,
             },
         })
@@ -309,9 +309,9 @@ pub(super) mod tests {
             (access.pfn, access.node, access.accessor),
             (Some(Pfn(0x201)), NodeId(2), Some(NodeId(1)))
         );
-        assert_eq!(access.detail, Detail::Sample { latency_cycles: 321, store: false, period: 0 });
+        assert_eq!(access.detail, Detail::Sample { latency_cycles: 321, store: Some(false), period: 0 });
         let store = judged(&sample(STORE_UNKNOWN, 0x1000, 0x20_1040)).unwrap();
-        assert_eq!(store.detail, Detail::Sample { latency_cycles: 321, store: true, period: 0 });
+        assert_eq!(store.detail, Detail::Sample { latency_cycles: 321, store: Some(true), period: 0 });
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Samples {
             order: 0,
             node: id(node & flags::NODE),
             accessor: Some(id(sample.cpu_node)),
-            detail: Detail::Sample { latency_cycles: 0, store: sample.store, period },
+            detail: Detail::Sample { latency_cycles: 0, store: Some(sample.store), period },
         })
     }
 }

@@ -94,7 +94,7 @@ fn a_sample_is_an_access_to_a_frame_by_nobody_yet() {
     let (read, accesses) = poll(&mut rings, 100, Nanos(77_000));
     assert_eq!((read, accesses.len()), (3, 1));
     let access = accesses[0];
-    assert_eq!(access.detail, Detail::Sample { latency_cycles: 0, store: false, period: 300 });
+    assert_eq!(access.detail, Detail::Sample { latency_cycles: 0, store: Some(false), period: 300 });
     assert_eq!((access.pfn, access.page, access.node), (Some(Pfn(0x201)), None, NodeId(2)));
     assert_eq!((access.time, access.accessor), (Nanos(76_700), Some(NodeId(1))), "300 ns before the newest");
     let found = rings.stats();
