@@ -12,7 +12,7 @@ use thermocline_core::config::ManagerName;
 use thermocline_sim::sweep::Shard;
 
 pub use exchange::{Export, ExportTo, Import};
-pub use recording::{Record, RecordHow, RecordTo, Replay};
+pub use recording::{Plan, Record, RecordHow, RecordTo, Replay, Size};
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
 #[derive(Debug, Parser)]
@@ -80,6 +80,12 @@ pub enum Verb {
     /// Exit status: 0 exported; 1 the file cannot be written; 2 it is no recording, or does not fit
     /// into the format.
     Export(Export),
+    /// Say how much DRAM a recorded program needs: accesses served by DRAM and loss of time, by
+    /// size of DRAM.
+    ///
+    /// Exit status: 0 done, 1 the picture cannot be written; 2 it is no recording, or has no
+    /// evidence that heat could be estimated from.
+    Plan(Plan),
     /// Ask the running daemon how it is doing.
     Status {
         /// Print JSON.

@@ -16,6 +16,7 @@ mod recorded;
 mod snapshot;
 mod text;
 mod verb;
+mod workload;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -94,6 +95,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Replay(replay) => return verb::replay::replay(&replay),
         Verb::Import(import) => verb::import::import(&import)?,
         Verb::Export(export) => verb::export::export(&export)?,
+        Verb::Plan(plan) => verb::plan::plan(&plan)?,
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
         Verb::Explain { pid, address, json, socket } => {
             print(verb::explain::explain(&socket_path(socket), pid, address, json)?)?;

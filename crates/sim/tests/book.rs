@@ -12,7 +12,7 @@ use thermocline_sim::settings::KernelSettings;
 use thermocline_sim::workload::spec::ReclaimSpec;
 use thermocline_sim::workload::{
     ChunkRandom, Hotspot, KeyValue, Latest, Oltp, PatternSpec, Phases, Place, ProcessSpec, RandomStep,
-    Region, Stream, Think, Uniform, WalkStep, Zipf,
+    Recorded, Region, Stream, Think, Uniform, WalkStep, Zipf,
 };
 use toml::{Table, Value};
 
@@ -128,6 +128,7 @@ fn tables() -> String {
         format!("\nA `region` of it:\n{}", rows::<Region>("workload/steps.rs", "Region")),
         pattern::<KeyValue>("key-value", "workload/key_value.rs", "KeyValue"),
         pattern::<Oltp>("oltp", "workload/oltp.rs", "Oltp"),
+        pattern::<Recorded>("recorded", "workload/recorded.rs", "Recorded"),
         "\n### `kind = \"idle\"`\n\nNo keys.\n".to_owned(),
     ];
     part("## `pattern = { ... }`", patterns.concat());

@@ -6,15 +6,18 @@
 //!
 //! [`recorder::Recorder`] wraps a machine and passes what it sees to a thread that writes.
 //! [`reader::Reader`] gives it back in order, and [`replay::Replay`] plays it to an engine in the
-//! machine's place.
+//! machine's place. [`heat`] estimates from it how hot memory was, and [`plan`] how much DRAM that
+//! needs.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod column;
 pub mod export;
+pub mod heat;
 pub mod import;
 pub mod part;
 pub mod piece;
+pub mod plan;
 pub mod private;
 pub mod reader;
 pub mod recorder;

@@ -6,31 +6,41 @@ use std::path::Path;
 
 use thermocline_linux::regular;
 use thermocline_sim::machine::{self, Doctor, MachineSpec};
-use thermocline_sim::scenario::Setup;
+use thermocline_sim::scenario::{PRESETS, Setup};
 use thermocline_sim::spec::{self, SPEC_BYTES_MAX, SpecError};
+use thermocline_sim::workload::Recorded;
 
 use crate::foreign;
+use crate::workload::{self, Recordings};
 
-/// Builds a scenario, given by name or by file, with the changes. If `machine`, a name or a file,
-/// is given, the scenario runs on it.
+/// Builds a scenario, given by name, by file or by a recording's folder, with the changes. If
+/// `machine`, a name or a file, is given, the scenario runs on it.
 ///
 /// # Errors
 /// There is no such scenario or machine, or it cannot be simulated.
 pub fn setup(name: &str, machine: Option<&str>, changes: &[String]) -> Result<Setup, SpecError> {
     let path = Path::new(name);
-    let text = scenario_text(name, path)?;
+    let recordings = Recordings::default();
+    let recorded = is_recording(name);
+    let text = if recorded { recordings.scenario(path)? } else { scenario_text(name, path)? };
     if machine.is_some() {
         overridden(changes, "machine", "--machine")?;
     }
-    let (place, folder) = match is_file(name) {
+    let (place, folder) = match is_file(name) || recorded {
         true => (name.to_owned(), path.parent().unwrap_or(Path::new(""))),
         false => (format!("scenario {name}"), Path::new("")),
     };
     let machines = |named: &str| match machine {
         Some(machine) => self::machine(machine, Path::new("")),
+        None if recorded && named == workload::MACHINE => recordings.machine(path),
         None => self::machine(named, folder),
     };
-    ours(&place, &text, Setup::parse_on(&place, &text, &machines, changes))
+    let heat = |pattern: &Recorded| {
+        // The scenario of a recording names that as it was named here.
+        let folder = if recorded { Path::new("") } else { folder };
+        recordings.heat(&folder.join(&pattern.trace), pattern.process)
+    };
+    ours(&place, &text, Setup::parse_with(&place, &text, &machines, &heat, changes))
 }
 
 /// Refuses a change of a key that an option has decided.
@@ -76,6 +86,13 @@ pub fn ours<T>(place: &str, text: &str, read: Result<T, SpecError>) -> Result<T,
 /// There is no such scenario.
 pub fn scenario_text(name: &str, path: &Path) -> Result<String, SpecError> {
     if is_file(name) { read(path) } else { Ok(Setup::text(name)?.to_owned()) }
+}
+
+/// Whether this is a recording, not a scenario's name or file. A folder with a preset's name is one
+/// if it is given as `./NAME`.
+fn is_recording(name: &str) -> bool {
+    let preset = PRESETS.iter().any(|(preset, _)| *preset == name);
+    !is_file(name) && !preset && (name.contains('/') || Path::new(name).is_dir())
 }
 
 /// Whether this is a scenario's file, not its name.

@@ -9,6 +9,7 @@ pub mod generate;
 pub mod import;
 mod load;
 mod picture;
+pub mod plan;
 pub mod reload;
 pub mod replay;
 pub mod reproduce;

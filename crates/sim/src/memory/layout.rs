@@ -3,7 +3,9 @@
 //! Patterns whose cells are ranges of addresses need no other order. Patterns that scatter similar
 //! pages (such as the ranks of a zipf distribution over a hash table) number their pages by a
 //! permutation that is computed in both directions, because a table of it would cost eight bytes
-//! per page.
+//! per page. Recorded ones need that table.
+
+use std::sync::Arc;
 
 use crate::random::mix;
 
@@ -14,6 +16,8 @@ pub enum Layout {
     Identity,
     /// Pages are scattered at random over the positions.
     Shuffled(Shuffle),
+    /// Each page has a position of its own.
+    Listed(Listed),
 }
 
 impl Layout {
@@ -23,6 +27,7 @@ impl Layout {
         match self {
             Layout::Identity => page,
             Layout::Shuffled(shuffle) => shuffle.back(page),
+            Layout::Listed(listed) => listed.positions[page as usize],
         }
     }
 
@@ -38,7 +43,26 @@ impl Layout {
         match self {
             Layout::Identity => position,
             Layout::Shuffled(shuffle) => shuffle.forth(position),
+            Layout::Listed(listed) => listed.pages[position as usize],
         }
+    }
+}
+
+/// Positions of pages, listed: eight bytes per page, for orders that follow no rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    positions: Arc<[u32]>,
+    pages: Arc<[u32]>,
+}
+
+impl Listed {
+    /// The position of each page; a permutation.
+    pub fn new(positions: Vec<u32>) -> Listed {
+        let mut pages = vec![0; positions.len()];
+        for (page, position) in positions.iter().enumerate() {
+            pages[*position as usize] = page as u32;
+        }
+        Listed { positions: positions.into(), pages: pages.into() }
     }
 }
 

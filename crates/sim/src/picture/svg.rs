@@ -83,6 +83,12 @@ impl Svg {
         );
     }
 
+    /// The area between these corners, without a border.
+    pub fn area(&mut self, corners: &[(f64, f64)], fill: u8) {
+        let points: Vec<String> = corners.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = writeln!(self.body, "<polygon points=\"{}\" fill=\"{}\"/>", points.join(" "), colour(fill));
+    }
+
     /// A rectangle with a border.
     pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), fill: u8, stroke: u8) {
         let (fill, stroke) = (colour(fill), colour(stroke));

@@ -9,6 +9,7 @@ mod set;
 pub use fit::{FitSpec, Parameter, Target};
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::config::Config;
@@ -19,8 +20,8 @@ use crate::memory::Page;
 use crate::settings::KernelSettings;
 use crate::spec::{SpecError, parse, require};
 use crate::units::Span;
-use crate::workload::ProcessSpec;
 use crate::workload::spec::{PAGES_MAX, PROCESSES_MAX, THREADS_MAX, cells_max};
+use crate::workload::{PatternSpec, ProcessSpec, Recorded, RecordedHeat};
 
 /// The content of a scenario's TOML.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,11 +162,34 @@ impl Setup {
         machines: &dyn Fn(&str) -> Result<MachineSpec, SpecError>,
         changes: &[String],
     ) -> Result<Setup, SpecError> {
+        let none = |pattern: &Recorded| {
+            let message = format!("the recording {} cannot be read here", pattern.trace);
+            Err(SpecError::new("pattern.trace", message, "simulate the scenario with `sim` or `compare`"))
+        };
+        Setup::parse_with(name, text, machines, &none, changes)
+    }
+
+    /// The same, with the heat of recordings that patterns name.
+    ///
+    /// # Errors
+    /// As [`Setup::preset`].
+    pub fn parse_with(
+        name: &str,
+        text: &str,
+        machines: &dyn Fn(&str) -> Result<MachineSpec, SpecError>,
+        heat: &dyn Fn(&Recorded) -> Result<Arc<RecordedHeat>, SpecError>,
+        changes: &[String],
+    ) -> Result<Setup, SpecError> {
         let of_machine = |change: &&String| change.starts_with("machine.");
         let (machine_changes, changes): (Vec<&String>, Vec<&String>) = changes.iter().partition(of_machine);
         // Parsed without changes first, so that errors have line numbers.
         let scenario: Scenario = parse(name, text)?;
-        let scenario = set::apply(scenario, &changes, "")?;
+        let mut scenario = set::apply(scenario, &changes, "")?;
+        for process in &mut scenario.process {
+            if let PatternSpec::Recorded(pattern) = &mut process.pattern {
+                pattern.heat = Some(heat(pattern)?);
+            }
+        }
         let spec = machines(&scenario.machine)?;
         let spec = set::apply(spec, &machine_changes, "machine.")?;
         Setup::new(scenario, &spec)

@@ -135,7 +135,7 @@ impl KeyValue {
             }
         };
         let layout = match records.layout() {
-            Layout::Identity => Layout::Identity,
+            same @ (Layout::Identity | Layout::Listed(_)) => same,
             Layout::Shuffled(_) => Layout::Shuffled(Shuffle::new(pages, 3)),
         };
         Ok(Box::new(Running {

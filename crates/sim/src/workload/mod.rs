@@ -18,6 +18,7 @@ mod key_value;
 mod latest;
 mod oltp;
 mod ranks;
+mod recorded;
 pub mod spec;
 mod steady;
 mod steps;
@@ -32,6 +33,7 @@ pub use hotspot::Hotspot;
 pub use key_value::{KeyValue, Workload};
 pub use latest::Latest;
 pub use oltp::Oltp;
+pub use recorded::{Recorded, RecordedHeat};
 pub use spec::{Place, ProcessSpec, Think};
 pub use steps::{Phases, RandomStep, Region, Step, WalkStep};
 pub use stream::{Split, Stream};
@@ -110,6 +112,8 @@ pub enum PatternSpec {
     KeyValue(KeyValue),
     /// A database under sysbench.
     Oltp(Oltp),
+    /// As recorded.
+    Recorded(Recorded),
     /// Nothing: cold ballast.
     Idle(Idle),
 }
@@ -130,6 +134,7 @@ impl PatternSpec {
             PatternSpec::Phases(spec) => spec.build(pages, threads, place),
             PatternSpec::KeyValue(spec) => spec.build(pages, threads, place),
             PatternSpec::Oltp(spec) => spec.build(pages, threads, place),
+            PatternSpec::Recorded(spec) => spec.build(pages, threads, place),
             PatternSpec::Idle(_) => Ok(Box::new(Untouched { pages })),
         }
     }
