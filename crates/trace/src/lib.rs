@@ -12,6 +12,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod column;
+pub mod config;
 pub mod export;
 pub mod heat;
 pub mod import;

@@ -12,6 +12,7 @@ use thermocline_core::config::{Config, Daemon, Metrics};
 use thermocline_core::hash::FixedMap;
 use thermocline_core::units::{Pid, VirtPage};
 
+use crate::config;
 use crate::piece::{Answer, Piece};
 
 /// log2 of the base pages of one window of addresses: 1 TiB.
@@ -83,8 +84,8 @@ impl Private {
         if key != "config" {
             return value.to_owned();
         }
-        let config = serde_json::from_str(value).map(without_names);
-        config.and_then(|config| serde_json::to_string(&config)).unwrap_or_default()
+        let config = config::parse(value).map(without_names).ok();
+        config.and_then(|config| serde_json::to_string(&config).ok()).unwrap_or_default()
     }
 
     fn pid(&mut self, pid: Pid) -> Pid {
@@ -177,7 +178,7 @@ mod tests {
         for word in ["customer", "secretd", "4711", "/srv/own"] {
             assert!(!hidden.contains(word), "{word}: {hidden}");
         }
-        let kept: Config = serde_json::from_str(&hidden).unwrap();
+        let kept = config::parse(&hidden).unwrap();
         assert!(kept.check().is_ok());
         assert_eq!(kept.scope[0].rate_share_percent, 37);
         assert_eq!((kept.rule.name, kept.manager.name), (config.rule.name, config.manager.name));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use thermocline_core::config::Config;
 use thermocline_core::topology::Topology;
 
+use crate::config;
 use crate::part::{Damage, Manifest, ReadPart, UNFINISHED, part_of, part_of_table};
 use crate::piece::Piece;
 use crate::rows::{Header, node, topology};
@@ -129,7 +130,7 @@ impl Recording {
         let text = text.ok_or_else(|| {
             Damage::new(&self.folder, "it has no configuration; replay it with one of your own")
         })?;
-        parse_config(text).map_err(|what| Damage::new(&self.folder, what))
+        config::parse(text).map_err(|what| Damage::new(&self.folder, what))
     }
 
     /// Reads its events in order.
@@ -145,16 +146,6 @@ impl Recording {
             incomplete_from: None,
         }
     }
-}
-
-/// A configuration as recordings keep it.
-///
-/// # Errors
-/// It is one that this version does not know.
-pub fn parse_config(text: &str) -> Result<Config, String> {
-    serde_json::from_str(text).map_err(|e| {
-        format!("its configuration is not one of this version: {e}; use the version that wrote it")
-    })
 }
 
 type AboutPart = (BTreeMap<String, String>, Topology);

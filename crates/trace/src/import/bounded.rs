@@ -1,4 +1,4 @@
-//! JSON whose texts and numbers are short: a reader keeps one of them in memory, however long it is.
+//! JSON whose texts and numbers are short: a parser keeps each in memory, however long it is.
 
 use std::io::{self, BufRead, Read};
 

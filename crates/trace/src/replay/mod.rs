@@ -23,7 +23,8 @@ use thermocline_core::driver::Driver;
 use thermocline_core::engine::{Engine, EngineError, ReloadError};
 use thermocline_core::journal::Decision;
 
-use crate::reader::{Recording, parse_config};
+use crate::config;
+use crate::reader::Recording;
 
 /// The setting that says how the driver was set up, and its value for a driver that spares nothing.
 pub const DRIVER: &str = "driver";
@@ -109,7 +110,7 @@ pub fn replay(
             piece.show(&mut |evidence| driver.observe(evidence));
         }
         for (event, text) in &machine.recorded().configs {
-            let config = parse_config(text).and_then(reload);
+            let config = config::parse(text).and_then(reload);
             let config = config.map_err(|what| ReplayError::Config { event: *event, what })?;
             driver.reload(&config)?;
         }

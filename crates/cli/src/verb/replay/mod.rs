@@ -63,8 +63,8 @@ pub struct Outcome {
 /// Replays a recording, and says how its decisions compare.
 ///
 /// # Errors
-/// It is no recording (a [`Damage`]), the configuration cannot be used, or a file cannot be
-/// written.
+/// It is no recording that can be replayed (a [`Damage`]), the configuration cannot be used, or a
+/// file cannot be written.
 pub fn replay(args: &Replay) -> anyhow::Result<ExitCode> {
     let recording = Recording::open(&args.folder)?;
     if let Some(format) = recording.imported() {
