@@ -11,7 +11,7 @@ BINARY_BYTES_MAX := 15000000
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball lab-programs fuzz fuzz-imports
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,11 +70,11 @@ test: lab-programs ## every test: units, properties, a short fuzzing, and the la
 	$(MAKE) -s -C lab/plugin test
 	$(MAKE) fuzz
 
-# $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS): inputs found before, fuzz/seeds/NAME.tar.gz, are tried first.
+# $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS,OPTIONS OF CARGO): inputs found before, fuzz/seeds/NAME.tar.gz, are tried first.
 define fuzz-target
 	@mkdir -p fuzz/corpus/$(1)
 	$(if $(wildcard fuzz/seeds/$(1).tar.gz),@tar -C fuzz/corpus/$(1) -xzf fuzz/seeds/$(1).tar.gz)
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run $(1) fuzz/corpus/$(1) -- \
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run $(5) $(1) fuzz/corpus/$(1) -- \
 		-max_total_time=$(FUZZ_SECONDS) -max_len=$(2) -rss_limit_mb=$(3) $(4)
 endef
 
@@ -88,7 +88,11 @@ fuzz:
 	$(call fuzz-target,hotlist,2048,512)
 	$(call fuzz-target,http,10240,512)
 	$(call fuzz-target,control,4096,512)
-	$(call fuzz-target,imports,4096,512)
+
+# Apart, since it builds what reads and writes recordings once more.
+fuzz-imports:
+	@scripts/need fuzz
+	$(call fuzz-target,imports,4096,512,,--features imports)
 
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs
@@ -107,7 +111,7 @@ bench: ## figures beside their limits, in target/bench
 
 soak: lab-programs ## what takes longer: long fuzzing, many property cases, the full lab runs
 	@scripts/need fuzz
-	$(MAKE) fuzz FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS)
+	$(MAKE) fuzz fuzz-imports FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS)
 	PROPTEST_CASES=20000 cargo test --release -p thermocline-core
 	$(MAKE) tarball
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline --bin thermocline attack -- --nocapture

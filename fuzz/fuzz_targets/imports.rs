@@ -3,7 +3,7 @@
 //! The first byte chooses the format and what the reader is told, the second where the input is
 //! cut. Whatever it says: no panic, steps whose times do not go back, no evidence that names a node
 //! or is longer than a batch, a flaw with a line of the input, and from a cut input the beginning
-//! of what the whole one gives. `cargo +nightly fuzz run imports`.
+//! of what the whole one gives. `make fuzz-imports`.
 
 #![no_main]
 
