@@ -69,9 +69,10 @@ impl Recordings {
             return Ok(Rc::clone(opened));
         }
         let place = folder.display().to_string();
-        let remedy = "give a folder that `thermocline record` or --record has written";
-        let recording = Recording::open(folder)
-            .map_err(|e| SpecError::new(e.path.display().to_string(), e.what, remedy))?;
+        let recording = Recording::open(folder).map_err(|e| {
+            let (what, remedy) = e.what.rsplit_once("; ").unwrap_or((&e.what, "record it again"));
+            SpecError::new(e.path.display().to_string(), what, remedy)
+        })?;
         let heat = estimate(&recording, Options::default())
             .map_err(|e| SpecError::new(&place, "its heat cannot be estimated".to_owned(), e.to_string()))?;
         let opened =

@@ -37,7 +37,10 @@ fn bad_input_is_one_error_with_place_and_remedy_and_status_2() {
             "lost.toml: cannot be read: No such file or directory (os error 2); give the path",
         ),
         (vec!["chunks-small", "--machine=lost.toml"], "lost.toml: cannot be read"),
-        (vec![folder.path().to_str().expect("a plain path"), "--machine=cxl-2tier"], "there is no scenario"),
+        (
+            vec![folder.path().to_str().expect("a plain path"), "--machine=cxl-2tier"],
+            "there is no recording in it; name a folder",
+        ),
         (vec![unknown.as_str()], "unknown.toml:4: unknown field `threats`"),
         (vec![large.as_str()], "is too long for a specification"),
         (vec![device.as_str()], "it is a device, not a file"),

@@ -4,11 +4,9 @@
 use std::fs;
 use std::io::{self, Read};
 
-use thermocline_core::config::Config;
 use thermocline_trace::import::{DAMAGE, ImportError, IntoFolderError, LEFT_OUT, Options, into_folder};
 use thermocline_trace::piece::Piece;
 use thermocline_trace::reader::Recording;
-use thermocline_trace::replay::replay;
 
 use super::{One, fixture, got, until_damage};
 
@@ -101,18 +99,6 @@ fn nothing_is_left_of_what_is_refused() {
     let taken = import(&fixture("memtierd-raw.txt")).expect_err("it is not empty");
     assert!(matches!(&taken, IntoFolderError::Write(why) if why.contains("not empty")), "{taken}");
     assert!(folder.join("mine").exists());
-}
-
-/// It has no nodes: no engine takes it.
-#[test]
-fn it_cannot_be_replayed() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let bytes = fixture("perf-6.1.187-faults.txt");
-    let to = (folder.path(), &[][..]);
-    into_folder(&mut bytes.as_slice(), None, &Options::default(), to, &mut |_| ()).expect("it is whole");
-    let recording = Recording::open(folder.path()).expect("it is a recording");
-    let config = Config::default();
-    assert!(replay(&recording, &config, &|config| Ok(config), &mut |_, _| ()).is_err());
 }
 
 /// A disk that fails.
