@@ -73,6 +73,10 @@ impl Recordings {
             let (what, remedy) = e.what.rsplit_once("; ").unwrap_or((&e.what, "record it again"));
             SpecError::new(e.path.display().to_string(), what, remedy)
         })?;
+        if let Some(times) = recording.untimed() {
+            let what = format!("its times are {times}: how often the program accesses memory is not known");
+            return Err(SpecError::new(&place, what, "ask `thermocline plan`, which needs no rates"));
+        }
         let heat = estimate(&recording, Options::default())
             .map_err(|e| SpecError::new(&place, "its heat cannot be estimated".to_owned(), e.to_string()))?;
         let opened =

@@ -94,12 +94,26 @@ fn what_cannot_be_imported_is_refused_with_its_line_and_what_to_do() {
 }
 
 #[test]
-fn an_imported_recording_is_exported_and_not_replayed() {
+fn an_imported_recording_is_planned_with_and_exported_but_not_replayed() {
     let (dir, folder, _) = import(&fixture("lackey-3.19.0.txt"), &[]);
     let output = run(&["replay", text(&folder)]);
     let told = errors(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("imported from lackey") && told.contains("export it"), "{told}");
+
+    // It has an order, but no time: shares are known, rates are not.
+    let output = run(&["plan", text(&folder), "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(answer["untimed"].as_str().expect("text").starts_with("instructions"), "{answer}");
+    assert!(answer["seconds"].is_null() && answer["accesses_per_s"]["likely"].is_null(), "{answer}");
+    assert!(answer["points"][0]["share"]["likely"].is_number(), "{answer}");
+    let output = run(&["sim", text(&folder)]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        errors(&output).contains("how often the program accesses memory is not known"),
+        "{}",
+        errors(&output)
+    );
 
     let file = dir.path().join("out");
     let output = run(&["export", text(&folder), "--to", "lackey", "-o", text(&file)]);

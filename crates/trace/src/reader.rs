@@ -18,6 +18,8 @@ const DAMAGES_MAX: usize = 64;
 
 /// The setting that names the format of an imported recording. No other recording has it.
 pub const IMPORTED: &str = "imported";
+/// The setting that says what the times of an imported recording are.
+pub const TIMES: &str = "times";
 
 /// A recording.
 #[derive(Debug)]
@@ -109,6 +111,11 @@ impl Recording {
     /// The format that it was imported from, if it was: it has no nodes and no configuration.
     pub fn imported(&self) -> Option<&str> {
         self.setting(IMPORTED)
+    }
+
+    /// What its times are, if they are no time but an order.
+    pub fn untimed(&self) -> Option<&str> {
+        self.setting(TIMES).filter(|times| !times.starts_with("ns "))
     }
 
     /// All that it says, by key.

@@ -8,9 +8,8 @@ use anyhow::Context;
 use thermocline_core::units::Pid;
 use thermocline_sim::spec::SpecError;
 use thermocline_trace::export::{ExportError, lackey, perfetto};
-use thermocline_trace::import::TIMES;
 use thermocline_trace::part::Damage;
-use thermocline_trace::reader::Recording;
+use thermocline_trace::reader::{Recording, TIMES};
 
 use crate::args::{Export, ExportTo};
 use crate::output::tell;

@@ -34,12 +34,13 @@ impl Epochs {
             return;
         }
         let length = self.length();
-        for epoch in (from / length) as usize..self.number {
+        let first = (from / length) as usize;
+        for (epoch, count) in counts.iter_mut().enumerate().take(self.number).skip(first) {
             let (start, end) = (length * epoch as f64, length * (epoch + 1) as f64);
             if start >= to {
                 break;
             }
-            counts[epoch].quiet_s += (to.min(end) - from.max(start)).max(0.0) / 1e9 * factor;
+            count.quiet_s += (to.min(end) - from.max(start)).max(0.0) / 1e9 * factor;
         }
     }
 }

@@ -33,12 +33,11 @@ use std::io::{self, BufRead, BufReader};
 use thermocline_core::units::Nanos;
 
 use crate::piece::Piece;
+use crate::reader::TIMES;
 use inflate::Inflate;
 use lines::Lines;
 use out::Out;
 
-/// The setting that says what the times of an imported recording are.
-pub const TIMES: &str = "times";
 /// The setting that says where the input was damaged, if it was read up to there.
 pub const DAMAGE: &str = "damage";
 /// The setting that says what of the input is not in the recording.

@@ -51,7 +51,7 @@ impl Question {
 }
 
 /// A value, with a band that leaves out 5 % at each end; `None` is what the evidence cannot tell.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Band {
     /// The lower end.
     pub low: Option<f64>,

@@ -48,10 +48,10 @@ const SHAPES: [Shape; 4] = [Shape::Even, Shape::HotCold, Shape::Zipf, Shape::Wid
 fn rates(shape: Shape, pages: usize, mean: f64, draws: &mut Draws) -> Vec<f64> {
     let of = |i: usize| match shape {
         Shape::Even => 1.0,
-        Shape::HotCold if i % 5 == 0 => 4.5,
+        Shape::HotCold if i.is_multiple_of(5) => 4.5,
         Shape::HotCold => 0.125,
         Shape::Zipf => 1.0 / (((i * 7919) % pages) + 1) as f64,
-        Shape::Wide if i % 2 == 0 => 0.0,
+        Shape::Wide if i.is_multiple_of(2) => 0.0,
         Shape::Wide => 0.0,
     };
     let mut rates: Vec<f64> = (0..pages).map(of).collect();

@@ -45,8 +45,10 @@ pub struct Answer {
     pub recording: String,
     /// The source of the evidence.
     pub source: &'static str,
-    /// How long it covers.
-    pub seconds: f64,
+    /// How long it covers; nothing if its times are no time.
+    pub seconds: Option<f64>,
+    /// What its times are, if they are no time but an order.
+    pub untimed: Option<String>,
     /// Parts of that time in which heat differed.
     pub epochs: usize,
     /// Memory, in bytes.
@@ -92,6 +94,8 @@ impl Answer {
         let memory_bound = args.memory_bound.unwrap_or(MEMORY_BOUND);
         let question = Question { loss: args.loss, latency_ns, memory_bound };
         let supply = Supply::new(heat);
+        let untimed = recording.untimed();
+        let timed = untimed.is_none();
         let sizes = sizes(&args.sizes, pages)?;
         let silent = (evidence.silent_pages > 0).then(|| rate_band(0.0, evidence.silent.quiet_s, 0.9).1);
         let smallest = |question: &Question| in_bytes(supply.smallest(question));
@@ -102,17 +106,18 @@ impl Answer {
         let mut answer = Answer {
             recording: args.folder.display().to_string(),
             source: evidence.source.text(),
-            seconds: evidence.end.since(evidence.start).0 as f64 / 1e9,
+            seconds: timed.then(|| evidence.end.since(evidence.start).0 as f64 / 1e9),
+            untimed: untimed.map(str::to_owned),
             epochs: evidence.epochs,
             memory: Memory {
                 seen: pages * PAGE_SIZE,
                 silent: evidence.silent_pages * PAGE_SIZE,
                 dark: evidence.dark_pages * PAGE_SIZE,
             },
-            reach_per_s: evidence.reach(),
-            silent_below_per_s: silent.filter(|rate| rate.is_finite()),
+            reach_per_s: evidence.reach().filter(|_| timed),
+            silent_below_per_s: silent.filter(|rate| timed && rate.is_finite()),
             slowed: supply.accesses().likely.map(|accesses| evidence.slowed(accesses)),
-            accesses_per_s: supply.accesses(),
+            accesses_per_s: if timed { supply.accesses() } else { Band::default() },
             question,
             memory_bound_given: args.memory_bound.is_some(),
             share_needed: question.share_needed(),
@@ -216,6 +221,9 @@ fn assumptions(answer: &Answer, args: &Plan, firmware: bool) -> Vec<String> {
             bytes(memory.dark),
             answer.source
         ));
+    }
+    if let Some(times) = &answer.untimed {
+        say(format!("its times are {times}: shares of the accesses are known, how many a second is not"));
     }
     if let Some(reach) = answer.reach_per_s {
         say(format!("rates above {reach:.0} accesses a second to a page are alike to {}", answer.source));

@@ -42,9 +42,8 @@ pub fn text(answer: &Answer) -> String {
     }
     let _ = writeln!(
         out,
-        "\nEvidence: {} over {:.0} s, of {}{}",
-        answer.source,
-        answer.seconds,
+        "\nEvidence: {}, of {}{}",
+        evidence(answer),
         bytes(answer.memory.seen),
         rate(answer.accesses_per_s)
     );
@@ -56,6 +55,14 @@ pub fn text(answer: &Answer) -> String {
         let _ = writeln!(out, "note: {note}");
     }
     out
+}
+
+/// The source, and how long it was recorded.
+fn evidence(answer: &Answer) -> String {
+    match answer.seconds {
+        Some(seconds) => format!("{} over {seconds:.0} s", answer.source),
+        None => answer.source.to_owned(),
+    }
 }
 
 fn rate(accesses: Band) -> String {
@@ -154,10 +161,9 @@ pub fn picture(answer: &Answer) -> Planned {
     let needed = (answer.share_needed > 0.0).then_some(answer.smallest.high).flatten();
     let [fast, slow] = answer.question.latency_ns;
     let mut notes = vec![format!(
-        "Evidence: {} over {:.0} s. Memory: {} of {fast:.0} and {slow:.0} ns; the program waits for it {} \
+        "Evidence: {}. Memory: {} of {fast:.0} and {slow:.0} ns; the program waits for it {} \
          of its time with all in DRAM{}.",
-        answer.source,
-        answer.seconds,
+        evidence(answer),
         bytes(answer.memory.seen),
         percent(answer.question.memory_bound),
         if answer.memory_bound_given { "" } else { " (assumed)" },

@@ -70,7 +70,7 @@ pub fn replay(args: &Replay) -> anyhow::Result<ExitCode> {
     if let Some(format) = recording.imported() {
         let what = format!(
             "it was imported from {format}, which does not say on which node a page is, nor what was \
-             decided: there is nothing to replay; export it, or query it as Parquet"
+             decided: there is nothing to replay; ask `plan` about it, export it, or query it as Parquet"
         );
         return Err(Damage::new(&args.folder, what).into());
     }

@@ -82,7 +82,7 @@ fn is_monotonic(recording: &Recording) -> bool {
 
 fn title(recording: &Recording, monotonic: bool) -> String {
     let program = recording.setting("program").unwrap_or("thermocline");
-    let times = match (recording.setting(crate::import::TIMES), monotonic) {
+    let times = match (recording.setting(crate::reader::TIMES), monotonic) {
         (Some(times), _) => times,
         (None, true) => "CLOCK_MONOTONIC",
         (None, false) => "simulated time",
