@@ -94,26 +94,12 @@ fn what_cannot_be_imported_is_refused_with_its_line_and_what_to_do() {
 }
 
 #[test]
-fn an_imported_recording_is_planned_with_and_exported_but_not_replayed() {
+fn an_imported_recording_is_exported_and_not_replayed() {
     let (dir, folder, _) = import(&fixture("lackey-3.19.0.txt"), &[]);
     let output = run(&["replay", text(&folder)]);
     let told = errors(&output);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("imported from lackey") && told.contains("export it"), "{told}");
-
-    // It has an order, but no time: shares are known, rates are not.
-    let output = run(&["plan", text(&folder), "--json"]);
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert!(answer["untimed"].as_str().expect("text").starts_with("instructions"), "{answer}");
-    assert!(answer["seconds"].is_null() && answer["accesses_per_s"]["likely"].is_null(), "{answer}");
-    assert!(answer["points"][0]["share"]["likely"].is_number(), "{answer}");
-    let output = run(&["sim", text(&folder)]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        errors(&output).contains("how often the program accesses memory is not known"),
-        "{}",
-        errors(&output)
-    );
 
     let file = dir.path().join("out");
     let output = run(&["export", text(&folder), "--to", "lackey", "-o", text(&file)]);
@@ -158,4 +144,31 @@ fn what_does_not_fit_is_refused_and_leaves_no_file() {
     let left: Vec<_> =
         fs::read_dir(dir.path()).expect("it is there").flatten().map(|e| e.file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("out")), "{left:?}");
+}
+
+/// A trace of lackey has an order, but no time: shares are known, rates are not.
+#[test]
+fn what_has_no_time_is_planned_by_shares() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("app.trace");
+    // Of each ten accesses, nine go to one page, and one to one of nine others.
+    let lines = (0..20_000u64).map(|i| {
+        let page = if i % 10 == 9 { 1 + i / 10 % 9 } else { 0 };
+        format!("I  00401000,4\n L {:x},8\n", 0x7f00_0000 + page * 4096)
+    });
+    fs::write(&file, lines.collect::<String>()).expect("it can be written");
+    let (_dir, folder, output) = import(text(&file), &[]);
+    assert!(output.status.success(), "{}", errors(&output));
+
+    let output = run(&["plan", text(&folder), "--sizes=10%", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(answer["untimed"].as_str().expect("text").starts_with("instructions"), "{answer}");
+    assert!(answer["seconds"].is_null() && answer["accesses_per_s"]["likely"].is_null(), "{answer}");
+    let share = answer["points"][0]["share"]["likely"].as_f64().expect("a number");
+    assert!((share - 0.9).abs() < 0.01, "{answer}");
+
+    let output = run(&["sim", text(&folder)]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = errors(&output);
+    assert!(told.contains("how often the program accesses memory is not known"), "{told}");
 }
