@@ -242,6 +242,15 @@ pub struct Scans {
     pub passes: u32,
 }
 
+/// How much the programs work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Programs {
+    /// When the machine read it.
+    pub time: Nanos,
+    /// CPU time that they have used since some moment.
+    pub cpu: Nanos,
+}
+
 /// Whether a process's memory may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
@@ -345,6 +354,8 @@ pub enum Evidence<'a> {
     /// How the kernel scans the process of which most memory was scanned; `None` if that is not
     /// known, or no longer known.
     Scans(Option<Scans>),
+    /// How much the programs work.
+    Programs(Programs),
 }
 
 #[cfg(test)]

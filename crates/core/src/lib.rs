@@ -28,6 +28,7 @@ pub mod limit;
 pub mod machine;
 pub mod moves;
 pub mod pace;
+pub mod payoff;
 pub mod published;
 pub mod queue;
 pub mod record;

@@ -101,6 +101,11 @@ reasons! {
     DryRun = "dry_run", Refused;
     /// The page was busy, or its target full, `queue.retries` times in a row.
     GaveUp = "gave_up", Refused;
+    /// One page in 64 stays where it is for `payoff.watch_s`, to show what promoting others like
+    /// it gains.
+    HeldOut = "held_out", Refused;
+    /// Pages of which the rule claims as much have been seen to gain less than a move costs.
+    NotWorth = "not_worth", Refused;
     /// The queue is full of candidates with ranks as high, and the source has its share of it.
     QueueFull = "queue_full", Refused;
     /// The evidence was too old when the candidate's turn came.
@@ -109,6 +114,9 @@ reasons! {
     RateLimited = "rate_limited", Held;
     /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
     ShareExceeded = "share_exceeded", Held;
+    /// It is not known yet what such pages gain, and `payoff.budget_percent` is spent on finding
+    /// out.
+    BudgetSpent = "budget_spent", Held;
     /// The scope's moves are slowed or stopped, because its memory pressure rose with them or its
     /// pages were moved back and forth; `status` says which.
     Braked = "braked", Held;

@@ -90,6 +90,12 @@ fn config(setup: &Setup, manager: ManagerName, key: &str) -> Option<String> {
     if key.starts_with("manager.") {
         return Some("it is for --manager damon, damon-young".to_owned());
     }
+    if key.starts_with("payoff.") {
+        let mut chosen = setup.scenario.config.clone();
+        chosen.choose(choice);
+        let weighed = chosen.rule.name == RuleName::Adaptive;
+        return (!weighed).then(|| "it is for --manager thermocline:adaptive".to_owned());
+    }
     let section = key.strip_prefix("rule.")?;
     let section = section.split('.').next().unwrap_or_default();
     let RuleChoice::Rule(rule) = choice else { return None };
@@ -160,6 +166,7 @@ mod tests {
                 "thermocline:adaptive",
                 "--manager thermocline:latency",
             ),
+            ("config.payoff.loan_s=0", "thermocline:latency", "--manager thermocline:adaptive"),
             ("config.manager.damon.regions_max=500", "numab2", "--manager damon"),
             ("config.manager.damon.regions_max=500", "thermocline", "--manager damon"),
             ("kernel.pghot_freq_threshold=3", "numab2", "--manager pghot, pghot-precise"),

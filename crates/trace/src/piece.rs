@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 
 use thermocline_core::access::{
-    Access, Evidence, Holding, Mappings, Marked, Membership, Pressure, RegionPage, RegionSnapshot,
+    Access, Evidence, Holding, Mappings, Marked, Membership, Pressure, Programs, RegionPage, RegionSnapshot,
     RegionSpace, Scans,
 };
 use thermocline_core::demand::{Demand, Demoted};
@@ -107,6 +107,8 @@ pub enum Piece {
     Pressure(Pressure),
     /// [`Evidence::Scans`].
     Scans(Option<Scans>),
+    /// [`Evidence::Programs`].
+    Programs(Programs),
     /// The nodes were about to be read.
     Read,
     /// The nodes as they were read.
@@ -146,6 +148,7 @@ impl Piece {
             Evidence::Holding(holding) => Piece::Holding(holding),
             Evidence::Pressure(pressure) => Piece::Pressure(pressure),
             Evidence::Scans(scans) => Piece::Scans(scans),
+            Evidence::Programs(programs) => Piece::Programs(programs),
         }
     }
 
@@ -172,6 +175,7 @@ impl Piece {
             Piece::Holding(holding) => observe(Evidence::Holding(*holding)),
             Piece::Pressure(pressure) => observe(Evidence::Pressure(*pressure)),
             Piece::Scans(scans) => observe(Evidence::Scans(*scans)),
+            Piece::Programs(programs) => observe(Evidence::Programs(*programs)),
             Piece::Step(_)
             | Piece::RegionCounts(..)
             | Piece::Read

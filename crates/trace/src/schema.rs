@@ -82,6 +82,7 @@ pub enum TableId {
     Holdings,
     Pressures,
     Scans,
+    Programs,
     Nodes,
     Moves,
     Demands,

@@ -38,6 +38,11 @@ impl Admitted {
         }
     }
 
+    /// The same with another score than the rule's.
+    pub fn rated(self, score: u16) -> Admitted {
+        Admitted { estimates: Estimates::of(&Candidate { score, ..self.candidate }), score, ..self }
+    }
+
     /// Base pages of its folio.
     pub const fn pages(&self) -> u64 {
         1 << self.candidate.order

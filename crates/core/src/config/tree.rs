@@ -5,7 +5,7 @@ use crate::config::scope::check_limits;
 use crate::config::source::Source;
 use crate::config::{
     Admission, Brake, Daemon, Demotion, DemotionMode, Enabled, Engine, Journal, Kernel, Manager, Metrics,
-    Queue, RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
+    Payoff, Queue, RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
 };
 use crate::section;
 
@@ -23,6 +23,8 @@ section! {
         "queue" queue: Queue;
         /// `[admission]`.
         "admission" admission: Admission;
+        /// `[payoff]`.
+        "payoff" payoff: Payoff;
         /// `[brake]`.
         "brake" brake: Brake;
         /// `[demotion]`.

@@ -60,6 +60,15 @@ pub const WAIT_MAX: Nanos = Nanos::from_s(1);
 /// was, the more idle pages have been accessed since then.
 pub const LONG_AGO: u64 = 2;
 
+/// How much room is made before it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// Up to the goal and its hysteresis.
+    Goal,
+    /// None, but for allocations. Nothing is promoted into what is free, so it serves nobody.
+    Nothing,
+}
+
 /// How a demand ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
@@ -166,6 +175,7 @@ impl Demotion {
         now: Nanos,
         states: &[NodeState],
         wanted: &[Wanted],
+        ahead: Ahead,
         mut giving: Giving,
     ) -> Vec<Demand> {
         self.idle.tick(now);
@@ -188,6 +198,7 @@ impl Demotion {
             let wanted = wanted.filter(|_| reason == DemandReason::Waiting);
             let missing = match reason {
                 DemandReason::Allocations => floor - state.free_pages,
+                DemandReason::Goal if ahead == Ahead::Nothing => 0,
                 DemandReason::Goal | DemandReason::Waiting => missing,
             };
             let for_them = wanted.map_or(0, |w| w.pages.min(state.managed_pages / FOR_THEM));

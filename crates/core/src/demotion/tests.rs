@@ -55,6 +55,7 @@ fn demotion_begins_below_the_goal_and_ends_with_the_hysteresis() {
             Nanos::from_s(now),
             &[state(0, free, MANAGED), state(2, MANAGED, MANAGED)],
             &[],
+            Ahead::Goal,
             Giving::default(),
         );
         let Some(demand) = demands.first() else { return 0 };
@@ -75,10 +76,13 @@ fn what_is_spare_is_filled_until_a_demand_is_made() {
     let states = |free| [state(0, free, MANAGED), state(1, MANAGED, MANAGED), state(2, MANAGED, MANAGED)];
     for free in [0, 1000, ENOUGH, MANAGED / 2] {
         let left = free - d.spare(&states(free)[0]);
-        assert!(!d.tick(&topology, Nanos(0), &states(left), &[], Giving::default()).is_empty(), "{free}");
+        assert!(
+            !d.tick(&topology, Nanos(0), &states(left), &[], Ahead::Goal, Giving::default()).is_empty(),
+            "{free}"
+        );
         d = demotion(65_536);
     }
-    assert!(d.tick(&topology, Nanos(0), &states(ENOUGH), &[], Giving::default()).is_empty());
+    assert!(d.tick(&topology, Nanos(0), &states(ENOUGH), &[], Ahead::Goal, Giving::default()).is_empty());
 }
 
 #[test]
@@ -86,9 +90,9 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let states = [state(0, FLOOR, MANAGED), state(1, FLOOR, MANAGED), state(2, MANAGED, MANAGED)];
-    let first = d.tick(&topology, Nanos(0), &states, &[], Giving::default());
+    let first = d.tick(&topology, Nanos(0), &states, &[], Ahead::Goal, Giving::default());
     assert_eq!(first.iter().map(|x| (x.node.0, x.pages)).collect::<Vec<_>>(), [(0, MISSING), (1, MISSING)]);
-    assert!(d.tick(&topology, TICK, &states, &[], Giving::default()).is_empty());
+    assert!(d.tick(&topology, TICK, &states, &[], Ahead::Goal, Giving::default()).is_empty());
     let settled = d.done(TICK, &first[0].done(10, Nanos(0))).unwrap();
     let supply = Supply {
         node: NodeId(0),
@@ -104,8 +108,11 @@ fn one_demand_a_node_at_a_time_and_a_rest_after_one_that_was_not_met() {
         None,
         "of another demand"
     );
-    assert!(d.tick(&topology, Nanos::from_ms(1349), &states, &[], Giving::default()).is_empty());
-    assert_eq!(d.tick(&topology, Nanos::from_ms(1350), &states, &[], Giving::default()).len(), 1);
+    assert!(d.tick(&topology, Nanos::from_ms(1349), &states, &[], Ahead::Goal, Giving::default()).is_empty());
+    assert_eq!(
+        d.tick(&topology, Nanos::from_ms(1350), &states, &[], Ahead::Goal, Giving::default()).len(),
+        1
+    );
     assert_eq!(d.lose(Nanos::from_s(60)).pages, MISSING, "the other one's end never came");
     assert_eq!(d.pending_pages(), MISSING);
 }
@@ -118,14 +125,14 @@ fn the_rest_doubles_while_too_little_is_found_to_pay() {
     let states = [state(0, FLOOR, MANAGED), state(1, MANAGED, MANAGED), state(2, MANAGED, MANAGED)];
     let mut rest_after = |found: u64| {
         let demand = loop {
-            match d.tick(&topology, now, &states, &[], Giving::default()).pop() {
+            match d.tick(&topology, now, &states, &[], Ahead::Goal, Giving::default()).pop() {
                 Some(demand) => break demand,
                 None => now = now.plus(Nanos::from_ms(10)),
             }
         };
         d.done(now, &demand.done(found, Nanos(0))).unwrap();
         let begin = now;
-        while d.tick(&topology, now, &states, &[], Giving::default()).is_empty() {
+        while d.tick(&topology, now, &states, &[], Ahead::Goal, Giving::default()).is_empty() {
             now = now.plus(Nanos::from_ms(10));
         }
         let rest = now.since(begin).ms();
@@ -146,7 +153,7 @@ fn a_demand_that_is_not_met_is_made_for_fewer_hotter_pages_and_one_that_is_met_f
     let mut now = Nanos(0);
     let mut one_in_after = |wanted: &[Wanted], percent| {
         now = now.plus(Nanos::from_s(60));
-        let demand = d.tick(&topology, now, &states, wanted, Giving::default()).remove(0);
+        let demand = d.tick(&topology, now, &states, wanted, Ahead::Goal, Giving::default()).remove(0);
         d.done(now, &demand.done(demand.pages * percent / 100, Nanos(0))).unwrap();
         d.one_in(NodeId(0))
     };
@@ -165,7 +172,8 @@ fn where_allocations_are_about_to_go_below_the_coldest_go_down_however_short_the
     let waiting = [Wanted { node: NodeId(0), pages: 100_000, gap: Nanos::from_s(2) }];
     let mut now = Nanos(0);
     let mut asked = |d: &mut Demotion, states: &[NodeState], percent| {
-        let demand = d.tick(&topology, now, states, &waiting, Giving::default()).first()?.clone();
+        let demand =
+            d.tick(&topology, now, states, &waiting, Ahead::Goal, Giving::default()).first()?.clone();
         let settled = d.done(now, &demand.done(demand.pages * percent / 100, Nanos(0))).unwrap();
         now = now.plus(REST_MIN);
         Some((settled.supply.reason, demand.pages, demand.idle.ms()))
@@ -195,15 +203,18 @@ fn a_full_lower_tier_takes_nothing_and_its_room_is_given_once() {
     let mut d = demotion(65_536);
     let topology = topology(MANAGED);
     let full = [state(0, FLOOR, MANAGED), state(2, FLOOR, MANAGED), state(3, 0, MANAGED)];
-    assert!(d.tick(&topology, Nanos(0), &full, &[], Giving::default()).is_empty());
+    assert!(d.tick(&topology, Nanos(0), &full, &[], Ahead::Goal, Giving::default()).is_empty());
     let some = [
         state(0, FLOOR, MANAGED),
         state(1, FLOOR, MANAGED),
         state(2, FLOOR + 25_000, MANAGED),
         state(3, FLOOR + 5_000, MANAGED),
     ];
-    let pages: Vec<u64> =
-        d.tick(&topology, Nanos(0), &some, &[], Giving::default()).iter().map(|x| x.pages).collect();
+    let pages: Vec<u64> = d
+        .tick(&topology, Nanos(0), &some, &[], Ahead::Goal, Giving::default())
+        .iter()
+        .map(|x| x.pages)
+        .collect();
     assert_eq!(pages, [MISSING, 30_000 - MISSING]);
 }
 
@@ -221,7 +232,7 @@ proptest! {
         let (mut now, mut spent_ms) = (Nanos(0), 0);
         for ms in costs {
             let before = spent_ms;
-            for demand in d.tick(&topology, now, &states, &[], Giving::default()) {
+            for demand in d.tick(&topology, now, &states, &[], Ahead::Goal, Giving::default()) {
                 prop_assert!(before as f64 <= now.ms() as f64 * share + 1.0, "{before} ms of CPU in {} ms", now.ms());
                 d.done(now, &demand.done(1, Nanos::from_ms(ms)));
                 spent_ms += ms;
@@ -247,7 +258,7 @@ proptest! {
         for (free0, free1, lower, percent, again, (waiting, gap_ms)) in steps {
             let states = [state(0, free0, MANAGED), state(1, free1, MANAGED), state(2, lower, MANAGED)];
             let wanted = Wanted { node: NodeId(0), pages: waiting, gap: Nanos::from_ms(gap_ms) };
-            let demands = d.tick(&topology, now, &states, &[wanted], Giving::default());
+            let demands = d.tick(&topology, now, &states, &[wanted], Ahead::Goal, Giving::default());
             for demand in &demands {
                 prop_assert!(topology.is_top(demand.node) && demand.pages > 0);
                 let free = states[usize::from(demand.node.0)].free_pages;

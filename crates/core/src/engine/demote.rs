@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::candidate::gap_of_score;
 use crate::demand::{Demand, Demoted, Wanted};
+use crate::demotion::Ahead;
 use crate::engine::Engine;
 use crate::queue::LaneKey;
 use crate::topology::NodeState;
@@ -21,8 +22,12 @@ impl Engine {
         for state in nodes.iter().filter(|state| self.topology.is_top(state.node)) {
             self.rule.on_spare(state.node, self.demotion.spare(state));
         }
-        let (wanted, giving) = (self.wanted(), self.admission.giving(now));
-        let demands = self.demotion.tick(&self.topology, now, nodes, &wanted, giving);
+        let giving = self.admission.giving(now);
+        let (wanted, ahead) = match &self.payoff {
+            Some(payoff) if !payoff.may_promote() => (Vec::new(), Ahead::Nothing),
+            _ => (self.wanted(), Ahead::Goal),
+        };
+        let demands = self.demotion.tick(&self.topology, now, nodes, &wanted, ahead, giving);
         for demand in &demands {
             self.admission.allow(&demand.allowances);
             self.admission.charge_braked(&demand.braked, now);
@@ -54,6 +59,10 @@ impl Engine {
     pub(super) fn settle_demand(&mut self, done: &Demoted) {
         match self.demotion.done(self.clock(), done) {
             Some(settled) => {
+                if let Some(payoff) = &mut self.payoff {
+                    let node = self.topology.nodes.iter().find(|node| node.id == done.node);
+                    payoff.demanded(node.map_or(0, |node| node.capacity_pages));
+                }
                 self.counters.demotion_done += done.pages;
                 self.counters.demotion_short += settled.supply.short;
                 self.counters.demotion_over += settled.over;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::counters::{Counters, Sample, Statistic};
 use crate::engine::Engine;
 use crate::label::Label;
+use crate::payoff::Payoff;
 use crate::refusal::RefusalReason;
 use crate::rule::Gauge;
 use crate::statistics::{Kind, metric_name};
@@ -60,6 +61,13 @@ gauges! {
     record_bytes, "bytes", |e| e.table.memory_bytes();
     /// Accesses that found no room for a record.
     record_unrecorded, "accesses", |e| e.table.unrecorded();
+    /// Pages that stay on lower tiers to show what promoting others like them gains.
+    held_out, "pages", |e| e.payoff.as_ref().map_or(0, Payoff::held_out);
+    /// What may still be spent on hint faults before they slow down.
+    evidence_budget_ms, "ms", |e| e.payoff.as_ref().map_or(0, |payoff| payoff.left()[0].ms());
+    /// What may still be spent on promotions of which it is not known yet what they gain, and on
+    /// demotion for them.
+    trial_budget_ms, "ms", |e| e.payoff.as_ref().map_or(0, |payoff| payoff.left()[1].ms());
     /// Pages in the log of recent moves.
     recent_length, "entries", |e| e.admission.recent_len();
     /// Memory of the log of recent moves.

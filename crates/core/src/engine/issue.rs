@@ -8,7 +8,7 @@ use crate::engine::batches::Batches;
 use crate::journal::{Decision, What};
 use crate::moves::{Batch, Move};
 use crate::queue::{LaneKey, Turn};
-use crate::refusal::RefusalReason;
+use crate::refusal::{Effect, RefusalReason};
 use crate::topology::NodeState;
 use crate::units::Nanos;
 
@@ -93,6 +93,12 @@ impl Engine {
     ) -> Result<(), Stop> {
         if batches.are_full() {
             return Err(Stop::Everybody(RefusalReason::BatchesInFlight));
+        }
+        if let Some(payoff) = &self.payoff {
+            payoff.gate(&admitted.candidate).map_err(|reason| match reason.effect() {
+                Effect::Refused => Stop::Refused(reason),
+                Effect::Held => Stop::One(reason),
+            })?;
         }
         let target = self.admission.pass(gate, admitted, others_wait)?;
         let candidate = &admitted.candidate;

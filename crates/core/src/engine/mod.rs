@@ -11,6 +11,7 @@ mod explain;
 mod gauges;
 mod issue;
 mod outcome;
+mod propose;
 mod reload;
 mod worth;
 
@@ -27,15 +28,16 @@ use crate::access::{
 };
 use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::{Admission, Admitted, Braking, ORDER_MAX, Standing};
-use crate::candidate::{Candidate, Candidates};
-use crate::config::{Config, ConfigError};
+use crate::candidate::Candidates;
+use crate::config::{Config, ConfigError, RuleName};
 use crate::counters::Counters;
 use crate::demotion::Demotion;
 use crate::journal::{Decision, Journal, What};
 use crate::label::Label;
-use crate::moves::{Batch, Direction};
-use crate::pace::{Pace, Pacing, ScanPace};
-use crate::queue::{Offer, Queue};
+use crate::moves::Batch;
+use crate::pace::{PASS, Pace, Pacing, ScanPace};
+use crate::payoff::Payoff;
+use crate::queue::Queue;
 use crate::record::{Record, RecordError, RecordParams, RecordTable};
 use crate::refusal::RefusalReason;
 use crate::rule::{self, Context, Rule};
@@ -72,6 +74,8 @@ pub struct Engine {
     demotion: Demotion,
     /// `None` if the kernel's scans are left as configured.
     pace: Option<Pace>,
+    /// `None` if pages move whatever that gains.
+    payoff: Option<Payoff>,
     journal: Journal,
     counters: Counters,
     /// The time of the latest tick; none before the first.
@@ -128,6 +132,7 @@ impl Engine {
             admission: Admission::new(config, &topology),
             demotion: Demotion::new(config),
             pace: Pace::new(config),
+            payoff: is_weighed(config).then(|| Payoff::new(&config.payoff, &topology)),
             journal: Journal::new(config.journal.capacity),
             counters: Counters::default(),
             now: None,
@@ -177,6 +182,11 @@ impl Engine {
                     pace.see(scans);
                 }
             }
+            Evidence::Programs(programs) => {
+                if let Some(payoff) = &mut self.payoff {
+                    payoff.programs(&programs);
+                }
+            }
         }
         self.accept_proposals();
     }
@@ -187,6 +197,11 @@ impl Engine {
         let now = self.now.map_or(now, |before| before.max(now));
         self.now = Some(now);
         self.counters.ticks += 1;
+        if let Some(payoff) = &mut self.payoff {
+            let lower = nodes.iter().filter(|state| self.topology.is_lower(state.node));
+            let held = lower.map(|state| state.managed_pages.saturating_sub(state.free_pages)).sum();
+            payoff.tick(now, self.pace.as_ref().map_or(PASS, Pace::pass), held);
+        }
         self.rule.on_tick(now, nodes, &mut self.out);
         self.accept_proposals();
         self.give_up_overdue(now);
@@ -201,7 +216,8 @@ impl Engine {
     /// allows; `None` if that is left to the configuration.
     pub fn pace(&mut self, now: Nanos, nodes: &[NodeState], pacing: Pacing) -> Option<ScanPace> {
         let now = now.max(self.clock());
-        self.pace.as_mut()?.look(now, nodes, &self.topology, pacing)
+        let affordable = self.payoff.as_ref().map_or(f64::INFINITY, Payoff::faults_affordable);
+        self.pace.as_mut()?.look(now, nodes, &self.topology, pacing, affordable)
     }
 
     /// The machine as the engine knows it.
@@ -321,6 +337,9 @@ impl Engine {
 
     fn show(&mut self, batch: &[Access], mappings: &dyn Mappings) {
         self.count_back(batch);
+        if let Some(payoff) = &mut self.payoff {
+            payoff.see(batch);
+        }
         let frequency_max = self.table.frequency_max();
         let ctx = Context { topology: &self.topology, frequency_max, mappings };
         self.rule.on_batch(batch, &mut self.table, &ctx, &mut self.out);
@@ -381,64 +400,13 @@ impl Engine {
     /// Drops the waiting candidates of a process, and its moves that fail from now on.
     fn drop_waiting(&mut self, pid: Pid) {
         self.admission.revoke(pid);
+        if let Some(payoff) = &mut self.payoff {
+            payoff.forget(pid);
+        }
         self.rule.on_exit(pid);
         for admitted in self.queue.remove_process(pid) {
             self.counters.exited += 1;
             self.note(&admitted, What::Exited);
-        }
-    }
-
-    /// Takes the rule's proposals to the door.
-    fn accept_proposals(&mut self) {
-        let dropped = self.out.dropped();
-        self.counters.proposed += self.out.items().len() as u64 + (dropped - self.out_dropped);
-        self.counters.dropped += dropped - self.out_dropped;
-        self.out_dropped = dropped;
-        for i in 0..self.out.items().len() {
-            if let Some(page) = self.out.items().get(i + LOOK_AHEAD).and_then(|later| later.page) {
-                self.admission.prefetch(page);
-                self.queue.prefetch(page);
-            }
-            let mut candidate = self.out.items()[i];
-            // The configuration limits the expiry that a rule asks for.
-            let start = self.now.unwrap_or(candidate.time);
-            candidate.expires = candidate.expires.min(start.plus(self.life));
-            match self.admission.door(&self.topology, &candidate, self.clock()) {
-                Ok(admitted) => self.enqueue(&admitted, None),
-                Err(reason) => self.refuse(&candidate, reason),
-            }
-        }
-        drop(self.out.drain());
-    }
-
-    /// Queues a candidate; one that failed before is not tried until `not_before`.
-    fn enqueue(&mut self, admitted: &Admitted, not_before: Option<Nanos>) {
-        let candidate = &admitted.candidate;
-        match self.queue.offer(admitted, not_before) {
-            Offer::Merged => self.counters.merged += 1,
-            Offer::Full => self.refuse(candidate, RefusalReason::QueueFull),
-            offer @ (Offer::Queued | Offer::Displaced(_)) => {
-                if let Offer::Displaced(other) = offer {
-                    self.counters.queue_evicted += 1;
-                    self.note(&other, What::Evicted);
-                }
-                // A retry was a candidate before.
-                if admitted.tries == 0 {
-                    if candidate.direction == Direction::Promote {
-                        self.counters.pgpromote_candidate += admitted.pages();
-                    }
-                    self.note(admitted, What::Proposed);
-                }
-            }
-        }
-    }
-
-    fn refuse(&mut self, candidate: &Candidate, reason: RefusalReason) {
-        self.counters.refused.add(reason, 1);
-        if let Some(page) = candidate.page
-            && self.admission.is_news(page, reason)
-        {
-            self.journal.write(Decision::alone(page, candidate, self.clock(), What::Refused { reason }));
         }
     }
 
@@ -450,6 +418,11 @@ impl Engine {
     fn note(&mut self, admitted: &Admitted, what: What) {
         self.journal.write(Decision::on(admitted, self.clock(), what));
     }
+}
+
+/// Whether moves have to be worth it. The published rules decide as published.
+fn is_weighed(config: &Config) -> bool {
+    config.payoff.enabled && config.rule.name == RuleName::Adaptive
 }
 
 /// Empty records, with time in the form that the rule needs.

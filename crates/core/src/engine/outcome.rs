@@ -52,6 +52,9 @@ impl Engine {
         match ended {
             Outcome::Moved => {
                 self.count_moved(flight.direction, admitted.pages());
+                if let Some(payoff) = &mut self.payoff {
+                    payoff.promoted(&admitted.candidate);
+                }
                 self.tell(flight, admitted, What::Moved { batch });
                 let moves = self.admission.moved(admitted, self.clock());
                 if flight.direction == Direction::Promote && moves > 1 {

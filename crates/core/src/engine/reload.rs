@@ -7,9 +7,10 @@
 
 use crate::admission::Admitted;
 use crate::config::{Config, ConfigError, Difference, ScopeMap, differences};
-use crate::engine::{Engine, table};
+use crate::engine::{Engine, is_weighed, table};
 use crate::journal::What;
 use crate::moves::BatchId;
+use crate::payoff::Payoff;
 use crate::record::RecordError;
 use crate::rule;
 use crate::units::Nanos;
@@ -55,6 +56,7 @@ impl Engine {
         // Nothing can fail from here on.
         if let Some(rule) = rule {
             self.rule = rule;
+            self.payoff = is_weighed(config).then(|| Payoff::new(&config.payoff, &self.topology));
         }
         if let Some(table) = table {
             self.table = table;

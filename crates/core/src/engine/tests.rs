@@ -4,9 +4,9 @@ mod worth;
 
 use super::*;
 use crate::access::{Detail, Membership, NoMappings, Scans};
-use crate::candidate::Reason;
+use crate::candidate::{Candidate, Reason};
 use crate::config::RecordLayout;
-use crate::moves::{BatchOutcome, Outcome};
+use crate::moves::{BatchOutcome, Direction, Outcome};
 use crate::refusal::RefusalReason as R;
 use crate::topology::{Node, Watermarks};
 use crate::units::{NodeId, PAGES_PER_MIB, ScopeId, TierId, VirtPage};

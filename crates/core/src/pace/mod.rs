@@ -11,6 +11,8 @@
 //!   on a page that is in the top tier or is promoted by the fault (task_numa_fault,
 //!   task_numa_placement). So if steps come much less often than configured, the kernel may promote
 //!   a little for some steps; see `renewal`.
+//! * *Cost.* The step is smaller where its hint faults cost more than can be paid for
+//!   ([`payoff`](crate::payoff)).
 //! * *Size.* Small steps separate hot pages from cold ones best, and short intervals reduce the
 //!   delay by idle mappings, which take a step each. Programs that are rarely scanned need larger
 //!   steps, or a page would be scanned for the second time hours after the first.
@@ -32,9 +34,15 @@ use crate::units::{Nanos, PAGES_PER_MIB};
 use renewal::Renewal;
 
 /// Time in which all used memory of lower tiers should be marked once.
-const PASS: Nanos = Nanos::from_s(10);
+pub(crate) const PASS: Nanos = Nanos::from_s(10);
 /// Assumed interval between two steps while it is unknown: that of a thread.
 const INTERVAL: Nanos = Nanos::from_s(1);
+/// What can be paid for grows at most twofold from one decision to the next, because the faults of
+/// a step come only later. It falls faster.
+const PAID_GROWTH: f64 = 2.0;
+const PAID_FALL: f64 = 1.0 / 16.0;
+/// The least share of a step: it is at least 1 MB anyway.
+const PAID_MIN: f64 = 1.0 / 256.0;
 /// Time between two decisions.
 const LOOK_EVERY: Nanos = Nanos::from_s(2);
 /// Time between two decisions during a renewal, which ends as soon as it has had its effect.
@@ -84,6 +92,8 @@ pub struct Pace {
     /// How the kernel scans, as last reported.
     scans: Option<Scans>,
     renewal: Option<Renewal>,
+    /// Share of the step that can be paid for.
+    paid: f64,
     wish: ScanPace,
 }
 
@@ -98,6 +108,7 @@ impl Pace {
             looked: None,
             scans: None,
             renewal: Renewal::new(config),
+            paid: 1.0,
             wish: ScanPace {
                 step_mb: least_mb,
                 period_min_ms: kernel.scan_period_min_ms,
@@ -129,22 +140,33 @@ impl Pace {
     /// Decides every two seconds, and more often during a renewal, from the memory that lower tiers
     /// hold and from how often the kernel scans. It changes the step if that is off by a quarter,
     /// and begins or ends a renewal. Returns how the kernel should scan from now on; `None` if the
-    /// machine cannot set that.
+    /// machine cannot set that. `affordable` is how many times as many hint faults as now can be
+    /// paid for.
     pub fn look(
         &mut self,
         now: Nanos,
         nodes: &[NodeState],
         topology: &Topology,
         pacing: Pacing,
+        affordable: f64,
     ) -> Option<ScanPace> {
         if pacing == Pacing::Nothing {
             return None;
         }
         if self.looked.is_none_or(|looked| now.since(looked) >= self.wish.look_every()) {
             self.looked = Some(now);
+            self.paid = (self.paid * affordable.clamp(PAID_FALL, PAID_GROWTH)).clamp(PAID_MIN, 1.0);
             self.decide(now, used_mb(nodes, topology), machine_mb(nodes), pacing);
         }
         Some(self.wish)
+    }
+
+    /// The time that a pass takes.
+    pub fn pass(&self) -> Nanos {
+        let of = |scans: Scans| {
+            scans.interval.0.saturating_mul(scans.mib.div_ceil(self.wish.step_mb.max(1).into()))
+        };
+        self.scans.map_or(PASS, |scans| Nanos(of(scans).max(1)))
     }
 
     fn decide(&mut self, now: Nanos, used_mb: f64, machine_mb: f64, pacing: Pacing) {
@@ -178,7 +200,8 @@ impl Pace {
                 return;
             }
         }
-        let wanted_mb = of_pass_mb.clamp(finest_mb, self.most_mb);
+        let wanted_mb = f64::from(of_pass_mb.clamp(finest_mb, self.most_mb));
+        let wanted_mb = ((wanted_mb * self.paid) as u32).max(1);
         if u64::from(wanted_mb.abs_diff(self.wish.step_mb)) * 4 >= u64::from(self.wish.step_mb) {
             self.wish.step_mb = wanted_mb;
         }

@@ -51,7 +51,7 @@ impl Machine {
 
     fn wish(&mut self, at_s: u64, mib: u64, scans: Option<Scans>) -> Option<ScanPace> {
         self.pace.see(scans);
-        self.pace.look(Nanos::from_s(at_s), &nodes(mib), &self.topology, self.pacing)
+        self.pace.look(Nanos::from_s(at_s), &nodes(mib), &self.topology, self.pacing, f64::INFINITY)
     }
 
     /// The step, the shortest period, and the rate limit that a renewal asks for.

@@ -6,6 +6,7 @@ mod mappings;
 mod members;
 mod owners;
 mod pressure_reader;
+mod programs_reader;
 mod scanning;
 mod sources;
 mod steps;
@@ -42,6 +43,7 @@ use mappings::Maps;
 use members::{Managed, NewScopes};
 use owners::Owners;
 use pressure_reader::PressureReader;
+use programs_reader::ProgramsReader;
 use scanning::Scanning;
 use sources::Sources;
 use steps::LOOK_PAUSE;
@@ -123,6 +125,7 @@ pub struct LiveMachine {
     scopes: Vec<config::Scope>,
     stock: Stock,
     pressure_reader: PressureReader,
+    programs_reader: ProgramsReader,
     scanning: Scanning,
     watcher: Watcher,
     maps: Maps,
@@ -212,6 +215,7 @@ impl LiveMachine {
             scopes: config.scope.clone(),
             stock: Stock::new(holdings)?,
             pressure_reader,
+            programs_reader: ProgramsReader::new(root, config),
             scanning: Scanning::default(),
             watcher,
             maps: Maps::new(root),

@@ -44,6 +44,10 @@ impl Machine for LiveMachine {
             if self.scanning.is_due(at) {
                 observe(Evidence::Scans(self.look_at_scans(at)));
             }
+            let news = self.programs_reader.report(at, observe);
+            self.news.extend(news.map(|why| {
+                format!("what is spent on evidence and trials is not limited, because /proc/stat cannot be used: {why}")
+            }));
             let news = self.pressure_reader.report(now(), observe);
             self.news.extend(news.map(|why| {
                 format!("moves are braked by ping-pong alone where memory pressure is not known: {why}")

@@ -9,7 +9,7 @@ pub mod balance;
 pub mod kswapd;
 pub mod scan;
 
-use thermocline_core::access::{Mappings, Marked, Scans};
+use thermocline_core::access::{Mappings, Marked, Programs, Scans};
 use thermocline_core::topology::NodeState;
 use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pfn, Pid, VirtPage};
 
@@ -198,6 +198,13 @@ pub struct System {
 }
 
 impl System {
+    /// CPU time that the threads have used.
+    pub fn programs(&self) -> Programs {
+        let used = |t: &Thread| t.finished.unwrap_or(self.now).since(t.started).0 as f64 - t.slept_ns;
+        let cpu = Nanos(self.threads.iter().map(used).sum::<f64>() as u64);
+        Programs { time: self.now, cpu }
+    }
+
     /// The state that the kernel reports for a node.
     pub fn node_state(&self, node: NodeIndex) -> NodeState {
         self.machine.state(node, self.memory.free(node))

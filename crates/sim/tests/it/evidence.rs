@@ -149,6 +149,15 @@ kinds! {
         "latency",
     ));
     Evidence::Scans(_) => Some((setup(SKEWED, KERNEL, &SMALL[..3]), "adaptive"));
+    // Only a budget that follows from the programs' time is ever spent.
+    Evidence::Programs(_) => Some((
+        setup(
+            SKEWED,
+            KERNEL,
+            &[&SMALL[..3], &["config.payoff.enabled=true", "config.payoff.loan_s=0"]].concat(),
+        ),
+        "adaptive",
+    ));
     // The machine stays as it is, and so do the programs: they neither exec nor leave their memory.
     Evidence::MemoryOnline { .. } => None;
     Evidence::MemoryOffline { .. } => None;

@@ -1,7 +1,8 @@
 //! Rows as pieces.
 
 use thermocline_core::access::{
-    Access, Detail, FaultLatency, Holding, Marked, Pressure, Region, RegionPage, RegionSnapshot, Scans,
+    Access, Detail, FaultLatency, Holding, Marked, Pressure, Programs, Region, RegionPage, RegionSnapshot,
+    Scans,
 };
 use thermocline_core::demand::{Allowance, Demand, Demoted};
 use thermocline_core::label::Label;
@@ -149,6 +150,7 @@ pub fn get<F: Take>(head: &Header, ranks: &mut Ranks, from: &mut F) -> Result<Pi
         kind::HOLDING => (Piece::Holding(one(from, TableId::Holdings, holding)?), 1),
         kind::PRESSURE => (Piece::Pressure(one(from, TableId::Pressures, pressure)?), 1),
         kind::SCANS => (Piece::Scans(one(from, TableId::Scans, scans)?), 1),
+        kind::PROGRAMS => (Piece::Programs(one(from, TableId::Programs, programs)?), 1),
         kind::READ => (Piece::Read, 0),
         kind::NODES => {
             let states = all(from, TableId::Nodes, state)?;
@@ -359,6 +361,10 @@ fn scans(mut row: RowValues<'_>) -> Result<Option<Scans>, Bad> {
         return Ok(None);
     };
     Ok(Some(Scans { pid: Pid(pid), interval: Nanos(interval), mib, passes }))
+}
+
+fn programs(mut row: RowValues<'_>) -> Result<Programs, Bad> {
+    Ok(Programs { time: Nanos(row.number()?), cpu: Nanos(row.number()?) })
 }
 
 fn state(mut row: RowValues<'_>) -> Result<NodeState, Bad> {

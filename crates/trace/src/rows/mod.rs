@@ -50,6 +50,7 @@ pub mod kind {
         HOLDING = "holding";
         PRESSURE = "pressure";
         SCANS = "scans";
+        PROGRAMS = "programs";
         READ = "read";
         NODES = "nodes";
         BATCH = "batch";

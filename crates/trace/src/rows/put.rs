@@ -156,6 +156,11 @@ impl Tables {
                     .maybe(scans.map(|scans| scans.passes));
                 return (kind::SCANS, 1);
             }
+            Piece::Programs(programs) => {
+                let row = self.rows(TableId::Programs).add(event);
+                row.number(programs.time.0).number(programs.cpu.0);
+                return (kind::PROGRAMS, 1);
+            }
             Piece::Read => return (kind::READ, 0),
             Piece::Nodes(states) => {
                 let rows = self.rows(TableId::Nodes);

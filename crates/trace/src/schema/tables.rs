@@ -31,7 +31,7 @@ const OF: Column = column("of", Number, "", "The process, the node, or the targe
 const ORDER: Column = column("order", Number, "log2 pages", "The size of the folio.");
 
 /// Every table.
-pub const TABLES: [Table; 21] = [
+pub const TABLES: [Table; 22] = [
     Table {
         name: "events",
         meaning: "What happened, in order. Events are numbered from 0 without gaps, unless some \
@@ -277,6 +277,11 @@ pub const TABLES: [Table; 21] = [
             column("mib", Wide, "MiB", "The memory of the process.").or_null(),
             column("passes", Number, "passes", "Passes over it that have ended.").or_null(),
         ],
+    },
+    Table {
+        name: "programs",
+        meaning: "How much the machine's programs work.",
+        columns: &[EVENT, TIME, column("cpu", Near, "ns", "CPU time that they have used since some moment.")],
     },
     Table {
         name: "nodes",

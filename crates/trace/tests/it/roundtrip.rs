@@ -5,8 +5,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use thermocline_core::access::{
-    Access, Detail, Evidence, FaultLatency, Holding, Mappings, Marked, Membership, Pressure, Region,
-    RegionPage, RegionSnapshot, RegionSpace, Scans,
+    Access, Detail, Evidence, FaultLatency, Holding, Mappings, Marked, Membership, Pressure, Programs,
+    Region, RegionPage, RegionSnapshot, RegionSpace, Scans,
 };
 use thermocline_core::demand::{Allowance, Demand, Demoted};
 use thermocline_core::label::Label;
@@ -182,6 +182,8 @@ fn evidence() -> impl Strategy<Value = Piece> {
             Piece::Pressure(Pressure { scope: ScopeId(scope), time: Nanos(time), some_us, full_us })
         }),
         1 => proptest::option::of(scans).prop_map(Piece::Scans),
+        1 => (number(), number())
+            .prop_map(|(time, cpu)| Piece::Programs(Programs { time: Nanos(time), cpu: Nanos(cpu) })),
     ]
 }
 

@@ -44,6 +44,7 @@ impl Machine for AtWork<'_> {
             daemon.scopes.report(system, observe);
             daemon.show(system, observe);
             observe(Evidence::Scans(system.scans()));
+            observe(Evidence::Programs(system.programs()));
         }
         Ok(())
     }

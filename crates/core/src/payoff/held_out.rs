@@ -1,0 +1,165 @@
+//! Pages that are held out.
+
+use crate::hash::FixedMap;
+use crate::units::{Nanos, Pid, VirtPage};
+
+/// One page in this many is held out.
+pub(super) const ONE_IN: u64 = 64;
+/// Pages that are held out at a time, at most.
+const PAGES_MAX: usize = 4096;
+/// A page that does not fault for so many passes was not accessed in the last one: one more may be
+/// under way.
+const SILENT_PASSES: f64 = 2.0;
+
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// The octave of the claimed access interval.
+    octave: u8,
+    since: Nanos,
+    /// Passes that had ended when it was last seen.
+    seen: f64,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct HeldOut {
+    watch: Nanos,
+    pages: FixedMap<VirtPage, Page>,
+    /// Passes that have ended.
+    passes: f64,
+}
+
+impl HeldOut {
+    /// Pages are held out for `watch`.
+    pub(super) fn new(watch: Nanos) -> HeldOut {
+        HeldOut { watch, pages: FixedMap::default(), passes: 0.0 }
+    }
+
+    /// Whether a page stays where it is, which is proposed at `now` with such a claim.
+    pub(super) fn holds(&mut self, page: VirtPage, octave: u8, now: Nanos) -> bool {
+        if !self.may_hold(page, now) {
+            return false;
+        }
+        if is_one_of(page, self.epoch(now)) && self.pages.len() < PAGES_MAX {
+            self.pages.entry(page).or_insert(Page { octave, since: now, seen: self.passes });
+        }
+        self.pages.contains_key(&page)
+    }
+
+    /// The octave of a held-out page that faults, and whether it was held out long ago: more than
+    /// half of the time.
+    pub(super) fn faulted(&mut self, page: VirtPage, time: Nanos) -> Option<(u8, bool)> {
+        let held = self.pages.get_mut(&page)?;
+        // The fault for which it was proposed is no proof of anything.
+        if time <= held.since {
+            return None;
+        }
+        held.seen = self.passes;
+        Some((held.octave, is_late(held, time, self.watch)))
+    }
+
+    /// `passes` have ended since the last call. Reports each pass in which a held-out page did not
+    /// fault, and releases those that were watched for long enough.
+    pub(super) fn tick(&mut self, now: Nanos, passes: f64, mut silent: impl FnMut(u8, bool)) {
+        self.passes += passes;
+        let (passes, watch) = (self.passes, self.watch);
+        self.pages.retain(|_, page| {
+            if passes - page.seen > SILENT_PASSES {
+                silent(page.octave, is_late(page, now, watch));
+                page.seen += 1.0;
+            }
+            now.since(page.since) < watch
+        });
+    }
+
+    /// A process is gone, or not managed any more.
+    pub(super) fn forget(&mut self, pid: Pid) {
+        self.pages.retain(|page, _| page.pid != pid);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Others are held out in each epoch, so that no page is kept from DRAM for ever.
+    fn epoch(&self, now: Nanos) -> u64 {
+        now.0 / self.watch.0.max(1)
+    }
+
+    /// Whether a page is one in 64 at `now`.
+    pub(super) fn is_selected(&self, page: VirtPage, now: Nanos) -> bool {
+        is_one_of(page, self.epoch(now))
+    }
+
+    /// Whether a page may be held out at `now`: rarely true, and cheap to ask.
+    pub(super) fn may_hold(&self, page: VirtPage, now: Nanos) -> bool {
+        let epoch = self.epoch(now);
+        is_one_of(page, epoch) || is_one_of(page, epoch.wrapping_sub(1))
+    }
+}
+
+fn is_late(page: &Page, now: Nanos, watch: Nanos) -> bool {
+    now.since(page.since).0 > watch.0 / 2
+}
+
+fn is_one_of(page: VirtPage, epoch: u64) -> bool {
+    let hash = (page.vpn ^ (u64::from(page.pid.0) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    hash.wrapping_add(epoch).is_multiple_of(ONE_IN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(vpn: u64) -> VirtPage {
+        VirtPage { pid: Pid(7), vpn }
+    }
+
+    fn held_out() -> HeldOut {
+        HeldOut::new(Nanos::from_s(60))
+    }
+
+    #[test]
+    fn one_page_in_64_is_held_out_and_each_for_its_time() {
+        let mut held = held_out();
+        let pages: Vec<u64> = (0..64_000).filter(|n| held.holds(page(*n), 10, Nanos::from_s(5))).collect();
+        assert!(pages.len().abs_diff(1000) < 100, "{}", pages.len());
+        for s in [6, 59, 64] {
+            held.tick(Nanos::from_s(s), 0.0, |_, _| {});
+            assert!(pages.iter().all(|n| held.holds(page(*n), 10, Nanos::from_s(s))), "{s} s");
+        }
+        held.tick(Nanos::from_s(65), 0.0, |_, _| {});
+        assert_eq!(held.len(), 0);
+        assert!(!pages.iter().any(|n| held.holds(page(*n), 10, Nanos::from_s(65))), "others now");
+    }
+
+    #[test]
+    fn the_fault_that_made_the_claim_does_not_prove_it() {
+        let mut held = held_out();
+        let n = (0..).find(|n| held.holds(page(*n), 10, Nanos::from_s(5))).unwrap();
+        assert_eq!(held.faulted(page(n), Nanos::from_s(5)), None);
+        assert_eq!(held.faulted(page(n), Nanos::from_s(6)), Some((10, false)));
+        assert_eq!(held.faulted(page(n), Nanos::from_s(36)), Some((10, true)));
+        let other = (0..).find(|n| !held.holds(page(*n), 10, Nanos::from_s(6))).unwrap();
+        assert_eq!(held.faulted(page(other), Nanos::from_s(7)), None);
+        held.forget(Pid(7));
+        assert_eq!((held.len(), held.faulted(page(n), Nanos::from_s(37))), (0, None));
+    }
+
+    #[test]
+    fn every_pass_without_a_fault_counts_once() {
+        let mut held = held_out();
+        let n = (0..).find(|n| held.holds(page(*n), 10, Nanos::from_s(1))).unwrap();
+        let mut silent = 0;
+        for s in 2..=11 {
+            held.tick(Nanos::from_s(s), 0.5, |_, _| silent += 1);
+        }
+        // Five passes; in the first two it may fault yet.
+        assert_eq!(silent, 3);
+        held.faulted(page(n), Nanos::from_s(12));
+        for s in 13..=16 {
+            held.tick(Nanos::from_s(s), 0.5, |_, _| silent += 1);
+        }
+        assert_eq!(silent, 3);
+    }
+}

@@ -1,0 +1,316 @@
+//! A move must be worth it: what promotions and evidence may cost, given what they gain.
+//!
+//! 1. One page in 64 that is proposed for promotion is *held out*: it stays where it is for
+//!    `watch_s`, and its hint faults go on being seen. So it shows what promoting others gains.
+//! 2. Held-out pages are judged in classes, by the octave of the access interval that the rule
+//!    claims. If in a share F of the passes they fault within x of being marked, their access rate
+//!    is at least F / x. The largest such bound is the rate of the class.
+//! 3. The *price* of DRAM is the mean rate of the pages of lower tiers and a quarter more: what is
+//!    demoted becomes one of them. It is found by the same bound, from one page in 64 whatever is
+//!    claimed of it.
+//! 4. A promotion gains (rate - price) x stay x time saved by an access. The stay is `watch_s`, or
+//!    up to ten times as long if held-out pages stay as hot.
+//! 5. A class is *worth it* if that exceeds the cost of a move both ways by two standard errors of
+//!    F, and *not worth it* if it does not exceed it. Pages of the latter are refused.
+//! 6. What is not known yet is tried within a budget, a share of the programs' CPU time. Half of it
+//!    pays for hint faults, the other half for trials and demotion. Half of what promotions of
+//!    known classes gain may be spent on hint faults too. Without budget, scans mark less.
+//!
+//! Pages that are accessed less often than claimed wait with the rate that was seen, so that
+//! demotion looks for pages that are colder than that.
+//!
+//! Only hint faults are judged so: evidence from other sources passes. Source: ours. It needs no
+//! model of a program, and no proposal's claim is believed for longer than it takes to check it.
+
+mod account;
+mod classes;
+mod held_out;
+
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::access::{Access, Detail, Programs, Source};
+use crate::candidate::{Candidate, gap_of_score, score_of_rate};
+use crate::config;
+use crate::moves::Direction;
+use crate::refusal::RefusalReason;
+use crate::topology::Topology;
+use crate::units::{Nanos, Pid};
+use account::Account;
+use classes::{Class, Classes};
+use held_out::HeldOut;
+
+/// Time between two looks at held-out pages.
+const LOOK_EVERY: Nanos = Nanos::from_s(1);
+/// Assumed cost of learning whether a page is idle, ns: the multi-generational LRU updates its age
+/// in a walk through page tables.
+const AGE_NS: f64 = 25.0;
+/// Pages are worth an exchange if they stand out by so much from the mean: both are estimates.
+const STANDS_OUT: f64 = 1.25;
+/// Room is made ahead of promotions for so long after a page of a class that is worth it was
+/// proposed.
+const WORTH_LIFE: Nanos = Nanos::from_s(30);
+
+/// What is known of the pages of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Too little.
+    Unknown,
+    /// They gain more than a move costs.
+    Worth,
+    /// They gain less.
+    NotWorth,
+}
+
+/// What a promotion of a page with a certain claim gains, for explanations.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// What is known of such pages.
+    pub verdict: Verdict,
+    /// Accesses a second that held-out pages of the class have.
+    pub rate: f64,
+    /// Accesses a second that it takes to stand out from the pages of lower tiers.
+    pub price: f64,
+    /// Time for which it counts, s.
+    pub stay_s: f64,
+    /// Time saved by an access, ns.
+    pub saved_ns: f64,
+    /// Cost of a move both ways, ns.
+    pub move_ns: u32,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Payoff {
+    watch_s: f64,
+    move_ns: u32,
+    fault_ns: f64,
+    saved_ns: f64,
+    held_out: HeldOut,
+    classes: Classes,
+    /// Pages of lower tiers, whatever is claimed of them.
+    at_large: Class,
+    evidence: Account,
+    trials: Account,
+    looked: Nanos,
+    worth_until: Nanos,
+}
+
+impl Payoff {
+    /// With nothing known.
+    pub fn new(keys: &config::Payoff, topology: &Topology) -> Payoff {
+        let half = || Account::new(f64::from(keys.budget_percent) / 200.0, keys.loan_s);
+        Payoff {
+            watch_s: keys.watch_s as f64,
+            move_ns: keys.move_ns,
+            fault_ns: keys.fault_ns.into(),
+            saved_ns: saved_ns(topology).unwrap_or(keys.saved_ns.into()),
+            held_out: HeldOut::new(Nanos::from_s(keys.watch_s)),
+            classes: Classes::default(),
+            at_large: Class::default(),
+            evidence: half(),
+            trials: half(),
+            looked: Nanos(0),
+            worth_until: Nanos(0),
+        }
+    }
+
+    /// Takes accesses: hint faults cost time, and those of held-out pages count for their class.
+    pub fn see(&mut self, batch: &[Access]) {
+        let mut faults = 0u32;
+        for access in batch {
+            let Detail::HintFault { latency } = access.detail else { continue };
+            faults += 1;
+            let (Some(latency), Some(page)) = (latency, access.page) else { continue };
+            if !self.held_out.may_hold(page, access.time) {
+                continue;
+            }
+            let wait = classes::octave(Nanos(latency.time.0.saturating_mul(access.pages())));
+            if self.held_out.is_selected(page, access.time) {
+                self.at_large.fault(false, wait, access.pages() as f64);
+            }
+            if let Some((octave, late)) = self.held_out.faulted(page, access.time) {
+                self.classes.fault(octave, late, wait);
+            }
+        }
+        self.evidence.spend(f64::from(faults) * self.fault_ns);
+    }
+
+    /// Whether a page may wait for its promotion; returns the score with which it waits.
+    ///
+    /// # Errors
+    /// It is held out, or not worth it.
+    pub fn door(&mut self, candidate: &Candidate, now: Nanos) -> Result<u16, RefusalReason> {
+        let (true, Some(page)) = (is_judged(candidate), candidate.page) else { return Ok(candidate.score) };
+        let gap = gap_of_score(candidate.score);
+        let octave = classes::octave(gap);
+        if self.held_out.holds(page, octave, now) {
+            return Err(RefusalReason::HeldOut);
+        }
+        match self.verdict(octave) {
+            Verdict::NotWorth => Err(RefusalReason::NotWorth),
+            Verdict::Unknown => Ok(candidate.score),
+            Verdict::Worth => {
+                self.worth_until = now.plus(WORTH_LIFE);
+                let seen = self.classes.of(octave).rate(0.0);
+                let longer = if seen > 0.0 { classes::rate_of(octave) / seen } else { 1.0 };
+                Ok(score_of_rate(Nanos((gap.0 as f64 * longer.max(1.0)) as u64)))
+            }
+        }
+    }
+
+    /// Whether a page whose turn has come may be promoted now.
+    ///
+    /// # Errors
+    /// It is not worth it, or it would be a trial and the budget is spent.
+    pub fn gate(&self, candidate: &Candidate) -> Result<(), RefusalReason> {
+        if !is_judged(candidate) {
+            return Ok(());
+        }
+        match self.verdict(classes::octave(gap_of_score(candidate.score))) {
+            Verdict::NotWorth => Err(RefusalReason::NotWorth),
+            Verdict::Unknown if !self.trials.has_credit() => Err(RefusalReason::BudgetSpent),
+            Verdict::Unknown | Verdict::Worth => Ok(()),
+        }
+    }
+
+    /// A page has been promoted.
+    pub fn promoted(&mut self, candidate: &Candidate) {
+        if !is_judged(candidate) {
+            return;
+        }
+        let pages = (1u64 << candidate.order) as f64;
+        let octave = classes::octave(gap_of_score(candidate.score));
+        match self.verdict(octave) {
+            Verdict::Worth => {
+                let class = self.classes.of(octave);
+                let gain = self.gain_ns(class, 2.0) - f64::from(self.move_ns);
+                self.evidence.earn(gain.max(0.0) / 2.0 * pages);
+            }
+            Verdict::Unknown | Verdict::NotWorth => self.trials.spend(f64::from(self.move_ns) * pages),
+        }
+    }
+
+    /// A demand has ended, for which the pages of a node were looked at. Those that it found are
+    /// part of the cost of promotions.
+    pub fn demanded(&mut self, node_pages: u64) {
+        self.trials.spend(node_pages as f64 * AGE_NS);
+    }
+
+    /// Takes the CPU time that programs have used.
+    pub fn programs(&mut self, programs: &Programs) {
+        self.evidence.programs(programs);
+        self.trials.programs(programs);
+    }
+
+    /// A process is gone, or not managed any more.
+    pub fn forget(&mut self, pid: Pid) {
+        self.held_out.forget(pid);
+    }
+
+    /// Time passes. `pass` is how long a scan over the programs' memory takes; lower tiers hold
+    /// `lower_pages`.
+    pub fn tick(&mut self, now: Nanos, pass: Nanos, lower_pages: u64) {
+        let since = now.since(self.looked);
+        if since < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        let since_s = since.0 as f64 / 1e9;
+        self.classes.fade(since_s);
+        self.at_large.fade(since_s);
+        let (classes, passes) = (&mut self.classes, since.0 as f64 / pass.0.max(1) as f64);
+        self.at_large.pass(false, passes * lower_pages as f64 / held_out::ONE_IN as f64);
+        self.held_out.tick(now, passes, |octave, late| classes.silent(octave, late));
+    }
+
+    /// Whether anything may be promoted now: there is budget for trials, or pages that are worth it
+    /// were proposed lately.
+    pub fn may_promote(&self) -> bool {
+        self.trials.has_credit() || self.looked < self.worth_until
+    }
+
+    /// How many times as many hint faults as now can be paid for.
+    pub fn faults_affordable(&self) -> f64 {
+        self.evidence.affordable()
+    }
+
+    /// Pages that are held out now.
+    pub fn held_out(&self) -> usize {
+        self.held_out.len()
+    }
+
+    /// What is left of the budget for hint faults, and for trials.
+    pub fn left(&self) -> [Nanos; 2] {
+        [self.evidence.left(), self.trials.left()]
+    }
+
+    /// What a promotion of a page with such a claim gains.
+    pub fn judged(&self, gap: Nanos) -> Judged {
+        let octave = classes::octave(gap);
+        let class = self.classes.of(octave);
+        Judged {
+            verdict: self.verdict(octave),
+            rate: class.rate(0.0),
+            price: self.price(),
+            stay_s: class.stay(self.watch_s),
+            saved_ns: self.saved_ns,
+            move_ns: self.move_ns,
+        }
+    }
+
+    /// The verdict on a class. While its own pages tell nothing: worth it, if the next colder class
+    /// that is known is; not worth it, if the next hotter one is not.
+    fn verdict(&self, octave: u8) -> Verdict {
+        let own = self.own_verdict(octave);
+        if own != Verdict::Unknown {
+            return own;
+        }
+        let known = |octave| Some(self.own_verdict(octave)).filter(|verdict| *verdict != Verdict::Unknown);
+        let colder = (octave + 1..classes::OCTAVES).find_map(known);
+        let hotter = (0..octave).rev().find_map(known);
+        match (colder, hotter) {
+            (Some(Verdict::Worth), _) => Verdict::Worth,
+            (_, Some(Verdict::NotWorth)) => Verdict::NotWorth,
+            _ => Verdict::Unknown,
+        }
+    }
+
+    fn own_verdict(&self, octave: u8) -> Verdict {
+        let (class, cost_ns) = (self.classes.of(octave), f64::from(self.move_ns));
+        if self.gain_ns(class, 2.0) > cost_ns {
+            Verdict::Worth
+        } else if class.is_known() && self.gain_ns(class, 0.0) < cost_ns {
+            Verdict::NotWorth
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// Nothing while few pages have been passed.
+    fn price(&self) -> f64 {
+        if self.at_large.is_known() { self.at_large.rate(0.0) * STANDS_OUT } else { 0.0 }
+    }
+
+    /// What a promotion gains if the rate is so many standard errors below what was seen.
+    fn gain_ns(&self, class: &Class, errors: f64) -> f64 {
+        (class.rate(errors) - self.price()) * class.stay(self.watch_s) * self.saved_ns
+    }
+}
+
+fn is_judged(candidate: &Candidate) -> bool {
+    candidate.direction == Direction::Promote && candidate.source == Source::HintFault
+}
+
+/// Time saved by an access to the fastest tier instead of another, ns, where latencies are known.
+fn saved_ns(topology: &Topology) -> Option<f64> {
+    let least = |top: bool| {
+        let of_tier = topology.nodes.iter().filter(|n| n.capacity_pages > 0 && topology.is_top(n.id) == top);
+        of_tier.filter_map(|n| n.read_latency_ns).min()
+    };
+    let (top, lower) = least(true).zip(least(false))?;
+    (lower > top).then(|| f64::from(lower - top))
+}
