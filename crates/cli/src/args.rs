@@ -2,6 +2,7 @@
 
 mod exchange;
 mod recording;
+mod screen;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use thermocline_sim::sweep::Shard;
 
 pub use exchange::{Export, ExportTo, Import};
 pub use recording::{Plan, Record, RecordHow, RecordTo, Replay, Size};
+pub use screen::{FrameSize, Pane, Top};
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
 #[derive(Debug, Parser)]
@@ -95,6 +97,11 @@ pub enum Verb {
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
+    /// Watch the running daemon on a live screen: tiers and flows, scopes, sources, refusals,
+    /// decisions; `?` lists the keys.
+    ///
+    /// Exit status: 0 left by the user, 1 no daemon answers or there is no terminal.
+    Top(Top),
     /// Ask the running daemon why a page did or did not move, or, without an address, which pages
     /// of a process are worth asking about: the hottest left below, the last that moved, and those
     /// that were refused most often.

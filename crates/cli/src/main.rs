@@ -15,6 +15,7 @@ mod progress;
 mod recorded;
 mod snapshot;
 mod text;
+mod top;
 mod verb;
 mod workload;
 
@@ -29,7 +30,7 @@ use thermocline_sim::run::RunError;
 use thermocline_sim::spec::SpecError;
 use thermocline_trace::part::Damage;
 
-use crate::args::{Cli, Record, Verb};
+use crate::args::{Cli, Record, Top, Verb};
 use crate::daemon::{Mode, RecordAsked};
 use crate::output::{print, tell};
 use crate::verb::explain::NoProcess;
@@ -97,6 +98,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Export(export) => verb::export::export(&export)?,
         Verb::Plan(plan) => verb::plan::plan(&plan)?,
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
+        Verb::Top(Top { once: true, size, pane, socket, .. }) => top::once(&socket_path(socket), pane, size)?,
+        Verb::Top(Top { pane, every, socket, .. }) => top::top(&socket_path(socket), pane, every)?,
         Verb::Explain { pid, address, json, socket } => {
             print(verb::explain::explain(&socket_path(socket), pid, address, json)?)?;
         }

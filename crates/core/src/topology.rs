@@ -1,6 +1,6 @@
 //! Nodes, tiers and distances, and the state of a node that changes while running.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::units::{NodeId, PageSize, TierId};
 
@@ -195,7 +195,7 @@ impl Topology {
 
 /// The watermarks of a node, summed over its zones, in base pages, without the kernel's temporary
 /// boost after mixing of page types (Linux mm/page_alloc.c, boost_watermark).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermarks {
     /// Direct reclaim below it.
     pub min_pages: u64,
@@ -208,7 +208,7 @@ pub struct Watermarks {
 }
 
 /// The state of a node at a tick.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeState {
     /// The node.
     pub node: NodeId,

@@ -36,6 +36,11 @@ pub enum Request {
         #[serde(default)]
         as_text: bool,
     },
+    /// The latest decisions.
+    Decisions {
+        /// Those from this number on; the run's first has number 0.
+        since: u64,
+    },
     /// The daemon's current configuration.
     Config,
     /// Reads the configuration again.
@@ -66,6 +71,7 @@ impl Request {
             Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
             Request::Status { .. }
             | Request::Pages { .. }
+            | Request::Decisions { .. }
             | Request::Config
             | Request::Reload
             | Request::Switch { .. } => None,

@@ -33,7 +33,7 @@ use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
 use crate::output::{Said, say, tell, tell_text};
-use crate::snapshot::{Askable, Deciding, Explained, Fixed, Seen, Snapshot};
+use crate::snapshot::{Askable, Deciding, Explained, Fixed, Recent, Seen, Snapshot};
 use crate::text;
 
 /// How long the mover may take for its current batch and the demoter for its command at shutdown,
@@ -164,6 +164,10 @@ pub(super) fn drive(
                         true => text_answer(text::worth(pid, &found.pages)),
                         false => json!(found),
                     });
+                }
+                // A client that has gone away needs no answer.
+                Request::Decisions { since } => {
+                    drop(answer.try_send(json!(Recent::new(engine.journal(), since))));
                 }
                 Request::Switch { manager } => {
                     let refusal = |to| refusal(root, &current, kernel.actuator, to);

@@ -161,7 +161,7 @@ fn drive(
                 Request::Status { .. } => {}
                 // A client that has gone away needs no answer.
                 Request::Config => drop(answer.try_send(json!(current))),
-                Request::Explain { .. } | Request::Pages { .. } => {
+                Request::Explain { .. } | Request::Pages { .. } | Request::Decisions { .. } => {
                     let why = format!(
                         "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",
                         fixed.manager.text()

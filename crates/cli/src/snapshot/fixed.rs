@@ -1,6 +1,6 @@
 //! What does not change while a manager is at work.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thermocline_core::config::{Config, ManagerName, RuleName, Scope};
 use thermocline_core::topology::Topology;
 use thermocline_core::units::ScopeId;
@@ -32,7 +32,7 @@ pub struct Fixed {
 }
 
 /// A scope's standing or brake, with its name.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named<T> {
     /// The scope's name, or its cgroup if it has none.
     pub name: String,

@@ -6,6 +6,7 @@ mod explained;
 mod finding;
 mod fixed;
 mod latest;
+mod recent;
 mod status;
 
 use serde::Serialize;
@@ -23,10 +24,9 @@ use thermocline_trace::stats::RecordingStats;
 pub use engine::Deciding;
 pub use explained::{Askable, Explained};
 pub use finding::{OpenFinding, timestamp};
-#[cfg(test)]
-pub use fixed::SCHEMA;
-pub use fixed::{Fixed, Named};
+pub use fixed::{Fixed, Named, SCHEMA};
 pub use latest::Latest;
+pub use recent::Recent;
 pub use status::Status;
 
 /// The state of the daemon at one moment.

@@ -14,7 +14,7 @@
 //! Without a recent report neither is admitted. Moves between lower tiers are counted as if they
 //! were to or from the top.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::access::Holding;
 use crate::config::{self, ScopeMap};
@@ -27,7 +27,7 @@ use crate::units::{Nanos, PAGES_PER_MIB, ScopeId};
 const GOOD_FOR: Nanos = Nanos::from_s(5);
 
 /// The state of a scope with a floor or a cap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// The scope.
     pub scope: ScopeId,

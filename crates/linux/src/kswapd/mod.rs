@@ -11,7 +11,7 @@ mod revive;
 
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thermocline_core::config::Config;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, NodeId};
@@ -30,7 +30,7 @@ const LOOK_EVERY: Nanos = Nanos::from_s(10);
 const TRY_EVERY: Nanos = Nanos::from_s(60);
 
 /// The state of kswapd, for `status`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KswapdStats {
     /// Nodes of the top tier on which it has given up, as of the last check.
     pub given_up: Vec<NodeId>,

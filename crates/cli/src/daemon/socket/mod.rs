@@ -37,7 +37,8 @@ fn timeout(request: &Request) -> Duration {
         | Request::Config
         | Request::Reload
         | Request::Explain { .. }
-        | Request::Pages { .. } => ANSWER_TIMEOUT,
+        | Request::Pages { .. }
+        | Request::Decisions { .. } => ANSWER_TIMEOUT,
         Request::Switch { .. } => SWITCH_TIMEOUT,
     }
 }

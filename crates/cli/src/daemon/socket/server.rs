@@ -120,7 +120,7 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
         }
         // Frames and how hot they are reveal what other users' programs do. The kernel hides
         // pagemap for the same reason.
-        Ok(Request::Explain { .. } | Request::Pages { .. }) if !owner => {
+        Ok(Request::Explain { .. } | Request::Pages { .. } | Request::Decisions { .. }) if !owner => {
             failure("only root and the daemon's own user may have pages explained: run it as one of them")
         }
         Ok(Request::Config) if !owner => failure(
@@ -134,6 +134,7 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
             | Request::Reload
             | Request::Explain { .. }
             | Request::Pages { .. }
+            | Request::Decisions { .. }
             | Request::Switch { .. }),
         ) => put(request, answers),
         Err(e) => failure(&format!("not a request: {e}")),

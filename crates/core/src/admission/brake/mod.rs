@@ -29,7 +29,7 @@ mod tally;
 
 use std::collections::VecDeque;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::access::Pressure;
 use crate::config::{self, Config, ScopeMap};
@@ -49,7 +49,7 @@ const STOP_PERIODS: u64 = 4;
 const CHANGES_MAX: usize = 256;
 
 /// What a scope is braked by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Its tasks wait for memory more than without moves.
@@ -60,7 +60,7 @@ pub enum Cause {
 
 /// How a scope is braked, and the figures of the latest period that it was judged by; shares in
 /// 1/10000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Braking {
     /// The scope.
     pub scope: ScopeId,
