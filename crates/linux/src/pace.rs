@@ -203,7 +203,7 @@ mod tests {
         fn look(&mut self, at_s: u64, mib: u64, scans: Option<Scans>) -> Option<Paced> {
             let (now, pacing) = (Nanos::from_s(at_s), self.pace.pacing());
             self.decider.see(scans);
-            let wish = self.decider.look(now, &nodes(mib), &self.topology, pacing, f64::INFINITY).unwrap();
+            let wish = self.decider.look(now, &nodes(mib), &self.topology, pacing, None).unwrap();
             self.pace.follow(now, wish, &mut self.actuator).unwrap()
         }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::engine::{Explanation, PageState, Remembered, Worth};
 use thermocline_core::journal::Decision;
+use thermocline_core::payoff::Judged;
 use thermocline_core::units::{Pfn, VirtPage};
 
 use super::fixed::{Fixed, Named, SCHEMA};
@@ -27,6 +28,8 @@ pub struct Explained {
     pub scope: Option<Named<Standing>>,
     /// The brake of that scope.
     pub brake: Option<Named<Braking>>,
+    /// What its promotion would gain, if it waits for that or was refused for it.
+    pub gain: Option<Judged>,
     /// The latest decisions on the page, oldest first.
     pub decisions: Vec<Decision>,
     /// A summary in one sentence.
@@ -55,9 +58,10 @@ impl Askable {
 impl Explained {
     /// The engine's explanation, with the scopes' names from `fixed`.
     pub fn new(explanation: Explanation, fixed: &Fixed) -> Explained {
-        let Explanation { page, head, pfn, record, state, scope, brake, decisions, summary } = explanation;
+        let Explanation { page, head, pfn, record, state, scope, brake, gain, decisions, summary } =
+            explanation;
         let scope = scope.map(|standing| fixed.name(standing.scope, standing));
         let brake = brake.map(|braking| fixed.name(braking.scope, braking));
-        Explained { schema: SCHEMA, page, head, pfn, record, state, scope, brake, decisions, summary }
+        Explained { schema: SCHEMA, page, head, pfn, record, state, scope, brake, gain, decisions, summary }
     }
 }

@@ -113,6 +113,9 @@ fn holding(waiting: &BTreeMap<Option<RefusalReason>, u64>, all: u64) -> String {
                 RefusalReason::NodeFull | RefusalReason::BelowGoal => "the top tier is full",
                 RefusalReason::Braked => "their scope is braked",
                 RefusalReason::Retry => "they were busy and are tried again",
+                RefusalReason::BudgetSpent => {
+                    "what such pages gain is not known, payoff.budget_percent is spent"
+                }
                 RefusalReason::BatchesInFlight => "moves under way come first",
                 _ => "",
             };

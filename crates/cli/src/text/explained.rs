@@ -5,13 +5,14 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use thermocline_core::engine::PageState;
 use thermocline_core::label::Label;
+use thermocline_core::payoff::{Judged, Verdict};
 
 use super::{brake_row, scope_row};
 use crate::snapshot::Explained;
 
 /// Says why a page did or did not move.
 pub fn explained(e: &Explained) -> String {
-    let mut out = format!("pid {} address {:#x}", e.page.pid.0, e.page.vpn << 12);
+    let mut out = format!("pid {} address {:#x}", e.page.pid.0, e.page.address());
     if let Some(pfn) = e.pfn {
         let _ = write!(out, ", frame {:#x}", pfn.0);
     }
@@ -27,6 +28,9 @@ pub fn explained(e: &Explained) -> String {
             let _ = writeln!(out, "{}: accessed once in {time}", said.source.name());
         }
     }
+    if let Some(gain) = &e.gain {
+        let _ = writeln!(out, "{}", gain_row(gain));
+    }
     if let Some(scope) = &e.scope {
         let _ = writeln!(out, "{}", scope_row(scope));
     }
@@ -39,6 +43,25 @@ pub fn explained(e: &Explained) -> String {
         let _ = writeln!(out, "{at:>+9.3}s  {}", facts(&json!(decision)));
     }
     out
+}
+
+/// The inequality by which a move is worth it, with its figures.
+fn gain_row(gain: &Judged) -> String {
+    let verdict = match gain.verdict {
+        Verdict::Unknown => "which is not known well enough yet",
+        Verdict::Worth => "which is worth it",
+        Verdict::NotWorth => "which is not worth it",
+    };
+    format!(
+        "pages like it: {:.2} accesses a second, of which {:.2} are the price of room; in {:.0} s, at {:.0} ns an \
+         access, a move gains {:.1} us and costs {:.1}, {verdict}",
+        gain.rate,
+        gain.price,
+        gain.stay_s,
+        gain.saved_ns,
+        gain.gain_ns() / 1e3,
+        f64::from(gain.move_ns) / 1e3,
+    )
 }
 
 /// The fields of a decision other than its time and page, each with its name in JSON.
@@ -135,6 +158,14 @@ mod tests {
             },
             scope: Some(Named { name: "db".to_owned(), standing }),
             brake: Some(Named { name: "db".to_owned(), standing: braking }),
+            gain: Some(Judged {
+                verdict: Verdict::NotWorth,
+                rate: 3.0,
+                price: 2.0,
+                stay_s: 60.0,
+                saved_ns: 150.0,
+                move_ns: 10_000,
+            }),
             decisions: vec![decision, moved],
             summary: "moved; nothing since".to_owned(),
         });
@@ -145,6 +176,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("scope db: braked to 1/2 of its rate by ping-pong, since 4 s ago"), "{text}");
+        assert!(text.contains("a move gains 9.0 us and costs 10.0, which is not worth it\n"), "{text}");
         assert!(text.contains("hint-fault: accessed once in 12.3 ms\n"), "{text}");
         assert!(text.contains("sources hint-fault+damon"), "{text}");
         assert!(text.contains("+0.500s  batch 4, "), "{text}");

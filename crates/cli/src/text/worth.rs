@@ -54,7 +54,7 @@ pub fn worth(pid: u32, found: &Worth) -> String {
     let page = found.left_below.first().map(|l| l.page).or(found.moved.first().map(|m| m.page));
     if let Some(page) = page.or(found.refused.first().map(|r| r.page)) {
         let _ =
-            writeln!(out, "`thermocline explain {pid} {:#x}` says all that is known of one", page.vpn << 12);
+            writeln!(out, "`thermocline explain {pid} {:#x}` says all that is known of one", page.address());
     }
     out
 }

@@ -201,7 +201,7 @@ impl Entry {
 
     /// The address of the page.
     pub fn address(&self) -> u64 {
-        self.page.vpn << 12
+        self.page.address()
     }
 }
 

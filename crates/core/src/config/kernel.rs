@@ -31,7 +31,7 @@ section! {
         numa_balancing_promote_rate_limit_mbps: Option<u32> = Some(0), "MB/s", OrUnset(0..=1_000_000), "ours", restart;
         /// Least memory that one scan marks (debugfs sched/numa_balancing/scan_size_mb). Small
         /// steps keep the faults of a scan from slowing the program so much that waits no longer
-        /// tell hot pages from cold ones.
+        /// tell hot pages from cold ones. Where `payoff.budget_percent` is spent, it marks less.
         scan_size_mb: Option<u32> = Some(2), "MB", OrUnset(1..=65536), "ours, measured in the lab; Linux 6.12: 256", restart;
         /// Largest step: a scan marks a 256th of what lower tiers hold, or a 1250th of the
         /// machine's memory, or as much as it takes to pass over that in ten seconds given how

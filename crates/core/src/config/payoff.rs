@@ -9,7 +9,7 @@ section! {
     Payoff {
         /// Refuse promotions that gain less than a move costs, and keep to the budget what is spent
         /// to find out.
-        enabled: bool = false, "", Any("true or false"), "ours: not yet run on a live kernel for long", restart;
+        enabled: bool = false, "", Any("true or false"), "ours", restart;
         /// CPU time that may be spent before it is known what promotions gain: on hint faults, on
         /// trials and on demotion for them. A share of the CPU time that the machine's programs
         /// use.
@@ -20,10 +20,10 @@ section! {
         /// long, or for up to ten times as long if held-out pages stay as hot.
         watch_s: u64 = 60, "s", 10..=3600, "ours", restart;
         /// Cost of promoting a page and demoting another one for it.
-        move_ns: u32 = 10_000, "ns", 1..=10_000_000, "ours: 4000 up, 5880 down, as measured of Linux 6.12", restart;
+        move_ns: u32 = 10_000, "ns", 1..=10_000_000, "assumed 4000 up; 5880 down, fitted to S0", restart;
         /// Cost of a hint fault, with its part of the scan and of what the daemon does with it.
-        fault_ns: u32 = 1500, "ns", 1..=10_000_000, "ours: fitted to S1's overhead table", restart;
+        fault_ns: u32 = 1500, "ns", 1..=10_000_000, "assumed 1200; S1: 92 for the mark", restart;
         /// Time that an access to the top tier saves, if the firmware does not report latencies.
-        saved_ns: u32 = 150, "ns", 1..=10_000, "ours: CXL memory beside DRAM", restart;
+        saved_ns: u32 = 150, "ns", 1..=10_000, "assumed", restart;
     }
 }

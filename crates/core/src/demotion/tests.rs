@@ -291,3 +291,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn where_nothing_may_be_promoted_room_is_made_for_allocations_alone() {
+    let topology = topology(MANAGED);
+    let asked = |free, ahead| {
+        let states = [state(0, free, MANAGED), state(2, MANAGED, MANAGED)];
+        let demands = demotion(65_536).tick(&topology, Nanos(0), &states, &[], ahead, Giving::default());
+        demands.iter().map(|demand| demand.pages).sum::<u64>()
+    };
+    assert_eq!([Ahead::Goal, Ahead::Nothing].map(|ahead| asked(FLOOR, ahead)), [MISSING, 0]);
+    let low = [Ahead::Goal, Ahead::Nothing].map(|ahead| asked(0, ahead));
+    assert!(low[0] > 0 && low[0] == low[1], "{low:?}");
+}

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::journal::{Decision, What};
 use crate::label::Label;
 use crate::moves::BatchId;
+use crate::payoff::Judged;
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 use crate::weigh::Estimate;
@@ -33,6 +34,8 @@ pub struct Explanation {
     pub scope: Option<Standing>,
     /// How that scope is braked.
     pub brake: Option<Braking>,
+    /// What its promotion would gain, if it waits for that or was refused for it.
+    pub gain: Option<Judged>,
     /// The latest decisions on it, oldest first.
     pub decisions: Vec<Decision>,
     /// All of it in a sentence.
@@ -137,7 +140,22 @@ impl Engine {
         let scope = self.admission.scope_of(page.pid);
         let brake = self.brakes().into_iter().find(|braking| Some(braking.scope) == scope);
         let scope = self.standings().into_iter().find(|standing| Some(standing.scope) == scope);
-        Explanation { page, head, pfn, record, state, scope, brake, decisions, summary }
+        let gain = self.gain(head, decisions.last());
+        Explanation { page, head, pfn, record, state, scope, brake, gain, decisions, summary }
+    }
+
+    /// What the promotion of a page would gain, by what the rule last claimed of it.
+    fn gain(&self, head: VirtPage, last: Option<&Decision>) -> Option<Judged> {
+        let payoff = self.payoff.as_ref()?;
+        if let Some(waiting) = self.queue.get(head) {
+            return payoff.of(&waiting.candidate);
+        }
+        match last?.what {
+            What::Refused { reason: RefusalReason::HeldOut | RefusalReason::NotWorth } => {
+                Some(payoff.judged(gap_of_score(last?.score)))
+            }
+            _ => None,
+        }
     }
 
     /// The page by which the engine knows the folio of `page`: the page itself if the engine has

@@ -216,7 +216,7 @@ impl Engine {
     /// allows; `None` if that is left to the configuration.
     pub fn pace(&mut self, now: Nanos, nodes: &[NodeState], pacing: Pacing) -> Option<ScanPace> {
         let now = now.max(self.clock());
-        let affordable = self.payoff.as_ref().map_or(f64::INFINITY, Payoff::faults_affordable);
+        let affordable = self.payoff.as_ref().and_then(Payoff::faults_affordable);
         self.pace.as_mut()?.look(now, nodes, &self.topology, pacing, affordable)
     }
 
@@ -379,6 +379,9 @@ impl Engine {
     fn set_topology(&mut self, topology: &Topology) {
         self.table.set_topology(topology);
         self.admission.set_topology(topology);
+        if let Some(payoff) = &mut self.payoff {
+            payoff.set_topology(topology);
+        }
         self.topology = topology.clone();
         for (admitted, not_before) in self.queue.drain() {
             match self.admission.route(topology, &admitted.candidate) {

@@ -1,5 +1,6 @@
 //! Tests of the engine on small machines with hand-computed results.
 
+mod payoff;
 mod worth;
 
 use super::*;

@@ -48,6 +48,16 @@ const LOOK_EVERY: Nanos = Nanos::from_s(2);
 /// Time between two decisions during a renewal, which ends as soon as it has had its effect.
 const LOOK_RENEWING: Nanos = Nanos::from_ms(200);
 
+/// By how much hint faults may change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Affordable {
+    /// When their cost was measured. The factor holds once for each measurement: steps taken since
+    /// do not show in it.
+    pub measured: Nanos,
+    /// How many times as many as then can be paid for.
+    pub factor: f64,
+}
+
 /// How much of a [`ScanPace`] a machine's kernel can follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
@@ -94,6 +104,8 @@ pub struct Pace {
     renewal: Option<Renewal>,
     /// Share of the step that can be paid for.
     paid: f64,
+    /// The measurement that it follows.
+    measured: Option<Nanos>,
     wish: ScanPace,
 }
 
@@ -109,6 +121,7 @@ impl Pace {
             scans: None,
             renewal: Renewal::new(config),
             paid: 1.0,
+            measured: None,
             wish: ScanPace {
                 step_mb: least_mb,
                 period_min_ms: kernel.scan_period_min_ms,
@@ -140,25 +153,31 @@ impl Pace {
     /// Decides every two seconds, and more often during a renewal, from the memory that lower tiers
     /// hold and from how often the kernel scans. It changes the step if that is off by a quarter,
     /// and begins or ends a renewal. Returns how the kernel should scan from now on; `None` if the
-    /// machine cannot set that. `affordable` is how many times as many hint faults as now can be
-    /// paid for.
+    /// machine cannot set that. `affordable` is `None` if hint faults may cost what they will.
     pub fn look(
         &mut self,
         now: Nanos,
         nodes: &[NodeState],
         topology: &Topology,
         pacing: Pacing,
-        affordable: f64,
+        affordable: Option<Affordable>,
     ) -> Option<ScanPace> {
         if pacing == Pacing::Nothing {
             return None;
         }
         if self.looked.is_none_or(|looked| now.since(looked) >= self.wish.look_every()) {
             self.looked = Some(now);
-            self.paid = (self.paid * affordable.clamp(PAID_FALL, PAID_GROWTH)).clamp(PAID_MIN, 1.0);
+            self.afford(affordable);
             self.decide(now, used_mb(nodes, topology), machine_mb(nodes), pacing);
         }
         Some(self.wish)
+    }
+
+    fn afford(&mut self, affordable: Option<Affordable>) {
+        let Some(Affordable { measured, factor }) = affordable else { return };
+        if self.measured.replace(measured) != Some(measured) {
+            self.paid = (self.paid * factor.clamp(PAID_FALL, PAID_GROWTH)).clamp(PAID_MIN, 1.0);
+        }
     }
 
     /// The time that a pass takes.

@@ -51,7 +51,7 @@ impl Machine {
 
     fn wish(&mut self, at_s: u64, mib: u64, scans: Option<Scans>) -> Option<ScanPace> {
         self.pace.see(scans);
-        self.pace.look(Nanos::from_s(at_s), &nodes(mib), &self.topology, self.pacing, f64::INFINITY)
+        self.pace.look(Nanos::from_s(at_s), &nodes(mib), &self.topology, self.pacing, None)
     }
 
     /// The step, the shortest period, and the rate limit that a renewal asks for.
@@ -201,4 +201,27 @@ fn nonsense_is_survived() {
             }
         }
     }
+}
+
+#[test]
+fn the_step_follows_what_hint_faults_may_cost_once_for_each_measurement() {
+    let mut machine = Machine::new();
+    let mut step = |at_s, measured_s, factor| {
+        let affordable = Affordable { measured: Nanos::from_s(measured_s), factor };
+        machine.pace.see(None);
+        let wish = machine.pace.look(
+            Nanos::from_s(at_s),
+            &nodes(1000),
+            &machine.topology,
+            machine.pacing,
+            Some(affordable),
+        );
+        wish.unwrap().step_mb
+    };
+    let course =
+        [(2, 1, 1.0), (4, 3, 0.5), (6, 3, 0.5), (8, 7, 9.0), (10, 9, 0.0), (12, 11, 0.0), (14, 13, 0.0)];
+    // From the step of a pass in ten seconds: half, no less by the same measurement, and again the
+    // whole.
+    let steps = course.map(|(at, measured, factor)| step(at, measured, factor));
+    assert_eq!(steps, [100, 50, 50, 100, 6, 1, 1]);
 }

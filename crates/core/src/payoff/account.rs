@@ -1,6 +1,7 @@
 //! What may still be spent, in CPU time.
 
 use crate::access::Programs;
+use crate::pace::Affordable;
 use crate::units::Nanos;
 
 /// Time between two bookings of income: with less, the programs' CPU time is too coarse.
@@ -74,11 +75,13 @@ impl Account {
         Nanos((self.credit + self.income.unwrap_or(0.0) * self.loan_s).max(0.0) as u64)
     }
 
-    /// How many times as much as now may be spent.
-    pub(super) fn affordable(&self) -> f64 {
-        let Some(income) = self.income else { return f64::INFINITY };
+    /// How many times as much as at the last booking may be spent; `None` while the income is
+    /// unknown.
+    pub(super) fn affordable(&self) -> Option<Affordable> {
+        let (income, booked) = self.income.zip(self.booked)?;
         let rate = income + (self.credit + income * self.loan_s) / SPREAD_S;
-        rate.max(income * LEAST) / self.spending.max(1.0)
+        let factor = rate.max(income * LEAST) / self.spending.max(1.0);
+        Some(Affordable { measured: booked.time, factor })
     }
 }
 
@@ -134,7 +137,7 @@ mod tests {
     fn while_the_programs_time_is_unknown_nothing_is_limited() {
         let mut account = Account::new(0.01, 10);
         account.spend(1e15);
-        assert!(account.has_credit() && account.affordable() > 1e9);
+        assert!(account.has_credit() && account.affordable().is_none());
         book(&mut account, 0);
         assert!(account.has_credit());
     }
@@ -145,9 +148,11 @@ mod tests {
         account.spend(20e6);
         book(&mut account, 2);
         // 20 ms in one of two seconds are 10 a second. Left are 100, to be spread over 20 s.
-        assert!((account.affordable() - (10.0 + 5.0) / 10.0).abs() < 1e-9, "{account:?}");
+        let Affordable { measured, factor } = account.affordable().unwrap();
+        assert_eq!(measured, Nanos::from_s(2));
+        assert!((factor - (10.0 + 5.0) / 10.0).abs() < 1e-9, "{account:?}");
         account.spend(1e9);
         book(&mut account, 3);
-        assert!(account.affordable() < 0.01, "{account:?}");
+        assert!(account.affordable().unwrap().factor < 0.01, "{account:?}");
     }
 }

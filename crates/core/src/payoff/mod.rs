@@ -35,6 +35,7 @@ use crate::access::{Access, Detail, Programs, Source};
 use crate::candidate::{Candidate, gap_of_score, score_of_rate};
 use crate::config;
 use crate::moves::Direction;
+use crate::pace::Affordable;
 use crate::refusal::RefusalReason;
 use crate::topology::Topology;
 use crate::units::{Nanos, Pid};
@@ -65,7 +66,7 @@ pub enum Verdict {
     NotWorth,
 }
 
-/// What a promotion of a page with a certain claim gains, for explanations.
+/// What a promotion of a page with a certain claim gains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judged {
     /// What is known of such pages.
@@ -82,9 +83,17 @@ pub struct Judged {
     pub move_ns: u32,
 }
 
+impl Judged {
+    /// The gain of a promotion, ns.
+    pub fn gain_ns(&self) -> f64 {
+        (self.rate - self.price) * self.stay_s * self.saved_ns
+    }
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub struct Payoff {
+    keys: config::Payoff,
     watch_s: f64,
     move_ns: u32,
     fault_ns: f64,
@@ -107,7 +116,8 @@ impl Payoff {
             watch_s: keys.watch_s as f64,
             move_ns: keys.move_ns,
             fault_ns: keys.fault_ns.into(),
-            saved_ns: saved_ns(topology).unwrap_or(keys.saved_ns.into()),
+            saved_ns: saved_ns(topology, keys),
+            keys: keys.clone(),
             held_out: HeldOut::new(Nanos::from_s(keys.watch_s)),
             classes: Classes::default(),
             at_large: Class::default(),
@@ -116,6 +126,11 @@ impl Payoff {
             looked: Nanos(0),
             worth_until: Nanos(0),
         }
+    }
+
+    /// Nodes have appeared, disappeared or changed their tier.
+    pub fn set_topology(&mut self, topology: &Topology) {
+        self.saved_ns = saved_ns(topology, &self.keys);
     }
 
     /// Takes accesses: hint faults cost time, and those of held-out pages count for their class.
@@ -233,8 +248,8 @@ impl Payoff {
         self.trials.has_credit() || self.looked < self.worth_until
     }
 
-    /// How many times as many hint faults as now can be paid for.
-    pub fn faults_affordable(&self) -> f64 {
+    /// By how much hint faults may change; `None` if they may cost what they will.
+    pub fn faults_affordable(&self) -> Option<Affordable> {
         self.evidence.affordable()
     }
 
@@ -246,6 +261,11 @@ impl Payoff {
     /// What is left of the budget for hint faults, and for trials.
     pub fn left(&self) -> [Nanos; 2] {
         [self.evidence.left(), self.trials.left()]
+    }
+
+    /// What a promotion of a candidate gains; `None` if such candidates are not judged.
+    pub fn of(&self, candidate: &Candidate) -> Option<Judged> {
+        is_judged(candidate).then(|| self.judged(gap_of_score(candidate.score)))
     }
 
     /// What a promotion of a page with such a claim gains.
@@ -305,12 +325,12 @@ fn is_judged(candidate: &Candidate) -> bool {
     candidate.direction == Direction::Promote && candidate.source == Source::HintFault
 }
 
-/// Time saved by an access to the fastest tier instead of another, ns, where latencies are known.
-fn saved_ns(topology: &Topology) -> Option<f64> {
+/// Time saved by an access to the fastest tier instead of another, ns.
+fn saved_ns(topology: &Topology, keys: &config::Payoff) -> f64 {
     let least = |top: bool| {
         let of_tier = topology.nodes.iter().filter(|n| n.capacity_pages > 0 && topology.is_top(n.id) == top);
         of_tier.filter_map(|n| n.read_latency_ns).min()
     };
-    let (top, lower) = least(true).zip(least(false))?;
-    (lower > top).then(|| f64::from(lower - top))
+    let known = least(true).zip(least(false)).and_then(|(top, lower)| lower.checked_sub(top));
+    known.filter(|saved| *saved > 0).unwrap_or(keys.saved_ns).into()
 }

@@ -1,8 +1,8 @@
-//! A socket that answers as a daemon does, for tests and to try the screen by hand.
+//! A socket that answers as a daemon does.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use thermocline_linux::residency::Residency;
@@ -10,11 +10,6 @@ use thermocline_linux::residency::Residency;
 use super::machine;
 use crate::daemon::socket::{Request, Server};
 use crate::snapshot::Latest;
-
-/// Listens, and answers `status` from `latest`.
-fn bind(path: &Path, latest: Latest) -> Server {
-    Server::listen(path, None, Arc::default(), latest, |_| None, || Ok(Residency::default())).unwrap()
-}
 
 /// Answers what only a loop can answer.
 fn answer(server: &Server, next: u64) {
@@ -32,29 +27,14 @@ fn answer(server: &Server, next: u64) {
     }
 }
 
-/// Listens until the test ends.
+/// Listens, and answers `status` from `latest`, until the test ends.
 pub fn listen(path: &Path, latest: Latest) -> std::thread::JoinHandle<()> {
-    let server = bind(path, latest);
+    let residency = || Ok(Residency::default());
+    let server = Server::listen(path, None, Arc::default(), latest, |_| None, residency).unwrap();
     std::thread::spawn(move || {
         loop {
             answer(&server, 30);
             std::thread::sleep(Duration::from_millis(5));
         }
     })
-}
-
-/// Serves a run of a minute on the socket of THERMOCLINE_TOP_SOCKET, for `top --socket`.
-#[test]
-#[ignore = "to try the screen by hand"]
-fn a_socket_to_try_the_screen_on() {
-    let path = std::env::var_os("THERMOCLINE_TOP_SOCKET").expect("THERMOCLINE_TOP_SOCKET names a socket");
-    let latest = Latest::default();
-    let server = bind(Path::new(&path), latest.clone());
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(60) {
-        let s = begin.elapsed().as_secs();
-        latest.publish(machine::scopes(machine::snapshot(s + 1), 40));
-        answer(&server, 5 * s);
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

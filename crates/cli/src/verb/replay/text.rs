@@ -105,7 +105,7 @@ fn diff(diff: &Diff) -> String {
             out,
             "pid {} {:#x} {}: recorded {}{}; replayed {}{}",
             example.page.pid.0,
-            example.page.vpn << 12,
+            example.page.address(),
             example.direction,
             example.recorded,
             at(example.recorded_at),
