@@ -251,6 +251,12 @@ pub struct Programs {
     pub cpu: Nanos,
 }
 
+impl Programs {
+    /// Time between two reports. To sum up over CPUs and interrupts costs a kernel too much to do
+    /// it at each step.
+    pub const EVERY: Nanos = Nanos::from_s(5);
+}
+
 /// Whether a process's memory may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {

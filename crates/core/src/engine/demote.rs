@@ -59,9 +59,10 @@ impl Engine {
     pub(super) fn settle_demand(&mut self, done: &Demoted) {
         match self.demotion.done(self.clock(), done) {
             Some(settled) => {
+                let now = self.clock();
                 if let Some(payoff) = &mut self.payoff {
                     let node = self.topology.nodes.iter().find(|node| node.id == done.node);
-                    payoff.demanded(node.map_or(0, |node| node.capacity_pages));
+                    payoff.supplied(&settled.supply, node.map_or(0, |node| node.capacity_pages), now);
                 }
                 self.counters.demotion_done += done.pages;
                 self.counters.demotion_short += settled.supply.short;

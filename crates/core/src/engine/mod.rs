@@ -200,6 +200,8 @@ impl Engine {
         if let Some(payoff) = &mut self.payoff {
             let lower = nodes.iter().filter(|state| self.topology.is_lower(state.node));
             let held = lower.map(|state| state.managed_pages.saturating_sub(state.free_pages)).sum();
+            let mut top = nodes.iter().filter(|state| self.topology.is_top(state.node));
+            payoff.see_room(top.any(|state| state.free_pages > self.demotion.enough(state)));
             payoff.tick(now, self.pace.as_ref().map_or(PASS, Pace::pass), held);
         }
         self.rule.on_tick(now, nodes, &mut self.out);

@@ -5,9 +5,9 @@
 //! 2. Held-out pages are judged in classes, by the octave of the access interval that the rule
 //!    claims. If in a share F of the passes they fault within x of being marked, their access rate
 //!    is at least F / x. The largest such bound is the rate of the class.
-//! 3. The *price* of DRAM is the mean rate of the pages of lower tiers and a quarter more: what is
-//!    demoted becomes one of them. It is found by the same bound, from one page in 64 whatever is
-//!    claimed of it.
+//! 3. The *price* of room in DRAM is what a demoted page loses: at most the mean rate of the pages
+//!    of lower tiers, whose rate is found by the same bound, and a quarter more; at most what pages
+//!    that demotion found idle can have; nothing while there is room.
 //! 4. A promotion gains (rate - price) x stay x time saved by an access. The stay is `watch_s`, or
 //!    up to ten times as long if held-out pages stay as hot.
 //! 5. A class is *worth it* if that exceeds the cost of a move both ways by two standard errors of
@@ -25,6 +25,7 @@
 mod account;
 mod classes;
 mod held_out;
+mod price;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use serde::Serialize;
 use crate::access::{Access, Detail, Programs, Source};
 use crate::candidate::{Candidate, gap_of_score, score_of_rate};
 use crate::config;
+use crate::demand::Supply;
 use crate::moves::Direction;
 use crate::pace::Affordable;
 use crate::refusal::RefusalReason;
@@ -42,14 +44,13 @@ use crate::units::{Nanos, Pid};
 use account::Account;
 use classes::{Class, Classes};
 use held_out::HeldOut;
+use price::Price;
 
 /// Time between two looks at held-out pages.
 const LOOK_EVERY: Nanos = Nanos::from_s(1);
 /// Assumed cost of learning whether a page is idle, ns: the multi-generational LRU updates its age
 /// in a walk through page tables.
 const AGE_NS: f64 = 25.0;
-/// Pages are worth an exchange if they stand out by so much from the mean: both are estimates.
-const STANDS_OUT: f64 = 1.25;
 /// Room is made ahead of promotions for so long after a page of a class that is worth it was
 /// proposed.
 const WORTH_LIFE: Nanos = Nanos::from_s(30);
@@ -73,7 +74,7 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Accesses a second that held-out pages of the class have.
     pub rate: f64,
-    /// Accesses a second that it takes to stand out from the pages of lower tiers.
+    /// Accesses a second that a page which is demoted for it loses.
     pub price: f64,
     /// Time for which it counts, s.
     pub stay_s: f64,
@@ -100,11 +101,11 @@ pub struct Payoff {
     saved_ns: f64,
     held_out: HeldOut,
     classes: Classes,
-    /// Pages of lower tiers, whatever is claimed of them.
-    at_large: Class,
+    price: Price,
     evidence: Account,
     trials: Account,
-    looked: Nanos,
+    /// When time last passed.
+    looked: Option<Nanos>,
     worth_until: Nanos,
 }
 
@@ -120,10 +121,10 @@ impl Payoff {
             keys: keys.clone(),
             held_out: HeldOut::new(Nanos::from_s(keys.watch_s)),
             classes: Classes::default(),
-            at_large: Class::default(),
+            price: Price::default(),
             evidence: half(),
             trials: half(),
-            looked: Nanos(0),
+            looked: None,
             worth_until: Nanos(0),
         }
     }
@@ -145,7 +146,7 @@ impl Payoff {
             }
             let wait = classes::octave(Nanos(latency.time.0.saturating_mul(access.pages())));
             if self.held_out.is_selected(page, access.time) {
-                self.at_large.fault(false, wait, access.pages() as f64);
+                self.price.lower.fault(false, wait, access.pages() as f64);
             }
             if let Some((octave, late)) = self.held_out.faulted(page, access.time) {
                 self.classes.fault(octave, late, wait);
@@ -209,10 +210,16 @@ impl Payoff {
         }
     }
 
-    /// A demand has ended, for which the pages of a node were looked at. Those that it found are
-    /// part of the cost of promotions.
-    pub fn demanded(&mut self, node_pages: u64) {
+    /// A demand has ended, for which all pages of a node were looked at: that is part of the cost
+    /// of promotions.
+    pub fn supplied(&mut self, supply: &Supply, node_pages: u64, now: Nanos) {
         self.trials.spend(node_pages as f64 * AGE_NS);
+        self.price.see_supply(supply, node_pages, now);
+    }
+
+    /// Whether top tiers have more room than demotion makes.
+    pub fn see_room(&mut self, room: bool) {
+        self.price.see_room(room);
     }
 
     /// Takes the CPU time that programs have used.
@@ -229,23 +236,24 @@ impl Payoff {
     /// Time passes. `pass` is how long a scan over the programs' memory takes; lower tiers hold
     /// `lower_pages`.
     pub fn tick(&mut self, now: Nanos, pass: Nanos, lower_pages: u64) {
-        let since = now.since(self.looked);
+        // Clocks begin anywhere: of the time before the first look nothing is known.
+        let since = now.since(*self.looked.get_or_insert(now));
         if since < LOOK_EVERY {
             return;
         }
-        self.looked = now;
+        self.looked = Some(now);
         let since_s = since.0 as f64 / 1e9;
         self.classes.fade(since_s);
-        self.at_large.fade(since_s);
+        self.price.tick(now, since_s);
         let (classes, passes) = (&mut self.classes, since.0 as f64 / pass.0.max(1) as f64);
-        self.at_large.pass(false, passes * lower_pages as f64 / held_out::ONE_IN as f64);
+        self.price.lower.pass(false, passes * lower_pages as f64 / held_out::ONE_IN as f64);
         self.held_out.tick(now, passes, |octave, late| classes.silent(octave, late));
     }
 
     /// Whether anything may be promoted now: there is budget for trials, or pages that are worth it
     /// were proposed lately.
     pub fn may_promote(&self) -> bool {
-        self.trials.has_credit() || self.looked < self.worth_until
+        self.trials.has_credit() || self.looked.is_some_and(|looked| looked < self.worth_until)
     }
 
     /// By how much hint faults may change; `None` if they may cost what they will.
@@ -275,7 +283,7 @@ impl Payoff {
         Judged {
             verdict: self.verdict(octave),
             rate: class.rate(0.0),
-            price: self.price(),
+            price: self.price.get(),
             stay_s: class.stay(self.watch_s),
             saved_ns: self.saved_ns,
             move_ns: self.move_ns,
@@ -310,14 +318,9 @@ impl Payoff {
         }
     }
 
-    /// Nothing while few pages have been passed.
-    fn price(&self) -> f64 {
-        if self.at_large.is_known() { self.at_large.rate(0.0) * STANDS_OUT } else { 0.0 }
-    }
-
     /// What a promotion gains if the rate is so many standard errors below what was seen.
     fn gain_ns(&self, class: &Class, errors: f64) -> f64 {
-        (class.rate(errors) - self.price()) * class.stay(self.watch_s) * self.saved_ns
+        (class.rate(errors) - self.price.get()) * class.stay(self.watch_s) * self.saved_ns
     }
 }
 

@@ -47,8 +47,9 @@ struct Course {
 }
 
 impl Course {
+    /// On a machine that has been up for days.
     fn new() -> Course {
-        Course { payoff: Payoff::new(&Config::default().payoff, &topology()), now: Nanos::from_s(1) }
+        Course { payoff: Payoff::new(&Config::default().payoff, &topology()), now: Nanos::from_s(1_000_000) }
     }
 
     /// Passes over `pages` pages from page `first` on, each of which faults after `wait` of its

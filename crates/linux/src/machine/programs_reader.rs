@@ -7,9 +7,6 @@ use thermocline_core::units::Nanos;
 use crate::cpu_time;
 use crate::root::Root;
 
-/// Time between two reports. The kernel sums up over all CPUs and interrupts for each.
-const EVERY: Nanos = Nanos::from_s(5);
-
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct ProgramsReader {
@@ -30,7 +27,7 @@ impl ProgramsReader {
         match cpu_time::read(&self.root) {
             Ok(Some(cpu)) => {
                 observe(Evidence::Programs(Programs { time: at, cpu }));
-                self.due = Some(at.plus(EVERY));
+                self.due = Some(at.plus(Programs::EVERY));
                 None
             }
             Ok(None) => Some("it does not tell".to_owned()),

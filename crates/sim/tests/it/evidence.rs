@@ -51,7 +51,7 @@ fn every_rule_promotes_and_is_a_manager() {
 }
 
 /// A figure of the engine's own.
-fn figure(report: &Report, name: &str) -> u64 {
+pub fn figure(report: &Report, name: &str) -> u64 {
     report.notes.figures.iter().find(|(of, _)| of == name).map_or(0, |(_, value)| *value)
 }
 

@@ -19,6 +19,7 @@ mod modes;
 mod numab2;
 mod pace;
 mod paired;
+mod payoff;
 mod published;
 mod roles;
 mod truths;

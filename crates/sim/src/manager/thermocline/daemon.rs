@@ -35,6 +35,8 @@ pub(super) struct Daemon {
     pub(super) demotes: bool,
     /// How much of the scans' pace we can set.
     pub(super) pacing: Pacing,
+    /// When the programs' CPU time is reported next.
+    pub(super) programs_due: Nanos,
     pub(super) scopes: Scopes,
     pub(super) samples: Option<Samples>,
     pub(super) hot_lists: Option<HotLists>,
@@ -56,6 +58,7 @@ impl Daemon {
                 Some(0) => Pacing::Renewals,
                 _ => Pacing::Steps,
             },
+            programs_due: Nanos(0),
             scopes: Scopes::new(config)?,
             samples: Samples::new(config, machine),
             hot_lists: HotLists::new(config)?,

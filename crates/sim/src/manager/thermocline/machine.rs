@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use thermocline_core::access::Evidence;
+use thermocline_core::access::{Evidence, Programs};
 use thermocline_core::demand::Demand;
 use thermocline_core::machine::{Machine, Wishes};
 use thermocline_core::moves::Batch;
@@ -44,7 +44,10 @@ impl Machine for AtWork<'_> {
             daemon.scopes.report(system, observe);
             daemon.show(system, observe);
             observe(Evidence::Scans(system.scans()));
-            observe(Evidence::Programs(system.programs()));
+            if system.now >= daemon.programs_due {
+                daemon.programs_due = system.now.plus(Programs::EVERY);
+                observe(Evidence::Programs(system.programs()));
+            }
         }
         Ok(())
     }
