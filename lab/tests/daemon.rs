@@ -30,8 +30,6 @@ mod limits;
 mod lockdown;
 #[path = "daemon/pace.rs"]
 mod pace;
-#[path = "daemon/payoff.rs"]
-mod payoff;
 #[path = "daemon/physical.rs"]
 mod physical;
 #[path = "daemon/regions.rs"]
