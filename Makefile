@@ -99,7 +99,7 @@ lint: ## formatting, clippy, links in the documentation, licences and sources, t
 	@scripts/need build bpf deny docs
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
-	cargo clippy --release -p thermocline-linux -- -D warnings
+	cargo clippy --release -p thermocline-linux --features bpf -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc -q --release --no-deps --workspace
 	$(TOOLS)/bin/cargo-deny --all-features check --hide-inclusion-graph licenses bans sources
 	$(TOOLS)/bin/mdbook build docs
