@@ -57,9 +57,9 @@ impl Engine {
     }
 
     pub(super) fn settle_demand(&mut self, done: &Demoted) {
-        match self.demotion.done(self.clock(), done) {
+        let now = self.clock();
+        match self.demotion.done(now, done) {
             Some(settled) => {
-                let now = self.clock();
                 if let Some(payoff) = &mut self.payoff {
                     let node = self.topology.nodes.iter().find(|node| node.id == done.node);
                     payoff.supplied(&settled.supply, node.map_or(0, |node| node.capacity_pages), now);

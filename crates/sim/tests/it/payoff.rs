@@ -14,12 +14,19 @@ const BESIDE: &str = "[[process]]\nname = \"beside\"\nnode = 0\nfootprint = \"11
     place = [{ node = 0 }]\n";
 const PAGES: u64 = 64 << 8;
 
-/// Runs ALIKE beside others, on 128 MiB of DRAM. The advance is so small that not much of it can be
-/// promoted on trial.
+/// Runs ALIKE beside others, on 128 MiB of DRAM. Promotions are so slow that in the first seconds,
+/// while the budget is unknown, a sixth of it can go up, and so dear that trials can promote another
+/// fifth: half a percent of a minute, at 100 us a page.
 fn run(beside: &str, law: bool) -> Report {
     let enabled = format!("config.payoff.enabled={law}");
-    let more =
-        ["machine.node.0.memory=\"128MiB\"", "config.payoff.loan_s=5", "config.payoff.watch_s=10", &enabled];
+    let more = [
+        "machine.node.0.memory=\"128MiB\"",
+        "config.admission.rate_limit_mbps=2",
+        "config.payoff.move_ns=100000",
+        "config.payoff.loan_s=5",
+        "config.payoff.watch_s=10",
+        &enabled,
+    ];
     let report =
         simulate(&small(&format!("{ALIKE}{beside}"), &more), "thermocline:adaptive", ModeName::Event, 7);
     println!("{:?}\n{:?}", report.counters, report.notes);
