@@ -7,9 +7,9 @@
 //! * If a share s of a node's pages has been idle for a time t, those are accessed at most
 //!   -ln(s) / t times a second: were all pages alike, that would be the rate of all.
 //!
-//! The lesser bound counts. The mean alone is too high where what is hot is in the lower tiers, and
-//! what is in DRAM is idle. Too high it is, too, where the hot pages of lower tiers move about: they
-//! are part of the mean.
+//! The lesser bound counts. The mean alone is too high where what is hot is in the lower tiers
+//! and what is in DRAM is idle. It is also too high where new pages turn hot all the time, because
+//! these are part of the mean.
 
 use super::classes::Class;
 use crate::demand::Supply;

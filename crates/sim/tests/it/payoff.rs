@@ -15,8 +15,8 @@ const BESIDE: &str = "[[process]]\nname = \"beside\"\nnode = 0\nfootprint = \"11
 const PAGES: u64 = 64 << 8;
 
 /// Runs ALIKE beside others, on 128 MiB of DRAM. Promotions are so slow that in the first seconds,
-/// while the budget is unknown, a sixth of it can go up, and so dear that trials can promote another
-/// fifth: half a percent of a minute, at 100 us a page.
+/// while the budget is unknown, a sixth of it can go up. They are so dear that trials can promote
+/// another fifth: half a percent of a minute, at 100 us a page.
 fn run(beside: &str, law: bool) -> Report {
     let enabled = format!("config.payoff.enabled={law}");
     let more = [
