@@ -76,7 +76,7 @@ fn debian_13() -> Option<PathBuf> {
     let made = Command::new("debootstrap")
         .arg("--variant=minbase")
         .arg("--include=systemd,redis-server,procps,kmod,numactl,libelf1t64,zlib1g")
-        .args(["trixie".as_ref(), fresh.as_os_str(), "http://deb.debian.org/debian".as_ref()])
+        .args(["trixie".as_ref(), fresh.as_os_str()])
         .output();
     match made {
         Ok(made) if made.status.success() => {

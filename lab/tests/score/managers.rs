@@ -44,7 +44,10 @@ fn redis_is_served_by_dram_where_somebody_manages_and_who_moved_what_is_told() {
     if let Some(why) = unavailable() {
         return println!("skipped: {why}");
     }
-    let summaries = compared("redis", &["--repeats", "1", "--warmup-ops", "500000", "--ops", "100000"]);
+    let summaries = compared(
+        "redis",
+        &["--repeats", "1", "--keys", "150000", "--warmup-ops", "300000", "--ops", "60000"],
+    );
     let rows: Vec<&Value> = summaries.iter().map(|summary| &summary["runs"][0]).collect();
     rows.iter().for_each(|row| judge(row));
     let [none, numab2, damon, ours] = rows[..] else { panic!("a run of each: {rows:?}") };
