@@ -113,8 +113,8 @@ fn complete(seen: &Value) {
 fn the_kernel_agrees(line: Line) {
     let share = tempfile::Builder::new().prefix("hintfault").tempdir_in("/tmp").unwrap();
     let folder = share.path();
-    // Watchers and settings have the kernel patch its code a dozen times, which the emulator does not
-    // always survive if another processor runs that code.
+    // Watchers and settings have the kernel patch its code a dozen times, which the emulator does
+    // not always survive if another processor runs that code.
     let mut machine = Machine::of_sizes(&[1 << 30, 256 << 20, 1 << 30]);
     machine.set_cpus(&[1]);
     let guest = Guest::builder()

@@ -130,7 +130,7 @@ impl GuestBuilder {
                 Err(Error::Guest { end: End::EmulatorFault { command_started }, .. })
                     if terminal.is_none() && (!command_started || self.output == Output::Capture) =>
                 {
-                    // Tests that pass show what costs time too: their harness keeps only what macros print.
+                    // Tests that pass show it too: their harness keeps only what macros print.
                     let _ = writeln!(
                         io::stderr(),
                         "lab: the emulator made the guest's kernel fail; booting again"
