@@ -94,12 +94,13 @@ fuzz-imports:
 	@scripts/need fuzz
 	$(call fuzz-target,imports,4096,512,,--features imports)
 
-# What only the lab needs is a feature of one crate: without it nothing of that crate may be unused.
+# What only the lab needs is a feature of one crate, and BPF another: without either nothing of that crate may be unused.
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
 	@scripts/need build bpf deny docs
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo clippy --release -p thermocline-linux --features bpf -- -D warnings
+	cargo clippy --release -p thermocline-linux -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc -q --release --no-deps --workspace
 	$(TOOLS)/bin/cargo-deny --all-features check --hide-inclusion-graph licenses bans sources
 	$(TOOLS)/bin/mdbook build docs

@@ -7,7 +7,6 @@ pub mod actuator;
 pub mod aside;
 pub mod clock;
 pub mod configuration;
-mod cpu_time;
 pub mod damon;
 pub mod demoter;
 pub mod descriptors;

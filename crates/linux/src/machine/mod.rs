@@ -2,6 +2,7 @@
 //!
 //! `steps.rs` is the engine's interface to it; the rest is for reporting.
 
+mod cpu_time;
 mod mappings;
 mod members;
 mod owners;

@@ -4,7 +4,7 @@ use thermocline_core::access::{Evidence, Programs};
 use thermocline_core::config::Config;
 use thermocline_core::units::Nanos;
 
-use crate::cpu_time;
+use super::cpu_time;
 use crate::root::Root;
 
 /// See the module's description.

@@ -15,7 +15,7 @@ const TICK: Nanos = Nanos::from_ms(10);
 ///
 /// # Errors
 /// The file cannot be read or understood.
-pub fn read(root: &Root) -> Result<Option<Nanos>, KernelFileError> {
+pub(super) fn read(root: &Root) -> Result<Option<Nanos>, KernelFileError> {
     let path = root.proc.join("stat");
     let Some(text) = read_optional(&path)? else { return Ok(None) };
     match parse(&text) {
