@@ -120,7 +120,7 @@ fn the_kernel_agrees(line: Line) {
     let guest = Guest::builder()
         .kernel(line)
         .machine(machine)
-        .timeout(Some(Duration::from_secs(200)))
+        .timeout(Some(Duration::from_secs(400)))
         .share(folder)
         .env("HOTCOLD", env!("CARGO_BIN_EXE_hotcold"))
         .env("WATCHER", common::example("hintfault").to_str().unwrap());
