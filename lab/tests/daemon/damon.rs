@@ -112,7 +112,7 @@ fn filters_are_by_cgroup_on_the_newest() {
 }
 
 fn managers_take_over(line: Line) {
-    let run = Run::new(line, [640, 128, 512], ThpMode::Never, 300);
+    let run = Run::new(line, [640, 128, 512], ThpMode::Never, 300).one_processor();
     let Some(outcome) = run.run(&with_settings(include_str!("switch.sh"))) else { return };
     assert_eq!(number(&outcome, "daemon_status"), 0);
     // To damon, thermocline and observe; in vain to damon, which takes over nothing.

@@ -9,7 +9,7 @@ use super::{Run, number, thermocline, with_settings};
 
 #[test]
 fn a_daemon_is_reloaded_under_load_on_6_12() {
-    let run = Run::new(Line::Stable, [512, 128, 768], ThpMode::Never, 280).env("MIB", 96);
+    let run = Run::new(Line::Stable, [512, 128, 768], ThpMode::Never, 280).one_processor().env("MIB", 96);
     let Some(outcome) = run.run(&with_settings(include_str!("reload.sh"))) else { return };
     let number = |name| number(&outcome, name);
     assert_eq!(number("daemon_status"), 0);
