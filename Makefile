@@ -5,13 +5,12 @@ TOOLS := $(or $(THERMOCLINE_TOOLS),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thermo
 KERNEL ?= 6.12
 WORKLOAD ?= redis
 REPEATS ?= 3
-FUZZ_SECONDS ?= 5
-SOAK_FUZZ_SECONDS ?= 600
+FUZZ_SECONDS ?= 600
 BINARY_BYTES_MAX := 15000000
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball lab-programs fuzz fuzz-imports
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball lab-programs fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,7 +54,7 @@ else
 	@$(LAB) shell --kernel $(KERNEL) $(OPTIONS)
 endif
 
-lab-compare: lab-programs ## managers of memory beside each other; WORKLOAD=redis|memcached|postgresql|mariadb|hotcold, MANAGERS=none,numab2,..., REPEATS=3, OPTIONS=...
+lab-compare: lab-programs ## managers of memory beside each other; WORKLOAD=redis|memcached|postgresql|mariadb|hotcold|gups|bfs|bc, MANAGERS=none,numab2,..., REPEATS=3, OPTIONS=...
 	@mkdir -p target/compare
 	$(LAB) compare $(WORKLOAD) --kernel $(KERNEL) --repeats $(REPEATS) $(if $(MANAGERS),--managers $(MANAGERS)) \
 		--json target/compare/$(WORKLOAD).json $(OPTIONS)
@@ -64,21 +63,20 @@ lab-spill: lab-programs ## S3's experiment: cold ballast fills DRAM, Redis spill
 	@mkdir -p target/spill
 	$(LAB) spill --kernel $(KERNEL) $(if $(MANAGERS),--managers $(MANAGERS)) --logs target/spill --json target/spill/runs.json $(OPTIONS)
 
-test: lab-programs ## every test: units, properties, a short fuzzing, and the lab on three kernels
-	@scripts/need fuzz promtool
+test: lab-programs ## every test: units, properties, hostile input, and the lab on three kernels
+	@scripts/need promtool
 	cargo test --release --workspace --no-fail-fast
 	$(MAKE) -s -C lab/plugin test
-	$(MAKE) fuzz
 
-# $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS,OPTIONS OF CARGO): inputs found before, fuzz/seeds/NAME.tar.gz, are tried first.
+# $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS): inputs found before, fuzz/seeds/NAME.tar.gz, are tried first.
 define fuzz-target
 	@mkdir -p fuzz/corpus/$(1)
 	$(if $(wildcard fuzz/seeds/$(1).tar.gz),@tar -C fuzz/corpus/$(1) -xzf fuzz/seeds/$(1).tar.gz)
-	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run $(5) $(1) fuzz/corpus/$(1) -- \
+	PATH="$(TOOLS)/bin:$$PATH" cargo +nightly fuzz run $(1) fuzz/corpus/$(1) -- \
 		-max_total_time=$(FUZZ_SECONDS) -max_len=$(2) -rss_limit_mb=$(3) $(4)
 endef
 
-fuzz:
+fuzz: ## searches for input that breaks a law, FUZZ_SECONDS=600 each
 	@scripts/need fuzz
 	$(call fuzz-target,engine,2048,1024,-len_control=0)
 	$(call fuzz-target,faults,4096,512)
@@ -88,11 +86,7 @@ fuzz:
 	$(call fuzz-target,hotlist,2048,512)
 	$(call fuzz-target,http,10240,512)
 	$(call fuzz-target,control,4096,512)
-
-# Apart, since it builds what reads and writes recordings once more.
-fuzz-imports:
-	@scripts/need fuzz
-	$(call fuzz-target,imports,4096,512,,--features imports)
+	$(call fuzz-target,imports,4096,512)
 
 # What only the lab needs is a feature of one crate, and BPF another: without either nothing of that crate may be unused.
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
@@ -111,9 +105,9 @@ bench: ## figures beside their limits, in target/bench
 	cargo bench -p thermocline-sim --bench simulate
 	cargo bench -p thermocline-linux --bench samples
 
-soak: lab-programs ## what takes longer: long fuzzing, many property cases, the full lab runs
+soak: lab-programs ## what takes longer: fuzzing, many property cases, the full lab runs
 	@scripts/need fuzz
-	$(MAKE) fuzz fuzz-imports FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS)
+	$(MAKE) fuzz
 	PROPTEST_CASES=20000 cargo test --release -p thermocline-core
 	$(MAKE) tarball
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline --bin thermocline attack -- --nocapture

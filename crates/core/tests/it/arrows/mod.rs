@@ -32,6 +32,7 @@ const PLAN: &[(&str, &[&str])] = &[
             "thermocline-wire",
         ],
     ),
+    ("crates/inputs", &["thermocline-core", "thermocline-linux", "thermocline-trace", "thermocline-wire"]),
     ("lab", &["thermocline-core", "thermocline-linux"]),
 ];
 
