@@ -2,6 +2,7 @@
 
 pub mod ballast;
 pub mod chase;
+pub mod compute;
 mod dataset;
 pub mod hot_set;
 pub mod hotcold;

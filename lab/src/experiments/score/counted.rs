@@ -30,21 +30,27 @@ impl Counted {
     /// Starts hotcold through the program `starter` with its arguments, and with `options`; returns
     /// when its memory is filled. Its report goes to `report`.
     pub(crate) fn hotcold(starter: &[&str], options: &[&str], report: &Path) -> anyhow::Result<Counted> {
+        let report = report.to_str().context("the report's path is not UTF-8")?;
+        Counted::start("hotcold", starter, &[options, &["--report", report]].concat())
+    }
+
+    /// Starts `name`, a program of ours that reports accesses, through the program `starter` with
+    /// its arguments, and with `options`; returns when its memory is filled.
+    pub(crate) fn start(name: &'static str, starter: &[&str], options: &[&str]) -> anyhow::Result<Counted> {
         let here = std::env::current_exe().context("cannot find this program")?;
-        let program = here.with_file_name("hotcold");
-        let (first, words) = starter.split_first().context("nothing starts hotcold")?;
+        let program = here.with_file_name(name);
+        let (first, words) = starter.split_first().with_context(|| format!("nothing starts {name}"))?;
         let mut child = Command::new(first)
             .args(words)
             .arg(&program)
             .args(options)
-            .args(["--no-thp", "--report-every", "0.1", "--report"])
-            .arg(report)
+            .args(["--no-thp", "--report-every", "0.1"])
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| {
                 format!("cannot start {}: build it with make lab-programs", program.display())
             })?;
-        let out = child.stdout.take().context("hotcold's output is not piped")?;
+        let out = child.stdout.take().with_context(|| format!("the output of {name} is not piped"))?;
         let count = Arc::new(AtomicU64::new(0));
         let sum = Arc::clone(&count);
         thread::spawn(move || {
@@ -55,13 +61,13 @@ impl Counted {
                 }
             }
         });
-        let mut hotcold = Counted { name: "hotcold", child, count };
+        let mut counted = Counted { name, child, count };
         // The first accesses follow the filling of the memory.
-        hotcold.run(1)?;
-        Ok(hotcold)
+        counted.run(1)?;
+        Ok(counted)
     }
 
-    /// Ends it cleanly: hotcold verifies all of its data first.
+    /// Ends it cleanly: it checks its data or results first.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         end(&mut self.child, self.name)
     }

@@ -48,7 +48,7 @@ struct Common {
     #[arg(long, value_enum, default_value = "first-touch")]
     start: Start,
     /// Operations under the manager before anything is measured (default: 1,500,000 reads; 120,000
-    /// transactions of PostgreSQL, 5,000 of MariaDB; 100,000,000 accesses, 40,000,000 with --felt).
+    /// transactions of PostgreSQL, 5,000 of MariaDB; 100,000,000 accesses, updates or edges, 40,000,000 with --felt).
     #[arg(long, value_name = "N")]
     warmup_ops: Option<u64>,
     /// Operations that are measured (default: 300,000 reads; 30,000 transactions, 2,500; 30,000,000
@@ -62,9 +62,12 @@ struct Common {
     /// the start.
     #[arg(long, value_name = "SHARE", default_value_t = 0.333, value_parser = share)]
     fast_share: f64,
-    /// Memory of hotcold, MiB.
+    /// Memory of hotcold and gups, MiB.
     #[arg(long, default_value_t = 408)]
     mib: u32,
+    /// Binary logarithm of the vertices of bfs' and bc's graph, with 16 edges each.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(12..=26))]
+    graph_scale: u32,
     /// Accesses a second of hotcold at most; 0 for no limit.
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u64,
@@ -214,9 +217,13 @@ impl Common {
             (Workload::Redis | Workload::Memcached, _) => (1_500_000, 300_000),
             (Workload::PostgreSql, _) => (120_000, 30_000),
             (Workload::MariaDb, _) => (5_000, 2_500),
-            (Workload::Hotcold, None) => (100_000_000, 30_000_000),
-            // It does little but miss, so delays make it several times slower.
-            (Workload::Hotcold, Some(_)) => (40_000_000, 10_000_000),
+            (Workload::Hotcold | Workload::Gups | Workload::Bfs | Workload::Bc, None) => {
+                (100_000_000, 30_000_000)
+            }
+            // These do little but miss, so delays make them several times slower.
+            (Workload::Hotcold | Workload::Gups | Workload::Bfs | Workload::Bc, Some(_)) => {
+                (40_000_000, 10_000_000)
+            }
         };
         Ok(Plan {
             workload: self.workload,
@@ -228,6 +235,7 @@ impl Common {
             fast_share: self.fast_share,
             narrowing: Narrowing::Reserve,
             mib: self.mib,
+            graph_scale: self.graph_scale,
             rate: self.rate,
             keys: self.keys,
             value_bytes: self.value_bytes as usize,

@@ -32,6 +32,10 @@ const POSTGRESQL_BESIDE_BYTES: u64 = 34 << 20;
 const MARIADB_SCALE_BYTES: u64 = 15_680_000;
 /// Further memory: seen with 26 units.
 const MARIADB_OTHER_BYTES: u64 = 100 << 20;
+/// Memory of a breadth-first search per vertex: seen at scale 20.
+const BFS_VERTEX_BYTES: u64 = 130;
+/// The same of betweenness centrality.
+const BC_VERTEX_BYTES: u64 = 150;
 /// The page dump of the window.
 pub(crate) const DUMP: &str = "pages";
 
@@ -51,6 +55,12 @@ pub(crate) enum Workload {
     /// MariaDB, read and written by sysbench's OLTP.
     #[value(name = "mariadb")]
     MariaDb,
+    /// Random updates, nine tenths of them of a tenth of a table.
+    Gups,
+    /// Breadth-first searches of a Kronecker graph.
+    Bfs,
+    /// Betweenness centrality in a Kronecker graph.
+    Bc,
 }
 
 impl Workload {
@@ -62,6 +72,9 @@ impl Workload {
             Workload::Memcached => "memcached",
             Workload::PostgreSql => "postgresql",
             Workload::MariaDb => "mariadb",
+            Workload::Gups => "gups",
+            Workload::Bfs => "bfs",
+            Workload::Bc => "bc",
         }
     }
 
@@ -71,6 +84,8 @@ impl Workload {
             Workload::Hotcold => "accesses",
             Workload::Redis | Workload::Memcached => "reads",
             Workload::PostgreSql | Workload::MariaDb => "transactions",
+            Workload::Gups => "updates",
+            Workload::Bfs | Workload::Bc => "edges",
         }
     }
 }
@@ -131,8 +146,10 @@ pub(crate) struct Plan {
     pub(crate) fast_share: f64,
     /// What takes the rest of DRAM from it.
     pub(crate) narrowing: Narrowing,
-    /// Size of hotcold's memory, MiB.
+    /// Size of the memory of hotcold and gups, MiB.
     pub(crate) mib: u32,
+    /// Binary logarithm of a graph's vertices.
+    pub(crate) graph_scale: u32,
     /// Accesses a second that hotcold makes at most; 0 for no limit.
     pub(crate) rate: u64,
     /// Keys in a server.
@@ -164,7 +181,7 @@ impl Plan {
         let database = match self.workload {
             Workload::PostgreSql => Database::PostgreSql,
             Workload::MariaDb => Database::MariaDb,
-            Workload::Redis | Workload::Memcached | Workload::Hotcold => return None,
+            _ => return None,
         };
         Some(DataSet { database, scale: self.scale })
     }
@@ -182,7 +199,9 @@ impl Plan {
         match self.workload {
             Workload::Redis => u64::from(self.keys) * (self.value_bytes as u64 + REDIS_KEY_BYTES),
             Workload::Memcached => u64::from(self.keys) * (self.value_bytes as u64 + MEMCACHED_KEY_BYTES),
-            Workload::Hotcold => u64::from(self.mib) << 20,
+            Workload::Hotcold | Workload::Gups => u64::from(self.mib) << 20,
+            Workload::Bfs => BFS_VERTEX_BYTES << self.graph_scale,
+            Workload::Bc => BC_VERTEX_BYTES << self.graph_scale,
             Workload::PostgreSql => u64::from(self.scale) * POSTGRESQL_SCALE_BYTES + POSTGRESQL_OTHER_BYTES,
             Workload::MariaDb => u64::from(self.scale) * MARIADB_SCALE_BYTES + MARIADB_OTHER_BYTES,
         }

@@ -20,6 +20,9 @@ const ON_SLOW_NODE: &str = "on-slow-node";
 /// The program that starts a program in its own cgroup, like a service: demotion selects by cgroup.
 pub(crate) const IN_OWN_CGROUP: &str = "in-own-cgroup";
 
+/// Of the updates of gups, those to the tenth of its table that is hot.
+const GUPS_ACCESS_SHARE: &str = "0.9";
+
 /// The starter of the program, by its initial placement.
 pub(crate) fn starter(start: Start) -> &'static str {
     match start {
@@ -39,8 +42,8 @@ pub(crate) enum Program {
         /// How it is read.
         reading: Reading,
     },
-    /// hotcold, which runs continuously.
-    Hotcold(Counted),
+    /// One of ours, which runs continuously and checks its data or results at the end.
+    Counted(Counted),
     /// A database, read and written by its own benchmark.
     Database(Served),
 }
@@ -62,7 +65,9 @@ impl Program {
         match plan.workload {
             Workload::Redis => Program::server(plan, Server::Redis),
             Workload::Memcached => Program::server(plan, Server::Memcached),
-            Workload::Hotcold => Program::hotcold(plan, &folder.join("report")),
+            Workload::Hotcold | Workload::Gups | Workload::Bfs | Workload::Bc => {
+                Program::counted(plan, &folder.join("report"))
+            }
             Workload::PostgreSql | Workload::MariaDb => {
                 let set = plan.data_set().context("this program has no data set")?;
                 Ok(Program::Database(Served::start(set, plan)?))
@@ -98,10 +103,23 @@ impl Program {
         Ok(Program::Server { started, clients: Clients::new(&target), reading })
     }
 
-    fn hotcold(plan: &Plan, report: &Path) -> anyhow::Result<Program> {
-        let [mib, seed, rate] = [u64::from(plan.mib), plan.seed, plan.rate].map(|number| number.to_string());
-        let options = ["--mib", &mib, "--seed", &seed, "--rate", &rate];
-        let program = Program::Hotcold(Counted::hotcold(&[starter(plan.start)], &options, report)?);
+    fn counted(plan: &Plan, report: &Path) -> anyhow::Result<Program> {
+        let starter = [starter(plan.start)];
+        let [mib, seed, rate, scale] =
+            [u64::from(plan.mib), plan.seed, plan.rate, u64::from(plan.graph_scale)].map(|n| n.to_string());
+        let gups = ["gups", "--mib", &mib, "--access-share", GUPS_ACCESS_SHARE, "--seed", &seed];
+        let counted = match plan.workload {
+            Workload::Gups => Counted::start("compute", &starter, &gups),
+            Workload::Bfs | Workload::Bc => {
+                let search = [plan.workload.name(), "--scale", &scale, "--seed", &seed];
+                Counted::start("compute", &starter, &search)
+            }
+            _ => {
+                let options = ["--mib", &mib, "--seed", &seed, "--rate", &rate];
+                Counted::hotcold(&starter, &options, report)
+            }
+        };
+        let program = Program::Counted(counted?);
         if plan.start == Start::Slow {
             widen(program.pid())?;
         }
@@ -112,7 +130,7 @@ impl Program {
     pub(crate) fn pid(&self) -> u32 {
         match self {
             Program::Server { started, .. } => started.pid(),
-            Program::Hotcold(hotcold) => hotcold.child.id(),
+            Program::Counted(counted) => counted.child.id(),
             Program::Database(served) => served.pid(),
         }
     }
@@ -153,26 +171,26 @@ impl Program {
                 summary.check().context("the server under load")?;
                 Ok(summary.ops)
             }
-            Program::Hotcold(hotcold) => hotcold.run(ops),
+            Program::Counted(counted) => counted.run(ops),
             Program::Database(served) => served.run(ops),
         }
     }
 
-    /// Waits until its count of operations is current: hotcold reports it ten times a second, the
-    /// database benchmarks once.
+    /// Waits until its count of operations is current: our programs report it ten times a second,
+    /// the database benchmarks once.
     pub(crate) fn settle(&mut self) -> anyhow::Result<()> {
         match self {
             Program::Server { .. } => Ok(()),
-            Program::Hotcold(_) | Program::Database(_) => self.run(1, 0).map(|_| ()),
+            Program::Counted(_) | Program::Database(_) => self.run(1, 0).map(|_| ()),
         }
     }
 
-    /// Ends it. hotcold verifies all of its data first.
+    /// Ends it. Our programs check their data or results first.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         match self {
             Program::Server { started, .. } => started.end(),
             Program::Database(served) => served.end(),
-            Program::Hotcold(hotcold) => hotcold.end()?,
+            Program::Counted(counted) => counted.end()?,
         }
         Ok(())
     }

@@ -301,6 +301,7 @@ pub(crate) mod tests {
             fast_share: 0.5,
             narrowing: Narrowing::Reserve,
             mib: 1,
+            graph_scale: 20,
             rate: 0,
             keys: 1,
             value_bytes: 1,

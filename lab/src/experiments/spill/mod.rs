@@ -185,6 +185,7 @@ impl Options {
             fast_share: 1.0 - spill,
             narrowing,
             mib: 0,
+            graph_scale: 0,
             rate: 0,
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
