@@ -39,7 +39,7 @@ fn moved(facts: &Facts) -> String {
         return "nothing moved".to_owned();
     }
     let balanced = if level > 0 { format!(", {} moved within its tier", size(level)) } else { String::new() };
-    format!("{} promoted and {} demoted{balanced}", size(up), size(down))
+    format!("{} was promoted and {} demoted{balanced}", size(up), size(down))
 }
 
 fn held(facts: &Facts) -> String {

@@ -13,7 +13,7 @@ pub const TOP: f64 = 50.0;
 /// What is below the plot: the marks of time and their unit.
 pub const BELOW: f64 = 38.0;
 /// Width of an average letter of 12 pixels.
-const LETTER: f64 = 6.4;
+const LETTER: f64 = 7.0;
 
 /// A scale that begins at 0 or below.
 #[derive(Clone, Copy, Debug)]

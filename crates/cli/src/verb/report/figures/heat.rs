@@ -4,13 +4,13 @@ use thermocline_core::units::PAGE_SIZE;
 use thermocline_trace::digest::map::{Cell, Row};
 use thermocline_trace::digest::{Area, BINS, Kind};
 
-use super::axis::{BELOW, LEFT, Legend, RIGHT, TOP, Time};
+use super::axis::{BELOW, LEFT, Legend, TOP, Time};
 use super::svg::{Anchor, Figure, Svg, bar};
 use crate::recorded::bytes;
 use crate::verb::report::number::{count, short};
 
-/// Rows of a figure.
-const ROWS_MAX: usize = 48;
+/// Rows of a figure, at most.
+pub const ROWS_MAX: usize = 48;
 /// Height of a row.
 const HEIGHT: f64 = 5.6;
 /// Steps of heat that are told apart.
@@ -70,7 +70,9 @@ pub fn heat(drawn: &Heat<'_>, time: Time) -> Figure {
         legend
             .add(&mut svg, "seen in DRAM", |svg, (x, y)| svg.path("top", &bar((x + 8.0, y - 1.0), 8.0, 2.0)));
     }
-    let mut y = TOP + legend.more();
+    let mut y = TOP + legend.more() + 6.0;
+    let label = if drawn.is_virtual { "address" } else { "frame" };
+    svg.text((LEFT - 3.0, y - 4.0), Anchor::End, "dim", label);
     let mut before = None;
     let mut paths: Vec<String> = vec![String::new(); STEPS];
     let [mut rises, mut falls, mut tops] = [const { String::new() }; 3];
@@ -82,7 +84,7 @@ pub fn heat(drawn: &Heat<'_>, time: Time) -> Figure {
         }
         before = Some(*page);
         if number % MARK_EVERY == 0 || !follows && number + 1 < rows.len() && number % 2 == 0 {
-            svg.text((LEFT - 3.0, y + HEIGHT), Anchor::End, "mono", &address(drawn, *page));
+            svg.text((LEFT - 3.0, y + HEIGHT), Anchor::End, "mono", &address(drawn, area.row_pages(), *page));
         }
         runs(row, drawn.kind, &limits, |step, from, until| {
             let width = Time::width() * (until - from) as f64;
@@ -118,10 +120,7 @@ pub fn heat(drawn: &Heat<'_>, time: Time) -> Figure {
             }
         }
     }
-    let middle = f64::midpoint(TOP, y).max(TOP + 40.0);
-    svg.upright(middle, if drawn.is_virtual { "address" } else { "frame" });
     time.draw(&mut svg, y + 2.0);
-    debug_assert!(RIGHT > LEFT);
     svg.finish(&drawn.name, &drawn.title, y + 2.0 + BELOW)
 }
 
@@ -133,24 +132,20 @@ fn hot(cell: &Cell, kind: Kind) -> Option<f64> {
     }
 }
 
-/// Where steps of heat begin: 0, and what splits the cells above it into parts of equal number, as
-/// far as these differ.
+/// Where steps of heat begin: 0, and then each twice as hot as the one before. A tenth of the cells
+/// is in the hottest.
 fn limits(rows: &[(u64, &Row)], kind: Kind) -> Vec<f64> {
     let mut all: Vec<f64> =
         rows.iter().flat_map(|(_, row)| row.iter()).filter_map(|c| hot(c, kind)).collect();
     all.retain(|heat| *heat > 0.0 && heat.is_finite());
     all.sort_by(f64::total_cmp);
     let mut out = vec![0.0];
-    let round = |value: f64| {
-        let digits = 10f64.powf(value.log10().floor() - 1.0);
-        (value / digits).floor() * digits
-    };
-    for step in 1..STEPS {
-        let Some(value) = all.get(all.len() * step / STEPS).copied().map(round) else { break };
-        if out.last().is_some_and(|last| value > *last) && all.last().is_some_and(|most| *most > value) {
-            out.push(value);
-        }
-    }
+    let (Some(hottest), Some(most)) = (all.get(all.len() * 9 / 10), all.last()) else { return out };
+    let digits = 10f64.powf(hottest.log10().floor() - 1.0);
+    let hottest = (hottest / digits).floor() * digits;
+    let least = if kind == Kind::Checks { 0.0 } else { 1.0 };
+    let steps = (0..STEPS as i32 - 1).rev().map(|halved| hottest / 2f64.powi(halved));
+    out.extend(steps.filter(|limit| *limit >= least && limit < most));
     out
 }
 
@@ -171,15 +166,17 @@ fn runs(row: &Row, kind: Kind, limits: &[f64], mut each: impl FnMut(usize, usize
     }
 }
 
-/// An address, or a frame, without its last digits that are 0 in all rows.
-fn address(drawn: &Heat<'_>, page: u64) -> String {
-    if drawn.is_virtual { short_hex(page.saturating_mul(PAGE_SIZE)) } else { short_hex(page) }
-}
-
-/// The middle is cut out of what is too long for its place.
-fn short_hex(number: u64) -> String {
-    let text = format!("{number:x}");
-    if text.len() <= 7 { text } else { format!("..{}", &text[text.len() - 6..]) }
+/// An address, or a frame, as short as its place: dots stand for digits that are 0 in all rows, and
+/// for the first ones of what is too long.
+fn address(drawn: &Heat<'_>, row_pages: u64, page: u64) -> String {
+    let unit = if drawn.is_virtual { PAGE_SIZE } else { 1 };
+    let zeros = row_pages.saturating_mul(unit).trailing_zeros() / 4;
+    let text = format!("{:x}", page.saturating_mul(unit) >> (4 * zeros.min(15)));
+    let after = if zeros > 0 { ".." } else { "" };
+    match text.len() {
+        0..=5 => format!("{text}{after}"),
+        long => format!("..{}{after}", &text[long - 3..]),
+    }
 }
 
 fn words(drawn: &Heat<'_>, area: &Area, page: u64, cells: &[Cell], when: &str) -> String {
@@ -247,7 +244,7 @@ mod tests {
         let (_, kind, area) = map.areas()[0];
         let rows: Vec<(u64, &Row)> = area.rows().collect();
         let limits = limits(&rows, kind);
-        assert!(limits.len() == STEPS && limits.is_sorted(), "{limits:?}");
+        assert!(limits == [0.0, 5.625, 11.25, 22.5, 45.0], "{limits:?}");
         let mut found = Vec::new();
         runs(rows[0].1, kind, &limits, |step, from, until| found.push((step, from, until)));
         assert!(found.is_sorted() && found[0].1 == 1, "{found:?}");

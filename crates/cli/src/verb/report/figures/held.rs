@@ -14,6 +14,8 @@ const HEIGHT: f64 = 150.0;
 const WAVES: [&str; 6] = ["wave", "wave1", "wave2", "wave3", "wave4", "wave5"];
 /// Lines of a figure.
 pub const LINES_MAX: usize = WAVES.len();
+/// A limit is drawn if it is at most so many times what was held.
+const LIMIT_NEAR: u64 = 4;
 /// Letters of a name.
 const NAME_MAX: usize = 28;
 
@@ -33,8 +35,11 @@ pub fn held((name, title): (&str, &str), lines: &[Line<'_>], page_bytes: u64, ti
     let mut svg = Svg::default();
     let lines = &lines[..lines.len().min(LINES_MAX)];
     let values: Vec<Vec<Option<u64>>> = lines.iter().map(|line| line.level.values()).collect();
-    let limits = lines.iter().filter_map(|line| line.limit);
-    let most = values.iter().flatten().copied().flatten().chain(limits).max().unwrap_or(0) as f64;
+    let held = values.iter().flatten().copied().flatten().max().unwrap_or(0);
+    // Of what is nearly empty the limit would hide how full it is.
+    let near = |limit: &u64| *limit <= held.saturating_mul(LIMIT_NEAR);
+    let limits: Vec<u64> = lines.iter().filter_map(|line| line.limit).filter(near).collect();
+    let most = limits.iter().copied().fold(held, u64::max) as f64;
     let (unit, size) = memory_unit(most * page_bytes as f64);
     let amount = |pages: u64| pages as f64 * page_bytes as f64 / size;
     let mut legend = Legend::new();
@@ -42,14 +47,14 @@ pub fn held((name, title): (&str, &str), lines: &[Line<'_>], page_bytes: u64, ti
         let sample = |svg: &mut Svg, (x, y)| svg.line(class, (x, y), (x + 22.0, y));
         legend.add(&mut svg, &cut(&line.name, NAME_MAX), sample);
     }
-    if lines.iter().any(|line| line.limit.is_some()) {
+    if !limits.is_empty() {
         legend.add(&mut svg, "all there is", |svg, (x, y)| svg.line("limit", (x, y), (x + 22.0, y)));
     }
     let top = TOP + legend.more();
     let bottom = top + HEIGHT;
     let scale = Scale::over(0.0, amount(most as u64), 5.0, (bottom, top));
     upright(&mut svg, &scale, unit);
-    for limit in lines.iter().filter_map(|line| line.limit) {
+    for limit in limits {
         let y = scale.at(amount(limit));
         svg.line("limit", (LEFT, y), (RIGHT, y));
     }

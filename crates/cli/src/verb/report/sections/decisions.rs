@@ -33,7 +33,7 @@ pub fn refusals(facts: &Facts) -> Section {
     }
     match &facts.counted {
         Ok(counted) => out.notes(&format!(
-            "As the engine counted them; {} candidates waited at the end. *Held* counts looks: the same candidate \
+            "As the engine counted them; {} candidates waited at the end. `held` counts looks: the same candidate \
              is held at every tick at which its turn comes.",
             count(counted.waiting)
         )),

@@ -10,7 +10,7 @@ use crate::recorded::bytes;
 use crate::verb::report::facts::Facts;
 use crate::verb::report::figures::Figure;
 use crate::verb::report::figures::axis::Time;
-use crate::verb::report::figures::heat::{Heat, heat as drawn_heat};
+use crate::verb::report::figures::heat::{Heat, ROWS_MAX, heat as drawn_heat};
 use crate::verb::report::figures::held::{LINES_MAX, Line, held as drawn_held};
 use crate::verb::report::html::{Set, Table};
 use crate::verb::report::number::count;
@@ -90,7 +90,7 @@ pub fn heat(facts: &Facts) -> Section {
             RegionSpace::Physical(node) => format!("Frames of node {}", node.0),
             RegionSpace::Target(target) => format!("Target {target}"),
         };
-        let row = bytes(area.with_rows(48).row_pages().saturating_mul(PAGE_SIZE));
+        let row = bytes(area.with_rows(ROWS_MAX).row_pages().saturating_mul(PAGE_SIZE));
         drawn_heat(
             &Heat {
                 name: format!("heat-{}", number + 1),

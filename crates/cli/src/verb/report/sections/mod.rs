@@ -24,8 +24,8 @@ pub struct Section {
 enum Part {
     /// Finished HTML.
     Html(String),
-    /// Figures side by side.
-    Figures(Vec<Figure>),
+    /// Figures side by side, and what stands beside them.
+    Figures(Vec<Figure>, String),
 }
 
 impl Section {
@@ -61,8 +61,14 @@ impl Section {
 
     fn draws(&mut self, figures: Vec<Figure>) {
         if !figures.is_empty() {
-            self.parts.push(Part::Figures(figures));
+            self.parts.push(Part::Figures(figures, String::new()));
         }
+    }
+
+    /// Adds a figure with a table beside it.
+    fn draws_beside(&mut self, figure: Figure, id: &str, table: &Table) {
+        let table = format!("<div>\n{}</div>\n", table.html(id));
+        self.parts.push(Part::Figures(vec![figure], table));
     }
 
     /// The section as HTML.
@@ -71,10 +77,10 @@ impl Section {
         for part in &self.parts {
             match part {
                 Part::Html(html) => out += html,
-                Part::Figures(figures) => {
+                Part::Figures(figures, beside) => {
                     let drawn =
                         figures.iter().map(|figure| format!("<figure>\n{}</figure>\n", figure.inline()));
-                    out += &format!("<div class=\"row\">\n{}</div>\n", drawn.collect::<String>());
+                    out += &format!("<div class=\"row\">\n{}{beside}</div>\n", drawn.collect::<String>());
                 }
             }
         }
@@ -85,7 +91,7 @@ impl Section {
     pub fn figures(self) -> impl Iterator<Item = Figure> {
         self.parts.into_iter().flat_map(|part| match part {
             Part::Html(_) => Vec::new(),
-            Part::Figures(figures) => figures,
+            Part::Figures(figures, _) => figures,
         })
     }
 }
@@ -109,7 +115,7 @@ const SETTING_MAX: usize = 120;
 
 /// What was recorded, by what, and what of it is missing.
 pub fn about(facts: &Facts) -> String {
-    let mut table = Table::new(&[("about", Set::Words), ("", Set::Words)]);
+    let mut table = Table::new(&[("", Set::Words), ("", Set::Words)]);
     let setting = |key: &str| facts.setting(key).map(|words| html::cut(words, SETTING_MAX).into_owned());
     let unknown = || "unknown".to_owned();
     let by = match (&facts.imported, setting("program"), setting("verb")) {

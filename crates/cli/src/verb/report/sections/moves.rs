@@ -32,7 +32,6 @@ pub fn flows(facts: &Facts) -> Section {
         page_bytes: facts.page_bytes(),
         bin_s: facts.seconds().map(|_| facts.digest.span.bin_s()),
     };
-    out.draws(vec![drawn(&drawing, time)]);
     let size = |pages: u64| bytes(pages.saturating_mul(facts.page_bytes()));
     let mut sums = Table::new(&[("", Set::Words), ("pages", Set::Number), ("memory", Set::Number)]);
     let mut add = |name: &str, pages: Option<u64>| match pages {
@@ -47,7 +46,7 @@ pub fn flows(facts: &Facts) -> Section {
     }
     add("promoted again soon after", counted.map(|counted| counted.counters.promoted_again));
     add("came back: accessed below again soon after", counted.map(|counted| counted.counters.came_back));
-    out.table("moved", &sums);
+    out.draws_beside(drawn(&drawing, time), "moved", &sums);
     if let Err(why) = &facts.counted {
         out.notes(&format!("What came back is unknown: {why}."));
     } else {
