@@ -13,7 +13,7 @@ use thermocline_core::config::ManagerName;
 use thermocline_sim::sweep::Shard;
 
 pub use exchange::{Export, ExportTo, Import};
-pub use recording::{Plan, Record, RecordHow, RecordTo, Replay, Size};
+pub use recording::{Plan, Record, RecordHow, RecordTo, Replay, Report, Size};
 pub use screen::{FrameSize, Pane, Top};
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.
@@ -88,6 +88,12 @@ pub enum Verb {
     /// Exit status: 0 done, 1 the picture cannot be written; 2 it is no recording, or has no
     /// evidence that heat could be estimated from.
     Plan(Plan),
+    /// Write what a recording says as one HTML page: what moved when and why, what held it back,
+    /// what DRAM held, where memory was hot, what it gained and cost.
+    ///
+    /// The page needs no network and no script. What the recording does not tell is said to be
+    /// unknown. Exit status: 0 done, 1 the page cannot be written; 2 it is no recording.
+    Report(Report),
     /// Ask the running daemon how it is doing.
     Status {
         /// Print JSON.

@@ -97,6 +97,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Import(import) => verb::import::import(&import)?,
         Verb::Export(export) => verb::export::export(&export)?,
         Verb::Plan(plan) => verb::plan::plan(&plan)?,
+        Verb::Report(report) => verb::report::report(&report)?,
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
         Verb::Top(Top { once: true, size, pane, socket, .. }) => top::once(&socket_path(socket), pane, size)?,
         Verb::Top(Top { pane, every, socket, .. }) => top::top(&socket_path(socket), pane, every)?,

@@ -7,12 +7,13 @@
 //! [`recorder::Recorder`] wraps a machine and passes what it sees to a thread that writes.
 //! [`reader::Reader`] gives it back in order, and [`replay::Replay`] plays it to an engine in the
 //! machine's place. [`heat`] estimates from it how hot memory was, and [`plan`] how much DRAM that
-//! needs.
+//! needs. [`digest`] sums it up in bounded memory.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod column;
 pub mod config;
+pub mod digest;
 pub mod export;
 pub mod heat;
 pub mod import;

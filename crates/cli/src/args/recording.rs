@@ -118,6 +118,21 @@ pub struct Plan {
     pub json: bool,
 }
 
+/// What `report` takes.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The recording: a folder.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Write the page into this file.
+    #[arg(short = 'o', long = "out", value_name = "FILE", default_value = "report.html")]
+    pub file: PathBuf,
+    /// Write each figure into this folder too, as an SVG file of its own. Made where it does not
+    /// exist.
+    #[arg(long, value_name = "DIR")]
+    pub figures: Option<PathBuf>,
+}
+
 /// A size of DRAM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {

@@ -12,6 +12,7 @@ mod picture;
 pub mod plan;
 pub mod reload;
 pub mod replay;
+pub mod report;
 pub mod reproduce;
 pub mod restore;
 pub mod sim;

@@ -22,6 +22,7 @@ use thermocline_core::config::Config;
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::{Engine, EngineError, ReloadError};
 use thermocline_core::journal::Decision;
+use thermocline_core::units::Nanos;
 
 use crate::config;
 use crate::reader::Recording;
@@ -84,6 +85,20 @@ pub fn replay(
     reload: &dyn Fn(Config) -> Result<Config, String>,
     compare: &mut dyn FnMut(&[Decision], &[Decision]),
 ) -> Result<Replayed, ReplayError> {
+    watched(recording, config, reload, compare, &mut |_, _| {})
+}
+
+/// The same; after each step `watch` gets its time and the engine.
+///
+/// # Errors
+/// As [`replay`].
+pub fn watched(
+    recording: &Recording,
+    config: &Config,
+    reload: &dyn Fn(Config) -> Result<Config, String>,
+    compare: &mut dyn FnMut(&[Decision], &[Decision]),
+    watch: &mut dyn FnMut(Nanos, &Engine),
+) -> Result<Replayed, ReplayError> {
     let engine = Engine::new(config, recording.topology().clone())?;
     let mut driver = Driver::new(engine, config);
     if recording.setting(DRIVER) == Some(SPARING_NOTHING) {
@@ -114,6 +129,7 @@ pub fn replay(
             let config = config.map_err(|what| ReplayError::Config { event: *event, what })?;
             driver.reload(&config)?;
         }
+        watch(time, driver.engine());
         replayed += 1;
     }
     let rest: Vec<Decision> = driver.engine().journal().since(decided).0.copied().collect();

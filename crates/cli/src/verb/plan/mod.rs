@@ -1,7 +1,10 @@
 //! `thermocline plan`: how much DRAM a recorded program needs.
 
 mod answer;
+mod outline;
 mod text;
+
+pub use outline::{Outline, outline};
 
 use thermocline_sim::picture;
 use thermocline_sim::spec::SpecError;

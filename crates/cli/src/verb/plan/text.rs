@@ -83,7 +83,7 @@ fn percent(share: f64) -> String {
 }
 
 /// The answer in one sentence.
-fn sentence(answer: &Answer) -> String {
+pub fn sentence(answer: &Answer) -> String {
     let (loss, seen) = (percent(answer.question.loss), answer.memory.seen);
     let bound = percent(answer.question.memory_bound);
     let given = if answer.memory_bound_given { "" } else { " (assumed)" };

@@ -1,7 +1,7 @@
 //! `thermocline replay`: lets a rule decide on recorded evidence, and compares the decisions.
 
 mod diff;
-mod journals;
+pub mod journals;
 mod text;
 mod wanted;
 
