@@ -11,7 +11,7 @@ BINARY_BYTES_MAX := 15000000
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball lab-programs fuzz fuzz-imports
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball helm lab-programs fuzz fuzz-imports
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,11 @@ lint: ## formatting, clippy, links in the documentation, licences and sources, t
 	RUSTDOCFLAGS='-D warnings' cargo doc -q --release --no-deps --workspace
 	$(TOOLS)/bin/cargo-deny --all-features check --hide-inclusion-graph licenses bans sources
 	$(TOOLS)/bin/mdbook build docs
+
+# Apart from lint, since it takes Go to build Helm.
+helm: ## the Helm chart: lint, what its values make of it, and the plain manifests are its own
+	@scripts/need helm
+	PATH="$(TOOLS)/bin:$$PATH:/usr/local/go/bin" deploy/helm/check
 
 bench: ## figures beside their limits, in target/bench
 	@scripts/need build picture

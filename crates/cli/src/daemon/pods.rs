@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use thermocline_core::cgroup::is_within;
-use thermocline_core::config::{Config, ConfigError, PodsManaged, Scope};
+use thermocline_core::config::{Config, ConfigError, DemotionMode, ManagerName, NOBODY, PodsManaged, Scope};
+use thermocline_core::demotion::reach;
 use thermocline_linux::configuration;
 use thermocline_linux::finding::{self, Finding};
 use thermocline_linux::regular;
@@ -19,8 +20,9 @@ use thermocline_wire::pods::{Asked, BYTES_MAX, CgroupDriver, Pods, asked};
 use crate::config::FileError;
 use crate::escape;
 
-/// Scope of all pods, and what keeps it empty.
+/// Scope of all pods.
 const ALL: &str = "pods";
+/// Scope that stands for pods where none is managed.
 const NONE: &str = "no pods";
 /// Scopes that a line of the log names as come or gone.
 const NAMED: usize = 5;
@@ -49,8 +51,7 @@ struct Stamp {
 
 impl PodScopes {
     /// For the machine at `root`.
-    #[cfg(test)]
-    fn new(root: &Root) -> PodScopes {
+    pub fn new(root: &Root) -> PodScopes {
         PodScopes { root: root.clone(), ..PodScopes::default() }
     }
 
@@ -86,18 +87,31 @@ impl PodScopes {
         self.left_out.extend(self.good.iter().flat_map(|good| &good.left_out).cloned());
         let all = CgroupDriver::ALL.map(|driver| driver.all_pods(&kubelet));
         let all = all.iter().find(|path| is_there(path)).unwrap_or(&all[0]);
-        let all = Scope { name: ALL.to_owned(), cgroup: Some(all.clone()), ..Scope::default() };
-        let none = Scope { name: NONE.to_owned(), exclude: true, ..all.clone() };
+        let of = |name: &str, path: String| Scope {
+            name: name.to_owned(),
+            cgroup: Some(path),
+            ..Scope::default()
+        };
+        let nobody = || of(NONE, format!("{all}/{NOBODY}"));
         let last = match (self.good.is_some(), base.pods.manage) {
             // Who asked to be left alone is not known yet.
-            (false, _) => vec![all, none],
-            (true, PodsManaged::All) => vec![all],
+            (false, _) => vec![nobody()],
+            (true, PodsManaged::All) => vec![of(ALL, all.clone())],
             // Without any scope the whole machine would be managed.
             (true, PodsManaged::Annotated) => {
                 let mut others = scopes.iter().chain(&base.scope);
-                if others.all(|scope| scope.exclude) { vec![all, none] } else { Vec::new() }
+                if others.all(|scope| scope.exclude) { vec![nobody()] } else { Vec::new() }
             }
         };
+        // Also while no pod asks for it: a pod must not end demotion, and none goes down that asked
+        // to be left alone.
+        if is_limited_to_scopes(base) && may_exclude(base, all) {
+            return Err(FileError::Invalid(
+                "pods.file: pods may ask to be left alone, and the kernel may demote their memory too once demotion is enabled; set \
+                 demotion.mode = \"on\" to accept that, or \"off\""
+                    .to_owned(),
+            ));
+        }
         self.fit(base, scopes, &last)
     }
 
@@ -108,7 +122,17 @@ impl PodScopes {
             let scope = [pods, &base.scope, last].concat();
             Config { scope, ..base.clone() }
         };
-        if let Err(error) = configuration::check(&with(&[])) {
+        let check = |config: &Config| {
+            configuration::check(config).map_err(|ConfigError(violations)| {
+                let first = violations.into_iter().next();
+                first.map(|v| format!("{}: {}", v.key, v.message)).unwrap_or_default()
+            })?;
+            match reach(config) {
+                Err(why) if is_limited_to_scopes(base) => Err(why.to_string()),
+                _ => Ok(()),
+            }
+        };
+        if let Err(error) = check(&with(&[])) {
             return Err(FileError::Invalid(format!(
                 "pods.file cannot be used with this configuration: {error}"
             )));
@@ -118,7 +142,7 @@ impl PodScopes {
         while let Some(mut batch) = rest.pop() {
             let before = taken.len();
             taken.extend_from_slice(&batch);
-            let Err(ConfigError(violations)) = configuration::check(&with(&taken)) else { continue };
+            let Err(why) = check(&with(&taken)) else { continue };
             taken.truncate(before);
             if batch.len() > 1 {
                 // The order is kept: the first half is tried first.
@@ -126,7 +150,6 @@ impl PodScopes {
                 rest.extend([second, batch]);
                 continue;
             }
-            let why = violations.first().map(|v| format!("{}: {}", v.key, v.message)).unwrap_or_default();
             let name = batch.first().map(|scope| scope.name.as_str()).unwrap_or_default();
             self.left_out.push(format!("pod {name} is treated as one without annotations: {why}"));
         }
@@ -162,6 +185,22 @@ impl PodScopes {
     pub fn findings(&self) -> Vec<Finding> {
         finding::pods(self.unreadable.as_deref(), &self.left_out)
     }
+}
+
+/// Whether cold pages go down, and only as long as the scopes are such that this touches nobody
+/// else's memory.
+fn is_limited_to_scopes(base: &Config) -> bool {
+    let mode = (base.manager.name, base.demotion.mode);
+    mode == (ManagerName::Thermocline, DemotionMode::Auto) && reach(base).is_ok()
+}
+
+/// Whether a pod may have to be excluded from a larger scope; `all` is the cgroup of all pods.
+fn may_exclude(base: &Config, all: &str) -> bool {
+    let may_take = |scope: &Scope| {
+        let path = cgroup::normal(scope.cgroup.as_deref().unwrap_or("/"));
+        !scope.exclude && (is_within(all, &path) || is_within(&path, all))
+    };
+    base.pods.manage == PodsManaged::All || base.scope.iter().any(may_take)
 }
 
 /// The scope that leaves a pod alone; `None` if no other scope would take it.

@@ -11,10 +11,14 @@ use serde_json::{Value, json};
 use thermocline_core::config::{Config, Difference, ManagerName, Scope, difference_text};
 use thermocline_core::units::Nanos;
 use thermocline_linux::finding::Finding;
+use thermocline_linux::root::Root;
 
 use super::pods::{self, PodScopes};
 use super::socket::Answer;
 use crate::config::FileError;
+
+/// Time after which scopes of pods that were refused are tried again.
+const TRY_AGAIN: Nanos = Nanos::from_s(60);
 
 type Read = dyn Fn() -> Result<Config, FileError>;
 
@@ -30,8 +34,9 @@ pub struct Configured {
     pods: RefCell<PodScopes>,
     /// When pods are looked at next.
     pods_due: Cell<Nanos>,
-    /// Scopes that were tried last because of pods: those that were refused are not tried again.
-    tried: RefCell<Option<Vec<Scope>>>,
+    /// Scopes that were tried last because of pods, and when: those that were refused are tried
+    /// again after a while.
+    tried: RefCell<Option<(Nanos, Vec<Scope>)>>,
 }
 
 /// Why the configuration is applied again.
@@ -55,9 +60,16 @@ impl Configured {
     /// # Errors
     /// The configuration cannot be used.
     pub fn new(read: impl Fn() -> Result<Config, FileError> + 'static) -> Result<Configured, FileError> {
+        Configured::at(&Root::default(), read)
+    }
+
+    fn at(
+        root: &Root,
+        read: impl Fn() -> Result<Config, FileError> + 'static,
+    ) -> Result<Configured, FileError> {
         let base = read()?;
         let named = Cell::new(base.manager.name);
-        let mut pods = PodScopes::default();
+        let mut pods = PodScopes::new(root);
         let now = RefCell::new(pods.compose(&base)?);
         Ok(Configured {
             read: Box::new(read),
@@ -81,9 +93,13 @@ impl Configured {
         let Ok(Config { scope, .. }) = self.pods.borrow_mut().compose(&self.base.borrow()) else {
             return false;
         };
-        let is_known = scope == self.now.borrow().scope || self.tried.borrow().as_ref() == Some(&scope);
-        *self.tried.borrow_mut() = Some(scope);
-        !is_known
+        let is_tried = |(when, tried): &(Nanos, Vec<Scope>)| *tried == scope && at.since(*when) < TRY_AGAIN;
+        let mut tried = self.tried.borrow_mut();
+        let is_other = scope != self.now.borrow().scope && !tried.as_ref().is_some_and(is_tried);
+        if is_other {
+            *tried = Some((at, scope));
+        }
+        is_other
     }
 
     /// What is wrong with pods.
@@ -198,6 +214,66 @@ mod tests {
                 .is_err()
         );
         assert_eq!(configured.now(), Config::default());
+    }
+
+    #[test]
+    fn pods_are_followed_and_files_are_not_read_because_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        let make = |path: &str| std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        make("proc/self");
+        std::fs::write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        make("sys/fs/cgroup/kubepods/podu");
+        let file = dir.path().join("pods.json");
+        let write = |annotations: Value| {
+            let pod = json!({
+                "kind": "Pod",
+                "metadata": { "name": "a", "namespace": "ns", "uid": "u", "annotations": annotations },
+            });
+            std::fs::write(dir.path().join("new"), pod.to_string()).unwrap();
+            std::fs::rename(dir.path().join("new"), &file).unwrap();
+        };
+        let mut config = Config::default();
+        config.pods.file = Some(file.display().to_string());
+        config.manager.name = ManagerName::Observe;
+        let source = Rc::new(RefCell::new(Ok(config.clone())));
+        let theirs = Rc::clone(&source);
+        let read = move || theirs.borrow().clone().map_err(FileError::Invalid);
+        let configured = Configured::at(&root, read).unwrap();
+        let names = || configured.now().scope.into_iter().map(|scope| scope.name).collect::<Vec<_>>();
+        assert_eq!((names(), configured.findings().len()), (vec!["no pods".to_owned()], 1));
+        let second = |s| Nanos::from_s(s);
+        assert!(!configured.are_pods_others(second(1)));
+
+        write(json!({ "thermocline.dev/manage": "true" }));
+        assert!(!configured.are_pods_others(second(2)), "it was looked at a second ago");
+        assert!(configured.are_pods_others(second(6)));
+        // An operator has begun to edit the file.
+        *source.borrow_mut() = Err("t.toml:3: no".to_owned());
+        let refuse = |_: &Config| anyhow::bail!("not now");
+        let done = configured.again(&Wanted::Pods, ManagerName::Observe, refuse);
+        assert!(pods_told(&[], &done).starts_with("not now\npods have changed, and the scopes stay"));
+        assert_eq!(names(), ["no pods"]);
+        assert!(!configured.are_pods_others(second(12)), "it was refused");
+        assert!(configured.are_pods_others(second(70)), "that may have been for the moment");
+        let before = configured.now();
+        let done =
+            configured.again(&Wanted::Pods, ManagerName::Observe, |config| Ok(differences(&before, config)));
+        assert_eq!(pods_told(&before.scope, &done), "pods: 1 scopes now, new: ns/a, gone: no pods");
+        assert_eq!((names(), configured.findings().len()), (vec!["ns/a".to_owned()], 0));
+        assert!(!configured.are_pods_others(second(80)), "nothing has changed");
+
+        // What the operator asks for is taken with the pods of now, or not at all.
+        let files = Wanted::Files(None);
+        assert!(configured.again(&files, ManagerName::Observe, |_| panic!("nothing is applied")).is_err());
+        config.admission.rate_limit_mbps = 7;
+        *source.borrow_mut() = Ok(config);
+        configured.again(&files, ManagerName::Observe, |_| Ok(Vec::new())).unwrap();
+        assert_eq!((names(), configured.now().admission.rate_limit_mbps), (vec!["ns/a".to_owned()], 7));
+        write(json!({}));
+        assert!(configured.are_pods_others(second(90)));
+        configured.again(&Wanted::Pods, ManagerName::Observe, |_| Ok(Vec::new())).unwrap();
+        assert_eq!((names(), configured.now().admission.rate_limit_mbps), (vec!["no pods".to_owned()], 7));
     }
 
     #[test]

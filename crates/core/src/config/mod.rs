@@ -37,7 +37,7 @@ pub use kernel::{Daemon, HintFault, Kernel, WhenChanged};
 pub use manager::{Damon, Manager, ManagerName, Numab2};
 pub use metrics::Metrics;
 pub use payoff::Payoff;
-pub use pods::{Pods, PodsManaged};
+pub use pods::{NOBODY, Pods, PodsManaged};
 pub use reverse::Reverse;
 pub use rule::{Rule, RuleName};
 pub use scope::{Scope, TierMap, TierMapError};

@@ -6,6 +6,10 @@ use crate::config::names::{AbsolutePath, CgroupPath, OrNothing};
 use crate::config::schema::Any;
 use crate::section;
 
+/// Name of a cgroup that is never there: a scope on it names nobody. Where no pod is managed it
+/// stands among the scopes, because without any the whole machine would be.
+pub const NOBODY: &str = "thermocline.nobody";
+
 /// Whose memory is managed, of a node's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

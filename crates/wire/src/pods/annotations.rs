@@ -61,6 +61,11 @@ const ROWS: [Row; 5] = [
     },
 ];
 
+/// The names of all annotations, without [`PREFIX`].
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.name)
+}
+
 fn truth(value: &str, mut set: impl FnMut(bool)) -> bool {
     match value {
         "true" => set(true),
@@ -87,7 +92,7 @@ pub fn asked(pod: &Pod) -> Asked {
     let mut wrong = Vec::new();
     for (name, value) in &pod.annotations {
         let Some(row) = ROWS.iter().find(|row| row.name == name) else {
-            let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+            let known: Vec<&str> = names().collect();
             wrong.push(format!("there is no {PREFIX}{name}, there are {}", known.join(", ")));
             continue;
         };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-pub use annotations::{Asked, PREFIX, asked};
+pub use annotations::{Asked, PREFIX, asked, names};
 pub use place::CgroupDriver;
 
 /// Largest file of pods in bytes: some thousand pods with all their fields.

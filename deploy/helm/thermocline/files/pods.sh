@@ -31,7 +31,9 @@ events() {
 
 config_sum() { cat "$config"/*.toml "$config"/conf.d/*.toml 2>/dev/null | sha256sum; }
 
-tiers() { thermocline doctor --json | grep -o '"tier": *[0-9][0-9]*' | sort -u | wc -l; }
+tiers() {
+    thermocline doctor --json | grep -o '"tier": *[0-9][0-9]*' | grep -o '[0-9]*$' | sort -u | wc -l
+}
 
 taken=$(config_sum)
 # Tries once: what is refused is in the log, and is not better by itself.

@@ -26,6 +26,7 @@ impl Node {
         fs::create_dir_all(root.proc.join("self")).unwrap();
         fs::write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
         let mut base = Config::default();
+        base.demotion.mode = DemotionMode::On;
         base.pods.file = Some(dir.path().join("pods.json").display().to_string());
         let node = Node { scopes: PodScopes::new(&root), dir, base, pods: Vec::new() };
         node.make(all_pods);
@@ -85,9 +86,9 @@ impl Node {
     }
 }
 
-/// What leaves every pod alone.
+/// What manages nobody.
 fn nothing(all: &str) -> Vec<(String, String, bool)> {
-    vec![("pods".to_owned(), all.to_owned(), false), ("no pods".to_owned(), all.to_owned(), true)]
+    vec![("no pods".to_owned(), format!("{all}/{NOBODY}"), false)]
 }
 
 #[test]
@@ -239,6 +240,34 @@ fn what_no_pod_could_be_a_scope_of_is_refused() {
     assert_eq!(node.compose(), node.base);
 }
 
+/// A pod must not end the demotion of the others' pages.
+#[test]
+fn where_demotion_keeps_to_the_scopes_pods_keep_to_what_it_can() {
+    let mut node = Node::new("kubepods");
+    node.base.demotion.mode = DemotionMode::Auto;
+    for (name, annotation) in [("a", "top-tier-floor"), ("b", "top-tier-cap")] {
+        node.make(&format!("kubepods/podu-{name}"));
+        node.pod(name, "Guaranteed", &[(annotation, "1Gi")]);
+    }
+    node.make("kubepods/podu-c");
+    node.pod("c", "Guaranteed", &[("exclude", "true")]);
+    node.write();
+    assert_eq!(node.names(), ["ns/b"]);
+    let told = node.findings().remove(0).1;
+    assert!(told.contains("pod ns/a is treated") && told.contains("demotion.mode = \"on\""), "{told}");
+    let refused = |node: &mut Node| node.scopes.compose(&node.base).unwrap_err().to_string();
+    node.base.pods.manage = PodsManaged::All;
+    assert!(refused(&mut node).contains("pods may ask to be left alone"));
+    node.base.pods.manage = PodsManaged::Annotated;
+    let by_hand = |path: &str| Scope { cgroup: Some(path.to_owned()), ..Scope::default() };
+    node.base.scope = vec![by_hand("/kubepods/burstable")];
+    assert!(refused(&mut node).contains("pods may ask to be left alone"));
+    node.base.scope = vec![by_hand("/system.slice")];
+    assert_eq!(node.names(), ["ns/b", ""]);
+    node.base.manager.name = ManagerName::Observe;
+    assert_eq!(node.names(), ["ns/a", "ns/b", ""], "nothing goes down");
+}
+
 #[test]
 fn the_log_names_some_that_came_and_went() {
     let scopes = |names: &[&str]| -> Vec<Scope> {
@@ -342,7 +371,8 @@ proptest! {
             prop_assert!(config.scope.contains(&steady));
             for scope in &config.scope {
                 let path = scope.cgroup.as_deref().unwrap();
-                prop_assert!(path.starts_with("/kubepods/podu-") || path == "/kubepods" && all);
+                let is_pod = path.starts_with("/kubepods/podu-");
+                prop_assert!(is_pod || path == "/kubepods" && all, "{path}");
             }
         }
     }
