@@ -88,6 +88,7 @@ fuzz:
 	$(call fuzz-target,hotlist,2048,512)
 	$(call fuzz-target,http,10240,512)
 	$(call fuzz-target,control,4096,512)
+	$(call fuzz-target,pods,4096,512)
 
 # Apart, since it builds what reads and writes recordings once more.
 fuzz-imports:

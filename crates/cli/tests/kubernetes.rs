@@ -43,6 +43,8 @@ fn the_container_has_the_capabilities_of_the_unit_and_is_not_privileged() {
     assert_eq!(yaml.matches("drop: [\"ALL\"]").count(), 3, "of each container");
     assert_eq!(yaml.matches("readOnlyRootFilesystem: true").count(), 3);
     assert_eq!(yaml.matches("seccompProfile:").count(), 3);
+    let ours = yaml.lines().find(|line| line.trim().starts_with(pods::PREFIX));
+    assert_eq!(ours, None, "the daemon would take it for what its own pod asks for");
 }
 
 #[test]
