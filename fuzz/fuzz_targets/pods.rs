@@ -26,7 +26,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             assert_eq!(scope.name, pod.name);
             assert!(scope.top_tier_cap_mib.is_none_or(|cap| scope.top_tier_floor_mib <= cap));
             let Scope { name, top_tier_floor_mib, top_tier_cap_mib, rate_share_percent, .. } = *scope.clone();
-            let limits = Scope { name, top_tier_floor_mib, top_tier_cap_mib, rate_share_percent, ..Scope::default() };
+            let limits =
+                Scope { name, top_tier_floor_mib, top_tier_cap_mib, rate_share_percent, ..Scope::default() };
             assert_eq!(*scope, limits);
         }
     }

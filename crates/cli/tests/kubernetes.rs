@@ -79,9 +79,9 @@ fn the_configuration_of_the_manifests_can_be_used() {
     };
     let checked = run(&["config", "check"]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
-    let shown = String::from_utf8(run(&["config", "--config"]).stdout).unwrap();
-    assert!(shown.contains("\nname = \"observe\"\n"), "{shown}");
-    assert!(shown.contains("\nfile = \"/run/thermocline-pods/pods.json\"\n"), "{shown}");
+    let shown = String::from_utf8(run(&["config", "show"]).stdout).unwrap();
+    assert!(shown.contains("\nname = \"observe\" "), "{shown}");
+    assert!(shown.contains("\nfile = \"/run/thermocline-pods/pods.json\" "), "{shown}");
 }
 
 #[test]

@@ -148,7 +148,9 @@ pub(super) fn drive(
                 Request::Reload => reloads.push(Wanted::Files(Some(answer))),
                 Request::Status { .. } => {}
                 // A client that has gone away needs no answer.
-                Request::Config => drop(answer.try_send(json!(current))),
+                Request::Config => {
+                    drop(answer.try_send(json!(session.of_files(current.manager.name))));
+                }
                 Request::Explain { pid, address, as_text } => {
                     let page = VirtPage::of_address(Pid(pid), address);
                     let explained = Explained::new(engine.explain_at(page, frame), &fixed);

@@ -161,7 +161,9 @@ fn drive(
                 Request::Reload => reloads.push(Wanted::Files(Some(answer))),
                 Request::Status { .. } => {}
                 // A client that has gone away needs no answer.
-                Request::Config => drop(answer.try_send(json!(current))),
+                Request::Config => {
+                    drop(answer.try_send(json!(session.of_files(current.manager.name))));
+                }
                 Request::Explain { .. } | Request::Pages { .. } | Request::Decisions { .. } => {
                     let why = format!(
                         "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use thermocline_core::cgroup::is_within;
+use thermocline_core::config::schema::Violation;
 use thermocline_core::config::{Config, ConfigError, DemotionMode, ManagerName, NOBODY, PodsManaged, Scope};
 use thermocline_core::demotion::reach;
 use thermocline_linux::configuration;
@@ -125,7 +126,16 @@ impl PodScopes {
         let check = |config: &Config| {
             configuration::check(config).map_err(|ConfigError(violations)| {
                 let first = violations.into_iter().next();
-                first.map(|v| format!("{}: {}", v.key, v.message)).unwrap_or_default()
+                // Some messages begin with the key.
+                first
+                    .map(|v| {
+                        if v.message.starts_with(&v.key) {
+                            v.message
+                        } else {
+                            format!("{}: {}", v.key, v.message)
+                        }
+                    })
+                    .unwrap_or_default()
             })?;
             match reach(config) {
                 Err(why) if is_limited_to_scopes(base) => Err(why.to_string()),

@@ -82,6 +82,13 @@ impl Configured {
         })
     }
 
+    /// What the files say of it, without pods; `manager` is at work.
+    pub fn of_files(&self, manager: ManagerName) -> Config {
+        let mut base = self.base.borrow().clone();
+        base.manager.name = manager;
+        base
+    }
+
     /// Whether pods have changed so that other scopes are due; looks at most once in
     /// `pods.look_ms`.
     pub fn are_pods_others(&self, at: Nanos) -> bool {
@@ -269,6 +276,7 @@ mod tests {
         config.admission.rate_limit_mbps = 7;
         *source.borrow_mut() = Ok(config);
         configured.again(&files, ManagerName::Observe, |_| Ok(Vec::new())).unwrap();
+        assert!(configured.of_files(ManagerName::Observe).scope.is_empty(), "pods are in no file");
         assert_eq!((names(), configured.now().admission.rate_limit_mbps), (vec!["ns/a".to_owned()], 7));
         write(json!({}));
         assert!(configured.are_pods_others(second(90)));

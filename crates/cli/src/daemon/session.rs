@@ -199,6 +199,11 @@ impl Session {
         self.configured.now()
     }
 
+    /// The current configuration as far as files, environment and options go; `manager` is at work.
+    pub fn of_files(&self, manager: ManagerName) -> Config {
+        self.configured.of_files(manager)
+    }
+
     /// Whether a signal has asked for a reload since the last call.
     pub fn is_reload_asked(&self) -> bool {
         self.ending.is_reload_asked()
