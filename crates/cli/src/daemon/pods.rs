@@ -93,15 +93,13 @@ impl PodScopes {
             cgroup: Some(path),
             ..Scope::default()
         };
-        let nobody = || of(NONE, format!("{all}/{NOBODY}"));
-        let last = match (self.good.is_some(), base.pods.manage) {
-            // Who asked to be left alone is not known yet.
-            (false, _) => vec![nobody()],
-            (true, PodsManaged::All) => vec![of(ALL, all.clone())],
+        let nobody = of(NONE, format!("{all}/{NOBODY}"));
+        let last = match base.pods.manage {
+            PodsManaged::All => vec![of(ALL, all.clone())],
             // Without any scope the whole machine would be managed.
-            (true, PodsManaged::Annotated) => {
+            PodsManaged::Annotated => {
                 let mut others = scopes.iter().chain(&base.scope);
-                if others.all(|scope| scope.exclude) { vec![nobody()] } else { Vec::new() }
+                if others.all(|scope| scope.exclude) { vec![nobody.clone()] } else { Vec::new() }
             }
         };
         // Also while no pod asks for it: a pod must not end demotion, and none goes down that asked
@@ -112,6 +110,10 @@ impl PodScopes {
                  demotion.mode = \"on\" to accept that, or \"off\""
                     .to_owned(),
             ));
+        }
+        if self.good.is_none() {
+            // Who asked to be left alone is not known yet, by scopes of the configuration neither.
+            return self.fit(&Config { scope: Vec::new(), ..base.clone() }, Vec::new(), &[nobody]);
         }
         self.fit(base, scopes, &last)
     }
@@ -124,19 +126,7 @@ impl PodScopes {
             Config { scope, ..base.clone() }
         };
         let check = |config: &Config| {
-            configuration::check(config).map_err(|ConfigError(violations)| {
-                let first = violations.into_iter().next();
-                // Some messages begin with the key.
-                first
-                    .map(|v| {
-                        if v.message.starts_with(&v.key) {
-                            v.message
-                        } else {
-                            format!("{}: {}", v.key, v.message)
-                        }
-                    })
-                    .unwrap_or_default()
-            })?;
+            configuration::check(config).map_err(|error| first_of(&error))?;
             match reach(config) {
                 Err(why) if is_limited_to_scopes(base) => Err(why.to_string()),
                 _ => Ok(()),
@@ -195,6 +185,15 @@ impl PodScopes {
     pub fn findings(&self) -> Vec<Finding> {
         finding::pods(self.unreadable.as_deref(), &self.left_out)
     }
+}
+
+/// The first violation in a sentence; some of them begin with the key already.
+fn first_of(ConfigError(violations): &ConfigError) -> String {
+    let told = |v: &Violation| match v.message.starts_with(&v.key) {
+        true => v.message.clone(),
+        false => format!("{}: {}", v.key, v.message),
+    };
+    violations.first().map(told).unwrap_or_default()
 }
 
 /// Whether cold pages go down, and only as long as the scopes are such that this touches nobody

@@ -168,6 +168,7 @@ fn scopes_by_hand_stand_between_pods_and_the_rest() {
         vec![Scope { name: "hand".to_owned(), cgroup: Some("/".to_owned()), ..Scope::default() }];
     node.pod("a", "Guaranteed", &[("top-tier-cap", "1Gi")]);
     node.pod("b", "Guaranteed", &[("exclude", "true")]);
+    assert_eq!(node.scopes(), nothing("/kubepods"), "a scope by hand may take who wants to be left alone");
     node.write();
     ["kubepods/podu-a", "kubepods/podu-b"].iter().for_each(|path| node.make(path));
     assert_eq!(node.names(), ["ns/a", "ns/b", "hand"]);
