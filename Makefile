@@ -10,7 +10,7 @@ BINARY_BYTES_MAX := 15000000
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball helm lab-programs fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,7 @@ fuzz: ## searches for input that breaks a law, FUZZ_SECONDS=600 each
 	$(call fuzz-target,http,10240,512)
 	$(call fuzz-target,control,4096,512)
 	$(call fuzz-target,imports,4096,512)
+	$(call fuzz-target,pods,4096,512)
 
 # What only the lab needs is a feature of one crate, and BPF another: without either nothing of that crate may be unused.
 lint: ## formatting, clippy, links in the documentation, licences and sources, the book
@@ -98,6 +99,11 @@ lint: ## formatting, clippy, links in the documentation, licences and sources, t
 	RUSTDOCFLAGS='-D warnings' cargo doc -q --release --no-deps --workspace
 	$(TOOLS)/bin/cargo-deny --all-features check --hide-inclusion-graph licenses bans sources
 	$(TOOLS)/bin/mdbook build docs
+
+# Apart from lint, since it takes Go to build Helm.
+helm: ## the Helm chart: lint, what its values make of it, and the plain manifests are its own
+	@scripts/need helm
+	PATH="$(TOOLS)/bin:$$PATH:/usr/local/go/bin" deploy/helm/check
 
 bench: ## figures beside their limits, in target/bench
 	@scripts/need build picture

@@ -22,7 +22,7 @@ fn every_law_holds_for_hostile_input() {
     let mut broken = Vec::new();
     for (name, check, bytes_max) in ALL {
         let seeds = seeds(name);
-        assert!(seeds.len() > 10, "{name}: {} inputs in its archive", seeds.len());
+        assert!(!seeds.is_empty(), "{name}: its archive is empty");
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         let varied = (0..VARIATIONS).map(|_| vary(&seeds, bytes_max, &mut rng));
         let first = seeds.iter().cloned().chain(varied).find(|input| !holds(check, input));

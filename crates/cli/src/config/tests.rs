@@ -71,7 +71,7 @@ fn long_names_and_many_scopes_are_answered_in_little_time() {
     assert!(error(&"[[scope]]\n".repeat(26_000)).contains("names no process"));
     let limited = |n| format!("[[scope]]\ncgroup='/{n}'\ntop_tier_cap_mib=1\n");
     let limited: String = (0..5500).map(limited).collect();
-    assert!(error(&limited).contains("at most 16 cgroups"));
+    assert_eq!(parse(&limited, "t.toml", |_| {}).unwrap().scope.len(), 5500);
     assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
 

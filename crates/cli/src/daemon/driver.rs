@@ -27,8 +27,9 @@ use super::demotion::Demotion;
 use super::findings::{Findings, Loop, say_changed, say_kswapd};
 use super::heat::{Felt, Heat};
 use super::line::Lines;
+use super::reload::Wanted;
 use super::session::{Ended, Session};
-use super::socket::{Answer, Question, Request, text_answer};
+use super::socket::{Question, Request, text_answer};
 use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
@@ -140,14 +141,16 @@ pub(super) fn drive(
             tell!("{told}");
         }
         kswapd.look(at, engine.topology(), kernel.actuator).into_iter().for_each(say_kswapd);
-        let mut reloads: Vec<Option<Answer>> =
-            session.is_reload_asked().then_some(None).into_iter().collect();
+        let mut reloads: Vec<Wanted> =
+            session.is_reload_asked().then_some(Wanted::Files(None)).into_iter().collect();
         for Question { request, frame, answer, .. } in session.questions() {
             match request {
-                Request::Reload => reloads.push(Some(answer)),
+                Request::Reload => reloads.push(Wanted::Files(Some(answer))),
                 Request::Status { .. } => {}
                 // A client that has gone away needs no answer.
-                Request::Config => drop(answer.try_send(json!(current))),
+                Request::Config => {
+                    drop(answer.try_send(json!(session.of_files(current.manager.name))));
+                }
                 Request::Explain { pid, address, as_text } => {
                     let page = VirtPage::of_address(Pid(pid), address);
                     let explained = Explained::new(engine.explain_at(page, frame), &fixed);
@@ -205,7 +208,10 @@ pub(super) fn drive(
             lines.print(&snapshot);
             session.publish(snapshot);
         }
-        for asked in reloads {
+        if matches!(ended, Ended::Over) && session.are_pods_others(at) {
+            reloads.push(Wanted::Pods);
+        }
+        for wanted in reloads {
             let apply = |next: &Config| {
                 reloadable(&current, next)?;
                 let prepared = machine.prepare(next)?;
@@ -219,7 +225,7 @@ pub(super) fn drive(
                 demotion.reload(demoted, next, &machine);
                 Ok(changes)
             };
-            if let Some(next) = session.reload(asked, current.manager.name, apply) {
+            if let Some(next) = session.reload(wanted, current.manager.name, apply) {
                 session.rescope(&next);
                 kswapd.reload(&next);
                 missing = Missing::new(root, &next.scope);

@@ -24,8 +24,9 @@ use thermocline_linux::vmstat::Vmstat;
 
 use super::findings::{Findings, Loop, say_changed, say_kswapd};
 use super::line::Lines;
+use super::reload::Wanted;
 use super::session::{Ended, Session};
-use super::socket::{Answer, Question, Request};
+use super::socket::{Question, Request};
 use super::{Mode, announce, announce_changes, live, put_back, refusal};
 use crate::output::tell;
 use crate::snapshot::{Fixed, Seen, Snapshot};
@@ -153,14 +154,16 @@ fn drive(
     while matches!(ended, Ended::Over) && !session.is_over() {
         session.turns_by(now());
         std::thread::sleep(NAP);
-        let mut reloads: Vec<Option<Answer>> =
-            session.is_reload_asked().then_some(None).into_iter().collect();
+        let mut reloads: Vec<Wanted> =
+            session.is_reload_asked().then_some(Wanted::Files(None)).into_iter().collect();
         for Question { request, answer, .. } in session.questions() {
             match request {
-                Request::Reload => reloads.push(Some(answer)),
+                Request::Reload => reloads.push(Wanted::Files(Some(answer))),
                 Request::Status { .. } => {}
                 // A client that has gone away needs no answer.
-                Request::Config => drop(answer.try_send(json!(current))),
+                Request::Config => {
+                    drop(answer.try_send(json!(session.of_files(current.manager.name))));
+                }
                 Request::Explain { .. } | Request::Pages { .. } | Request::Decisions { .. } => {
                     let why = format!(
                         "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",
@@ -178,7 +181,7 @@ fn drive(
                 break;
             }
         }
-        for asked in reloads {
+        for wanted in reloads {
             // Changes that concern the engine take effect when it takes over.
             let apply = |next: &Config| {
                 let changes = reloadable(&current, next)?;
@@ -189,7 +192,7 @@ fn drive(
                 );
                 Ok(changes)
             };
-            if let Some(next) = session.reload(asked, current.manager.name, apply) {
+            if let Some(next) = session.reload(wanted, current.manager.name, apply) {
                 findings.reload(&next);
                 current = next;
             }

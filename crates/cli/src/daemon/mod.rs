@@ -9,6 +9,7 @@ mod heat;
 mod http;
 mod kernel;
 mod line;
+mod pods;
 mod pulse;
 mod recording;
 mod reload;
@@ -286,6 +287,10 @@ fn configured(
             if !pids.is_empty() {
                 let pids = pids.clone();
                 config.scope = vec![Scope { name: "pids".to_owned(), pids, ..Scope::default() }];
+            }
+            if !only.is_empty() || !pids.is_empty() {
+                // Whoever names processes means no others.
+                config.pods.file = None;
             }
             config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
         })?;

@@ -22,7 +22,7 @@ use super::findings::Following;
 use super::http::MetricsServer;
 use super::pulse::Pulse;
 use super::recording::Recording;
-use super::reload::{self, Configured};
+use super::reload::{self, Configured, Wanted};
 use super::socket::{Answer, Question, SWITCH_TIMEOUT, Server};
 use super::supervisor::Supervisor;
 use crate::output::{say, tell};
@@ -182,7 +182,8 @@ impl Session {
     }
 
     /// Takes what the manager finds now, and tells what has begun and ended. Returns what is open.
-    pub fn follow(&self, found: Vec<Finding>) -> Vec<OpenFinding> {
+    pub fn follow(&self, mut found: Vec<Finding>) -> Vec<OpenFinding> {
+        found.extend(self.configured.findings());
         let (said, open) = self.following.borrow_mut().look(now(), found);
         said.into_iter().for_each(say);
         open
@@ -198,9 +199,19 @@ impl Session {
         self.configured.now()
     }
 
+    /// The current configuration as far as files, environment and options go; `manager` is at work.
+    pub fn of_files(&self, manager: ManagerName) -> Config {
+        self.configured.of_files(manager)
+    }
+
     /// Whether a signal has asked for a reload since the last call.
     pub fn is_reload_asked(&self) -> bool {
         self.ending.is_reload_asked()
+    }
+
+    /// Whether pods have changed so that other scopes are due.
+    pub fn are_pods_others(&self, at: Nanos) -> bool {
+        self.configured.are_pods_others(at)
     }
 
     /// Reads the configuration again and applies it; `manager` is at work. The result goes to the
@@ -208,18 +219,24 @@ impl Session {
     /// applied.
     pub fn reload(
         &self,
-        asked: Option<Answer>,
+        wanted: Wanted,
         manager: ManagerName,
         apply: impl FnOnce(&Config) -> anyhow::Result<Vec<Difference>>,
     ) -> Option<Config> {
+        let before = self.configured.now().scope;
         self.supervisor.reloads();
-        let done = self.configured.again(manager, apply);
+        let done = self.configured.again(&wanted, manager, apply);
         self.supervisor.reloaded();
-        let (answer, log) = reload::answer(&done);
-        tell!("{log}");
-        if let Some(asked) = asked {
-            // A client that has gone away needs no answer.
-            let _ = asked.try_send(answer);
+        match wanted {
+            Wanted::Pods => tell!("{}", reload::pods_told(&before, &done)),
+            Wanted::Files(asked) => {
+                let (answer, log) = reload::answer(&done);
+                tell!("{log}");
+                if let Some(asked) = asked {
+                    // A client that has gone away needs no answer.
+                    let _ = asked.try_send(answer);
+                }
+            }
         }
         done.ok().map(|(config, _)| config)
     }

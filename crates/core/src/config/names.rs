@@ -31,6 +31,24 @@ impl Allowed<String> for AbsolutePath {
     }
 }
 
+/// What is allowed, or nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct OrNothing<A>(pub A);
+
+impl<T, A: Allowed<T>> Allowed<Option<T>> for OrNothing<A> {
+    fn allows(&self, value: &Option<T>) -> bool {
+        value.as_ref().is_none_or(|value| self.0.allows(value))
+    }
+
+    fn words(&self) -> String {
+        format!("{}, or unset", self.0.words())
+    }
+
+    fn schema(&self) -> Value {
+        self.0.schema()
+    }
+}
+
 /// An absolute path that a Unix socket can have.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketPath;

@@ -4,10 +4,6 @@
 use crate::config::schema::Violation;
 use crate::config::{Config, DemotionMode, DemotionWay, ManagerName, Sources, Unreachable};
 
-/// Cgroups that the filter of the hint-fault source can be told to take in, and as many to leave
-/// out.
-pub const HINTFAULT_CGROUPS_MAX: usize = 16;
-
 impl Config {
     /// Appends what no machine could be managed by.
     pub(super) fn check_together(&self, out: &mut Vec<Violation>) {
@@ -52,19 +48,6 @@ impl Config {
             let message = "0 keeps the kernel from scanning, so that there are no hint faults; unset it, or set \
                            source.hintfault.enabled = false and use another source";
             violate("kernel.numa_balancing".to_owned(), message.to_owned());
-        }
-        for exclude in [false, true].into_iter().filter(|_| source.hintfault.enabled) {
-            let of_kind = self.scope.iter().enumerate().filter(|(_, scope)| scope.exclude == exclude);
-            let mut alone = of_kind.filter(|(_, scope)| scope.cgroup_alone().is_some());
-            if let Some((i, _)) = alone.nth(HINTFAULT_CGROUPS_MAX) {
-                let done = if exclude { "leaves out" } else { "takes in" };
-                violate(
-                    format!("scope[{i}].cgroup"),
-                    format!(
-                        "the filter of hint faults {done} at most {HINTFAULT_CGROUPS_MAX} cgroups; name a common parent"
-                    ),
-                );
-            }
         }
     }
 
@@ -160,11 +143,6 @@ mod tests {
         let by_pid = Scope { pids: vec![1], ..Scope::default() };
         assert_eq!(with(ManagerName::Damon, by_pid.clone()), ["scope[0].pids"]);
         assert!(with(ManagerName::Thermocline, by_pid).is_empty());
-        let many = |exclude| {
-            violations(move |c| c.scope = (0..17).map(|n| cgroup(&format!("/{n}"), exclude)).collect())
-        };
-        assert_eq!(many(true), ["scope[16].cgroup"]);
-        assert_eq!(many(false), ["scope[16].cgroup"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::config::scope::check_limits;
 use crate::config::source::Source;
 use crate::config::{
     Admission, Brake, Daemon, Demotion, DemotionMode, Enabled, Engine, Journal, Kernel, Manager, Metrics,
-    Payoff, Queue, RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
+    Payoff, Pods, Queue, RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
 };
 use crate::section;
 
@@ -35,6 +35,8 @@ section! {
         "tiers" tiers: TierMap;
         /// `[[scope]]`.
         "scope" scope: Vec<Scope>;
+        /// `[pods]`.
+        "pods" pods: Pods;
         /// `[source]`.
         "source" source: Sources;
         /// `[reverse]`.

@@ -208,6 +208,11 @@ kinds! {
     /// Half or more of what a scope has below the top tier gives no hint faults, and they are the
     /// only source of evidence.
     ScopeBlind = "scope.blind", [Problem], Both;
+    /// The file of pods cannot be used: the last good one stays in force, and without one nothing
+    /// is managed.
+    PodsUnreadable = "pods.unreadable", [Problem], Daemon;
+    /// Pods whose annotations count for nothing, or not as they are written, and why.
+    PodsLeftOut = "pods.left_out", [Problem], Daemon;
     /// What a scope with a floor or a cap holds of the top tier.
     ScopeTopTier = "scope.top_tier", [Note], Doctor;
     /// What a scope holds of the top tier cannot be read, so that neither its floor nor its cap is

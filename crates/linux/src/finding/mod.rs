@@ -13,6 +13,7 @@ mod kind;
 mod look;
 mod minute;
 mod others;
+mod pods;
 mod pressure;
 mod reader;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use judge::judge;
 pub use kind::{Kind, SeenBy};
 pub use minute::{LOWER_MIB_MIN, Minute, NO_EVIDENCE, SourceMinute, Stuck};
 pub use others::{Kdamond, Module, Others, Program};
+pub use pods::pods;
 pub use reader::Reader;
 
 pub(crate) use blind::blind;

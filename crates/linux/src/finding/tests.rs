@@ -23,6 +23,8 @@ struct World {
     minute: Minute,
     changed: Vec<Changed>,
     given_up: Vec<NodeId>,
+    /// What is wrong with the file of pods, and with pods.
+    pods: (Option<&'static str>, Vec<String>),
 }
 
 impl World {
@@ -79,6 +81,7 @@ impl World {
             minute,
             changed: Vec::new(),
             given_up: Vec::new(),
+            pods: (None, Vec::new()),
         }
     }
 
@@ -91,7 +94,8 @@ impl World {
             demoting: &self.demoting,
             running: running.then_some(daemon),
         };
-        judge(&view, &self.facts)
+        let of_pods = running.then(|| pods(self.pods.0, &self.pods.1));
+        judge(&view, &self.facts).into_iter().chain(of_pods.into_iter().flatten()).collect()
     }
 }
 
@@ -166,6 +170,8 @@ fn spoil(kind: Kind, world: &mut World) {
             let path = "/db.slice".to_owned();
             facts.limited = vec![Limited { path, current: 97 << 20, limit: None, protected: u64::MAX }];
         }
+        Kind::PodsUnreadable => world.pods.0 = Some("it is empty"),
+        Kind::PodsLeftOut => world.pods.1 = vec!["pod a".to_owned()],
         Kind::BrakeNoPressure => facts.no_pressure = vec!["no PSI".to_owned()],
         other => panic!("{} has no case here; give it one", other.name()),
     }

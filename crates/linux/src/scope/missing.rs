@@ -1,6 +1,6 @@
 //! Cgroups that scopes name and that do not exist, as reported by the doctor, `run` and `status`.
 
-use thermocline_core::config::Scope;
+use thermocline_core::config::{NOBODY, Scope};
 
 use super::cgroup;
 use crate::root::{KernelFileError, Root, exists};
@@ -16,7 +16,7 @@ pub fn missing(root: &Root, scopes: &[Scope]) -> Result<Vec<String>, KernelFileE
     let Some(mount) = cgroup::mount(root)? else { return Ok(Vec::new()) };
     let sentence = |(index, scope): (usize, &Scope)| {
         let path = cgroup::normal(scope.cgroup.as_deref()?);
-        if exists(&cgroup::folder(&mount, &path)) {
+        if exists(&cgroup::folder(&mount, &path)) || path.rsplit('/').next() == Some(NOBODY) {
             return None;
         }
         let hierarchies = root.sys.join("fs/cgroup");
@@ -97,6 +97,7 @@ mod tests {
             scope("/no/such.slice", true),
             scope("/old.slice", false),
             Scope::default(),
+            scope("/kubepods/thermocline.nobody", false),
         ];
         let mut missing = Missing::new(&root, &scopes);
         missing.look();
@@ -110,7 +111,7 @@ mod tests {
         fs::remove_dir(dir.path().join("sys/fs/cgroup/unified/no/such.slice")).unwrap();
         missing.look();
         assert_eq!(missing.now(), told);
-        let mut unnamed = Missing::new(&root, &scopes[3..]);
+        let mut unnamed = Missing::new(&root, &scopes[3..4]);
         unnamed.look();
         assert!(unnamed.now().is_empty());
     }

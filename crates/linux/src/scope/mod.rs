@@ -26,6 +26,9 @@ pub use members::{Change, Known, Member, Members};
 pub use missing::{Missing, missing};
 pub use pressure::Pressures;
 
+/// Cgroups that the kernel's filter of hint faults takes in, and as many that it leaves out
+/// (TC_CGROUPS_MAX in crates/bpf/src/bpf/intf.h).
+pub const FILTER_CGROUPS_MAX: usize = 16;
 /// Maximum number of regular expressions.
 const COMMANDS_MAX: usize = 1024;
 /// Memory that each of them may take once it is compiled, in bytes.
@@ -195,8 +198,9 @@ impl Scopes {
         self.rules.iter().any(|r| r.cgroup.is_some())
     }
 
-    /// The cgroups that scopes name by path alone, including those that do not exist. Scopes with
-    /// further criteria are decided per process.
+    /// The cgroups that scopes name by path alone, including those that do not exist; of those that
+    /// are included and of those that are excluded, the first [`FILTER_CGROUPS_MAX`]. The others,
+    /// and scopes with further criteria, are decided per process.
     ///
     /// # Errors
     /// The hierarchy cannot be read.
@@ -210,7 +214,13 @@ impl Scopes {
         };
         let alone = self.rules.iter().filter(|r| r.pids.is_empty() && r.command.is_none());
         let paths = alone.filter_map(|rule| Some((rule.exclude, rule.cgroup.as_ref()?)));
-        let found = paths.map(|(excluded, path)| {
+        let mut named = [0; 2];
+        let first = paths.filter(|(excluded, _)| {
+            let named = &mut named[usize::from(*excluded)];
+            *named += 1;
+            *named <= FILTER_CGROUPS_MAX
+        });
+        let found = first.map(|(excluded, path)| {
             let id = cgroup::id(&mount, path)?;
             Ok(CgroupScope { folder: cgroup::folder(&mount, path), id, excluded })
         });
@@ -329,5 +339,25 @@ mod tests {
         assert_ne!(found[0].id, found[2].id);
         std::fs::create_dir(root.sys.join("fs/cgroup/later")).unwrap();
         assert!(scopes.cgroups(&root).unwrap()[1].id.is_some());
+    }
+
+    #[test]
+    fn the_kernels_filter_is_told_the_first_cgroups_of_each_kind() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        std::fs::create_dir_all(root.proc.join("self")).unwrap();
+        std::fs::write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        let named = |n: usize| config::Scope {
+            cgroup: Some(format!("/{n}")),
+            exclude: n.is_multiple_of(2),
+            ..config::Scope::default()
+        };
+        let scopes = Scopes::new(&(0..100).map(named).collect::<Vec<_>>()).unwrap();
+        let found = scopes.cgroups(&root).unwrap();
+        let of = |excluded| found.iter().filter(|c| c.excluded == excluded).count();
+        assert_eq!([of(false), of(true)], [FILTER_CGROUPS_MAX; 2]);
+        assert!(found.last().unwrap().folder.ends_with(format!("{}", 2 * FILTER_CGROUPS_MAX - 1)));
+        let beyond = Traits { pid: Pid(7), cgroup: Some("/97/c"), ..Traits::default() };
+        assert_eq!(scopes.membership(beyond), Membership::Managed(ScopeId::of_place(97)));
     }
 }

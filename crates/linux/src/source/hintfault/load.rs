@@ -14,9 +14,8 @@ use thermocline_core::units::Pid;
 
 use super::btf::{Btf, BtfError, VMLINUX};
 use super::layout::{ENTRIES, Entry, FolioFlags, probe};
+use crate::scope::FILTER_CGROUPS_MAX as CGROUPS_MAX;
 
-/// Entries of the two maps of cgroups (TC_CGROUPS_MAX in intf.h).
-const CGROUPS_MAX: usize = thermocline_core::config::HINTFAULT_CGROUPS_MAX;
 /// The program that only lab tests attach.
 const STAMP_PROGRAM: &str = "kernel_stamp";
 /// The program that attaches where the kernel has this function.
