@@ -3,6 +3,7 @@
 
 #[path = "../../../core/tests/it/laws.rs"]
 #[allow(dead_code)]
+mod caps;
 mod engine_laws;
 mod evidence;
 mod faults;
