@@ -1,9 +1,9 @@
 //! The simulator against what is known otherwise: its two modes against each other, and ground
 //! truths.
 
+mod caps;
 #[path = "../../../core/tests/it/laws.rs"]
 #[allow(dead_code)]
-mod caps;
 mod engine_laws;
 mod evidence;
 mod faults;
