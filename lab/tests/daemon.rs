@@ -10,6 +10,8 @@ mod soak;
 
 #[path = "daemon/brake.rs"]
 mod brake;
+#[path = "daemon/caps.rs"]
+mod caps;
 #[path = "daemon/chaos.rs"]
 mod chaos;
 #[path = "daemon/chmu.rs"]

@@ -26,6 +26,21 @@ pub struct Giving {
     pub spare: Vec<Allowance>,
     /// What braked scopes may give; a stopped one is listed with 0.
     pub braked: Vec<Allowance>,
+    /// Scopes that hold more than they may, each once.
+    pub over: Vec<Over>,
+}
+
+/// A scope that holds more of the top tier than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// The scope.
+    pub scope: ScopeId,
+    /// Base pages that it holds beyond, by the last report.
+    pub held_pages: u64,
+    /// Base pages of these that are not on their way down yet.
+    pub pages: u64,
+    /// Base pages beyond from which on it is asked for them.
+    pub slack_pages: u64,
 }
 
 /// The hottest pages that would move to a node if it had room.
@@ -54,6 +69,9 @@ pub struct Demand {
     pub allowances: Vec<Allowance>,
     /// Limits for braked scopes.
     pub braked: Vec<Allowance>,
+    /// From this scope alone; `None`: from whoever is within reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only: Option<ScopeId>,
 }
 
 impl Demand {
@@ -87,6 +105,15 @@ pub enum DemandReason {
     Goal,
     /// For allocations only: less than half of the reserve that promotions leave is free.
     Allocations,
+    /// Because a scope holds more than its cap.
+    Cap,
+}
+
+impl DemandReason {
+    /// Whether it is for what a node has free, and not for what a scope holds.
+    pub const fn is_of_node(self) -> bool {
+        !matches!(self, DemandReason::Cap)
+    }
 }
 
 /// The cold pages of a top-tier node, as a demand found them.

@@ -60,6 +60,10 @@ pub fn scope_row(scope: &Named<Standing>) -> String {
     if let Some(cap) = standing.cap_pages {
         let held = if standing.room_pages == Some(0) { ": nothing is promoted into it" } else { "" };
         let _ = write!(out, "; cap {:.0} MiB{held}", mib(cap));
+        let above = standing.top_tier_pages.map_or(0, |held| held.saturating_sub(cap));
+        if above > 0 {
+            let _ = write!(out, ", {:.1} MiB above it", mib(above));
+        }
     }
     out
 }

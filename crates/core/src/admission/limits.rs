@@ -11,6 +11,9 @@
 //! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor
 //! ```
 //!
+//! What is above a cap is demoted: by demands for that scope alone, from a little above the cap on,
+//! down to the cap.
+//!
 //! Without a recent report neither is admitted. Moves between lower tiers are counted as if they
 //! were to or from the top.
 
@@ -18,13 +21,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Holding;
 use crate::config::{self, ScopeMap};
-use crate::demand::Allowance;
+use crate::demand::{Allowance, Over};
+use crate::demotion::OVER_PAGES;
 use crate::moves::Direction;
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, PAGES_PER_MIB, ScopeId};
 
 /// How long a report is valid: a machine reports once a second or more often.
 const GOOD_FOR: Nanos = Nanos::from_s(5);
+
+/// What is above a cap is demoted from this fraction of the cap on. The kernel counts a scope's
+/// memory with an error of 64 pages a CPU, and a scope at its cap allocates and frees all the time.
+/// Ours.
+const SLACK_DIVISOR: u64 = 64;
 
 /// The state of a scope with a floor or a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +107,22 @@ impl Limit {
         let floor_pages = Some(self.floor_pages).filter(|floor| *floor > 0)?;
         let held = self.holding(now).ok_or(RefusalReason::ScopeUnknown);
         Some(held.map(|held| held.saturating_sub(self.down.pages()).saturating_sub(floor_pages)))
+    }
+
+    /// What is above the cap, if there is one and the holding is known. A command may take a little
+    /// more than it is asked for, so as much is left above the floor.
+    fn over(&self, now: Nanos) -> Option<Over> {
+        let cap_pages = self.cap_pages?;
+        let kept = Some(self.floor_pages).filter(|floor| *floor > 0);
+        let kept = kept.map_or(0, |floor| floor.saturating_add(OVER_PAGES)).max(cap_pages);
+        let held = self.holding(now)?;
+        let over = Over {
+            scope: self.scope,
+            held_pages: held.saturating_sub(kept),
+            pages: held.saturating_sub(self.down.pages()).saturating_sub(kept),
+            slack_pages: OVER_PAGES.max(cap_pages / SLACK_DIVISOR),
+        };
+        (over.held_pages > 0).then_some(over)
     }
 
     fn flow(&mut self, direction: Direction) -> Option<&mut Flow> {
@@ -242,6 +267,11 @@ impl Limits {
         let limits = self.scopes.iter().flatten();
         let spare = limits.filter_map(|l| Some(Allowance { scope: l.scope, pages: l.spare(now)?.ok()? }));
         spare.filter(|allowance| allowance.pages > 0).collect()
+    }
+
+    /// The scopes that hold more than their cap.
+    pub(super) fn over(&self, now: Nanos) -> Vec<Over> {
+        self.scopes.iter().flatten().filter_map(|limit| limit.over(now)).collect()
     }
 
     /// The state of each scope with a limit.

@@ -266,9 +266,10 @@ impl Admission {
     }
 
     /// What may be demoted from each scope with a floor that has something to spare, and from each
-    /// braked one.
+    /// braked one, and which hold more than they may.
     pub fn giving(&mut self, now: Nanos) -> Giving {
-        Giving { spare: self.limits.spare(now), braked: self.brakes.allowances(now) }
+        let (spare, over) = (self.limits.spare(now), self.limits.over(now));
+        Giving { spare, braked: self.brakes.allowances(now), over }
     }
 
     /// Records how much a demand may demote.

@@ -93,8 +93,12 @@ section! {
         hysteresis_bp: u32 = 50, "1/10000 of the node", 0..=500, "ours";
         /// Memory demoted per second, at most, all nodes together.
         rate_limit_mbps: u64 = 256, "MB/s", 1..=65536, "ours: as much as admission.rate_limit_mbps brings up";
+        /// Memory demoted per second, at most, of scopes that hold more of the top tier than their
+        /// cap, all of them together; 0: a cap stops promotions and what is above it stays. Half of
+        /// rate_limit_mbps is the most that is used, so that the other half is left for everybody.
+        scope_rate_mbps: u64 = 128, "MB/s", 0..=65536, "ours: half of demotion.rate_limit_mbps; a GiB takes eight seconds";
         /// CPU time that demotion takes, at most: after a demand, the next one waits until it is
-        /// paid for.
+        /// paid for. What scopes hold above their cap is paid for apart, with half as much.
         cpu_percent: u8 = 50, "% of one CPU", 1..=100, "ours, measured in the lab";
         /// A page goes down only when it has not been accessed for this long, if nobody waits to
         /// come up.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cgroup::normal;
+use crate::cgroup::{is_within, normal};
 use crate::config::names::CgroupPath;
 use crate::config::schema::{Any, Numbers, OrUnset, Text, Violation};
 use crate::section;
@@ -29,8 +29,8 @@ section! {
         /// Memory of the top tier that demotion leaves to the scope; 0: none. Needs a cgroup and no
         /// other criterion.
         top_tier_floor_mib: u64 = 0, "MiB", 0..=MIB_MAX, "ours";
-        /// Memory of the top tier at which nothing is promoted into the scope any more. Needs a
-        /// cgroup and no other criterion.
+        /// Memory of the top tier at which nothing is promoted into the scope any more, and above
+        /// which its coldest memory is demoted. Needs a cgroup and no other criterion.
         top_tier_cap_mib: Option<u64> = None, "MiB", OrUnset(0..=MIB_MAX), "ours";
     }
 }
@@ -94,6 +94,11 @@ impl Scope {
     /// Whether the scope has a floor or a cap.
     pub fn is_limited(&self) -> bool {
         self.top_tier_floor_mib > 0 || self.top_tier_cap_mib.is_some()
+    }
+
+    /// Whether it may be asked for memory that is not needed elsewhere.
+    pub fn gives_way(&self) -> bool {
+        self.top_tier_cap_mib.is_some()
     }
 
     /// What it is called: its name, or its cgroup, or its place among the scopes, from 0.
@@ -173,6 +178,30 @@ pub(super) fn check_limits(scopes: &[Scope], out: &mut Vec<Violation>) {
     for (i, scope) in scopes.iter().enumerate() {
         check_limit(i, scope, &earlier, out);
         earlier.add(i, scope);
+    }
+    check_excluded_within(scopes, out);
+}
+
+/// An excluded cgroup within one with a cap would count there and not be demoted for it: the others
+/// would have to give what it holds.
+fn check_excluded_within(scopes: &[Scope], out: &mut Vec<Violation>) {
+    let of = |scope: &Scope| Some((scope.cgroup_alone()?, scope.exclude));
+    let paths: Vec<Option<(String, bool)>> = scopes.iter().map(of).collect();
+    let excluded: Vec<(usize, &str)> = paths
+        .iter()
+        .enumerate()
+        .filter_map(|(i, of)| of.as_ref().filter(|(_, exclude)| *exclude).map(|(path, _)| (i, path.as_str())))
+        .collect();
+    for (i, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.gives_way() && !scope.exclude) {
+        let Some((path, _)) = &paths[i] else { continue };
+        if let Some((inner, _)) = excluded.iter().find(|(_, inner)| is_within(inner, path)) {
+            let key = format!("scope[{i}].top_tier_cap_mib");
+            let message = format!(
+                "scope[{inner}] is excluded and lies within this scope, where its memory would count and never be demoted; \
+                 give the limit to cgroups beside it"
+            );
+            out.push(Violation { key, message });
+        }
     }
 }
 
@@ -261,6 +290,14 @@ mod tests {
             let found = violations(&[earlier, scope("/a", 1, None)]).concat();
             assert!(found.contains("scope[1].top_tier_floor_mib: scope[0] stands before"), "{found}");
         }
+    }
+
+    #[test]
+    fn nobody_answers_for_the_memory_of_an_excluded_scope() {
+        let out = |path: &str| Scope { exclude: true, ..scope(path, 0, None) };
+        let refused = |excluded: &str, cap| violations(&[out(excluded), scope("/a", 0, cap)]).len();
+        assert_eq!([refused("/a/x", Some(1)), refused("a", Some(1)), refused("/b", Some(1))], [1, 1, 0]);
+        assert_eq!(refused("/a/x", None), 0, "nothing is asked of it");
     }
 
     #[test]

@@ -73,6 +73,11 @@ impl Idle {
         Nanos(self.now().0 >> halvings).max(self.least)
     }
 
+    /// The idle time if nobody waits.
+    pub(super) fn usual(&self) -> Nanos {
+        Nanos(self.usual.0.saturating_mul(self.factor)).min(self.most)
+    }
+
     /// The minimum idle time.
     pub(super) fn least(&self) -> Nanos {
         self.least

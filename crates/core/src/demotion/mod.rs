@@ -16,6 +16,8 @@
 //!   gain of fast memory.
 //! * Scopes with a floor give what they have above it: a demand lists how much it may take from
 //!   each, and takes nothing from a scope that is not listed.
+//! * A scope that holds more than its cap is asked for what is beyond, and nobody else is (see
+//!   `by_scope`).
 //! * Braked scopes give no more in a second than their brake leaves them; a stopped one, nothing.
 //! * How cold: far colder than the pages that wait for promotion (see `idle`). If promoted pages
 //!   are soon accessed on lower tiers again, demoted pages were not cold enough, and the idle time
@@ -29,21 +31,25 @@
 //!   hotter, so that far colder pages are the likeliest to be found; if all were found, for twice
 //!   as many.
 
+mod allowances;
+mod by_scope;
 mod giving;
 mod idle;
 mod node;
 mod reach;
 
+pub use allowances::{Allowances, Kept};
 pub use reach::{Reach, Subtree, reach};
 
 use std::collections::BTreeMap;
 
 use crate::config::{Config, ScopeMap};
-use crate::demand::{Allowance, COLDER, Demand, DemandReason, Demoted, Giving, Supply, Wanted};
+use crate::demand::{Allowance, COLDER, Demand, DemandReason, Demoted, Giving, Over, Supply, Wanted};
 use crate::limit::{Rate, Reserve};
 use crate::published::threshold::rate_limit_pages;
 use crate::topology::{NodeState, Topology};
 use crate::units::{Nanos, NodeId, ScopeId};
+use by_scope::ByScope;
 use idle::Idle;
 use node::{Node, Pending};
 
@@ -106,6 +112,7 @@ pub struct Demotion {
     paid_until: Nanos,
     idle: Idle,
     nodes: BTreeMap<NodeId, Node>,
+    by_scope: ByScope,
     next_id: u64,
 }
 
@@ -133,27 +140,37 @@ impl Demotion {
             paid_until: Nanos(0),
             idle: Idle::new(keys),
             nodes: BTreeMap::new(),
+            by_scope: ByScope::new(config),
             next_id: 1,
         }
     }
 
     /// Takes other keys; demands under way and what was learned stay.
     pub fn reload(&mut self, config: &Config) {
-        let Demotion { goal_bp, hysteresis_bp, reserve, timeout, limit_pages, cpu_percent, idle, .. } =
-            Demotion::new(config);
+        let Demotion {
+            goal_bp,
+            hysteresis_bp,
+            reserve,
+            timeout,
+            limit_pages,
+            cpu_percent,
+            idle,
+            by_scope,
+            ..
+        } = Demotion::new(config);
         (self.goal_bp, self.hysteresis_bp, self.reserve) = (goal_bp, hysteresis_bp, reserve);
         (self.timeout, self.limit_pages, self.cpu_percent) = (timeout, limit_pages, cpu_percent);
         self.rate.set_limit(limit_pages);
         self.idle.reload(&idle);
+        self.by_scope.reload(by_scope);
     }
 
     /// Scopes have other numbers.
     pub fn renumber(&mut self, map: &ScopeMap) {
         for pending in self.nodes.values_mut().filter_map(|node| node.pending.as_mut()) {
-            pending.allowances.iter_mut().for_each(|allowance| allowance.scope = map.of(allowance.scope));
-            let before = pending.scopes.take();
-            pending.scopes = Some(before.map_or_else(|| map.clone(), |before| before.then(map)));
+            pending.renumber(map);
         }
+        self.by_scope.renumber(map);
     }
 
     /// The number of the next demand.
@@ -163,7 +180,7 @@ impl Demotion {
 
     /// The oldest demand that is under way.
     pub fn oldest(&self) -> Option<u64> {
-        self.nodes.values().filter_map(|node| node.pending.as_ref()).map(|pending| pending.id).min()
+        self.pending().map(|pending| pending.id).min()
     }
 
     /// The demands to make now. A node whose state is not known is left alone, and so is one with a
@@ -179,12 +196,13 @@ impl Demotion {
         mut giving: Giving,
     ) -> Vec<Demand> {
         self.idle.tick(now);
-        if now < self.paid_until {
-            return Vec::new();
-        }
         let mut room: BTreeMap<NodeId, u64> =
             states.iter().map(|s| (s.node, s.free_pages.saturating_sub(self.floor(s)))).collect();
-        let mut demands = Vec::new();
+        let mut demands = self.of_scopes(topology, now, states, &mut room, &mut giving);
+        if now < self.paid_until {
+            return demands;
+        }
+        let reserved = self.by_scope.reserved(now);
         for state in states.iter().filter(|s| topology.is_top(s.node)) {
             let missing = self.missing(state);
             let floor = self.floor(state);
@@ -199,13 +217,13 @@ impl Demotion {
             let missing = match reason {
                 DemandReason::Allocations => floor - state.free_pages,
                 DemandReason::Goal if ahead == Ahead::Nothing => 0,
-                DemandReason::Goal | DemandReason::Waiting => missing,
+                DemandReason::Goal | DemandReason::Waiting | DemandReason::Cap => missing,
             };
             let for_them = wanted.map_or(0, |w| w.pages.min(state.managed_pages / FOR_THEM));
             let targets = topology.demotion_targets(state.node);
             let below: u64 = targets.iter().filter_map(|t| room.get(t)).sum();
-            let pages =
-                missing.saturating_add(for_them).min(below).min(self.rate.room(now)).min(giving.most());
+            let rate = self.rate.room(now).saturating_sub(reserved);
+            let pages = missing.saturating_add(for_them).min(below).min(rate).min(giving.most());
             if pages == 0 {
                 continue;
             }
@@ -224,40 +242,86 @@ impl Demotion {
             });
             self.rate.charge(now, pages);
             take(&mut room, &targets, pages);
-            demands.push(Demand { id: self.next_id, node: state.node, pages, idle, allowances, braked });
+            let (id, node) = (self.next_id, state.node);
+            demands.push(Demand { id, node, pages, idle, allowances, braked, only: None });
             self.next_id += 1;
         }
         demands
     }
 
-    /// Whether a node that had too little free memory when it was last seen may have a demand now.
+    /// The demands for what single scopes hold beyond what they may.
+    fn of_scopes(
+        &mut self,
+        topology: &Topology,
+        now: Nanos,
+        states: &[NodeState],
+        room: &mut BTreeMap<NodeId, u64>,
+        giving: &mut Giving,
+    ) -> Vec<Demand> {
+        self.by_scope.see(&giving.over);
+        let tops = by_scope::tops(topology, states);
+        let mut demands = Vec::new();
+        for scope in self.by_scope.in_turn(now) {
+            let Some(over) = giving.over.iter().find(|over| over.scope == scope).copied() else { continue };
+            let over =
+                Over { pages: over.pages.min(giving.brake_of(scope)).min(self.rate.room(now)), ..over };
+            let Some(wish) = self.by_scope.wish(&over, &tops, self.idle.usual(), now) else { continue };
+            let targets = topology.demotion_targets(wish.node);
+            let pages = wish.pages.min(targets.iter().filter_map(|target| room.get(target)).sum());
+            if pages == 0 {
+                continue;
+            }
+            let (allowances, braked) = giving.of_scope(scope, pages);
+            let pending = Pending {
+                id: self.next_id,
+                pages,
+                idle: wish.idle,
+                reason: DemandReason::Cap,
+                since: now,
+                pays: 0,
+                allowances: allowances.clone(),
+                scopes: None,
+            };
+            self.by_scope.ask(scope, wish.node, tops.len(), pending);
+            self.rate.charge(now, pages);
+            take(room, &targets, pages);
+            let (id, only) = (self.next_id, Some(scope));
+            demands.push(Demand { id, node: wish.node, pages, idle: wish.idle, allowances, braked, only });
+            self.next_id += 1;
+        }
+        demands
+    }
+
+    /// Whether a node that had too little free memory when it was last seen, or a scope that held
+    /// too much, may have a demand now.
     pub fn is_due(&self, now: Nanos) -> bool {
-        now >= self.paid_until && self.nodes.values().any(|node| node.active && node.is_rested(now))
+        let of_nodes = self.nodes.values().any(|node| node.active && node.is_rested(now));
+        (now >= self.paid_until && of_nodes) || self.by_scope.is_due(now)
     }
 
     /// A demand has ended at `now`; `None` if it is not under way.
     pub fn done(&mut self, now: Nanos, done: &Demoted) -> Option<Settled> {
+        if let Some(settled) = self.by_scope.done(now, done) {
+            self.idle.demoted(done.pages);
+            return Some(settled);
+        }
         let node = self.nodes.get_mut(&done.node)?;
         let pending = node.pending.take_if(|pending| pending.id == done.id)?;
-        let short = pending.pages.saturating_sub(done.pages);
-        let Pending { idle, reason, pages: asked, pays, .. } = pending;
-        let supply = Supply { node: done.node, idle, reason, asked, short };
-        node.settle(now, &supply, done.pages >= pays, &self.idle);
+        let supply = pending.supply(done);
+        node.settle(now, &supply, done.pages >= pending.pays, &self.idle);
         let earned_by = done.cpu.0.saturating_mul(100) / self.cpu_percent;
         self.paid_until = self.paid_until.max(now).plus(Nanos(earned_by));
         self.idle.demoted(done.pages);
-        let over = done.pages.saturating_sub(asked);
-        let number = |scope| pending.scopes.as_ref().map_or(scope, |map| map.of(scope));
-        let by_scope = done.by_scope.iter().map(|(scope, pages)| (number(*scope), *pages)).collect();
-        Some(Settled { supply, over, allowances: pending.allowances, by_scope })
+        Some(pending.settled(done, supply))
     }
 
     /// Gives up demands whose end never came.
     pub fn lose(&mut self, now: Nanos) -> Lost {
         let timeout = self.timeout;
         let overdue = |p: &Pending| now.since(p.since) >= timeout;
+        let of_nodes = self.nodes.values_mut().filter_map(|n| n.pending.take_if(|p| overdue(p)));
         let mut lost = Lost::default();
-        for pending in self.nodes.values_mut().filter_map(|n| n.pending.take_if(|p| overdue(p))) {
+        for pending in of_nodes.chain(self.by_scope.lose(overdue)) {
             lost.pages += pending.pages;
             lost.allowances.extend(pending.allowances);
         }
@@ -284,7 +348,11 @@ impl Demotion {
 
     /// Base pages of demands that are under way.
     pub fn pending_pages(&self) -> u64 {
-        self.nodes.values().filter_map(|n| n.pending.as_ref()).map(|p| p.pages).sum()
+        self.pending().map(|pending| pending.pages).sum()
+    }
+
+    fn pending(&self) -> impl Iterator<Item = &Pending> {
+        self.nodes.values().filter_map(|node| node.pending.as_ref()).chain(self.by_scope.pending())
     }
 
     /// The idle time that a page needs now.

@@ -1,7 +1,8 @@
 //! The state kept for a top-tier node: the demand under way, and what the last ones found.
 
 use crate::config::ScopeMap;
-use crate::demand::{Allowance, DemandReason, Supply};
+use crate::demand::{Allowance, DemandReason, Demoted, Supply};
+use crate::demotion::Settled;
 use crate::demotion::idle::Idle;
 use crate::units::Nanos;
 
@@ -29,6 +30,29 @@ pub(super) struct Pending {
     pub(super) allowances: Vec<Allowance>,
     /// From the scopes when it was made to those of now, where they have changed.
     pub(super) scopes: Option<ScopeMap>,
+}
+
+impl Pending {
+    /// Scopes have other numbers.
+    pub(super) fn renumber(&mut self, map: &ScopeMap) {
+        self.allowances.iter_mut().for_each(|allowance| allowance.scope = map.of(allowance.scope));
+        let before = self.scopes.take();
+        self.scopes = Some(before.map_or_else(|| map.clone(), |before| before.then(map)));
+    }
+
+    /// Pages asked for and found.
+    pub(super) fn supply(&self, done: &Demoted) -> Supply {
+        let short = self.pages.saturating_sub(done.pages);
+        Supply { node: done.node, idle: self.idle, reason: self.reason, asked: self.pages, short }
+    }
+
+    /// How it ended.
+    pub(super) fn settled(self, done: &Demoted, supply: Supply) -> Settled {
+        let over = done.pages.saturating_sub(self.pages);
+        let number = |scope| self.scopes.as_ref().map_or(scope, |map| map.of(scope));
+        let by_scope = done.by_scope.iter().map(|(scope, pages)| (number(*scope), *pages)).collect();
+        Settled { supply, over, allowances: self.allowances, by_scope }
+    }
 }
 
 /// The state kept for a top-tier node.
@@ -89,6 +113,7 @@ impl Node {
         match reason {
             DemandReason::Allocations => idle.hurried(self.haste),
             DemandReason::Goal | DemandReason::Waiting => idle.wanted(gap),
+            DemandReason::Cap => idle.usual(),
         }
     }
 
@@ -100,12 +125,12 @@ impl Node {
             DemandReason::Allocations => self.haste += u32::from(supply.idle > idle.least()),
             DemandReason::Waiting if met => self.one_in = (self.one_in / 2).max(ONE_IN_MIN),
             DemandReason::Waiting => self.one_in = (self.one_in * 2).min(ONE_IN_MAX),
-            DemandReason::Goal => {}
+            DemandReason::Goal | DemandReason::Cap => {}
         }
         match supply.reason {
             _ if supply.short == 0 => self.unmet = 0,
             DemandReason::Allocations => self.allocations_rest_until = now.plus(REST_MIN),
-            DemandReason::Goal | DemandReason::Waiting => {
+            DemandReason::Goal | DemandReason::Waiting | DemandReason::Cap => {
                 let rest = REST_MIN.max(Nanos(idle.now().0 / 8));
                 if met || pays {
                     self.unmet = 0;

@@ -60,7 +60,8 @@ impl Engine {
         let now = self.clock();
         match self.demotion.done(now, done) {
             Some(settled) => {
-                if let Some(payoff) = &mut self.payoff {
+                let of_node = settled.supply.reason.is_of_node();
+                if let Some(payoff) = self.payoff.as_mut().filter(|_| of_node) {
                     let node = self.topology.nodes.iter().find(|node| node.id == done.node);
                     payoff.supplied(&settled.supply, node.map_or(0, |node| node.capacity_pages), now);
                 }
@@ -69,7 +70,9 @@ impl Engine {
                 self.counters.demotion_over += settled.over;
                 self.admission.settle_allowances(&settled.allowances);
                 self.admission.demoted(done.pages, &settled.by_scope);
-                self.rule.on_supply(&settled.supply);
+                if of_node {
+                    self.rule.on_supply(&settled.supply);
+                }
             }
             None => self.counters.evidence_invalid += 1,
         }

@@ -3,6 +3,7 @@
 mod arrows;
 mod book;
 mod brake;
+mod caps;
 mod driver;
 mod faults;
 mod faulty;

@@ -6,9 +6,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use thermocline_core::demand::{Allowance, Demand};
-use thermocline_core::demotion::{LONG_AGO, OVER_PAGES, Reach, Subtree, WAIT_MAX};
-use thermocline_core::units::{Nanos, NodeId, ScopeId};
+use thermocline_core::demand::Demand;
+use thermocline_core::demotion::{Allowances, Kept, LONG_AGO, Reach, Subtree, WAIT_MAX};
+use thermocline_core::units::{Nanos, NodeId};
 
 use super::DemoterStats;
 use super::charged;
@@ -213,8 +213,8 @@ impl ByGenerations {
         Ok(coldest.map(|(_, _, place)| place))
     }
 
-    /// The cgroups on the node whose memory may be demoted: within reach, without memory of a
-    /// cgroup out of reach, above their floor, not stopped by the brake, and with a cpuset that
+    /// The cgroups on the node whose memory may be demoted: within reach, of the scope that the
+    /// demand is for, without memory of a cgroup out of reach, above their floor, not stopped by the brake, and with a cpuset that
     /// allows every lower node, because the kernel chooses one of them.
     fn allowed(
         &self,
@@ -235,10 +235,17 @@ impl ByGenerations {
                 continue;
             }
             let subtree = self.reach.subtree_of(&lru.path);
-            if allowances.left(subtree) == 0 {
-                let braked = subtree.is_some_and(|subtree| allowances.by_brake(subtree.scope) == 0);
-                *(if braked { &mut stats.kept_by_brake } else { &mut stats.kept_by_floor }) += lru.pages();
-                continue;
+            match allowances.kept(subtree) {
+                None => {}
+                Some(Kept::Elsewhere) => continue,
+                Some(Kept::Brake) => {
+                    stats.kept_by_brake += lru.pages();
+                    continue;
+                }
+                Some(Kept::Floor) => {
+                    stats.kept_by_floor += lru.pages();
+                    continue;
+                }
             }
             let mems = self.cpusets.mems(&lru.path, |file| self.commands.read(file))?;
             if mems.is_none_or(|mems| self.lower.iter().all(|n| mems.contains(&u32::from(n.0)))) {
@@ -263,39 +270,6 @@ struct Place {
     seq: u64,
     /// The scope's subtree that it is in, where scopes are configured.
     subtree: Option<Subtree>,
-}
-
-/// What may still be taken from scopes with a floor, and from braked ones.
-struct Allowances {
-    above_floors: BTreeMap<ScopeId, u64>,
-    by_brakes: BTreeMap<ScopeId, u64>,
-}
-
-impl Allowances {
-    fn of(demand: &Demand) -> Allowances {
-        let pages = |of: &[Allowance]| of.iter().map(|a| (a.scope, a.pages)).collect();
-        Allowances { above_floors: pages(&demand.allowances), by_brakes: pages(&demand.braked) }
-    }
-
-    /// The pages that a command may ask for. The scope stays above its floor even if the command
-    /// takes more than asked for.
-    fn left(&self, subtree: Option<&Subtree>) -> u64 {
-        let Some(Subtree { scope, floor, .. }) = subtree else { return u64::MAX };
-        let above = self.above_floors.get(scope).map_or(0, |pages| pages.saturating_sub(OVER_PAGES));
-        if *floor { above.min(self.by_brake(*scope)) } else { self.by_brake(*scope) }
-    }
-
-    fn by_brake(&self, scope: ScopeId) -> u64 {
-        self.by_brakes.get(&scope).copied().unwrap_or(u64::MAX)
-    }
-
-    fn take(&mut self, scope: ScopeId, pages: u64) {
-        for of in [&mut self.above_floors, &mut self.by_brakes] {
-            if let Some(left) = of.get_mut(&scope) {
-                *left = left.saturating_sub(pages);
-            }
-        }
-    }
 }
 
 /// The generation or its cgroup has gone, or a signal arrived.

@@ -256,7 +256,7 @@ mod tests {
 
     fn demand(pages: u64) -> Demand {
         let (allowances, braked) = (Vec::new(), Vec::new());
-        Demand { id: 1, node: NodeId(0), pages, idle: Nanos::from_ms(1_900), allowances, braked }
+        Demand { id: 1, node: NodeId(0), pages, idle: Nanos::from_ms(1_900), allowances, braked, only: None }
     }
 
     fn worker(kdamond: &Kdamond) -> ByRegions {

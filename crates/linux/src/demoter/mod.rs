@@ -225,7 +225,9 @@ fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<D
         }
         let stopped = || common.stop.load(Ordering::Relaxed) || lock(&common.reach).is_some();
         let start = thread_cpu_time();
-        let idle = stopped() || lock(&common.failure).is_some();
+        // Regions and nodes are asked only where no scope is named.
+        let whose = demand.only.is_none() || matches!(worker, Worker::Generations(_));
+        let idle = stopped() || !whose || lock(&common.failure).is_some();
         let taken = if idle {
             Taken::default()
         } else {

@@ -149,7 +149,7 @@ fn worker(kernel: &Kernel, reach: Reach) -> ByGenerations {
 
 fn demand(pages: u64, idle_s: u64) -> Demand {
     let idle = Nanos::from_s(idle_s);
-    Demand { id: 1, node: NodeId(0), pages, idle, allowances: Vec::new(), braked: Vec::new() }
+    Demand { id: 1, node: NodeId(0), pages, idle, allowances: Vec::new(), braked: Vec::new(), only: None }
 }
 
 fn commands(kernel: &Kernel) -> Vec<String> {
@@ -343,6 +343,23 @@ fn a_braked_scope_gives_what_its_brake_leaves_it_and_what_came_from_whom_is_told
     assert_eq!((stats.kept_by_brake, stats.kept_by_floor), (3000, 0));
     let taken = worker(&kernel, reach).carry_out(&limited(700), || false, &mut stats).unwrap();
     assert_eq!((taken.pages, taken.by_scope.into_iter().collect::<Vec<_>>()), (700, vec![(ScopeId(1), 700)]));
+}
+
+/// What is above a scope's cap is asked of that scope alone, however cold others are.
+#[test]
+fn a_demand_for_one_scope_ages_and_evicts_nobody_elses_memory() {
+    let (_dir, kernel) = machine();
+    let mut stats = DemoterStats::default();
+    let reach = Reach { only: vec![subtree("/a", 1, false), subtree("/b", 2, false)], ..Reach::default() };
+    let only = |scope, pages| Demand { only: Some(ScopeId(scope)), ..demand(pages, 10) };
+    let mut worker = worker(&kernel, reach);
+    let taken = worker.carry_out(&only(1, 500), || false, &mut stats).unwrap();
+    assert_eq!((taken.pages, taken.by_scope.into_iter().collect::<Vec<_>>()), (500, vec![(ScopeId(1), 500)]));
+    assert!(commands(&kernel).iter().all(|c| c.starts_with("+ 1 ") || c.starts_with("- 1 ")));
+    let taken = worker.carry_out(&only(2, 9000), || false, &mut stats).unwrap();
+    assert_eq!(taken.by_scope.into_iter().collect::<Vec<_>>(), [(ScopeId(2), 300)]);
+    assert_eq!(worker.carry_out(&only(3, 9000), || false, &mut stats).unwrap().pages, 0, "nobody is in it");
+    assert_eq!((stats.kept_by_floor, stats.kept_by_brake), (0, 0), "others are not asked");
 }
 
 #[test]

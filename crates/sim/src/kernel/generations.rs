@@ -31,6 +31,25 @@ pub struct Generations {
     nodes: Vec<Node>,
 }
 
+/// Whose pages eviction may take.
+pub trait Whose {
+    /// Base pages that may still be taken of a space.
+    fn left(&self, space: usize) -> u64;
+    /// Pages of a space were taken.
+    fn took(&mut self, space: usize, pages: u64);
+}
+
+/// Everybody's.
+pub struct Everybody;
+
+impl Whose for Everybody {
+    fn left(&self, _space: usize) -> u64 {
+        u64::MAX
+    }
+
+    fn took(&mut self, _space: usize, _pages: u64) {}
+}
+
 /// Pages of each age.
 type Count = [u64; GENERATIONS as usize];
 
@@ -131,9 +150,16 @@ impl Generations {
         count[usize::from(age)] += 1;
     }
 
-    /// Demotes `wanted` pages of a node that were not accessed for `idle`, if there are as many;
-    /// returns the number demoted.
-    pub fn evict(&mut self, system: &mut System, node: NodeIndex, wanted: u64, idle: Nanos) -> u64 {
+    /// Demotes `wanted` pages of a node that were not accessed for `idle`, if there are as many of
+    /// those that may be taken; returns the number demoted.
+    pub fn evict(
+        &mut self,
+        system: &mut System,
+        node: NodeIndex,
+        wanted: u64,
+        idle: Nanos,
+        whose: &mut impl Whose,
+    ) -> u64 {
         let (i, pages) = (usize::from(node), system.memory.pages() as Page);
         let mut demoted = 0;
         for age in (EVICTABLE..GENERATIONS).rev() {
@@ -144,12 +170,17 @@ impl Generations {
             let mut looked = 0;
             while demoted < wanted && looked < pages && self.nodes[i].count[usize::from(age)] > 0 {
                 let page = self.nodes[i].at;
-                let block = system.memory.spaces[system.memory.space_of(page)].block(page);
+                let space = system.memory.space_of(page);
+                let block = system.memory.spaces[space].block(page);
                 self.nodes[i].at = block.end % pages;
                 looked += block.end - block.start;
                 if self.ages[page as usize] != age || system.memory.node(page) != Some(node) {
                     continue;
                 }
+                if whose.left(space) == 0 {
+                    continue;
+                }
+                let before = demoted;
                 let Some(target) = reclaim::demotion_target(system, node) else { return demoted };
                 let accessed = system.memory.take_accessed(page);
                 for page in block {
@@ -164,6 +195,7 @@ impl Generations {
                         demoted += 1;
                     }
                 }
+                whose.took(space, demoted - before);
             }
         }
         demoted

@@ -1,6 +1,7 @@
 //! The simulator against what is known otherwise: its two modes against each other, and ground
 //! truths.
 
+mod caps;
 #[path = "../../../core/tests/it/laws.rs"]
 #[allow(dead_code)]
 mod engine_laws;

@@ -393,9 +393,12 @@ fn limit(mut row: RowValues<'_>) -> Result<LimitRow, Bad> {
 }
 
 fn demand(id: u64, rows: &[LimitRow]) -> Option<Demand> {
-    let ((limit, None, node, pages, idle), scopes) = rows.split_first()? else { return None };
-    let mut demand =
-        Demand { id, node: *node, pages: *pages, idle: *idle, allowances: Vec::new(), braked: Vec::new() };
+    let ((limit, only, node, pages, idle), scopes) = rows.split_first()?;
+    if limit != if only.is_some() { "only" } else { "all" } {
+        return None;
+    }
+    let (allowances, braked) = (Vec::new(), Vec::new());
+    let mut demand = Demand { id, node: *node, pages: *pages, idle: *idle, allowances, braked, only: *only };
     for (limit, scope, _, pages, _) in scopes {
         let allowance = Allowance { scope: (*scope)?, pages: *pages };
         match limit.as_str() {
@@ -404,5 +407,5 @@ fn demand(id: u64, rows: &[LimitRow]) -> Option<Demand> {
             _ => return None,
         }
     }
-    (limit == "all").then_some(demand)
+    Some(demand)
 }

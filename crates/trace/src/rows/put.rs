@@ -319,7 +319,8 @@ fn put_demand(rows: &mut Rows, event: u64, demand: &Demand) -> usize {
         let row = rows.add(event).text(limit).maybe(scope).number(demand.node.0);
         row.number(pages).number(demand.idle.0);
     };
-    put("all", None, demand.pages);
+    let of = if demand.only.is_some() { "only" } else { "all" };
+    put(of, demand.only.map(|scope| scope.0), demand.pages);
     demand.allowances.iter().for_each(|a| put("floor", Some(a.scope.0), a.pages));
     demand.braked.iter().for_each(|a| put("braked", Some(a.scope.0), a.pages));
     1 + demand.allowances.len() + demand.braked.len()

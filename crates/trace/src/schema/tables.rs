@@ -319,7 +319,12 @@ pub const TABLES: [Table; 22] = [
             are limits of scopes. `events.number` is the demand.",
         columns: &[
             EVENT,
-            column("limit", Text, "", "`all` of the demand; of a scope with a `floor`, or a `braked` one."),
+            column(
+                "limit",
+                Text,
+                "",
+                "`all` of it, or `only` a scope's; of a scope with a `floor`, or a `braked` one.",
+            ),
             SCOPE.or_null(),
             column("node", Number, "", "The node to demote from."),
             column("pages", Wide, "pages", "Pages, at most."),

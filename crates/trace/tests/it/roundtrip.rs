@@ -222,14 +222,16 @@ fn demand() -> impl Strategy<Value = Demand> {
     let allowance =
         || (any::<u16>(), number()).prop_map(|(scope, pages)| Allowance { scope: ScopeId(scope), pages });
     let some = |of| proptest::collection::vec(of, 0..3);
-    (number(), node_id(), number(), number(), some(allowance().boxed()), some(allowance().boxed())).prop_map(
-        |(id, node, pages, idle, allowances, braked)| Demand {
+    let limits = (some(allowance().boxed()), some(allowance().boxed()), any::<Option<u16>>());
+    (number(), node_id(), number(), number(), limits).prop_map(
+        |(id, node, pages, idle, (allowances, braked, only))| Demand {
             id,
             node,
             pages,
             idle: Nanos(idle),
             allowances,
             braked,
+            only: only.map(ScopeId),
         },
     )
 }

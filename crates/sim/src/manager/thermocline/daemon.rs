@@ -1,7 +1,7 @@
 //! The daemon's side of the machine, between the kernel's models and the engine.
 
 use thermocline_core::access::{Access, Evidence};
-use thermocline_core::config::Config;
+use thermocline_core::config::{Config, Scope};
 use thermocline_core::demotion::{Reach, reach};
 use thermocline_core::limit::Reserve;
 use thermocline_core::pace::Pacing;
@@ -32,7 +32,8 @@ pub(super) struct Daemon {
     pub(super) mover: Mover,
     /// The demoter; `None` before the first demand, and if demotion is off.
     pub(super) demoter: Option<Demoter>,
-    pub(super) demotes: bool,
+    /// Whose memory is demoted; `None` if demotion is off.
+    pub(super) demotes: Option<Reach>,
     /// How much of the scans' pace we can set.
     pub(super) pacing: Pacing,
     /// When the programs' CPU time is reported next.
@@ -52,8 +53,7 @@ impl Daemon {
             nodes: Vec::new(),
             mover: Mover::new(&machine.spec.cost, Reserve::new(&config.admission)),
             demoter: None,
-            // Scopes are processes here, which live reclaim cannot distinguish.
-            demotes: reach(config) == Ok(Reach::default()),
+            demotes: demotes(config),
             pacing: match config.kernel.numa_balancing_promote_rate_limit_mbps {
                 Some(0) => Pacing::Renewals,
                 _ => Pacing::Steps,
@@ -115,4 +115,11 @@ impl Daemon {
         let regions = self.regions.as_ref().map_or(NEVER, Watching::due);
         self.mover.done.min(demoted).min(lists).min(regions)
     }
+}
+
+/// Whose memory is demoted. Scopes' is where one is to give way: what they hold is part of what the
+/// simulation is for then.
+fn demotes(config: &Config) -> Option<Reach> {
+    let gives_way = config.demotion.scope_rate_mbps > 0 && config.scope.iter().any(Scope::gives_way);
+    reach(config).ok().filter(|reach| *reach == Reach::default() || gives_way)
 }

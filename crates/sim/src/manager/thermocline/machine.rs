@@ -76,11 +76,13 @@ impl Machine for AtWork<'_> {
     }
 
     fn demotes(&self) -> bool {
-        self.daemon.demotes
+        self.daemon.demotes.is_some()
     }
 
     fn demote(&mut self, demands: Vec<Demand>) {
-        let demoter = self.daemon.demoter.get_or_insert_with(|| Demoter::new(self.system));
+        let Daemon { demoter, demotes, .. } = &mut *self.daemon;
+        let Some(reach) = demotes else { return };
+        let demoter = demoter.get_or_insert_with(|| Demoter::new(self.system, reach));
         for demand in demands {
             demoter.take(self.system, demand);
         }

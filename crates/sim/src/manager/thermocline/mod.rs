@@ -137,7 +137,7 @@ impl Manager for Thermocline {
         set(&mut kernel.scan_period_max_ms, wanted.scan_period_max_ms);
         set(&mut kernel.scan_delay_ms, wanted.scan_delay_ms);
         kernel.demotion_enabled =
-            self.daemon.demotes || wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
+            self.daemon.demotes.is_some() || wanted.demotion_enabled.unwrap_or(kernel.demotion_enabled);
         kernel.restamp =
             self.driver.engine().rule().restamp().unwrap_or(self.config.source.hintfault.restamp);
     }
