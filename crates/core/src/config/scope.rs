@@ -192,7 +192,7 @@ fn check_excluded_within(scopes: &[Scope], out: &mut Vec<Violation>) {
         .enumerate()
         .filter_map(|(i, of)| of.as_ref().filter(|(_, exclude)| *exclude).map(|(path, _)| (i, path.as_str())))
         .collect();
-    for (i, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.gives_way() && !scope.exclude) {
+    for (i, _) in scopes.iter().enumerate().filter(|(_, scope)| scope.gives_way() && !scope.exclude) {
         let Some((path, _)) = &paths[i] else { continue };
         if let Some((inner, _)) = excluded.iter().find(|(_, inner)| is_within(inner, path)) {
             let key = format!("scope[{i}].top_tier_cap_mib");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_core::access::Membership;
-use thermocline_core::config::{RecordLayout, RuleName};
+use thermocline_core::config::{RecordLayout, RuleName, Scope};
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::{Engine, PageState};
 use thermocline_core::label::Label;
@@ -44,6 +44,9 @@ impl Rig {
         let setup = setup(seed);
         let mut config = setup.config();
         config.rule.speculative.enabled = seed & 1 != 0;
+        if seed & 2 != 0 {
+            limit(&mut config.scope);
+        }
         let engine = match setup.rule {
             Some(_) => Engine::new(&config, topology()),
             None => Engine::with_rule(&config, topology(), Box::new(Wild)),
@@ -129,6 +132,17 @@ impl Rig {
         }
         let engine = self.driver.engine();
         assert_eq!((engine.moves_in_flight(), engine.queue().len()), (0, 0), "it does not drain");
+    }
+}
+
+/// The same scopes by cgroup, one of them with a cap.
+fn limit(scopes: &mut [Scope]) {
+    for (scope, cgroup) in scopes.iter_mut().zip(["/0", "/1", "/9"]) {
+        scope.pids.clear();
+        scope.cgroup = Some(cgroup.to_owned());
+    }
+    if let Some(first) = scopes.first_mut() {
+        first.top_tier_cap_mib = Some(0);
     }
 }
 

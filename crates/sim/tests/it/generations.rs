@@ -2,7 +2,7 @@
 //! them, whatever was accessed before.
 
 use thermocline_core::units::Nanos;
-use thermocline_sim::kernel::generations::Generations;
+use thermocline_sim::kernel::generations::{Everybody, Generations};
 use thermocline_sim::machine::NodeIndex;
 use thermocline_sim::manager::{Manager, ManagerName};
 use thermocline_sim::mode::ModeName;
@@ -57,7 +57,7 @@ impl Manager for Twice {
         self.agings += 1;
         self.next = system.now.plus(self.apart);
         if self.agings == 2 {
-            generations.evict(system, NODE, u64::MAX, self.idle);
+            generations.evict(system, NODE, u64::MAX, self.idle, &mut Everybody);
             self.next = Nanos(u64::MAX);
         }
     }
