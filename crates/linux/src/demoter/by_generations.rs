@@ -214,8 +214,9 @@ impl ByGenerations {
     }
 
     /// The cgroups on the node whose memory may be demoted: within reach, of the scope that the
-    /// demand is for, without memory of a cgroup out of reach, above their floor, not stopped by the brake, and with a cpuset that
-    /// allows every lower node, because the kernel chooses one of them.
+    /// demand is for, without memory of a cgroup out of reach, above their floor, not stopped by
+    /// the brake, and with a cpuset that allows every lower node, because the kernel chooses one of
+    /// them.
     fn allowed(
         &self,
         node: NodeId,

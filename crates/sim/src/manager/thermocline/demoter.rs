@@ -4,8 +4,8 @@
 //! It works like the live one (`thermocline_linux::demoter`): a node whose youngest generation is
 //! older than the idle time is aged, and twice, the idle time apart, if that was long ago; then
 //! pages are evicted that two agings found not accessed. Aging and demoting take their time, on a
-//! CPU of its own. Where scopes are named, only their pages are evicted, as far as the demand allows
-//! it of each; live, a cgroup's pages are aged apart as well, here a node's together.
+//! CPU of its own. Where scopes are named, only their pages are evicted, as far as the demand
+//! allows it of each; live, a cgroup's pages are aged apart as well, here a node's together.
 
 use std::collections::{BTreeMap, VecDeque};
 
