@@ -102,7 +102,10 @@ fn rows(page: &str, id: &str) -> Vec<Vec<String>> {
         let cells = row.split("<td").skip(1);
         let text = |cell: &str| {
             let cell = cell.split_once('>').expect("a cell").1;
-            cell[..cell.find("</td>").expect("its end")].replace("<code>", "").replace("</code>", "")
+            cell[..cell.find("</td>").expect("its end")]
+                .replace("<code>", "")
+                .replace("</code>", "")
+                .replace("&#39;", "'")
         };
         cells.map(text).collect()
     };

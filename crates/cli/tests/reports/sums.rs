@@ -60,7 +60,8 @@ fn what_the_page_counts_is_what_the_engine_counted() {
             .map(|row| (row[0].clone(), row[1].clone(), number(&row[2]).expect("a number")))
             .collect();
         assert!(found.iter().map(|row| row.2).is_sorted_by(|a, b| a >= b), "{found:?}");
-        (wanted.sort(), found.sort());
+        wanted.sort();
+        found.sort();
         assert_eq!(found, wanted, "{name}");
         // Evidence by source.
         let faults = number(&row(&page, "sources-table", "hintfault")[1]);
@@ -91,7 +92,7 @@ fn the_share_that_dram_served_is_said_where_samples_tell_it_and_is_true() {
     let samples = [
         "--rule=inter-arrival",
         "--mode=exact",
-        "--set=config.source.hwsample.enabled=\"yes\"",
+        "--set=config.source.hwsample.enabled=true",
         "--set=config.source.hintfault.enabled=false",
     ];
     let balanced = dir.path().join("balanced");
