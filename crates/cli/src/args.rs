@@ -88,11 +88,9 @@ pub enum Verb {
     /// Exit status: 0 done, 1 the picture cannot be written; 2 it is no recording, or has no
     /// evidence that heat could be estimated from.
     Plan(Plan),
-    /// Write what a recording says as one HTML page: what moved when and why, what held it back,
-    /// what DRAM held, where memory was hot, what it gained and cost.
+    /// Write what a recording says as one HTML page, without scripts: what moved and why, and more.
     ///
-    /// The page needs no network and no script. What the recording does not tell is said to be
-    /// unknown. Exit status: 0 done, 1 the page cannot be written; 2 it is no recording.
+    /// Exit status: 0 done, 1 the page cannot be written; 2 it is no recording.
     Report(Report),
     /// Ask the running daemon how it is doing.
     Status {

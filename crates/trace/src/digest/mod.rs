@@ -50,6 +50,10 @@ pub struct Given {
     pub pieces: Bins,
     /// Accesses that it saw in the top tier, below it, and where that is not known.
     pub seen: [u64; 3],
+    /// Accesses that its samples stand for, by their periods: in the top tier and below it.
+    pub stand_for: [f64; 2],
+    /// The sum of the squares of what each stands for.
+    pub squares: f64,
 }
 
 /// What was counted of pressure.
@@ -205,6 +209,13 @@ impl Digest {
         };
         if let Some(given) = self.sources.get_mut(source.index()) {
             given.seen[place] += 1;
+            if let (Detail::Sample { period, .. }, Some(sum)) =
+                (access.detail, given.stand_for.get_mut(place))
+            {
+                let accesses = f64::from(period.max(1));
+                *sum += accesses;
+                given.squares += accesses * accesses;
+            }
         }
         if let Some(page) = access.page {
             let accesses = match access.detail {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use thermocline_core::access::RegionSpace;
+use thermocline_core::access::{Region, RegionSnapshot, RegionSpace};
+use thermocline_core::admission::VPN_LIMIT;
 use thermocline_core::units::Nanos;
 
 use super::collect::Collected;
@@ -15,11 +16,18 @@ use super::evidence::{Count, Evidence, HeatSource, Unit};
 /// Blocks that memory is divided into, at most about.
 const BLOCKS: u64 = 1 << 15;
 
+/// Whether a region is one that memory can have: a recording may be damaged.
+fn is_sound(region: &Region) -> bool {
+    region.start < region.end && region.end <= VPN_LIMIT
+}
+
 /// The evidence of regions; `None` if no snapshot says over which time its checks were made, as the
 /// first of each space does not.
 pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
     let of_all = |pages: u64| (pages / BLOCKS).next_power_of_two();
-    let pages = |s: &thermocline_core::access::RegionSnapshot| s.regions.iter().map(|r| r.pages()).sum();
+    let pages = |s: &RegionSnapshot| {
+        s.regions.iter().filter(|r| is_sound(r)).fold(0, |sum: u64, r| sum.saturating_add(r.pages()))
+    };
     let block = of_all(from.snapshots.iter().map(pages).max().unwrap_or(0));
     let mut before: BTreeMap<RegionSpace, Nanos> = BTreeMap::new();
     let mut blocks: BTreeMap<(RegionSpace, u64), (Vec<Count>, [Count; 2])> = BTreeMap::new();
@@ -27,12 +35,10 @@ pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
     for (half, snapshot) in from.snapshots.iter().enumerate() {
         let mut spaces: Vec<RegionSpace> = snapshot.regions.iter().map(|r| r.space).collect();
         spaces.dedup();
-        for region in &snapshot.regions {
+        for region in snapshot.regions.iter().filter(|region| is_sound(region)) {
             let Some(last) = before.get(&region.space) else { continue };
             let over = snapshot.time.since(*last);
-            let (Some(checks), true) = (over.0.checked_div(region.check.0), region.end > region.start) else {
-                continue;
-            };
+            let Some(checks) = over.0.checked_div(region.check.0) else { continue };
             longest = longest.max(region.check);
             let found = f64::from(region.access_rate_bp.min(10_000)) / 10_000.0;
             let epoch = epochs.at(snapshot.time);
@@ -86,7 +92,6 @@ pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_core::access::{Region, RegionSnapshot};
     use thermocline_core::units::NodeId;
 
     use super::*;

@@ -48,7 +48,8 @@ struct Common {
     #[arg(long, value_enum, default_value = "first-touch")]
     start: Start,
     /// Operations under the manager before anything is measured (default: 1,500,000 reads; 120,000
-    /// transactions of PostgreSQL, 5,000 of MariaDB; 100,000,000 accesses, updates or edges, 40,000,000 with --felt).
+    /// transactions of PostgreSQL, 5,000 of MariaDB; 100,000,000 accesses, updates or edges,
+    /// 40,000,000 with --felt).
     #[arg(long, value_name = "N")]
     warmup_ops: Option<u64>,
     /// Operations that are measured (default: 300,000 reads; 30,000 transactions, 2,500; 30,000,000

@@ -131,7 +131,8 @@ impl Facts {
     /// Why it is not known.
     pub fn served(&self) -> Result<(f64, f64, u64), String> {
         let seen = |source| self.digest.given(source).map_or([0; 3], |given| given.seen);
-        let [top, lower, unknown] = seen(Source::HwSample);
+        let given = self.digest.given(Source::HwSample).cloned().unwrap_or_default();
+        let [top, lower, unknown] = given.seen;
         if top + lower + unknown == 0 {
             return Err(match () {
                 () if seen(Source::HintFault) != [0; 3] => "hint faults do not see accesses to DRAM",
@@ -153,8 +154,11 @@ impl Facts {
         if all < SAMPLES_MIN {
             return Err(format!("{all} samples of memory are too few to say it"));
         }
-        let share = top as f64 / all as f64;
-        Ok((share, SPREAD * (share * (1.0 - share) / all as f64).sqrt(), all))
+        // The sampler's period changes, so that a sample may stand for more accesses than another.
+        let stand_for: f64 = given.stand_for.iter().sum();
+        let share = given.stand_for[0] / stand_for;
+        let alike = stand_for * stand_for / given.squares;
+        Ok((share, SPREAD * (share * (1.0 - share) / alike).sqrt(), all))
     }
 
     /// What kept pages from moving, the most frequent first: as the engine counted it, or else as

@@ -244,7 +244,7 @@ mod tests {
         let (_, kind, area) = map.areas()[0];
         let rows: Vec<(u64, &Row)> = area.rows().collect();
         let limits = limits(&rows, kind);
-        assert!(limits == [0.0, 5.625, 11.25, 22.5, 45.0], "{limits:?}");
+        assert!(limits == [0.0, 5.75, 11.5, 23.0, 46.0], "{limits:?}");
         let mut found = Vec::new();
         runs(rows[0].1, kind, &limits, |step, from, until| found.push((step, from, until)));
         assert!(found.is_sorted() && found[0].1 == 1, "{found:?}");
