@@ -47,7 +47,7 @@ impl Owners for Somebody {
         let order = if pfn.0 % 4 == 1 { 9 } else { 0 };
         let pfn_of_head = Pfn(pfn.0 >> order << order);
         let page = VirtPage { pid: Pid(1), vpn: pfn_of_head.0 };
-        (pfn.0 % 4 != 0).then_some(Resident { page, pfn: pfn_of_head, order })
+        (!pfn.0.is_multiple_of(4)).then_some(Resident { page, pfn: pfn_of_head, order })
     }
 }
 

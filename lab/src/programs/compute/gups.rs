@@ -61,7 +61,7 @@ impl Gups {
 
 /// A number below `end`, which is at most 2^32, from 32 random bits (Lemire's multiplication).
 fn below(random: u32, end: u64) -> u64 {
-    u64::from(random) * end >> 32
+    (u64::from(random) * end) >> 32
 }
 
 impl Work for Gups {

@@ -26,7 +26,7 @@ pub fn text(words: &str) -> String {
 pub fn prose(words: &str) -> String {
     let mut out = String::new();
     let mut in_code = false;
-    let whole = words.matches('`').count() % 2 == 0;
+    let whole = words.matches('`').count().is_multiple_of(2);
     for part in words.split_inclusive('`') {
         let (part, ends) = part.strip_suffix('`').map_or((part, false), |part| (part, true));
         out += &text(part);
