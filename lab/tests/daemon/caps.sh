@@ -39,27 +39,27 @@ $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
 daemon=$!
 # Waits until the hog is at its cap, give or take what is left there, and stays for five seconds.
 comes_down() {
-    seconds=0 enough=0
+    waited=0 enough=0
     while [ $enough -lt 5 ]; do
         sleep 1
-        seconds=$((seconds + 1))
-        [ $seconds -lt 90 ] || { diary "$1: $(top_kib hog) KiB are above: $(tail -n 1 daemon)"; break; }
+        waited=$((waited + 1))
+        [ $waited -lt 90 ] || { diary "$1: $(top_kib hog) KiB are above: $(tail -n 1 daemon)"; break; }
         kill -0 $daemon || fail "the daemon ended: $(cat daemon-errors)"
         now=$(top_kib hog)
         [ "$now" -lt $least ] && least=$now
         [ "$now" -le $(((cap_mib << 10) + SLACK_KIB)) ] && enough=$((enough + 1)) || enough=0
     done
-    diary "$1: at $(top_kib hog) KiB after $seconds s"
+    diary "$1: at $(top_kib hog) KiB after $waited s"
 }
 least=$hog_before
 comes_down before
-echo first_s=$seconds
+echo first_s=$waited
 echo hog_first=$(top_kib hog)
 sh -c 'echo $$ >/sys/fs/cgroup/hog/cgroup.procs
     yes more | dd of=/dev/shm/more bs=1M iflag=fullblock count='$GROW_MIB' 2>/dev/null' || fail "it cannot grow"
 echo hog_grown=$(top_kib hog)
 comes_down grown
-echo second_s=$seconds
+echo second_s=$waited
 echo hog_second=$(top_kib hog)
 echo beside_after=$(top_kib beside)
 echo least_hog=$least
