@@ -21,8 +21,8 @@ pod() {
 }
 file=/run/pods.json
 publish() { cat >$file.new && mv $file.new $file; }
-faults() { $THERMOCLINE status --json | sed -n 's/^ *"delivered": *\([0-9]*\).*/\1/p' | head -n 1; }
-moved() { $THERMOCLINE status --json | sed -n 's/^ *"moved": *\([0-9]*\).*/\1/p' | head -n 1; }
+faults() { $THERMOCLINE status --json | sed -n 's/^ *"delivered": *\([0-9][0-9]*\).*/\1/p' | head -n 1; }
+moved() { $THERMOCLINE status --json | sed -n 's/^ *"moved": *\([0-9][0-9]*\).*/\1/p' | head -n 1; }
 # until_so SECONDS WHAT COMMAND...
 until_so() {
     limit=$1 what=$2
