@@ -427,7 +427,8 @@ fn hot_pages_are_promoted(line: Line) {
     assert_eq!(off.moved.unwrap().all.pages, 0, "pages moved without the daemon");
     assert_eq!(number("daemon_status"), 0);
     let hot_min = if soak() { HOT_MIN } else { HOT_MIN_BUSY };
-    assert!(on.hot_in_dram >= hot_min && hot_share >= PRECISION_MIN);
+    let found = format!("{:.3} of the hot pages, {hot_share:.3} of what was moved is hot", on.hot_in_dram);
+    assert!(on.hot_in_dram >= hot_min && hot_share >= PRECISION_MIN, "{found}");
     // What the kernel promotes so that its tasks recompute their scan periods.
     let kernel = number("kernel_promoted");
     assert!(moved.promoted.pages <= ours + kernel, "hotcold's pages came up without us");
