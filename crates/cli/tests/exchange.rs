@@ -1,16 +1,13 @@
 //! Other tools' files from outside: imported, refused with what to do, and exported.
 
+#[path = "common/command.rs"]
+mod command;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_thermocline")).args(args).output().expect("it starts")
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use command::{errors, run};
 
 fn fixture(name: &str) -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../trace/tests/fixtures/import");

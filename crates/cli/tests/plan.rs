@@ -1,9 +1,13 @@
 //! Plans of recordings from outside: a simulated run is recorded, and planned.
 
+#[path = "common/command.rs"]
+mod command;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
+use command::{errors, run};
 use serde_json::Value;
 
 /// A fifth of 16 MiB on CXL has nine tenths of the accesses; slow enough that faults cost little.
@@ -19,14 +23,6 @@ const CHANGES: [&str; 6] = [
     "--set=config.kernel.scan_delay_ms=20",
     "--set=config.kernel.scan_size_mb=8",
 ];
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_thermocline")).args(args).output().expect("it starts")
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn record(folder: &Path, more: &[&str]) -> String {
     let scenario = folder.with_extension("toml");

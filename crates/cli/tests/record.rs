@@ -1,42 +1,21 @@
 //! Recordings from outside: simulated, replayed, compared, and refused with what to do.
 
+#[path = "common/command.rs"]
+mod command;
+#[path = "common/recording.rs"]
+mod recording;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
+use command::{errors, run};
 use serde_json::Value;
-
-/// A scenario that is over soon and in which DRAM becomes full.
-const SCENARIO: &str = "name = \"recorded\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nlimit = \"10min\"\n\
-    [kernel]\nscan_delay_ms = 20\nscan_size_mb = 8\n\
-    [[process]]\nname = \"p\"\nnode = 0\nthreads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
-    pattern = { kind = \"phases\", repeat = 1, step = [\
-    { how = \"random\", accesses = 100000000, region = [\
-    { from = 0.0, to = 0.25, weight = 0.9 }, { from = 0.25, to = 1.0, weight = 0.1 }] }] }\n";
-const CHANGES: [&str; 3] = [
-    "--set=machine.node.0.memory=\"20MiB\"",
-    "--set=machine.node.1.memory=\"64MiB\"",
-    "--set=config.kernel.scan_period_min_ms=100",
-];
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_thermocline")).args(args).output().expect("it starts")
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// Records a simulated run of a rule into `folder`; returns what it says.
 fn record(folder: &Path, rule: &str, more: &[&str]) -> String {
-    let scenario = folder.with_extension("toml");
-    fs::write(&scenario, SCENARIO).expect("it can be written");
-    let (scenario, rule) = (scenario.display().to_string(), format!("--rule={rule}"));
-    let to = format!("--record={}", folder.display());
-    let args = [&["sim", &scenario, &rule, "--mode=event", &to][..], &CHANGES, more].concat();
-    let output = run(&args);
-    assert!(output.status.success(), "{args:?}: {}", errors(&output));
-    errors(&output)
+    let rule = format!("--rule={rule}");
+    errors(&recording::record(folder, &[&[rule.as_str(), "--mode=event"][..], more].concat()))
 }
 
 fn replay(folder: &Path, more: &[&str]) -> Output {

@@ -2,39 +2,24 @@
 
 #[path = "reports/broken.rs"]
 mod broken;
+#[path = "common/command.rs"]
+mod command;
 #[path = "reports/page.rs"]
 mod page;
+#[path = "common/recording.rs"]
+mod recording;
 #[path = "reports/sums.rs"]
 mod sums;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
-/// A scenario that is over soon and in which DRAM becomes full.
-const SCENARIO: &str = "name = \"recorded\"\nsummary = \"\"\nmachine = \"cxl-2tier\"\nlimit = \"10min\"\n\
-    [kernel]\nscan_delay_ms = 20\nscan_size_mb = 8\n\
-    [[process]]\nname = \"p\"\nnode = 0\nthreads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
-    pattern = { kind = \"phases\", repeat = 1, step = [\
-    { how = \"random\", accesses = 100000000, region = [\
-    { from = 0.0, to = 0.25, weight = 0.9 }, { from = 0.25, to = 1.0, weight = 0.1 }] }] }\n";
-const CHANGES: [&str; 3] = [
-    "--set=machine.node.0.memory=\"20MiB\"",
-    "--set=machine.node.1.memory=\"64MiB\"",
-    "--set=config.kernel.scan_period_min_ms=100",
-];
+use command::{errors, run};
+
 /// Bytes of a page, at most.
 const PAGE_MAX: usize = 5 << 20;
 /// The sections, in order.
 const SECTIONS: [&str; 8] = ["flows", "held", "heat", "refusals", "reasons", "cost", "sources", "plan"];
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_thermocline")).args(args).output().expect("it starts")
-}
-
-fn errors(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 fn plain(path: &Path) -> &str {
     path.to_str().expect("a plain path")
@@ -42,12 +27,7 @@ fn plain(path: &Path) -> &str {
 
 /// Records a simulated run into `folder`; returns the report of `sim --json`.
 fn record(folder: &Path, more: &[&str]) -> serde_json::Value {
-    let scenario = folder.with_extension("toml");
-    fs::write(&scenario, SCENARIO).expect("it can be written");
-    let to = format!("--record={}", plain(folder));
-    let args = [&["sim", plain(&scenario), "--json", &to][..], &CHANGES, more].concat();
-    let output = run(&args);
-    assert!(output.status.success(), "{args:?}: {}", errors(&output));
+    let output = recording::record(folder, &[&["--json"][..], more].concat());
     let mut reports: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).expect("a list");
     reports.pop().expect("a report")
 }

@@ -6,20 +6,17 @@
 //! every reading ends and tells no more than it was asked for, and every access is of a frame of
 //! the slow node's.
 
-use std::fs::{File, create_dir_all, write};
-use std::os::unix::fs::FileExt;
-
 use thermocline_core::access::Detail;
 use thermocline_core::config::{ChmuSource as Keys, HotListMode};
-use thermocline_core::topology::{Node, Topology};
-use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, TierId, VirtPage};
+use thermocline_core::topology::Topology;
+use thermocline_core::units::{Nanos, Pfn, Pid, VirtPage};
 use thermocline_linux::reverse::Resident;
-use thermocline_linux::root::Root;
 use thermocline_linux::source::Owners;
 use thermocline_linux::source::chmu::ChmuSource;
-use thermocline_linux::topology::{PfnMap, PfnRange};
+use thermocline_linux::topology::PfnMap;
 
-const SLOW: NodeId = NodeId(1);
+use crate::machine::{Device, SLOW, nodes};
+
 const SLOTS: u64 = 64;
 /// Where the registers are.
 const AT: usize = 4096;
@@ -27,16 +24,8 @@ const BYTES: usize = AT + 4096 + SLOTS as usize * 8;
 /// Accesses asked for at once.
 const MAX: usize = 50;
 
-/// A machine with the device, and the memory that is behind it.
-struct Machine {
-    root: Root,
-    memory: File,
-    frames: PfnMap,
-    topology: Topology,
-}
-
 thread_local! {
-    static MACHINE: Machine = machine();
+    static MACHINE: (Device, (PfnMap, Topology)) = (Device::new(sound()), nodes(3 << 19));
 }
 
 /// Of every four frames the first is nobody's and the second is in a huge page.
@@ -54,19 +43,19 @@ impl Owners for Somebody {
 /// Panics where the bytes broke a law.
 pub fn check(bytes: &[u8]) {
     let Some(([unit, mode], bytes)) = bytes.split_first_chunk() else { return };
-    MACHINE.with(|machine| {
-        machine.memory.write_all_at(&sound(), 0).expect("the file can be written");
+    MACHINE.with(|(device, (frames, topology))| {
+        device.reset();
         let (before, after) = bytes.split_at(bytes.len() / 2);
-        scribble(&machine.memory, before);
+        device.scribble(before);
         let keys = Keys {
             unit_bytes: 1 << (8 + unit % 23),
             mode: if mode % 2 == 0 { HotListMode::Epoch } else { HotListMode::AlwaysOn },
             downsampling: 1 << (mode >> 4),
             ..Keys::default()
         };
-        let Ok(mut list) = ChmuSource::open(&machine.root, &keys, Nanos(0)) else { return };
-        scribble(&machine.memory, after);
-        let known = (&machine.frames, &machine.topology);
+        let Ok(mut list) = ChmuSource::open(&device.root, &keys, Nanos(0)) else { return };
+        device.scribble(after);
+        let known = (frames, topology);
         for at in 1..5 {
             let (before, mut accesses) = (list.stats(), Vec::new());
             let looked = list.read(MAX, Nanos(at), known, &mut Somebody, &mut accesses);
@@ -84,13 +73,6 @@ pub fn check(bytes: &[u8]) {
             }
         }
     });
-}
-
-fn scribble(memory: &File, bytes: &[u8]) {
-    for write in bytes.chunks_exact(10) {
-        let at = usize::from(u16::from_le_bytes([write[0], write[1]])) % (BYTES / 8) * 8;
-        memory.write_all_at(&write[2..], at as u64).expect("the file can be written");
-    }
 }
 
 /// An empty list of a device of 1 GiB, of which the host sees 2 GiB together with another device's.
@@ -111,29 +93,4 @@ fn sound() -> Vec<u8> {
         bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
     }
     bytes
-}
-
-fn machine() -> Machine {
-    let root = Root::at(std::env::temp_dir().join(format!("fuzz-hotlist-{}", std::process::id())));
-    let device = root.sys.join("bus/pci/devices/0000:00:04.0");
-    create_dir_all(&device).expect("a folder can be made");
-    let files: [(&str, &[u8]); 3] =
-        [("vendor", b"0x1af4\n"), ("device", b"0x1110\n"), ("resource2", &sound())];
-    for (name, content) in files {
-        write(device.join(name), content).expect("a file can be written");
-    }
-    let memory = File::options().write(true).open(device.join("resource2")).expect("it was just made");
-    let node = |id: u16| Node {
-        id: NodeId(id),
-        tier: TierId(id as u8),
-        cpus: vec![id.into()],
-        capacity_pages: 1 << 20,
-        read_latency_ns: None,
-        read_bandwidth_mbps: None,
-        distances: vec![10, 20],
-    };
-    let topology = Topology::new(vec![node(0), node(SLOW.0)]).expect("two nodes with distances");
-    let range = |start, end, node| PfnRange { start: Pfn(start), end: Pfn(end), node };
-    let frames = PfnMap::new(vec![range(0, 1 << 20, NodeId(0)), range(1 << 20, 3 << 19, SLOW)]);
-    Machine { root, memory, frames, topology }
 }

@@ -8,6 +8,7 @@ pub mod faults;
 pub mod hotlist;
 pub mod http;
 pub mod imports;
+mod machine;
 pub mod pods;
 pub mod regions;
 pub mod rings;

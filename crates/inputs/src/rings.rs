@@ -5,20 +5,15 @@
 //! opened. Whatever they write: no panic, every poll ends and counts each sample once, every access
 //! is of the slow node and not of the future, and no clock is behind its instructions.
 
-use std::fs::{File, create_dir_all, write};
-use std::os::unix::fs::FileExt;
-
 use thermocline_core::config::HwSample;
-use thermocline_core::topology::{Node, Topology};
-use thermocline_core::units::{Nanos, NodeId, Pfn, TierId};
-use thermocline_linux::root::Root;
+use thermocline_core::units::Nanos;
 use thermocline_linux::source::hwsample::lab_rings::LabRings;
 use thermocline_linux::source::hwsample::useful::Judge;
 use thermocline_linux::source::lab_clock::LabClock;
 use thermocline_linux::source::{AccessSource, Event};
-use thermocline_linux::topology::{PfnMap, PfnRange};
 
-const SLOW: NodeId = NodeId(1);
+use crate::machine::{Device, SLOW, nodes};
+
 const SLOTS: u32 = 128;
 const RING_BYTES: u32 = 4096 + SLOTS * 32;
 /// Where the clocks are.
@@ -28,27 +23,23 @@ const NOW: Nanos = Nanos(1 << 40);
 /// Samples asked for at once.
 const MAX: usize = 50;
 
-/// A machine with the device, and the memory that is behind it.
-struct Machine {
-    root: Root,
-    memory: File,
-    judge: Judge,
-}
-
 thread_local! {
-    static MACHINE: Machine = machine();
+    static MACHINE: (Device, Judge) = {
+        let (frames, topology) = nodes(1 << 40);
+        (Device::new(sound()), Judge::new(frames, &topology, false))
+    };
 }
 
 /// Panics where the bytes broke a law.
 pub fn check(bytes: &[u8]) {
-    MACHINE.with(|machine| {
-        machine.memory.write_all_at(&sound(), 0).expect("the file can be written");
+    MACHINE.with(|(device, judge)| {
+        device.reset();
         let (before, after) = bytes.split_at(bytes.len() / 2);
-        scribble(&machine.memory, before);
-        let clock = LabClock::open(&machine.root);
+        device.scribble(before);
+        let clock = LabClock::open(&device.root);
         let config = HwSample { cpu_budget_permille: 1000, ..HwSample::default() };
-        let rings = LabRings::open(&machine.root, &config, machine.judge.clone(), NOW);
-        scribble(&machine.memory, after);
+        let rings = LabRings::open(&device.root, &config, judge.clone(), NOW);
+        device.scribble(after);
         if let Ok(clock) = clock {
             let vcpus = clock.read().unwrap_or_default();
             assert!(vcpus.iter().all(|vcpu| vcpu.ns >= vcpu.instructions_ns && vcpu.nodes.len() <= 16));
@@ -75,13 +66,6 @@ pub fn check(bytes: &[u8]) {
     });
 }
 
-fn scribble(memory: &File, bytes: &[u8]) {
-    for write in bytes.chunks_exact(10) {
-        let at = usize::from(u16::from_le_bytes([write[0], write[1]])) % (BYTES / 8) * 8;
-        memory.write_all_at(&write[2..], at as u64).expect("the file can be written");
-    }
-}
-
 /// Two empty rings, and clocks of two processors and two nodes.
 fn sound() -> Vec<u8> {
     let mut bytes = vec![0; BYTES];
@@ -101,29 +85,4 @@ fn sound() -> Vec<u8> {
         bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
     }
     bytes
-}
-
-fn machine() -> Machine {
-    let root = Root::at(std::env::temp_dir().join(format!("fuzz-rings-{}", std::process::id())));
-    let device = root.sys.join("bus/pci/devices/0000:00:04.0");
-    create_dir_all(&device).expect("a folder can be made");
-    let files: [(&str, &[u8]); 3] =
-        [("vendor", b"0x1af4\n"), ("device", b"0x1110\n"), ("resource2", &sound())];
-    for (name, content) in files {
-        write(device.join(name), content).expect("a file can be written");
-    }
-    let memory = File::options().write(true).open(device.join("resource2")).expect("it was just made");
-    let node = |id: u16| Node {
-        id: NodeId(id),
-        tier: TierId(id as u8),
-        cpus: vec![id.into()],
-        capacity_pages: 1 << 20,
-        read_latency_ns: None,
-        read_bandwidth_mbps: None,
-        distances: vec![10, 20],
-    };
-    let topology = Topology::new(vec![node(0), node(SLOW.0)]).expect("two nodes with distances");
-    let range = |start, end, node| PfnRange { start: Pfn(start), end: Pfn(end), node };
-    let frames = PfnMap::new(vec![range(0, 1 << 20, NodeId(0)), range(1 << 20, 1 << 40, SLOW)]);
-    Machine { root, memory, judge: Judge::new(frames, &topology, false) }
 }

@@ -8,19 +8,21 @@
 use std::cell::RefCell;
 
 use thermocline_core::access::Access;
-use thermocline_core::topology::{Node, Topology};
-use thermocline_core::units::{Nanos, NodeId, Pfn, Pid, TierId};
+use thermocline_core::units::{Nanos, Pid};
 use thermocline_linux::source::hwsample::record::{Record, decode};
 use thermocline_linux::source::hwsample::spe;
 use thermocline_linux::source::hwsample::useful::{Judge, Sighting, Tally, Useless};
 use thermocline_linux::sys::perf::ring::{HEADER_BYTES, Scratch, Waiting};
-use thermocline_linux::topology::{PfnMap, PfnRange};
 
-const SLOW: NodeId = NodeId(1);
+use crate::machine::{SLOW, nodes};
+
 const FRAMES: u64 = 1 << 40;
 
 thread_local! {
-    static MACHINE: RefCell<(Judge, Scratch)> = RefCell::new((judge(), Scratch::default()));
+    static MACHINE: RefCell<(Judge, Scratch)> = {
+        let (frames, topology) = nodes(FRAMES);
+        RefCell::new((Judge::new(frames, &topology, false), Scratch::default()))
+    };
 }
 
 /// Panics where the bytes broke a law.
@@ -84,21 +86,4 @@ fn balance(t: &Tally, most: usize) {
         t.not_user + t.no_access + t.cache_hit + t.no_physical + t.not_memory + t.top_tier + t.out_of_scope;
     assert_eq!(t.taken, t.useful + t.local + others);
     assert!(t.taken <= most as u64);
-}
-
-/// A node of DRAM with the first frames, and a slow one with the rest.
-fn judge() -> Judge {
-    let node = |id: u16| Node {
-        id: NodeId(id),
-        tier: TierId(id as u8),
-        cpus: vec![id.into()],
-        capacity_pages: 1 << 20,
-        read_latency_ns: None,
-        read_bandwidth_mbps: None,
-        distances: vec![10, 20],
-    };
-    let topology = Topology::new(vec![node(0), node(SLOW.0)]).expect("two nodes with distances");
-    let range = |start, end, node| PfnRange { start: Pfn(start), end: Pfn(end), node };
-    let frames = PfnMap::new(vec![range(0, 1 << 20, NodeId(0)), range(1 << 20, FRAMES, SLOW)]);
-    Judge::new(frames, &topology, false)
 }

@@ -235,7 +235,8 @@ pub fn changes(before: &[Scope], after: &[Scope]) -> String {
         _ => format!(", {what} {}", names.join(" ")),
     };
     let (new, gone) = (missing(after, before), missing(before, after));
-    format!("pods: {} scopes now{}{}", after.len(), told("new:", new), told("gone:", gone))
+    let scopes = if after.len() == 1 { "scope" } else { "scopes" };
+    format!("pods: {} {scopes} now{}{}", after.len(), told("new:", new), told("gone:", gone))
 }
 
 #[cfg(test)]

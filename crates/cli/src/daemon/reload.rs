@@ -266,7 +266,7 @@ mod tests {
         let before = configured.now();
         let done =
             configured.again(&Wanted::Pods, ManagerName::Observe, |config| Ok(differences(&before, config)));
-        assert_eq!(pods_told(&before.scope, &done), "pods: 1 scopes now, new: ns/a, gone: no pods");
+        assert_eq!(pods_told(&before.scope, &done), "pods: 1 scope now, new: ns/a, gone: no pods");
         assert_eq!((names(), configured.findings().len()), (vec!["ns/a".to_owned()], 0));
         assert!(!configured.are_pods_others(second(80)), "nothing has changed");
 

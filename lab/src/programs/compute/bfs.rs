@@ -1,5 +1,5 @@
-//! Breadth-first search that follows edges forwards while the frontier is small, and asks every
-//! vertex not yet found for a neighbour in the frontier while it is large (Beamer, 2012).
+//! Breadth-first search that follows edges forwards while the frontier is small, and asks each
+//! unknown vertex for a neighbour in the frontier while it is large (Beamer, 2012).
 
 use anyhow::ensure;
 use rand_pcg::Pcg64Mcg;
