@@ -34,6 +34,8 @@ mod lockdown;
 mod pace;
 #[path = "daemon/physical.rs"]
 mod physical;
+#[path = "daemon/pods.rs"]
+mod pods;
 #[path = "daemon/regions.rs"]
 mod regions;
 #[path = "daemon/reload.rs"]

@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use thermocline_core::access::{Evidence, Holding, Pressure};
-use thermocline_core::config::{Config, DemotionMode, Scope};
+use thermocline_core::config::{Config, DemotionMode};
 use thermocline_core::demand::{Demand, DemandReason, Demoted};
 use thermocline_core::demotion::{Allowances, OVER_PAGES, Reach, reach};
 use thermocline_core::engine::Engine;
 use thermocline_core::published::threshold::rate_limit_pages;
 use thermocline_core::topology::{Node, NodeState, Topology};
 use thermocline_core::units::{Nanos, NodeId, PAGES_PER_MIB, ScopeId, TierId};
+
+use crate::limits;
 
 /// Two top-tier nodes and a lower one.
 const NODES: u16 = 3;
@@ -64,17 +66,8 @@ struct World {
 }
 
 impl World {
-    /// A scope with floor and cap, one with a cap alone, and one without either.
     fn new(floor_mib: u64, over_mib: u64, cap_mib: u64, change: impl Fn(&mut Config)) -> World {
-        let scope = |path: &str, floor_mib, cap_mib| Scope {
-            cgroup: Some(path.to_owned()),
-            top_tier_floor_mib: floor_mib,
-            top_tier_cap_mib: cap_mib,
-            ..Scope::default()
-        };
-        let both = scope("/a", floor_mib, Some(floor_mib + over_mib));
-        let scopes = vec![both, scope("/b", 0, Some(cap_mib)), scope("/c", 0, None)];
-        let mut config = Config { scope: scopes, ..Config::default() };
+        let mut config = Config { scope: limits::scopes(floor_mib, over_mib, cap_mib), ..Config::default() };
         config.demotion.mode = DemotionMode::On;
         config.demotion.rate_limit_mbps = 64;
         config.demotion.scope_rate_mbps = 32;

@@ -121,17 +121,21 @@ fn pid_of(scope: u16) -> Pid {
     Pid(u32::from(scope) * 10)
 }
 
+/// A scope with floor and cap, one with a cap alone, and one without either.
+pub fn scopes(floor_mib: u64, over_mib: u64, cap_mib: u64) -> Vec<Scope> {
+    let scope = |path: &str, floor_mib, cap_mib| Scope {
+        cgroup: Some(path.to_owned()),
+        top_tier_floor_mib: floor_mib,
+        top_tier_cap_mib: cap_mib,
+        ..Scope::default()
+    };
+    let both = scope("/a", floor_mib, Some(floor_mib + over_mib));
+    vec![both, scope("/b", 0, Some(cap_mib)), scope("/c", 0, None)]
+}
+
 impl Machine {
     fn new(floor_mib: u64, over_mib: u64, cap_mib: u64) -> Machine {
-        let scope = |path: &str, floor_mib, cap_mib| Scope {
-            cgroup: Some(path.to_owned()),
-            top_tier_floor_mib: floor_mib,
-            top_tier_cap_mib: cap_mib,
-            ..Scope::default()
-        };
-        let both = scope("/a", floor_mib, Some(floor_mib + over_mib));
-        let scopes = vec![both, scope("/b", 0, Some(cap_mib)), scope("/c", 0, None)];
-        let mut config = Config { scope: scopes, ..Config::default() };
+        let mut config = Config { scope: scopes(floor_mib, over_mib, cap_mib), ..Config::default() };
         config.admission.residency_ms = 0;
         config.admission.outcome_timeout_ms = 30_000;
         config.admission.free_goal_mib = 1;
