@@ -49,15 +49,52 @@ pub const fn is_idle(accesses: &Accesses) -> bool {
     accesses.local + accesses.shared == 0 || accesses.failed > 0
 }
 
-/// The longest period of a task in a group of `tasks`, in the unit of `max`, which is a task's own
-/// (Linux 6.12 `task_scan_max`). A group is made of tasks that share pages; its private and shared
-/// accesses are those of this task, as of any other of its tasks.
-pub fn group_max_ms(max: u64, tasks: u64, accesses: &Accesses) -> u64 {
-    if accesses.shared == 0 {
-        return max;
+/// A task's faults, or the sum of a group's, by kind; older passes count less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// On pages that no other task faulted on before.
+    pub private: u64,
+    /// On pages that another task faulted on before.
+    pub shared: u64,
+}
+
+impl Faults {
+    /// After a pass with these accesses, everything before it counts half (Linux 6.12
+    /// `task_numa_placement`).
+    pub const fn after(self, pass: &Accesses) -> Faults {
+        Faults { private: self.private / 2 + pass.private, shared: self.shared / 2 + pass.shared }
     }
-    let (private, shared) = (accesses.private, accesses.shared);
-    max.max(max.saturating_mul(tasks).saturating_mul(shared + 1) / (private + shared + 1))
+}
+
+/// Tasks that fault on each other's pages (`numa_group`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// How many they are.
+    pub tasks: u64,
+    /// The sum of their faults.
+    pub faults: Faults,
+}
+
+impl Group {
+    /// A task joins with the faults that it has so far.
+    pub fn join(&mut self, faults: Faults) {
+        self.tasks += 1;
+        self.replace(Faults::default(), faults);
+    }
+
+    /// A member's faults have changed.
+    pub fn replace(&mut self, then: Faults, now: Faults) {
+        self.faults.private = self.faults.private - then.private + now.private;
+        self.faults.shared = self.faults.shared - then.shared + now.shared;
+    }
+
+    /// The longest period of a member, in the unit of `max`, which is a lone task's (Linux 6.12
+    /// `task_scan_max`). `task_scan_start` scales the shortest one likewise, but only for a task
+    /// that starts or changes its node, and a task that starts has no group.
+    pub fn max_ms(&self, max: u64) -> u64 {
+        let Faults { private, shared } = self.faults;
+        max.max(max.saturating_mul(self.tasks).saturating_mul(shared + 1) / (private + shared + 1))
+    }
 }
 
 /// The next period, between `min` and `max`.
@@ -125,12 +162,25 @@ mod tests {
 
     #[test]
     fn a_group_that_shares_its_pages_is_scanned_less_often() {
-        let accesses = |private, shared| Accesses { private, shared, ..Accesses::default() };
+        let group = |tasks, private, shared| Group { tasks, faults: Faults { private, shared } };
         // 8 GiB are 32 windows, so that a task's longest period is 1875 ms.
-        assert_eq!(group_max_ms(1875, 64, &accesses(100, 0)), 1875);
-        assert_eq!(group_max_ms(1875, 64, &accesses(0, 99)), 64 * 1875);
-        assert_eq!(group_max_ms(1875, 64, &accesses(50, 49)), 64 * 1875 * 50 / 100);
-        assert_eq!(group_max_ms(1875, 2, &accesses(99, 1)), 1875, "never shorter than alone");
+        assert_eq!(Group::default().max_ms(1875), 1875, "no group");
+        assert_eq!(group(64, 0, 99).max_ms(1875), 64 * 1875);
+        assert_eq!(group(64, 50, 49).max_ms(1875), 64 * 1875 * 50 / 100);
+        assert_eq!(group(2, 99, 1).max_ms(1875), 1875, "never shorter than alone");
+    }
+
+    #[test]
+    fn a_groups_faults_are_those_of_its_tasks_and_older_ones_count_half() {
+        let pass = |private, shared| Accesses { private, shared, ..Accesses::default() };
+        let first = Faults::default().after(&pass(101, 0));
+        let second = first.after(&pass(1, 99));
+        assert_eq!((first.private, second), (101, Faults { private: 51, shared: 99 }));
+        let mut group = Group::default();
+        group.join(first);
+        group.join(first);
+        group.replace(first, second);
+        assert_eq!(group, Group { tasks: 2, faults: Faults { private: 152, shared: 99 } });
     }
 
     #[test]

@@ -14,18 +14,19 @@
 //! 4. At the end of memory a pass is complete; a task adapts its period when its next fault is
 //!    recorded (core's `scan_period`). In tiering mode, where promotions are recorded as private
 //!    and remote, that always doubles it, within limits that follow from the size of the process.
-//!    Tasks that fault on the same pages form a group, whose longest period follows from their
-//!    number.
+//!    Tasks that fault on each other's pages form a group; their longest period follows from their
+//!    number and from the share of such faults.
 //!
 //! The first period: a forked process computes it from its size after its first second of CPU time;
 //! a thread keeps the scan delay of 1000 ms until a pass is complete. Source: Linux 6.12
 //! `kernel/sched/fair.c` (`task_tick_numa`, `task_numa_work`, `init_numa_balancing`,
-//! `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`) and `mm/mprotect.c`. Not modelled:
+//! `task_nr_scan_windows`, `task_scan_min`, `task_scan_max`, `task_numa_placement`,
+//! `update_task_scan_period`, `task_numa_group`) and `mm/mprotect.c`. Not modelled:
 //! several mappings, and the skipping of those that a task has not touched recently.
 
 use std::ops::Range;
 
-use thermocline_core::published::scan_period::{Accesses, adapt, group_max_ms, is_idle};
+use thermocline_core::published::scan_period::{Group, adapt, is_idle};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use super::Model;
@@ -38,31 +39,57 @@ const OVERHEAD_FACTOR: f64 = 32.0;
 /// Scans whose fault counts are kept; with one scan per 100 ms this is a day.
 const HISTORY_MAX: usize = 1 << 20;
 
+/// A hint fault that counts, as the kernel's `task_numa_fault` takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded {
+    /// The page was on the node of the CPU.
+    pub local: bool,
+    /// No other task had faulted on the page before.
+    pub private: bool,
+    /// The page should have moved and could not.
+    pub failed: bool,
+}
+
 /// Records a page that was promoted at a hint fault of `thread`: as private and remote, like the
 /// kernel in tiering mode.
 pub fn record_promotion(system: &mut System, thread: u32) {
-    record(system, thread, false, true);
+    record(system, thread, Recorded { local: false, private: true, failed: false });
 }
 
-/// Records a hint fault of `thread` that counts. The first one after a pass adapts the task's
-/// period.
-pub fn record(system: &mut System, thread: u32, local: bool, private: bool) {
+/// Records a hint fault of `thread` that counts. A task joins the group of its process at its first
+/// shared fault, and adapts its period at its first fault after a pass.
+pub fn record(system: &mut System, thread: u32, fault: Recorded) {
     let task = &mut system.threads[thread as usize];
     let process = &mut system.processes[usize::from(task.process)];
-    let accesses = &mut task.scan.accesses;
+    if !fault.private && !task.scan.grouped {
+        task.scan.grouped = true;
+        process.scan.group.join(task.scan.faults);
+    }
     if task.scan.passes != process.scan.passes {
         task.scan.passes = process.scan.passes;
         let min = period_min_ms(&system.kernel, process.rss);
-        let max = period_max_ms(&system.kernel, process.rss);
-        let max = group_max_ms(max, process.threads.len() as u64, accesses);
-        task.scan.period_ms = u64::from(adapt(task.scan.period_ms as u32, min as u32, max as u32, accesses));
-        if is_idle(accesses) {
+        let alone = period_max_ms(&system.kernel, process.rss);
+        let accesses = std::mem::take(&mut task.scan.accesses);
+        let group = &mut process.scan.group;
+        let longest = |group: &Group| if task.scan.grouped { group.max_ms(alone) } else { alone };
+        let before = longest(group);
+        let faults = task.scan.faults.after(&accesses);
+        if task.scan.grouped {
+            group.replace(task.scan.faults, faults);
+        }
+        // Doubling keeps to the limit that was computed before these faults were added to the
+        // group's, any other change to the one after.
+        let max = if is_idle(&accesses) { before } else { longest(group) };
+        task.scan.faults = faults;
+        task.scan.period_ms = u64::from(adapt(task.scan.period_ms as u32, min as u32, max as u32, &accesses));
+        if is_idle(&accesses) {
             process.scan.next = system.now.plus(Nanos::from_ms(task.scan.period_ms));
         }
-        *accesses = Accesses::default();
     }
-    *(if local { &mut accesses.local } else { &mut accesses.remote }) += 1;
-    *(if private { &mut accesses.private } else { &mut accesses.shared }) += 1;
+    let accesses = &mut task.scan.accesses;
+    *(if fault.local { &mut accesses.local } else { &mut accesses.remote }) += 1;
+    *(if fault.private { &mut accesses.private } else { &mut accesses.shared }) += 1;
+    accesses.failed += u64::from(fault.failed);
 }
 
 /// See the module's description; one for all processes.

@@ -141,7 +141,7 @@ impl Manager for Ibs {
             // The first sample of a page counts as private, as the first fault does.
             self.count(sample.thread, system.now, local, alone || before == 0, false);
             let cost = super::kernel::balance(system, sample.page, sample.cpu_node);
-            return sample_ns + cost;
+            return sample_ns + cost.unwrap_or(0.0);
         }
         self.tiering = true;
         system.counters.numa_hint_faults += 1;

@@ -3,7 +3,7 @@
 
 use super::{Manager, Notes};
 use crate::kernel::hint_fault::HintFaults;
-use crate::kernel::scanner;
+use crate::kernel::scanner::{self, Recorded};
 use crate::machine::NodeIndex;
 use crate::memory::{Page, flags};
 use crate::settings::KernelSettings;
@@ -62,25 +62,55 @@ impl Manager for HintFaulting {
     }
 }
 
-/// `numa_balancing` = 1: a page goes to the node of the thread that faults on it, if there is room.
-/// Not modelled: threads of one process on several nodes, between which the kernel's second fault
-/// decides.
-#[derive(Clone, Copy, Debug)]
-pub struct Balancing;
+/// `numa_balancing` = 1: a page goes to the node of the thread that faults on it.
+///
+/// 1. A page keeps the last thread that faulted on it (`last_cpupid`), also where it is at home. Its
+///    first fault counts as private, any other one if that thread is the same.
+/// 2. A page of the kernel's top tier moves at once: early in a task's life the kernel lets first
+///    and private faults pass, and later those after a fault from the same node. Here that is all of
+///    them, as the threads of a process are on one node.
+/// 3. A page below it moves, and counts, from its second fault on.
+/// 4. A node that would not stay above its high watermark takes no page: that fault has failed.
+///
+/// Source: Linux 6.12 `kernel/sched/fair.c` (`should_numa_migrate_memory`, `task_numa_fault`). Not
+/// modelled: threads of one process on several nodes, between which the second fault decides, and
+/// the shares of the group's faults on each.
+#[derive(Clone, Debug, Default)]
+pub struct Balancing {
+    /// By page, 1 + the part of the thread's number that the kernel keeps; 0 before its first
+    /// fault. Empty before the first fault of all.
+    last: Vec<u16>,
+}
+
+/// Bits of a thread's number that a page keeps (`LAST__PID_SHIFT`).
+const LAST_PID_BITS: u32 = 8;
+
+impl Balancing {
+    /// What the page says of the last fault on it: `None` at the first one, otherwise whether it was
+    /// by the same thread.
+    fn exchange(&mut self, pages: u64, page: Page, thread: u32) -> Option<bool> {
+        self.last.resize(pages as usize, 0);
+        let this = 1 + (thread & ((1 << LAST_PID_BITS) - 1)) as u16;
+        match std::mem::replace(&mut self.last[page as usize], this) {
+            0 => None,
+            last => Some(last == this),
+        }
+    }
+}
 
 /// Moves a page to a CPU's node, if the node stays above its high watermark; returns the cost in
-/// ns.
-pub(super) fn balance(system: &mut System, page: Page, to: NodeIndex) -> f64 {
+/// ns, and `None` if the page stays where it is.
+pub(super) fn balance(system: &mut System, page: Page, to: NodeIndex) -> Option<f64> {
     let high = system.machine.nodes[usize::from(to)].watermarks.high_pages;
     let from = system.memory.flags(page) & flags::NODE;
     if from == to || system.memory.free(to) <= high + 1 {
-        return 0.0;
+        return None;
     }
     system.counters.numa_pages_migrated += 1;
     if system.move_page(page, to) == crate::system::Way::Up {
         system.counters.other_promoted += 1;
     }
-    system.machine.spec.cost.migrate_ns
+    Some(system.machine.spec.cost.migrate_ns)
 }
 
 impl Manager for Balancing {
@@ -102,12 +132,31 @@ impl Manager for Balancing {
 
     fn on_fault(&mut self, system: &mut System, fault: &Fault) -> f64 {
         system.counters.not_promotable += 1;
-        let cost = balance(system, fault.page, fault.cpu_node);
-        // A page whose last CPU is unknown counts as private: one that the first pass has marked.
-        let process = &system.processes[fault.process];
-        let first = process.passes.first().is_none_or(|end| fault.marked_at() <= *end);
-        let private = process.threads.len() == 1 || first;
-        scanner::record(system, fault.thread, fault.node == fault.cpu_node, private);
-        cost
+        let last = self.exchange(system.memory.pages(), fault.page, fault.thread);
+        if last.is_none() && system.machine.is_kernel_lower(fault.node) {
+            return 0.0;
+        }
+        let moved = balance(system, fault.page, fault.cpu_node);
+        let local = fault.node == fault.cpu_node;
+        let failed = !local && moved.is_none();
+        scanner::record(system, fault.thread, Recorded { local, private: last.unwrap_or(true), failed });
+        moved.unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_fault_is_private_and_then_those_of_the_same_thread() {
+        let mut balancing = Balancing::default();
+        let mut fault = |page, thread| balancing.exchange(8, page, thread);
+        assert_eq!(
+            [fault(3, 0), fault(4, 0), fault(3, 0), fault(3, 1)],
+            [None, None, Some(true), Some(false)]
+        );
+        // The kernel keeps eight bits, so that thread 257 looks like thread 1.
+        assert_eq!([fault(3, 257), fault(3, 256)], [Some(true), Some(false)]);
     }
 }

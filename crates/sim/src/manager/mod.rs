@@ -247,7 +247,7 @@ impl ManagerName {
                 Box::new(HintFaulting::new("fault-count-only", faults(Metric::Faults), false))
             }
             ManagerName::Restamp => Box::new(HintFaulting::new("restamp", faults(Metric::Time), true)),
-            ManagerName::Numab1 => Box::new(Balancing),
+            ManagerName::Numab1 => Box::new(Balancing::default()),
             ManagerName::Speculative => Box::new(Speculative::new(faults(Metric::Time))),
             ManagerName::Chmu => Box::new(Chmus::new()),
             ManagerName::Ibs => Box::new(Ibs::new(faults(Metric::Time))),

@@ -1,7 +1,7 @@
 //! The scanner's state of tasks and processes, and how its period follows from their size.
 
 use thermocline_core::pace::Interval;
-use thermocline_core::published::scan_period::Accesses;
+use thermocline_core::published::scan_period::{Accesses, Faults, Group};
 use thermocline_core::units::{Nanos, PAGES_PER_MIB};
 
 use crate::settings::KernelSettings;
@@ -20,6 +20,10 @@ pub struct TaskScan {
     pub(crate) passes: u64,
     /// Pages recorded since.
     pub(crate) accesses: Accesses,
+    /// Its faults in the passes before.
+    pub(crate) faults: Faults,
+    /// It belongs to the group of its process.
+    pub(crate) grouped: bool,
     /// It will compute its period from its process's size at its first due tick: a forked task
     /// before that tick.
     pub(crate) fresh: bool,
@@ -51,6 +55,8 @@ pub struct MmScan {
     pub(crate) offset: u64,
     /// Complete passes.
     pub passes: u64,
+    /// Its threads that have faulted on each other's pages.
+    pub(crate) group: Group,
     /// Hint faults of the process (S0's count).
     pub faults: u32,
     /// Time of each scan, and the faults until then.

@@ -17,6 +17,7 @@ mod lab;
 mod laws;
 mod managers;
 mod modes;
+mod numab1;
 mod numab2;
 mod pace;
 mod paired;
