@@ -24,6 +24,7 @@
 //!   take simulated time.
 //! * [`mode`]: the two ways to let programs run. [`counters`]: the counters, and the laws that hold
 //!   in every run.
+//! * [`operations`]: how long one operation of a program takes.
 //! * [`oracle`]: what the best placements could achieve.
 //! * [`scenario`]: presets, and for each parameter whether it is published, from the kernel, fitted
 //!   or assumed.
@@ -51,6 +52,7 @@ pub mod machine;
 pub mod manager;
 pub mod memory;
 pub mod mode;
+pub mod operations;
 pub mod oracle;
 pub mod picture;
 mod populate;

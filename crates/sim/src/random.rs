@@ -18,6 +18,8 @@ pub enum Stream {
     Phases(u32),
     /// The accesses of a thread.
     Accesses(u32),
+    /// The operations of a process that are tried for their time.
+    Operations(u32),
 }
 
 /// A stream of random numbers.
@@ -33,6 +35,7 @@ impl Random {
             Stream::Models => (3, 0),
             Stream::Phases(thread) => (4, thread),
             Stream::Accesses(thread) => (5, thread),
+            Stream::Operations(process) => (6, process),
         };
         let purpose = (kind << 32) | u64::from(number);
         Random(Pcg64Mcg::seed_from_u64(mix(seed ^ mix(purpose))))

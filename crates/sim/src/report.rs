@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::counters::{Counters, Course};
 use crate::manager::Notes;
 use crate::mode::ModeName;
+use crate::operations::OperationTimes;
 use crate::oracle::Oracle;
 
 /// A node at the end of a run.
@@ -32,6 +33,9 @@ pub struct ProcessReport {
     /// Time from the start of the threads to its last one's end in seconds; `None` if it did not
     /// finish.
     pub time_s: Option<f64>,
+    /// The times of its operations, where it has some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<OperationTimes>,
     /// Scan passes over its memory.
     pub scan_passes: u64,
     /// Scan period of its first thread at the end, in ms.

@@ -12,6 +12,7 @@ use crate::memory::{Memory, Page, Space};
 use crate::mode::event::Event;
 use crate::mode::exact::Exact;
 use crate::mode::{Mode, ModeName};
+use crate::operations::{Operations, Stalls};
 use crate::random::{Random, Stream};
 use crate::report::{NodeReport, ProcessReport, Report};
 use crate::residence::Residence;
@@ -21,7 +22,7 @@ use crate::system::balance::Balance;
 use crate::system::kswapd::Kswapd;
 use crate::system::scan::{MmScan, TaskScan};
 use crate::system::{Process, START, System, Thread};
-use crate::workload::{Pattern, ProcessSpec};
+use crate::workload::{Operation, Pattern, ProcessSpec, Visits};
 use crate::world::World;
 
 /// Why a run has no report.
@@ -159,6 +160,7 @@ fn build(setup: &Setup, arm: Arm, mut manager: Box<dyn Manager>) -> Result<World
     manager.check(&kernel, &machine)?;
     let (mut spaces, mut processes, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     let mut patterns: Vec<Box<dyn Pattern>> = Vec::new();
+    let mut operations = Vec::new();
     for (i, spec) in setup.each_process().enumerate() {
         let pages = spec.footprint.pages() as Page;
         let pattern = spec.pattern.build(pages, spec.threads, "process")?;
@@ -182,7 +184,17 @@ fn build(setup: &Setup, arm: Arm, mut manager: Box<dyn Manager>) -> Result<World
             debt_ns: 0.0,
         }));
         let store_share = pattern.store_share().unwrap_or(spec.store_share);
-        processes.push(process(spec, setup, first..threads.len() as u32, store_share));
+        let cells = pattern.cells().len();
+        let single = |number| Operation {
+            kinds: vec![(1.0, vec![Visits::single(0..cells, number)])],
+            popularity: None,
+        };
+        let operation = pattern.operation().or_else(|| spec.accesses_per_operation.map(single));
+        let stalls = operation.is_some().then(Stalls::default);
+        let in_flight = spec.in_flight.unwrap_or(spec.threads.into());
+        let random = Random::new(arm.seed, Stream::Operations(i as u32));
+        operations.push(operation.map(|o| Operations::new(o, in_flight, random)));
+        processes.push(Process { stalls, ..process(spec, setup, first..threads.len() as u32, store_share) });
         patterns.push(pattern);
     }
     let lazy = arm.mode == ModeName::Event;
@@ -217,7 +229,7 @@ fn build(setup: &Setup, arm: Arm, mut manager: Box<dyn Manager>) -> Result<World
     };
     system.set_access_times(&[]);
     system.processes.iter_mut().for_each(|p| p.idle_ns.clone_from(&p.access_ns));
-    Ok(World::new(system, manager, patterns, phases))
+    Ok(World::new(system, manager, patterns, phases, operations))
 }
 
 fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, store_share: f64) -> Process {
@@ -240,6 +252,7 @@ fn process(spec: &ProcessSpec, setup: &Setup, threads: std::ops::Range<u32>, sto
         think_sleeps,
         think_after,
         background: spec.background,
+        stalls: None,
         scan: MmScan::default(),
         passes: Vec::new(),
     }
@@ -251,6 +264,8 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
         .finish(&world.system)
         .map_err(|message| RunError::Books { manager: arm.manager.text(), message })?;
     let oracle = world.demand.bounds(&world.system);
+    world.note_operations(true);
+    let times: Vec<_> = (0..world.system.processes.len()).map(|p| world.operation_times(p)).collect();
     let mut system = world.system;
     system.residence.note(&system.memory, system.now, true);
     system.counters.check(&system.state())?;
@@ -285,6 +300,7 @@ fn report(setup: &Setup, arm: Arm, mut world: World, start: Nanos) -> Result<Rep
             pages,
             mean_pages: system.residence.mean(i, space.len()),
             time_s: end_of(p).map(seconds),
+            operations: times[i].clone(),
             scan_passes: p.scan.passes,
             scan_period_ms: system.threads.get(p.threads.start as usize).map_or(0, |t| t.scan.period_ms),
         }

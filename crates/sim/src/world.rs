@@ -7,6 +7,7 @@ use crate::kernel::{Model, cgroup::Cgroup, reclaim::Reclaim, scanner::Scanner};
 use crate::machine::HUGE_SHARE;
 use crate::manager::Manager;
 use crate::memory::{Page, flags};
+use crate::operations::{OperationTimes, Operations};
 use crate::oracle::Demand;
 use crate::populate::Populate;
 use crate::random::Random;
@@ -31,6 +32,8 @@ pub struct World {
     patterns: Vec<Box<dyn Pattern>>,
     /// The random numbers for each thread's phases.
     phases: Vec<Random>,
+    /// The times of each process's operations, where it has some.
+    operations: Vec<Option<Operations>>,
 }
 
 impl World {
@@ -40,9 +43,10 @@ impl World {
         manager: Box<dyn Manager>,
         patterns: Vec<Box<dyn Pattern>>,
         phases: Vec<Random>,
+        operations: Vec<Option<Operations>>,
     ) -> World {
         let demand = Demand::new(&system.machine, &system.memory.spaces, system.threads.len());
-        World { system, manager, demand, models: Vec::new(), patterns, phases }
+        World { system, manager, demand, models: Vec::new(), patterns, phases, operations }
     }
 
     /// Places the memory of all processes, one after the other, and starts their threads. If
@@ -91,6 +95,7 @@ impl World {
             system.processes[process].scan.next = start.plus(Nanos::from_ms(system.kernel.scan_delay_ms));
         }
         system.residence = Residence::new(&system.memory, system.now);
+        self.operations.iter_mut().flatten().for_each(|operations| operations.start(system.now));
         system.aside_ns = 0.0;
         system.top_then = system.top_pages() + system.counters.demoted() - system.counters.promoted();
         self.models.push(Box::new(reclaim));
@@ -125,6 +130,7 @@ impl World {
     /// Runs the models, and the manager, that are due.
     pub fn run_due(&mut self) {
         self.system.residence.note(&self.system.memory, self.system.now, false);
+        self.note_operations(false);
         for model in &mut self.models {
             if model.due(&self.system) <= self.system.now {
                 model.run(&mut self.system);
@@ -134,6 +140,20 @@ impl World {
             self.manager.run(&mut self.system);
         }
         self.system.charge_accessed_bits();
+    }
+
+    /// Tries operations for the time since the last call, if that is long enough or the run is over.
+    pub(crate) fn note_operations(&mut self, over: bool) {
+        for (process, operations) in self.operations.iter_mut().enumerate() {
+            if let Some(operations) = operations {
+                operations.note(&mut self.system, process, over);
+            }
+        }
+    }
+
+    /// The times of a process's operations.
+    pub(crate) fn operation_times(&self, process: usize) -> Option<OperationTimes> {
+        self.operations[process].as_ref()?.times()
     }
 
     /// A thread touches a marked page at `system.now`. Returns the cost in ns, without the access
@@ -155,6 +175,9 @@ impl World {
             cost += HUGE_SHARE * self.fault_rest(&fault);
         }
         let system = &mut self.system;
+        if let Some(stalls) = &mut system.processes[process].stalls {
+            stalls.short.note(cost);
+        }
         system.memory.touch_by_fault(page);
         system.overhead_ns += cost;
         cost
@@ -194,6 +217,9 @@ impl World {
         let store = system.random.chance(store_share);
         let sample = SampledAccess { thread, process, page, cpu_node, store };
         let cost = self.manager.on_sample(system, &sample);
+        if let Some(stalls) = &mut system.processes[process].stalls {
+            stalls.short.note(cost);
+        }
         system.overhead_ns += cost;
         cost
     }
@@ -204,6 +230,9 @@ impl World {
         let process = usize::from(of.process);
         let first = self.system.processes[process].threads.start;
         let phase = self.patterns[process].next_phase(thread - first, &mut self.phases[thread as usize]);
+        if let (Some(operations), Some(phase)) = (&mut self.operations[process], &phase) {
+            operations.enter(phase);
+        }
         match &phase {
             Some(phase) if !self.system.processes[process].background => {
                 let map = &self.system.memory.spaces[process].map;

@@ -178,7 +178,7 @@ impl Scanner {
             + all.again as f64 * again_ns
             + all.skipped as f64 * costs.scan_skip_ns;
         let ns = ns * entries;
-        system.charge(thread, ns);
+        system.stall(thread, ns);
         system.scan_ns += ns;
         let task = &mut system.threads[thread as usize].scan;
         task.stamp = task.stamp.plus(Nanos(2 * self.tick.0 + (OVERHEAD_FACTOR * ns) as u64));

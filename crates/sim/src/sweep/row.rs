@@ -87,6 +87,7 @@ fn blank(setup: &Setup) -> Report {
             pages: vec![0; nodes.len()],
             mean_pages: vec![0.0; nodes.len()],
             time_s: None,
+            operations: None,
             scan_passes: 0,
             scan_period_ms: 0,
         })

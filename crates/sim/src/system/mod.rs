@@ -16,6 +16,7 @@ use thermocline_core::units::{Nanos, PAGES_PER_MIB, Pfn, Pid, VirtPage};
 use crate::counters::{Counters, Course, State};
 use crate::machine::{Bandwidth, Machine, NODES_MAX, NodeIndex};
 use crate::memory::{MARK_SHIFT, Memory, Page};
+use crate::operations::Stalls;
 use crate::random::Random;
 use crate::residence::Residence;
 use crate::settings::KernelSettings;
@@ -62,6 +63,8 @@ pub struct Process {
     pub think_after: u64,
     /// The run can end without it.
     pub background: bool,
+    /// What has stalled its threads lately, if it has operations.
+    pub stalls: Option<Stalls>,
     /// The scanner's state.
     pub scan: MmScan,
     /// End of each pass over all its memory.
@@ -234,7 +237,16 @@ impl System {
         }
     }
 
-    /// Charges `ns` to a thread for something other than its accesses.
+    /// Charges `ns` to a thread that has to do something else first, all at once.
+    pub fn stall(&mut self, thread: u32, ns: f64) {
+        let process = usize::from(self.threads[thread as usize].process);
+        if let Some(stalls) = &mut self.processes[process].stalls {
+            stalls.long.note(ns);
+        }
+        self.charge(thread, ns);
+    }
+
+    /// Charges `ns` to a thread for what has made its accesses slower.
     pub fn charge(&mut self, thread: u32, ns: f64) {
         self.threads[thread as usize].debt_ns += ns;
         self.overhead_ns += ns;
@@ -252,6 +264,9 @@ impl System {
             let running = threads.filter(|t| self.threads[*t as usize].finished.is_none());
             let running: Vec<u32> = running.collect();
             let ns = bits as f64 * self.machine.spec.cost.accessed_bit_ns / running.len().max(1) as f64;
+            if let Some(stalls) = &mut self.processes[process].stalls {
+                stalls.spread_ns += ns * running.len() as f64;
+            }
             running.into_iter().for_each(|thread| self.charge(thread, ns));
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Distribution, Latest, Pattern, Phase, Shape, Zipf};
+use super::{Distribution, Latest, Operation, Pattern, Phase, Shape, Visits, Zipf};
 use crate::memory::CellMap;
 use crate::memory::layout::{Layout, Shuffle};
 use crate::random::Random;
@@ -134,6 +134,14 @@ impl KeyValue {
                     .spanning(span, records, threads, place)?
             }
         };
+        let to = |records: f64, accesses: f64| (records, records, accesses * self.record_accesses);
+        let kinds = match self.workload {
+            Workload::E => {
+                vec![(0.95, (1.0, f64::from(2 * SCAN - 1), self.record_accesses)), (0.05, to(1.0, 1.0))]
+            }
+            Workload::F => vec![(0.5, to(1.0, 1.0)), (0.5, to(1.0, 2.0))],
+            _ => vec![(1.0, to(1.0, 1.0))],
+        };
         let layout = match records.layout() {
             same @ (Layout::Identity | Layout::Listed(_)) => same,
             Layout::Shuffled(_) => Layout::Shuffled(Shuffle::new(pages, 3)),
@@ -144,6 +152,8 @@ impl KeyValue {
             cold,
             index_weight: to_index / per_operation,
             store_share: self.workload.record_stores() * to_records / per_operation,
+            to_index,
+            kinds,
             records,
             mixed: Vec::new(),
         }))
@@ -160,6 +170,11 @@ struct Running {
     /// Share of the accesses that go to the index.
     index_weight: f64,
     store_share: f64,
+    /// Accesses of an operation to the index.
+    to_index: f64,
+    /// Shares of the operations, with the least and the largest number of records and the accesses
+    /// to each.
+    kinds: Vec<(f64, (f64, f64, f64))>,
     records: Box<dyn Pattern>,
     /// Distributions over records, and the same with the index.
     mixed: Vec<(Arc<Distribution>, Arc<Distribution>)>,
@@ -169,6 +184,11 @@ impl Running {
     /// Positions before the records.
     fn before(&self) -> u32 {
         self.index + self.cold
+    }
+
+    /// Cells before the records.
+    fn cells_before(&self) -> u32 {
+        u32::from(self.index > 0) + u32::from(self.cold > 0)
     }
 }
 
@@ -191,6 +211,21 @@ impl Pattern for Running {
         Some(self.store_share)
     }
 
+    fn operation(&self) -> Option<Operation> {
+        let records = self.cells_before()..self.cells().len();
+        let kind = |(share, (least, largest, accesses)): &(f64, (f64, f64, f64))| {
+            let index = Visits::single(0..1, self.to_index);
+            (
+                *share,
+                vec![
+                    index,
+                    Visits { cells: records.clone(), number: (*least, *largest), accesses: *accesses },
+                ],
+            )
+        };
+        Some(Operation { kinds: self.kinds.iter().map(kind).collect(), popularity: None })
+    }
+
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase> {
         let phase = self.records.next_phase(thread, random)?;
         let (Shape::Random(records), true) = (&phase.shape, self.before() > 0) else { return Some(phase) };
@@ -198,7 +233,7 @@ impl Pattern for Running {
             return Some(Phase { shape: Shape::Random(mixed.clone()), accesses: phase.accesses });
         }
         let weight = self.index_weight;
-        let cells = u32::from(self.index > 0) + u32::from(self.cold > 0);
+        let cells = self.cells_before();
         let shifted = records.weights().iter().map(|(cell, w)| (cell + cells, w * (1.0 - weight)));
         let mixed = Arc::new(Distribution::weighted([(0, weight)].into_iter().chain(shifted)));
         self.mixed.push((records.clone(), mixed.clone()));
@@ -237,6 +272,23 @@ mod tests {
         assert!(d.weights().iter().all(|(cell, _)| *cell != 1), "nobody accesses the cold part");
         assert_eq!(phase.accesses, 8000);
         assert!((d.weights()[0].1 - 0.25).abs() < 1e-12 && d.weights()[0].0 == 0);
+    }
+
+    #[test]
+    fn operations_make_all_the_accesses() {
+        use Workload::{A, B, C, D, E, F};
+        // Two to the index, six to each record: of a scan 0.95 x 50 + 0.05 records on average, and
+        // half of F's operations access theirs twice.
+        let expected = [(A, 8.0), (B, 8.0), (C, 8.0), (D, 8.0), (E, 2.0 + 6.0 * 47.55), (F, 2.0 + 6.0 * 1.5)];
+        for (workload, accesses) in expected {
+            let mut pattern = store(workload);
+            let operation = pattern.operation().unwrap();
+            assert!((operation.accesses() - accesses).abs() < 1e-9, "{workload:?}");
+            let mut random = Random::new(1, Stream::Phases(0));
+            let made: u64 =
+                std::iter::from_fn(|| pattern.next_phase(0, &mut random)).map(|p| p.accesses).sum();
+            assert!((made as f64 / 1000.0 - accesses).abs() < 1e-3, "{workload:?}: {made}");
+        }
     }
 
     #[test]

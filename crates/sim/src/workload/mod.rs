@@ -17,6 +17,7 @@ mod hotspot;
 mod key_value;
 mod latest;
 mod oltp;
+pub mod operation;
 mod ranks;
 mod recorded;
 pub mod spec;
@@ -33,6 +34,7 @@ pub use hotspot::Hotspot;
 pub use key_value::{KeyValue, Workload};
 pub use latest::Latest;
 pub use oltp::Oltp;
+pub use operation::{Operation, Visits};
 pub use recorded::{Recorded, RecordedHeat};
 pub use spec::{Place, ProcessSpec, Think};
 pub use steps::{Phases, RandomStep, Region, Step, WalkStep};
@@ -82,6 +84,11 @@ pub trait Pattern: std::fmt::Debug + Send {
     /// Share of the accesses that are stores, where it follows from the pattern and not from the
     /// process's own key.
     fn store_share(&self) -> Option<f64> {
+        None
+    }
+
+    /// What an operation accesses, where accesses belong to operations.
+    fn operation(&self) -> Option<Operation> {
         None
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Distribution, Pattern, Phase, Shape, Walk};
+use super::{Distribution, Operation, Pattern, Phase, Shape, Visits, Walk};
 use crate::memory::CellMap;
 use crate::random::Random;
 use crate::spec::{SpecError, require};
@@ -121,6 +121,19 @@ impl Pattern for Running {
         self.map.clone()
     }
 
+    /// The base pages of a page, and those of a range, count as drawn on their own.
+    fn operation(&self) -> Option<Operation> {
+        let spec = &self.spec;
+        let visits = |pages: u32, number: u32, accesses: f64| {
+            let number = f64::from(pages) * f64::from(number);
+            Visits { cells: 0..self.map.len(), number: (number, number), accesses }
+        };
+        let per_page = spec.point_accesses as f64 / f64::from(spec.page_pages);
+        let points = visits(spec.page_pages, spec.points, per_page);
+        let ranges = visits(spec.range_pages, spec.ranges, f64::from(spec.range_accesses_per_page));
+        Some(Operation { kinds: vec![(1.0, vec![points, ranges])], popularity: Some(self.picks.clone()) })
+    }
+
     fn next_phase(&mut self, thread: u32, random: &mut Random) -> Option<Phase> {
         let spec = &self.spec;
         let alike = spec.page_pages == 1;
@@ -202,6 +215,7 @@ mod tests {
         let mut pattern = spec.build(100_000, 1, "pattern").unwrap();
         let mut random = Random::new(1, Stream::Phases(0));
         let mut accesses = Vec::new();
+        assert_eq!(pattern.operation().unwrap().accesses(), f64::from(14 * 12 + 4 * 32));
         while let Some(phase) = pattern.next_phase(0, &mut random) {
             let Shape::Walk(walk) = phase.shape else { panic!("a draw without neighbours") };
             assert!(walk.at.is_multiple_of(4), "{}", walk.at);

@@ -76,6 +76,15 @@ pub struct ProcessSpec {
     /// Cache lines that an access touches one after the other: an access is then a visit to a page.
     #[serde(default = "one_line")]
     pub lines_per_access: f64,
+    /// Accesses of one operation, each to a page of its own, for the reported times of operations.
+    /// The patterns `key-value` and `oltp` have operations of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses_per_operation: Option<f64>,
+    /// Requests that clients keep in flight to each process: a new one as soon as one is answered.
+    /// Those that no thread serves wait in turn. By default one for each thread, so that none
+    /// waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
     /// Share of the accesses that the last-level cache serves, if the machine has one.
     #[serde(default)]
     pub cache_hit: f64,
@@ -187,6 +196,32 @@ impl ProcessSpec {
         require(share(self.store_share), &at("store_share"), "is no share", "give 0 to 1")?;
         let lines = (0.0..=1e6).contains(&self.lines_per_access) && self.lines_per_access > 0.0;
         require(lines, &at("lines_per_access"), "is no number of lines", "give a number above 0")?;
+        let own = matches!(self.pattern, PatternSpec::KeyValue(_) | PatternSpec::Oltp(_));
+        let asked = self.accesses_per_operation;
+        require(
+            !own || asked.is_none(),
+            &at("accesses_per_operation"),
+            "is given, and the pattern has operations of its own",
+            "remove it",
+        )?;
+        require(
+            asked.is_none_or(|n| (1.0..=1e6).contains(&n)),
+            &at("accesses_per_operation"),
+            "is no number of accesses",
+            "give 1 to 1e6",
+        )?;
+        require(
+            self.in_flight.is_none_or(|n| n >= u64::from(self.threads)),
+            &at("in_flight"),
+            "leaves threads without a request",
+            "give one for each thread, or more",
+        )?;
+        require(
+            self.in_flight.is_none() || own || asked.is_some(),
+            &at("in_flight"),
+            "is given, and nothing says what an operation is",
+            "give accesses_per_operation, or a pattern with operations: key-value, oltp",
+        )?;
         let cost = |v: f64| (0.0..=1e9).contains(&v);
         require(cost(self.compute_ns), &at("compute_ns"), "is no time", "give 0 to 1e9 ns")?;
         require(cost(self.populate_page_ns), &at("populate_page_ns"), "is no time", "give 0 to 1e9 ns")?;

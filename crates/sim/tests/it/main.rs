@@ -19,6 +19,7 @@ mod managers;
 mod modes;
 mod numab1;
 mod numab2;
+mod operations;
 mod pace;
 mod paired;
 mod payoff;

@@ -10,6 +10,7 @@ use thermocline_sim::fit::{Point, changes as fit_changes};
 use thermocline_sim::machine;
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
+use thermocline_sim::operations::OperationTimes;
 use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, RunError, mode_for, run_all};
 use thermocline_sim::scenario::{FitSpec, PRESETS, Setup};
@@ -146,6 +147,17 @@ fn text(reports: &[Report], default: bool) -> String {
         }
     }
     for (i, process) in first.processes.iter().enumerate() {
+        let mut time = |what: &str, of: fn(&OperationTimes) -> f64, digits: usize| {
+            if reports.iter().any(|r| r.processes[i].operations.is_some()) {
+                let value = |r: &Report| r.processes[i].operations.as_ref().map(of);
+                line(&format!("{}: {what}", process.name), &value, digits);
+            }
+        };
+        time("operations a second", |t| t.per_s, 0);
+        time("an operation, mean, us", |t| t.mean_us, 2);
+        time("50 of 100 take at most, us", |t| t.p50_us, 2);
+        time("99 of 100", |t| t.p99_us, 2);
+        time("999 of 1000", |t| t.p99_9_us, 2);
         for (node, figures) in first.nodes.iter().enumerate() {
             let name = format!("{} on node {}, MiB", process.name, figures.node);
             if reports.iter().any(|r| r.processes[i].pages[node] > 0) {
