@@ -143,8 +143,8 @@ impl Histogram {
     }
 }
 
-/// The kinds of operation in a round: share, and for each of its visits the cumulative shares of the
-/// nodes.
+/// The kinds of operation in a round: share, and for each of its visits the cumulative shares of
+/// the nodes.
 type Places = Vec<(f64, Vec<Vec<f64>>)>;
 
 /// The times of one process's operations, and how far they are known.

@@ -142,7 +142,8 @@ impl World {
         self.system.charge_accessed_bits();
     }
 
-    /// Tries operations for the time since the last call, if that is long enough or the run is over.
+    /// Tries operations for the time since the last call, if that is long enough or the run is
+    /// over.
     pub(crate) fn note_operations(&mut self, over: bool) {
         for (process, operations) in self.operations.iter_mut().enumerate() {
             if let Some(operations) = operations {

@@ -15,6 +15,7 @@ pub mod far_nodes;
 mod in_flight;
 mod limits;
 mod movable;
+pub mod preferred;
 mod recent;
 mod room;
 mod scope;
@@ -41,6 +42,7 @@ use crate::units::{Nanos, NodeId, Pid, ScopeId, VirtPage};
 use brake::Brakes;
 use in_flight::InFlight;
 use limits::Limits;
+use preferred::{NoTop, Preferred};
 use recent::Recent;
 use room::Rooms;
 use scope::Scopes;
@@ -49,6 +51,7 @@ use scope::Scopes;
 #[derive(Debug)]
 pub struct Admission {
     config: config::Admission,
+    preferred: Preferred,
     targets: Targets,
     scopes: Scopes,
     limits: Limits,
@@ -91,10 +94,15 @@ pub struct Gate {
 
 impl Admission {
     /// Admission without earlier moves.
-    pub fn new(config: &Config, topology: &Topology) -> Admission {
+    ///
+    /// # Errors
+    /// A `target_nid` that is no node of the top tier.
+    pub fn new(config: &Config, topology: &Topology) -> Result<Admission, NoTop> {
         let limit_pages = rate_limit_pages(config.admission.rate_limit_mbps);
-        Admission {
-            targets: Targets::new(topology),
+        let preferred = Preferred::new(config, topology)?;
+        Ok(Admission {
+            preferred,
+            targets: Targets::new(topology, preferred),
             scopes: Scopes::new(&config.scope, limit_pages),
             limits: Limits::new(&config.scope),
             brakes: Brakes::new(config),
@@ -102,7 +110,7 @@ impl Admission {
             recent: Recent::new(&config.admission),
             in_flight: InFlight::default(),
             config: config.admission.clone(),
-        }
+        })
     }
 
     /// Takes other keys and scopes; moves in flight and what is remembered stay. `map` leads from
@@ -123,7 +131,7 @@ impl Admission {
 
     /// Nodes have appeared or disappeared: earlier routes are invalid.
     pub fn set_topology(&mut self, topology: &Topology) {
-        self.targets = Targets::new(topology);
+        self.targets = Targets::new(topology, self.preferred);
         self.limits.forget();
     }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::admission::preferred::Preferred;
 use crate::candidate::Candidate;
 use crate::moves::Direction;
 use crate::refusal::RefusalReason;
@@ -18,18 +19,19 @@ pub struct Route(u32);
 #[derive(Debug)]
 pub struct Targets {
     routes: Vec<Vec<NodeId>>,
+    preferred: Preferred,
 }
 
 impl Targets {
     /// The routes of a topology.
-    pub fn new(topology: &Topology) -> Targets {
+    pub fn new(topology: &Topology, preferred: Preferred) -> Targets {
         let ids = || topology.nodes.iter().map(|n| n.id);
         let alone = ids().map(|id| vec![id]);
         // Hot pages belong to the top tier: if its nodes are full, waiting costs less than moving
         // twice.
         let upwards = ids().map(|near| top_tier_by_distance(topology, near));
         let downwards = ids().map(|from| topology.demotion_targets(from));
-        Targets { routes: alone.chain(upwards).chain(downwards).collect() }
+        Targets { routes: alone.chain(upwards).chain(downwards).collect(), preferred }
     }
 
     /// The nodes of a route, best first.
@@ -38,8 +40,9 @@ impl Targets {
     }
 
     /// The route of a candidate: to the node that its rule names; else, upwards, to the top-tier
-    /// nodes in order of distance from the accessor (from the page's node, if the accessor is
-    /// unknown); downwards, to the next tier's; for balance, to the accessor.
+    /// nodes in order of distance from the accessor (if the accessor is unknown, from the node that
+    /// `target_nid` names, or from the page's); downwards, to the next tier's; for balance, to the
+    /// accessor.
     pub(super) fn check(&self, topology: &Topology, candidate: &Candidate) -> Result<Route, RefusalReason> {
         // A node without memory, such as one that was taken offline, has no pages to move.
         topology.tier(candidate.from).ok_or(RefusalReason::NoTarget)?;
@@ -50,7 +53,8 @@ impl Targets {
                 return Err(RefusalReason::AlreadyTop);
             }
             (Direction::Promote, None) => {
-                let near = candidate.accessor.and_then(|a| index(topology, a).ok()).unwrap_or(from);
+                let near = self.preferred.near(candidate.source, candidate.accessor);
+                let near = near.and_then(|near| index(topology, near).ok()).unwrap_or(from);
                 nodes + near
             }
             (Direction::Demote, None) => 2 * nodes + from,
@@ -120,28 +124,33 @@ mod tests {
         .unwrap()
     }
 
+    /// An access to a page of node 3 that names no accessor.
+    fn unseen() -> Access {
+        Access {
+            time: Nanos(0),
+            pfn: None,
+            page: None,
+            order: 0,
+            node: NodeId(3),
+            accessor: None,
+            detail: Detail::Count { count: 1, gap: None },
+        }
+    }
+
     fn nodes(
         direction: Direction,
         from: u16,
         accessor: Option<u16>,
         target: Option<u16>,
     ) -> Result<Vec<u16>, RefusalReason> {
-        let access = Access {
-            time: Nanos(0),
-            pfn: None,
-            page: None,
-            order: 0,
-            node: NodeId(from),
-            accessor: accessor.map(NodeId),
-            detail: Detail::Count { count: 1, gap: None },
-        };
+        let access = Access { node: NodeId(from), accessor: accessor.map(NodeId), ..unseen() };
         let candidate = Candidate {
             direction,
             target: target.map(NodeId),
             ..Candidate::promotion(&access, 1, Reason::Frequent, Nanos(1))
         };
         let topology = topology();
-        let targets = Targets::new(&topology);
+        let targets = Targets::new(&topology, Preferred::default());
         let route = targets.check(&topology, &candidate)?;
         Ok(targets.nodes(route).iter().map(|n| n.0).collect())
     }
@@ -160,6 +169,42 @@ mod tests {
         assert_eq!(nodes(Promote, 1, Some(0), None), Err(RefusalReason::AlreadyTop));
         assert_eq!(nodes(Promote, 77, Some(0), None), Err(RefusalReason::NoTarget));
         assert_eq!(nodes(Promote, 4, None, None), Err(RefusalReason::NoTarget), "no page is there");
+    }
+
+    #[test]
+    fn where_nobody_says_who_accesses_a_page_target_nid_decides() {
+        use crate::config::{Config, RecordLayout, Source};
+        let topology = topology();
+        let first = |config: &Config, source, accessor: Option<u16>| {
+            let targets = Targets::new(&topology, Preferred::new(config, &topology).unwrap());
+            let access = Access { accessor: accessor.map(NodeId), ..unseen() };
+            let candidate =
+                Candidate { source, ..Candidate::promotion(&access, 1, Reason::HotRegion, Nanos(1)) };
+            targets.nodes(targets.check(&topology, &candidate).unwrap())[0].0
+        };
+        let mut config = Config::default();
+        let of_all = |config: &Config| Source::all().map(|s| first(config, s, None)).collect::<Vec<_>>();
+        assert_eq!(of_all(&config), [0, 0, 0, 0], "nearest to the page's node");
+        config.source.damon.target_nid = Some(1);
+        assert_eq!(of_all(&config), [0, 0, 1, 0]);
+        assert_eq!(first(&config, Source::Damon, Some(0)), 0, "who is known to access it decides");
+        config.engine.target_nid = Some(1);
+        config.source.damon.target_nid = Some(0);
+        assert_eq!(of_all(&config), [1, 1, 0, 1]);
+        assert_eq!(first(&config, Source::HintFault, Some(0)), 0);
+        // A record without the node: as in S4's default mode the fault's node is ignored.
+        config.engine.record = RecordLayout::PghotByte;
+        assert_eq!(first(&config, Source::HintFault, Some(0)), 0, "the node is kept beside the record");
+        config.engine.record_node_per_block = false;
+        assert_eq!(first(&config, Source::HintFault, Some(0)), 1);
+        for (nid, what) in [(3, "a lower tier"), (4, "no memory"), (9, "no node")] {
+            config.engine.target_nid = Some(nid);
+            let error = Preferred::new(&config, &topology).unwrap_err().to_string();
+            assert!(
+                error.contains("engine.target_nid is") && error.contains("one of 0, 1"),
+                "{what}: {error}"
+            );
+        }
     }
 
     #[test]

@@ -49,6 +49,9 @@ section! {
         access_goal_bp: Option<u32> = None, "1/10000", OrUnset(1..=10_000), "Linux 6.12 has none; Linux 7.2 samples/damon/mtier.c", restart;
         /// Pages of regions that are looked up and told in a second, at most, the hottest first.
         pages_per_s: u32 = 131_072, "pages/s", 256..=1_000_000_000, "ours: 512 MiB, twice the default rate limit", restart;
+        /// Node of the top tier near which pages of hot regions go, since DAMON does not see who
+        /// accesses them. Unset: as engine.target_nid.
+        target_nid: Option<u32> = None, "node", OrUnset(0..=1023), "Linux 6.12 mm/damon/sysfs-schemes.c: target_nid", restart;
         /// How much the word of this source counts beside that of others: how many times as well
         /// one knows a page by it as without it, in variances of the logarithm of the time between
         /// accesses.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::schema::Any;
+use crate::config::schema::{Any, OrUnset};
 use crate::section;
 
 /// How a page's record is laid out.
@@ -48,6 +48,10 @@ section! {
         /// Keep the accessing node beside the 1-byte record, once per 2 MiB block. Without it the
         /// 1-byte layouts are refused on machines with two far-apart top-tier nodes.
         record_node_per_block: bool = true, "", Any("true or false"), "ours; a 1-byte record without the node lost 27 % of Graph500 on two-node machines (S4, v7 cover letter)", restart;
+        /// Node of the top tier near which pages go whose accessing node nobody names: DAMON's
+        /// regions (but for source.damon.target_nid), devices' hot lists; and all pages, where the
+        /// records are bytes without record_node_per_block. Unset: nearest to where the page is.
+        target_nid: Option<u32> = None, "node", OrUnset(0..=1023), "S4: target_nid, 0, later -1 for the nearest", restart;
         /// SLIT distance from which two top-tier nodes count as far apart.
         far_distance: u8 = 20, "SLIT", 10..=254, "ACPI SLIT: 20 is twice the local latency", restart;
         /// Time between two ticks.

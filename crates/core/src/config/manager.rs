@@ -106,6 +106,9 @@ section! {
         weight_accesses_permille: u32 = 0, "1/1000", 0..=1000, "S3; HMSDK", restart;
         /// Weight of how long it has been so.
         weight_age_permille: u32 = 10, "1/1000", 0..=1000, "S3; HMSDK", restart;
+        /// Node of the top tier that hot regions are promoted to (`target_nid`). Unset: the nearest
+        /// to each node, and of several the largest.
+        target_nid: Option<u32> = None, "node", OrUnset(0..=1023), "S3: DRAM is one node; Linux 6.12 mm/damon/sysfs-schemes.c: target_nid", restart;
         /// Quotas of promotion follow how much of the target node is used, towards this (goal
         /// `node_mem_used_bp`); as in Linux' own sample 9970.
         used_goal_bp: Option<u32> = None, "1/10000 of the node", OrUnset(1..=10_000), "HMSDK has none; Linux 7.2 samples/damon/mtier.c", restart;

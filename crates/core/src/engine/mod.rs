@@ -27,6 +27,7 @@ use crate::access::{
     Access, Detail, Evidence, Mappings, NoMappings, Region, RegionPage, RegionSnapshot, Source,
 };
 use crate::admission::far_nodes::{self, FarNodes};
+use crate::admission::preferred::NoTop;
 use crate::admission::{Admission, Admitted, Braking, ORDER_MAX, Standing};
 use crate::candidate::Candidates;
 use crate::config::{Config, ConfigError, RuleName};
@@ -54,6 +55,9 @@ pub enum EngineError {
     /// The record cannot hold what this machine needs.
     #[error(transparent)]
     FarNodes(#[from] FarNodes),
+    /// A `target_nid` is no node of the top tier.
+    #[error(transparent)]
+    NoTop(#[from] NoTop),
     /// The records cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -129,7 +133,7 @@ impl Engine {
             out: Candidates::new(config.queue.capacity as usize),
             out_dropped: 0,
             queue: Queue::new(config.queue.capacity, Weights::new(&config.source)),
-            admission: Admission::new(config, &topology),
+            admission: Admission::new(config, &topology)?,
             demotion: Demotion::new(config),
             pace: Pace::new(config),
             payoff: is_weighed(config).then(|| Payoff::new(&config.payoff, &topology)),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use thermocline_core::admission::preferred::{NoTop, top_node};
 use thermocline_core::config::{Config, DamonAddresses, Kernel};
 use thermocline_core::units::NodeId;
 
@@ -41,6 +42,9 @@ pub enum NotDamon {
         "source.damon has DAMON's threads to itself; set source.damon.enabled = false to have cold regions demoted"
     )]
     Source,
+    /// It is to promote to a node that is not of the top tier.
+    #[error(transparent)]
+    Target(#[from] NoTop),
     /// Others have kdamonds.
     #[error(
         "{} is {number}: somebody else has set up DAMON there, and the kernel lets nobody add to that without ending it; \
@@ -82,6 +86,9 @@ pub fn offer(root: &Root, config: &Config, found: &Discovered) -> Result<Setup, 
     let kernel = Kernel { numa_balancing: damon.numa_balancing.filter(|_| balancing), ..Kernel::untouched() };
     let plan = plan(root, &kernel)?;
     let mut watched = with_memory(root, found)?;
+    if let Some(to) = top_node(&found.topology, "manager.damon.target_nid", damon.target_nid)? {
+        watched.iter_mut().filter_map(|w| w.up.as_mut()).for_each(|up| *up = to);
+    }
     watched.retain(|w| w.up.is_some() || w.down.is_some());
     let key = "manager.damon.stop_damon_stat";
     let why = "so that DAMON moves pages, a kdamond a node";

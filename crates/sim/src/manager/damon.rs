@@ -20,19 +20,20 @@ pub struct Damons {
 }
 
 impl Damons {
-    /// A kdamond for each node that has somewhere to move pages to.
-    pub fn new(name: &'static str, machine: &Machine, settings: &Settings) -> Damons {
+    /// A kdamond for each node that has somewhere to move pages to; upwards, to node `to` if it is
+    /// given.
+    pub fn new(name: &'static str, machine: &Machine, settings: &Settings, to: Option<NodeIndex>) -> Damons {
         let kdamond = |(i, node): (usize, &crate::machine::SimNode)| {
             let i = i as NodeIndex;
             if machine.is_top(i) {
                 let target = node.demotion_targets.first()?;
                 return Some(Damon::new(i, *target, Action::Demote, settings));
             }
-            // The nearest node of the top tier.
+            // Else the nearest node of the top tier.
             let distance = |to: &NodeIndex| {
                 machine.topology.distance(node.id, machine.nodes[usize::from(*to)].id).unwrap_or(u8::MAX)
             };
-            let target = (0..machine.top).min_by_key(distance)?;
+            let target = to.or_else(|| (0..machine.top).min_by_key(distance))?;
             Some(Damon::new(i, target, Action::Promote, settings))
         };
         Damons {

@@ -64,11 +64,11 @@ impl Manager for HintFaulting {
 
 /// `numa_balancing` = 1: a page goes to the node of the thread that faults on it.
 ///
-/// 1. A page keeps the last thread that faulted on it (`last_cpupid`), also where it is at home. Its
-///    first fault counts as private, any other one if that thread is the same.
+/// 1. A page keeps the last thread that faulted on it (`last_cpupid`), also where it is at home.
+///    Its first fault counts as private, any other one if that thread is the same.
 /// 2. A page of the kernel's top tier moves at once: early in a task's life the kernel lets first
-///    and private faults pass, and later those after a fault from the same node. Here that is all of
-///    them, as the threads of a process are on one node.
+///    and private faults pass, and later those after a fault from the same node. Here that is all
+///    of them, as the threads of a process are on one node.
 /// 3. A page below it moves, and counts, from its second fault on.
 /// 4. A node that would not stay above its high watermark takes no page: that fault has failed.
 ///
@@ -86,8 +86,8 @@ pub struct Balancing {
 const LAST_PID_BITS: u32 = 8;
 
 impl Balancing {
-    /// What the page says of the last fault on it: `None` at the first one, otherwise whether it was
-    /// by the same thread.
+    /// What the page says of the last fault on it: `None` at the first one, otherwise whether it
+    /// was by the same thread.
     fn exchange(&mut self, pages: u64, page: Page, thread: u32) -> Option<bool> {
         self.last.resize(pages as usize, 0);
         let this = 1 + (thread & ((1 << LAST_PID_BITS) - 1)) as u16;

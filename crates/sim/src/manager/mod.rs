@@ -21,6 +21,7 @@ pub use speculative::Speculative;
 pub use thermocline::{Observe, Step, Steps, Thermocline};
 
 use serde::Serialize;
+use thermocline_core::admission::preferred::top_node;
 use thermocline_core::config::{Config, RuleChoice};
 use thermocline_core::published::pghot::Mode;
 use thermocline_core::units::Nanos;
@@ -236,7 +237,16 @@ impl ManagerName {
     /// The configuration does not suit the machine, or asks for something that is not simulated.
     pub fn build(self, machine: &Machine, config: &Config) -> Result<Box<dyn Manager>, SpecError> {
         let faults = |metric| HintFaults::new(metric, machine.spec.nr_cpus);
-        let damon = |recheck| Settings::new(&config.manager.damon, recheck);
+        let damon = |name, recheck| -> Result<Box<dyn Manager>, SpecError> {
+            let keys = &config.manager.damon;
+            let key = "config.manager.damon.target_nid";
+            let to = top_node(&machine.topology, key, keys.target_nid).map_err(|error| {
+                let message = format!("is {}, which is no node of the top tier", error.nid);
+                SpecError::new(key, message, format!("give one of {}, or leave it unset", error.top))
+            })?;
+            let to = to.and_then(|node| machine.index(node.0));
+            Ok(Box::new(Damons::new(name, machine, &Settings::new(keys, recheck)?, to)))
+        };
         Ok(match self {
             ManagerName::None => Box::new(Unmanaged),
             ManagerName::Numab2 => Box::new(HintFaulting::new("numab2", faults(Metric::Time), false)),
@@ -251,9 +261,9 @@ impl ManagerName {
             ManagerName::Speculative => Box::new(Speculative::new(faults(Metric::Time))),
             ManagerName::Chmu => Box::new(Chmus::new()),
             ManagerName::Ibs => Box::new(Ibs::new(faults(Metric::Time))),
-            ManagerName::Damon => Box::new(Damons::new("damon", machine, &damon(Recheck::References)?)),
-            ManagerName::DamonYoung => Box::new(Damons::new("damon-young", machine, &damon(Recheck::Young)?)),
-            ManagerName::Mtier => Box::new(Damons::new("damon-mtier", machine, &Settings::mtier())),
+            ManagerName::Damon => damon("damon", Recheck::References)?,
+            ManagerName::DamonYoung => damon("damon-young", Recheck::Young)?,
+            ManagerName::Mtier => Box::new(Damons::new("damon-mtier", machine, &Settings::mtier(), None)),
             ManagerName::Pghot => Box::new(Pghots::new("pghot", Mode::Default, machine)),
             ManagerName::PghotPrecise => Box::new(Pghots::new("pghot-precise", Mode::Precise, machine)),
             ManagerName::Thermocline(choice) => Box::new(Thermocline::new(choice, config, machine)?),

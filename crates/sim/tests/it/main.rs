@@ -25,4 +25,5 @@ mod paired;
 mod payoff;
 mod published;
 mod roles;
+mod targets;
 mod truths;

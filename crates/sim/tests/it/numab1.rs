@@ -29,8 +29,9 @@ fn after(seconds: u64) -> Report {
 /// 1. Threads ask each second, so scans are at 1, 2, 3, 4 s. Every fault is a page's first, so
 ///    private, and remote: the period doubles, and the next scan is put off to 6 s.
 /// 2. Scans at 6, 8, 10, 12 s. Between the ends of the two passes three quarters of the faults are
-///    local (those of the first pass's last scan come after its end), and a quarter of these are by
-///    the thread that faulted before: 7 of 10 are local and 4 of 10 private, one slot more, 2200 ms.
+///    local (those of the first pass's last scan come after its end), and a quarter of these are
+///    by the thread that faulted before: 7 of 10 are local and 4 of 10 private, one slot more,
+///    2200 ms.
 /// 3. Scans at 14.2, 16.4, 18.6, 20.8 s. All are local, a quarter private: three slots, 2860 ms.
 /// 4. Scans at 23.7, 26.5, 29.4 s.
 #[test]

@@ -316,6 +316,16 @@ fn hmsdks_two_schemes_are_set_up_and_all_is_put_back() {
 }
 
 #[test]
+fn hot_regions_go_to_the_node_that_is_named() {
+    let mut m = Machine::new(false);
+    m.config.manager.damon.target_nid = Some(0);
+    assert_eq!(m.offer().unwrap().told()[2], "kdamond 2: migrate_hot from node 2 to node 0");
+    m.config.manager.damon.target_nid = Some(2);
+    let error = m.offer().unwrap_err().to_string();
+    assert!(error.contains("manager.damon.target_nid is 2") && error.contains("one of 0, 1"), "{error}");
+}
+
+#[test]
 fn a_killed_daemons_kdamonds_are_ended_by_the_next_start() {
     let mut m = Machine::new(true);
     m.put("sys/module/damon_stat/parameters/enabled", "Y");
