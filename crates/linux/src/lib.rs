@@ -5,6 +5,7 @@
 
 pub mod actuator;
 pub mod aside;
+pub mod away;
 pub mod clock;
 pub mod configuration;
 pub mod damon;

@@ -29,6 +29,8 @@ pub struct Stat {
     pub start_time: u64,
     /// Resident base pages.
     pub rss_pages: u64,
+    /// The CPU that it, or this thread, ran on last.
+    pub cpu: Option<u32>,
 }
 
 impl Stat {
@@ -121,6 +123,7 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
         threads: number(20)?,
         start_time: number(22)?,
         rss_pages: number(24)?,
+        cpu: number(39).and_then(|cpu| u32::try_from(cpu).ok()),
     })
 }
 
@@ -183,6 +186,7 @@ mod tests {
                 threads: 5,
                 start_time: 1234,
                 rss_pages: 15000,
+                cpu: Some(0),
             }
         );
         assert!(parse_stat(&REDIS.replace("4194624", "2129984")).unwrap().kernel_thread);

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use thermocline_core::topology::Topology;
 use thermocline_core::units::{NodeId, Pid};
 
 use crate::aside::Aside;
+use crate::away::{Away, away};
 use crate::numa_maps::{self, Mapping};
 use crate::process;
 use crate::root::{KernelFileError, Root};
@@ -37,6 +39,9 @@ pub struct Resident {
     pub comm: String,
     /// KiB on each node where it has any. Shared memory counts for each process.
     pub kib_by_node: BTreeMap<NodeId, u64>,
+    /// If most of it is on another DRAM node than its threads run on: which, and what would help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub away: Option<Away>,
 }
 
 /// The result of a reading.
@@ -56,6 +61,7 @@ pub struct Residency {
 #[derive(Debug)]
 pub struct Residencies {
     root: Root,
+    topology: Topology,
     members: Members,
     /// For reading mappings.
     aside: Aside,
@@ -64,10 +70,10 @@ pub struct Residencies {
 }
 
 impl Residencies {
-    /// For the processes that `scopes` include.
-    pub fn new(root: &Root, scopes: Scopes) -> Residencies {
+    /// For the processes that `scopes` include, on a machine of these nodes.
+    pub fn new(root: &Root, topology: Topology, scopes: Scopes) -> Residencies {
         let aside = Aside::new(root, "its mappings were read", PROCESS_MAX);
-        Residencies { root: root.clone(), members: Members::new(root, scopes), aside, last: None }
+        Residencies { root: root.clone(), topology, members: Members::new(root, scopes), aside, last: None }
     }
 
     /// For the processes that other scopes include.
@@ -114,11 +120,12 @@ impl Residencies {
                 continue;
             };
             match read {
-                Ok(Some(mappings)) => found.processes.push(Resident {
-                    pid: process.pid,
-                    comm: process.comm.clone(),
-                    kib_by_node: by_node(&mappings),
-                }),
+                Ok(Some(mappings)) => {
+                    let kib_by_node = by_node(&mappings);
+                    let (pid, comm) = (process.pid, process.comm.clone());
+                    let away = away(&self.root, &self.topology, (pid, &comm), &kib_by_node);
+                    found.processes.push(Resident { pid, comm, kib_by_node, away });
+                }
                 Ok(None) => {}
                 Err(_) => found.unreadable += 1,
             }
@@ -128,7 +135,7 @@ impl Residencies {
 }
 
 /// KiB of all mappings by node.
-fn by_node(mappings: &[Mapping]) -> BTreeMap<NodeId, u64> {
+pub(crate) fn by_node(mappings: &[Mapping]) -> BTreeMap<NodeId, u64> {
     let mut kib: BTreeMap<NodeId, u64> = BTreeMap::new();
     for mapping in mappings {
         for &(node, pages) in &mapping.pages {
@@ -162,7 +169,7 @@ mod tests {
             fs::write(at.join("numa_maps"), maps).unwrap();
         }
         let scopes = Scopes::new(&[]).unwrap();
-        let residencies = Residencies::new(&Root::at(folder.path()), scopes);
+        let residencies = Residencies::new(&Root::at(folder.path()), crate::away::tests::topology(), scopes);
         (folder, residencies)
     }
 
@@ -176,6 +183,17 @@ mod tests {
         assert_eq!((first.pid, first.comm.as_str()), (Pid(119), "p119"));
         assert_eq!(first.kib_by_node, BTreeMap::from([(NodeId(0), 4), (NodeId(2), 199 * 4)]));
         assert_eq!(serde_json::to_value(first).unwrap()["kib_by_node"]["2"], 796);
+    }
+
+    #[test]
+    fn threads_away_from_their_memory_are_named() {
+        let (folder, mut residencies) = machine(&[100_000]);
+        let maps = "1000 default anon=1 N1=90000 N2=10000 kernelpagesize_kB=4\n";
+        fs::write(folder.path().join("proc/100/numa_maps"), maps).unwrap();
+        crate::away::tests::put(&Root::at(folder.path()), 100, &[0, 1]);
+        let found = residencies.look().unwrap();
+        let away = found.processes[0].away.as_ref().unwrap();
+        assert_eq!((away.memory_node, away.threads.len()), (NodeId(1), 2));
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub(super) fn drive(
         demotion.start(offer, &topology, kernel.actuator, &mut machine)?;
     }
     if mode != Mode::DryRun {
-        session.listen(root, config)?;
+        session.listen(root, config, &topology)?;
     }
     session.began(config.manager.name);
 

@@ -78,7 +78,7 @@ pub(super) fn run(
         Ok(watched)
     });
     let driven = watched.and_then(|watched| {
-        session.listen(root, config)?;
+        session.listen(root, config, &found.topology)?;
         session.began(name);
         drive(
             watched,

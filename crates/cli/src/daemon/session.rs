@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use thermocline_core::config::{Config, Difference, ManagerName};
+use thermocline_core::topology::Topology;
 use thermocline_core::units::{Nanos, Pfn, VirtPage};
 use thermocline_linux::aside::Aside;
 use thermocline_linux::finding::Finding;
@@ -136,9 +137,9 @@ impl Session {
     ///
     /// # Errors
     /// As [`Server::listen`] and [`MetricsServer::listen`], or a scope that cannot be used.
-    pub fn listen(&self, root: &Root, config: &Config) -> anyhow::Result<()> {
+    pub fn listen(&self, root: &Root, config: &Config, topology: &Topology) -> anyhow::Result<()> {
         if self.server.get().is_none() {
-            let mut residencies = Residencies::new(root, Scopes::new(&config.scope)?);
+            let mut residencies = Residencies::new(root, topology.clone(), Scopes::new(&config.scope)?);
             let other_scopes = Arc::clone(&self.other_scopes);
             let residency = move || {
                 let scopes = other_scopes.lock().unwrap_or_else(PoisonError::into_inner).take();

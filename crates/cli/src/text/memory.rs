@@ -24,6 +24,9 @@ pub fn residency(found: &Result<Residency, String>) -> String {
             let _ = write!(out, "  node {}: {:>9.1} MiB", node.0, *kib as f64 / 1024.0);
         }
         out.push('\n');
+        if let Some(away) = &process.away {
+            let _ = writeln!(out, "  {}: {}", away.what(), away.remedy());
+        }
     }
     let (smaller, unreadable) = (found.not_looked_at, found.unreadable);
     if smaller + unreadable > 0 {
@@ -118,6 +121,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use thermocline_core::units::{NodeId, Pid, ScopeId};
+    use thermocline_linux::away::Away;
     use thermocline_linux::residency::Resident;
 
     use super::*;
@@ -200,16 +204,32 @@ mod tests {
 
     #[test]
     fn memory_is_told_by_process_and_node_in_order() {
-        let redis = Resident {
+        let mut redis = Resident {
             pid: Pid(812),
             comm: "redis-server".to_owned(),
             kib_by_node: BTreeMap::from([(NodeId(10), 1024), (NodeId(2), 1536)]),
+            away: None,
         };
-        let found = Residency { processes: vec![redis], not_looked_at: 3, ..Residency::default() };
+        let found = Residency { processes: vec![redis.clone()], not_looked_at: 3, ..Residency::default() };
         let text = residency(&Ok(found));
         let words: Vec<&str> = text.split_whitespace().collect();
         let row = "memory of redis-server (812) node 2: 1.5 MiB node 10: 1.0 MiB and 3 smaller processes, 0 that cannot be read";
         assert_eq!(words.join(" "), row);
+        redis.away = Some(Away {
+            pid: Pid(812),
+            comm: redis.comm.clone(),
+            memory_node: NodeId(2),
+            kib: 1536,
+            of_kib: 2560,
+            threads: vec![812],
+            thread_nodes: vec![NodeId(0)],
+            of_threads: 1,
+            cpus: "8-15".to_owned(),
+        });
+        let text = residency(&Ok(Residency { processes: vec![redis], ..Residency::default() }));
+        let row = "\n  1.5 of 2.5 MiB are on node 2, and 1 of 1 threads ran on node 0 last: start it with numactl \
+                   --cpunodebind=2, or give its cgroup cpuset.cpus = 8-15; for now: taskset -acp 8-15 812\n";
+        assert!(text.ends_with(row), "{text}");
         assert_eq!(residency(&Err("gone".to_owned())), "memory of processes: gone\n");
     }
 }

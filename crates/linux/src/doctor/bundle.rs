@@ -36,7 +36,8 @@ fn named(report: &Report) -> BTreeSet<u32> {
     let others = report.others.iter().filter_map(|other| other.pid);
     let blind = report.blind.processes.iter().map(|process| process.pid);
     let confined = report.confined.iter().map(|process| process.pid);
-    others.chain(blind).chain(confined).map(|pid| pid.0).collect()
+    let away = report.away.iter().map(|process| process.pid);
+    others.chain(blind).chain(confined).chain(away).map(|pid| pid.0).collect()
 }
 
 /// The part of a file below proc that is kept; other files are kept whole.
@@ -61,11 +62,15 @@ fn scrub(path: &Path, bytes: Vec<u8>, named: &BTreeSet<u32>) -> Vec<u8> {
             let words = rest.split(' ').filter(|word| !word.starts_with("file="));
             Some(format!("0 {}", words.collect::<Vec<_>>().join(" ")))
         }),
-        ["proc", pid, "stat"] if pid.parse().is_ok_and(|pid| !named.contains(&pid)) => lines(&|line| {
-            let (pid, rest) = line.split_once(" (")?;
-            let (_, rest) = rest.rsplit_once(") ")?;
-            Some(format!("{pid} (-) {rest}"))
-        }),
+        ["proc", pid, "stat"] | ["proc", pid, "task", _, "stat"]
+            if pid.parse().is_ok_and(|pid| !named.contains(&pid)) =>
+        {
+            lines(&|line| {
+                let (pid, rest) = line.split_once(" (")?;
+                let (_, rest) = rest.rsplit_once(") ")?;
+                Some(format!("{pid} (-) {rest}"))
+            })
+        }
         _ => bytes,
     }
 }

@@ -26,7 +26,9 @@ use thermocline_core::config::{Config, DemotionWay, Enabled, ManagerName};
 
 use crate::actuator::{OTHER_PIDS, Plan, has_own_pids, plan};
 use crate::demoter::{self, Offer, Way};
-use crate::finding::{Demoting, Facts, Look, Others, View, blind, cpusets, judge, our_kdamonds, wanted_mode};
+use crate::finding::{
+    Demoting, Facts, Look, Others, Programs, View, away, blind, cpusets, judge, our_kdamonds, wanted_mode,
+};
 use crate::manager;
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
@@ -71,9 +73,6 @@ pub fn blockers(root: &Root, config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// The mappings of processes, as far as findings need them.
-type Mappings = (Blind, Vec<Confined>);
-
 /// The extent of an examination.
 #[derive(Clone, Debug)]
 enum Depth {
@@ -81,7 +80,7 @@ enum Depth {
     /// nothing.
     Blockers,
     /// All, with the mappings of an earlier look if there are any.
-    Everything(Option<Mappings>),
+    Everything(Option<Programs>),
 }
 
 fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Report {
@@ -137,7 +136,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     let ours = our_kdamonds(&look, state_dir);
     if let Depth::Everything(kept) = depth {
         facts.others.programs = Others::read_programs(&mut look);
-        (facts.blind, facts.confined) = kept.unwrap_or_else(|| blind(&mut look, config, topology.as_ref()));
+        facts.take(kept.unwrap_or_else(|| blind(&mut look, config, topology.as_ref())));
         let demoting = Demoting::new(config, demotion.as_ref());
         let view = View { config, found: topology.as_ref(), demoting: &demoting, running: None };
         findings.extend(judge(&view, &facts));
@@ -169,6 +168,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     findings.extend(refused.filter(|_| !ours));
 
     findings.extend(cpusets::finding(&facts.confined));
+    findings.extend(away::finding(&facts.away));
     findings.extend(named::named(&mut look, config));
     findings.extend(
         topology
@@ -199,6 +199,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         others: others.list,
         blind: facts.blind,
         confined: facts.confined,
+        away: facts.away,
         findings,
     }
 }

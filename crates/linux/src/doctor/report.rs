@@ -6,6 +6,7 @@ use thermocline_core::topology::NodeState;
 use thermocline_core::units::Pid;
 
 use crate::actuator::Change;
+use crate::away::Away;
 use crate::doctor::kernel::KernelInfo;
 use crate::finding::{Blind, Confined, Finding};
 use crate::source::Probed;
@@ -41,6 +42,8 @@ pub struct Report {
     pub blind: Blind,
     /// Programs whose cpusets leave out the whole top tier.
     pub confined: Vec<Confined>,
+    /// Programs most of whose memory is on another DRAM node than their threads run on.
+    pub away: Vec<Away>,
     /// What needs attention, the worst first.
     pub findings: Vec<Finding>,
 }

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use thermocline_core::config::Config;
 
-use super::{Depth, Mappings, Probe, look_at, probe_btf};
+use super::{Depth, Probe, look_at, probe_btf};
 use crate::clock::now;
-use crate::finding::{Follower, Told};
+use crate::finding::{Follower, Programs, Told};
 use crate::root::Root;
 use crate::source::hintfault::layout::AttachPoint;
 
@@ -21,7 +21,7 @@ pub struct Watch {
     config: Config,
     /// What BPF programs can attach to, which does not change.
     attach_points: Result<Vec<AttachPoint>, String>,
-    mappings: Option<(Instant, Mappings)>,
+    mappings: Option<(Instant, Programs)>,
     follower: Follower,
 }
 
@@ -44,7 +44,8 @@ impl Watch {
         let read = kept.as_ref().map_or_else(Instant::now, |(at, _)| *at);
         let depth = Depth::Everything(kept.map(|(_, mappings)| mappings));
         let report = look_at(&self.root, &self.config, &|_| self.attach_points.clone(), depth);
-        self.mappings = Some((read, (report.blind, report.confined)));
+        let kept = Programs { blind: report.blind, confined: report.confined, away: report.away };
+        self.mappings = Some((read, kept));
         self.follower.look(now(), SystemTime::now(), report.findings)
     }
 }

@@ -10,9 +10,11 @@ use thermocline_core::units::{NodeId, Pid, ScopeId};
 
 use super::{Confined, Look, cgroups, cpusets};
 use crate::aside::Aside;
+use crate::away::{self, Away};
 use crate::numa_maps::{self, Mapping};
 use crate::process;
 use crate::record::{Entry, note};
+use crate::residency::by_node;
 use crate::root::{Root, read_optional};
 use crate::scope::{Members, Scopes};
 use crate::topology::Discovered;
@@ -83,18 +85,25 @@ pub struct BlindScope {
     pub unmapped_kib: u64,
 }
 
+/// What the mappings of programs show.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Programs {
+    /// Memory that hint faults cannot see.
+    pub(crate) blind: Blind,
+    /// Programs whose cpusets leave out the whole top tier.
+    pub(crate) confined: Vec<Confined>,
+    /// Programs whose threads are away from their memory.
+    pub(crate) away: Vec<Away>,
+}
+
 /// Reads the mappings of all processes, the largest first, until the time limit, and sums what hint
 /// faults cannot see below the kernel's top tier. It also collects programs whose cpusets leave out
-/// the whole top tier.
-pub(crate) fn blind(
-    look: &mut Look<'_>,
-    config: &Config,
-    found: Option<&Discovered>,
-) -> (Blind, Vec<Confined>) {
+/// the whole top tier, and those whose threads are away from their memory.
+pub(crate) fn blind(look: &mut Look<'_>, config: &Config, found: Option<&Discovered>) -> Programs {
     let begin = Instant::now();
     let lower = lower_nodes(found);
     let aside = Aside::new(look.root, "its mappings were read", PROCESS_MAX);
-    let mut confined = Vec::new();
+    let (mut confined, mut away) = (Vec::new(), Vec::new());
     let mut blind = Blind { hugetlb_pool_mib: hugetlb_pools(look), ..Blind::default() };
     let memberships = memberships(look.root, config);
     let mut scopes: BTreeMap<ScopeId, BlindScope> = BTreeMap::new();
@@ -118,6 +127,10 @@ pub(crate) fn blind(
         match walk(look.root, &aside, process.pid) {
             Walked::Mappings(mappings) => {
                 blind.looked_at += 1;
+                if let Some(found) = found {
+                    let program = (process.pid, process.comm.as_str());
+                    away.extend(away::away(look.root, &found.topology, program, &by_node(&mappings)));
+                }
                 if let Some(scope) = memberships.get(&process.pid) {
                     let scope = scopes.entry(*scope).or_default();
                     for mapping in &mappings {
@@ -140,7 +153,7 @@ pub(crate) fn blind(
     }
     blind.processes.sort_by_key(|p| std::cmp::Reverse((p.sum.lower_tier_kib, p.sum.kib)));
     blind.processes.truncate(BLIND_PROCESSES_MAX);
-    (blind, confined)
+    Programs { blind, confined, away }
 }
 
 /// The scope of each managed process; empty without scopes.

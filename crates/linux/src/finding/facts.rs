@@ -7,8 +7,9 @@ use thermocline_core::units::{Nanos, NodeId};
 use super::cgroups::{self, Limited};
 use super::minute::Minute;
 use super::others::Others;
-use super::{Blind, Confined, Look, pressure};
+use super::{Blind, Confined, Look, Programs, pressure};
 use crate::actuator::{self, Changed};
+use crate::away::Away;
 use crate::demoter::{NotDemoting, Offer};
 use crate::scope::missing;
 use crate::source::ROWS;
@@ -41,11 +42,18 @@ pub struct Facts {
     pub blind: Blind,
     /// Programs whose cpusets leave out the whole top tier.
     pub confined: Vec<Confined>,
+    /// Programs whose threads are away from their memory.
+    pub away: Vec<Away>,
     /// CPU time of all programs since boot.
     pub programs_cpu: Option<Nanos>,
 }
 
 impl Facts {
+    /// Takes what the mappings of programs show.
+    pub(crate) fn take(&mut self, programs: Programs) {
+        (self.blind, self.confined, self.away) = (programs.blind, programs.confined, programs.away);
+    }
+
     /// Reads what takes few files. Programs and mappings, which take a look at every process, are
     /// read by [`Others::read_programs`] and [`super::blind`].
     pub(crate) fn read(look: &mut Look<'_>, config: &Config) -> Facts {
@@ -66,6 +74,7 @@ impl Facts {
             limited: cgroups::limited(look, config),
             blind: Blind::default(),
             confined: Vec::new(),
+            away: Vec::new(),
             programs_cpu: look.text(&root.proc.join("stat")).as_deref().and_then(programs_cpu),
         }
     }

@@ -205,6 +205,9 @@ kinds! {
     ScopeNoCgroup = "scope.no_cgroup", [Problem], Both;
     /// Programs whose cpusets leave out the whole top tier: nothing of theirs can be promoted.
     ScopeConfined = "scope.confined", [Note], Doctor;
+    /// Programs most of whose memory is on one DRAM node while most of their threads run on
+    /// another.
+    ProgramsAway = "programs.away", [Note], Doctor;
     /// Half or more of what a scope has below the top tier gives no hint faults, and they are the
     /// only source of evidence.
     ScopeBlind = "scope.blind", [Problem], Both;

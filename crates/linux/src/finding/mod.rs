@@ -3,6 +3,7 @@
 //! The doctor and the daemon share the [kinds](Kind), the [facts](Facts) and the [judgement](judge)
 //! of those that begin and end while thermocline runs. [`Follower`] tells when they do.
 
+pub(crate) mod away;
 mod blind;
 mod cgroups;
 pub(crate) mod cpusets;
@@ -34,7 +35,7 @@ pub use others::{Kdamond, Module, Others, Program};
 pub use pods::pods;
 pub use reader::Reader;
 
-pub(crate) use blind::blind;
+pub(crate) use blind::{Programs, blind};
 pub(crate) use facts::wanted_mode;
 pub(crate) use look::Look;
 pub(crate) use others::our_kdamonds;

@@ -71,7 +71,7 @@ fn read(
             mappings_due = ended + MAPPINGS_EVERY.max((ended - now) * MAPPINGS_LOOKS);
         }
         facts.others.programs.clone_from(&programs);
-        (facts.blind, facts.confined) = mappings.clone();
+        facts.take(mappings.clone());
         match put.try_send(Box::new(facts)) {
             Ok(()) | Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(_)) => return,

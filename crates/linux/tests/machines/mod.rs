@@ -265,8 +265,18 @@ fn cases() -> Vec<Case> {
             )
             .with("proc/701/cmdline", "hidden-name --password")
             .is(Usable, &["scope.confined"]),
+        tiered("a program on another node than its memory")
+            .with("proc/700/stat", ON_CPU_0)
+            .with("proc/700/task/700/stat", ON_CPU_0)
+            .with("proc/700/status", "Name:\tredis-server\nMems_allowed_list:\t0-2")
+            .with("proc/700/numa_maps", "7f0000001234 default anon=90000 N0=9 N1=90000 kernelpagesize_kB=4")
+            .is(Usable, &["programs.away"]),
     ]
 }
+
+/// A process whose only thread ran on CPU 0 last, which is on node 0.
+const ON_CPU_0: &str = "700 (redis-server) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 1000 99000 \
+                        0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0";
 
 const GIVEN_UP: &str = "kswapd has given up";
 
