@@ -21,7 +21,7 @@ fn after(manager: &str, changes: &[&str]) -> Result<(u64, u64), String> {
 fn pages_of_regions_go_to_the_node_that_is_named() {
     let fast = ["config.manager.damon.aggregation_ms=1000", "config.manager.damon.sample_ms=50"];
     // The kernel itself promotes at hint faults while there is plenty of room.
-    let alone = ["config.source.hintfault.enabled=false"];
+    let alone = ["config.source.hintfault.enabled=false", "config.source.damon.enabled=true"];
     for (manager, key, more) in [
         ("thermocline:regions", "config.source.damon.target_nid", &alone[..]),
         ("thermocline:regions", "config.engine.target_nid", &alone),
@@ -48,6 +48,7 @@ fn a_record_that_keeps_no_node_sends_all_pages_to_the_node_that_is_named() {
         "config.engine.record=pghot-byte",
         "config.engine.record_node_per_block=false",
         "config.engine.far_distance=254",
+        "config.rule.frequency.freq_threshold=1",
     ];
     let (near, far) = after("thermocline:frequency", &layout).expect("it runs");
     assert!(near > 1000 && far == 0, "{near} {far}");
