@@ -22,7 +22,9 @@ impl Engine {
         for state in nodes.iter().filter(|state| self.topology.is_top(state.node)) {
             self.rule.on_spare(state.node, self.demotion.spare(state));
         }
-        let giving = self.admission.giving(now);
+        let tops: Vec<NodeState> =
+            nodes.iter().filter(|state| self.topology.is_top(state.node)).copied().collect();
+        let giving = self.admission.giving(now, &tops, &self.queue.wanting());
         let (wanted, ahead) = match &self.payoff {
             Some(payoff) if !payoff.may_promote() => (Vec::new(), Ahead::Nothing),
             _ => (self.wanted(), Ahead::Goal),

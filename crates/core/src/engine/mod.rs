@@ -29,7 +29,7 @@ use crate::access::{
 use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::{Admission, Admitted, Braking, ORDER_MAX, Standing};
 use crate::candidate::Candidates;
-use crate::config::{Config, ConfigError, RuleName};
+use crate::config::{Config, ConfigError, RuleName, SharesExceed};
 use crate::counters::Counters;
 use crate::demotion::Demotion;
 use crate::journal::{Decision, Journal, What};
@@ -54,6 +54,9 @@ pub enum EngineError {
     /// The record cannot hold what this machine needs.
     #[error(transparent)]
     FarNodes(#[from] FarNodes),
+    /// The shares come to more than the machine has.
+    #[error(transparent)]
+    Shares(#[from] SharesExceed),
     /// The records cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -121,6 +124,7 @@ impl Engine {
         rule: Box<dyn Rule>,
     ) -> Result<Engine, EngineError> {
         config.check()?;
+        config.check_shares_fit(topology.top_mib())?;
         far_nodes::check(&config.engine, &topology)?;
         Ok(Engine {
             config: Box::new(config.clone()),
@@ -247,9 +251,10 @@ impl Engine {
         self.admission.moves_in_flight()
     }
 
-    /// The state of each scope with a floor or a cap.
+    /// The state of each scope whose holding counts: those with a floor, a cap or a share, and all
+    /// as soon as one has a share.
     pub fn standings(&self) -> Vec<Standing> {
-        self.admission.standings(self.clock())
+        self.admission.standings(self.clock(), &self.queue.wanting())
     }
 
     /// The brakes of the scopes whose memory may move; empty where `brake.enabled` is false.
