@@ -346,6 +346,11 @@ impl Admission {
         self.brakes.standings(now).into_iter().filter(managed).collect()
     }
 
+    /// For how long each scope whose memory may move has been braked in all.
+    pub fn braked_for(&self) -> impl Iterator<Item = (ScopeId, Nanos)> {
+        self.scopes.managed().map(|scope| (scope, self.brakes.braked_for(scope)))
+    }
+
     /// Scopes that were braked, stopped or freed, from change number `from` on, and the number to
     /// pass next time.
     pub fn brake_changes(&self, from: u64) -> (Vec<Braking>, u64) {

@@ -72,6 +72,7 @@ impl Engine {
                 self.counters.demotion_over += settled.over;
                 self.admission.settle_allowances(&settled.allowances);
                 self.admission.demoted(done.pages, &settled.by_scope);
+                self.ledgers.demoted(&settled);
                 if of_node {
                     self.rule.on_supply(&settled.supply);
                 }

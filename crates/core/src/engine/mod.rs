@@ -8,8 +8,10 @@
 mod batches;
 mod demote;
 mod explain;
+mod explain_scope;
 mod gauges;
 mod issue;
+mod ledger;
 mod outcome;
 mod propose;
 mod reload;
@@ -19,7 +21,9 @@ mod worth;
 mod tests;
 
 pub use explain::{Explanation, PageState, Remembered, Said};
+pub use explain_scope::ScopeExplanation;
 pub use gauges::Status;
+pub use ledger::ScopeLedger;
 pub use reload::{ReloadError, reloadable};
 pub use worth::{LeftBelow, MovedPage, RefusedPage, Worth};
 
@@ -81,6 +85,7 @@ pub struct Engine {
     payoff: Option<Payoff>,
     journal: Journal,
     counters: Counters,
+    ledgers: ledger::Ledgers,
     /// The time of the latest tick; none before the first.
     now: Option<Nanos>,
     next_batch: u64,
@@ -139,6 +144,7 @@ impl Engine {
             payoff: is_weighed(config).then(|| Payoff::new(&config.payoff, &topology)),
             journal: Journal::new(config.journal.capacity),
             counters: Counters::default(),
+            ledgers: ledger::Ledgers::default(),
             now: None,
             next_batch: 1,
             batch_pages: u64::from(config.admission.batch_pages),
@@ -337,6 +343,9 @@ impl Engine {
             if self.admission.came_back(page, access.time) {
                 let pages = access.pages() * BACK_SAMPLED;
                 self.counters.came_back += pages;
+                if let Some(scope) = self.admission.scope_of(page.pid) {
+                    self.ledgers.came_back(scope, pages);
+                }
                 self.demotion.came_back(pages);
             }
         }

@@ -87,6 +87,7 @@ impl Engine {
     /// Scopes have other numbers, and waiting candidates may be in another one or in none.
     fn rescope(&mut self, map: &ScopeMap) {
         self.demotion.renumber(map);
+        self.ledgers.renumber(map);
         for (admitted, not_before) in self.queue.drain() {
             match self.admission.scope_of(admitted.page.pid) {
                 // There is room: its place has just become free.

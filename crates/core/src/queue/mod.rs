@@ -312,6 +312,17 @@ impl Queue {
         out
     }
 
+    /// Base pages of a scope that wait to be promoted, by what holds their lane.
+    pub fn waiting_of(&self, scope: ScopeId) -> BTreeMap<Option<RefusalReason>, u64> {
+        let mut out = BTreeMap::new();
+        for (key, lane) in &self.lanes {
+            if key.direction == Direction::Promote && key.scope == scope {
+                *out.entry(lane.held).or_insert(0) += lane.pages;
+            }
+        }
+        out
+    }
+
     /// Lanes that only a lack of free memory holds: for the hottest one in `of` of each lane's
     /// candidates, their number and the score of the last of them. They go first, and colder ones
     /// do not keep them waiting.

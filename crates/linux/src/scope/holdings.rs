@@ -220,7 +220,7 @@ mod tests {
         let root = Root::at(dir.path());
         fs::create_dir_all(root.proc.join("self")).unwrap();
         fs::write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
-        let mut write = |path: &str, pages: u64| {
+        let write = |path: &str, pages: u64| {
             let folder = root.sys.join(format!("fs/cgroup{path}"));
             fs::create_dir_all(&folder).unwrap();
             let text = format!("anon N0={} N2=4096\nfile N0=0 N2=0\n", pages * PAGE_SIZE);
@@ -233,7 +233,8 @@ mod tests {
         let out = config::Scope { exclude: true, ..scope("/x/y", None) };
         let scopes = [share, scope("/a/b", None), scope("/x", None), out, scope("/", None)];
         let holdings = Holdings::new(&root, &scopes).unwrap();
-        let read = holdings.read(&topology(), Nanos(7)).map(|h| h.unwrap());
+        let topology = topology();
+        let read = holdings.read(&topology, Nanos(7)).map(|h| h.unwrap());
         let found: Vec<(u16, u64)> = read.map(|h| (h.scope.0, h.pages)).collect();
         // What is within the first is the first's, and what remains is the last's.
         assert_eq!(found, [(1, 100), (2, 0), (3, 15), (5, 1000 - 100 - 20)]);
