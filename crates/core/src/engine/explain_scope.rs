@@ -56,7 +56,7 @@ impl ScopeExplanation {
     fn sentence(&self) -> String {
         let Some(standing) = &self.standing else {
             return format!(
-                "no scope has a floor, cap or share that makes what it holds count; {}",
+                "what it holds is not counted: it has no floor, cap or share, and no other scope has a share; {}",
                 self.waits()
             );
         };

@@ -23,4 +23,5 @@ mod paired;
 mod payoff;
 mod published;
 mod roles;
+mod shares;
 mod truths;
