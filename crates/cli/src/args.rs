@@ -106,14 +106,15 @@ pub enum Verb {
     ///
     /// Exit status: 0 left by the user, 1 no daemon answers or there is no terminal.
     Top(Top),
-    /// Ask the running daemon why a page did or did not move, or, without an address, which pages
-    /// of a process are worth asking about: the hottest left below, the last that moved, and those
-    /// that were refused most often.
+    /// Ask the running daemon why a page did or did not move; without an address, which pages of a
+    /// process are worth asking about: the hottest left below, the last that moved, those refused
+    /// most often; or why a scope has as much of the top tier as it has.
     ///
     /// Exit status: 0 answered, 1 no daemon answers, 3 there is no such process.
     Explain {
-        /// Process of the page.
-        pid: u32,
+        /// Process of the page, or name of a scope, or its cgroup if it has no name.
+        #[arg(value_name = "PID|SCOPE")]
+        of: String,
         /// Any address in the page, as in 0x7f12a4c03000.
         #[arg(value_parser = address)]
         address: Option<u64>,

@@ -101,8 +101,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
         Verb::Top(Top { once: true, size, pane, socket, .. }) => top::once(&socket_path(socket), pane, size)?,
         Verb::Top(Top { pane, every, socket, .. }) => top::top(&socket_path(socket), pane, every)?,
-        Verb::Explain { pid, address, json, socket } => {
-            print(verb::explain::explain(&socket_path(socket), pid, address, json)?)?;
+        Verb::Explain { of, address, json, socket } => {
+            print(verb::explain::explain(&socket_path(socket), of, address, json)?)?;
         }
         Verb::Switch { manager, socket } => {
             print(verb::switch::switch(&socket_path(socket), manager)?)?;

@@ -28,6 +28,21 @@ pub struct Giving {
     pub braked: Vec<Allowance>,
     /// Scopes that hold more than they may, each once.
     pub over: Vec<Over>,
+    /// What scopes lack of their shares and what others hold beyond theirs.
+    pub shares: Shares,
+}
+
+/// What scopes claim of their shares, and what others may give for it.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    /// What each scope claims.
+    pub claimed: Vec<Allowance>,
+    /// Base pages that may be promoted into what is free.
+    pub room: u64,
+    /// What each scope may give for claims; empty where nobody claims.
+    pub above: Vec<Allowance>,
+    /// What each scope with a share holds beyond it.
+    pub beyond: Vec<Allowance>,
 }
 
 /// A scope that holds more of the top tier than it may.
@@ -35,6 +50,8 @@ pub struct Giving {
 pub struct Over {
     /// The scope.
     pub scope: ScopeId,
+    /// Beyond its cap, or beyond its share while others claim theirs.
+    pub reason: DemandReason,
     /// Base pages that it holds beyond, by the last report.
     pub held_pages: u64,
     /// Base pages of these that are not on their way down yet.
@@ -65,7 +82,8 @@ pub struct Demand {
     pub pages: u64,
     /// Only pages that have not been accessed for this long.
     pub idle: Nanos,
-    /// Limits for scopes with a floor; from those not listed, nothing.
+    /// Limits for scopes with a floor, of which nothing is taken if they are not listed, and for
+    /// scopes that keep what they hold within their share.
     pub allowances: Vec<Allowance>,
     /// Limits for braked scopes.
     pub braked: Vec<Allowance>,
@@ -107,12 +125,14 @@ pub enum DemandReason {
     Allocations,
     /// Because a scope holds more than its cap.
     Cap,
+    /// Because a scope holds more than its share, and another lacks some of its own.
+    Share,
 }
 
 impl DemandReason {
     /// Whether it is for what a node has free, and not for what a scope holds.
     pub const fn is_of_node(self) -> bool {
-        !matches!(self, DemandReason::Cap)
+        !matches!(self, DemandReason::Cap | DemandReason::Share)
     }
 }
 

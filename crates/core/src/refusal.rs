@@ -114,6 +114,9 @@ reasons! {
     RateLimited = "rate_limited", Held;
     /// The scope has used its `rate_share_percent` of the rate limit while other scopes wait.
     ShareExceeded = "share_exceeded", Held;
+    /// Room, or the rate limit, is kept for a scope whose candidates wait and that holds less than
+    /// its `top_tier_share_mib`; this scope holds its own share already, or has none.
+    KeptForShare = "kept_for_share", Held;
     /// It is not known yet what such pages gain, and `payoff.budget_percent` is spent on finding
     /// out.
     BudgetSpent = "budget_spent", Held;

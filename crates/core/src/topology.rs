@@ -142,6 +142,12 @@ impl Topology {
         self.top
     }
 
+    /// Memory of the top tier in MiB.
+    pub fn top_mib(&self) -> u64 {
+        let top = self.nodes.iter().filter(|node| self.is_top(node.id));
+        self.page_bytes.mib(top.map(|node| node.capacity_pages).sum())
+    }
+
     /// SLIT distance between two nodes, where both are known.
     pub fn distance(&self, from: NodeId, to: NodeId) -> Option<u8> {
         let to = self.index(to)?;

@@ -1,5 +1,6 @@
-//! Every statistic of the live machine, by its place in `status --json`.
+//! Every statistic of the live machine and of its scopes, by its place in `status --json`.
 
+use thermocline_core::engine::ScopeLedger;
 use thermocline_core::statistics::{Declared, Statistic};
 
 use crate::source::ROWS;
@@ -13,6 +14,7 @@ pub fn all() -> Vec<(&'static str, Vec<Statistic>)> {
         ("mover", mover::MoverStats::statistics()),
         ("demoter", demoter::DemoterStats::statistics()),
         ("settings", actuator::SettingsStats::statistics()),
+        ("ledgers", ScopeLedger::statistics()),
     ]);
     all
 }

@@ -36,6 +36,14 @@ pub enum Request {
         #[serde(default)]
         as_text: bool,
     },
+    /// Why a scope has what it has.
+    Scope {
+        /// Its name, or its cgroup if it has none.
+        name: String,
+        /// As text, not as figures.
+        #[serde(default)]
+        as_text: bool,
+    },
     /// The latest decisions.
     Decisions {
         /// Those from this number on; the run's first has number 0.
@@ -71,6 +79,7 @@ impl Request {
             Request::Explain { pid, address, .. } => Some(VirtPage::of_address(Pid(*pid), *address)),
             Request::Status { .. }
             | Request::Pages { .. }
+            | Request::Scope { .. }
             | Request::Decisions { .. }
             | Request::Config
             | Request::Reload

@@ -34,7 +34,7 @@ use super::trouble::{self, Tally};
 use super::{Mode, refusal};
 use crate::escape;
 use crate::output::{Said, say, tell, tell_text};
-use crate::snapshot::{Askable, Deciding, Explained, Fixed, Recent, Seen, Snapshot};
+use crate::snapshot::{Askable, Deciding, Explained, ExplainedScope, Fixed, Recent, Seen, Snapshot};
 use crate::text;
 
 /// How long the mover may take for its current batch and the demoter for its command at shutdown,
@@ -167,6 +167,15 @@ pub(super) fn drive(
                         true => text_answer(text::worth(pid, &found.pages)),
                         false => json!(found),
                     });
+                }
+                // A client that has gone away needs no answer.
+                Request::Scope { name, as_text } => {
+                    let found = ExplainedScope::new(&name, engine, &fixed);
+                    drop(answer.try_send(match found {
+                        Ok(found) if as_text => text_answer(text::explained_scope(&found)),
+                        Ok(found) => json!(found),
+                        Err(why) => json!({ "error": why }),
+                    }));
                 }
                 // A client that has gone away needs no answer.
                 Request::Decisions { since } => {

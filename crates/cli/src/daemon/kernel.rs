@@ -164,7 +164,10 @@ fn drive(
                 Request::Config => {
                     drop(answer.try_send(json!(session.of_files(current.manager.name))));
                 }
-                Request::Explain { .. } | Request::Pages { .. } | Request::Decisions { .. } => {
+                Request::Explain { .. }
+                | Request::Pages { .. }
+                | Request::Scope { .. }
+                | Request::Decisions { .. } => {
                     let why = format!(
                         "manager {} keeps no record of pages; `thermocline switch thermocline` has one kept",
                         fixed.manager.text()

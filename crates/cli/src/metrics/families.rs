@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::counters::Counters;
-use thermocline_core::engine::Engine;
+use thermocline_core::engine::{Engine, ScopeLedger};
 use thermocline_core::label::Label;
 use thermocline_core::statistics::{Declared, Kind, Sample, Statistic, divisor, metric_name};
 use thermocline_core::topology::{NodeState, Topology};
@@ -290,10 +290,10 @@ fn scopes(engine: &Deciding) -> Vec<Family> {
     let rate = |braking: &Braking| Some(braking.rate_bp as f64 / 1e4);
     // Adding up rates makes no sense, so there is no `other`.
     let shown = &engine.brakes[..engine.brakes.len().min(SCOPES_MAX)];
-    vec![
+    let mut out = vec![
         Family::gauge(
             "thermocline_scope_top_tier_bytes",
-            "Memory of the top tier that a scope with a floor or a cap holds.",
+            "Memory of the top tier that a scope holds, where that counts: it has a floor or a cap, or one has a share.",
             held(|standing| standing.top_tier_pages),
         ),
         Family::gauge(
@@ -307,11 +307,29 @@ fn scopes(engine: &Deciding) -> Vec<Family> {
             held(|standing| standing.cap_pages),
         ),
         Family::gauge(
+            "thermocline_scope_share_bytes",
+            "Memory of the top tier that a scope gets back from others when it wants it.",
+            held(|standing| Some(standing.share_pages)),
+        ),
+        Family::gauge(
+            "thermocline_scope_claimed_bytes",
+            "Memory that a scope lacks of its share and has candidates for.",
+            held(|standing| Some(standing.claimed_pages)),
+        ),
+        Family::gauge(
             "thermocline_scope_rate_ratio",
             "Share of its rate of moves that a scope has: 1 free, 0 stopped by the brake.",
             by_scope(shown, rate),
         ),
-    ]
+    ];
+    out.extend(ScopeLedger::statistics().into_iter().map(|s| {
+        let of = |ledger: &ScopeLedger| {
+            let sample = ledger.samples().into_iter().find(|sample| sample.name == s.name)?;
+            Some(sample.value as f64 / divisor(s.unit) as f64)
+        };
+        Family::new(&s.metric, &s.description, s.kind, by_scope(&engine.ledgers, of))
+    }));
+    out
 }
 
 /// A figure of each scope. The figures of those beyond [`SCOPES_MAX`] are added up.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use thermocline_core::admission::{Braking, Standing};
+use thermocline_core::engine::ScopeLedger;
 use thermocline_core::rule::Gauge;
 use thermocline_core::statistics::Sample;
 use thermocline_core::topology::{NodeState, Watermarks};
@@ -60,6 +61,8 @@ pub fn everything() -> Snapshot {
             scope,
             floor_pages: 1,
             cap_pages: Some(2),
+            share_pages: 1,
+            claimed_pages: 0,
             top_tier_pages: Some(1),
             age_ms: Some(5),
             up_pages: 0,
@@ -78,6 +81,8 @@ pub fn everything() -> Snapshot {
             full_baseline_bp: None,
             again_bp: None,
         };
+        let ledger = ScopeLedger { scope, promoted: 7, ..ScopeLedger::default() };
+        engine.ledgers.push(Named { name: name.clone(), standing: ledger });
         engine.scopes.push(Named { name: name.clone(), standing });
         engine.brakes.push(Named { name, standing: braking });
     }

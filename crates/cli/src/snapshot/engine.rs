@@ -7,7 +7,7 @@ use serde_json::Value;
 use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::config::Source;
 use thermocline_core::counters::Counters;
-use thermocline_core::engine::Engine;
+use thermocline_core::engine::{Engine, ScopeLedger};
 use thermocline_core::refusal::RefusalReason;
 use thermocline_core::rule::Gauge;
 use thermocline_core::units::NodeId;
@@ -54,8 +54,10 @@ pub struct Deciding {
     pub mover: Option<MoverStats>,
     /// Counters of the demoter, if cold pages are demoted.
     pub demoter: Option<DemoterStats>,
-    /// The scopes with a floor or a cap.
+    /// The scopes whose holding counts: those with a floor, a cap or a share.
     pub scopes: Vec<Named<Standing>>,
+    /// What was done with the memory of each scope.
+    pub ledgers: Vec<Named<ScopeLedger>>,
     /// The brakes of the scopes.
     pub brakes: Vec<Named<Braking>>,
 }
@@ -88,6 +90,7 @@ impl Deciding {
                 .into_iter()
                 .map(|standing| fixed.name(standing.scope, standing))
                 .collect(),
+            ledgers: engine.ledgers().into_iter().map(|ledger| fixed.name(ledger.scope, ledger)).collect(),
             brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
         }
     }

@@ -56,6 +56,20 @@ impl Fixed {
         }
     }
 
+    /// The scope of this name; by its cgroup only if it has no name. The default scope, which there
+    /// is where none includes anybody, is called `default`.
+    pub fn scope_of(&self, name: &str) -> Option<ScopeId> {
+        let named = |(place, scope): (usize, &Scope)| scope.told(place) == name;
+        let place = self.scopes.iter().enumerate().position(named);
+        place.map(ScopeId::of_place).or_else(|| (name == "default").then_some(ScopeId::DEFAULT))
+    }
+
+    /// The names of all scopes.
+    pub fn scope_names(&self) -> String {
+        let names: Vec<String> = self.scopes.iter().enumerate().map(|(place, s)| s.told(place)).collect();
+        names.join(", ")
+    }
+
     /// Adds the name of `scope` to `standing`.
     pub fn name<T>(&self, scope: ScopeId, standing: T) -> Named<T> {
         let Some(place) = usize::from(scope.0).checked_sub(1) else {

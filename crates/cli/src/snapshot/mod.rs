@@ -3,6 +3,7 @@
 
 mod engine;
 mod explained;
+mod explained_scope;
 mod finding;
 mod fixed;
 mod latest;
@@ -23,6 +24,7 @@ use thermocline_trace::stats::RecordingStats;
 
 pub use engine::Deciding;
 pub use explained::{Askable, Explained};
+pub use explained_scope::ExplainedScope;
 pub use finding::{OpenFinding, timestamp};
 pub use fixed::{Fixed, Named, SCHEMA};
 pub use latest::Latest;

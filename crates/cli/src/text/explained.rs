@@ -123,6 +123,8 @@ mod tests {
             scope: ScopeId(1),
             floor_pages: 0,
             cap_pages: Some(512),
+            share_pages: 0,
+            claimed_pages: 0,
             top_tier_pages: Some(512),
             age_ms: Some(5),
             up_pages: 0,

@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use thermocline_core::admission::{Braking, Cause, Standing};
 use thermocline_core::demotion::OVER_PAGES;
+use thermocline_core::engine::ScopeLedger;
+use thermocline_core::statistics::Declared;
 use thermocline_linux::residency::Residency;
 
 use super::mib;
 use crate::escape;
-use crate::snapshot::Named;
+use crate::snapshot::{ExplainedScope, Named};
 
 /// One row per process: its name, its pid and its MiB on each node.
 pub fn residency(found: &Result<Residency, String>) -> String {
@@ -35,7 +37,42 @@ pub fn residency(found: &Result<Residency, String>) -> String {
     out
 }
 
-/// One row per scope with a floor or a cap: what it holds of the top tier, and the consequences.
+/// Why a scope has what it has, and the figures behind it.
+pub fn explained_scope(found: &ExplainedScope) -> String {
+    let Named { name, standing: explained } = &found.explained;
+    let mut out = format!("scope {name}: {}\n", explained.summary);
+    if let Some(standing) = explained.standing {
+        out.push_str(&scopes(&[Named { name: name.clone(), standing }]));
+    }
+    if let Some(standing) = explained.brake.filter(|braking| braking.by.is_some()) {
+        out.push_str(&brakes(&[Named { name: name.clone(), standing }], false));
+    }
+    let ledger = Named { name: name.clone(), standing: explained.ledger.clone() };
+    out + &ledger_row(&ledger) + "\n"
+}
+
+/// One row per scope of which something was moved or that was braked.
+pub fn ledgers(found: &[Named<ScopeLedger>]) -> String {
+    let unused = |ledger: &ScopeLedger| ledger.samples().iter().all(|sample| sample.value == 0);
+    let used = found.iter().filter(|ledger| !unused(&ledger.standing));
+    used.map(|ledger| ledger_row(ledger) + "\n").collect()
+}
+
+/// What was done with the memory of one scope.
+fn ledger_row(ledger: &Named<ScopeLedger>) -> String {
+    let Named { name, standing: of } = ledger;
+    format!(
+        "scope {name}: {:.1} MiB promoted, {:.1} MiB demoted, {:.1} MiB of that for others' shares, {:.1} MiB came back, \
+         braked for {} s",
+        mib(of.promoted),
+        mib(of.demoted),
+        mib(of.evicted),
+        mib(of.came_back),
+        of.braked_ns.ms() / 1000,
+    )
+}
+
+/// One row per scope whose holding counts: what it holds of the top tier, and the consequences.
 pub fn scopes(found: &[Named<Standing>]) -> String {
     found.iter().map(|scope| scope_row(scope) + "\n").collect()
 }
@@ -59,6 +96,15 @@ pub fn scope_row(scope: &Named<Standing>) -> String {
         let kept = standing.spare_pages.is_some_and(|spare| spare <= OVER_PAGES);
         let held = if kept { ": nothing is demoted from it" } else { "" };
         let _ = write!(out, "; floor {:.0} MiB{held}", mib(standing.floor_pages));
+    }
+    if standing.share_pages > 0 {
+        let _ = write!(out, "; share {:.0} MiB", mib(standing.share_pages));
+        let above = standing.above_share();
+        if standing.claimed_pages > 0 {
+            let _ = write!(out, ", {:.1} MiB more of it wanted", mib(standing.claimed_pages));
+        } else if above > 0 {
+            let _ = write!(out, ", {:.1} MiB above it", mib(above));
+        }
     }
     if let Some(cap) = standing.cap_pages {
         let held = if standing.room_pages == Some(0) { ": nothing is promoted into it" } else { "" };
@@ -130,6 +176,8 @@ mod tests {
         scope: ScopeId(1),
         floor_pages: 0,
         cap_pages: None,
+        share_pages: 0,
+        claimed_pages: 0,
         top_tier_pages: None,
         age_ms: None,
         up_pages: 0,
@@ -171,6 +219,12 @@ mod tests {
                     promoted into it\nscope /batch: what it holds of the top tier is not known; floor 1 MiB: nothing is demoted \
                     from it\n";
         assert_eq!(scopes(&[named("db", db), named("/batch", batch)]), told);
+        let shared = Standing { share_pages: 512, top_tier_pages: Some(256), age_ms: Some(9), ..STANDING };
+        let row = |standing| scopes(&[named("db", standing)]);
+        let wanting = Standing { claimed_pages: 64, ..shared };
+        assert!(row(wanting).ends_with("; share 2 MiB, 0.2 MiB more of it wanted\n"), "{}", row(wanting));
+        let above = Standing { top_tier_pages: Some(768), ..shared };
+        assert!(row(above).ends_with("; share 2 MiB, 1.0 MiB above it\n"), "{}", row(above));
         assert_eq!(scopes(&[]), "");
     }
 

@@ -11,7 +11,7 @@ mod worth;
 pub use benefit::benefit;
 pub use explained::explained;
 pub use kernel::{by_damon, by_kernel, kswapd, mib};
-pub use memory::{brake_row, brakes, rate, residency, scope_row, scopes};
+pub use memory::{brake_row, brakes, explained_scope, ledgers, rate, residency, scope_row, scopes};
 pub use sources::{overhead, reverse};
 pub use status::status;
 pub use worth::worth;

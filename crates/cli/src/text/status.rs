@@ -6,7 +6,9 @@ use thermocline_core::topology::Topology;
 use thermocline_linux::finding::Severity;
 use thermocline_trace::stats::RecordingStats;
 
-use super::{benefit, brakes, by_damon, by_kernel, kswapd, mib, overhead, residency, reverse, scopes};
+use super::{
+    benefit, brakes, by_damon, by_kernel, kswapd, ledgers, mib, overhead, residency, reverse, scopes,
+};
 use crate::snapshot::{Deciding, Snapshot, Status};
 use crate::{escape, recorded};
 
@@ -108,6 +110,7 @@ fn nodes(snapshot: &Snapshot, topology: &Topology) -> String {
 /// What holds scopes back, and the counters of the sources.
 fn evidence(engine: &Deciding) -> String {
     let mut out = scopes(&engine.scopes);
+    out.push_str(&ledgers(&engine.ledgers));
     out.push_str(&brakes(&engine.brakes, false));
     engine.counted.iter().for_each(|(_, counted)| out.push_str(&counted.text));
     out.push_str(&engine.reverse.as_ref().map(reverse).unwrap_or_default());

@@ -87,7 +87,7 @@ impl Poll {
             loop {
                 let said = match asked.recv_timeout(every) {
                     Ok((pid, address)) => {
-                        let told = explain(&follower.socket, pid, Some(address), false);
+                        let told = explain(&follower.socket, pid.to_string(), Some(address), false);
                         News::Explained(told.unwrap_or_else(|error| format!("{error:#}")))
                     }
                     Err(RecvTimeoutError::Timeout) => {

@@ -1,4 +1,4 @@
-//! Checks: floor and cap of a scope's memory in the top tier, and their accounting.
+//! Checks: floor, cap and share of a scope's memory in the top tier, and their accounting.
 //!
 //! The machine reports a scope's holding of the top tier from time to time. In between the engine
 //! accounts for its own requests, on the safe side: a page in promotion counts as present, and a
@@ -6,22 +6,27 @@
 //! that outcome was. So at every moment, as far as our own moves go (`told` is the holding reported
 //! last),
 //!
-//! ```text
-//! pages there <= told + up     a promotion is admitted while  told + up + its pages <= cap
-//! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor
-//! ```
+//! ```text pages there <= told + up     a promotion is admitted while  told + up + its pages <= cap
+//! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor ```
 //!
 //! What is above a cap is demoted: by demands for that scope alone, from a little above the cap on,
 //! down to the cap.
 //!
+//! What a scope lacks of its share is claimed as far as its candidates wait, and what others hold
+//! above theirs is demoted for that (see `demotion::shares`). Where one has a share, all scopes
+//! count.
+//!
 //! Without a recent report neither is admitted. Moves between lower tiers are counted as if they
 //! were to or from the top.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::access::Holding;
+use crate::admission::claims::Claims;
 use crate::config::{self, ScopeMap};
-use crate::demand::{Allowance, Over};
+use crate::demand::{Allowance, DemandReason, Over};
 use crate::demotion::OVER_PAGES;
 use crate::moves::Direction;
 use crate::refusal::RefusalReason;
@@ -35,7 +40,7 @@ const GOOD_FOR: Nanos = Nanos::from_s(5);
 /// Ours.
 const SLACK_DIVISOR: u64 = 64;
 
-/// The state of a scope with a floor or a cap.
+/// The state of a scope whose holding counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// The scope.
@@ -44,6 +49,10 @@ pub struct Standing {
     pub floor_pages: u64,
     /// Base pages at which nothing more is promoted into it; `None` without a cap.
     pub cap_pages: Option<u64>,
+    /// Base pages that it gets back when it wants them; 0 without a share.
+    pub share_pages: u64,
+    /// Base pages that it lacks of its share and has candidates for.
+    pub claimed_pages: u64,
     /// Base pages of the top tier that it held by the last report.
     pub top_tier_pages: Option<u64>,
     /// Age of that report.
@@ -82,6 +91,7 @@ struct Limit {
     scope: ScopeId,
     floor_pages: u64,
     cap_pages: Option<u64>,
+    share_pages: u64,
     /// Time and value of the last report of the holding.
     told: Option<(Nanos, u64)>,
     up: Flow,
@@ -109,6 +119,25 @@ impl Limit {
         Some(held.map(|held| held.saturating_sub(self.down.pages()).saturating_sub(floor_pages)))
     }
 
+    /// Pages above its share, or above its floor if it has no share: what others may claim. `None`
+    /// while its holding is unknown.
+    fn above(&self, now: Nanos) -> Option<u64> {
+        let kept = self.share_pages.max(self.floor_pages);
+        Some(self.holding(now)?.saturating_sub(self.down.pages()).saturating_sub(kept))
+    }
+
+    /// The same without what a command may take beyond what it is asked for.
+    fn gives(&self, now: Nanos) -> u64 {
+        let margin = if self.share_pages.max(self.floor_pages) > 0 { OVER_PAGES } else { 0 };
+        self.above(now).map_or(0, |above| above.saturating_sub(margin))
+    }
+
+    /// Pages that it lacks of its share, as far as candidates wait for them.
+    fn claim(&self, now: Nanos, waiting: u64) -> u64 {
+        let held = self.holding(now).map(|held| held.saturating_add(self.up.pages()));
+        held.map_or(0, |held| self.share_pages.saturating_sub(held).min(waiting))
+    }
+
     /// What is above the cap, if there is one and the holding is known. A command may take a little
     /// more than it is asked for, so as much is left above the floor.
     fn over(&self, now: Nanos) -> Option<Over> {
@@ -118,6 +147,7 @@ impl Limit {
         let held = self.holding(now)?;
         let over = Over {
             scope: self.scope,
+            reason: DemandReason::Cap,
             held_pages: held.saturating_sub(kept),
             pages: held.saturating_sub(self.down.pages()).saturating_sub(kept),
             slack_pages: OVER_PAGES.max(cap_pages / SLACK_DIVISOR),
@@ -134,7 +164,7 @@ impl Limit {
     }
 }
 
-/// Floors, caps and the accounting of the scopes that have them.
+/// Floors, caps, shares and the accounting of the scopes that have them.
 #[derive(Debug)]
 pub(super) struct Limits {
     /// By scope number.
@@ -144,18 +174,21 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(scopes: &[config::Scope]) -> Limits {
         let pages = |mib: u64| mib.saturating_mul(PAGES_PER_MIB);
-        let limits = scopes.iter().enumerate().map(|(place, scope)| {
-            scope.is_limited().then(|| Limit {
+        let mut limits = vec![None; scopes.len() + 1];
+        for place in config::counted(scopes) {
+            let scope = &scopes[place];
+            limits[place + 1] = Some(Limit {
                 scope: ScopeId::of_place(place),
                 floor_pages: pages(scope.top_tier_floor_mib),
                 cap_pages: scope.top_tier_cap_mib.map(pages),
+                share_pages: pages(scope.top_tier_share_mib),
                 told: None,
                 up: Flow::default(),
                 down: Flow::default(),
                 is_fenced: false,
-            })
-        });
-        Limits { scopes: std::iter::once(None).chain(limits).collect() }
+            });
+        }
+        Limits { scopes: limits }
     }
 
     /// Takes other scopes, floors and caps. A scope that had neither, or another cgroup, begins
@@ -274,12 +307,34 @@ impl Limits {
         self.scopes.iter().flatten().filter_map(|limit| limit.over(now)).collect()
     }
 
-    /// The state of each scope with a limit.
-    pub(super) fn standings(&self, now: Nanos) -> Vec<Standing> {
+    /// What scopes claim; `waiting` has the base pages that each would hold more if it could.
+    pub(super) fn claims(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Claims {
+        let claim = |(scope, pages): (&ScopeId, &u64)| Some((*scope, self.of(*scope)?.claim(now, *pages)));
+        Claims::of(waiting.iter().filter_map(claim).filter(|(_, pages)| *pages > 0))
+    }
+
+    /// What each scope may give to claims; those with nothing above their share are left out.
+    pub(super) fn above(&self, now: Nanos) -> Vec<Allowance> {
+        let all = self.scopes.iter().flatten();
+        let gives = all.map(|limit| Allowance { scope: limit.scope, pages: limit.gives(now) });
+        gives.filter(|allowance| allowance.pages > 0).collect()
+    }
+
+    /// What each scope with a share has above it; nothing while its holding is unknown.
+    pub(super) fn beyond_shares(&self, now: Nanos) -> Vec<Allowance> {
+        let shared = self.scopes.iter().flatten().filter(|limit| limit.share_pages > 0);
+        shared.map(|l| Allowance { scope: l.scope, pages: l.above(now).unwrap_or(0) }).collect()
+    }
+
+    /// The state of each scope that counts.
+    pub(super) fn standings(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Vec<Standing> {
+        let waiting = |scope| waiting.get(&scope).copied().unwrap_or(0);
         let standing = |l: &Limit| Standing {
             scope: l.scope,
             floor_pages: l.floor_pages,
             cap_pages: l.cap_pages,
+            share_pages: l.share_pages,
+            claimed_pages: l.claim(now, waiting(l.scope)),
             top_tier_pages: l.told.map(|(_, pages)| pages),
             age_ms: l.told.map(|(time, _)| now.since(time).ms()),
             up_pages: l.up.pages(),
@@ -331,9 +386,12 @@ mod tests {
         assert_eq!(l.check(A, Demote, 1, now), Err(ScopeFloor));
         assert!(l.spare(now).is_empty());
         l.settle(A, Demote, 154);
-        assert_eq!(l.standings(now)[0].down_pages, 154);
+        assert_eq!(l.standings(now, &BTreeMap::new())[0].down_pages, 154);
         tell(&mut l, 3, 256);
-        assert_eq!((l.standings(now)[0].down_pages, l.check(A, Demote, 1, now)), (0, Err(ScopeFloor)));
+        assert_eq!(
+            (l.standings(now, &BTreeMap::new())[0].down_pages, l.check(A, Demote, 1, now)),
+            (0, Err(ScopeFloor))
+        );
     }
 
     #[test]
@@ -389,6 +447,6 @@ mod tests {
             );
             l.charge(scope, Promote, 5);
         }
-        assert_eq!(l.standings(now).len(), 1);
+        assert_eq!(l.standings(now, &BTreeMap::new()).len(), 1);
     }
 }

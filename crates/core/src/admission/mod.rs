@@ -4,12 +4,13 @@
 //! do not change while it waits: no address for the mover, direction off, process excluded, no
 //! target, moved recently, in flight already. At the *gate*, when its turn comes at a tick, it is
 //! held for reasons that may pass: rate limit, share of its scope, room on the target, batches in
-//! flight, the brake of its scope. Floor and cap of its scope are checked in both places, because
-//! pages in flight use them up. The order of the checks is the order of the code below; every
-//! refusal has a [`RefusalReason`].
+//! flight, the brake of its scope, what is kept for shares of other scopes. Floor and cap of its
+//! scope are checked in both places, because pages in flight use them up. The order of the checks
+//! is the order of the code below; every refusal has a [`RefusalReason`].
 
 mod admitted;
 mod brake;
+mod claims;
 mod direction;
 pub mod far_nodes;
 mod in_flight;
@@ -23,16 +24,19 @@ mod target;
 
 pub use admitted::Admitted;
 pub use brake::{Braking, Cause};
+pub use claims::Claims;
 pub use in_flight::Flight;
 pub use limits::Standing;
 pub use movable::{ORDER_MAX, PID_LIMIT, VPN_LIMIT};
 pub use recent::LeftAlone;
 pub use target::{Route, Targets};
 
+use std::collections::BTreeMap;
+
 use crate::access::{Holding, Membership, Pressure};
 use crate::candidate::Candidate;
 use crate::config::{self, Config, ScopeMap};
-use crate::demand::{Allowance, Giving};
+use crate::demand::{Allowance, Giving, Shares};
 use crate::limit::{Rate, Reserve};
 use crate::moves::{Batch, BatchId, Direction, Move};
 use crate::published::threshold::rate_limit_pages;
@@ -90,6 +94,7 @@ impl Stop {
 pub struct Gate {
     now: Nanos,
     rooms: Rooms,
+    claims: Claims,
 }
 
 impl Admission {
@@ -180,12 +185,16 @@ impl Admission {
         self.targets.nodes(route)
     }
 
-    /// Opens the gate for a tick.
-    pub fn gate(&mut self, now: Nanos, nodes: &[NodeState]) -> Gate {
+    /// Opens the gate for a tick; `waiting` has the base pages that each scope would hold more if
+    /// it could.
+    pub fn gate(&mut self, now: Nanos, nodes: &[NodeState], waiting: &BTreeMap<ScopeId, u64>) -> Gate {
         self.recent.tick(now);
         self.brakes.tick(now);
-        let reserve = Reserve::new(&self.config);
-        Gate { now, rooms: Rooms::new(nodes, reserve, |node| self.in_flight.towards(node)) }
+        Gate { now, rooms: self.rooms(nodes), claims: self.limits.claims(now, waiting) }
+    }
+
+    fn rooms(&self, nodes: &[NodeState]) -> Rooms {
+        Rooms::new(nodes, Reserve::new(&self.config), |node| self.in_flight.towards(node))
     }
 
     /// Whether a route has a node with room at this tick.
@@ -215,7 +224,12 @@ impl Admission {
             return Err(Stop::Everybody(RefusalReason::RateLimited));
         }
         self.scopes.check_share(admitted.scope, gate.now, pages, others_wait).map_err(Stop::Lane)?;
-        gate.rooms.check(self.targets.nodes(admitted.route), pages).map_err(Stop::One)
+        let targets = self.targets.nodes(admitted.route);
+        if admitted.candidate.direction == Direction::Promote && gate.claims.sum() > 0 {
+            let (room, rate) = (gate.rooms.sum(targets), self.rate.room(gate.now));
+            gate.claims.check(admitted.scope, pages, room, rate).map_err(Stop::Lane)?;
+        }
+        gate.rooms.check(targets, pages).map_err(Stop::One)
     }
 
     /// Records that a candidate that passed goes into batch `id`.
@@ -228,6 +242,9 @@ impl Admission {
         self.limits.charge(admitted.scope, admitted.candidate.direction, m.pages());
         self.brakes.issue(admitted.scope, gate.now, m.pages());
         gate.rooms.take(target, m.pages());
+        if admitted.candidate.direction == Direction::Promote {
+            gate.claims.take(admitted.scope, m.pages());
+        }
         self.in_flight.hold(id, admitted.page, m, target);
     }
 
@@ -268,16 +285,28 @@ impl Admission {
         self.limits.unfence();
     }
 
-    /// Takes a scope's holding of the top tier; false if it has neither floor nor cap.
+    /// Takes a scope's holding of the top tier; false if it is none that counts.
     pub fn tell(&mut self, holding: &Holding) -> bool {
         self.limits.tell(holding)
     }
 
     /// What may be demoted from each scope with a floor that has something to spare, and from each
-    /// braked one, and which hold more than they may.
-    pub fn giving(&mut self, now: Nanos) -> Giving {
-        let (spare, over) = (self.limits.spare(now), self.limits.over(now));
-        Giving { spare, braked: self.brakes.allowances(now), over }
+    /// braked one, and which hold more than they may, or than others' claims leave them. `nodes`
+    /// are those of the top tier.
+    pub fn giving(&mut self, now: Nanos, nodes: &[NodeState], waiting: &BTreeMap<ScopeId, u64>) -> Giving {
+        let claims = self.limits.claims(now, waiting);
+        let targets: Vec<NodeId> = nodes.iter().map(|state| state.node).collect();
+        Giving {
+            spare: self.limits.spare(now),
+            braked: self.brakes.allowances(now),
+            over: self.limits.over(now),
+            shares: Shares {
+                claimed: claims.by_scope().collect(),
+                room: if claims.sum() > 0 { self.rooms(nodes).sum(&targets) } else { 0 },
+                above: if claims.sum() > 0 { self.limits.above(now) } else { Vec::new() },
+                beyond: self.limits.beyond_shares(now),
+            },
+        }
     }
 
     /// Records how much a demand may demote.
@@ -290,9 +319,9 @@ impl Admission {
         allowances.iter().for_each(|a| self.limits.settle(a.scope, Direction::Demote, a.pages));
     }
 
-    /// The state of each scope with a floor or a cap.
-    pub fn standings(&self, now: Nanos) -> Vec<Standing> {
-        self.limits.standings(now)
+    /// The state of each scope whose holding counts.
+    pub fn standings(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Vec<Standing> {
+        self.limits.standings(now, waiting)
     }
 
     /// The scope of a process whose memory may move.
@@ -323,6 +352,11 @@ impl Admission {
     pub fn brakes(&self, now: Nanos) -> Vec<Braking> {
         let managed = |braking: &Braking| self.scopes.is_managed(braking.scope);
         self.brakes.standings(now).into_iter().filter(managed).collect()
+    }
+
+    /// For how long each scope whose memory may move has been braked in all.
+    pub fn braked_for(&self) -> impl Iterator<Item = (ScopeId, Nanos)> {
+        self.scopes.managed().map(|scope| (scope, self.brakes.braked_for(scope)))
     }
 
     /// Scopes that were braked, stopped or freed, from change number `from` on, and the number to

@@ -44,6 +44,11 @@ impl Rooms {
         Err(reason)
     }
 
+    /// Base pages that all of `targets` can take together.
+    pub(super) fn sum(&self, targets: &[NodeId]) -> u64 {
+        targets.iter().filter_map(|target| self.nodes.get(target)).sum()
+    }
+
     /// Records that `pages` go to `target`.
     pub(super) fn take(&mut self, target: NodeId, pages: u64) {
         if let Some(room) = self.nodes.get_mut(&target) {

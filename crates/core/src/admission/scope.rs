@@ -102,6 +102,12 @@ impl Scopes {
         self.scopes.get(usize::from(scope.0)).is_some_and(|s| s.managed)
     }
 
+    /// The scopes whose memory may move.
+    pub(super) fn managed(&self) -> impl Iterator<Item = ScopeId> {
+        let ids = (0..=u16::MAX).map(ScopeId).zip(&self.scopes);
+        ids.filter(|(_, scope)| scope.managed).map(|(id, _)| id)
+    }
+
     /// Whether the scope may use `pages` more of this second.
     pub(super) fn check_share(
         &mut self,

@@ -32,6 +32,10 @@ section! {
         /// Memory of the top tier at which nothing is promoted into the scope any more, and above
         /// which its coldest memory is demoted. Needs a cgroup and no other criterion.
         top_tier_cap_mib: Option<u64> = None, "MiB", OrUnset(0..=MIB_MAX), "ours";
+        /// Memory of the top tier that the scope gets back from scopes that hold more than their
+        /// own share, as soon as its candidates want it; others may use what it does not want. 0:
+        /// none. Needs a cgroup and no other criterion.
+        top_tier_share_mib: u64 = 0, "MiB", 0..=MIB_MAX, "ours";
     }
 }
 
@@ -91,9 +95,9 @@ impl TierMap {
 }
 
 impl Scope {
-    /// Whether the scope has a floor or a cap.
+    /// Whether the scope has a floor, a cap or a share.
     pub fn is_limited(&self) -> bool {
-        self.top_tier_floor_mib > 0 || self.top_tier_cap_mib.is_some()
+        self.top_tier_floor_mib > 0 || self.top_tier_cap_mib.is_some() || self.top_tier_share_mib > 0
     }
 
     /// Whether it may be asked for memory that is not needed elsewhere.
@@ -131,11 +135,21 @@ impl Scope {
             (self.command.is_some(), "command"),
             (self.top_tier_floor_mib > 0, "top_tier_floor_mib"),
             (self.top_tier_cap_mib.is_some(), "top_tier_cap_mib"),
+            (self.top_tier_share_mib > 0, "top_tier_share_mib"),
             (self.rate_share_percent != default.rate_share_percent, "rate_share_percent"),
             (self.cgroup.is_none(), "name"),
         ];
         keys.into_iter().find_map(|(asked, key)| asked.then_some(key))
     }
+}
+
+/// The scopes whose holding of the top tier counts, by their places: those with a limit, and, as
+/// soon as one has a share, each that can be asked for memory above its own.
+pub fn counted(scopes: &[Scope]) -> Vec<usize> {
+    let shares = scopes.iter().any(|scope| scope.top_tier_share_mib > 0);
+    let counts =
+        |scope: &Scope| scope.is_limited() || (shares && !scope.exclude && scope.cgroup_alone().is_some());
+    scopes.iter().enumerate().filter(|(_, scope)| counts(scope)).map(|(place, _)| place).collect()
 }
 
 /// Scopes that stand before another one, by whose processes they may take.
@@ -177,13 +191,14 @@ pub(super) fn check_limits(scopes: &[Scope], out: &mut Vec<Violation>) {
     let mut earlier = Earlier::default();
     for (i, scope) in scopes.iter().enumerate() {
         check_limit(i, scope, &earlier, out);
+        check_order(i, scope, out);
         earlier.add(i, scope);
     }
     check_excluded_within(scopes, out);
 }
 
-/// An excluded cgroup within one with a cap would count there and not be demoted for it: the others
-/// would have to give what it holds.
+/// An excluded cgroup within one with a cap or a share would count there and not be demoted for it:
+/// the others would have to give what it holds.
 fn check_excluded_within(scopes: &[Scope], out: &mut Vec<Violation>) {
     let of = |scope: &Scope| Some((scope.cgroup_alone()?, scope.exclude));
     let paths: Vec<Option<(String, bool)>> = scopes.iter().map(of).collect();
@@ -192,10 +207,12 @@ fn check_excluded_within(scopes: &[Scope], out: &mut Vec<Violation>) {
         .enumerate()
         .filter_map(|(i, of)| of.as_ref().filter(|(_, exclude)| *exclude).map(|(path, _)| (i, path.as_str())))
         .collect();
-    for (i, _) in scopes.iter().enumerate().filter(|(_, scope)| scope.gives_way() && !scope.exclude) {
+    let counts = |scope: &Scope| scope.gives_way() || scope.top_tier_share_mib > 0;
+    for (i, scope) in scopes.iter().enumerate().filter(|(_, scope)| counts(scope) && !scope.exclude) {
         let Some((path, _)) = &paths[i] else { continue };
         if let Some((inner, _)) = excluded.iter().find(|(_, inner)| is_within(inner, path)) {
-            let key = format!("scope[{i}].top_tier_cap_mib");
+            let name = if scope.gives_way() { "top_tier_cap_mib" } else { "top_tier_share_mib" };
+            let key = format!("scope[{i}].{name}");
             let message = format!(
                 "scope[{inner}] is excluded and lies within this scope, where its memory would count and never be demoted; \
                  give the limit to cgroups beside it"
@@ -205,12 +222,37 @@ fn check_excluded_within(scopes: &[Scope], out: &mut Vec<Violation>) {
     }
 }
 
+/// A share lies between the floor and the cap.
+fn check_order(i: usize, scope: &Scope, out: &mut Vec<Violation>) {
+    let (floor_mib, share_mib) = (scope.top_tier_floor_mib, scope.top_tier_share_mib);
+    if share_mib == 0 {
+        return;
+    }
+    let mut violate = |message: String| {
+        out.push(Violation { key: format!("scope[{i}].top_tier_share_mib"), message });
+    };
+    if share_mib < floor_mib {
+        violate(format!(
+            "{share_mib} is not allowed; top_tier_floor_mib of the scope is {floor_mib} MiB, more than its share"
+        ));
+    }
+    if let Some(cap_mib) = scope.top_tier_cap_mib.filter(|cap_mib| share_mib > *cap_mib) {
+        violate(format!(
+            "{share_mib} is not allowed; top_tier_cap_mib of the scope is {cap_mib} MiB, less than its share"
+        ));
+    }
+}
+
 fn check_limit(i: usize, scope: &Scope, earlier: &Earlier, out: &mut Vec<Violation>) {
     if !scope.is_limited() {
         return;
     }
     let floor_mib = scope.top_tier_floor_mib;
-    let name = if floor_mib > 0 { "top_tier_floor_mib" } else { "top_tier_cap_mib" };
+    let name = match scope.top_tier_cap_mib {
+        _ if floor_mib > 0 => "top_tier_floor_mib",
+        Some(_) => "top_tier_cap_mib",
+        None => "top_tier_share_mib",
+    };
     let mut violate = |message: String| {
         out.push(Violation { key: format!("scope[{i}].{name}"), message });
     };
@@ -218,7 +260,8 @@ fn check_limit(i: usize, scope: &Scope, earlier: &Earlier, out: &mut Vec<Violati
         violate(format!("{floor_mib} is not allowed; top_tier_cap_mib of the scope is {cap_mib} MiB"));
     }
     if scope.exclude {
-        violate("an excluded scope is left alone, so that nothing keeps its floor or cap".to_owned());
+        let message = "an excluded scope is left alone, so that nothing keeps its floor, cap or share";
+        violate(message.to_owned());
     }
     let Some(path) = scope.cgroup_alone() else {
         let message =

@@ -67,6 +67,7 @@ impl Config {
         self.metrics.check_together("metrics", &mut out);
         check_limits(&self.scope, &mut out);
         self.check_floors(&mut out);
+        self.check_shares(&mut out);
         self.check_balance(&mut out);
         for source in Source::all() {
             self.source.keys(source).check_together(&format!("source.{}", source.key()), &mut out);

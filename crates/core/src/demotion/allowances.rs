@@ -7,7 +7,8 @@ use crate::demotion::{OVER_PAGES, Subtree};
 use crate::units::ScopeId;
 
 /// What may still be taken: of one scope only, if the demand says so, from scopes with a floor what
-/// they have above it, from braked ones what their brake leaves.
+/// they have above it, from those that keep their share the same, from braked ones what their brake
+/// leaves.
 #[derive(Clone, Debug)]
 pub struct Allowances {
     only: Option<ScopeId>,
@@ -22,7 +23,7 @@ pub enum Kept {
     Elsewhere,
     /// Its brake lets nothing go.
     Brake,
-    /// It has no more than its floor, or hardly more.
+    /// It has no more than its floor, or than the share that it keeps, or hardly more.
     Floor,
 }
 
@@ -45,8 +46,14 @@ impl Allowances {
             return 0;
         }
         let Some(Subtree { scope, floor, .. }) = subtree else { return u64::MAX };
-        let above = self.above_floors.get(scope).map_or(0, |pages| pages.saturating_sub(OVER_PAGES));
-        if *floor { above.min(self.by_brake(*scope)) } else { self.by_brake(*scope) }
+        let above = self.above_floors.get(scope).map(|pages| pages.saturating_sub(OVER_PAGES));
+        let above = match above {
+            None if *floor => 0,
+            Some(above) if *floor || self.only.is_none() => above,
+            // A demand for a scope without a floor asks for no more than what is above.
+            _ => u64::MAX,
+        };
+        above.min(self.by_brake(*scope))
     }
 
     /// Why nothing is left of a subtree, or of memory outside every scope; `None` if something is.

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Config, ScopeMap};
-use crate::demand::{Allowance, Demoted, Giving, Over, Supply};
+use crate::demand::{Allowance, DemandReason, Demoted, Giving, Over, Supply};
 use crate::demotion::node::{Pending, REST_MIN};
 use crate::demotion::{OVER_PAGES, Settled};
 use crate::limit::Rate;
@@ -135,6 +135,16 @@ impl ByScope {
         for over in over.iter().filter(|over| over.held_pages > over.slack_pages) {
             self.scopes.entry(over.scope).or_default().active = true;
         }
+    }
+
+    /// Whether the scope was asked for any page it has, found too little, and rests.
+    pub(super) fn gives_nothing(&self, scope: ScopeId, now: Nanos) -> bool {
+        self.scopes.get(&scope).is_some_and(|of| of.unmet > 0 && now < of.rest_until)
+    }
+
+    /// Base pages of demands under way that were made for this reason.
+    pub(super) fn under_way(&self, reason: DemandReason) -> u64 {
+        self.pending().filter(|pending| pending.reason == reason).map(|pending| pending.pages).sum()
     }
 
     /// Base pages of this second that are kept for scopes.

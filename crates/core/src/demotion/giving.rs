@@ -1,6 +1,6 @@
 //! What scopes may give to demands.
 
-use crate::demand::{Allowance, Giving};
+use crate::demand::{Allowance, Giving, Shares};
 use crate::demotion::OVER_PAGES;
 use crate::units::ScopeId;
 
@@ -20,6 +20,22 @@ impl Giving {
             (pages > OVER_PAGES).then(|| take(of, pages))
         };
         self.spare.iter_mut().filter_map(share).collect()
+    }
+
+    /// The same for each scope with a share that keeps what it holds within it: all of them if not
+    /// even `usual` idle time is asked for, else those that claim more. Their allowances take the
+    /// place of those above their floors.
+    pub(super) fn above_shares(&mut self, pages: u64, hurried: bool, allowances: &mut Vec<Allowance>) {
+        let Shares { claimed, above, room, beyond } = &mut self.shares;
+        // Where nobody can give, nothing comes of a claim but an exchange within the scope.
+        let claims = |scope| (*room > 0 || !above.is_empty()) && claimed.iter().any(|a| a.scope == scope);
+        for of in beyond.iter_mut().filter(|of| hurried || claims(of.scope)) {
+            let taken = take(of, of.pages.min(pages.saturating_add(OVER_PAGES)));
+            match allowances.iter_mut().find(|a| a.scope == of.scope) {
+                Some(above_floor) => above_floor.pages = above_floor.pages.min(taken.pages),
+                None => allowances.push(taken),
+            }
+        }
     }
 
     /// The same for each braked scope, which is listed even if it may give nothing.

@@ -17,7 +17,8 @@
 //! * Scopes with a floor give what they have above it: a demand lists how much it may take from
 //!   each, and takes nothing from a scope that is not listed.
 //! * A scope that holds more than its cap is asked for what is beyond, and nobody else is (see
-//!   `by_scope`).
+//!   `by_scope`), and so is one that holds more than its share while another lacks some of its own
+//!   (see `shares`).
 //! * Braked scopes give no more in a second than their brake leaves them; a stopped one, nothing.
 //! * How cold: far colder than the pages that wait for promotion (see `idle`). If promoted pages
 //!   are soon accessed on lower tiers again, demoted pages were not cold enough, and the idle time
@@ -37,6 +38,7 @@ mod giving;
 mod idle;
 mod node;
 mod reach;
+mod shares;
 
 pub use allowances::{Allowances, Kept};
 pub use reach::{Reach, Subtree, reach};
@@ -196,6 +198,7 @@ impl Demotion {
         mut giving: Giving,
     ) -> Vec<Demand> {
         self.idle.tick(now);
+        shares::ask(&mut giving, &self.by_scope, now);
         let mut room: BTreeMap<NodeId, u64> =
             states.iter().map(|s| (s.node, s.free_pages.saturating_sub(self.floor(s)))).collect();
         let mut demands = self.of_scopes(topology, now, states, &mut room, &mut giving);
@@ -217,7 +220,9 @@ impl Demotion {
             let missing = match reason {
                 DemandReason::Allocations => floor - state.free_pages,
                 DemandReason::Goal if ahead == Ahead::Nothing => 0,
-                DemandReason::Goal | DemandReason::Waiting | DemandReason::Cap => missing,
+                DemandReason::Goal | DemandReason::Waiting | DemandReason::Cap | DemandReason::Share => {
+                    missing
+                }
             };
             let for_them = wanted.map_or(0, |w| w.pages.min(state.managed_pages / FOR_THEM));
             let targets = topology.demotion_targets(state.node);
@@ -227,9 +232,10 @@ impl Demotion {
             if pages == 0 {
                 continue;
             }
-            let allowances = giving.above_floors(pages);
+            let mut allowances = giving.above_floors(pages);
             let braked = giving.by_brakes(pages);
             let idle = node.idle(&mut self.idle, reason, wanted.map(|w| w.gap));
+            giving.above_shares(pages, idle < self.idle.usual(), &mut allowances);
             node.pending = Some(Pending {
                 id: self.next_id,
                 pages,
@@ -249,7 +255,7 @@ impl Demotion {
         demands
     }
 
-    /// The demands for what single scopes hold beyond what they may.
+    /// The demands for what single scopes hold beyond what they may, or what others' shares leave.
     fn of_scopes(
         &mut self,
         topology: &Topology,
@@ -276,7 +282,7 @@ impl Demotion {
                 id: self.next_id,
                 pages,
                 idle: wish.idle,
-                reason: DemandReason::Cap,
+                reason: over.reason,
                 since: now,
                 pays: 0,
                 allowances: allowances.clone(),

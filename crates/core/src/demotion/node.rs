@@ -113,7 +113,7 @@ impl Node {
         match reason {
             DemandReason::Allocations => idle.hurried(self.haste),
             DemandReason::Goal | DemandReason::Waiting => idle.wanted(gap),
-            DemandReason::Cap => idle.usual(),
+            DemandReason::Cap | DemandReason::Share => idle.usual(),
         }
     }
 
@@ -125,12 +125,12 @@ impl Node {
             DemandReason::Allocations => self.haste += u32::from(supply.idle > idle.least()),
             DemandReason::Waiting if met => self.one_in = (self.one_in / 2).max(ONE_IN_MIN),
             DemandReason::Waiting => self.one_in = (self.one_in * 2).min(ONE_IN_MAX),
-            DemandReason::Goal | DemandReason::Cap => {}
+            DemandReason::Goal | DemandReason::Cap | DemandReason::Share => {}
         }
         match supply.reason {
             _ if supply.short == 0 => self.unmet = 0,
             DemandReason::Allocations => self.allocations_rest_until = now.plus(REST_MIN),
-            DemandReason::Goal | DemandReason::Waiting | DemandReason::Cap => {
+            DemandReason::Goal | DemandReason::Waiting | DemandReason::Cap | DemandReason::Share => {
                 let rest = REST_MIN.max(Nanos(idle.now().0 / 8));
                 if met || pays {
                     self.unmet = 0;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::cgroup::{is_within, normal};
-use crate::config::{Config, DemotionMode, Unreachable};
+use crate::config::{Config, Unreachable};
 use crate::units::ScopeId;
 
 /// A cgroup, with all cgroups below it, that belongs to a scope.
@@ -48,26 +48,17 @@ impl Reach {
 /// # Errors
 /// Why no memory can be.
 pub fn reach(config: &Config) -> Result<Reach, Unreachable> {
-    if config.demotion.mode == DemotionMode::Off {
-        return Err(Unreachable::Off);
-    }
-    if !config.admission.demote {
-        return Err(Unreachable::Direction);
-    }
-    if config.kernel.demotion_enabled == Some(false) {
-        return Err(Unreachable::KernelOff);
+    if let Some(why) = config.undemotable() {
+        return Err(why);
     }
     let mut reach = Reach::default();
     for (i, scope) in config.scope.iter().enumerate() {
         let path = scope.cgroup_alone().ok_or(Unreachable::Processes(i))?;
         let floor = scope.top_tier_floor_mib > 0;
-        if floor && config.demotion.mode == DemotionMode::Auto {
-            return Err(Unreachable::Floor(i));
-        }
-        match (scope.exclude, config.demotion.mode) {
-            (true, DemotionMode::Auto) => return Err(Unreachable::Excluded(i)),
-            (true, _) => reach.never.push(path),
-            (false, _) => reach.only.push(Subtree { path, scope: ScopeId::of_place(i), floor }),
+        if scope.exclude {
+            reach.never.push(path);
+        } else {
+            reach.only.push(Subtree { path, scope: ScopeId::of_place(i), floor });
         }
     }
     Ok(reach)
@@ -76,7 +67,7 @@ pub fn reach(config: &Config) -> Result<Reach, Unreachable> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Scope;
+    use crate::config::{DemotionMode, Scope};
 
     fn config(scopes: Vec<Scope>, mode: DemotionMode) -> Config {
         let mut config = Config { scope: scopes, ..Config::default() };

@@ -22,7 +22,9 @@ impl Engine {
         for state in nodes.iter().filter(|state| self.topology.is_top(state.node)) {
             self.rule.on_spare(state.node, self.demotion.spare(state));
         }
-        let giving = self.admission.giving(now);
+        let tops: Vec<NodeState> =
+            nodes.iter().filter(|state| self.topology.is_top(state.node)).copied().collect();
+        let giving = self.admission.giving(now, &tops, &self.queue.wanting());
         let (wanted, ahead) = match &self.payoff {
             Some(payoff) if !payoff.may_promote() => (Vec::new(), Ahead::Nothing),
             _ => (self.wanted(), Ahead::Goal),
@@ -70,6 +72,7 @@ impl Engine {
                 self.counters.demotion_over += settled.over;
                 self.admission.settle_allowances(&settled.allowances);
                 self.admission.demoted(done.pages, &settled.by_scope);
+                self.ledgers.demoted(&settled);
                 if of_node {
                     self.rule.on_supply(&settled.supply);
                 }

@@ -21,7 +21,7 @@ type Turns = BinaryHeap<(Turn, LaneKey)>;
 
 impl Engine {
     pub(super) fn issue(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Batch> {
-        let mut gate = self.admission.gate(now, nodes);
+        let mut gate = self.admission.gate(now, nodes, &self.queue.wanting());
         let mut turns = self.open_lanes(&gate);
         let mut batches = Batches::new(self.admission.batches_free(), self.batch_pages);
         let mut looks = 0;

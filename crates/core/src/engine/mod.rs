@@ -8,8 +8,10 @@
 mod batches;
 mod demote;
 mod explain;
+mod explain_scope;
 mod gauges;
 mod issue;
+mod ledger;
 mod outcome;
 mod propose;
 mod reload;
@@ -19,7 +21,9 @@ mod worth;
 mod tests;
 
 pub use explain::{Explanation, PageState, Remembered, Said};
+pub use explain_scope::ScopeExplanation;
 pub use gauges::Status;
+pub use ledger::ScopeLedger;
 pub use reload::{ReloadError, reloadable};
 pub use worth::{LeftBelow, MovedPage, RefusedPage, Worth};
 
@@ -30,7 +34,7 @@ use crate::admission::far_nodes::{self, FarNodes};
 use crate::admission::preferred::NoTop;
 use crate::admission::{Admission, Admitted, Braking, ORDER_MAX, Standing};
 use crate::candidate::Candidates;
-use crate::config::{Config, ConfigError, RuleName};
+use crate::config::{Config, ConfigError, RuleName, SharesExceed};
 use crate::counters::Counters;
 use crate::demotion::Demotion;
 use crate::journal::{Decision, Journal, What};
@@ -58,6 +62,9 @@ pub enum EngineError {
     /// A `target_nid` is no node of the top tier.
     #[error(transparent)]
     NoTop(#[from] NoTop),
+    /// The shares come to more than the machine has.
+    #[error(transparent)]
+    Shares(#[from] SharesExceed),
     /// The records cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -82,6 +89,7 @@ pub struct Engine {
     payoff: Option<Payoff>,
     journal: Journal,
     counters: Counters,
+    ledgers: ledger::Ledgers,
     /// The time of the latest tick; none before the first.
     now: Option<Nanos>,
     next_batch: u64,
@@ -125,6 +133,7 @@ impl Engine {
         rule: Box<dyn Rule>,
     ) -> Result<Engine, EngineError> {
         config.check()?;
+        config.check_shares_fit(topology.top_mib())?;
         far_nodes::check(&config.engine, &topology)?;
         Ok(Engine {
             config: Box::new(config.clone()),
@@ -139,6 +148,7 @@ impl Engine {
             payoff: is_weighed(config).then(|| Payoff::new(&config.payoff, &topology)),
             journal: Journal::new(config.journal.capacity),
             counters: Counters::default(),
+            ledgers: ledger::Ledgers::default(),
             now: None,
             next_batch: 1,
             batch_pages: u64::from(config.admission.batch_pages),
@@ -251,9 +261,10 @@ impl Engine {
         self.admission.moves_in_flight()
     }
 
-    /// The state of each scope with a floor or a cap.
+    /// The state of each scope whose holding counts: those with a floor, a cap or a share, and all
+    /// as soon as one has a share.
     pub fn standings(&self) -> Vec<Standing> {
-        self.admission.standings(self.clock())
+        self.admission.standings(self.clock(), &self.queue.wanting())
     }
 
     /// The brakes of the scopes whose memory may move; empty where `brake.enabled` is false.
@@ -336,6 +347,9 @@ impl Engine {
             if self.admission.came_back(page, access.time) {
                 let pages = access.pages() * BACK_SAMPLED;
                 self.counters.came_back += pages;
+                if let Some(scope) = self.admission.scope_of(page.pid) {
+                    self.ledgers.came_back(scope, pages);
+                }
                 self.demotion.came_back(pages);
             }
         }

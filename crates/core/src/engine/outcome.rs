@@ -52,6 +52,7 @@ impl Engine {
         match ended {
             Outcome::Moved => {
                 self.count_moved(flight.direction, admitted.pages());
+                self.ledgers.moved(admitted.scope, flight.direction, admitted.pages());
                 if let Some(payoff) = &mut self.payoff {
                     payoff.promoted(&admitted.candidate);
                 }

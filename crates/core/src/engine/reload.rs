@@ -6,7 +6,7 @@
 //! scratch; the records of pages are kept unless the rule needs time in another form.
 
 use crate::admission::Admitted;
-use crate::config::{Config, ConfigError, Difference, ScopeMap, differences};
+use crate::config::{Config, ConfigError, Difference, ScopeMap, SharesExceed, differences};
 use crate::engine::{Engine, is_weighed, table};
 use crate::journal::What;
 use crate::moves::BatchId;
@@ -28,6 +28,9 @@ pub enum ReloadError {
         .0.iter().map(|d| format!("  {d}")).collect::<Vec<_>>().join("\n")
     )]
     Restart(Vec<Difference>),
+    /// The shares come to more than the machine has.
+    #[error(transparent)]
+    Shares(#[from] SharesExceed),
     /// The records cannot be created.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -46,6 +49,7 @@ impl Engine {
     /// [`ReloadError`]; nothing has changed.
     pub fn reload(&mut self, config: &Config) -> Result<Vec<Difference>, ReloadError> {
         let changes = reloadable(&self.config, config)?;
+        config.check_shares_fit(self.topology.top_mib())?;
         let rule = rule::differs(&self.config, config).then(|| rule::build(config));
         let table = match &rule {
             Some(rule) if rule.window() != self.rule.window() => {
@@ -83,6 +87,7 @@ impl Engine {
     /// Scopes have other numbers, and waiting candidates may be in another one or in none.
     fn rescope(&mut self, map: &ScopeMap) {
         self.demotion.renumber(map);
+        self.ledgers.renumber(map);
         for (admitted, not_before) in self.queue.drain() {
             match self.admission.scope_of(admitted.page.pid) {
                 // There is room: its place has just become free.

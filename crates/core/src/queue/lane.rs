@@ -30,6 +30,8 @@ pub(super) struct Lane {
     pub(super) lists: BTreeMap<u32, List>,
     /// Entries.
     pub(super) len: usize,
+    /// Their base pages.
+    pub(super) pages: u64,
     /// What held the whole lane at the last tick.
     pub(super) held: Option<RefusalReason>,
 }

@@ -19,10 +19,11 @@ use crate::access::Source;
 use crate::admission::Admitted;
 use crate::hash::FixedMap;
 use crate::index::{Index, Tag};
+use crate::moves::Direction;
 use crate::queue::lane::Lane;
 use crate::queue::slab::{List, NIL, Slab, Thread};
 use crate::refusal::RefusalReason;
-use crate::units::{Nanos, Pid, VirtPage};
+use crate::units::{Nanos, Pid, ScopeId, VirtPage};
 use crate::weigh::{Weighed, Weights};
 
 /// A candidate that waits, and its place.
@@ -311,6 +312,17 @@ impl Queue {
         out
     }
 
+    /// Base pages of a scope that wait to be promoted, by what holds their lane.
+    pub fn waiting_of(&self, scope: ScopeId) -> BTreeMap<Option<RefusalReason>, u64> {
+        let mut out = BTreeMap::new();
+        for (key, lane) in &self.lanes {
+            if key.direction == Direction::Promote && key.scope == scope {
+                *out.entry(lane.held).or_insert(0) += lane.pages;
+            }
+        }
+        out
+    }
+
     /// Lanes that only a lack of free memory holds: for the hottest one in `of` of each lane's
     /// candidates, their number and the score of the last of them. They go first, and colder ones
     /// do not keep them waiting.
@@ -328,6 +340,27 @@ impl Queue {
             }
             None
         })
+    }
+
+    /// Base pages of each scope that wait to be promoted and that nothing holds but a lack of room,
+    /// of rate, or of places in flight: what the scope would hold more if it could.
+    pub fn wanting(&self) -> BTreeMap<ScopeId, u64> {
+        use RefusalReason::{BatchesInFlight, BelowGoal, KeptForShare, NodeFull, NodeUnknown, RateLimited};
+        let mut out = BTreeMap::new();
+        for (key, lane) in self.lanes.iter().filter(|(key, _)| key.direction == Direction::Promote) {
+            let first = lane.lists.values().next_back().and_then(|list| self.slab.get(list.head));
+            let held = lane.held.or(first.and_then(|entry| entry.held));
+            let for_room = |held| {
+                matches!(
+                    held,
+                    NodeFull | BelowGoal | NodeUnknown | RateLimited | BatchesInFlight | KeptForShare
+                )
+            };
+            if held.is_none_or(for_room) {
+                *out.entry(key.scope).or_insert(0) += lane.pages;
+            }
+        }
+        out
     }
 
     fn reason_of(&self, entry: &Entry) -> Option<RefusalReason> {
@@ -370,6 +403,12 @@ impl Queue {
             self.leave(at);
         }
         self.slab.replace(at, Entry { held: old.held, ..new });
+        if stays
+            && old.not_before.is_none()
+            && let Some(lane) = self.lanes.get_mut(&key)
+        {
+            lane.pages = lane.pages - old.admitted.pages() + admitted.pages();
+        }
         if moves {
             self.join(at, key, rank);
         }
@@ -403,14 +442,16 @@ impl Queue {
     fn join(&mut self, at: u32, key: LaneKey, rank: u32) {
         self.slab.set_turn(at, rank, self.joins);
         self.joins += 1;
+        let pages = self.slab.get(at).map_or(0, |entry| entry.admitted.pages());
         let lane = self.lanes.entry(key).or_default();
         lane.len += 1;
+        lane.pages += pages;
         self.slab.push_back(lane.lists.entry(rank).or_insert(List::EMPTY), Thread::Rank, at);
     }
 
     fn leave(&mut self, at: u32) {
         let Some(entry) = self.slab.get(at) else { return };
-        let (key, rank) = (entry.lane(), entry.rank);
+        let (key, rank, pages) = (entry.lane(), entry.rank, entry.admitted.pages());
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let Some(list) = lane.lists.get_mut(&rank) else { return };
         self.slab.unlink(list, Thread::Rank, at);
@@ -418,6 +459,7 @@ impl Queue {
             lane.lists.remove(&rank);
         }
         lane.len -= 1;
+        lane.pages -= pages;
         if lane.len == 0 {
             self.lanes.remove(&key);
         }

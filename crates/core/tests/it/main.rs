@@ -16,6 +16,7 @@ mod pages;
 mod properties;
 mod recipe;
 mod reload;
+mod shares;
 mod step;
 mod tidy;
 mod wild;

@@ -172,7 +172,7 @@ impl Rig {
                     ReloadError::Restart(keys) => {
                         assert!(!keys.is_empty() && keys.iter().all(|key| !key.reloads));
                     }
-                    ReloadError::Record(_) => {}
+                    ReloadError::Shares(_) | ReloadError::Record(_) => {}
                 }
             }
         }

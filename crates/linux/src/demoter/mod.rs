@@ -74,7 +74,7 @@ thermocline_core::statistics! {
         /// lower tiers.
         kept_by_cpuset: u64, "pages", Counter;
         /// Base pages passed over, a demand at a time, because their scope has no more than its
-        /// floor, or hardly more.
+        /// floor, or than the share that it keeps, or hardly more.
         kept_by_floor: u64, "pages", Counter;
         /// Base pages passed over, a demand at a time, because their scope's brake lets nothing go.
         kept_by_brake: u64, "pages", Counter;

@@ -1,10 +1,11 @@
-//! The top-tier holdings of scopes with a floor or a cap: `memory.numa_stat` of their cgroups,
-//! including subtrees.
+//! The top-tier holdings of the scopes that count: `memory.numa_stat` of their cgroups, including
+//! subtrees, without those of other scopes within.
 //!
 //! Anonymous memory and page cache count, including shared memory: the memory that can move. The
 //! kernel folds in per-CPU counts on request, but leaves out those below 64 pages per CPU (Linux
 //! 6.12 mm/memcontrol.c, memcg_vmstats_needs_flush).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use thermocline_core::access::Holding;
@@ -18,10 +19,19 @@ use crate::scope::{ScopeError, cgroup};
 /// The kinds of memory that count.
 const KINDS: [&str; 2] = ["anon", "file"];
 
-/// The scopes with a floor or a cap, and their cgroups.
+/// The scopes whose holding counts, and their cgroups.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
-    scopes: Vec<(ScopeId, PathBuf)>,
+    scopes: Vec<Counted>,
+}
+
+/// A scope and the cgroups that make up what it holds.
+#[derive(Clone, Debug)]
+struct Counted {
+    scope: ScopeId,
+    folder: PathBuf,
+    /// Cgroups within whose memory belongs to other scopes.
+    without: Vec<PathBuf>,
 }
 
 impl Holdings {
@@ -30,18 +40,25 @@ impl Holdings {
     /// # Errors
     /// There is such a scope and cgroup v2 is not mounted.
     pub fn new(root: &Root, scopes: &[config::Scope]) -> Result<Holdings, ScopeError> {
-        let limited = |(index, scope): (usize, &config::Scope)| {
-            scope.cgroup_alone().filter(|_| scope.is_limited()).map(|path| (index, path))
-        };
-        let paths: Vec<(usize, String)> = scopes.iter().enumerate().filter_map(limited).collect();
+        let path = |place: usize| Some((place, scopes[place].cgroup_alone()?));
+        let paths: Vec<(usize, String)> = config::counted(scopes).into_iter().filter_map(path).collect();
         let Some(&(index, _)) = paths.first() else { return Ok(Holdings::default()) };
         let mount = cgroup::mount(root)?.ok_or(ScopeError::NoCgroups { index })?;
-        let folder =
-            |(index, path): &(usize, String)| (ScopeId::of_place(*index), cgroup::folder(&mount, path));
-        Ok(Holdings { scopes: paths.iter().map(folder).collect() })
+        let mut others = Others::new(scopes);
+        let mut counted = Vec::new();
+        for (place, path) in paths {
+            // Limits around others' memory are refused, so only those without may have some.
+            let without = if scopes[place].is_limited() { Vec::new() } else { others.before(place, &path) };
+            counted.push(Counted {
+                scope: ScopeId::of_place(place),
+                folder: cgroup::folder(&mount, &path),
+                without: without.iter().map(|path| cgroup::folder(&mount, path)).collect(),
+            });
+        }
+        Ok(Holdings { scopes: counted })
     }
 
-    /// Whether no scope has a floor or a cap.
+    /// Whether no scope's holding counts.
     pub fn is_empty(&self) -> bool {
         self.scopes.is_empty()
     }
@@ -53,10 +70,49 @@ impl Holdings {
         topology: &Topology,
         now: Nanos,
     ) -> impl Iterator<Item = Result<Holding, KernelFileError>> {
-        self.scopes.iter().map(move |(scope, folder)| {
-            let pages = pages(folder, |node| topology.is_top(node))?;
+        self.scopes.iter().map(move |Counted { scope, folder, without }| {
+            let of = |folder: &Path| pages(folder, |node| topology.is_top(node));
+            let mut pages = of(folder)?;
+            for folder in without {
+                pages = pages.saturating_sub(of(folder)?);
+            }
             Ok(Holding { scope: *scope, time: now, pages })
         })
+    }
+}
+
+/// The cgroups of excluded scopes, and of those that stand before a place.
+struct Others<'a> {
+    scopes: &'a [config::Scope],
+    next: usize,
+    paths: BTreeSet<String>,
+}
+
+impl Others<'_> {
+    fn new(scopes: &[config::Scope]) -> Others<'_> {
+        let excluded = scopes.iter().filter(|scope| scope.exclude);
+        Others { scopes, next: 0, paths: excluded.filter_map(config::Scope::cgroup_alone).collect() }
+    }
+
+    /// The cgroups within `path` whose memory another scope has, the uppermost of each branch;
+    /// `path` itself if it lies within one. Ask for places in their order.
+    fn before(&mut self, place: usize, path: &str) -> Vec<String> {
+        while self.next < place {
+            self.paths.extend(self.scopes[self.next].cgroup_alone());
+            self.next += 1;
+        }
+        if self.above(path, true) {
+            return vec![path.to_owned()];
+        }
+        let below = format!("{}/", path.trim_end_matches('/'));
+        let within = self.paths.range(below.clone()..).take_while(|other| other.starts_with(&below));
+        within.filter(|other| !self.above(other, false)).cloned().collect()
+    }
+
+    /// Whether one of these is above `path`, or `path` itself if `or_same`.
+    fn above(&self, path: &str, or_same: bool) -> bool {
+        let ends = path.match_indices('/').map(|(at, _)| at.max(1)).filter(|end| *end < path.len());
+        ends.chain(or_same.then_some(path.len())).any(|end| self.paths.contains(&path[..end]))
     }
 }
 
@@ -156,6 +212,34 @@ mod tests {
             error.contains("does not offer the memory of a cgroup by node") && error.contains("+memory"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_others_have_within_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path());
+        fs::create_dir_all(root.proc.join("self")).unwrap();
+        fs::write(root.proc.join("self/mounts"), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n").unwrap();
+        let write = |path: &str, pages: u64| {
+            let folder = root.sys.join(format!("fs/cgroup{path}"));
+            fs::create_dir_all(&folder).unwrap();
+            let text = format!("anon N0={} N2=4096\nfile N0=0 N2=0\n", pages * PAGE_SIZE);
+            fs::write(folder.join("memory.numa_stat"), text).unwrap();
+        };
+        for (path, pages) in [("", 1000), ("/a", 100), ("/a/b", 50), ("/ab", 7), ("/x", 20), ("/x/y", 5)] {
+            write(path, pages);
+        }
+        let share = config::Scope { top_tier_share_mib: 1, ..scope("/a", None) };
+        let out = config::Scope { exclude: true, ..scope("/x/y", None) };
+        let scopes = [share, scope("/a/b", None), scope("/x", None), out, scope("/", None)];
+        let holdings = Holdings::new(&root, &scopes).unwrap();
+        let topology = topology();
+        let read = holdings.read(&topology, Nanos(7)).map(|h| h.unwrap());
+        let found: Vec<(u16, u64)> = read.map(|h| (h.scope.0, h.pages)).collect();
+        // What is within the first is the first's, and what remains is the last's.
+        assert_eq!(found, [(1, 100), (2, 0), (3, 15), (5, 1000 - 100 - 20)]);
+        let unshared = [scope("/a", Some(1)), scope("/", None)];
+        assert_eq!(Holdings::new(&root, &unshared).unwrap().scopes.len(), 1);
     }
 
     #[test]

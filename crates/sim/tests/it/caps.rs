@@ -9,7 +9,7 @@ use crate::truths::simulate;
 
 /// A hog that sweeps through its memory, most of DRAM, again and again; beside it a server whose
 /// hot quarter is on CXL.
-const TWO: &str = "threads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
+pub const TWO: &str = "threads = 1\nfootprint = \"32MiB\"\nplace = [{ node = 1 }]\n\
     pattern = { kind = \"phases\", repeat = 1, step = [{ how = \"random\", accesses = 40000000, region = [\
     { from = 0.0, to = 0.25, weight = 0.9 }, { from = 0.25, to = 1.0, weight = 0.1 }] }] }\n\
     [[process]]\nname = \"hog\"\nthreads = 1\nnode = 0\nfootprint = \"96MiB\"\nbackground = true\n\
@@ -23,7 +23,7 @@ fn with(hog: &str) -> Setup {
 }
 
 /// MiB in DRAM at the end.
-fn dram_mib(report: &Report, name: &str) -> u64 {
+pub fn dram_mib(report: &Report, name: &str) -> u64 {
     report.processes.iter().find(|process| process.name == name).expect("a process").pages[0] / 256
 }
 

@@ -25,5 +25,6 @@ mod paired;
 mod payoff;
 mod published;
 mod roles;
+mod shares;
 mod targets;
 mod truths;

@@ -38,6 +38,7 @@ fn timeout(request: &Request) -> Duration {
         | Request::Reload
         | Request::Explain { .. }
         | Request::Pages { .. }
+        | Request::Scope { .. }
         | Request::Decisions { .. } => ANSWER_TIMEOUT,
         Request::Switch { .. } => SWITCH_TIMEOUT,
     }

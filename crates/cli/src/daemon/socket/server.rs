@@ -134,6 +134,7 @@ fn serve(mut stream: &UnixStream, owner: bool, answers: &Answers) -> std::io::Re
             | Request::Reload
             | Request::Explain { .. }
             | Request::Pages { .. }
+            | Request::Scope { .. }
             | Request::Decisions { .. }
             | Request::Switch { .. }),
         ) => put(request, answers),

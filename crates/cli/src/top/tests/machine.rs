@@ -82,6 +82,8 @@ pub fn scopes(snapshot: Snapshot, count: u16) -> Snapshot {
                 scope,
                 floor_pages: 256,
                 cap_pages: n.is_multiple_of(3).then_some(1024),
+                share_pages: 0,
+                claimed_pages: 0,
                 top_tier_pages: Some(u64::from(n + 1) * 256),
                 age_ms: Some(90),
                 up_pages: 16,

@@ -9,6 +9,8 @@ mod show;
 use std::process::ExitCode;
 
 use thermocline_core::config::json_schema;
+use thermocline_linux::root::Root;
+use thermocline_linux::topology::discover;
 
 use crate::args::{ConfigArgs, ConfigVerb, Files};
 use crate::config::{self, Asked};
@@ -47,7 +49,13 @@ fn check(files: Files) -> anyhow::Result<String> {
         || format!("{} with what belongs to it", config::DEFAULT_FILE),
         |file| file.display().to_string(),
     );
-    config::load(&asked(files), |_| {})?;
+    let config = config::load(&asked(files), |_| {})?.config;
+    // A machine of one tier has none that the shares could be meant for.
+    if let Ok(found) = discover(&Root::default(), &config.tiers)
+        && found.topology.tiers_with_memory() > 1
+    {
+        config.check_shares_fit(found.topology.top_mib())?;
+    }
     Ok(format!("{name} is a valid configuration\n"))
 }
 

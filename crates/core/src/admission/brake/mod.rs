@@ -98,6 +98,8 @@ struct Brake {
     demands: Rate,
     /// Since when and by what it is braked.
     braked: Option<(Nanos, Cause)>,
+    /// Periods in which it was braked, in all.
+    braked_for: Nanos,
     stall: Option<Stall>,
     again_bp: Option<u32>,
 }
@@ -164,6 +166,9 @@ impl Brakes {
         for brake in &mut self.scopes {
             let kind = |brake: &Brake| (brake.ladder.is_free(), brake.ladder.is_stopped());
             let before = kind(brake);
+            if brake.braked.is_some() {
+                brake.braked_for = brake.braked_for.plus(span);
+            }
             brake.judge(now, span, &self.keys);
             if kind(brake) != before {
                 if self.changes.len() >= CHANGES_MAX {
@@ -231,6 +236,11 @@ impl Brakes {
         self.scopes.iter().map(|brake| brake.stands(now)).collect()
     }
 
+    /// For how long a scope has been braked in all.
+    pub(super) fn braked_for(&self, scope: ScopeId) -> Nanos {
+        self.scopes.get(usize::from(scope.0)).map_or(Nanos(0), |brake| brake.braked_for)
+    }
+
     /// The changes from number `from` on (the run's first is number 0), as far as they are kept,
     /// and the number to ask from next time.
     pub(super) fn changes(&self, from: u64) -> (Vec<Braking>, u64) {
@@ -259,6 +269,7 @@ impl Brake {
             batches: Rate::new(batch_limit_pages),
             demands: Rate::new(demand_limit_pages),
             braked: None,
+            braked_for: Nanos(0),
             stall: None,
             again_bp: None,
         }

@@ -165,7 +165,7 @@ impl Target {
         match supply.reason {
             DemandReason::Goal if supply.is_met() => self.worth = Nanos(supply.idle.0 / COLDER),
             DemandReason::Goal | DemandReason::Waiting => self.worth = Nanos(0),
-            DemandReason::Allocations | DemandReason::Cap => {}
+            DemandReason::Allocations | DemandReason::Cap | DemandReason::Share => {}
         }
     }
 

@@ -120,6 +120,7 @@ impl Daemon {
 /// Whose memory is demoted. Scopes' is where one is to give way: what they hold is part of what the
 /// simulation is for then.
 fn demotes(config: &Config) -> Option<Reach> {
-    let gives_way = config.demotion.scope_rate_mbps > 0 && config.scope.iter().any(Scope::gives_way);
+    let asked = |scope: &Scope| scope.gives_way() || scope.top_tier_share_mib > 0;
+    let gives_way = config.demotion.scope_rate_mbps > 0 && config.scope.iter().any(asked);
     reach(config).ok().filter(|reach| *reach == Reach::default() || gives_way)
 }

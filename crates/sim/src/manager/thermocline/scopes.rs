@@ -8,7 +8,7 @@
 use regex::Regex;
 use thermocline_core::access::{Evidence, Holding, Membership, Pressure};
 use thermocline_core::cgroup::normal;
-use thermocline_core::config::{Config, Scope};
+use thermocline_core::config::{Config, Scope, counted};
 use thermocline_core::units::ScopeId;
 
 use crate::memory::flags;
@@ -38,6 +38,8 @@ impl Criteria {
 #[derive(Debug)]
 pub(super) struct Scopes {
     all: Vec<Criteria>,
+    /// The places of those whose holding counts.
+    counted: Vec<usize>,
     /// The engine knows the processes' scopes.
     assigned: bool,
     brakes: bool,
@@ -57,7 +59,7 @@ impl Scopes {
             Ok(Criteria { keys: keys.clone(), command, cgroup: keys.cgroup.as_deref().map(normal) })
         };
         let all = config.scope.iter().enumerate().map(criteria).collect::<Result<_, SpecError>>()?;
-        Ok(Scopes { all, assigned: false, brakes: config.brake.enabled })
+        Ok(Scopes { all, counted: counted(&config.scope), assigned: false, brakes: config.brake.enabled })
     }
 
     fn of(&self, index: usize, name: &str) -> Membership {
@@ -94,11 +96,10 @@ impl Scopes {
         }
     }
 
-    /// Reports the top-tier holdings of scopes with a floor or a cap.
+    /// Reports the top-tier holdings of the scopes that count.
     pub(super) fn hold(&self, system: &System, observe: &mut dyn FnMut(Evidence<'_>)) {
         let top = usize::from(system.machine.top);
-        let limited = self.all.iter().enumerate().filter(|(_, scope)| scope.keys.is_limited());
-        for (place, _) in limited {
+        for &place in &self.counted {
             let id = ScopeId::of_place(place);
             let mut pages = 0;
             for (i, process) in system.processes.iter().enumerate() {
