@@ -12,7 +12,8 @@ const MEAN_S: f64 = 2.0;
 const MOST_S: f64 = 60.0;
 /// What is left is spread over so much time.
 const SPREAD_S: f64 = 20.0;
-/// Share of the income that is spent even in debt, so that changes are noticed.
+/// Share of the income that is spent even in debt, and where there is nothing to gain, so that
+/// changes are noticed.
 const LEAST: f64 = 0.25;
 
 /// An account. As long as the programs' CPU time is unknown, nothing is limited.
@@ -76,10 +77,11 @@ impl Account {
     }
 
     /// How many times as much as at the last booking may be spent; `None` while the income is
-    /// unknown.
-    pub(super) fn affordable(&self) -> Option<Affordable> {
+    /// unknown. To `watch` only is to notice a change.
+    pub(super) fn affordable(&self, watch: bool) -> Option<Affordable> {
         let (income, booked) = self.income.zip(self.booked)?;
-        let rate = income + (self.credit + income * self.loan_s) / SPREAD_S;
+        let all = income + (self.credit + income * self.loan_s) / SPREAD_S;
+        let rate = if watch { 0.0 } else { all };
         let factor = rate.max(income * LEAST) / self.spending.max(1.0);
         Some(Affordable { measured: booked.time, factor })
     }
@@ -137,7 +139,7 @@ mod tests {
     fn while_the_programs_time_is_unknown_nothing_is_limited() {
         let mut account = Account::new(0.01, 10);
         account.spend(1e15);
-        assert!(account.has_credit() && account.affordable().is_none());
+        assert!(account.has_credit() && account.affordable(false).is_none());
         book(&mut account, 0);
         assert!(account.has_credit());
     }
@@ -148,11 +150,21 @@ mod tests {
         account.spend(20e6);
         book(&mut account, 2);
         // 20 ms in one of two seconds are 10 a second. Left are 100, to be spread over 20 s.
-        let Affordable { measured, factor } = account.affordable().unwrap();
+        let Affordable { measured, factor } = account.affordable(false).unwrap();
         assert_eq!(measured, Nanos::from_s(2));
         assert!((factor - (10.0 + 5.0) / 10.0).abs() < 1e-9, "{account:?}");
         account.spend(1e9);
         book(&mut account, 3);
-        assert!(account.affordable().unwrap().factor < 0.01, "{account:?}");
+        assert!(account.affordable(false).unwrap().factor < 0.01, "{account:?}");
+    }
+
+    #[test]
+    fn where_there_is_nothing_to_gain_a_quarter_of_the_income_is_spent() {
+        let mut account = account();
+        account.spend(20e6);
+        book(&mut account, 2);
+        // A mean of 10 ms a second, of which 2.5 are left.
+        let Affordable { factor, .. } = account.affordable(true).unwrap();
+        assert!((factor - 0.25).abs() < 1e-9, "{account:?}");
     }
 }

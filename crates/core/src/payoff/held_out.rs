@@ -1,5 +1,6 @@
 //! Pages that are held out.
 
+use super::classes::Age;
 use crate::hash::FixedMap;
 use crate::units::{Nanos, Pid, VirtPage};
 
@@ -46,29 +47,34 @@ impl HeldOut {
         self.pages.contains_key(&page)
     }
 
-    /// The octave of a held-out page that faults, and whether it was held out long ago: more than
-    /// half of the time.
-    pub(super) fn faulted(&mut self, page: VirtPage, time: Nanos) -> Option<(u8, bool)> {
+    /// The octave of a held-out page that faults, and its age; none once it was watched for long
+    /// enough.
+    pub(super) fn faulted(&mut self, page: VirtPage, time: Nanos) -> Option<(u8, Age)> {
         let held = self.pages.get_mut(&page)?;
         // The fault for which it was proposed is no proof of anything.
         if time <= held.since {
             return None;
         }
         held.seen = self.passes;
-        Some((held.octave, is_late(held, time, self.watch)))
+        Some((held.octave, Age::of(time.since(held.since), self.watch)?))
     }
 
-    /// `passes` have ended since the last call. Reports each pass in which a held-out page did not
-    /// fault, and releases those that were watched for long enough.
-    pub(super) fn tick(&mut self, now: Nanos, passes: f64, mut silent: impl FnMut(u8, bool)) {
+    /// `passes` of such a length have ended since the last call. Reports each pass in which a
+    /// held-out page did not fault, and releases those that were watched for long enough.
+    pub(super) fn tick(&mut self, now: Nanos, passes: f64, length: Nanos, mut silent: impl FnMut(u8, Age)) {
         self.passes += passes;
         let (passes, watch) = (self.passes, self.watch);
         self.pages.retain(|_, page| {
             if passes - page.seen > SILENT_PASSES {
-                silent(page.octave, is_late(page, now, watch));
+                // The pass that is known to be silent began so long ago.
+                let ago = Nanos((SILENT_PASSES * length.0 as f64) as u64);
+                if let Some(age) = Age::of(now.since(page.since.plus(ago)), watch) {
+                    silent(page.octave, age);
+                }
                 page.seen += 1.0;
             }
-            now.since(page.since) < watch
+            // A pass is known to be silent only when others have followed.
+            now.since(page.since) < watch.plus(Nanos((length.0 as f64 * (SILENT_PASSES + 1.0)) as u64))
         });
     }
 
@@ -98,10 +104,6 @@ impl HeldOut {
     }
 }
 
-fn is_late(page: &Page, now: Nanos, watch: Nanos) -> bool {
-    now.since(page.since).0 > watch.0 / 2
-}
-
 fn is_one_of(page: VirtPage, epoch: u64) -> bool {
     let hash = (page.vpn ^ (u64::from(page.pid.0) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     hash.wrapping_add(epoch).is_multiple_of(ONE_IN)
@@ -125,10 +127,10 @@ mod tests {
         let pages: Vec<u64> = (0..64_000).filter(|n| held.holds(page(*n), 10, Nanos::from_s(5))).collect();
         assert!(pages.len().abs_diff(1000) < 100, "{}", pages.len());
         for s in [6, 59, 64] {
-            held.tick(Nanos::from_s(s), 0.0, |_, _| {});
+            held.tick(Nanos::from_s(s), 0.0, Nanos(0), |_, _| {});
             assert!(pages.iter().all(|n| held.holds(page(*n), 10, Nanos::from_s(s))), "{s} s");
         }
-        held.tick(Nanos::from_s(65), 0.0, |_, _| {});
+        held.tick(Nanos::from_s(65), 0.0, Nanos(0), |_, _| {});
         assert_eq!(held.len(), 0);
         assert!(!pages.iter().any(|n| held.holds(page(*n), 10, Nanos::from_s(65))), "others now");
     }
@@ -138,12 +140,29 @@ mod tests {
         let mut held = held_out();
         let n = (0..).find(|n| held.holds(page(*n), 10, Nanos::from_s(5))).unwrap();
         assert_eq!(held.faulted(page(n), Nanos::from_s(5)), None);
-        assert_eq!(held.faulted(page(n), Nanos::from_s(6)), Some((10, false)));
-        assert_eq!(held.faulted(page(n), Nanos::from_s(36)), Some((10, true)));
+        let mut age = |s| held.faulted(page(n), Nanos::from_s(s)).unwrap().1;
+        let ages = [6, 12, 13, 20, 35, 64].map(&mut age);
+        assert!(ages[0] == ages[1] && ages[2] == ages[1].plus(1), "{ages:?}");
+        assert_eq!([ages[3], ages[4], ages[5]], [1, 2, 3].map(|n| ages[0].plus(n)));
+        assert_eq!(held.faulted(page(n), Nanos::from_s(65)), None, "watched for long enough");
         let other = (0..).find(|n| !held.holds(page(*n), 10, Nanos::from_s(6))).unwrap();
         assert_eq!(held.faulted(page(other), Nanos::from_s(7)), None);
         held.forget(Pid(7));
         assert_eq!((held.len(), held.faulted(page(n), Nanos::from_s(37))), (0, None));
+    }
+
+    #[test]
+    fn silent_passes_of_all_the_watch_are_seen() {
+        let mut held = held_out();
+        let n = (0..).find(|n| held.holds(page(*n), 10, Nanos::from_s(0))).unwrap();
+        held.faulted(page(n), Nanos::from_s(1));
+        let mut ages = Vec::new();
+        // Passes of 20 s: the last two of the three are known to be silent after the watch.
+        for s in 1..=200 {
+            held.tick(Nanos::from_s(s), 0.05, Nanos::from_s(20), |_, age| ages.push(age));
+        }
+        assert_eq!(ages.len(), 3, "{ages:?}");
+        assert_eq!(held.len(), 0);
     }
 
     #[test]
@@ -152,13 +171,13 @@ mod tests {
         let n = (0..).find(|n| held.holds(page(*n), 10, Nanos::from_s(1))).unwrap();
         let mut silent = 0;
         for s in 2..=11 {
-            held.tick(Nanos::from_s(s), 0.5, |_, _| silent += 1);
+            held.tick(Nanos::from_s(s), 0.5, Nanos::from_s(2), |_, _| silent += 1);
         }
         // Five passes; in the first two it may fault yet.
         assert_eq!(silent, 3);
         held.faulted(page(n), Nanos::from_s(12));
         for s in 13..=16 {
-            held.tick(Nanos::from_s(s), 0.5, |_, _| silent += 1);
+            held.tick(Nanos::from_s(s), 0.5, Nanos::from_s(2), |_, _| silent += 1);
         }
         assert_eq!(silent, 3);
     }

@@ -8,13 +8,16 @@
 //! 3. The *price* of room in DRAM is what a demoted page loses: at most the mean rate of the pages
 //!    of lower tiers, whose rate is found by the same bound, and a quarter more; at most what pages
 //!    that demotion found idle can have; nothing while there is room.
-//! 4. A promotion gains (rate - price) x stay x time saved by an access. The stay is `watch_s`, or
-//!    up to ten times as long if held-out pages stay as hot.
-//! 5. A class is *worth it* if that exceeds the cost of a move both ways by two standard errors of
-//!    F, and *not worth it* if it does not exceed it. Pages of the latter are refused.
+//! 4. A promotion gains the time that is saved by an access, times the accesses by which a page
+//!    exceeds the price until it no longer does. That is found from the rates at four ages: up to
+//!    an eighth, a quarter, a half and all of `watch_s` after the proposal, and what is left then
+//!    goes on to fade as fast. An age that is not known is between its neighbours.
+//! 5. A class is *worth it* if the least gain exceeds the cost of a move both ways by two standard
+//!    errors of F, and *not worth it* if the greatest does not. Pages of the latter are refused.
 //! 6. What is not known yet is tried within a budget, a share of the programs' CPU time. Half of it
 //!    pays for hint faults, the other half for trials and demotion. Half of what promotions of
-//!    known classes gain may be spent on hint faults too. Without budget, scans mark less.
+//!    known classes gain may be spent on hint faults too. Without budget, scans mark less. Where
+//!    some classes are not worth it and none is, a quarter of the budget is spent.
 //!
 //! Pages that are accessed less often than claimed wait with the rate that was seen, so that
 //! demotion looks for pages that are colder than that.
@@ -146,10 +149,10 @@ impl Payoff {
             }
             let wait = classes::octave(Nanos(latency.time.0.saturating_mul(access.pages())));
             if self.held_out.is_selected(page, access.time) {
-                self.price.lower.fault(false, wait, access.pages() as f64);
+                self.price.lower.fault(wait, access.pages() as f64);
             }
-            if let Some((octave, late)) = self.held_out.faulted(page, access.time) {
-                self.classes.fault(octave, late, wait);
+            if let Some((octave, age)) = self.held_out.faulted(page, access.time) {
+                self.classes.fault(octave, age, wait);
             }
         }
         self.evidence.spend(f64::from(faults) * self.fault_ns);
@@ -246,8 +249,8 @@ impl Payoff {
         self.classes.fade(since_s);
         self.price.tick(now, since_s);
         let (classes, passes) = (&mut self.classes, since.0 as f64 / pass.0.max(1) as f64);
-        self.price.lower.pass(false, passes * lower_pages as f64 / held_out::ONE_IN as f64);
-        self.held_out.tick(now, passes, |octave, late| classes.silent(octave, late));
+        self.price.lower.pass(passes * lower_pages as f64 / held_out::ONE_IN as f64);
+        self.held_out.tick(now, passes, pass, |octave, age| classes.silent(octave, age));
     }
 
     /// Whether anything may be promoted now: there is budget for trials, or pages that are worth it
@@ -258,7 +261,13 @@ impl Payoff {
 
     /// By how much hint faults may change; `None` if they may cost what they will.
     pub fn faults_affordable(&self) -> Option<Affordable> {
-        self.evidence.affordable()
+        self.evidence.affordable(self.nothing_to_gain())
+    }
+
+    /// Whether some classes are known not to be worth a move, and none to be worth it.
+    fn nothing_to_gain(&self) -> bool {
+        let verdicts = || (0..classes::OCTAVES).map(|octave| self.own_verdict(octave));
+        verdicts().any(|of| of == Verdict::NotWorth) && !verdicts().any(|of| of == Verdict::Worth)
     }
 
     /// Pages that are held out now.
@@ -279,12 +288,14 @@ impl Payoff {
     /// What a promotion of a page with such a claim gains.
     pub fn judged(&self, gap: Nanos) -> Judged {
         let octave = classes::octave(gap);
-        let class = self.classes.of(octave);
+        let (class, price) = (self.classes.of(octave), self.price.get());
+        let rate = class.rate(0.0);
+        let accesses = class.least(self.watch_s, price, 0.0);
         Judged {
             verdict: self.verdict(octave),
-            rate: class.rate(0.0),
-            price: self.price.get(),
-            stay_s: class.stay(self.watch_s),
+            rate,
+            price,
+            stay_s: if rate > price { accesses / (rate - price) } else { 0.0 },
             saved_ns: self.saved_ns,
             move_ns: self.move_ns,
         }
@@ -309,18 +320,19 @@ impl Payoff {
 
     fn own_verdict(&self, octave: u8) -> Verdict {
         let (class, cost_ns) = (self.classes.of(octave), f64::from(self.move_ns));
+        let most_ns = || class.most(self.watch_s, self.price.get()) * self.saved_ns;
         if self.gain_ns(class, 2.0) > cost_ns {
             Verdict::Worth
-        } else if class.is_known() && self.gain_ns(class, 0.0) < cost_ns {
+        } else if class.is_known() && most_ns() < cost_ns {
             Verdict::NotWorth
         } else {
             Verdict::Unknown
         }
     }
 
-    /// What a promotion gains if the rate is so many standard errors below what was seen.
+    /// What a promotion gains at least, if rates are so many standard errors below what was seen.
     fn gain_ns(&self, class: &Class, errors: f64) -> f64 {
-        (class.rate(errors) - self.price.get()) * class.stay(self.watch_s) * self.saved_ns
+        class.least(self.watch_s, self.price.get(), errors) * self.saved_ns
     }
 }
 

@@ -11,7 +11,7 @@
 //! and what is in DRAM is idle. It is also too high where new pages turn hot all the time, because
 //! these are part of the mean.
 
-use super::classes::Class;
+use super::classes::Passes;
 use crate::demand::Supply;
 use crate::units::Nanos;
 
@@ -25,7 +25,7 @@ const SUPPLY_LIFE: Nanos = Nanos::from_s(60);
 pub(super) struct Price {
     room: bool,
     /// Pages of lower tiers, whatever is claimed of them.
-    pub(super) lower: Class,
+    pub(super) lower: Passes,
     /// Accesses a second of idle pages in the top tier, at most, and when they were found.
     idle: Option<(f64, Nanos)>,
 }
@@ -73,8 +73,8 @@ mod tests {
     /// Pages of lower tiers that are all accessed some eight times a second.
     fn price() -> Price {
         let mut price = Price::default();
-        price.lower.pass(false, 1000.0);
-        price.lower.fault(false, super::super::classes::octave(Nanos::from_ms(100)), 1000.0);
+        price.lower.pass(1000.0);
+        price.lower.fault(super::super::classes::octave(Nanos::from_ms(100)), 1000.0);
         price
     }
 
