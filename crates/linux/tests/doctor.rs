@@ -588,6 +588,7 @@ fn the_json_keeps_its_keys() {
         "permissions",
         "changes",
         "others",
+        "away",
         "blind",
         "confined",
         "findings",

@@ -64,6 +64,7 @@ pub mod run;
 pub mod scenario;
 pub mod settings;
 pub mod spec;
+pub mod stalls;
 pub mod stats;
 pub mod sweep;
 pub mod system;

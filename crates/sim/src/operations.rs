@@ -23,6 +23,7 @@ use serde::Serialize;
 use thermocline_core::units::Nanos;
 
 use crate::random::Random;
+use crate::stalls::Stalls;
 use crate::system::System;
 use crate::workload::{Distribution, Operation, Phase, Shape, Visits};
 
@@ -32,72 +33,6 @@ const EVERY: Nanos = Nanos::from_s(1);
 const TRIALS: usize = 512;
 /// Up to this many requests ahead are drawn one by one.
 const DRAWN_MAX: f64 = 64.0;
-/// Costs of stalls that are kept in a round.
-const KEPT: usize = 256;
-/// More stalls than this in an operation count with their mean.
-const STALLS_MAX: f64 = 64.0;
-
-/// Stalls of one kind since the last round.
-#[derive(Debug)]
-pub struct Stalled {
-    count: u64,
-    ns: f64,
-    /// The costs of every `stride`-th.
-    kept: Vec<f64>,
-    stride: u64,
-}
-
-impl Default for Stalled {
-    fn default() -> Stalled {
-        Stalled { count: 0, ns: 0.0, kept: Vec::new(), stride: 1 }
-    }
-}
-
-impl Stalled {
-    /// Counts one of `ns`.
-    #[inline]
-    pub fn note(&mut self, ns: f64) {
-        if self.count.is_multiple_of(self.stride) {
-            if self.kept.len() == KEPT {
-                let mut i = 0;
-                self.kept.retain(|_| {
-                    i += 1;
-                    i % 2 == 1
-                });
-                self.stride *= 2;
-            }
-            if self.count.is_multiple_of(self.stride) {
-                self.kept.push(ns);
-            }
-        }
-        self.count += 1;
-        self.ns += ns;
-    }
-
-    /// What an operation draws that meets `mean` of them on average, in ns.
-    fn draw(&self, mean: f64, random: &mut Random) -> f64 {
-        if mean > STALLS_MAX {
-            return mean * self.ns / self.count as f64;
-        }
-        let (mut at, mut ns) = (random.exponential(), 0.0);
-        while at < mean {
-            ns += self.kept[random.below(self.kept.len() as u64) as usize];
-            at += random.exponential();
-        }
-        ns
-    }
-}
-
-/// What has stalled a program's threads since the last round.
-#[derive(Debug, Default)]
-pub struct Stalls {
-    /// Hint faults and samples.
-    pub short: Stalled,
-    /// Scans.
-    pub long: Stalled,
-    /// Time by which accesses in general were slower, in ns.
-    pub spread_ns: f64,
-}
 
 /// Times of a program's operations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -214,7 +149,7 @@ impl Operations {
         let places = self.places(system, process, &popularity);
         let accesses = self.operation.accesses();
         let made_ns = self.mean_ns(&places, &of.access_ns);
-        let stalled_ns = stalls.short.ns + stalls.long.ns + stalls.spread_ns;
+        let stalled_ns = stalls.short.ns() + stalls.long.ns() + stalls.spread_ns;
         let operations = (all_ns - stalled_ns) / (made_ns + accesses * of.think_ns);
         if operations <= 0.0 || longest_ns == 0.0 {
             return;
@@ -298,7 +233,7 @@ impl Operations {
             }
         }
         for stalled in [&stalls.short, &stalls.long] {
-            ns += stalled.draw(stalled.count as f64 / operations, random);
+            ns += stalled.draw(stalled.count() as f64 / operations, random);
         }
         ns
     }
@@ -333,19 +268,6 @@ impl Operations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Stream;
-
-    #[test]
-    fn every_kind_of_stall_is_drawn_as_often_as_it_occurs() {
-        let mut stalled = Stalled::default();
-        (0..100_000).for_each(|i| stalled.note(if i % 10 == 0 { 5000.0 } else { 1000.0 }));
-        assert!(stalled.kept.len() <= KEPT && stalled.kept.len() >= KEPT / 2);
-        let mut random = Random::new(1, Stream::Operations(0));
-        for mean in [0.01, 1.5, 100.0] {
-            let drawn: f64 = (0..200_000).map(|_| stalled.draw(mean, &mut random)).sum::<f64>() / 200_000.0;
-            assert!((drawn / mean / 1400.0 - 1.0).abs() < 0.15, "{mean}: {drawn}");
-        }
-    }
 
     #[test]
     fn percentiles_are_right_to_half_a_percent() {

@@ -12,8 +12,15 @@ mod together;
 mod fixture;
 
 /// Keys whose values only a machine can check: they name nodes and devices that it does not have.
-const OF_THE_MACHINE: [&str; 4] =
-    ["tiers.nodes", "tiers.exclude", "source.hwsample.enabled", "source.chmu.enabled"];
+const OF_THE_MACHINE: [&str; 7] = [
+    "tiers.nodes",
+    "tiers.exclude",
+    "source.hwsample.enabled",
+    "source.chmu.enabled",
+    "engine.target_nid",
+    "source.damon.target_nid",
+    "manager.damon.target_nid",
+];
 
 /// DAMON's tracepoint, as Linux 6.12 describes it.
 const DAMON_EVENT: &str = "\

@@ -141,7 +141,7 @@ mod tests {
         let n = (0..).find(|n| held.holds(page(*n), 10, Nanos::from_s(5))).unwrap();
         assert_eq!(held.faulted(page(n), Nanos::from_s(5)), None);
         let mut age = |s| held.faulted(page(n), Nanos::from_s(s)).unwrap().1;
-        let ages = [6, 12, 13, 20, 35, 64].map(&mut age);
+        let ages = [6, 12, 13, 19, 34, 64].map(&mut age);
         assert!(ages[0] == ages[1] && ages[2] == ages[1].plus(1), "{ages:?}");
         assert_eq!([ages[3], ages[4], ages[5]], [1, 2, 3].map(|n| ages[0].plus(n)));
         assert_eq!(held.faulted(page(n), Nanos::from_s(65)), None, "watched for long enough");

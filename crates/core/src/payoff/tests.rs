@@ -125,7 +125,8 @@ fn pages_that_are_all_alike_are_not_worth_an_exchange() {
 fn what_stays_hot_counts_for_longer() {
     let stay = |wait: fn(u64, u64) -> Option<Nanos>| {
         let mut course = Course::new();
-        course.run(7, 12_800, 1_000_000, ms(100), wait);
+        // So long that the silent passes of all that were held out are known.
+        course.run(12, 12_800, 1_000_000, ms(100), wait);
         course.payoff.judged(ms(100)).stay_s
     };
     let (steady, passing) = (stay(|_, _| Some(ms(100))), stay(|pass, _| (pass < 4).then_some(ms(100))));
