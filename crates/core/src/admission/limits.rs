@@ -6,8 +6,10 @@
 //! that outcome was. So at every moment, as far as our own moves go (`told` is the holding reported
 //! last),
 //!
-//! ```text pages there <= told + up     a promotion is admitted while  told + up + its pages <= cap
-//! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor ```
+//! ```text
+//! pages there <= told + up     a promotion is admitted while  told + up + its pages <= cap
+//! pages there >= told - down   a demotion is admitted while   told - down - its pages >= floor
+//! ```
 //!
 //! What is above a cap is demoted: by demands for that scope alone, from a little above the cap on,
 //! down to the cap.
