@@ -12,7 +12,7 @@ mod together;
 mod fixture;
 
 /// Keys whose values only a machine can check: they name nodes and devices that it does not have.
-const OF_THE_MACHINE: [&str; 7] = [
+const OF_THE_MACHINE: [&str; 8] = [
     "tiers.nodes",
     "tiers.exclude",
     "source.hwsample.enabled",
@@ -20,6 +20,7 @@ const OF_THE_MACHINE: [&str; 7] = [
     "engine.target_nid",
     "source.damon.target_nid",
     "manager.damon.target_nid",
+    "scope.top_tier_share_mib",
 ];
 
 /// DAMON's tracepoint, as Linux 6.12 describes it.
