@@ -37,7 +37,7 @@ fn what_is_above_a_cap_is_demoted_on_6_12() {
     let (before, after) = (number("beside_before"), number("beside_after"));
     assert!(after + 2048 + own >= before, "the neighbour had {before} KiB and has {after}");
     // At 64 MB/s, with the seconds until it is cold enough and the five in which it has to stay.
-    let most = |kib: u64| kib / 1024 / 64 + 15 + 5;
+    let most = |kib: u64| kib / 1024 / 64 + 30 + 5;
     assert!(number("first_s") <= most(number("hog_before") - cap), "{} s", number("first_s"));
     assert!(number("second_s") <= most(GROW_MIB << 10), "{} s", number("second_s"));
     let status = run.text("status-text");
