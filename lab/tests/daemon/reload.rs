@@ -5,10 +5,14 @@ use std::process::Command;
 
 use thermocline_lab::{Line, ThpMode};
 
-use super::{Run, number, thermocline, with_settings};
+use super::{Run, number, thermocline, where_time_is_no_matter, with_settings};
 
 #[test]
 fn a_daemon_is_reloaded_under_load_on_6_12() {
+    where_time_is_no_matter(reloaded_under_load);
+}
+
+fn reloaded_under_load() {
     let run = Run::new(Line::Stable, [512, 128, 768], ThpMode::Never, 280).one_processor().env("MIB", 96);
     let Some(outcome) = run.run(&with_settings(include_str!("reload.sh"))) else { return };
     let number = |name| number(&outcome, name);
