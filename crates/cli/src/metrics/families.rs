@@ -293,7 +293,8 @@ fn scopes(engine: &Deciding) -> Vec<Family> {
     let mut out = vec![
         Family::gauge(
             "thermocline_scope_top_tier_bytes",
-            "Memory of the top tier that a scope holds, where that counts: it has a floor or a cap, or one has a share.",
+            "Memory of the top tier that a scope holds, where that counts: it has a floor or a cap, or one has \
+             a share.",
             held(|standing| standing.top_tier_pages),
         ),
         Family::gauge(

@@ -62,8 +62,8 @@ pub fn ledgers(found: &[Named<ScopeLedger>]) -> String {
 fn ledger_row(ledger: &Named<ScopeLedger>) -> String {
     let Named { name, standing: of } = ledger;
     format!(
-        "scope {name}: {:.1} MiB promoted, {:.1} MiB demoted, {:.1} MiB of that for others' shares, {:.1} MiB came back, \
-         braked for {} s",
+        "scope {name}: {:.1} MiB promoted, {:.1} MiB demoted, {:.1} MiB of that for others' shares, \
+         {:.1} MiB came back, braked for {} s",
         mib(of.promoted),
         mib(of.demoted),
         mib(of.evicted),

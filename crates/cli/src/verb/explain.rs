@@ -15,8 +15,8 @@ pub struct NoProcess(u32);
 /// Asks the daemon behind `socket`: about the page at `address` of a process, for pages of it to
 /// ask about, or about a scope, which is whatever is not a number. The daemon renders the answer.
 ///
-/// # Errors There is no such process ([`NoProcess`]), no daemon answers, or its version does not
-/// render.
+/// # Errors
+/// There is no such process ([`NoProcess`]), no daemon answers, or its version does not render.
 pub fn explain(socket: &Path, of: String, address: Option<u64>, json: bool) -> anyhow::Result<String> {
     let request = request(of, address, !json)?;
     match json {

@@ -7,7 +7,8 @@ use crate::units::NodeId;
 /// A `target_nid` that is no node of the top tier with memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{key} is {nid}, which is no node of the top tier with memory; give one of {top}, or leave it unset for the nearest"
+    "{key} is {nid}, which is no node of the top tier with memory; give one of {top}, or leave it unset \
+     for the nearest"
 )]
 pub struct NoTop {
     /// The key.
