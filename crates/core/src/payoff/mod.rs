@@ -104,6 +104,8 @@ pub struct Payoff {
     saved_ns: f64,
     held_out: HeldOut,
     classes: Classes,
+    /// Of each class by its own pages alone, as of the last look.
+    verdicts: [Verdict; classes::OCTAVES as usize],
     price: Price,
     evidence: Account,
     trials: Account,
@@ -124,6 +126,7 @@ impl Payoff {
             keys: keys.clone(),
             held_out: HeldOut::new(Nanos::from_s(keys.watch_s)),
             classes: Classes::default(),
+            verdicts: [Verdict::Unknown; classes::OCTAVES as usize],
             price: Price::default(),
             evidence: half(),
             trials: half(),
@@ -251,6 +254,8 @@ impl Payoff {
         let (classes, passes) = (&mut self.classes, since.0 as f64 / pass.0.max(1) as f64);
         self.price.lower.pass(passes * lower_pages as f64 / held_out::ONE_IN as f64);
         self.held_out.tick(now, passes, pass, |octave, age| classes.silent(octave, age));
+        // Each candidate asks for one, and they change as slowly as pages show themselves.
+        self.verdicts = std::array::from_fn(|octave| self.look_at(octave as u8));
     }
 
     /// Whether anything may be promoted now: there is budget for trials, or pages that are worth it
@@ -266,8 +271,7 @@ impl Payoff {
 
     /// Whether some classes are known not to be worth a move, and none to be worth it.
     fn nothing_to_gain(&self) -> bool {
-        let verdicts = || (0..classes::OCTAVES).map(|octave| self.own_verdict(octave));
-        verdicts().any(|of| of == Verdict::NotWorth) && !verdicts().any(|of| of == Verdict::Worth)
+        self.verdicts.contains(&Verdict::NotWorth) && !self.verdicts.contains(&Verdict::Worth)
     }
 
     /// Pages that are held out now.
@@ -304,21 +308,20 @@ impl Payoff {
     /// The verdict on a class. While its own pages tell nothing: worth it, if the next colder class
     /// that is known is; not worth it, if the next hotter one is not.
     fn verdict(&self, octave: u8) -> Verdict {
-        let own = self.own_verdict(octave);
-        if own != Verdict::Unknown {
-            return own;
+        let (hotter, rest) = self.verdicts.split_at(usize::from(octave));
+        let [own, colder @ ..] = rest else { return Verdict::Unknown };
+        if *own != Verdict::Unknown {
+            return *own;
         }
-        let known = |octave| Some(self.own_verdict(octave)).filter(|verdict| *verdict != Verdict::Unknown);
-        let colder = (octave + 1..classes::OCTAVES).find_map(known);
-        let hotter = (0..octave).rev().find_map(known);
-        match (colder, hotter) {
+        let is_known = |verdict: &&Verdict| **verdict != Verdict::Unknown;
+        match (colder.iter().find(is_known), hotter.iter().rev().find(is_known)) {
             (Some(Verdict::Worth), _) => Verdict::Worth,
             (_, Some(Verdict::NotWorth)) => Verdict::NotWorth,
             _ => Verdict::Unknown,
         }
     }
 
-    fn own_verdict(&self, octave: u8) -> Verdict {
+    fn look_at(&self, octave: u8) -> Verdict {
         let (class, cost_ns) = (self.classes.of(octave), f64::from(self.move_ns));
         let most_ns = || class.most(self.watch_s, self.price.get()) * self.saved_ns;
         if self.gain_ns(class, 2.0) > cost_ns {
