@@ -70,7 +70,8 @@ reasons! {
     /// The scope holds as much of the top tier as its `top_tier_cap_mib` allows, counting pages in
     /// flight.
     ScopeCap = "scope_cap", Refused;
-    /// The scope would be left with less of the top tier than its `top_tier_floor_mib`.
+    /// The scope would be left with less of the top tier than its `top_tier_floor_mib`, or is
+    /// `never_slow`.
     ScopeFloor = "scope_floor", Refused;
     /// Promotion was proposed for a page that is in the top tier already.
     AlreadyTop = "already_top", Refused;

@@ -715,6 +715,23 @@ fn floors_and_caps_are_told_with_what_cannot_be_kept_of_them() {
 }
 
 #[test]
+fn what_is_never_to_be_slow_needs_a_cpuset_as_well() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+    machine.write("sys/fs/cgroup/a/memory.numa_stat", "anon N0=10485760 N2=99\nfile N0=0 N1=1048576 N2=0\n");
+    let mut config = config(&machine);
+    config.scope = vec![Scope { cgroup: Some("/a".to_owned()), never_slow: true, ..Scope::default() }];
+    let found = report_with(&machine, &config);
+    let told = finding(&found, "scope.may_be_slow");
+    assert!(told.cause.contains("its cpuset allows node 2:"), "{}", told.cause);
+    let what = &told.remedies[0].what;
+    assert!(what.contains("write 0,1 to cpuset.mems of /a") && what.contains("whatever a"), "{what}");
+    assert_eq!(finding(&found, "demotion.none").severity, Severity::Note, "mode auto asks for consent");
+    machine.write("sys/fs/cgroup/a/cpuset.mems.effective", "0-1\n");
+    assert!(!has(&report_with(&machine, &config), "scope.may_be_slow"));
+}
+
+#[test]
 fn numa_balancing_that_was_switched_off_on_purpose_is_told_with_the_files_that_do_so() {
     let machine = Machine::captured("lab-6.12-tiers");
     let no_choice = |report: &Report| report.findings.iter().all(|f| f.id != "choices.numa_balancing");

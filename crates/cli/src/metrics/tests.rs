@@ -60,6 +60,7 @@ pub fn everything() -> Snapshot {
         let standing = Standing {
             scope,
             floor_pages: 1,
+            never_slow: false,
             cap_pages: Some(2),
             share_pages: 1,
             claimed_pages: 0,

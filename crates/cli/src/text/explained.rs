@@ -122,6 +122,7 @@ mod tests {
         let standing = Standing {
             scope: ScopeId(1),
             floor_pages: 0,
+            never_slow: false,
             cap_pages: Some(512),
             share_pages: 0,
             claimed_pages: 0,

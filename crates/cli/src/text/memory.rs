@@ -92,7 +92,9 @@ pub fn scope_row(scope: &Named<Standing>) -> String {
             let _ = write!(out, ", {:.1} MiB {what}", mib(pages));
         }
     }
-    if standing.floor_pages > 0 {
+    if standing.never_slow {
+        out.push_str("; never slow: nothing is demoted from it");
+    } else if standing.floor_pages > 0 {
         let kept = standing.spare_pages.is_some_and(|spare| spare <= OVER_PAGES);
         let held = if kept { ": nothing is demoted from it" } else { "" };
         let _ = write!(out, "; floor {:.0} MiB{held}", mib(standing.floor_pages));
@@ -175,6 +177,7 @@ mod tests {
     const STANDING: Standing = Standing {
         scope: ScopeId(1),
         floor_pages: 0,
+        never_slow: false,
         cap_pages: None,
         share_pages: 0,
         claimed_pages: 0,
@@ -214,6 +217,8 @@ mod tests {
             spare_pages: Some(16_128),
             ..STANDING
         };
+        let never = named("a", Standing { never_slow: true, ..STANDING });
+        assert!(scope_row(&never).ends_with("; never slow: nothing is demoted from it"));
         let batch = Standing { floor_pages: 256, spare_pages: Some(0), ..STANDING };
         let told = "scope db: 127.0 MiB of the top tier 90 ms ago, 1.0 MiB on the way up; floor 64 MiB; cap 128 MiB: nothing is \
                     promoted into it\nscope /batch: what it holds of the top tier is not known; floor 1 MiB: nothing is demoted \

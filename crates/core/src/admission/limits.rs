@@ -49,6 +49,8 @@ pub struct Standing {
     pub scope: ScopeId,
     /// Base pages that demotion leaves in the top tier.
     pub floor_pages: u64,
+    /// Whether demotion leaves all of them there.
+    pub never_slow: bool,
     /// Base pages at which nothing more is promoted into it; `None` without a cap.
     pub cap_pages: Option<u64>,
     /// Base pages that it gets back when it wants them; 0 without a share.
@@ -92,6 +94,7 @@ impl Flow {
 struct Limit {
     scope: ScopeId,
     floor_pages: u64,
+    never_slow: bool,
     cap_pages: Option<u64>,
     share_pages: u64,
     /// Time and value of the last report of the holding.
@@ -114,9 +117,14 @@ impl Limit {
         Some(held.map(|held| cap_pages.saturating_sub(held.saturating_add(self.up.pages()))))
     }
 
+    /// Pages that demotion leaves it.
+    fn floor(&self) -> u64 {
+        if self.never_slow { u64::MAX } else { self.floor_pages }
+    }
+
     /// Pages that may be demoted, if there is a floor.
     fn spare(&self, now: Nanos) -> Option<Result<u64, RefusalReason>> {
-        let floor_pages = Some(self.floor_pages).filter(|floor| *floor > 0)?;
+        let floor_pages = Some(self.floor()).filter(|floor| *floor > 0)?;
         let held = self.holding(now).ok_or(RefusalReason::ScopeUnknown);
         Some(held.map(|held| held.saturating_sub(self.down.pages()).saturating_sub(floor_pages)))
     }
@@ -124,13 +132,13 @@ impl Limit {
     /// Pages above its share, or above its floor if it has no share: what others may claim. `None`
     /// while its holding is unknown.
     fn above(&self, now: Nanos) -> Option<u64> {
-        let kept = self.share_pages.max(self.floor_pages);
+        let kept = self.share_pages.max(self.floor());
         Some(self.holding(now)?.saturating_sub(self.down.pages()).saturating_sub(kept))
     }
 
     /// The same without what a command may take beyond what it is asked for.
     fn gives(&self, now: Nanos) -> u64 {
-        let margin = if self.share_pages.max(self.floor_pages) > 0 { OVER_PAGES } else { 0 };
+        let margin = if self.share_pages.max(self.floor()) > 0 { OVER_PAGES } else { 0 };
         self.above(now).map_or(0, |above| above.saturating_sub(margin))
     }
 
@@ -144,7 +152,7 @@ impl Limit {
     /// more than it is asked for, so as much is left above the floor.
     fn over(&self, now: Nanos) -> Option<Over> {
         let cap_pages = self.cap_pages?;
-        let kept = Some(self.floor_pages).filter(|floor| *floor > 0);
+        let kept = Some(self.floor()).filter(|floor| *floor > 0);
         let kept = kept.map_or(0, |floor| floor.saturating_add(OVER_PAGES)).max(cap_pages);
         let held = self.holding(now)?;
         let over = Over {
@@ -166,6 +174,15 @@ impl Limit {
     }
 }
 
+impl Standing {
+    /// Base pages that others may claim of it.
+    pub fn above_share(&self) -> u64 {
+        let floor = if self.never_slow { u64::MAX } else { self.floor_pages };
+        let kept = self.share_pages.max(floor).saturating_add(self.down_pages);
+        self.top_tier_pages.map_or(0, |held| held.saturating_sub(kept))
+    }
+}
+
 /// Floors, caps, shares and the accounting of the scopes that have them.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -182,6 +199,7 @@ impl Limits {
             limits[place + 1] = Some(Limit {
                 scope: ScopeId::of_place(place),
                 floor_pages: pages(scope.top_tier_floor_mib),
+                never_slow: scope.never_slow,
                 cap_pages: scope.top_tier_cap_mib.map(pages),
                 share_pages: pages(scope.top_tier_share_mib),
                 told: None,
@@ -309,6 +327,14 @@ impl Limits {
         self.scopes.iter().flatten().filter_map(|limit| limit.over(now)).collect()
     }
 
+    pub(super) fn has_shares(&self) -> bool {
+        self.scopes.iter().flatten().any(|limit| limit.share_pages > 0)
+    }
+
+    pub(super) fn lacks_share(&self, scope: ScopeId, now: Nanos) -> bool {
+        self.of(scope).is_some_and(|limit| limit.claim(now, 1) > 0)
+    }
+
     /// What scopes claim; `waiting` has the base pages that each would hold more if it could.
     pub(super) fn claims(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Claims {
         let claim = |(scope, pages): (&ScopeId, &u64)| Some((*scope, self.of(*scope)?.claim(now, *pages)));
@@ -334,6 +360,7 @@ impl Limits {
         let standing = |l: &Limit| Standing {
             scope: l.scope,
             floor_pages: l.floor_pages,
+            never_slow: l.never_slow,
             cap_pages: l.cap_pages,
             share_pages: l.share_pages,
             claimed_pages: l.claim(now, waiting(l.scope)),

@@ -285,6 +285,16 @@ impl Admission {
         self.limits.unfence();
     }
 
+    /// Whether a scope has a share of the top tier.
+    pub fn has_shares(&self) -> bool {
+        self.limits.has_shares()
+    }
+
+    /// Whether a scope is known to hold less than its share.
+    pub fn lacks_share(&self, scope: ScopeId, now: Nanos) -> bool {
+        self.limits.lacks_share(scope, now)
+    }
+
     /// Takes a scope's holding of the top tier; false if it is none that counts.
     pub fn tell(&mut self, holding: &Holding) -> bool {
         self.limits.tell(holding)

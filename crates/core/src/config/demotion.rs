@@ -32,8 +32,8 @@ pub enum Unreachable {
     Excluded(usize),
     /// A scope is to keep some of the top tier, which the kernel's own demotion does not know.
     #[error(
-        "scope[{0}] has a top_tier_floor_mib, and the kernel may demote memory below it once demotion is enabled; set \
-         demotion.mode = \"on\" to accept that"
+        "scope[{0}] has a top_tier_floor_mib or is never_slow, and the kernel may demote what it is to keep once demotion is \
+         enabled; set demotion.mode = \"on\" to accept that"
     )]
     Floor(usize),
 }

@@ -36,6 +36,10 @@ section! {
         /// own share, as soon as its candidates want it; others may use what it does not want. 0:
         /// none. Needs a cgroup and no other criterion.
         top_tier_share_mib: u64 = 0, "MiB", 0..=MIB_MAX, "ours";
+        /// Nothing of the scope that is in the top tier is demoted. Needs a cgroup and no other
+        /// criterion. What is on slower tiers, and what the kernel demotes or allocates there by
+        /// itself, only a cpuset without these tiers keeps from being slow.
+        never_slow: bool = false, "", Any("true or false"), "ours";
     }
 }
 
@@ -97,7 +101,17 @@ impl TierMap {
 impl Scope {
     /// Whether the scope has a floor, a cap or a share.
     pub fn is_limited(&self) -> bool {
-        self.top_tier_floor_mib > 0 || self.top_tier_cap_mib.is_some() || self.top_tier_share_mib > 0
+        self.keeps_some() || self.top_tier_cap_mib.is_some() || self.top_tier_share_mib > 0
+    }
+
+    /// Whether demotion leaves some of its memory in the top tier, or all.
+    pub fn keeps_some(&self) -> bool {
+        self.top_tier_floor_mib > 0 || self.never_slow
+    }
+
+    /// The key by which it keeps some.
+    pub fn floor_key(&self) -> &'static str {
+        if self.never_slow { "never_slow" } else { "top_tier_floor_mib" }
     }
 
     /// Whether it may be asked for memory that is not needed elsewhere.
@@ -133,7 +147,7 @@ impl Scope {
         let keys = [
             (!self.pids.is_empty(), "pids"),
             (self.command.is_some(), "command"),
-            (self.top_tier_floor_mib > 0, "top_tier_floor_mib"),
+            (self.keeps_some(), self.floor_key()),
             (self.top_tier_cap_mib.is_some(), "top_tier_cap_mib"),
             (self.top_tier_share_mib > 0, "top_tier_share_mib"),
             (self.rate_share_percent != default.rate_share_percent, "rate_share_percent"),
@@ -249,7 +263,7 @@ fn check_limit(i: usize, scope: &Scope, earlier: &Earlier, out: &mut Vec<Violati
     }
     let floor_mib = scope.top_tier_floor_mib;
     let name = match scope.top_tier_cap_mib {
-        _ if floor_mib > 0 => "top_tier_floor_mib",
+        _ if scope.keeps_some() => scope.floor_key(),
         Some(_) => "top_tier_cap_mib",
         None => "top_tier_share_mib",
     };
@@ -258,6 +272,11 @@ fn check_limit(i: usize, scope: &Scope, earlier: &Earlier, out: &mut Vec<Violati
     };
     if let Some(cap_mib) = scope.top_tier_cap_mib.filter(|cap_mib| floor_mib > *cap_mib) {
         violate(format!("{floor_mib} is not allowed; top_tier_cap_mib of the scope is {cap_mib} MiB"));
+    }
+    if let Some(cap_mib) = scope.top_tier_cap_mib.filter(|_| scope.never_slow) {
+        violate(format!(
+            "top_tier_cap_mib of the scope is {cap_mib} MiB, and what is above it would have to go down; unset one of them"
+        ));
     }
     if scope.exclude {
         let message = "an excluded scope is left alone, so that nothing keeps its floor, cap or share";
@@ -329,6 +348,11 @@ mod tests {
                 .contains("neither pids nor command")
         );
         let by_command = Scope { command: Some("redis".to_owned()), ..Scope::default() };
+        let never = |cap| Scope { never_slow: true, ..scope("/a", 0, cap) };
+        assert_eq!(one(never(None)), "");
+        assert!(one(never(Some(9))).contains("scope[0].never_slow: top_tier_cap_mib of the scope is 9 MiB"));
+        assert!(one(Scope { pids: vec![1], ..never(None) }).contains("never_slow: the kernel counts"));
+        assert!(one(Scope { exclude: true, ..never(None) }).contains("never_slow: an excluded scope"));
         for earlier in [by_command, scope("/a/b", 0, None), scope("/", 0, None), scope("a/", 1, None)] {
             let found = violations(&[earlier, scope("/a", 1, None)]).concat();
             assert!(found.contains("scope[1].top_tier_floor_mib: scope[0] stands before"), "{found}");

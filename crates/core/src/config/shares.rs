@@ -51,7 +51,7 @@ impl Config {
         let auto = self.demotion.mode == DemotionMode::Auto;
         self.scope.iter().enumerate().find_map(|(i, scope)| match scope.cgroup_alone() {
             None => Some(Unreachable::Processes(i)),
-            Some(_) if auto && scope.top_tier_floor_mib > 0 => Some(Unreachable::Floor(i)),
+            Some(_) if auto && scope.keeps_some() => Some(Unreachable::Floor(i)),
             Some(_) if auto && scope.exclude => Some(Unreachable::Excluded(i)),
             Some(_) => None,
         })

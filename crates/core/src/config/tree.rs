@@ -79,14 +79,15 @@ impl Config {
 
     /// The kernel's own demotion knows no floors, so that somebody has to say that this is meant.
     fn check_floors(&self, out: &mut Vec<Violation>) {
-        let floor = self.scope.iter().position(|s| s.top_tier_floor_mib > 0);
+        let floor = self.scope.iter().enumerate().find(|(_, s)| s.keeps_some());
         if self.kernel.demotion_enabled == Some(true)
             && self.demotion.mode != DemotionMode::On
-            && let Some(i) = floor
+            && let Some((i, scope)) = floor
         {
             let message = format!(
-                "with it the kernel may demote memory below scope[{i}].top_tier_floor_mib under memory pressure; unset it, or \
-                 accept that by demotion.mode = \"on\""
+                "with it the kernel may demote under memory pressure what scope[{i}].{} is to keep; unset it, or accept that by \
+                 demotion.mode = \"on\"",
+                scope.floor_key()
             );
             out.push(Violation { key: "kernel.demotion_enabled".to_owned(), message });
         }

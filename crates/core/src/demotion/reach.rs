@@ -54,7 +54,7 @@ pub fn reach(config: &Config) -> Result<Reach, Unreachable> {
     let mut reach = Reach::default();
     for (i, scope) in config.scope.iter().enumerate() {
         let path = scope.cgroup_alone().ok_or(Unreachable::Processes(i))?;
-        let floor = scope.top_tier_floor_mib > 0;
+        let floor = scope.keeps_some();
         if scope.exclude {
             reach.never.push(path);
         } else {

@@ -24,7 +24,7 @@ impl Engine {
         }
         let tops: Vec<NodeState> =
             nodes.iter().filter(|state| self.topology.is_top(state.node)).copied().collect();
-        let giving = self.admission.giving(now, &tops, &self.queue.wanting());
+        let giving = self.admission.giving(now, &tops, &self.wanting());
         let (wanted, ahead) = match &self.payoff {
             Some(payoff) if !payoff.may_promote() => (Vec::new(), Ahead::Nothing),
             _ => (self.wanted(), Ahead::Goal),

@@ -122,14 +122,6 @@ impl ScopeExplanation {
     }
 }
 
-impl Standing {
-    /// Base pages that others may claim of it.
-    pub fn above_share(&self) -> u64 {
-        let kept = self.share_pages.max(self.floor_pages).saturating_add(self.down_pages);
-        self.top_tier_pages.map_or(0, |held| held.saturating_sub(kept))
-    }
-}
-
 fn braked(braking: &Braking) -> String {
     let why = match braking.by {
         Some(Cause::PingPong) => "its pages went back and forth",
@@ -158,6 +150,7 @@ mod tests {
         let mut standing = Standing {
             scope: ScopeId(1),
             floor_pages: 0,
+            never_slow: false,
             cap_pages: None,
             share_pages: 2 * GIB,
             claimed_pages: 0,

@@ -27,6 +27,8 @@ pub use ledger::ScopeLedger;
 pub use reload::{ReloadError, reloadable};
 pub use worth::{LeftBelow, MovedPage, RefusedPage, Worth};
 
+use std::collections::BTreeMap;
+
 use crate::access::{
     Access, Detail, Evidence, Mappings, NoMappings, Region, RegionPage, RegionSnapshot, Source,
 };
@@ -47,7 +49,7 @@ use crate::record::{Record, RecordError, RecordParams, RecordTable};
 use crate::refusal::RefusalReason;
 use crate::rule::{self, Context, Rule};
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid, VirtPage};
+use crate::units::{Nanos, PAGE_SHIFT, Pfn, Pid, ScopeId, VirtPage};
 use crate::weigh::Weights;
 
 /// Why an engine cannot be created.
@@ -264,7 +266,12 @@ impl Engine {
     /// The state of each scope whose holding counts: those with a floor, a cap or a share, and all
     /// as soon as one has a share.
     pub fn standings(&self) -> Vec<Standing> {
-        self.admission.standings(self.clock(), &self.queue.wanting())
+        self.admission.standings(self.clock(), &self.wanting())
+    }
+
+    /// What scopes would hold more if they could. Where none has a share, nobody asks.
+    fn wanting(&self) -> BTreeMap<ScopeId, u64> {
+        if self.admission.has_shares() { self.queue.wanting() } else { BTreeMap::new() }
     }
 
     /// The brakes of the scopes whose memory may move; empty where `brake.enabled` is false.

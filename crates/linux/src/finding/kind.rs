@@ -225,6 +225,9 @@ kinds! {
     ScopeFloorsTooLarge = "scope.floors_too_large", [Problem], Doctor;
     /// The kernel's own demotion is on, or will be, and knows no floors; a problem without consent.
     ScopeFloorAndKernel = "scope.floor_and_kernel", [Note, Problem], Doctor;
+    /// A scope is `never_slow`, and its cpuset lets the kernel allocate its memory on lower tiers,
+    /// or demote it there.
+    ScopeMayBeSlow = "scope.may_be_slow", [Problem], Doctor;
     /// A cgroup is at its `memory.high` or `memory.max`, which count all tiers together: the kernel
     /// demotes its pages from the top tier, and that does not bring it below its limit.
     CgroupAtLimit = "cgroup.at_limit", [Problem], Both;

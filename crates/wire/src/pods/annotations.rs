@@ -19,7 +19,7 @@ const TRUTH: &str = "\"true\" or \"false\"";
 const QUANTITY: &str = "an amount of memory such as \"512Mi\", \"2Gi\", \"3G\" or bytes";
 
 /// Every annotation. One that is missing leaves the scope's default.
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 7] = [
     Row {
         name: "manage",
         values: TRUTH,
@@ -47,6 +47,21 @@ const ROWS: [Row; 5] = [
             scope.top_tier_cap_mib = quantity::mib_down(value);
             scope.top_tier_cap_mib.is_some()
         },
+    },
+    Row {
+        name: "top-tier-share",
+        values: QUANTITY,
+        set: |scope, value| {
+            quantity::mib_up(value).is_some_and(|mib| {
+                scope.top_tier_share_mib = mib;
+                true
+            })
+        },
+    },
+    Row {
+        name: "never-slow",
+        values: TRUTH,
+        set: |scope, value| truth(value, |never| scope.never_slow = never),
     },
     Row {
         name: "rate-share-percent",
@@ -143,12 +158,19 @@ mod tests {
     fn annotations_are_the_keys_of_a_scope() {
         let name = "db/redis-0".to_owned();
         assert_eq!(scope(&[("manage", "true")]), Scope { name: name.clone(), ..Scope::default() });
-        let asked = [("top-tier-floor", "1Gi"), ("top-tier-cap", "2G"), ("rate-share-percent", "50")];
-        let (floor, cap) = (1024, Some(1907));
+        let asked = [
+            ("top-tier-floor", "1Gi"),
+            ("top-tier-share", "1.5Gi"),
+            ("top-tier-cap", "2G"),
+            ("never-slow", "true"),
+            ("rate-share-percent", "50"),
+        ];
         let expected = Scope {
             name,
-            top_tier_floor_mib: floor,
-            top_tier_cap_mib: cap,
+            top_tier_floor_mib: 1024,
+            top_tier_share_mib: 1536,
+            top_tier_cap_mib: Some(1907),
+            never_slow: true,
             rate_share_percent: 50,
             ..Scope::default()
         };

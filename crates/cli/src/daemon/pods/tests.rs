@@ -320,7 +320,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        (0u8..8, 0u8..6).prop_map(|(pod, asks)| Event::Comes(pod, asks)),
+        (0u8..8, 0u8..8).prop_map(|(pod, asks)| Event::Comes(pod, asks)),
         (0u8..8).prop_map(Event::Goes),
         (0u8..8).prop_map(Event::Begins),
         (0u8..8).prop_map(Event::Ends),
@@ -328,12 +328,14 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-const ASKS: [&[(&str, &str)]; 6] = [
+const ASKS: [&[(&str, &str)]; 8] = [
     &[("manage", "true")],
     &[("exclude", "true")],
     &[("top-tier-floor", "1Gi"), ("top-tier-cap", "2Gi")],
     &[("top-tier-floor", "2Gi"), ("top-tier-cap", "1Gi")],
     &[("mange", "true")],
+    &[("top-tier-share", "1Gi"), ("top-tier-floor", "2Gi")],
+    &[("never-slow", "true")],
     &[],
 ];
 

@@ -81,6 +81,7 @@ pub fn scopes(snapshot: Snapshot, count: u16) -> Snapshot {
             let standing = Standing {
                 scope,
                 floor_pages: 256,
+                never_slow: false,
                 cap_pages: n.is_multiple_of(3).then_some(1024),
                 share_pages: 0,
                 claimed_pages: 0,

@@ -88,7 +88,10 @@ fn row(scope: &Scope<'_>) -> Row {
     let cells = vec![
         escape::name(scope.name).into_owned(),
         scope.dram().map_or("unknown".to_owned(), size),
-        limit(scope.standing.map(|standing| standing.floor_pages)),
+        scope
+            .standing
+            .filter(|of| of.never_slow)
+            .map_or_else(|| limit(scope.standing.map(|standing| standing.floor_pages)), |_| "all".to_owned()),
         pages(scope.standing.and_then(|standing| standing.cap_pages)),
         scope.filled().map_or("-".to_owned(), |share| share.to_string()),
         pages(scope.standing.map(|standing| standing.up_pages)),
