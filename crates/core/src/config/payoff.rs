@@ -9,7 +9,7 @@ section! {
     Payoff {
         /// Refuse promotions that gain less than a move costs, and keep to the budget what is spent
         /// to find out.
-        enabled: bool = false, "", Any("true or false"), "ours", restart;
+        enabled: bool = true, "", Any("true or false"), "ours", restart;
         /// CPU time that may be spent before it is known what promotions gain: on hint faults, on
         /// trials and on demotion for them. A share of the CPU time that the machine's programs
         /// use.

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::journal::{Decision, What};
 use crate::label::Label;
 use crate::moves::BatchId;
-use crate::payoff::Judged;
+use crate::payoff::{Judged, Room};
 use crate::refusal::RefusalReason;
 use crate::units::{Nanos, NodeId, Pfn, VirtPage};
 use crate::weigh::Estimate;
@@ -147,12 +147,14 @@ impl Engine {
     /// What the promotion of a page would gain, by what the rule last claimed of it.
     fn gain(&self, head: VirtPage, last: Option<&Decision>) -> Option<Judged> {
         let payoff = self.payoff.as_ref()?;
+        let scope = self.admission.scope_of(head.pid);
+        let room = scope.map_or(Room::Priced, |scope| self.room_of(scope));
         if let Some(waiting) = self.queue.get(head) {
-            return payoff.of(&waiting.candidate);
+            return payoff.of(&waiting.candidate, room);
         }
         match last?.what {
             What::Refused { reason: RefusalReason::HeldOut | RefusalReason::NotWorth } => {
-                Some(payoff.judged(gap_of_score(last?.score)))
+                Some(payoff.judged(gap_of_score(last?.score), room))
             }
             _ => None,
         }

@@ -21,7 +21,7 @@ type Turns = BinaryHeap<(Turn, LaneKey)>;
 
 impl Engine {
     pub(super) fn issue(&mut self, now: Nanos, nodes: &[NodeState]) -> Vec<Batch> {
-        let mut gate = self.admission.gate(now, nodes, &self.queue.wanting());
+        let mut gate = self.admission.gate(now, nodes, &self.wanting());
         let mut turns = self.open_lanes(&gate);
         let mut batches = Batches::new(self.admission.batches_free(), self.batch_pages);
         let mut looks = 0;
@@ -95,7 +95,9 @@ impl Engine {
             return Err(Stop::Everybody(RefusalReason::BatchesInFlight));
         }
         if let Some(payoff) = &self.payoff {
-            payoff.gate(&admitted.candidate).map_err(|reason| match reason.effect() {
+            payoff.gate(&admitted.candidate, self.room_of(admitted.scope)).map_err(|reason| match reason
+                .effect()
+            {
                 Effect::Refused => Stop::Refused(reason),
                 Effect::Held => Stop::One(reason),
             })?;

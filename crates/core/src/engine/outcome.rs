@@ -53,8 +53,9 @@ impl Engine {
             Outcome::Moved => {
                 self.count_moved(flight.direction, admitted.pages());
                 self.ledgers.moved(admitted.scope, flight.direction, admitted.pages());
+                let room = self.room_of(admitted.scope);
                 if let Some(payoff) = &mut self.payoff {
-                    payoff.promoted(&admitted.candidate);
+                    payoff.promoted(&admitted.candidate, room);
                 }
                 self.tell(flight, admitted, What::Moved { batch });
                 let moves = self.admission.moved(admitted, self.clock());

@@ -5,9 +5,10 @@ use crate::candidate::Candidate;
 use crate::engine::{Engine, LOOK_AHEAD};
 use crate::journal::{Decision, What};
 use crate::moves::Direction;
+use crate::payoff::Room;
 use crate::queue::Offer;
 use crate::refusal::RefusalReason;
-use crate::units::Nanos;
+use crate::units::{Nanos, ScopeId};
 
 impl Engine {
     /// Takes the rule's proposals to the door.
@@ -37,10 +38,16 @@ impl Engine {
     fn door(&mut self, candidate: &Candidate) -> Result<Admitted, RefusalReason> {
         let now = self.clock();
         let admitted = self.admission.door(&self.topology, candidate, now)?;
+        let room = self.room_of(admitted.scope);
         match &mut self.payoff {
-            Some(payoff) => Ok(admitted.rated(payoff.door(candidate, now)?)),
+            Some(payoff) => Ok(admitted.rated(payoff.door(candidate, room, now)?)),
             None => Ok(admitted),
         }
+    }
+
+    /// What the room costs into which pages of a scope are promoted.
+    pub(super) fn room_of(&self, scope: ScopeId) -> Room {
+        if self.admission.lacks_share(scope, self.clock()) { Room::Owed } else { Room::Priced }
     }
 
     /// Queues a candidate; one that failed before is not tried until `not_before`.

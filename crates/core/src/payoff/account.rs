@@ -76,11 +76,19 @@ impl Account {
         Nanos((self.credit + self.income.unwrap_or(0.0) * self.loan_s).max(0.0) as u64)
     }
 
+    /// What of that will be spent while the loan is paid back, at the rate at which it is now: it
+    /// falls with what is left.
+    fn due(&self, ordered: f64) -> f64 {
+        let rate = self.spending / ordered.max(1.0);
+        ordered * -(-rate * self.loan_s).exp_m1()
+    }
+
     /// How many times as much as at the last booking may be spent; `None` while the income is
-    /// unknown. To `watch` only is to notice a change.
-    pub(super) fn affordable(&self, watch: bool) -> Option<Affordable> {
+    /// unknown. To `watch` only is to notice a change. Up to `ordered` ns will be spent in any
+    /// case, sooner or later.
+    pub(super) fn affordable(&self, watch: bool, ordered: f64) -> Option<Affordable> {
         let (income, booked) = self.income.zip(self.booked)?;
-        let all = income + (self.credit + income * self.loan_s) / SPREAD_S;
+        let all = income + (self.credit + income * self.loan_s - self.due(ordered)) / SPREAD_S;
         let rate = if watch { 0.0 } else { all };
         let factor = rate.max(income * LEAST) / self.spending.max(1.0);
         Some(Affordable { measured: booked.time, factor })
@@ -139,7 +147,7 @@ mod tests {
     fn while_the_programs_time_is_unknown_nothing_is_limited() {
         let mut account = Account::new(0.01, 10);
         account.spend(1e15);
-        assert!(account.has_credit() && account.affordable(false).is_none());
+        assert!(account.has_credit() && account.affordable(false, 0.0).is_none());
         book(&mut account, 0);
         assert!(account.has_credit());
     }
@@ -150,12 +158,15 @@ mod tests {
         account.spend(20e6);
         book(&mut account, 2);
         // 20 ms in one of two seconds are 10 a second. Left are 100, to be spread over 20 s.
-        let Affordable { measured, factor } = account.affordable(false).unwrap();
+        let Affordable { measured, factor } = account.affordable(false, 0.0).unwrap();
         assert_eq!(measured, Nanos::from_s(2));
         assert!((factor - (10.0 + 5.0) / 10.0).abs() < 1e-9, "{account:?}");
+        // Of 100 ms that were ordered 10 a second come at first, and 63 within the loan's 10 s.
+        let Affordable { factor, .. } = account.affordable(false, 100e6).unwrap();
+        assert!((factor - (10.0 + (100.0 - 63.2) / 20.0) / 10.0).abs() < 1e-3, "{account:?}");
         account.spend(1e9);
         book(&mut account, 3);
-        assert!(account.affordable(false).unwrap().factor < 0.01, "{account:?}");
+        assert!(account.affordable(false, 0.0).unwrap().factor < 0.01, "{account:?}");
     }
 
     #[test]
@@ -164,7 +175,7 @@ mod tests {
         account.spend(20e6);
         book(&mut account, 2);
         // A mean of 10 ms a second, of which 2.5 are left.
-        let Affordable { factor, .. } = account.affordable(true).unwrap();
+        let Affordable { factor, .. } = account.affordable(true, 0.0).unwrap();
         assert!((factor - 0.25).abs() < 1e-9, "{account:?}");
     }
 }

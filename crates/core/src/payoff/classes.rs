@@ -8,6 +8,8 @@ pub(super) const OCTAVES: u8 = 40;
 const HALF_LIFE_S: f64 = 60.0;
 /// Passes of held-out pages that suffice to judge a class.
 const PASSES_MIN: f64 = 32.0;
+/// Passes of an age that suffice to judge a class well: no more of its pages are held out.
+const PASSES_ENOUGH: f64 = 256.0;
 /// Faults within a bound that suffice to use it: one in a thousand pages is early by chance.
 const FAULTS_MIN: f64 = 4.0;
 /// Ages that are told apart.
@@ -107,6 +109,12 @@ impl Class {
     /// Whether anything is known of it.
     pub(super) fn is_known(&self) -> bool {
         self.0.iter().any(Passes::is_known)
+    }
+
+    /// Whether so much is known that no more of its pages need to be held out. What was seen fades,
+    /// so that others follow.
+    pub(super) fn is_well_known(&self) -> bool {
+        self.0.iter().any(|passes| passes.passes >= PASSES_ENOUGH)
     }
 
     /// Accesses a second of its youngest pages that are known.

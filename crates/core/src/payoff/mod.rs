@@ -1,13 +1,15 @@
 //! A move must be worth it: what promotions and evidence may cost, given what they gain.
 //!
 //! 1. One page in 64 that is proposed for promotion is *held out*: it stays where it is for
-//!    `watch_s`, and its hint faults go on being seen. So it shows what promoting others gains.
+//!    `watch_s`, and its hint faults go on being seen. So it shows what promoting others gains. Of
+//!    a class that is well known none are, until that has faded.
 //! 2. Held-out pages are judged in classes, by the octave of the access interval that the rule
 //!    claims. If in a share F of the passes they fault within x of being marked, their access rate
 //!    is at least F / x. The largest such bound is the rate of the class.
 //! 3. The *price* of room in DRAM is what a demoted page loses: at most the mean rate of the pages
 //!    of lower tiers, whose rate is found by the same bound, and a quarter more; at most what pages
-//!    that demotion found idle can have; nothing while there is room.
+//!    that demotion found idle can have; nothing while there is room, and for a scope that holds
+//!    less than its share.
 //! 4. A promotion gains the time that is saved by an access, times the accesses by which a page
 //!    exceeds the price until it no longer does. That is found from the rates at four ages: up to
 //!    an eighth, a quarter, a half and all of `watch_s` after the proposal, and what is left then
@@ -16,7 +18,8 @@
 //!    errors of F, and *not worth it* if the greatest does not. Pages of the latter are refused.
 //! 6. What is not known yet is tried within a budget, a share of the programs' CPU time. Half of it
 //!    pays for hint faults, the other half for trials and demotion. Half of what promotions of
-//!    known classes gain may be spent on hint faults too. Without budget, scans mark less. Where
+//!    known classes gain may be spent on hint faults too. What pages that are marked will cost by
+//!    the rate at which they fault counts as spent. Without budget, scans mark less. Where
 //!    some classes are not worth it and none is, a quarter of the budget is spent.
 //!
 //! Pages that are accessed less often than claimed wait with the rate that was seen, so that
@@ -46,7 +49,7 @@ use crate::topology::Topology;
 use crate::units::{Nanos, Pid};
 use account::Account;
 use classes::{Class, Classes};
-use held_out::HeldOut;
+use held_out::{Draw, HeldOut};
 use price::Price;
 
 /// Time between two looks at held-out pages.
@@ -68,6 +71,15 @@ pub enum Verdict {
     Worth,
     /// They gain less.
     NotWorth,
+}
+
+/// What the room costs that a page is promoted into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// What the page loses that makes it.
+    Priced,
+    /// Nothing: the page's scope holds less than its share, and has a right to the room.
+    Owed,
 }
 
 /// What a promotion of a page with a certain claim gains.
@@ -94,6 +106,8 @@ impl Judged {
     }
 }
 
+type Verdicts = [Verdict; classes::OCTAVES as usize];
+
 /// See the module's description.
 #[derive(Debug)]
 pub struct Payoff {
@@ -104,8 +118,10 @@ pub struct Payoff {
     saved_ns: f64,
     held_out: HeldOut,
     classes: Classes,
-    /// Of each class by its own pages alone, as of the last look.
-    verdicts: [Verdict; classes::OCTAVES as usize],
+    /// Base pages that are marked and have not faulted yet.
+    marked: f64,
+    /// Of each class by its own pages alone, as of the last look, where room is priced and owed.
+    verdicts: [Verdicts; 2],
     price: Price,
     evidence: Account,
     trials: Account,
@@ -126,7 +142,8 @@ impl Payoff {
             keys: keys.clone(),
             held_out: HeldOut::new(Nanos::from_s(keys.watch_s)),
             classes: Classes::default(),
-            verdicts: [Verdict::Unknown; classes::OCTAVES as usize],
+            marked: 0.0,
+            verdicts: [[Verdict::Unknown; classes::OCTAVES as usize]; 2],
             price: Price::default(),
             evidence: half(),
             trials: half(),
@@ -143,21 +160,25 @@ impl Payoff {
     /// Takes accesses: hint faults cost time, and those of held-out pages count for their class.
     pub fn see(&mut self, batch: &[Access]) {
         let mut faults = 0u32;
+        let mut pages = 0;
         for access in batch {
             let Detail::HintFault { latency } = access.detail else { continue };
             faults += 1;
+            pages += access.pages();
             let (Some(latency), Some(page)) = (latency, access.page) else { continue };
-            if !self.held_out.may_hold(page, access.time) {
+            let draw = Draw::of(page, access.pfn);
+            if !self.held_out.may_hold(draw, access.time) {
                 continue;
             }
             let wait = classes::octave(Nanos(latency.time.0.saturating_mul(access.pages())));
-            if self.held_out.is_selected(page, access.time) {
+            if self.held_out.is_selected(draw, access.time) {
                 self.price.lower.fault(wait, access.pages() as f64);
             }
             if let Some((octave, age)) = self.held_out.faulted(page, access.time) {
                 self.classes.fault(octave, age, wait);
             }
         }
+        self.marked = (self.marked - pages as f64).max(0.0);
         self.evidence.spend(f64::from(faults) * self.fault_ns);
     }
 
@@ -165,14 +186,15 @@ impl Payoff {
     ///
     /// # Errors
     /// It is held out, or not worth it.
-    pub fn door(&mut self, candidate: &Candidate, now: Nanos) -> Result<u16, RefusalReason> {
+    pub fn door(&mut self, candidate: &Candidate, room: Room, now: Nanos) -> Result<u16, RefusalReason> {
         let (true, Some(page)) = (is_judged(candidate), candidate.page) else { return Ok(candidate.score) };
         let gap = gap_of_score(candidate.score);
         let octave = classes::octave(gap);
-        if self.held_out.holds(page, octave, now) {
+        let more = !self.classes.of(octave).is_well_known();
+        if self.held_out.holds(page, Draw::of(page, candidate.pfn), octave, more, now) {
             return Err(RefusalReason::HeldOut);
         }
-        match self.verdict(octave) {
+        match self.verdict(octave, room) {
             Verdict::NotWorth => Err(RefusalReason::NotWorth),
             Verdict::Unknown => Ok(candidate.score),
             Verdict::Worth => {
@@ -187,29 +209,32 @@ impl Payoff {
     /// Whether a page whose turn has come may be promoted now.
     ///
     /// # Errors
-    /// It is not worth it, or it would be a trial and the budget is spent.
-    pub fn gate(&self, candidate: &Candidate) -> Result<(), RefusalReason> {
+    /// It is not worth it, or it would be a trial and the budget is spent. A scope need not wait
+    /// for its share until there is budget.
+    pub fn gate(&self, candidate: &Candidate, room: Room) -> Result<(), RefusalReason> {
         if !is_judged(candidate) {
             return Ok(());
         }
-        match self.verdict(classes::octave(gap_of_score(candidate.score))) {
+        match self.verdict(classes::octave(gap_of_score(candidate.score)), room) {
             Verdict::NotWorth => Err(RefusalReason::NotWorth),
-            Verdict::Unknown if !self.trials.has_credit() => Err(RefusalReason::BudgetSpent),
+            Verdict::Unknown if room == Room::Priced && !self.trials.has_credit() => {
+                Err(RefusalReason::BudgetSpent)
+            }
             Verdict::Unknown | Verdict::Worth => Ok(()),
         }
     }
 
     /// A page has been promoted.
-    pub fn promoted(&mut self, candidate: &Candidate) {
+    pub fn promoted(&mut self, candidate: &Candidate, room: Room) {
         if !is_judged(candidate) {
             return;
         }
         let pages = (1u64 << candidate.order) as f64;
         let octave = classes::octave(gap_of_score(candidate.score));
-        match self.verdict(octave) {
+        match self.verdict(octave, room) {
             Verdict::Worth => {
                 let class = self.classes.of(octave);
-                let gain = self.gain_ns(class, 2.0) - f64::from(self.move_ns);
+                let gain = self.gain_ns(class, room, 2.0) - f64::from(self.move_ns);
                 self.evidence.earn(gain.max(0.0) / 2.0 * pages);
             }
             Verdict::Unknown | Verdict::NotWorth => self.trials.spend(f64::from(self.move_ns) * pages),
@@ -253,9 +278,13 @@ impl Payoff {
         self.price.tick(now, since_s);
         let (classes, passes) = (&mut self.classes, since.0 as f64 / pass.0.max(1) as f64);
         self.price.lower.pass(passes * lower_pages as f64 / held_out::ONE_IN as f64);
+        // What a scan finds marked stays so.
+        let unmarked = (lower_pages as f64 - self.marked).max(0.0);
+        self.marked = (self.marked + passes * unmarked).min(lower_pages as f64);
         self.held_out.tick(now, passes, pass, |octave, age| classes.silent(octave, age));
         // Each candidate asks for one, and they change as slowly as pages show themselves.
-        self.verdicts = std::array::from_fn(|octave| self.look_at(octave as u8));
+        self.verdicts = [Room::Priced, Room::Owed]
+            .map(|room| std::array::from_fn(|octave| self.look_at(octave as u8, room)));
     }
 
     /// Whether anything may be promoted now: there is budget for trials, or pages that are worth it
@@ -266,12 +295,13 @@ impl Payoff {
 
     /// By how much hint faults may change; `None` if they may cost what they will.
     pub fn faults_affordable(&self) -> Option<Affordable> {
-        self.evidence.affordable(self.nothing_to_gain())
+        self.evidence.affordable(self.nothing_to_gain(), self.marked * self.fault_ns)
     }
 
     /// Whether some classes are known not to be worth a move, and none to be worth it.
     fn nothing_to_gain(&self) -> bool {
-        self.verdicts.contains(&Verdict::NotWorth) && !self.verdicts.contains(&Verdict::Worth)
+        let [priced, owed] = &self.verdicts;
+        priced.contains(&Verdict::NotWorth) && !owed.contains(&Verdict::Worth)
     }
 
     /// Pages that are held out now.
@@ -285,18 +315,18 @@ impl Payoff {
     }
 
     /// What a promotion of a candidate gains; `None` if such candidates are not judged.
-    pub fn of(&self, candidate: &Candidate) -> Option<Judged> {
-        is_judged(candidate).then(|| self.judged(gap_of_score(candidate.score)))
+    pub fn of(&self, candidate: &Candidate, room: Room) -> Option<Judged> {
+        is_judged(candidate).then(|| self.judged(gap_of_score(candidate.score), room))
     }
 
     /// What a promotion of a page with such a claim gains.
-    pub fn judged(&self, gap: Nanos) -> Judged {
+    pub fn judged(&self, gap: Nanos, room: Room) -> Judged {
         let octave = classes::octave(gap);
-        let (class, price) = (self.classes.of(octave), self.price.get());
+        let (class, price) = (self.classes.of(octave), self.price_of(room));
         let rate = class.rate(0.0);
         let accesses = class.least(self.watch_s, price, 0.0);
         Judged {
-            verdict: self.verdict(octave),
+            verdict: self.verdict(octave, room),
             rate,
             price,
             stay_s: if rate > price { accesses / (rate - price) } else { 0.0 },
@@ -307,8 +337,8 @@ impl Payoff {
 
     /// The verdict on a class. While its own pages tell nothing: worth it, if the next colder class
     /// that is known is; not worth it, if the next hotter one is not.
-    fn verdict(&self, octave: u8) -> Verdict {
-        let (hotter, rest) = self.verdicts.split_at(usize::from(octave));
+    fn verdict(&self, octave: u8, room: Room) -> Verdict {
+        let (hotter, rest) = self.verdicts[room as usize].split_at(usize::from(octave));
         let [own, colder @ ..] = rest else { return Verdict::Unknown };
         if *own != Verdict::Unknown {
             return *own;
@@ -321,10 +351,10 @@ impl Payoff {
         }
     }
 
-    fn look_at(&self, octave: u8) -> Verdict {
+    fn look_at(&self, octave: u8, room: Room) -> Verdict {
         let (class, cost_ns) = (self.classes.of(octave), f64::from(self.move_ns));
-        let most_ns = || class.most(self.watch_s, self.price.get()) * self.saved_ns;
-        if self.gain_ns(class, 2.0) > cost_ns {
+        let most_ns = || class.most(self.watch_s, self.price_of(room)) * self.saved_ns;
+        if self.gain_ns(class, room, 2.0) > cost_ns {
             Verdict::Worth
         } else if class.is_known() && most_ns() < cost_ns {
             Verdict::NotWorth
@@ -334,8 +364,15 @@ impl Payoff {
     }
 
     /// What a promotion gains at least, if rates are so many standard errors below what was seen.
-    fn gain_ns(&self, class: &Class, errors: f64) -> f64 {
-        class.least(self.watch_s, self.price.get(), errors) * self.saved_ns
+    fn gain_ns(&self, class: &Class, room: Room, errors: f64) -> f64 {
+        class.least(self.watch_s, self.price_of(room), errors) * self.saved_ns
+    }
+
+    fn price_of(&self, room: Room) -> f64 {
+        match room {
+            Room::Priced => self.price.get(),
+            Room::Owed => 0.0,
+        }
     }
 }
 

@@ -67,7 +67,7 @@ impl Course {
                 let Some(wait) = wait(pass, page) else { continue };
                 let access = fault(page, self.now, wait);
                 self.payoff.see(&[access]);
-                let _ = self.payoff.door(&candidate(&access, claim), self.now);
+                let _ = self.payoff.door(&candidate(&access, claim), Room::Priced, self.now);
             }
             for _ in 0..10 {
                 self.now = self.now.plus(Nanos::from_s(1));
@@ -85,7 +85,7 @@ fn ms(ms: u64) -> Nanos {
 fn a_class_that_keeps_its_promise_is_worth_it() {
     let mut course = Course::new();
     course.run(6, 6400, 1_000_000, ms(100), |_, _| Some(ms(100)));
-    let judged = course.payoff.judged(ms(100));
+    let judged = course.payoff.judged(ms(100), Room::Priced);
     // The wait of 100 ms lies in the octave up to 131 ms: at least 7.6 accesses a second.
     assert_eq!(judged.verdict, Verdict::Worth);
     assert!((judged.rate - 7.6).abs() < 0.1, "{judged:?}");
@@ -98,17 +98,21 @@ fn a_class_that_does_not_is_refused() {
     let mut course = Course::new();
     // Every page is early once, by chance.
     course.run(6, 6400, 1_000_000, ms(10), |pass, _| (pass == 0).then_some(ms(10)));
-    let judged = course.payoff.judged(ms(10));
+    let judged = course.payoff.judged(ms(10), Room::Priced);
     assert_eq!((judged.verdict, judged.rate), (Verdict::NotWorth, 0.0));
     let access = fault(1 << 20, course.now, ms(10));
     let passes: Vec<_> = (0..1000)
         .map(|n| {
-            course.payoff.door(&candidate(&fault(n + (1 << 20), course.now, ms(10)), ms(10)), course.now)
+            course.payoff.door(
+                &candidate(&fault(n + (1 << 20), course.now, ms(10)), ms(10)),
+                Room::Priced,
+                course.now,
+            )
         })
         .collect();
     assert!(passes.iter().all(|passed| passed.is_err()), "{passes:?}");
     assert!(passes.iter().filter(|passed| **passed == Err(RefusalReason::HeldOut)).count() > 5);
-    assert_eq!(course.payoff.gate(&candidate(&access, ms(10))), Err(RefusalReason::NotWorth));
+    assert_eq!(course.payoff.gate(&candidate(&access, ms(10)), Room::Priced), Err(RefusalReason::NotWorth));
 }
 
 #[test]
@@ -116,9 +120,12 @@ fn pages_that_are_all_alike_are_not_worth_an_exchange() {
     let mut course = Course::new();
     // All pages of lower tiers are accessed as often as those that are proposed.
     course.run(6, 6400, 0, ms(100), |_, _| Some(ms(100)));
-    let judged = course.payoff.judged(ms(100));
+    let judged = course.payoff.judged(ms(100), Room::Priced);
     assert_eq!(judged.verdict, Verdict::NotWorth);
     assert!(judged.price > judged.rate, "{judged:?}");
+    // A scope that lacks some of its share need not be hotter than who has to give it.
+    let owed = course.payoff.judged(ms(100), Room::Owed);
+    assert_eq!((owed.verdict, owed.price), (Verdict::Worth, 0.0));
 }
 
 #[test]
@@ -127,7 +134,7 @@ fn what_stays_hot_counts_for_longer() {
         let mut course = Course::new();
         // So long that the silent passes of all that were held out are known.
         course.run(12, 12_800, 1_000_000, ms(100), wait);
-        course.payoff.judged(ms(100)).stay_s
+        course.payoff.judged(ms(100), Room::Priced).stay_s
     };
     let (steady, passing) = (stay(|_, _| Some(ms(100))), stay(|pass, _| (pass < 4).then_some(ms(100))));
     assert!(steady > 200.0, "{steady}");
@@ -138,12 +145,20 @@ fn what_stays_hot_counts_for_longer() {
 fn classes_without_pages_of_their_own_are_judged_by_their_neighbours() {
     let mut course = Course::new();
     course.run(6, 6400, 1_000_000, ms(100), |_, _| Some(ms(100)));
-    assert_eq!(course.payoff.judged(ms(1)).verdict, Verdict::Worth, "hotter than what is worth it");
-    assert_eq!(course.payoff.judged(ms(5000)).verdict, Verdict::Unknown);
+    assert_eq!(
+        course.payoff.judged(ms(1), Room::Priced).verdict,
+        Verdict::Worth,
+        "hotter than what is worth it"
+    );
+    assert_eq!(course.payoff.judged(ms(5000), Room::Priced).verdict, Verdict::Unknown);
     let mut course = Course::new();
     course.run(6, 6400, 1_000_000, ms(100), |pass, _| (pass == 0).then_some(ms(100)));
-    assert_eq!(course.payoff.judged(ms(5000)).verdict, Verdict::NotWorth, "colder than what is not");
-    assert_eq!(course.payoff.judged(ms(1)).verdict, Verdict::Unknown);
+    assert_eq!(
+        course.payoff.judged(ms(5000), Room::Priced).verdict,
+        Verdict::NotWorth,
+        "colder than what is not"
+    );
+    assert_eq!(course.payoff.judged(ms(1), Room::Priced).verdict, Verdict::Unknown);
 }
 
 #[test]
@@ -157,15 +172,33 @@ fn trials_end_with_the_budget() {
     let trial = candidate(&fault(1, Nanos::from_s(1), ms(10)), ms(10));
     // Half a percent of 200 s in advance and of the first one: 1005 ms, or 100,500 moves of 10 us.
     let mut moves = 0;
-    while payoff.gate(&trial).is_ok() {
-        payoff.promoted(&trial);
+    while payoff.gate(&trial, Room::Priced).is_ok() {
+        payoff.promoted(&trial, Room::Priced);
         moves += 1;
     }
     assert_eq!(moves, 100_500);
-    assert_eq!(payoff.gate(&trial), Err(RefusalReason::BudgetSpent));
+    assert_eq!(payoff.gate(&trial, Room::Priced), Err(RefusalReason::BudgetSpent));
+    assert_eq!(payoff.gate(&trial, Room::Owed), Ok(()), "a share is not for budgets to withhold");
     assert!(!payoff.may_promote());
     tell(&mut payoff, 2);
-    assert_eq!(payoff.gate(&trial), Ok(()));
+    assert_eq!(payoff.gate(&trial, Room::Priced), Ok(()));
+}
+
+#[test]
+fn marks_that_will_fault_are_paid_for_in_advance() {
+    let affordable = |lower_pages| {
+        let mut payoff = Course::new().payoff;
+        for s in 0..=10 {
+            let now = Nanos::from_s(s);
+            payoff.programs(&Programs { time: now, cpu: now });
+            payoff.tick(now, PASS, lower_pages);
+            let faults: Vec<Access> = (0..1000).map(|n| fault(n, now, ms(10))).collect();
+            payoff.see(&faults);
+        }
+        payoff.faults_affordable().unwrap().factor
+    };
+    // All that was marked has faulted; or a pass over 4 GiB is left to fault at that rate.
+    assert!(affordable(1 << 20) < 0.9 * affordable(10_000), "{} {}", affordable(1 << 20), affordable(10_000));
 }
 
 #[test]
@@ -175,10 +208,10 @@ fn other_evidence_and_other_directions_pass() {
         let access = fault(n, Nanos::from_s(1), ms(10));
         let mut other = candidate(&access, ms(10));
         other.source = Source::HwSample;
-        assert_eq!(payoff.door(&other, Nanos::from_s(1)), Ok(other.score));
+        assert_eq!(payoff.door(&other, Room::Priced, Nanos::from_s(1)), Ok(other.score));
         let mut down = candidate(&access, ms(10));
         down.direction = Direction::Demote;
-        assert_eq!(payoff.door(&down, Nanos::from_s(1)), Ok(down.score));
+        assert_eq!(payoff.door(&down, Room::Priced, Nanos::from_s(1)), Ok(down.score));
     }
     assert_eq!(payoff.held_out(), 0);
 }
@@ -189,7 +222,10 @@ fn what_is_hotter_by_claim_than_by_sight_waits_with_what_was_seen() {
     course.run(6, 6400, 1_000_000, ms(10), |_, _| Some(ms(100)));
     let access = (1 << 20..).map(|n| fault(n, course.now, ms(10)));
     let claim = |access: &Access| candidate(access, ms(10));
-    let score = access.map(|a| course.payoff.door(&claim(&a), course.now)).find_map(Result::ok).unwrap();
+    let score = access
+        .map(|a| course.payoff.door(&claim(&a), Room::Priced, course.now))
+        .find_map(Result::ok)
+        .unwrap();
     // 7.6 accesses a second where some 80 were claimed.
     assert!(gap_of_score(score) > ms(80), "{:?}", gap_of_score(score));
 }

@@ -154,6 +154,8 @@ impl World {
     pub fn new(shares_mib: [u64; 2], faults: Vec<Fault>) -> World {
         let mut config = Config { scope: scopes(shares_mib), ..Config::default() };
         config.brake.enabled = false;
+        // What is held out, or not worth its move, claims nothing.
+        config.payoff.enabled = false;
         config.admission.residency_ms = 0;
         config.admission.ping_pong_moves = 255;
         config.admission.outcome_timeout_ms = GIVEN_UP.ms();
