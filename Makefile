@@ -10,7 +10,7 @@ BINARY_BYTES_MAX := 15000000
 LAB := target/release/lab
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill docs deb package tarball helm lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill lab-share docs deb package tarball helm lab-programs fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,8 +63,16 @@ lab-spill: lab-programs ## S3's experiment: cold ballast fills DRAM, Redis spill
 	@mkdir -p target/spill
 	$(LAB) spill --kernel $(KERNEL) $(if $(MANAGERS),--managers $(MANAGERS)) --logs target/spill --json target/spill/runs.json $(OPTIONS)
 
-test: lab-programs ## every test: units, properties, hostile input, and the lab on three kernels
-	@scripts/need promtool
+lab-share: lab-programs ## Redis beside a hog that fills DRAM, with a share of DRAM and without; MANAGERS=alone,none,..., OPTIONS='--share 0.5 ...'
+	@mkdir -p target/share
+	$(LAB) share --kernel $(KERNEL) $(if $(MANAGERS),--managers $(MANAGERS)) --logs target/share --json target/share/runs.json $(OPTIONS)
+
+# Tests need other features of libraries than the programs alone: what runs in guests is built with them, at once.
+test: ## every test: units, properties, hostile input, and the lab on three kernels
+	@scripts/need build bpf lab promtool
+	cargo test --release --workspace --no-run
+	$(MAKE) -s -C lab/plugin
+	$(LAB) fetch
 	cargo test --release --workspace --no-fail-fast
 	$(MAKE) -s -C lab/plugin test
 

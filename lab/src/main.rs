@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use thermocline_lab::{Cache, End, Error, Fetched, Line, Output, fetch};
 
-use experiments::{Inside, demo, remote, score, spill};
+use experiments::{Inside, demo, remote, score, share, spill};
 use options::MachineOptions;
 
 /// The lab itself failed.
@@ -81,6 +81,11 @@ enum Verb {
     ///
     /// Otherwise as `run`.
     Spill(Box<spill::Options>),
+    /// Read Redis beside a hog that fills DRAM, and report what DRAM serves of its misses under
+    /// each manager, and with a share of DRAM of its own.
+    ///
+    /// Otherwise as `run`.
+    Share(Box<share::Options>),
     /// The part of `remote` that runs in the guest.
     #[command(hide = true)]
     RemoteInside(Inside),
@@ -140,6 +145,7 @@ fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Compare(options) => score::compare(&options, &on_signals()?),
         Verb::Remote(options) => remote::run(&options, &on_signals()?),
         Verb::Spill(options) => spill::run(&options, &on_signals()?),
+        Verb::Share(options) => share::run(&options, &on_signals()?),
         Verb::RemoteInside(inside) => remote::inside(&inside),
         Verb::ScoreInside(inside) => score::inside(&inside),
         Verb::Shell { machine } => {

@@ -8,6 +8,8 @@
 mod managers;
 #[path = "score/remote.rs"]
 mod remote;
+#[path = "score/share.rs"]
+mod share;
 mod soak;
 #[path = "score/spill.rs"]
 mod spill;

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod remote;
 mod runner;
 pub(crate) mod score;
+pub(crate) mod share;
 pub(crate) mod spill;
 mod within;
 

@@ -92,6 +92,14 @@ pub(crate) fn slow_node() -> anyhow::Result<NodeId> {
     Ok(NodeId(last.parse().with_context(|| format!("{text:?} does not end in a node"))?))
 }
 
+/// The cgroup of a process.
+pub(crate) fn cgroup(pid: u32) -> anyhow::Result<String> {
+    let path = format!("{PROC}/{pid}/cgroup");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let group = text.lines().find_map(|line| line.strip_prefix("0::"));
+    Ok(group.with_context(|| format!("{path} names no cgroup"))?.to_owned())
+}
+
 /// All base pages of a process by node.
 pub(crate) fn pages(pid: u32) -> anyhow::Result<ByNode> {
     pages_within(pid, &(0..u64::MAX))

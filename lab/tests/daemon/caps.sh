@@ -13,8 +13,8 @@ diary() { read -r seconds _ </proc/uptime; echo "at $seconds s: $*" | tee -a kil
 sync
 echo 3 >/proc/sys/vm/drop_caches
 fill-node 0 $FREE_MIB hog "a hog has more than its share" || fail "node 0 cannot be filled"
-# The daemon and its program's pages in the cache take some 10 MiB: a node that is full gives, whoever
-# owns it.
+# The daemon and its program's pages in the cache take some 10 MiB: a node that is full gives,
+# whoever owns it.
 fill-node 1 $((3 * FREE_MIB)) beside "and its neighbour has not" || fail "node 1 cannot be filled"
 hog_sum=$(md5sum </dev/shm/hog) beside_sum=$(md5sum </dev/shm/beside)
 echo 0-2 >/sys/fs/cgroup/hog/cpuset.mems

@@ -37,8 +37,8 @@ sed -i '/^\[admission\]/i [queue]\ncapacity = 64\n' config.toml
 $THERMOCLINE reload >out 2>&1 && fail "half of it was taken: $(cat out)"
 grep -q 'queue.capacity: 65536 -> 64' out || fail "the key is not named: $(cat out)"
 echo 'nonsense = 1' >>config.toml
-# What it says of that is code that has not run yet, and comes slowly from the host's disk: an answer
-# that is late is asked for again.
+# What it says of that is code that has not run yet, and comes slowly from the host's disk: an
+# answer that is late is asked for again.
 tries=0
 while :; do
     $THERMOCLINE reload >out 2>&1 && fail "nonsense was taken: $(cat out)"

@@ -21,7 +21,7 @@ fn of(run: &Value, name: &str) -> f64 {
 
 /// Base pages of the ballast on CXL.
 fn ballast_on_cxl(run: &Value, when: &str) -> f64 {
-    run["row"]["ballast"][when]["1"].as_f64().unwrap_or(0.0)
+    run["row"]["neighbour"][when]["1"].as_f64().unwrap_or(0.0)
 }
 
 /// What must hold of every experiment, however long: `runs` are of one load and one spill,

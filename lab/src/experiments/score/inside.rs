@@ -18,16 +18,16 @@ use thermocline_linux::root::Root;
 use thermocline_linux::topology::discover;
 use thermocline_linux::{kswapd, zoneinfo};
 
-use super::ballast::{Ballast, Lay};
 use super::felt::Latencies;
 use super::flips::Watch;
+use super::neighbour::{Ballast, Lay, Neighbour};
 use super::plan::{DUMP, Moved, Narrowing, Plan, RECORDING, Recording};
 use super::program::{Program, Whose};
 use super::running::{
     Running, counters, demotion, kthread_cpu_s, nobody_moves, promoted_and_demoted, settings, since,
 };
 use crate::experiments::runner::PLAN;
-use crate::experiments::within::{PROC, free_dram, slow_node};
+use crate::experiments::within::{PROC, cgroup, free_dram, slow_node};
 
 /// Pages of the pattern against which the plugin is checked: eight times the modelled cache.
 const PATTERN_PAGES: u32 = 512;
@@ -53,9 +53,9 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let ballast = narrow(&plan, slow)?;
-    if let Some(ballast) = &ballast {
-        say(&format!("cold ballast fills DRAM: {} pages", ballast.pages()?.values().sum::<u64>()));
+    let neighbour = narrow(&plan, slow, folder)?;
+    if let Some(neighbour) = &neighbour {
+        say(&format!("another program fills DRAM: {} pages", neighbour.pages()?.values().sum::<u64>()));
     }
     say(&format!("filling {}'s memory ({})", plan.workload.name(), plan.start.name()));
     let mut program = Program::start(&plan, folder)?;
@@ -64,7 +64,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
 
     revive_kswapd()?;
     let (pages_before, room_pages) = (program.pages()?, room(slow)?);
-    let ballast_before = ballast.as_ref().map(Ballast::pages).transpose()?;
+    let neighbour_before = neighbour.as_ref().map(Neighbour::pages).transpose()?;
     let counters_before = counters()?;
     let kswapd_before = kthread_cpu_s("kswapd");
     let watch = Watch::start(pid, &range, slow)?;
@@ -80,8 +80,12 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         plugin.sample(plan.sample_every)?;
     }
     let started = Instant::now();
-    // Ballast is memory of others: to demote it, a manager needs the whole machine.
-    let whose = if ballast.is_some() { Whose::Machine } else { program.whose()? };
+    let whose = match (plan.share_mib, &neighbour) {
+        (Some(mib), _) => Whose::Share { cgroup: cgroup(pid)?, mib },
+        // To demote the memory of others, a manager needs the whole machine.
+        (None, Some(_)) => Whose::Machine,
+        (None, None) => program.whose()?,
+    };
     let manager = Running::start(&plan.manager, &whose, daemon, folder)?;
     program.run(plan.warmup_ops, 0)?;
     let warmup_s = started.elapsed().as_secs_f64();
@@ -94,10 +98,12 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     plugin.start()?;
     program.settle()?;
     plugin.reset()?;
-    let window = Instant::now();
+    let accesses = || neighbour.as_ref().and_then(Neighbour::accesses);
+    let (window, accesses_before) = (Instant::now(), accesses());
     let ops = program.run(plan.ops, 1)?;
     let counts = plugin.counts()?;
     let window_s = window.elapsed().as_secs_f64();
+    let hog_accesses = accesses().zip(accesses_before).map(|(after, before)| after - before);
     plugin.stop()?;
     if plan.sample_every.is_some() {
         plugin.sample(None)?;
@@ -112,7 +118,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
     let kdamonds_cpu_s = if plan.manager.has_kdamonds() { kthread_cpu_s("kdamond") } else { 0.0 };
     let ping_pong = watch.end()?;
     let pages_after = program.pages()?;
-    let ballast_after = ballast.as_ref().map(Ballast::pages).transpose()?;
+    let neighbour_after = neighbour.as_ref().map(Neighbour::pages).transpose()?;
     let ended = manager.end()?;
     let felt = match latencies {
         Some(latencies) => {
@@ -123,7 +129,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         None => None,
     };
     program.end()?;
-    ballast.map(Ballast::end).transpose()?;
+    neighbour.map(Neighbour::end).transpose()?;
     say("holding the plugin to a known pattern");
     plugin.program(&[])?;
     plugin.model(None)?;
@@ -138,7 +144,8 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         counters,
         pages_before,
         pages_after,
-        ballast: ballast_before.zip(ballast_after).map(|(before, after)| Lay { before, after }),
+        neighbour: neighbour_before.zip(neighbour_after).map(|(before, after)| Lay { before, after }),
+        hog_accesses,
         room_pages,
         counts,
         ops,
@@ -163,14 +170,17 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
 }
 
 /// Reserves DRAM until the program's share is left.
-fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<Option<Ballast>> {
+fn narrow(plan: &Plan, slow: NodeId, folder: &Path) -> anyhow::Result<Option<Neighbour>> {
     let share_bytes = (plan.footprint_bytes() as f64 * plan.fast_share) as u64;
     let wanted = (share_bytes + plan.beside_bytes()) / PAGE_SIZE;
     fs::write("/proc/sys/vm/compact_memory", "1").context("cannot compact memory")?;
     let excess = room(slow)?.saturating_sub(wanted);
     match plan.narrowing {
         Narrowing::None => Ok(None),
-        Narrowing::Ballast => Ballast::start(excess / PAGES_PER_MIB, slow).map(Some),
+        Narrowing::Ballast => {
+            Ballast::start(excess / PAGES_PER_MIB, slow).map(|ballast| Some(Neighbour::Ballast(ballast)))
+        }
+        Narrowing::Hog => Neighbour::hog(excess / PAGES_PER_MIB, &folder.join("hog")).map(Some),
         Narrowing::Reserve => reserve(excess / PAGES_PER_HUGE, slow).map(|()| None),
     }
 }

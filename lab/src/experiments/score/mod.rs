@@ -1,6 +1,5 @@
 //! `lab score` and `lab compare`: a program under a manager, judged by the plugin.
 
-pub(crate) mod ballast;
 mod behind;
 mod compare;
 pub(crate) mod counted;
@@ -11,6 +10,7 @@ pub(crate) mod host;
 mod inside;
 pub(crate) mod manager;
 pub(crate) mod model;
+pub(crate) mod neighbour;
 pub(crate) mod plan;
 pub(crate) mod program;
 pub(crate) mod row;
@@ -235,6 +235,7 @@ impl Common {
             ops: self.ops.unwrap_or(ops),
             fast_share: self.fast_share,
             narrowing: Narrowing::Reserve,
+            share_mib: None,
             mib: self.mib,
             graph_scale: self.graph_scale,
             rate: self.rate,

@@ -9,9 +9,9 @@ use thermocline_lab::programs::keys::Distribution;
 use thermocline_lab::truth::{Counts, Model};
 use thermocline_lab::{DataSet, Database};
 
-use super::ballast::Lay;
 use super::felt::{Asked, Felt};
 use super::manager::Manager;
+use super::neighbour::Lay;
 use crate::experiments::within::ByNode;
 
 /// The name of the [`Recording`] in the shared folder.
@@ -123,6 +123,9 @@ pub(crate) enum Narrowing {
     /// Cold memory of another program, which managers may demote. They have the whole machine then
     /// instead of the program.
     Ballast,
+    /// Memory of another program that accesses all of it, all the time. Managers have the whole
+    /// machine.
+    Hog,
     /// Nothing: all of it fits.
     None,
 }
@@ -146,6 +149,8 @@ pub(crate) struct Plan {
     pub(crate) fast_share: f64,
     /// What takes the rest of DRAM from it.
     pub(crate) narrowing: Narrowing,
+    /// Its share of DRAM under our daemon, MiB; `None` if it has none.
+    pub(crate) share_mib: Option<u64>,
     /// Size of the memory of hotcold and gups, MiB.
     pub(crate) mib: u32,
     /// Binary logarithm of a graph's vertices.
@@ -244,8 +249,10 @@ pub(crate) struct Recording {
     pub(crate) pages_before: ByNode,
     /// The same at the end of the window.
     pub(crate) pages_after: ByNode,
-    /// Where the ballast's pages were, if there was one.
-    pub(crate) ballast: Option<Lay>,
+    /// Where the pages of the program beside it were, if there was one.
+    pub(crate) neighbour: Option<Lay>,
+    /// Accesses of a hog in the window.
+    pub(crate) hog_accesses: Option<u64>,
     /// DRAM that was free above the high watermark when the manager started, base pages.
     pub(crate) room_pages: u64,
     /// The plugin's counts of the window, with modelled time.

@@ -55,6 +55,13 @@ pub(crate) enum Whose {
     Process(u32),
     /// That of all processes of a cgroup.
     Cgroup(String),
+    /// That of the whole machine, of which a cgroup has a share.
+    Share {
+        /// The cgroup.
+        cgroup: String,
+        /// Its share of DRAM, MiB.
+        mib: u64,
+    },
     /// That of the whole machine.
     Machine,
 }
@@ -157,7 +164,7 @@ impl Program {
     pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
         match self.whose()? {
             Whose::Cgroup(_) => pages_within(self.pid(), &self.range()?),
-            Whose::Process(_) | Whose::Machine => pages(self.pid()),
+            Whose::Process(_) | Whose::Share { .. } | Whose::Machine => pages(self.pid()),
         }
     }
 

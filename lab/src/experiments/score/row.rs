@@ -8,9 +8,9 @@ use thermocline_core::config::Config;
 use thermocline_core::units::{NodeId, PAGE_SHIFT, PAGES_PER_MIB};
 use thermocline_lab::truth::{Model, NodeCounts, PageMisses, best_static, by_page};
 
-use super::ballast::Lay;
 use super::felt::Felt;
 use super::manager::Manager;
+use super::neighbour::Lay;
 use super::plan::{Moved, Plan, Recording, Start, Workload};
 use crate::experiments::within::ByNode;
 
@@ -69,9 +69,12 @@ pub(crate) struct Row {
     pub(crate) dram_pages_before: u64,
     /// The same at the end of the window.
     pub(crate) dram_pages_after: u64,
-    /// The placement of cold ballast, if any.
+    /// The placement of the memory of a program beside it, if any: cold ballast, or a hog.
+    #[serde(default, alias = "ballast")]
+    pub(crate) neighbour: Option<Lay>,
+    /// Accesses of a hog in the window.
     #[serde(default)]
-    pub(crate) ballast: Option<Lay>,
+    pub(crate) hog_accesses: Option<u64>,
     /// Modelled cache misses on the program's data in the window.
     pub(crate) misses: u64,
     /// The program's instructions in the window.
@@ -170,7 +173,8 @@ impl Row {
             footprint_pages: recording.pages_after.values().sum(),
             dram_pages_before: before,
             dram_pages_after: after,
-            ballast: recording.ballast.clone(),
+            neighbour: recording.neighbour.clone(),
+            hog_accesses: recording.hog_accesses,
             misses,
             instructions,
             ops: recording.ops,
@@ -300,6 +304,7 @@ pub(crate) mod tests {
             ops: 20,
             fast_share: 0.5,
             narrowing: Narrowing::Reserve,
+            share_mib: None,
             mib: 1,
             graph_scale: 20,
             rate: 0,
@@ -352,7 +357,8 @@ pub(crate) mod tests {
             counters: BTreeMap::new(),
             pages_before: pages.clone(),
             pages_after: pages,
-            ballast: None,
+            neighbour: None,
+            hog_accesses: None,
             room_pages: 0,
             counts,
             ops: 20,

@@ -103,6 +103,10 @@ impl Running {
                     (Manager::Damon { .. }, _) | (_, Whose::Machine) => (None, None),
                     (_, Whose::Process(pid)) => (Some(*pid), None),
                     (_, Whose::Cgroup(path)) => (None, Some(format!("[[scope]]\ncgroup = \"{path}\"\n"))),
+                    (_, Whose::Share { cgroup, mib }) => {
+                        let of = format!("[[scope]]\ncgroup = \"{cgroup}\"\ntop_tier_share_mib = {mib}\n");
+                        (None, Some(of + "[[scope]]\ncgroup = \"/\"\n"))
+                    }
                 };
                 let text = manager.config().into_iter().chain(scope).reduce(|keys, scope| keys + &scope);
                 let config = text.map(|text| -> anyhow::Result<_> {

@@ -98,12 +98,12 @@ pub(crate) struct Cell {
 impl Cell {
     /// Ballast, MiB.
     pub(crate) fn ballast_mib(&self) -> f64 {
-        self.row.ballast.as_ref().map_or(0.0, |lay| mib(lay.before.values().sum()))
+        self.row.neighbour.as_ref().map_or(0.0, |lay| mib(lay.before.values().sum()))
     }
 
     /// Ballast that is on CXL at the end and was not when the manager started, MiB.
     pub(crate) fn ballast_demoted_mib(&self) -> f64 {
-        self.row.ballast.as_ref().map_or(0.0, |lay| mib(on_cxl(&lay.after)) - mib(on_cxl(&lay.before)))
+        self.row.neighbour.as_ref().map_or(0.0, |lay| mib(on_cxl(&lay.after)) - mib(on_cxl(&lay.before)))
     }
 
     /// Redis' memory on CXL at the end, MiB.
@@ -139,7 +139,7 @@ fn mib(pages: u64) -> f64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::experiments::score::ballast::Lay;
+    use crate::experiments::score::neighbour::Lay;
     use crate::experiments::score::row::tests::row;
 
     /// A run of made-up figures.
@@ -150,7 +150,7 @@ pub(crate) mod tests {
             after: ByNode::from([(NodeId(0), 1536), (CXL, 1024)]),
         };
         let row = Row {
-            ballast: who.has_ballast().then_some(lay),
+            neighbour: who.has_ballast().then_some(lay),
             label: who.manager(),
             footprint_pages: 1024,
             dram_pages_before: 256,

@@ -184,6 +184,7 @@ impl Options {
             ops: self.ops,
             fast_share: 1.0 - spill,
             narrowing,
+            share_mib: None,
             mib: 0,
             graph_scale: 0,
             rate: 0,

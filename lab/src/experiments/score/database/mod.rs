@@ -19,7 +19,7 @@ use thermocline_lab::{DISK, DataSet, Database};
 use super::counted::Counted;
 use super::plan::{Plan, Start};
 use super::program::starter;
-use crate::experiments::within::{PROC, widen};
+use crate::experiments::within::{self, PROC, widen};
 
 /// Time limit for a server's first answer, and for its end.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -165,10 +165,7 @@ impl Served {
         if self.set.database != Database::PostgreSql {
             return Ok(None);
         }
-        let path = format!("{PROC}/{}/cgroup", self.pid);
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let group = text.lines().find_map(|line| line.strip_prefix("0::"));
-        Ok(Some(group.with_context(|| format!("{path} names no cgroup"))?.to_owned()))
+        within::cgroup(self.pid).map(Some)
     }
 
     /// Waits for this many more transactions; the load starts with the first call.

@@ -1,12 +1,15 @@
-//! Cold memory of another program, which takes DRAM from the program under test.
+//! Memory of another program, which takes DRAM from the program under test.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 
+use super::counted::Counted;
 use super::program::IN_OWN_CGROUP;
 use crate::experiments::within::{ByNode, end, pages};
 
@@ -23,7 +26,48 @@ pub(crate) struct Lay {
     pub(crate) after: ByNode,
 }
 
-/// The program.
+/// The other program.
+pub(crate) enum Neighbour {
+    /// Its memory is cold.
+    Ballast(Ballast),
+    /// It accesses all of its memory alike, all the time.
+    Hog(Counted),
+}
+
+impl Neighbour {
+    /// Starts a hog in its own cgroup, with `mib` MiB. Its report goes to `report`.
+    pub(crate) fn hog(mib: u64, report: &Path) -> anyhow::Result<Neighbour> {
+        let mib = mib.to_string();
+        let alike = ["--mib", &mib, "--hot-share", "0.5", "--access-share", "0.5"];
+        Counted::hotcold(&[IN_OWN_CGROUP], &alike, report).map(Neighbour::Hog)
+    }
+
+    /// Its base pages by node.
+    pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
+        match self {
+            Neighbour::Ballast(ballast) => ballast.pages(),
+            Neighbour::Hog(hog) => pages(hog.child.id()),
+        }
+    }
+
+    /// Accesses of a hog so far.
+    pub(crate) fn accesses(&self) -> Option<u64> {
+        match self {
+            Neighbour::Ballast(_) => None,
+            Neighbour::Hog(hog) => Some(hog.count.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Ends it; it verifies all of its memory first.
+    pub(crate) fn end(self) -> anyhow::Result<()> {
+        match self {
+            Neighbour::Ballast(ballast) => ballast.end(),
+            Neighbour::Hog(mut hog) => hog.end(),
+        }
+    }
+}
+
+/// A program that writes to its memory once and then sleeps.
 pub(crate) struct Ballast {
     child: Child,
     /// Kept, because the program confirms at its end that its memory was intact.
@@ -59,13 +103,11 @@ impl Ballast {
         Ok(ballast)
     }
 
-    /// Its base pages by node.
-    pub(crate) fn pages(&self) -> anyhow::Result<ByNode> {
+    fn pages(&self) -> anyhow::Result<ByNode> {
         pages(self.child.id())
     }
 
-    /// Ends it; it verifies all of its memory first.
-    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+    fn end(mut self) -> anyhow::Result<()> {
         end(&mut self.child, "the ballast")?;
         let mut line = String::new();
         self.lines.read_line(&mut line).context("cannot hear the ballast")?;

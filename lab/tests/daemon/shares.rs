@@ -1,0 +1,63 @@
+//! A share comes back from who accesses its own more often, and is not kept for who does not want
+//! it.
+
+use thermocline_lab::{Line, ThpMode};
+
+use super::{Run, number, where_time_is_no_matter, with_settings};
+
+const SERVER_MIB: u64 = 120;
+const SHARE_MIB: u64 = 56;
+/// Percent of the server's hot pages that are to be in DRAM.
+const HOT_MIN: u64 = 85;
+/// What a scope is left above its share, what a batch of reclaim may take below it, and what the
+/// kernel has not counted by cgroup yet.
+const SLACK_KIB: u64 = (4 << 10) + 2048;
+
+fn a_share_comes_back(line: Line) {
+    let run = Run::new(line, [256, 128, 640], ThpMode::Never, 360)
+        .env("SERVER_MIB", SERVER_MIB)
+        .env("SERVER_RATE", 40_000)
+        .env("SHARE_MIB", SHARE_MIB)
+        .env("FREE_MIB", 24)
+        .env("WITHOUT_S", 15)
+        .env("HOT_MIN", HOT_MIN)
+        .env("BACK_SLACK_KIB", 16 << 10);
+    let Some(outcome) = run.run(&with_settings(include_str!("shares.sh"))) else { return };
+    let number = |name| number(&outcome, name);
+    let (shared, last) = (run.json("shared"), run.json("last"));
+    println!("scopes {}\nledger {}", shared["scopes"], shared["ledgers"]);
+    println!("demoter {}\ncounters {}\nkernel {}", last["demoter"], last["counters"], last["kernel_moves"]);
+    assert_eq!(number("daemon_status"), 0);
+
+    let without = number("hot_without");
+    assert!(without < HOT_MIN - 20, "the hog leaves it what it wants: {without} % of its hot pages");
+    assert!(number("hot_with") >= HOT_MIN, "{} % of its hot pages in DRAM", number("hot_with"));
+    let share = SHARE_MIB << 10;
+    assert!(
+        number("server_with") <= share + SLACK_KIB,
+        "{} KiB for a share of {share}",
+        number("server_with")
+    );
+    // Only what the server has got is missing of what the hog had.
+    let got = number("server_with");
+    assert!(
+        number("hog_with") + got + (64 << 10) >= number("hog_kib"),
+        "the hog is left {} KiB",
+        number("hog_with")
+    );
+    let explained = run.text("explained");
+    assert!(explained.contains("of its share of 56 MiB"), "{explained}");
+    let status = run.text("status-text");
+    assert!(status.contains("; share 56 MiB"), "{status}");
+    assert!(number("unused_s") < 120, "what nobody wants is not the hog's again");
+}
+
+#[test]
+fn a_share_comes_back_on_6_12() {
+    a_share_comes_back(Line::Stable);
+}
+
+#[test]
+fn a_share_comes_back_on_the_newest() {
+    where_time_is_no_matter(|| a_share_comes_back(Line::Newest));
+}
