@@ -11,8 +11,8 @@ mod together;
 #[allow(dead_code)]
 mod fixture;
 
-/// Keys whose values only a machine can check: they name nodes and devices that it does not have, or
-/// more memory than it has.
+/// Keys whose values only a machine can check: they name nodes and devices that it does not have,
+/// or more memory than it has.
 const OF_THE_MACHINE: [&str; 8] = [
     "tiers.nodes",
     "tiers.exclude",
