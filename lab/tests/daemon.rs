@@ -309,6 +309,10 @@ fn huge_pages_are_promoted() {
 /// That is its doing, not ours.
 #[test]
 fn the_kernels_own_promotion_is_told_apart() {
+    where_time_is_no_matter(kernels_own_promotion);
+}
+
+fn kernels_own_promotion() {
     let run = Run::new(Line::Newest, [3072, 128, 512], ThpMode::Never, 200)
         .env("BALANCING", 0)
         .env("MIB", 200)

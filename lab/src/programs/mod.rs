@@ -33,9 +33,10 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let write = || -> anyhow::Result<()> {
-        let mut file = fs::File::create(&part)?;
-        serde_json::to_writer(&mut file, value)?;
-        file.write_all(b"\n")?;
+        // At once: a folder that the host shares takes a message for each write.
+        let mut text = serde_json::to_vec(value)?;
+        text.push(b'\n');
+        fs::write(&part, text)?;
         fs::rename(&part, path)?;
         Ok(())
     };
@@ -55,8 +56,9 @@ pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<
 /// Writes `line` as one line of JSON, at once.
 fn say(out: &mut impl Write, line: &impl Serialize) -> anyhow::Result<()> {
     let mut write = || -> anyhow::Result<()> {
-        serde_json::to_writer(&mut *out, line)?;
-        out.write_all(b"\n")?;
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        out.write_all(&text)?;
         Ok(out.flush()?)
     };
     write().context("cannot write the output")

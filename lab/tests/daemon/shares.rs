@@ -5,8 +5,8 @@ use thermocline_lab::{Line, ThpMode};
 
 use super::{Run, number, where_time_is_no_matter, with_settings};
 
-const SERVER_MIB: u64 = 120;
-const SHARE_MIB: u64 = 56;
+const SERVER_MIB: u64 = 200;
+const SHARE_MIB: u64 = 88;
 /// Percent of the server's hot pages that are to be in DRAM.
 const HOT_MIN: u64 = 85;
 /// What a scope is left above its share, what a batch of reclaim may take below it, and what the
@@ -14,11 +14,11 @@ const HOT_MIN: u64 = 85;
 const SLACK_KIB: u64 = (4 << 10) + 2048;
 
 fn a_share_comes_back(line: Line) {
-    let run = Run::new(line, [256, 128, 640], ThpMode::Never, 360)
+    let run = Run::new(line, [384, 128, 640], ThpMode::Never, 360)
         .env("SERVER_MIB", SERVER_MIB)
-        .env("SERVER_RATE", 40_000)
+        .env("SERVER_RATE", 60_000)
         .env("SHARE_MIB", SHARE_MIB)
-        .env("FREE_MIB", 24)
+        .env("FREE_MIB", 44)
         .env("WITHOUT_S", 15)
         .env("HOT_MIN", HOT_MIN)
         .env("BACK_SLACK_KIB", 16 << 10);
@@ -46,9 +46,9 @@ fn a_share_comes_back(line: Line) {
         number("hog_with")
     );
     let explained = run.text("explained");
-    assert!(explained.contains("of its share of 56 MiB"), "{explained}");
+    assert!(explained.contains("of its share of 88 MiB"), "{explained}");
     let status = run.text("status-text");
-    assert!(status.contains("; share 56 MiB"), "{status}");
+    assert!(status.contains("; share 88 MiB"), "{status}");
     assert!(number("unused_s") < 120, "what nobody wants is not the hog's again");
 }
 

@@ -335,6 +335,10 @@ impl Limits {
         self.of(scope).is_some_and(|limit| limit.claim(now, 1) > 0)
     }
 
+    pub(super) fn anyone_lacks_share(&self, now: Nanos) -> bool {
+        self.scopes.iter().flatten().any(|limit| limit.claim(now, 1) > 0)
+    }
+
     /// What scopes claim; `waiting` has the base pages that each would hold more if it could.
     pub(super) fn claims(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Claims {
         let claim = |(scope, pages): (&ScopeId, &u64)| Some((*scope, self.of(*scope)?.claim(now, *pages)));

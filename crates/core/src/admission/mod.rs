@@ -295,6 +295,11 @@ impl Admission {
         self.limits.lacks_share(scope, now)
     }
 
+    /// Whether some scope does.
+    pub fn anyone_lacks_share(&self, now: Nanos) -> bool {
+        self.limits.anyone_lacks_share(now)
+    }
+
     /// Takes a scope's holding of the top tier; false if it is none that counts.
     pub fn tell(&mut self, holding: &Holding) -> bool {
         self.limits.tell(holding)

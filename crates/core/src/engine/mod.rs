@@ -43,7 +43,7 @@ use crate::journal::{Decision, Journal, What};
 use crate::label::Label;
 use crate::moves::Batch;
 use crate::pace::{PASS, Pace, Pacing, ScanPace};
-use crate::payoff::Payoff;
+use crate::payoff::{Payoff, Room};
 use crate::queue::Queue;
 use crate::record::{Record, RecordError, RecordParams, RecordTable};
 use crate::refusal::RefusalReason;
@@ -218,7 +218,8 @@ impl Engine {
             let held = lower.map(|state| state.managed_pages.saturating_sub(state.free_pages)).sum();
             let mut top = nodes.iter().filter(|state| self.topology.is_top(state.node));
             payoff.see_room(top.any(|state| state.free_pages > self.demotion.enough(state)));
-            payoff.tick(now, self.pace.as_ref().map_or(PASS, Pace::pass), held);
+            let best_room = if self.admission.anyone_lacks_share(now) { Room::Owed } else { Room::Priced };
+            payoff.tick(now, self.pace.as_ref().map_or(PASS, Pace::pass), held, best_room);
         }
         self.rule.on_tick(now, nodes, &mut self.out);
         self.accept_proposals();

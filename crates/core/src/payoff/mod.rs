@@ -123,6 +123,8 @@ pub struct Payoff {
     /// Of each class by its own pages alone, as of the last look, where room is priced and owed.
     verdicts: [Verdicts; 2],
     price: Price,
+    /// What room costs whom it costs least.
+    best_room: Room,
     evidence: Account,
     trials: Account,
     /// When time last passed.
@@ -145,6 +147,7 @@ impl Payoff {
             marked: 0.0,
             verdicts: [[Verdict::Unknown; classes::OCTAVES as usize]; 2],
             price: Price::default(),
+            best_room: Room::Priced,
             evidence: half(),
             trials: half(),
             looked: None,
@@ -265,8 +268,9 @@ impl Payoff {
     }
 
     /// Time passes. `pass` is how long a scan over the programs' memory takes; lower tiers hold
-    /// `lower_pages`.
-    pub fn tick(&mut self, now: Nanos, pass: Nanos, lower_pages: u64) {
+    /// `lower_pages`; `best_room` is what room costs whom it costs least.
+    pub fn tick(&mut self, now: Nanos, pass: Nanos, lower_pages: u64, best_room: Room) {
+        self.best_room = best_room;
         // Clocks begin anywhere: of the time before the first look nothing is known.
         let since = now.since(*self.looked.get_or_insert(now));
         if since < LOOK_EVERY {
@@ -300,8 +304,8 @@ impl Payoff {
 
     /// Whether some classes are known not to be worth a move, and none to be worth it.
     fn nothing_to_gain(&self) -> bool {
-        let [priced, owed] = &self.verdicts;
-        priced.contains(&Verdict::NotWorth) && !owed.contains(&Verdict::Worth)
+        let verdicts = &self.verdicts[self.best_room as usize];
+        verdicts.contains(&Verdict::NotWorth) && !verdicts.contains(&Verdict::Worth)
     }
 
     /// Pages that are held out now.
