@@ -219,7 +219,7 @@ impl Engine {
             let mut top = nodes.iter().filter(|state| self.topology.is_top(state.node));
             payoff.see_room(top.any(|state| state.free_pages > self.demotion.enough(state)));
             let best_room = if self.admission.anyone_lacks_share(now) { Room::Owed } else { Room::Priced };
-            payoff.tick(now, self.pace.as_ref().map_or(PASS, Pace::pass), held, best_room);
+            payoff.tick(now, self.pace.as_ref().map_or((PASS, None), Pace::pass), held, best_room);
         }
         self.rule.on_tick(now, nodes, &mut self.out);
         self.accept_proposals();

@@ -30,7 +30,7 @@ pub use samples::{INTERRUPT_NS, SamplePeriod};
 use crate::access::Scans;
 use crate::config::{Config, Kernel};
 use crate::topology::{NodeState, Topology};
-use crate::units::{Nanos, PAGES_PER_MIB};
+use crate::units::{Nanos, PAGES_PER_MIB, Pid};
 use renewal::Renewal;
 
 /// Time in which all used memory of lower tiers should be marked once.
@@ -180,12 +180,12 @@ impl Pace {
         }
     }
 
-    /// The time that a pass takes.
-    pub fn pass(&self) -> Nanos {
+    /// The time that a pass takes, and over whose memory, if that is known.
+    pub fn pass(&self) -> (Nanos, Option<Pid>) {
         let of = |scans: Scans| {
             scans.interval.0.saturating_mul(scans.mib.div_ceil(self.wish.step_mb.max(1).into()))
         };
-        self.scans.map_or(PASS, |scans| Nanos(of(scans).max(1)))
+        self.scans.map_or((PASS, None), |scans| (Nanos(of(scans).max(1)), Some(scans.pid)))
     }
 
     fn decide(&mut self, now: Nanos, used_mb: f64, machine_mb: f64, pacing: Pacing) {

@@ -60,13 +60,21 @@ impl HeldOut {
         Some((held.octave, Age::of(time.since(held.since), self.watch)?))
     }
 
-    /// `passes` of such a length have ended since the last call. Reports each pass in which a
-    /// held-out page did not fault, and releases those that were watched for long enough.
-    pub(super) fn tick(&mut self, now: Nanos, passes: f64, length: Nanos, mut silent: impl FnMut(u8, Age)) {
+    /// `passes` of such a length over the memory of `of` have ended since the last call. Reports
+    /// each pass in which a held-out page of it did not fault, and releases those that were watched
+    /// for long enough. How often others are passed is not known.
+    pub(super) fn tick(
+        &mut self,
+        now: Nanos,
+        passes: f64,
+        length: Nanos,
+        of: Option<Pid>,
+        mut silent: impl FnMut(u8, Age),
+    ) {
         self.passes += passes;
         let (passes, watch) = (self.passes, self.watch);
-        self.pages.retain(|_, page| {
-            if passes - page.seen > SILENT_PASSES {
+        self.pages.retain(|key, page| {
+            if passes - page.seen > SILENT_PASSES && of.is_none_or(|of| of == key.pid) {
                 // The pass that is known to be silent began so long ago.
                 let ago = Nanos((SILENT_PASSES * length.0 as f64) as u64);
                 if let Some(age) = Age::of(now.since(page.since.plus(ago)), watch) {
@@ -144,10 +152,10 @@ mod tests {
         let pages: Vec<u64> = (0..64_000).filter(|n| holds(&mut held, *n, 5)).collect();
         assert!(pages.len().abs_diff(1000) < 100, "{}", pages.len());
         for s in [6, 59, 64] {
-            held.tick(Nanos::from_s(s), 0.0, Nanos(0), |_, _| {});
+            held.tick(Nanos::from_s(s), 0.0, Nanos(0), None, |_, _| {});
             assert!(pages.iter().all(|n| holds(&mut held, *n, s)), "{s} s");
         }
-        held.tick(Nanos::from_s(65), 0.0, Nanos(0), |_, _| {});
+        held.tick(Nanos::from_s(65), 0.0, Nanos(0), None, |_, _| {});
         assert_eq!(held.len(), 0);
         assert!(!pages.iter().any(|n| holds(&mut held, *n, 65)), "others now");
     }
@@ -196,7 +204,7 @@ mod tests {
         let mut ages = Vec::new();
         // Passes of 20 s: the last two of the three are known to be silent after the watch.
         for s in 1..=200 {
-            held.tick(Nanos::from_s(s), 0.05, Nanos::from_s(20), |_, age| ages.push(age));
+            held.tick(Nanos::from_s(s), 0.05, Nanos::from_s(20), None, |_, age| ages.push(age));
         }
         assert_eq!(ages.len(), 3, "{ages:?}");
         assert_eq!(held.len(), 0);
@@ -208,13 +216,14 @@ mod tests {
         let n = (0..).find(|n| holds(&mut held, *n, 1)).unwrap();
         let mut silent = 0;
         for s in 2..=11 {
-            held.tick(Nanos::from_s(s), 0.5, Nanos::from_s(2), |_, _| silent += 1);
+            held.tick(Nanos::from_s(s), 0.5, Nanos::from_s(2), Some(Pid(7)), |_, _| silent += 1);
         }
         // Five passes; in the first two it may fault yet.
         assert_eq!(silent, 3);
+        held.tick(Nanos::from_s(11), 9.0, Nanos::from_s(2), Some(Pid(8)), |_, _| panic!("another's passes"));
         held.faulted(page(n), Nanos::from_s(12));
         for s in 13..=16 {
-            held.tick(Nanos::from_s(s), 0.5, Nanos::from_s(2), |_, _| silent += 1);
+            held.tick(Nanos::from_s(s), 0.5, Nanos::from_s(2), Some(Pid(7)), |_, _| silent += 1);
         }
         assert_eq!(silent, 3);
     }

@@ -267,9 +267,9 @@ impl Payoff {
         self.held_out.forget(pid);
     }
 
-    /// Time passes. `pass` is how long a scan over the programs' memory takes; lower tiers hold
-    /// `lower_pages`; `best_room` is what room costs whom it costs least.
-    pub fn tick(&mut self, now: Nanos, pass: Nanos, lower_pages: u64, best_room: Room) {
+    /// Time passes. `pass` is how long a scan takes, and of whose memory, if that is known; lower
+    /// tiers hold `lower_pages`; `best_room` is what room costs whom it costs least.
+    pub fn tick(&mut self, now: Nanos, (pass, of): (Nanos, Option<Pid>), lower_pages: u64, best_room: Room) {
         self.best_room = best_room;
         // Clocks begin anywhere: of the time before the first look nothing is known.
         let since = now.since(*self.looked.get_or_insert(now));
@@ -285,7 +285,7 @@ impl Payoff {
         // What a scan finds marked stays so.
         let unmarked = (lower_pages as f64 - self.marked).max(0.0);
         self.marked = (self.marked + passes * unmarked).min(lower_pages as f64);
-        self.held_out.tick(now, passes, pass, |octave, age| classes.silent(octave, age));
+        self.held_out.tick(now, passes, pass, of, |octave, age| classes.silent(octave, age));
         // Each candidate asks for one, and they change as slowly as pages show themselves.
         self.verdicts = [Room::Priced, Room::Owed]
             .map(|room| std::array::from_fn(|octave| self.look_at(octave as u8, room)));

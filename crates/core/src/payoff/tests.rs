@@ -71,7 +71,7 @@ impl Course {
             }
             for _ in 0..10 {
                 self.now = self.now.plus(Nanos::from_s(1));
-                self.payoff.tick(self.now, PASS, pages + cold, Room::Priced);
+                self.payoff.tick(self.now, (PASS, Some(Pid(1))), pages + cold, Room::Priced);
             }
         }
     }
@@ -191,7 +191,7 @@ fn marks_that_will_fault_are_paid_for_in_advance() {
         for s in 0..=10 {
             let now = Nanos::from_s(s);
             payoff.programs(&Programs { time: now, cpu: now });
-            payoff.tick(now, PASS, lower_pages, Room::Priced);
+            payoff.tick(now, (PASS, None), lower_pages, Room::Priced);
             let faults: Vec<Access> = (0..1000).map(|n| fault(n, now, ms(10))).collect();
             payoff.see(&faults);
         }
