@@ -16,17 +16,18 @@
 //!
 //! What a scope lacks of its share is claimed as far as its candidates wait, and what others hold
 //! above theirs is demoted for that (see `demotion::shares`). Where one has a share, all scopes
-//! count.
+//! count. Room is kept for as much again as was promoted of it lately: candidates come a few at a
+//! time, and others would take the room of the next ones in between.
 //!
 //! Without a recent report neither is admitted. Moves between lower tiers are counted as if they
 //! were to or from the top.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::access::Holding;
 use crate::admission::claims::Claims;
+use crate::admission::lately::Lately;
+use crate::admission::standing::{Standing, floor};
 use crate::config::{self, ScopeMap};
 use crate::demand::{Allowance, DemandReason, Over};
 use crate::demotion::OVER_PAGES;
@@ -41,35 +42,6 @@ const GOOD_FOR: Nanos = Nanos::from_s(5);
 /// memory with an error of 64 pages a CPU, and a scope at its cap allocates and frees all the time.
 /// Ours.
 const SLACK_DIVISOR: u64 = 64;
-
-/// The state of a scope whose holding counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
-    /// The scope.
-    pub scope: ScopeId,
-    /// Base pages that demotion leaves in the top tier.
-    pub floor_pages: u64,
-    /// Whether demotion leaves all of them there.
-    pub never_slow: bool,
-    /// Base pages at which nothing more is promoted into it; `None` without a cap.
-    pub cap_pages: Option<u64>,
-    /// Base pages that it gets back when it wants them; 0 without a share.
-    pub share_pages: u64,
-    /// Base pages that it lacks of its share and has candidates for.
-    pub claimed_pages: u64,
-    /// Base pages of the top tier that it held by the last report.
-    pub top_tier_pages: Option<u64>,
-    /// Age of that report.
-    pub age_ms: Option<u64>,
-    /// Base pages in promotion that are not known to be in that figure.
-    pub up_pages: u64,
-    /// Base pages that are, or may be, in demotion and are not known to be gone from that figure.
-    pub down_pages: u64,
-    /// Base pages that may be promoted now; none where there is no cap.
-    pub room_pages: Option<u64>,
-    /// Base pages that may be demoted now; none where there is no floor.
-    pub spare_pages: Option<u64>,
-}
 
 /// Pages moving in one direction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +73,8 @@ struct Limit {
     told: Option<(Nanos, u64)>,
     up: Flow,
     down: Flow,
+    /// What was promoted of it lately.
+    lately: Lately,
     /// Its holding is not believed yet.
     is_fenced: bool,
 }
@@ -119,7 +93,7 @@ impl Limit {
 
     /// Pages that demotion leaves it.
     fn floor(&self) -> u64 {
-        if self.never_slow { u64::MAX } else { self.floor_pages }
+        floor(self.never_slow, self.floor_pages)
     }
 
     /// Pages that may be demoted, if there is a floor.
@@ -142,10 +116,10 @@ impl Limit {
         self.above(now).map_or(0, |above| above.saturating_sub(margin))
     }
 
-    /// Pages that it lacks of its share, as far as candidates wait for them.
-    fn claim(&self, now: Nanos, waiting: u64) -> u64 {
+    /// Pages that it lacks of its share, as far as it wants them.
+    fn claim(&self, now: Nanos, wanted: u64) -> u64 {
         let held = self.holding(now).map(|held| held.saturating_add(self.up.pages()));
-        held.map_or(0, |held| self.share_pages.saturating_sub(held).min(waiting))
+        held.map_or(0, |held| self.share_pages.saturating_sub(held).min(wanted))
     }
 
     /// What is above the cap, if there is one and the holding is known. A command may take a little
@@ -174,15 +148,6 @@ impl Limit {
     }
 }
 
-impl Standing {
-    /// Base pages that others may claim of it.
-    pub fn above_share(&self) -> u64 {
-        let floor = if self.never_slow { u64::MAX } else { self.floor_pages };
-        let kept = self.share_pages.max(floor).saturating_add(self.down_pages);
-        self.top_tier_pages.map_or(0, |held| held.saturating_sub(kept))
-    }
-}
-
 /// Floors, caps, shares and the accounting of the scopes that have them.
 #[derive(Debug)]
 pub(super) struct Limits {
@@ -205,6 +170,7 @@ impl Limits {
                 told: None,
                 up: Flow::default(),
                 down: Flow::default(),
+                lately: Lately::default(),
                 is_fenced: false,
             });
         }
@@ -230,7 +196,7 @@ impl Limits {
             let now = after.get(usize::from(number.0) - 1);
             if now.is_some_and(|now| now.cgroup_alone() == was.cgroup_alone()) {
                 *limit = Limit { told: known.told, up: known.up, down: known.down, ..limit.clone() };
-                limit.is_fenced = known.is_fenced;
+                (limit.lately, limit.is_fenced) = (known.lately, known.is_fenced);
             } else {
                 (limit.up, limit.down) = (known.up, known.down);
             }
@@ -331,6 +297,13 @@ impl Limits {
         self.scopes.iter().flatten().any(|limit| limit.share_pages > 0)
     }
 
+    /// Records that pages of the scope are promoted at `now`.
+    pub(super) fn promote(&mut self, scope: ScopeId, now: Nanos, pages: u64) {
+        if let Some(limit) = self.of_mut(scope).filter(|limit| limit.share_pages > 0) {
+            limit.lately.add(now, pages);
+        }
+    }
+
     pub(super) fn lacks_share(&self, scope: ScopeId, now: Nanos) -> bool {
         self.of(scope).is_some_and(|limit| limit.claim(now, 1) > 0)
     }
@@ -341,8 +314,19 @@ impl Limits {
 
     /// What scopes claim; `waiting` has the base pages that each would hold more if it could.
     pub(super) fn claims(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Claims {
-        let claim = |(scope, pages): (&ScopeId, &u64)| Some((*scope, self.of(*scope)?.claim(now, *pages)));
-        Claims::of(waiting.iter().filter_map(claim).filter(|(_, pages)| *pages > 0))
+        self.wanted(now, |limit| waiting.get(&limit.scope).copied().unwrap_or(0))
+    }
+
+    /// What is kept for scopes: what they claim, and will soon if as much comes as came lately.
+    pub(super) fn kept(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Claims {
+        let waiting = |limit: &Limit| waiting.get(&limit.scope).copied().unwrap_or(0);
+        self.wanted(now, |limit| waiting(limit).saturating_add(limit.lately.pages(now)))
+    }
+
+    fn wanted(&self, now: Nanos, wanted: impl Fn(&Limit) -> u64) -> Claims {
+        let limits = self.scopes.iter().flatten();
+        let claims = limits.map(|limit| (limit.scope, limit.claim(now, wanted(limit))));
+        Claims::of(claims.filter(|(_, pages)| *pages > 0))
     }
 
     /// What each scope may give to claims; those with nothing above their share are left out.
@@ -425,6 +409,26 @@ mod tests {
             (l.standings(now, &BTreeMap::new())[0].down_pages, l.check(A, Demote, 1, now)),
             (0, Err(ScopeFloor))
         );
+    }
+
+    #[test]
+    fn room_is_kept_for_what_was_promoted_lately_up_to_the_share() {
+        let shared = config::Scope { top_tier_share_mib: 2, ..Default::default() };
+        let mut l = Limits::new(&[config::Scope::default(), shared]);
+        let kept = |l: &Limits, s, waiting| {
+            let waiting = BTreeMap::from([(A, waiting)]);
+            [l.claims(Nanos::from_s(s), &waiting), l.kept(Nanos::from_s(s), &waiting)].map(|c| c.of_scope(A))
+        };
+        tell(&mut l, 1, 100);
+        l.promote(A, Nanos::from_s(1), 80);
+        l.promote(ScopeId(1), Nanos::from_s(1), 80);
+        assert_eq!([0, 50, 400].map(|waiting| kept(&l, 1, waiting)), [[0, 80], [50, 130], [400, 412]]);
+        tell(&mut l, 15, 500);
+        assert_eq!(kept(&l, 15, 50), [12, 12]);
+        tell(&mut l, 15, 400);
+        assert_eq!(kept(&l, 15, 0), [0, 40], "half of the window has passed");
+        tell(&mut l, 20, 400);
+        assert_eq!(kept(&l, 20, 0), [0, 0], "it wants no more");
     }
 
     #[test]

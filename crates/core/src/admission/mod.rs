@@ -14,21 +14,23 @@ mod claims;
 mod direction;
 pub mod far_nodes;
 mod in_flight;
+mod lately;
 mod limits;
 mod movable;
 pub mod preferred;
 mod recent;
 mod room;
 mod scope;
+mod standing;
 mod target;
 
 pub use admitted::Admitted;
 pub use brake::{Braking, Cause};
 pub use claims::Claims;
 pub use in_flight::Flight;
-pub use limits::Standing;
 pub use movable::{ORDER_MAX, PID_LIMIT, VPN_LIMIT};
 pub use recent::LeftAlone;
+pub use standing::Standing;
 pub use target::{Route, Targets};
 
 use std::collections::BTreeMap;
@@ -94,7 +96,7 @@ impl Stop {
 pub struct Gate {
     now: Nanos,
     rooms: Rooms,
-    claims: Claims,
+    kept: Claims,
 }
 
 impl Admission {
@@ -190,7 +192,7 @@ impl Admission {
     pub fn gate(&mut self, now: Nanos, nodes: &[NodeState], waiting: &BTreeMap<ScopeId, u64>) -> Gate {
         self.recent.tick(now);
         self.brakes.tick(now);
-        Gate { now, rooms: self.rooms(nodes), claims: self.limits.claims(now, waiting) }
+        Gate { now, rooms: self.rooms(nodes), kept: self.limits.kept(now, waiting) }
     }
 
     fn rooms(&self, nodes: &[NodeState]) -> Rooms {
@@ -225,9 +227,9 @@ impl Admission {
         }
         self.scopes.check_share(admitted.scope, gate.now, pages, others_wait).map_err(Stop::Lane)?;
         let targets = self.targets.nodes(admitted.route);
-        if admitted.candidate.direction == Direction::Promote && gate.claims.sum() > 0 {
+        if admitted.candidate.direction == Direction::Promote && gate.kept.sum() > 0 {
             let (room, rate) = (gate.rooms.sum(targets), self.rate.room(gate.now));
-            gate.claims.check(admitted.scope, pages, room, rate).map_err(Stop::Lane)?;
+            gate.kept.check(admitted.scope, pages, room, rate).map_err(Stop::Lane)?;
         }
         gate.rooms.check(targets, pages).map_err(Stop::One)
     }
@@ -243,7 +245,8 @@ impl Admission {
         self.brakes.issue(admitted.scope, gate.now, m.pages());
         gate.rooms.take(target, m.pages());
         if admitted.candidate.direction == Direction::Promote {
-            gate.claims.take(admitted.scope, m.pages());
+            gate.kept.take(admitted.scope, m.pages());
+            self.limits.promote(admitted.scope, gate.now, m.pages());
         }
         self.in_flight.hold(id, admitted.page, m, target);
     }

@@ -76,6 +76,26 @@ fn who_comes_back_has_its_share_in_seconds_and_the_rest_stays_with_the_others() 
     assert!(hog >= 1024 - 512 - 60, "the rest is the hog's: {hog} MiB");
 }
 
+/// What one wants a little at a time does not go back to who gave it in between.
+#[test]
+fn who_gave_for_a_share_gets_nothing_back_while_its_owner_comes_back() {
+    let mut world = World::new([512, 0], Vec::new());
+    world.heat(2, 600);
+    world.happen(Step::Wait { ticks: 100 });
+    let (mut hog, mut regained) = (world.holds(2), 0);
+    for _ in 0..100 {
+        world.heat(0, 2);
+        for _ in 0..5 {
+            world.tick();
+            regained += world.holds(2).saturating_sub(hog);
+            hog = world.holds(2);
+        }
+    }
+    let server = world.holds(0) / PAGES_PER_MIB;
+    assert!(server >= 390, "{server} MiB of 400");
+    assert!(regained <= 8 * PAGES_PER_MIB, "{} MiB", regained / PAGES_PER_MIB);
+}
+
 /// Of two that hold too much, the one further above gives until both are equally far above.
 #[test]
 fn those_furthest_above_give_first() {
