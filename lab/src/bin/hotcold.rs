@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 use thermocline_lab::programs::hot_set::HotLayout;
-use thermocline_lab::programs::hotcold::{Plan, now, run};
+use thermocline_lab::programs::hotcold::{Order, Plan, now, run};
 use thermocline_lab::programs::{
     ballast, chase, judge, modelled, pattern, read_json, residency, stream, write_json,
 };
@@ -66,6 +66,9 @@ struct Load {
     /// Share of the accesses that write, 0 to 1
     #[arg(long, default_value_t = 0.1)]
     write_share: f64,
+    /// The order of the accesses: at random, or every line from front to back, where no page is hot
+    #[arg(long, value_enum, default_value = "random", conflicts_with_all = ["drift_s", "report"])]
+    order: Order,
     /// How hot pages lie
     #[arg(long, value_enum, default_value = "scattered")]
     hot_layout: HotLayout,
@@ -202,6 +205,7 @@ fn load(arguments: &Load) -> anyhow::Result<()> {
         hot_share: arguments.hot_share,
         access_share: arguments.access_share,
         write_share: arguments.write_share,
+        order: arguments.order,
         hot_layout: arguments.hot_layout,
         grain_pages: arguments.grain_kib / 4,
         drift: drift.map(|every| (every, arguments.drift_share)),

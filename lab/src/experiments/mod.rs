@@ -8,6 +8,7 @@ mod runner;
 pub(crate) mod score;
 pub(crate) mod share;
 pub(crate) mod spill;
+mod who;
 mod within;
 
 pub(crate) use runner::Inside;

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use clap::ValueEnum;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
@@ -24,6 +25,19 @@ const BATCH: u32 = 1024;
 /// How soon a signal is noticed.
 const NAP: Duration = Duration::from_millis(50);
 
+/// Lines of 64 bytes in a page.
+const PAGE_LINES: u64 = 64;
+const LINE_WORDS: u64 = 8;
+
+/// The order in which pages are accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// At random, hot pages more often.
+    Random,
+    /// Each line of all memory alike, from front to back, again and again; no page is hot.
+    Sweep,
+}
+
 /// What to do; the command line's meaning, see `hotcold --help`.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -35,6 +49,8 @@ pub struct Plan {
     pub access_share: f64,
     /// Share (0 to 1) of the accesses that write.
     pub write_share: f64,
+    /// The order of the accesses.
+    pub order: Order,
     /// How hot grains lie.
     pub hot_layout: HotLayout,
     /// Pages that are hot or cold together.
@@ -227,17 +243,22 @@ fn work(shared: &Shared, plan: &Plan, number: u32) -> Result<Vec<u32>, Mismatch>
     let write_below = (plan.write_share * 2048.0).round() as u64;
     let started = Instant::now();
     let mut batches = 0u64;
+    let lines = u64::from(shared.memory.pages()) * PAGE_LINES;
+    let mut line = lines * u64::from(number) / u64::from(plan.threads);
     while !shared.done.load(Ordering::Relaxed) {
         let start = shared.start.load(Ordering::Relaxed);
         let mut hot_accesses = 0;
         for _ in 0..BATCH {
             let random = rng.next_u64();
             let (index, word) = (random as u32, (random >> 32) as u32 & 511);
-            let page = if random >> 41 & 4095 < hot_below {
+            let (page, word) = if plan.order == Order::Sweep {
+                line = (line + 1) % lines;
+                ((line / PAGE_LINES) as u32, (line % PAGE_LINES * LINE_WORDS) as u32)
+            } else if random >> 41 & 4095 < hot_below {
                 hot_accesses += 1;
-                set.hot_page(start, below(index, set.hot_pages()))
+                (set.hot_page(start, below(index, set.hot_pages())), word)
             } else {
-                set.cold_page(start, below(index, set.cold_pages()))
+                (set.cold_page(start, below(index, set.cold_pages())), word)
             };
             if random >> 53 < write_below {
                 shared.memory.write(page);
@@ -290,6 +311,7 @@ mod tests {
             hot_share: 0.2,
             access_share: 0.9,
             write_share: 0.25,
+            order: Order::Random,
             hot_layout: HotLayout::Scattered,
             grain_pages: 1,
             drift: None,
@@ -319,6 +341,14 @@ mod tests {
         assert!(lines.lines().next().unwrap().contains(r#""event":"ready""#), "{lines}");
         assert_eq!(lines.lines().filter(|line| line.contains(r#""event":"drift""#)).count(), 2);
         assert!(lines.lines().last().unwrap().contains(r#""event":"summary""#), "{lines}");
+    }
+
+    #[test]
+    fn a_sweep_reads_and_writes_every_page_and_none_is_hot() {
+        let plan = Plan { order: Order::Sweep, ..plan() };
+        let summary = run(&plan, &AtomicBool::new(false), &mut Vec::new()).unwrap();
+        assert_eq!(summary.hot_accesses, 0);
+        assert!(summary.accesses > 2048 * PAGE_LINES, "{} accesses", summary.accesses);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! A share comes back from who accesses its own more often, and is not kept for who does not want
-//! it.
+//! it. What is never slow gives nothing.
 
 use thermocline_lab::{Line, ThpMode};
 
@@ -7,6 +7,8 @@ use super::{Run, number, where_time_is_no_matter, with_settings};
 
 const SERVER_MIB: u64 = 200;
 const SHARE_MIB: u64 = 88;
+/// Memory that is never slow and hardly accessed.
+const TRADING_MIB: u64 = 24;
 /// Percent of the server's hot pages that are to be in DRAM.
 const HOT_MIN: u64 = 85;
 /// What a scope is left above its share, what a batch of reclaim may take below it, and what the
@@ -18,6 +20,7 @@ fn a_share_comes_back(line: Line) {
         .env("SERVER_MIB", SERVER_MIB)
         .env("SERVER_RATE", 60_000)
         .env("SHARE_MIB", SHARE_MIB)
+        .env("TRADING_MIB", TRADING_MIB)
         .env("FREE_MIB", 44)
         .env("WITHOUT_S", 15)
         .env("HOT_MIN", HOT_MIN)
@@ -47,11 +50,26 @@ fn a_share_comes_back(line: Line) {
         "the hog is left {} KiB",
         number("hog_with")
     );
+    // Linux 6.18 and later respect the cpuset when they demote; before, the kernel takes what it
+    // takes.
+    let by_kernel = if line == Line::Newest { 0 } else { demoted_by_the_kernel(&last) };
+    assert!(
+        number("trading_after") + 256 + by_kernel * 4 >= number("trading_kib"),
+        "{} KiB of {} are left of what is never slow, and the kernel demoted {by_kernel} pages",
+        number("trading_after"),
+        number("trading_kib")
+    );
     let explained = run.text("explained");
     assert!(explained.contains("of its share of 88 MiB"), "{explained}");
     let status = run.text("status-text");
     assert!(status.contains("; share 88 MiB"), "{status}");
     assert!(number("unused_s") < 120, "what nobody wants is not the hog's again");
+}
+
+/// Pages of all scopes.
+fn demoted_by_the_kernel(last: &serde_json::Value) -> u64 {
+    let by = |who| last["kernel_moves"][format!("pgdemote_{who}")].as_u64().unwrap();
+    ["kswapd", "direct", "khugepaged", "proactive"].map(by).iter().sum()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 # A hog fills the top tier and accesses all of it more often than a server on the slow node accesses
 # what it accesses most. Without a share the hog keeps DRAM; with one the server gets it back within
-# a bounded time; and when the server has gone, the hog has its memory in DRAM again.
+# a bounded time; and when the server has gone, the hog has its memory in DRAM again. All the while
+# a third program, which is never slow and hardly accesses anything, keeps what it has.
 cd "$LAB_SHARE"
 unusual_settings
 sysctl -qw kernel.numa_balancing=0
@@ -28,6 +29,8 @@ program() {
 
 program server 2 --mib $SERVER_MIB --hot-share 0.4 --rate $SERVER_RATE
 server=$pid
+program trading 0-1 --mib $TRADING_MIB --rate 1
+trading=$pid
 sync
 echo 3 >/proc/sys/vm/drop_caches
 # All pages alike.
@@ -35,6 +38,8 @@ program hog 0-1 --mib $(($(free_mib) - FREE_MIB)) --hot-share 0.5 --access-share
 hog=$pid
 hog_kib=$(top_kib hog)
 echo hog_kib=$hog_kib
+trading_kib=$(top_kib trading)
+echo trading_kib=$trading_kib
 
 share() {
     cat >config.toml <<END
@@ -50,11 +55,22 @@ name = "server"
 cgroup = "/server"
 top_tier_share_mib = $1
 [[scope]]
+name = "trading"
+cgroup = "/trading"
+never_slow = true
+[[scope]]
 name = "all else"
 cgroup = "/"
 END
 }
 share 0
+# The doctor says what else keeps it in DRAM, until that is done.
+slow='scope\[1\] is never_slow, and its cpuset allows node 2'
+timeout 60 $THERMOCLINE doctor --config config.toml >doctored || [ $? = 1 ] || fail "doctor: $(cat doctored)"
+grep -q "$slow" doctored || fail "the doctor does not say what may be slow: $(cat doctored)"
+echo 0-1 >/sys/fs/cgroup/trading/cpuset.mems
+timeout 60 $THERMOCLINE doctor --config config.toml >doctored || [ $? = 1 ] || fail "doctor: $(cat doctored)"
+grep -q "$slow" doctored && fail "the doctor asks for what is done: $(cat doctored)"
 # In a session of its own it has no terminal, whose end SIGHUP would tell of.
 setsid $THERMOCLINE run --config config.toml --json >daemon 2>daemon-errors &
 daemon=$!
@@ -101,5 +117,7 @@ wait $daemon
 echo daemon_status=$?
 tail -n 1 daemon >last
 unchanged "after the run"
-kill -TERM $hog
+echo trading_after=$(top_kib trading)
+kill -TERM $hog $trading
 wait $hog || fail "the hog lost data: $(cat errors-hog)"
+wait $trading || fail "what is never slow lost data: $(cat errors-trading)"

@@ -19,16 +19,26 @@ fn hog_mib(run: &Value, when: &str) -> f64 {
 
 #[test]
 fn a_share_beside_a_hog_is_as_good_as_dram_alone() {
-    where_time_is_no_matter(shares);
+    where_time_is_no_matter(|| shares("6.12", "uniform"));
 }
 
-fn shares() {
+#[test]
+fn so_it_is_beside_one_that_sweeps() {
+    where_time_is_no_matter(|| shares("6.12", "sweep"));
+}
+
+#[test]
+fn so_it_is_on_the_newest() {
+    where_time_is_no_matter(|| shares("newest", "uniform"));
+}
+
+fn shares(kernel: &str, hog: &str) {
     if let Some(why) = unavailable() {
         return println!("skipped: {why}");
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runs.json");
-    let words = ["share", "--managers", "alone,none,thermocline,shared", "--share", "0.5"];
+    let words = ["share", "--kernel", kernel, "--hog", hog, "--managers", "alone,none,thermocline,shared"];
     let (status, text) = lab(&[&words[..], &["--json", file.to_str().unwrap()]].concat());
     assert_eq!(status, 0);
     println!("{text}");

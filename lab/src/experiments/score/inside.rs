@@ -53,7 +53,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let neighbour = narrow(&plan, slow, folder)?;
+    let neighbour = narrow(&plan, slow)?;
     if let Some(neighbour) = &neighbour {
         say(&format!("another program fills DRAM: {} pages", neighbour.pages()?.values().sum::<u64>()));
     }
@@ -170,7 +170,7 @@ pub(crate) fn run(folder: &Path, daemon: &Path) -> anyhow::Result<()> {
 }
 
 /// Reserves DRAM until the program's share is left.
-fn narrow(plan: &Plan, slow: NodeId, folder: &Path) -> anyhow::Result<Option<Neighbour>> {
+fn narrow(plan: &Plan, slow: NodeId) -> anyhow::Result<Option<Neighbour>> {
     let share_bytes = (plan.footprint_bytes() as f64 * plan.fast_share) as u64;
     let wanted = (share_bytes + plan.beside_bytes()) / PAGE_SIZE;
     fs::write("/proc/sys/vm/compact_memory", "1").context("cannot compact memory")?;
@@ -180,7 +180,7 @@ fn narrow(plan: &Plan, slow: NodeId, folder: &Path) -> anyhow::Result<Option<Nei
         Narrowing::Ballast => {
             Ballast::start(excess / PAGES_PER_MIB, slow).map(|ballast| Some(Neighbour::Ballast(ballast)))
         }
-        Narrowing::Hog => Neighbour::hog(excess / PAGES_PER_MIB, &folder.join("hog")).map(Some),
+        Narrowing::Hog(hog) => Neighbour::hog(hog, excess / PAGES_PER_MIB).map(Some),
         Narrowing::Reserve => reserve(excess / PAGES_PER_HUGE, slow).map(|()| None),
     }
 }

@@ -23,14 +23,13 @@ use std::sync::atomic::AtomicBool;
 use anyhow::ensure;
 use clap::Args;
 use thermocline_lab::Machine;
-use thermocline_lab::programs::keys::Distribution;
 use thermocline_lab::programs::{read_json, write_json};
 
 use super::runner::Inside;
 use felt::Asked;
 use host::Host;
 use manager::Manager;
-use plan::{Narrowing, Plan, Start, Workload};
+use plan::{Plan, Start, Workload};
 use row::Row;
 
 /// DRAM and CXL. 256 MiB is the least that boots; the part that the system leaves free is about a
@@ -227,15 +226,11 @@ impl Common {
             }
         };
         Ok(Plan {
-            workload: self.workload,
-            manager: manager.clone(),
             start: self.start,
             seed,
             warmup_ops: self.warmup_ops.unwrap_or(warmup_ops),
             ops: self.ops.unwrap_or(ops),
             fast_share: self.fast_share,
-            narrowing: Narrowing::Reserve,
-            share_mib: None,
             mib: self.mib,
             graph_scale: self.graph_scale,
             rate: self.rate,
@@ -243,13 +238,12 @@ impl Common {
             value_bytes: self.value_bytes as usize,
             scale: self.scale,
             zipf: self.zipf,
-            distribution: Distribution::Zipfian,
             sample_every: manager.reads_samples().then_some(self.sample_every),
             felt: self.felt.map(|ratio| Asked {
                 ratio,
                 dram_ns: f64::from(machine().nodes[0].latency_ns) * self.felt_scale,
             }),
-            model: self.host.model.model()?,
+            ..Plan::of(self.workload, manager.clone(), self.host.model.model()?)
         })
     }
 

@@ -1,11 +1,11 @@
 //! Memory of another program, which takes DRAM from the program under test.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, ensure};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 
@@ -26,20 +26,34 @@ pub(crate) struct Lay {
     pub(crate) after: ByNode,
 }
 
+/// How a hog accesses its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Hog {
+    /// All of it alike, at random.
+    Uniform,
+    /// Line by line from front to back, again and again.
+    Sweep,
+}
+
 /// The other program.
 pub(crate) enum Neighbour {
     /// Its memory is cold.
     Ballast(Ballast),
-    /// It accesses all of its memory alike, all the time.
+    /// It accesses all of its memory, all the time.
     Hog(Counted),
 }
 
 impl Neighbour {
-    /// Starts a hog in its own cgroup, with `mib` MiB. Its report goes to `report`.
-    pub(crate) fn hog(mib: u64, report: &Path) -> anyhow::Result<Neighbour> {
+    /// Starts a hog in its own cgroup, with `mib` MiB.
+    pub(crate) fn hog(hog: Hog, mib: u64) -> anyhow::Result<Neighbour> {
+        let order: &[&str] = match hog {
+            Hog::Uniform => &["--hot-share", "0.5", "--access-share", "0.5"],
+            Hog::Sweep => &["--order", "sweep"],
+        };
         let mib = mib.to_string();
-        let alike = ["--mib", &mib, "--hot-share", "0.5", "--access-share", "0.5"];
-        Counted::hotcold(&[IN_OWN_CGROUP], &alike, report).map(Neighbour::Hog)
+        let options = [&["--mib", &mib], order].concat();
+        Counted::start("hotcold", &[IN_OWN_CGROUP], &options).map(Neighbour::Hog)
     }
 
     /// Its base pages by node.

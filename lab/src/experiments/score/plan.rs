@@ -11,7 +11,7 @@ use thermocline_lab::{DataSet, Database};
 
 use super::felt::{Asked, Felt};
 use super::manager::Manager;
-use super::neighbour::Lay;
+use super::neighbour::{Hog, Lay};
 use crate::experiments::within::ByNode;
 
 /// The name of the [`Recording`] in the shared folder.
@@ -125,7 +125,7 @@ pub(crate) enum Narrowing {
     Ballast,
     /// Memory of another program that accesses all of it, all the time. Managers have the whole
     /// machine.
-    Hog,
+    Hog(Hog),
     /// Nothing: all of it fits.
     None,
 }
@@ -175,7 +175,37 @@ pub(crate) struct Plan {
     pub(crate) model: Model,
 }
 
+/// About every Nth access is tagged for a manager that reads the lab's sampler, unless asked
+/// otherwise.
+const SAMPLE_EVERY: u64 = 200;
+
 impl Plan {
+    /// A plan without sizes, that starts with what the kernel does and reserves all DRAM.
+    pub(crate) fn of(workload: Workload, manager: Manager, model: Model) -> Plan {
+        Plan {
+            workload,
+            start: Start::FirstTouch,
+            seed: 0,
+            warmup_ops: 0,
+            ops: 0,
+            fast_share: 0.0,
+            narrowing: Narrowing::Reserve,
+            share_mib: None,
+            mib: 0,
+            graph_scale: 0,
+            rate: 0,
+            keys: 0,
+            value_bytes: 0,
+            scale: 0,
+            zipf: 0.0,
+            distribution: Distribution::Zipfian,
+            sample_every: manager.reads_samples().then_some(SAMPLE_EVERY),
+            felt: None,
+            manager,
+            model,
+        }
+    }
+
     /// Whether its manager reads what the plugin puts into memory that it shares with the guest.
     pub(crate) fn shares_memory(&self) -> bool {
         self.sample_every.is_some() || self.manager.reads_hot_list()

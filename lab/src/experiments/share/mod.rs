@@ -3,9 +3,7 @@
 
 mod table;
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -13,14 +11,15 @@ use anyhow::ensure;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use thermocline_lab::Machine;
-use thermocline_lab::programs::keys::Distribution;
 use thermocline_lab::programs::write_json;
 
 use crate::experiments::score::host::Host;
 use crate::experiments::score::manager::Manager;
-use crate::experiments::score::plan::{Narrowing, Plan, Start, Workload};
+use crate::experiments::score::neighbour::Hog;
+use crate::experiments::score::plan::{Narrowing, Plan, Workload};
 use crate::experiments::score::row::Row;
 use crate::experiments::score::share;
+use crate::experiments::who::{self, Baseline};
 
 /// DRAM and CXL. DRAM holds Redis and half as much again, and CXL all of Redis and what the hog
 /// gives.
@@ -28,65 +27,27 @@ const MEMORY_MIB: [u64; 2] = [384, 512];
 /// Largest Redis that leaves DRAM for a hog to compete for, MiB.
 const REDIS_MIB_MAX: u64 = 256;
 
-/// A row of the table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-enum Who {
-    /// Redis has as much DRAM as its share to itself, under our daemon.
+/// Runs under our daemon in which Redis has DRAM of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    /// As much DRAM as its share, and nobody is beside it.
     Alone,
-    /// A hog fills DRAM, and our daemon gives Redis its share of it.
+    /// Its share of DRAM, which a hog fills.
     Shared,
-    /// A hog fills DRAM, and nobody has a share.
-    Managed(Manager),
 }
 
-const ALONE: &str = "alone";
-const SHARED: &str = "shared";
-
-impl Who {
-    fn manager(&self) -> Manager {
-        match self {
-            Who::Alone | Who::Shared => Manager::Thermocline { rule: None, settings: Vec::new() },
-            Who::Managed(manager) => manager.clone(),
-        }
-    }
+impl Baseline for Own {
+    const NAMES: &'static [(Own, &'static str)] = &[(Own::Alone, "alone"), (Own::Shared, "shared")];
+    const MEANING: &'static str = "without the hog, and with a share under thermocline";
 }
 
-impl FromStr for Who {
-    type Err = String;
+/// A row of the table. Beside a manager a hog fills DRAM, and nobody has a share.
+type Who = who::Who<Own>;
 
-    fn from_str(text: &str) -> Result<Who, String> {
-        match text {
-            ALONE => Ok(Who::Alone),
-            SHARED => Ok(Who::Shared),
-            _ => text.parse().map(Who::Managed).map_err(|error| {
-                format!("{error}; or {ALONE}, without the hog, or {SHARED}, with a share under thermocline")
-            }),
-        }
-    }
-}
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Who::Alone => f.write_str(ALONE),
-            Who::Shared => f.write_str(SHARED),
-            Who::Managed(manager) => manager.fmt(f),
-        }
-    }
-}
-
-impl TryFrom<String> for Who {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Who, String> {
-        text.parse()
-    }
-}
-
-impl From<Who> for String {
-    fn from(who: Who) -> String {
-        who.to_string()
+fn manager(who: &Who) -> Manager {
+    match who {
+        Who::Baseline(_) => Manager::Thermocline { rule: None, settings: Vec::new() },
+        Who::Managed(manager) => manager.clone(),
     }
 }
 
@@ -111,6 +72,9 @@ pub(crate) struct Options {
         default_value = "alone,none,numab2,thermocline,shared"
     )]
     managers: Vec<Who>,
+    /// How the hog accesses its memory.
+    #[arg(long, value_enum, default_value = "uniform")]
+    hog: Hog,
     /// Redis' share of DRAM, as a part of its memory.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     share: f64,
@@ -143,13 +107,13 @@ pub(crate) struct Options {
 /// Runs every row and prints the table; if the experiment fails or is interrupted, that of the runs
 /// until then.
 pub(crate) fn run(options: &Options, interrupt: &Arc<AtomicBool>) -> anyhow::Result<u8> {
-    let redis_mib = options.plan(&Who::Alone, options.seed)?.footprint_bytes() >> 20;
+    let redis_mib = options.plan(&Who::Baseline(Own::Alone), options.seed)?.footprint_bytes() >> 20;
     ensure!(
         redis_mib <= REDIS_MIB_MAX,
         "Redis would take {redis_mib} MiB, more than {REDIS_MIB_MAX}: give it fewer --keys or smaller --value-bytes"
     );
     for who in &options.managers {
-        who.manager().check(&options.host.thermocline)?;
+        manager(who).check(&options.host.thermocline)?;
     }
     let mut cells: Vec<Cell> = Vec::new();
     let ran = options.run_all(interrupt, &mut cells);
@@ -180,35 +144,22 @@ impl Options {
     }
 
     fn plan(&self, who: &Who, seed: u64) -> anyhow::Result<Plan> {
-        let manager = who.manager();
         let (narrowing, fast_share) = match who {
-            Who::Alone => (Narrowing::Reserve, self.share),
-            Who::Shared | Who::Managed(_) => (Narrowing::Hog, 0.0),
+            Who::Baseline(Own::Alone) => (Narrowing::Reserve, self.share),
+            Who::Baseline(Own::Shared) | Who::Managed(_) => (Narrowing::Hog(self.hog), 0.0),
         };
         let plan = Plan {
-            workload: Workload::Redis,
-            start: Start::FirstTouch,
             seed,
             warmup_ops: self.warmup_ops,
             ops: self.ops,
             fast_share,
             narrowing,
-            share_mib: None,
-            mib: 0,
-            graph_scale: 0,
-            rate: 0,
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
-            scale: 0,
             zipf: self.zipf,
-            distribution: Distribution::Zipfian,
-            // As in `lab score`.
-            sample_every: manager.reads_samples().then_some(200),
-            felt: None,
-            manager,
-            model: self.host.model.model()?,
+            ..Plan::of(Workload::Redis, manager(who), self.host.model.model()?)
         };
         let share_mib = (plan.footprint_bytes() as f64 * self.share) as u64 >> 20;
-        Ok(Plan { share_mib: (*who == Who::Shared).then_some(share_mib), ..plan })
+        Ok(Plan { share_mib: (*who == Who::Baseline(Own::Shared)).then_some(share_mib), ..plan })
     }
 }

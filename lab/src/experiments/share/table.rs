@@ -2,7 +2,7 @@
 
 use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 
-use super::{Cell, Who};
+use super::{Cell, Own, Who};
 use crate::experiments::score::columns;
 use crate::experiments::within::ByNode;
 
@@ -30,8 +30,11 @@ pub(super) fn text(cells: &[Cell], share: f64) -> String {
         row.kernel,
         row.model_text(),
     );
-    let alone: Vec<f64> =
-        cells.iter().filter(|cell| cell.who == Who::Alone).map(|cell| cell.row.dram_share).collect();
+    let alone: Vec<f64> = cells
+        .iter()
+        .filter(|cell| cell.who == Who::Baseline(Own::Alone))
+        .map(|cell| cell.row.dram_share)
+        .collect();
     let alone = (!alone.is_empty()).then(|| alone.iter().sum::<f64>() / alone.len() as f64);
     let lines = cells.iter().map(|cell| line(cell, alone));
     let heads = HEADS.map(str::to_owned).to_vec();
@@ -65,6 +68,7 @@ fn mib(pages: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::manager;
     use super::*;
     use crate::experiments::score::neighbour::Lay;
     use crate::experiments::score::row::tests::row;
@@ -77,8 +81,8 @@ mod tests {
                 before: ByNode::from([(NodeId(0), 2560)]),
                 after: ByNode::from([(NodeId(0), 1536), (NodeId(1), 1024)]),
             };
-            let mut row = row(who.manager().name(), dram_share);
-            if who != Who::Alone {
+            let mut row = row(manager(&who).name(), dram_share);
+            if who != Who::Baseline(Own::Alone) {
                 (row.neighbour, row.hog_accesses) = (Some(lay), Some(5000));
             }
             Cell { who, row }

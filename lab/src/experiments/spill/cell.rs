@@ -1,36 +1,36 @@
 //! One run, given by the manager of Redis' pages, the amount of ballast and the load.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use thermocline_core::units::{NodeId, PAGES_PER_MIB};
 use thermocline_lab::programs::keys::Distribution;
 
 use crate::experiments::score::manager::Manager;
 use crate::experiments::score::row::Row;
+use crate::experiments::who::{self, Baseline};
 use crate::experiments::within::ByNode;
 
-/// A row of the experiment's table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub(crate) enum Who {
-    /// No ballast: all of Redis is in DRAM, and nothing moves it.
-    DramOnly,
-    /// No ballast, but all of Redis is on CXL and has to stay there.
-    CxlOnly,
-    /// Ballast fills DRAM, Redis spills, and a manager runs.
-    Managed(Manager),
+/// Runs without ballast and without a manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Only {
+    /// All of Redis is in DRAM, and nothing moves it.
+    Dram,
+    /// All of Redis is on CXL and has to stay there.
+    Cxl,
 }
 
-const DRAM_ONLY: &str = "dram-only";
-const CXL_ONLY: &str = "cxl-only";
+impl Baseline for Only {
+    const NAMES: &'static [(Only, &'static str)] = &[(Only::Dram, "dram-only"), (Only::Cxl, "cxl-only")];
+    const MEANING: &'static str = "where there is no manager";
+}
+
+/// A row of the experiment's table. Beside a manager ballast fills DRAM, and Redis spills.
+pub(crate) type Who = who::Who<Only>;
 
 impl Who {
     /// The manager, if there is one.
     pub(crate) fn manager(&self) -> Manager {
         match self {
-            Who::DramOnly | Who::CxlOnly => Manager::None,
+            Who::Baseline(_) => Manager::None,
             Who::Managed(manager) => manager.clone(),
         }
     }
@@ -38,47 +38,6 @@ impl Who {
     /// Whether there is ballast beside it.
     pub(crate) fn has_ballast(&self) -> bool {
         matches!(self, Who::Managed(_))
-    }
-}
-
-impl FromStr for Who {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Who, String> {
-        match text {
-            DRAM_ONLY => Ok(Who::DramOnly),
-            CXL_ONLY => Ok(Who::CxlOnly),
-            _ => match text.parse() {
-                Ok(manager) => Ok(Who::Managed(manager)),
-                Err(error) => {
-                    Err(format!("{error}; or {DRAM_ONLY} or {CXL_ONLY}, where there is no manager"))
-                }
-            },
-        }
-    }
-}
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Who::DramOnly => f.write_str(DRAM_ONLY),
-            Who::CxlOnly => f.write_str(CXL_ONLY),
-            Who::Managed(manager) => manager.fmt(f),
-        }
-    }
-}
-
-impl TryFrom<String> for Who {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Who, String> {
-        text.parse()
-    }
-}
-
-impl From<Who> for String {
-    fn from(who: Who) -> String {
-        who.to_string()
     }
 }
 
@@ -163,15 +122,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn names_survive_and_nonsense_is_refused() {
-        for text in
-            ["dram-only", "cxl-only", "none", "damon+manager.damon.cold_ms=5000", "thermocline:latency"]
-        {
-            let who: Who = text.parse().unwrap();
-            assert_eq!(who.to_string(), text);
-            assert_eq!(who.has_ballast(), !text.ends_with("only"));
+    fn managers_have_ballast_beside_them() {
+        for (text, has_ballast) in [("dram-only", false), ("cxl-only", false), ("none", true)] {
+            assert_eq!(text.parse::<Who>().unwrap().has_ballast(), has_ballast, "{text}");
         }
-        assert!("numa".parse::<Who>().unwrap_err().contains("dram-only"));
     }
 
     #[test]

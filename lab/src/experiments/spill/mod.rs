@@ -14,7 +14,7 @@ use thermocline_lab::Machine;
 use thermocline_lab::programs::keys::Distribution;
 use thermocline_lab::programs::{read_json, write_json};
 
-use cell::{Cell, Who};
+use cell::{Cell, Only, Who};
 
 use crate::experiments::score::felt::Asked;
 use crate::experiments::score::host::Host;
@@ -156,7 +156,7 @@ impl Options {
 
     fn redis_bytes(&self) -> anyhow::Result<u64> {
         // The size does not depend on the manager.
-        Ok(self.plan(&Who::DramOnly, Distribution::Zipfian, 0.0, self.seed)?.footprint_bytes())
+        Ok(self.plan(&Who::Baseline(Only::Dram), Distribution::Zipfian, 0.0, self.seed)?.footprint_bytes())
     }
 
     /// A machine with enough DRAM for Redis beside some ballast, and enough CXL for all of Redis.
@@ -171,38 +171,26 @@ impl Options {
 
     fn plan(&self, who: &Who, load: Distribution, spill: f64, seed: u64) -> anyhow::Result<Plan> {
         let (start, narrowing) = match who {
-            Who::DramOnly => (Start::FirstTouch, Narrowing::None),
-            Who::CxlOnly => (Start::SlowOnly, Narrowing::None),
+            Who::Baseline(Only::Dram) => (Start::FirstTouch, Narrowing::None),
+            Who::Baseline(Only::Cxl) => (Start::SlowOnly, Narrowing::None),
             Who::Managed(_) => (Start::FirstTouch, Narrowing::Ballast),
         };
-        let manager = who.manager();
         Ok(Plan {
-            workload: Workload::Redis,
             start,
             seed,
             warmup_ops: self.warmup_ops,
             ops: self.ops,
             fast_share: 1.0 - spill,
             narrowing,
-            share_mib: None,
-            mib: 0,
-            graph_scale: 0,
-            rate: 0,
             keys: self.keys,
             value_bytes: self.value_bytes as usize,
-            scale: 0,
             zipf: self.zipf,
             distribution: load,
-            // A manager of the daemon whose source reads the lab's sampler.
-            sample_every: manager.reads_samples().then_some(SAMPLE_EVERY),
             felt: (!self.no_felt).then_some(Asked { ratio: self.felt, dram_ns: DRAM_NS * self.felt_scale }),
-            manager,
-            model: self.host.model.model()?,
+            ..Plan::of(Workload::Redis, who.manager(), self.host.model.model()?)
         })
     }
 }
 
-/// About every Nth access is tagged for a manager that reads the lab's sampler, as in `lab score`.
-const SAMPLE_EVERY: u64 = 200;
 /// The latency of a miss to DRAM in the model: the default of the lab's machine.
 const DRAM_NS: f64 = 100.0;
