@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use thermocline_core::config::Config;
 use thermocline_core::topology::Topology;
+use thermocline_core::units::Nanos;
 
 use crate::config;
 use crate::part::{Damage, Manifest, ReadPart, UNFINISHED, part_of, part_of_table};
@@ -16,19 +18,24 @@ use crate::schema::TableId;
 /// Names of damaged files that are kept; more are only counted.
 const DAMAGES_MAX: usize = 64;
 
+/// What is to be done where there is no recording.
+const NAME_ANOTHER: &str = "name a folder that --record has written";
+
 /// The setting that names the format of an imported recording. No other recording has it.
 pub const IMPORTED: &str = "imported";
 /// The setting that says what the times of an imported recording are.
 pub const TIMES: &str = "times";
 
 /// A recording.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Recording {
     folder: PathBuf,
     parts: Vec<Manifest>,
     left_out: Vec<Damage>,
     settings: BTreeMap<String, String>,
     topology: Topology,
+    /// Of its events only those from this moment on are read.
+    from: Option<Nanos>,
 }
 
 impl Recording {
@@ -38,6 +45,19 @@ impl Recording {
     /// # Errors
     /// The folder cannot be read, or has no part that can be read.
     pub fn open(folder: &Path) -> Result<Recording, Damage> {
+        Recording::open_as(folder, false)
+    }
+
+    /// Opens a recording that is being made. Files of parts that are not whole are those that are
+    /// being written or removed, so that they are nothing to name.
+    ///
+    /// # Errors
+    /// As [`open`](Recording::open).
+    pub fn open_growing(folder: &Path) -> Result<Recording, Damage> {
+        Recording::open_as(folder, true)
+    }
+
+    fn open_as(folder: &Path, grows: bool) -> Result<Recording, Damage> {
         let unreadable = |e: std::io::Error| Damage::new(folder, format!("cannot be read: {e}"));
         let mut left_out = Vec::new();
         let (mut parts, mut manifests, mut tables) = (Vec::new(), BTreeSet::new(), Vec::new());
@@ -45,47 +65,87 @@ impl Recording {
             let path = entry.map_err(unreadable)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if name.ends_with(UNFINISHED) {
+                if grows {
+                    continue;
+                }
                 left_out.push(Damage::new(path, "it was not finished; the recording ended before"));
             } else if let Some(part) = part_of_table(&name) {
                 tables.push((part, path));
             } else if let Some(part) = part_of(&name) {
                 manifests.insert(part);
-                match fs::read(&path).ok().and_then(|bytes| Manifest::of_bytes(&bytes)) {
+                let bytes = match fs::read(&path) {
+                    // It was the oldest part, which has made room.
+                    Err(error) if grows && error.kind() == ErrorKind::NotFound => continue,
+                    read => read.ok(),
+                };
+                match bytes.and_then(|bytes| Manifest::of_bytes(&bytes)) {
                     Some(manifest) if manifest.part == part => parts.push(manifest),
                     _ => left_out.push(Damage::new(path, "it is damaged; its part is left out")),
                 }
             }
         }
-        let torn = tables.into_iter().filter(|(part, _)| !manifests.contains(part));
+        let torn = tables.into_iter().filter(|(part, _)| !grows && !manifests.contains(part));
         left_out.extend(torn.map(|(_, path)| Damage::new(path, "its part was not finished")));
         parts.sort_by_key(|part| part.part);
         left_out.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut recording = Recording {
+        let recording = Recording {
             folder: folder.to_owned(),
             parts,
             left_out,
             settings: BTreeMap::new(),
             topology: Topology::default(),
+            from: None,
         };
-        // What it says about itself stands in every part: the first that is whole will do.
+        recording.described(grows)
+    }
+
+    /// Takes what it says about itself, which stands in every part: the first that is whole will
+    /// do.
+    fn described(mut self, grows: bool) -> Result<Recording, Damage> {
         let mut first = None;
-        for manifest in &recording.parts {
-            match ReadPart::open(folder, manifest).and_then(|mut part| about(&mut part)) {
+        for manifest in &self.parts {
+            match ReadPart::open(&self.folder, manifest).and_then(|mut part| about(&mut part)) {
                 Ok(about) => {
-                    (recording.settings, recording.topology) = about;
-                    return Ok(recording);
+                    (self.settings, self.topology) = about;
+                    return Ok(self);
                 }
                 Err(damage) => first = first.or(Some(damage)),
             }
         }
         Err(first.unwrap_or_else(|| {
-            let torn = match recording.left_out.len() {
-                0 => String::new(),
-                files => format!(" ({files} files are torn or damaged)"),
+            let what = match self.left_out.len() {
+                0 if grows => {
+                    "no part of it is whole yet; the first is after some ten seconds, so try again".to_owned()
+                }
+                0 => format!("there is no recording in it; {NAME_ANOTHER}"),
+                files => {
+                    format!("there is no recording in it ({files} files are torn or damaged); {NAME_ANOTHER}")
+                }
             };
-            let what = format!("there is no recording in it{torn}; name a folder that --record has written");
-            Damage::new(folder, what)
+            Damage::new(&self.folder, what)
         }))
+    }
+
+    /// The last part of it of this length, up to the end of its last whole part. What it says about
+    /// itself is what held there.
+    ///
+    /// # Errors
+    /// None of the files of that time can be read.
+    pub fn last(&self, length: Nanos) -> Result<Recording, Damage> {
+        let end = self.parts.iter().map(|part| part.last_ns).max().unwrap_or_default();
+        let from = Nanos(end.0.saturating_sub(length.0));
+        let parts = self.parts.iter().filter(|part| part.last_ns >= from).cloned().collect();
+        Recording { parts, from: Some(from), ..self.clone() }.described(false)
+    }
+
+    /// The moment from which on its events are read, where they are not all.
+    pub fn from(&self) -> Option<Nanos> {
+        self.from
+    }
+
+    /// Whether it has its first event: older parts of a recording of limited size are removed.
+    pub fn has_beginning(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.first_event == 0)
     }
 
     /// The folder.
@@ -199,8 +259,15 @@ impl Reader<'_> {
                 continue;
             };
             match part.next_event() {
+                Ok(Some((number, head, _))) if self.recording.from.is_some_and(|from| head.time < from) => {
+                    self.expected = Some(number + 1);
+                }
                 Ok(Some((number, head, piece))) => {
-                    let expected = self.expected.unwrap_or(0);
+                    // What was before the moment from which it is read is not missing.
+                    let expected = self.expected.unwrap_or(match self.recording.from {
+                        Some(_) => number,
+                        None => 0,
+                    });
                     if number > expected {
                         self.missing += number - expected;
                         self.incomplete_from.get_or_insert(expected);

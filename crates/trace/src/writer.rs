@@ -1,5 +1,6 @@
 //! The thread that writes: takes events from a queue, and ends parts by time and size.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +30,8 @@ pub struct Limits {
     pub max_bytes: Option<u64>,
     /// At that size the oldest part is dropped. Otherwise the recording ends.
     pub rotate: bool,
+    /// Parts that are older are removed.
+    pub keep: Option<Duration>,
     /// Time after which what was recorded is on disk, whole: what is lost at most by a kill.
     pub flush: Duration,
     /// Bytes of memory that wait for the disk at most; what comes beyond is lost and counted.
@@ -41,6 +44,7 @@ impl Default for Limits {
         Limits {
             max_bytes: None,
             rotate: false,
+            keep: None,
             flush: Duration::from_secs(10),
             backlog_bytes: Some(64 << 20),
         }
@@ -125,7 +129,7 @@ pub struct Writer {
 impl Writer {
     /// Runs until the queue is closed or the recording has ended by itself.
     pub fn run(mut self, queue: &Receiver<Vec<Event>>) {
-        let mut parts = Parts { written: Vec::new(), current: PartWriter::new(&self.folder, 1) };
+        let mut parts = Parts { written: VecDeque::new(), current: PartWriter::new(&self.folder, 1) };
         let result = queue.iter().try_for_each(|events| {
             let bytes: usize = events.iter().map(|event| event.piece.bytes()).sum();
             let written = events.into_iter().try_for_each(|event| self.put(&mut parts, event));
@@ -192,9 +196,17 @@ impl Writer {
 
     fn next_part(&self, parts: &mut Parts) -> Result<(), Ended> {
         let Some(written) = parts.current.finish()? else { return Ok(()) };
+        let now = written.last_ns;
         parts.current = PartWriter::new(&self.folder, written.part + 1);
         self.count(&written);
-        parts.written.push(written);
+        parts.written.push_back(written);
+        if let Some(keep) = self.limits.keep {
+            let keep = Nanos(u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX));
+            let is_old = |parts: &Parts| parts.written.front().is_some_and(|p| now.since(p.last_ns) > keep);
+            while is_old(parts) {
+                self.remove_oldest(parts)?;
+            }
+        }
         let Some(max) = self.limits.max_bytes else { return Ok(()) };
         // Room for one more part, which is about as large as the largest so far.
         let next = parts.written.iter().map(|part| part.bytes).max().unwrap_or_default();
@@ -202,15 +214,20 @@ impl Writer {
             if !self.limits.rotate || parts.written.len() < 2 {
                 return Err(Ended::Full);
             }
-            let oldest = parts.written.remove(0);
-            // The manifest last: a part without it is known to be incomplete, one without a file is
-            // damaged.
-            for path in oldest.paths.iter().rev() {
-                fs::remove_file(path).map_err(ParquetError::from)?;
-            }
-            self.shared.on_disk.fetch_sub(oldest.bytes, Ordering::Relaxed);
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.remove_oldest(parts)?;
         }
+        Ok(())
+    }
+
+    fn remove_oldest(&self, parts: &mut Parts) -> Result<(), Ended> {
+        let Some(oldest) = parts.written.pop_front() else { return Ok(()) };
+        // The manifest first: a part without it is known to be incomplete, one without a file is
+        // damaged.
+        for path in oldest.paths.iter().rev() {
+            fs::remove_file(path).map_err(ParquetError::from)?;
+        }
+        self.shared.on_disk.fetch_sub(oldest.bytes, Ordering::Relaxed);
+        self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -256,7 +273,7 @@ impl From<ParquetError> for Ended {
 
 /// The part that is being written and those before it.
 struct Parts {
-    written: Vec<Written>,
+    written: VecDeque<Written>,
     current: PartWriter,
 }
 

@@ -17,12 +17,32 @@
 use serde::Serialize;
 
 use crate::access::Source;
-use crate::label::By;
+use crate::label::{By, Label};
 use crate::moves::Outcome;
 use crate::refusal::RefusalReason;
 use crate::statistics::{Figure, Kind, metric_name};
 
 pub use crate::statistics::{Sample, Statistic};
+
+/// What can be counted on.
+trait Counted {
+    /// What was counted since an earlier count.
+    fn since(&self, before: &Self) -> Self;
+}
+
+impl Counted for u64 {
+    fn since(&self, before: &u64) -> u64 {
+        self.saturating_sub(*before)
+    }
+}
+
+impl<L: Label> Counted for By<L> {
+    fn since(&self, before: &By<L>) -> By<L> {
+        let mut out = By::default();
+        self.iter().for_each(|(label, count)| out.add(label, count.saturating_sub(before.get(label))));
+        out
+    }
+}
 
 macro_rules! label_name {
     () => {
@@ -53,6 +73,12 @@ macro_rules! counters {
                     label: label_name!($($label)?),
                     trouble: false,
                 } ),* ]
+            }
+
+            /// What was counted since `before`, an earlier state of the same counters.
+            #[must_use]
+            pub fn since(&self, before: &Counters) -> Counters {
+                Counters { $( $name: Counted::since(&self.$name, &before.$name), )* }
             }
 
             /// Every value, in order of declaration.
@@ -229,6 +255,20 @@ mod tests {
                 Counters::default().samples().iter().any(|v| v.name == s.name && v.label.is_some());
             assert_eq!(s.label.is_some(), has_label, "{}", s.name);
         }
+    }
+
+    #[test]
+    fn what_was_counted_since_is_the_difference_by_label() {
+        let mut before = Counters { proposed: 3, ..Counters::default() };
+        before.refused.add(RefusalReason::NodeFull, 2);
+        let mut after = Counters { proposed: 7, ticks: 1, ..before.clone() };
+        after.refused.add(RefusalReason::NodeFull, 5);
+        after.refused.add(RefusalReason::ScopeCap, 1);
+        let mut wanted = Counters { proposed: 4, ticks: 1, ..Counters::default() };
+        wanted.refused.add(RefusalReason::NodeFull, 5);
+        wanted.refused.add(RefusalReason::ScopeCap, 1);
+        assert_eq!(after.since(&before), wanted);
+        assert_eq!(after.since(&after), Counters::default());
     }
 
     #[test]

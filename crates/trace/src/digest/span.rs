@@ -26,6 +26,7 @@ impl Span {
     pub fn of(recording: &Recording) -> Span {
         let parts = recording.parts();
         let start = parts.iter().map(|part| part.first_ns).min().unwrap_or_default();
+        let start = start.max(recording.from().unwrap_or_default());
         let end = parts.iter().map(|part| part.last_ns).max().unwrap_or_default();
         Span::between(start, end)
     }

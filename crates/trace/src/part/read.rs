@@ -15,7 +15,7 @@ use crate::rows::{Header, Ranks, Take, get};
 use crate::schema::{TABLES, TableId, VERSION};
 
 /// What is wrong with a file.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {what}", .path.display())]
 pub struct Damage {
     /// The file.

@@ -30,6 +30,8 @@ pub struct Written {
     pub bytes: u64,
     /// Pieces of evidence in it.
     pub pieces: u64,
+    /// When its last step was.
+    pub last_ns: Nanos,
     /// Its files.
     pub paths: Vec<PathBuf>,
 }
@@ -162,7 +164,7 @@ impl PartWriter {
         fs::rename(unfinished(&path), &path)?;
         paths.push(path);
         let bytes = manifest.bytes() + bytes.len() as u64;
-        Ok(Some(Written { part: self.part, bytes, pieces: self.pieces, paths }))
+        Ok(Some(Written { part: self.part, bytes, pieces: self.pieces, last_ns: self.last, paths }))
     }
 
     /// Removes what was written of an unfinished part, as far as possible.

@@ -127,6 +127,31 @@ fn at_its_size_it_ends_and_what_was_recorded_is_whole() {
 }
 
 #[test]
+fn what_is_older_than_it_is_to_be_kept_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keep = Duration::from_secs(10);
+    let limits = Limits { keep: Some(keep), flush: Duration::from_secs(1), ..patient() };
+    let (ends, summary) = run(folder.path(), limits, 60);
+    assert!(ends.is_empty() && summary.ended.is_none(), "{ends:?}");
+    assert!(summary.stats.parts_removed > 30, "{:?}", summary.stats);
+    let recording = Recording::open(folder.path()).expect("it is a recording");
+    assert!(!recording.has_beginning());
+    let (first, last) = (recording.parts()[0].last_ns, recording.parts().last().expect("a part").last_ns);
+    assert!((9..=12).contains(&(last.since(first).0 / 1_000_000_000)), "{first:?} to {last:?}");
+    assert_eq!(size(folder.path()), summary.stats.bytes);
+
+    // Of its last part nothing is missing, and what is before is not read.
+    let part = recording.last(Nanos::from_s(5)).expect("it can be read");
+    let mut reader = part.read();
+    let mut times = Vec::new();
+    while let Some((_, head, _)) = reader.next_event() {
+        times.push(head.time);
+    }
+    assert_eq!((times.first(), times.last()), (Some(&Nanos(last.0 - 5_000_000_000)), Some(&last)));
+    assert_eq!((reader.missing(), part.from()), (0, times.first().copied()));
+}
+
+#[test]
 fn with_rotation_the_newest_stays() {
     let folder = tempfile::tempdir().expect("a folder");
     let max = 4 << 20;
