@@ -104,6 +104,20 @@ impl Scope {
         self.keeps_some() || self.top_tier_cap_mib.is_some() || self.top_tier_share_mib > 0
     }
 
+    /// Its limits in words.
+    fn limits(&self) -> String {
+        let floor = (self.top_tier_floor_mib > 0).then_some(self.top_tier_floor_mib);
+        let share = (self.top_tier_share_mib > 0).then_some(self.top_tier_share_mib);
+        let sizes = [
+            ("top_tier_floor_mib", floor),
+            ("top_tier_cap_mib", self.top_tier_cap_mib),
+            ("top_tier_share_mib", share),
+        ];
+        let never = self.never_slow.then(|| "never_slow".to_owned());
+        let sizes = sizes.into_iter().filter_map(|(key, mib)| Some(format!("{key} of {}", mib?)));
+        never.into_iter().chain(sizes).collect::<Vec<_>>().join(" and ")
+    }
+
     /// Whether demotion leaves some of its memory in the top tier, or all.
     pub fn keeps_some(&self) -> bool {
         self.top_tier_floor_mib > 0 || self.never_slow
@@ -224,12 +238,13 @@ fn check_excluded_within(scopes: &[Scope], out: &mut Vec<Violation>) {
     let counts = |scope: &Scope| scope.gives_way() || scope.top_tier_share_mib > 0;
     for (i, scope) in scopes.iter().enumerate().filter(|(_, scope)| counts(scope) && !scope.exclude) {
         let Some((path, _)) = &paths[i] else { continue };
-        if let Some((inner, _)) = excluded.iter().find(|(_, inner)| is_within(inner, path)) {
+        if let Some((inner, within)) = excluded.iter().find(|(_, inner)| is_within(inner, path)) {
             let name = if scope.gives_way() { "top_tier_cap_mib" } else { "top_tier_share_mib" };
             let key = format!("scope[{i}].{name}");
             let message = format!(
-                "scope[{inner}] is excluded and lies within this scope, where its memory would count and never be demoted; \
-                 give the limit to cgroups beside it"
+                "scope[{inner}] is excluded and lies within this scope ({within} in {path}), where its memory would count \
+                 towards its {} and never be demoted; give the limit to cgroups beside it",
+                scope.limits()
             );
             out.push(Violation { key, message });
         }
@@ -279,18 +294,19 @@ fn check_limit(i: usize, scope: &Scope, earlier: &Earlier, out: &mut Vec<Violati
         ));
     }
     if scope.exclude {
-        let message = "an excluded scope is left alone, so that nothing keeps its floor, cap or share";
-        violate(message.to_owned());
+        violate(format!("an excluded scope is left alone, so that nothing keeps its {}", scope.limits()));
     }
     let Some(path) = scope.cgroup_alone() else {
-        let message =
-            "the kernel counts memory by cgroup; give the scope a cgroup, and neither pids nor command";
-        return violate(message.to_owned());
+        return violate(format!(
+            "the kernel counts memory by cgroup, and {} asks for that; give the scope a cgroup, and neither pids nor command",
+            scope.limits()
+        ));
     };
     if let Some(earlier) = earlier.may_take_of(&path) {
         violate(format!(
-            "scope[{earlier}] stands before this scope and may take processes of its cgroup, which would count here and \
-             not be held by the limit; put the scope with the limit first, and give limits to cgroups beside each other"
+            "scope[{earlier}] stands before this scope and may take processes of its cgroup {path}, which would count here \
+             and not be held by its {}; put the scope with the limit first, and give limits to cgroups beside each other",
+            scope.limits()
         ));
     }
 }

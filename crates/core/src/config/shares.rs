@@ -6,10 +6,11 @@ use crate::config::{Config, DemotionMode, DemotionWay, ManagerName, Scope, Unrea
 /// The shares come to more than the top tier has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "scope.top_tier_share_mib: the shares come to {sum_mib} MiB ({terms}), and the top tier has {top_mib} MiB; lower \
-     them: what is not there cannot be guaranteed"
+    "scope.top_tier_share_mib: the shares{and_floors} come to {sum_mib} MiB ({terms}), and the top tier has {top_mib} \
+     MiB; lower them: what is not there cannot be guaranteed"
 )]
 pub struct SharesExceed {
+    and_floors: &'static str,
     sum_mib: u64,
     terms: String,
     top_mib: u64,
@@ -19,22 +20,32 @@ pub struct SharesExceed {
 const TERMS_MAX: usize = 8;
 
 impl Config {
-    /// Whether a top tier of so much memory has what all shares come to.
+    /// Whether a top tier of so much memory has what all shares come to. What scopes without a
+    /// share keep as their floors, no share can have.
     ///
     /// # Errors
     /// It has less; the sum with its terms.
     pub fn check_shares_fit(&self, top_mib: u64) -> Result<(), SharesExceed> {
-        let shares: Vec<(usize, &Scope)> = shares(self).collect();
-        let sum_mib = shares.iter().fold(0u64, |sum, (_, s)| sum.saturating_add(s.top_tier_share_mib));
+        if shares(self).next().is_none() {
+            return Ok(());
+        }
+        let kept = |scope: &Scope| scope.top_tier_share_mib.max(scope.top_tier_floor_mib);
+        let all = || self.scope.iter().enumerate().filter(|(_, scope)| kept(scope) > 0);
+        let sum_mib = all().fold(0u64, |sum, (_, scope)| sum.saturating_add(kept(scope)));
         if sum_mib <= top_mib {
             return Ok(());
         }
-        let term = |(i, s): &(usize, &Scope)| format!("{} {}", s.told(*i), s.top_tier_share_mib);
-        let mut terms = shares.iter().take(TERMS_MAX).map(term).collect::<Vec<_>>().join(" + ");
-        if let Some(more) = shares.len().checked_sub(TERMS_MAX).filter(|more| *more > 0) {
+        let is_floor = |scope: &Scope| scope.top_tier_share_mib < scope.top_tier_floor_mib;
+        let term = |(i, scope): (usize, &Scope)| {
+            let of = if is_floor(scope) { "'s floor" } else { "" };
+            format!("{}{of} {}", scope.told(i), kept(scope))
+        };
+        let mut terms = all().take(TERMS_MAX).map(term).collect::<Vec<_>>().join(" + ");
+        if let Some(more) = all().count().checked_sub(TERMS_MAX).filter(|more| *more > 0) {
             terms.push_str(&format!(" + {more} more"));
         }
-        Err(SharesExceed { sum_mib, terms, top_mib })
+        let and_floors = if all().any(|(_, scope)| is_floor(scope)) { " and floors" } else { "" };
+        Err(SharesExceed { and_floors, sum_mib, terms, top_mib })
     }
 
     /// Why no memory can be demoted, whatever the machine; `None` if some can be.
@@ -59,14 +70,15 @@ impl Config {
 
     /// Appends what keeps shares from being given back.
     pub(super) fn check_shares(&self, out: &mut Vec<Violation>) {
-        let Some((i, _)) = shares(self).next().filter(|_| self.manager.name == ManagerName::Thermocline)
+        let Some((i, scope)) = shares(self).next().filter(|_| self.manager.name == ManagerName::Thermocline)
         else {
             return;
         };
         let mut violate = |key: &str, what: &str| {
             let message = format!(
-                "{what}, and scope[{i}].top_tier_share_mib can only be given back by demoting what others hold; change \
-                 one of them"
+                "{what}, and scope[{i}].top_tier_share_mib ({} MiB) can only be given back by demoting what others hold; \
+                 change one of them",
+                scope.top_tier_share_mib
             );
             out.push(Violation { key: key.to_owned(), message });
         };
@@ -137,7 +149,11 @@ mod tests {
             share,
             "top_tier_cap_mib of the scope is 63 MiB, less",
         );
-        by(|c| c.scope[0].exclude = true, share, "an excluded scope is left alone");
+        by(
+            |c| c.scope[0].exclude = true,
+            share,
+            "an excluded scope is left alone, so that nothing keeps its top_tier_share_mib of 64",
+        );
         by(|c| c.scope[0].pids = vec![1], share, "counts memory by cgroup");
         by(|c| c.scope[0].command = Some("db".to_owned()), share, "counts memory by cgroup");
         by(|c| c.scope[0].cgroup = None, share, "counts memory by cgroup");
@@ -150,7 +166,7 @@ mod tests {
         by(
             |c| c.demotion.mode = DemotionMode::Off,
             "demotion.mode: ",
-            "scope[0].top_tier_share_mib can only",
+            "scope[0].top_tier_share_mib (64 MiB) can only",
         );
         by(|c| c.admission.demote = false, "admission.demote: ", "admission.demote is false");
         by(|c| c.kernel.demotion_enabled = Some(false), "kernel.demotion_enabled: ", "is false");
@@ -183,5 +199,15 @@ mod tests {
         let error = config.check_shares_fit(1024).unwrap_err().to_string();
         let sum = "the shares come to 1025 MiB (a 600 + b 425), and the top tier has 1024 MiB";
         assert!(error.contains(sum), "{error}");
+    }
+
+    #[test]
+    fn what_others_keep_as_floors_no_share_can_have() {
+        let floor = Scope { top_tier_floor_mib: 425, ..scope("/b", 0) };
+        let both = config(&[Scope { top_tier_floor_mib: 500, ..scope("/a", 600) }, floor.clone()]);
+        assert_eq!(both.check_shares_fit(1025), Ok(()), "a floor within a share is part of it");
+        let error = both.check_shares_fit(1024).unwrap_err().to_string();
+        assert!(error.contains("the shares and floors come to 1025 MiB (a 600 + b's floor 425)"), "{error}");
+        assert_eq!(config(&[floor]).check_shares_fit(64), Ok(()), "there is no share");
     }
 }

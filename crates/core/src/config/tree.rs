@@ -5,7 +5,7 @@ use crate::config::scope::check_limits;
 use crate::config::source::Source;
 use crate::config::{
     Admission, Brake, Daemon, Demotion, DemotionMode, Enabled, Engine, Journal, Kernel, Manager, Metrics,
-    Payoff, Pods, Queue, RecordLayout, Reverse, Rule, RuleName, Scope, Sources, TierMap,
+    Payoff, Pods, Queue, RecordLayout, Recording, Reverse, Rule, RuleName, Scope, Sources, TierMap,
 };
 use crate::section;
 
@@ -47,6 +47,8 @@ section! {
         "daemon" daemon: Daemon;
         /// `[metrics]`.
         "metrics" metrics: Metrics;
+        /// `[recording]`.
+        "recording" recording: Recording;
     }
 }
 
@@ -84,9 +86,13 @@ impl Config {
             && self.demotion.mode != DemotionMode::On
             && let Some((i, scope)) = floor
         {
+            let size = match scope.never_slow {
+                true => String::new(),
+                false => format!(" ({} MiB)", scope.top_tier_floor_mib),
+            };
             let message = format!(
-                "with it the kernel may demote under memory pressure what scope[{i}].{} is to keep; unset it, or accept that by \
-                 demotion.mode = \"on\"",
+                "with it the kernel may demote under memory pressure what scope[{i}].{}{size} is to keep; unset it, or accept \
+                 that by demotion.mode = \"on\"",
                 scope.floor_key()
             );
             out.push(Violation { key: "kernel.demotion_enabled".to_owned(), message });

@@ -64,4 +64,6 @@ fn schema() -> anyhow::Result<String> {
 }
 
 #[cfg(test)]
+mod contradictions;
+#[cfg(test)]
 mod tests;
