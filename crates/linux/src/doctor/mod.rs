@@ -15,6 +15,7 @@ mod others;
 mod permissions;
 mod report;
 mod scopes;
+mod shares;
 mod sources;
 mod text;
 mod tiers;
@@ -177,6 +178,9 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     );
     findings.extend(topology.iter().filter_map(|found| memory::closed(&mut look, found)));
     findings.extend(scopes::scopes(&look, config, &kernel, topology.as_ref()));
+    let states = zoneinfo::node_states(&facts.zones);
+    findings
+        .extend(topology.iter().filter_map(|found| shares::out_of_reach(&mut look, config, found, &states)));
     findings
         .extend(look.failures.into_iter().map(|why| Finding::new(Kind::Unreadable, why.clone()).about(why)));
     findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
@@ -191,7 +195,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
         verdict,
         kernel,
         topology,
-        nodes: zoneinfo::node_states(&facts.zones),
+        nodes: states,
         sources,
         managers,
         permissions: permissions.list,

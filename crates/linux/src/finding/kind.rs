@@ -223,6 +223,9 @@ kinds! {
     ScopeTopTierUnknown = "scope.top_tier_unknown", [Problem], Doctor;
     /// The scopes' floors together are more than the top tier has.
     ScopeFloorsTooLarge = "scope.floors_too_large", [Problem], Doctor;
+    /// The scopes' shares together are more than the top tier has beside what promotions leave free
+    /// and what never moves, so that the last part of them can never come.
+    ScopeSharesOutOfReach = "scope.shares_out_of_reach", [Problem], Doctor;
     /// The kernel's own demotion is on, or will be, and knows no floors; a problem without consent.
     ScopeFloorAndKernel = "scope.floor_and_kernel", [Note, Problem], Doctor;
     /// A scope is `never_slow`, and its cpuset lets the kernel allocate its memory on lower tiers,

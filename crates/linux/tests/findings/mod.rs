@@ -57,6 +57,60 @@ fn cgroups_limits_are_read_and_judged_where_reclaim_demotes() {
 }
 
 #[test]
+fn shares_whose_last_part_can_never_come_are_told_with_the_numbers() {
+    let machine = Machine::captured("lab-6.12-tiers");
+    machine.write("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
+    let mut config = config(&machine);
+    let scope = |name: &str, share| Scope {
+        cgroup: Some(format!("/{name}")),
+        top_tier_share_mib: share,
+        ..Scope::default()
+    };
+    let told = |config: &Config| {
+        let report = report_with(&machine, config);
+        let found = report.findings.iter().find(|found| found.id == "scope.shares_out_of_reach").cloned();
+        found.map(|found| (found.cause, found.remedies[0].what.clone()))
+    };
+    let top_mib = report(&machine).topology.unwrap().topology.top_mib();
+    config.scope = vec![scope("a", top_mib / 2), scope("b", top_mib / 4)];
+    assert_eq!(told(&config), None, "a quarter of the top tier is left");
+
+    // All of it: what promotions leave free and the kernel's own memory are not to be had.
+    config.scope = vec![scope("a", top_mib / 2), scope("b", top_mib - top_mib / 2)];
+    let (cause, remedy) = told(&config).unwrap();
+    assert!(cause.contains(&format!("shares are {top_mib} MiB together")), "{cause}");
+    let number = |text: &str, before: &str, after: &str| -> u64 {
+        let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("{before}: {text}"));
+        rest.split_once(after).unwrap().0.parse().unwrap()
+    };
+    let left = number(&cause, &format!("top tier's {top_mib} MiB "), " are left");
+    let free = number(&cause, "promotions leave ", " MiB free");
+    let kernel = number(&cause, "free, and ", " MiB of the kernel's own");
+    assert!(free > 0 && kernel > 0 && left + free + kernel >= top_mib, "{cause}");
+    let never = number(&cause, "so the last ", " MiB of the shares");
+    assert_eq!(never, top_mib - left, "{cause}");
+    assert_eq!(number(&remedy, "top_tier_share_mib by ", " MiB in all"), never);
+    config.scope[1].top_tier_share_mib -= never;
+    assert_eq!(told(&config), None, "the remedy helps");
+
+    // Huge pages, and memory that others have mlocked; what a scope has mlocked is its own.
+    let node = "sys/devices/system/node/node0";
+    machine.write(&format!("{node}/hugepages/hugepages-2048kB/nr_hugepages"), "50\n");
+    assert!(told(&config).unwrap().0.contains("100 MiB of huge pages"));
+    machine.write(&format!("{node}/hugepages/hugepages-2048kB/nr_hugepages"), "0\n");
+    machine.replace(&format!("{node}/meminfo"), "Mlocked:               0 kB", "Mlocked:          102400 kB");
+    assert!(told(&config).unwrap().0.contains("100 MiB that are mlocked by others"));
+    let stat = "anon N0=104857600 N2=0\nfile N0=0 N2=0\nunevictable N0=104857600 N2=4096\n";
+    machine.write("sys/fs/cgroup/a/memory.numa_stat", stat);
+    assert_eq!(told(&config), None);
+
+    // A sum beyond the top tier is refused, and so not told as out of reach.
+    config.scope[0].top_tier_share_mib = top_mib;
+    assert_eq!(told(&config), None);
+    assert!(config.check_shares_fit(top_mib).is_err());
+}
+
+#[test]
 fn a_scope_whose_memory_gives_no_hint_faults_is_told() {
     let machine = Machine::captured("lab-6.12-tiers");
     machine.write("proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n");
