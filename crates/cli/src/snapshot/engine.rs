@@ -63,6 +63,20 @@ pub struct Deciding {
 }
 
 impl Deciding {
+    /// The current figures of the engine, without those of a machine.
+    pub fn of_engine(fixed: &Fixed, engine: &Engine) -> Deciding {
+        let scopes = engine.standings().into_iter();
+        Deciding {
+            counters: engine.counters().clone(),
+            gauges: engine.gauges(),
+            waiting: engine.waiting(),
+            scopes: scopes.map(|standing| fixed.name(standing.scope, standing)).collect(),
+            ledgers: engine.ledgers().into_iter().map(|ledger| fixed.name(ledger.scope, ledger)).collect(),
+            brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
+            ..Deciding::default()
+        }
+    }
+
     /// The current figures of the engine and the machine.
     pub fn new(fixed: &Fixed, engine: &Engine, machine: &LiveMachine) -> Deciding {
         let counted = machine.counted();
@@ -72,9 +86,6 @@ impl Deciding {
         };
         let others = ROWS.iter().filter(|row| row.source != Source::HintFault);
         Deciding {
-            counters: engine.counters().clone(),
-            gauges: engine.gauges(),
-            waiting: engine.waiting(),
             free_space_promotion: machine.free_space_promotion(),
             source: machine.source_stats().unwrap_or_default(),
             others: others.map(|row| (row.counted_as, json(row))).collect(),
@@ -85,13 +96,7 @@ impl Deciding {
             overhead: machine.overhead(engine.counters().pgmigrate_success),
             mover: machine.mover_stats(),
             demoter: machine.demoter_stats(),
-            scopes: engine
-                .standings()
-                .into_iter()
-                .map(|standing| fixed.name(standing.scope, standing))
-                .collect(),
-            ledgers: engine.ledgers().into_iter().map(|ledger| fixed.name(ledger.scope, ledger)).collect(),
-            brakes: engine.brakes().into_iter().map(|braking| fixed.name(braking.scope, braking)).collect(),
+            ..Deciding::of_engine(fixed, engine)
         }
     }
 
