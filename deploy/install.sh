@@ -149,7 +149,7 @@ remove_configuration() { # [CONFIGURATION]
     if [ -n "$root" ]; then
         rmdir "$root/etc" 2>/dev/null || true
     else
-        rm -rf /run/thermocline /run/thermocline.lock
+        rm -rf /run/thermocline /run/thermocline.lock /var/lib/thermocline
     fi
 }
 

@@ -31,7 +31,7 @@ use thermocline_sim::spec::SpecError;
 use thermocline_trace::part::Damage;
 
 use crate::args::{Cli, Record, Top, Verb};
-use crate::daemon::{Mode, RecordAsked};
+use crate::daemon::{For, Mode, RecordAsked};
 use crate::output::{print, tell};
 use crate::verb::explain::NoProcess;
 
@@ -90,14 +90,17 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Verb::Record(record) => {
             let Record { watch, folder, how, only } = record;
-            let asked = RecordAsked { folder, how, alone: true };
+            let asked = RecordAsked { folder, how, for_whom: For::Itself };
             daemon::run(&watch, Mode::Observe, None, &only, Some(asked))?;
         }
         Verb::Replay(replay) => return verb::replay::replay(&replay),
         Verb::Import(import) => verb::import::import(&import)?,
         Verb::Export(export) => verb::export::export(&export)?,
         Verb::Plan(plan) => verb::plan::plan(&plan)?,
-        Verb::Report(report) => verb::report::report(&report)?,
+        Verb::Report(report) => {
+            let socket = socket_path(report.socket.clone());
+            verb::report::report(&report, &socket)?;
+        }
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
         Verb::Top(Top { once: true, size, pane, socket, .. }) => top::once(&socket_path(socket), pane, size)?,
         Verb::Top(Top { pane, every, socket, .. }) => top::top(&socket_path(socket), pane, every)?,

@@ -14,6 +14,7 @@ mod pulse;
 mod recording;
 mod reload;
 mod session;
+mod shelf;
 pub mod socket;
 mod supervisor;
 #[cfg(test)]
@@ -42,8 +43,8 @@ use crate::args::Watch;
 use crate::config::{self, Asked, FileError};
 use crate::output::{self, tell};
 use ending::Ending;
-pub use recording::RecordAsked;
 use recording::Recording;
+pub use recording::{For, RecordAsked};
 use reload::Configured;
 use session::{Ended, Session};
 
@@ -93,6 +94,7 @@ pub fn run(
         ))
         .into());
     }
+    let record = record.or_else(|| RecordAsked::configured(&config, mode));
     output::detach()?;
     let root = Root::default();
     let ending = Ending::watch()?;
