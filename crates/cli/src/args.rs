@@ -90,7 +90,7 @@ pub enum Verb {
     Plan(Plan),
     /// Write what a recording says as one HTML page, without scripts: what moved and why, and more.
     ///
-    /// Exit status: 0 done, 1 the page cannot be written; 2 it is no recording.
+    /// Exit status: 0 done, 1 the page cannot be written, no daemon records; 2 it is no recording.
     Report(Report),
     /// Ask the running daemon how it is doing.
     Status {

@@ -4,6 +4,8 @@
 mod broken;
 #[path = "common/command.rs"]
 mod command;
+#[path = "reports/last.rs"]
+mod last;
 #[path = "reports/page.rs"]
 mod page;
 #[path = "common/recording.rs"]

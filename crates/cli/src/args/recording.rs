@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use thermocline_sim::units::Bytes;
@@ -121,9 +122,12 @@ pub struct Plan {
 /// What `report` takes.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// The recording: a folder.
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
+    /// The recording: a folder. Without it, the one that the running daemon makes.
+    #[arg(value_name = "DIR", required_unless_present = "last")]
+    pub folder: Option<PathBuf>,
+    /// Show only the last part of it, as in 10m or 1h, up to what is on disk.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub last: Option<Duration>,
     /// Write the page into this file.
     #[arg(short = 'o', long = "out", value_name = "FILE", default_value = "report.html")]
     pub file: PathBuf,
@@ -131,6 +135,12 @@ pub struct Report {
     /// exist.
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
+    /// Write each figure as PNG beside the SVG, by rsvg-convert.
+    #[arg(long, requires = "figures")]
+    pub png: bool,
+    /// The daemon's socket.
+    #[arg(long, value_name = "PATH", conflicts_with = "folder")]
+    pub socket: Option<PathBuf>,
 }
 
 /// A size of DRAM.

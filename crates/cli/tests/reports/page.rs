@@ -63,6 +63,40 @@ fn the_page_has_its_sections_in_order_and_every_figure_its_title_axes_and_units(
 }
 
 #[test]
+fn every_figure_is_drawn_as_png_where_that_is_asked_for() {
+    let (dir, folder) = folder("it.trace");
+    record(&folder, &["--rule=latency", "--mode=event"]);
+    let (figures, file) = (dir.path().join("figures"), folder.with_extension("html"));
+    let args = ["report", plain(&folder), "-o", plain(&file), "--figures", plain(&figures), "--png"];
+    let without = std::process::Command::new(env!("CARGO_BIN_EXE_thermocline"))
+        .args(args)
+        .env("PATH", "/nonexistent")
+        .output()
+        .expect("it runs");
+    assert!(errors(&without).contains("librsvg2-bin") && without.status.code() == Some(1));
+    if std::process::Command::new("rsvg-convert").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no rsvg-convert");
+        return;
+    }
+    let output = run(&args);
+    assert!(output.status.success(), "{}", errors(&output));
+    let names = fs::read_dir(&figures).expect("it is made");
+    let (mut svgs, mut pngs) = (0, 0);
+    for path in names.map(|entry| entry.expect("it can be read").path()) {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("svg") => svgs += 1,
+            Some("png") => {
+                pngs += 1;
+                let bytes = fs::read(&path).expect("it can be read");
+                assert!(bytes.starts_with(b"\x89PNG\r\n") && bytes.len() > 2000, "{}", path.display());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(svgs > 3 && svgs == pngs, "{svgs} and {pngs}");
+}
+
+#[test]
 fn the_same_recording_gives_the_same_page() {
     let (_dir, folder) = folder("it.trace");
     record(&folder, &["--rule=latency", "--mode=event"]);

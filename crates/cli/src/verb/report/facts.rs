@@ -1,17 +1,20 @@
 //! All that a report is about.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use thermocline_core::access::Source;
 use thermocline_core::config::Config;
 use thermocline_core::label::Label;
 use thermocline_core::refusal::RefusalReason;
 use thermocline_core::topology::Topology;
-use thermocline_core::units::ScopeId;
+use thermocline_core::units::{Nanos, ScopeId};
 use thermocline_trace::digest::{BINS, Bins, Digest, digest};
 use thermocline_trace::reader::Recording;
 
 use super::counted::{Counted, counted};
+use super::place::Daemon;
+use super::reach::Reach;
 use crate::verb::plan::{Outline, outline};
 
 /// Pieces of evidence beyond which heat is not estimated: that takes memory for each of them.
@@ -37,6 +40,8 @@ pub struct Refusal {
 pub struct Facts {
     /// Where it is.
     pub place: String,
+    /// What of the recording is shown, and when that was.
+    pub reach: Reach,
     /// What it says about itself.
     pub settings: BTreeMap<String, String>,
     /// The format that it was imported from, if it was.
@@ -58,8 +63,24 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads a recording.
-    pub fn of(recording: &Recording) -> Facts {
+    /// Reads a recording, or of the last part of it, if only that is to be shown. `daemon` is what
+    /// the one that makes it says.
+    ///
+    /// # Errors
+    /// Its times are no time, so that it has no last part of that length; or nothing of that part
+    /// can be read.
+    pub fn of(whole: &Recording, last: Option<Duration>, daemon: Option<&Daemon>) -> anyhow::Result<Facts> {
+        let part;
+        let recording = match last {
+            None => whole,
+            Some(_) if whole.untimed().is_some() => {
+                anyhow::bail!("the recording has an order and no times; leave --last out")
+            }
+            Some(last) => {
+                part = whole.last(Nanos(u64::try_from(last.as_nanos()).unwrap_or(u64::MAX)))?;
+                &part
+            }
+        };
         let digest = digest(recording);
         let pieces = recording.parts().iter().fold(0u64, |sum, part| sum.saturating_add(part.pieces));
         let plan = match pieces {
@@ -68,9 +89,10 @@ impl Facts {
                 "it has {pieces} pieces of evidence, which `thermocline plan` may be asked about"
             )),
         };
-        let counted = counted(recording, digest.span);
+        let counted = counted(whole, digest.span, recording.from());
         let left_out = recording.left_out().iter().map(ToString::to_string);
-        Facts {
+        Ok(Facts {
+            reach: Reach::of(whole, recording, last, daemon),
             place: recording.folder().display().to_string(),
             settings: recording.settings().clone(),
             imported: recording.imported().map(str::to_owned),
@@ -81,7 +103,7 @@ impl Facts {
             digest,
             counted,
             plan,
-        }
+        })
     }
 
     /// A setting of the recording.

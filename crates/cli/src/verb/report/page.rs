@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::figures::{Figure, svg};
 use super::sections::{self, Section};
-use super::{html, sentence};
+use super::{html, number, sentence};
 
 /// The style of the page.
 const STYLE: &str = include_str!("page.css");
@@ -34,7 +34,11 @@ impl Page {
 }
 
 fn head(facts: &Facts) -> String {
-    let title = html::text(&format!("{}: report", html::cut(&facts.place, 200)));
+    let of = match facts.seconds() {
+        Some(seconds) if facts.reach.is_part => format!("the last {}", number::span(seconds)),
+        _ => "report".to_owned(),
+    };
+    let title = html::text(&format!("{}: {of}", html::cut(&facts.place, 200)));
     // Nothing is loaded and no script is run, whatever the recording holds.
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

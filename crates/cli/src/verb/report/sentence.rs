@@ -10,6 +10,7 @@ use crate::recorded::bytes;
 /// What share of accesses DRAM served, how much moved, and what held it back.
 pub fn answer(facts: &Facts) -> String {
     let when = match facts.seconds() {
+        Some(seconds) if facts.reach.is_part => format!("In the last {}", span(seconds)),
         Some(seconds) => format!("In {}", span(seconds)),
         None => "In this recording, which has no times".to_owned(),
     };

@@ -113,6 +113,9 @@ pub fn all(facts: &Facts) -> Vec<Section> {
 /// Letters of a setting that are shown.
 const SETTING_MAX: usize = 120;
 
+/// Letters that are shown of when it was.
+const REACH_MAX: usize = 400;
+
 /// What was recorded, by what, and what of it is missing.
 pub fn about(facts: &Facts) -> String {
     let mut table = Table::new(&[("", Set::Words), ("", Set::Words)]);
@@ -138,6 +141,11 @@ pub fn about(facts: &Facts) -> String {
         (None, times) => format!("an order and no time: {}", times.as_deref().unwrap_or("unknown")),
     };
     table.row(["covers".to_owned(), covers]);
+    for (name, words) in [("shown", &facts.reach.shown), ("reaches", &facts.reach.until)] {
+        if let Some(words) = words {
+            table.row([name.to_owned(), html::cut(words, REACH_MAX).into_owned()]);
+        }
+    }
     let mut out = table.html("about");
     let lost = sources::missing(facts);
     if !lost.is_empty() {
