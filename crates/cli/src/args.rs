@@ -101,10 +101,10 @@ pub enum Verb {
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
-    /// Watch the running daemon on a live screen: tiers and flows, scopes, sources, refusals,
-    /// decisions; `?` lists the keys.
+    /// Watch the running daemon, or a recording, on a screen: tiers and flows, scopes, sources,
+    /// refusals, decisions; `?` lists the keys.
     ///
-    /// Exit status: 0 left by the user, 1 no daemon answers or there is no terminal.
+    /// Exit status: 0 left by the user, 1 no daemon or no terminal, 2 FOLDER is no recording.
     Top(Top),
     /// Ask the running daemon why a page did or did not move; without an address, which pages of a
     /// process are worth asking about: the hottest left below, the last that moved, those refused

@@ -102,6 +102,10 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             verb::report::report(&report, &socket)?;
         }
         Verb::Status { json, socket } => print(verb::status::status(&socket_path(socket), json)?)?,
+        Verb::Top(Top { folder: Some(folder), once, at, size, pane, .. }) => match once {
+            true => top::recording::once(&folder, at, pane, size)?,
+            false => top::recording::top(&folder, at, pane)?,
+        },
         Verb::Top(Top { once: true, size, pane, socket, .. }) => top::once(&socket_path(socket), pane, size)?,
         Verb::Top(Top { pane, every, socket, .. }) => top::top(&socket_path(socket), pane, every)?,
         Verb::Explain { of, address, json, socket } => {

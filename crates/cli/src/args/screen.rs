@@ -8,9 +8,18 @@ use clap::{Args, ValueEnum};
 /// What `top` takes.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Print one frame as text and end; needs no terminal. It takes two readings, for rates.
+    /// A recording to show in the place of the running daemon, as `run --record`, `record` and
+    /// `sim --record` make it.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+    /// Print one frame as text and end; needs no terminal. Of a daemon it takes two readings, for
+    /// rates.
     #[arg(long)]
     pub once: bool,
+    /// The moment of the recording that is shown, from its begin, as in 90s or 5m; else the end
+    /// with --once, and the begin without.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, requires = "folder")]
+    pub at: Option<Duration>,
     /// Columns and rows of that frame.
     #[arg(long, value_name = "COLSxROWS", default_value = "80x24", requires = "once",
           value_parser = size)]
@@ -20,10 +29,10 @@ pub struct Top {
     pub pane: Pane,
     /// Time between two readings, as in 500ms or 2s.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = humantime::parse_duration,
-          conflicts_with = "once")]
+          conflicts_with_all = ["once", "folder"])]
     pub every: Duration,
     /// The daemon's socket.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "folder")]
     pub socket: Option<PathBuf>,
 }
 
@@ -74,7 +83,7 @@ impl Pane {
     /// What its rows can be sorted by; the first is the order at the start.
     pub const fn orders(self) -> &'static [&'static str] {
         match self {
-            Pane::Scopes => &["DRAM", "cap used", "brake", "name"],
+            Pane::Scopes => &["DRAM", "share used", "wanted", "cap used", "brake", "moved", "name"],
             Pane::Refusals => &["rate", "total", "reason"],
             Pane::Tiers | Pane::Sources | Pane::Decisions => &[],
         }

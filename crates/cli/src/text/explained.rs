@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use thermocline_core::engine::PageState;
+use thermocline_core::journal::Decision;
 use thermocline_core::label::Label;
 use thermocline_core::payoff::{Judged, Verdict};
 
@@ -37,12 +38,17 @@ pub fn explained(e: &Explained) -> String {
     if let Some(brake) = e.brake.as_ref().filter(|brake| brake.standing.by.is_some()) {
         let _ = writeln!(out, "{}", brake_row(brake));
     }
-    let first = e.decisions.first().map_or(0, |decision| decision.time.0);
-    for decision in &e.decisions {
+    out + &decisions(&e.decisions)
+}
+
+/// A line per decision, with the time since the first.
+pub fn decisions(decisions: &[Decision]) -> String {
+    let first = decisions.first().map_or(0, |decision| decision.time.0);
+    let line = |decision: &Decision| {
         let at = decision.time.0.saturating_sub(first) as f64 / 1e9;
-        let _ = writeln!(out, "{at:>+9.3}s  {}", facts(&json!(decision)));
-    }
-    out
+        format!("{at:>+9.3}s  {}\n", facts(&json!(decision)))
+    };
+    decisions.iter().map(line).collect()
 }
 
 /// The inequality by which a move is worth it, with its figures.

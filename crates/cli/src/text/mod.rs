@@ -9,7 +9,7 @@ mod status;
 mod worth;
 
 pub use benefit::benefit;
-pub use explained::explained;
+pub use explained::{decisions, explained};
 pub use kernel::{by_damon, by_kernel, kswapd, mib};
 pub use memory::{brake_row, brakes, explained_scope, ledgers, rate, residency, scope_row, scopes};
 pub use sources::{overhead, reverse};

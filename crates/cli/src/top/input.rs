@@ -2,11 +2,14 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::recording::Turn;
 use super::state::State;
 use crate::args::Pane;
 
 /// Rows that a page key moves by.
 const PAGE: isize = 10;
+/// Seconds of a long step.
+const FAR: i64 = 10;
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +22,8 @@ pub enum Action {
     Help,
     /// Stand still, or go on.
     Pause,
+    /// Go elsewhere in the recording.
+    Time(Turn),
     /// To this pane.
     Pane(Pane),
     /// So many panes on.
@@ -75,6 +80,11 @@ pub fn action(key: KeyEvent, state: &State) -> Option<Action> {
             _ => None,
         };
     }
+    if state.playback.is_some()
+        && let Some(turn) = turn(key)
+    {
+        return Some(Action::Time(turn));
+    }
     match key.code {
         KeyCode::Char('q') => Some(Action::Quit),
         KeyCode::Char('?') => Some(Action::Help),
@@ -88,4 +98,23 @@ pub fn action(key: KeyEvent, state: &State) -> Option<Action> {
         KeyCode::Esc => Some(Action::Close),
         _ => None,
     }
+}
+
+/// What a key means to the time of a recording.
+fn turn(key: KeyEvent) -> Option<Turn> {
+    let far = key.modifiers.contains(KeyModifiers::SHIFT);
+    Some(match key.code {
+        KeyCode::Char(' ' | 'p') => Turn::Play,
+        KeyCode::Char('+' | '=') => Turn::Faster,
+        KeyCode::Char('-') => Turn::Slower,
+        KeyCode::Left => Turn::Step(if far { -FAR } else { -1 }),
+        KeyCode::Right => Turn::Step(if far { FAR } else { 1 }),
+        KeyCode::Char('h') => Turn::Step(-1),
+        KeyCode::Char('l') => Turn::Step(1),
+        KeyCode::Char('H') => Turn::Step(-FAR),
+        KeyCode::Char('L') => Turn::Step(FAR),
+        KeyCode::Char('g') => Turn::Begin,
+        KeyCode::Char('G') => Turn::End,
+        _ => return None,
+    })
 }

@@ -1,13 +1,15 @@
-//! `thermocline top`: a live screen of the running daemon.
+//! `thermocline top`: a live screen of the running daemon, or of a recording.
 //!
 //! [`reading`] types the daemon's answer, [`rates`] compares two of them, [`state`] is what the
 //! screen knows, [`input`] what keys mean, [`view`] draws; none of these does I/O. [`poll`] asks
-//! the daemon, [`terminal`] takes the terminal and puts it back.
+//! the daemon, [`recording`] replays one in its place, [`terminal`] takes the terminal and puts it
+//! back.
 
 mod input;
 mod poll;
 mod rates;
 mod reading;
+pub mod recording;
 mod state;
 mod terminal;
 mod view;
@@ -26,8 +28,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{FrameSize, Pane};
 use crate::output::print;
+use input::Action;
 use poll::{Follower, Poll};
-use state::State;
+use reading::Entry;
+use recording::Turn;
+use state::{Over, State};
 use view::Paint;
 
 /// How long a key is waited for before the news is looked at.
@@ -40,22 +45,47 @@ const ONCE: Duration = Duration::from_millis(1500);
 /// # Errors
 /// There is no terminal, no daemon answers at the start, or the terminal fails.
 pub fn top(socket: &Path, pane: Pane, every: Duration) -> anyhow::Result<()> {
-    if !stdout().is_terminal() || !stdin().is_terminal() {
-        bail!(
-            "standard input and output have to be a terminal for a live screen; `thermocline top --once` prints one \
-             frame, `thermocline status --json` the figures"
-        );
-    }
+    require_terminal("thermocline top --once")?;
     let mut state = State::new(pane);
     let mut follower = Follower::new(socket);
     poll::take(&mut state, follower.look()?);
+    live(&mut state, &mut Poll::start(follower, every)?)
+}
+
+/// What the screen shows, as time goes on.
+trait Feed {
+    /// Takes what is new. Returns whether there was something.
+    fn news(&mut self, state: &mut State) -> bool;
+
+    /// Asks why a page did or did not move. Returns what to show until the answer comes.
+    ///
+    /// # Errors
+    /// Why the question was not taken.
+    fn explain(&mut self, entry: &Entry) -> Result<Option<String>, String>;
+
+    /// Goes elsewhere in a recording.
+    fn turn(&mut self, turn: Turn, state: &mut State);
+}
+
+/// Refuses a live screen where there is no terminal; `instead` prints a frame.
+fn require_terminal(instead: &str) -> anyhow::Result<()> {
+    if !stdout().is_terminal() || !stdin().is_terminal() {
+        bail!(
+            "standard input and output have to be a terminal for a live screen; `{instead}` prints one frame, and \
+             `thermocline status --json` a daemon's figures"
+        );
+    }
+    Ok(())
+}
+
+/// Has the terminal until the user leaves.
+fn live(state: &mut State, feed: &mut dyn Feed) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone()).context("cannot catch signals")?;
     }
-    let poll = Poll::start(follower, every)?;
     let mut screen = terminal::Screen::take()?;
-    let shown = show(&mut screen, &mut state, &poll, &stop);
+    let shown = show(&mut screen, state, feed, &stop);
     drop(screen);
     // A terminal that has gone away is where nobody looks any more.
     if stop.load(Ordering::Relaxed) { Ok(()) } else { shown }
@@ -65,7 +95,7 @@ pub fn top(socket: &Path, pane: Pane, every: Duration) -> anyhow::Result<()> {
 fn show(
     screen: &mut terminal::Screen,
     state: &mut State,
-    poll: &Poll,
+    feed: &mut dyn Feed,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let paint = Paint { colour: has_colours() };
@@ -79,16 +109,16 @@ fn show(
         if stale
             && let Event::Key(key) = event::read().context("cannot read the terminal's keys")?
             && let Some(action) = input::action(key, state)
-            && let Some(entry) = state.act(action, view::rows(state))
-            && !poll.explain(&entry)
         {
-            state.over =
-                Some(state::Over::Explained("a question is still being answered; try again".to_owned(), 0));
+            if let Action::Time(turn) = action {
+                feed.turn(turn, state);
+            } else if let Some(entry) = state.act(action, view::rows(state))
+                && let Some(text) = feed.explain(&entry).unwrap_or_else(Some)
+            {
+                state.over = Some(Over::Explained(text, 0));
+            }
         }
-        for news in poll.news() {
-            poll::take(state, news);
-            stale = true;
-        }
+        stale |= feed.news(state);
     }
     Ok(())
 }

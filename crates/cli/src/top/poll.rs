@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Deserialize;
 
+use super::Feed;
 use super::reading::{Decided, Entry, Reading};
+use super::recording::Turn;
 use super::state::State;
 use crate::daemon::socket::{Request, ask};
 use crate::verb::explain::explain;
@@ -106,16 +108,19 @@ impl Poll {
             .context("cannot start the thread that asks the daemon")?;
         Ok(Poll { news, pages })
     }
+}
 
-    /// What was said since the last call.
-    pub fn news(&self) -> impl Iterator<Item = News> + '_ {
-        self.news.try_iter()
+impl Feed for Poll {
+    fn news(&mut self, state: &mut State) -> bool {
+        self.news.try_iter().map(|news| take(state, news)).count() > 0
     }
 
-    /// Asks why a page did or did not move. Returns whether the question was taken.
-    pub fn explain(&self, entry: &Entry) -> bool {
-        self.pages.try_send((entry.page.pid.0, entry.address())).is_ok()
+    fn explain(&mut self, entry: &Entry) -> Result<Option<String>, String> {
+        let asked = self.pages.try_send((entry.page.pid.0, entry.address()));
+        asked.map(|()| None).map_err(|_| "a question is still being answered; try again".to_owned())
     }
+
+    fn turn(&mut self, _: Turn, _: &mut State) {}
 }
 
 /// Passes news on to the state.

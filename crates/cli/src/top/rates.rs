@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use thermocline_linux::kernel_moves::{Moved, MovedBy};
-
 use super::reading::{Key, Reading};
 
 /// What has changed a second.
@@ -12,7 +10,7 @@ pub struct Rates {
     /// Of each counter; absent if it is not known.
     counters: BTreeMap<Key, f64>,
     /// Base pages promoted and demoted, by what moved them: thermocline, the kernel, DAMON.
-    pub flows: Option<[[f64; 3]; 2]>,
+    pub flows: [[Option<f64>; 3]; 2],
     /// CPU time of the daemon, share of one CPU.
     pub cpu: Option<f64>,
     /// Change of free base pages by node, in the order of the later reading's nodes.
@@ -22,16 +20,6 @@ pub struct Rates {
 /// Whether `now` continues `before`: the same daemon under the same manager, later.
 pub fn continues(before: &Reading, now: &Reading) -> bool {
     before.pid == now.pid && before.manager == now.manager && before.uptime_ns <= now.uptime_ns
-}
-
-/// The values of a direction, in the order of [`Rates::flows`].
-pub fn by(moved: MovedBy) -> [u64; 3] {
-    [moved.thermocline, moved.kernel, moved.damon]
-}
-
-/// Both directions, in the order of [`Rates::flows`].
-pub fn flows(moved: Moved) -> [[u64; 3]; 2] {
-    [by(moved.promoted), by(moved.demoted)]
 }
 
 impl Rates {
@@ -47,18 +35,15 @@ impl Rates {
             .figures
             .iter()
             .filter_map(|(key, value)| Some((key.clone(), rate(*before.figures.get(key)?, *value)?)));
-        let (old, new) = (flows(before.moved), flows(now.moved));
-        let flows = [0, 1].map(|way| [0, 1, 2].map(|who| rate(old[way][who], new[way][who]).unwrap_or(0.0)));
+        let (old, new) = (before.moved, now.moved);
+        let flow = |old: Option<u64>, new: Option<u64>| Some(rate(old?, new?).unwrap_or(0.0));
+        let flows = [0, 1].map(|way| [0, 1, 2].map(|who| flow(old[way][who], new[way][who])));
         let free = now.nodes.iter().map(|node| {
             let old = before.nodes.iter().find(|old| old.node == node.node)?;
             Some((node.free_pages as f64 - old.free_pages as f64) / s)
         });
-        Some(Rates {
-            counters: counters.collect(),
-            flows: Some(flows),
-            cpu: rate(before.cpu_time_ns.0, now.cpu_time_ns.0).map(|ns| ns / 1e9),
-            free: free.collect(),
-        })
+        let cpu = before.cpu_time_ns.zip(now.cpu_time_ns).and_then(|(old, new)| rate(old.0, new.0));
+        Some(Rates { counters: counters.collect(), flows, cpu: cpu.map(|ns| ns / 1e9), free: free.collect() })
     }
 
     /// The rate of a counter, if known.

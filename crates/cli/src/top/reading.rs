@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use thermocline_core::admission::{Braking, Standing};
 use thermocline_core::counters::Counters;
+use thermocline_core::engine::ScopeLedger;
 use thermocline_core::statistics::Statistic;
-use thermocline_core::topology::NodeState;
-use thermocline_core::units::{Nanos, NodeId, TierId, VirtPage};
-use thermocline_linux::kernel_moves::{KernelMoves, Moved};
+use thermocline_core::topology::{Node, NodeState, Topology};
+use thermocline_core::units::{Nanos, NodeId, ScopeId, TierId, VirtPage};
+use thermocline_linux::kernel_moves::{KernelMoves, Moved, MovedBy};
 use thermocline_linux::kswapd::KswapdStats;
 
 use crate::snapshot::{Named, SCHEMA};
@@ -34,8 +35,8 @@ pub struct Reading {
     pub rule: Option<String>,
     /// Time since the manager began.
     pub uptime_ns: Nanos,
-    /// CPU time of the daemon, all threads.
-    pub cpu_time_ns: Nanos,
+    /// CPU time of the daemon, all threads, if known.
+    pub cpu_time_ns: Option<Nanos>,
     /// Why nothing was achieved in the last minute, if so.
     pub trouble: Option<String>,
     /// The open findings, the worst first.
@@ -46,15 +47,19 @@ pub struct Reading {
     /// Where kswapd has given up.
     pub kswapd: KswapdStats,
     /// Pages moved since the start, by what moved them.
-    pub moved: Moved,
-    /// What the kernel has moved by itself.
-    pub kernel_moves: KernelMoves,
+    #[serde(deserialize_with = "flows")]
+    pub moved: Flows,
+    /// What the kernel has moved by itself, if known.
+    pub kernel_moves: Option<KernelMoves>,
     /// Gauges of the engine and its rule.
     #[serde(default)]
     pub gauges: Vec<Gauge>,
-    /// The scopes with a floor or a cap.
+    /// The scopes with a floor, a cap or a share, and all as soon as one has a share.
     #[serde(default)]
     pub scopes: Vec<Named<Standing>>,
+    /// What was done with the memory of each scope.
+    #[serde(default)]
+    pub ledgers: Vec<Named<Ledger>>,
     /// The brakes of the scopes.
     #[serde(default)]
     pub brakes: Vec<Named<Braking>>,
@@ -63,6 +68,30 @@ pub struct Reading {
     /// The declared statistics that the answer has.
     #[serde(skip)]
     pub figures: Figures,
+    /// Where the figures are from.
+    #[serde(skip)]
+    pub origin: Origin,
+}
+
+/// Where figures are from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// A running daemon, which has all.
+    #[default]
+    Daemon,
+    /// An engine that decided again on a recording: it has what an engine knows.
+    Replay,
+    /// The rows of a recording alone.
+    Rows,
+}
+
+/// Base pages promoted and demoted, by what moved them: thermocline, the kernel, DAMON; `None`
+/// where that is not known.
+pub type Flows = [[Option<u64>; 3]; 2];
+
+fn flows<'de, D: Deserializer<'de>>(from: D) -> Result<Flows, D::Error> {
+    let by = |moved: MovedBy| [moved.thermocline, moved.kernel, moved.damon].map(Some);
+    Moved::deserialize(from).map(|moved| [by(moved.promoted), by(moved.demoted)])
 }
 
 /// An open finding.
@@ -85,6 +114,28 @@ struct Tiers {
 struct TierOf {
     id: NodeId,
     tier: TierId,
+}
+
+/// What was done with the memory of a scope since the start, in base pages.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Ledger {
+    /// The scope.
+    pub scope: ScopeId,
+    /// Promoted.
+    pub promoted: u64,
+    /// Demoted.
+    pub demoted: u64,
+    /// Promoted, and soon accessed on a lower tier again.
+    pub came_back: u64,
+    /// Demoted because others lacked some of their share.
+    pub evicted: u64,
+}
+
+impl From<ScopeLedger> for Ledger {
+    fn from(ledger: ScopeLedger) -> Ledger {
+        let ScopeLedger { scope, promoted, demoted, came_back, evicted, .. } = ledger;
+        Ledger { scope, promoted, demoted, came_back, evicted }
+    }
 }
 
 /// A current value.
@@ -136,6 +187,34 @@ impl Reading {
         Ok(Some(reading))
     }
 
+    /// A reading of a recorded machine, of which nothing is known yet.
+    pub fn of_recording(topology: &Topology) -> Reading {
+        let tier = |node: &Node| TierOf { id: node.id, tier: node.tier };
+        Reading {
+            version: String::new(),
+            pid: 0,
+            mode: String::new(),
+            manager: String::new(),
+            rule: None,
+            uptime_ns: Nanos(0),
+            cpu_time_ns: None,
+            trouble: None,
+            findings: Vec::new(),
+            topology: Tiers { nodes: topology.nodes.iter().map(tier).collect() },
+            nodes: Vec::new(),
+            kswapd: KswapdStats::default(),
+            moved: Flows::default(),
+            kernel_moves: None,
+            gauges: Vec::new(),
+            scopes: Vec::new(),
+            ledgers: Vec::new(),
+            brakes: Vec::new(),
+            loop_late_ms: None,
+            figures: Figures::new(),
+            origin: Origin::Rows,
+        }
+    }
+
     /// The tier of a node, if known.
     pub fn tier(&self, node: NodeId) -> Option<TierId> {
         self.topology.nodes.iter().find(|found| found.id == node).map(|found| found.tier)
@@ -148,7 +227,7 @@ impl Reading {
 }
 
 /// The values of the declared statistics in an answer.
-fn figures(answer: &Value) -> Figures {
+pub fn figures(answer: &Value) -> Figures {
     let mut out = Figures::new();
     for (place, statistic) in declared() {
         let value = place.split('.').fold(answer, |at, part| &at[part]);

@@ -1,11 +1,13 @@
 //! What the screen knows: readings and decisions go in, rates come out. No clock, no I/O.
 
-use crate::args::Pane;
 use std::collections::VecDeque;
+
+use thermocline_core::units::Nanos;
 
 use super::input::Action;
 use super::rates::{self, Rates};
 use super::reading::{Decided, Entry, Reading};
+use crate::args::Pane;
 
 /// Decisions that are kept.
 pub const DECISIONS_KEPT: usize = 1000;
@@ -43,6 +45,29 @@ pub struct Place {
     pub order: usize,
 }
 
+/// Where in a recording the screen is.
+#[derive(Clone, Debug)]
+pub struct Playback {
+    /// The recording.
+    pub name: String,
+    /// The moment, since its begin.
+    pub at: Nanos,
+    /// How long it is.
+    pub of: Nanos,
+    /// Whether its times are no time but an order.
+    pub untimed: bool,
+    /// The wall clock at the moment, if it is known.
+    pub clock: Option<String>,
+    /// Whether it goes on.
+    pub playing: bool,
+    /// Whether it is at the end.
+    pub ended: bool,
+    /// How many times as fast as it was.
+    pub speed: u32,
+    /// What is to be said of the figures, and whether it is bad.
+    pub told: (String, bool),
+}
+
 /// All that the screen shows.
 #[derive(Debug)]
 pub struct State {
@@ -59,6 +84,8 @@ pub struct State {
     pub over: Option<Over>,
     /// Whether the user wants to leave.
     pub leaving: bool,
+    /// Where in a recording it is, if it is one that is shown.
+    pub playback: Option<Playback>,
 }
 
 impl State {
@@ -73,6 +100,7 @@ impl State {
             typing: false,
             over: None,
             leaving: false,
+            playback: None,
         }
     }
 
@@ -125,6 +153,11 @@ impl State {
         }
     }
 
+    /// Shows a moment of a recording.
+    pub fn stands(&mut self, reading: Reading, rates: Rates, decisions: Vec<Entry>) {
+        self.live = Live { reading: Some(reading), rates, decisions: decisions.into(), ..Live::default() };
+    }
+
     /// The daemon does not answer. What it said last stays, and is told to be old.
     pub fn gone(&mut self, why: String) {
         self.live.gone = Some(why);
@@ -174,6 +207,7 @@ impl State {
             Action::Pause => {
                 self.frozen = if self.frozen.is_some() { None } else { Some(self.live.clone()) };
             }
+            Action::Time(_) => {}
             Action::Pane(pane) => self.pane = pane,
             Action::Next(step) => {
                 let to = (self.pane as usize as isize + step).rem_euclid(Pane::ALL.len() as isize);

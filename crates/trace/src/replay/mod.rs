@@ -18,6 +18,8 @@ mod steps;
 pub use machine::{Followed, Replay};
 pub use steps::{Recorded, Steps};
 
+use std::ops::ControlFlow;
+
 use thermocline_core::config::Config;
 use thermocline_core::driver::Driver;
 use thermocline_core::engine::{Engine, EngineError, ReloadError};
@@ -99,6 +101,23 @@ pub fn watched(
     compare: &mut dyn FnMut(&[Decision], &[Decision]),
     watch: &mut dyn FnMut(Nanos, &Engine),
 ) -> Result<Replayed, ReplayError> {
+    watched_until(recording, config, reload, compare, &mut |time, engine| {
+        watch(time, engine);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same, until `watch` breaks off. What is said to be missing is what was missing until then.
+///
+/// # Errors
+/// As [`replay`].
+pub fn watched_until(
+    recording: &Recording,
+    config: &Config,
+    reload: &dyn Fn(Config) -> Result<Config, String>,
+    compare: &mut dyn FnMut(&[Decision], &[Decision]),
+    watch: &mut dyn FnMut(Nanos, &Engine) -> ControlFlow<()>,
+) -> Result<Replayed, ReplayError> {
     let engine = Engine::new(config, recording.topology().clone())?;
     let mut driver = Driver::new(engine, config);
     if recording.setting(DRIVER) == Some(SPARING_NOTHING) {
@@ -129,8 +148,10 @@ pub fn watched(
             let config = config.map_err(|what| ReplayError::Config { event: *event, what })?;
             driver.reload(&config)?;
         }
-        watch(time, driver.engine());
         replayed += 1;
+        if watch(time, driver.engine()).is_break() {
+            break;
+        }
     }
     let rest: Vec<Decision> = driver.engine().journal().since(decided).0.copied().collect();
     if !rest.is_empty() {

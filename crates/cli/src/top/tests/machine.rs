@@ -2,6 +2,7 @@
 
 use thermocline_core::access::Source;
 use thermocline_core::admission::{Braking, Cause, Standing};
+use thermocline_core::engine::ScopeLedger;
 use thermocline_core::label::Label;
 use thermocline_core::moves::Outcome;
 use thermocline_core::refusal::RefusalReason;
@@ -69,12 +70,13 @@ pub fn snapshot(s: u64) -> Snapshot {
 }
 
 /// The snapshot with so many scopes: each holds one MiB more than the one before, every third has a
-/// cap, the second is braked.
+/// cap, the second is braked, and each from the second on has a share of which it wants some.
 pub fn scopes(snapshot: Snapshot, count: u16) -> Snapshot {
     const NAMES: [&str; 3] = ["db", "/batch.slice", "web"];
     snapshot.with_engine(|engine| {
         engine.scopes.clear();
         engine.brakes.clear();
+        engine.ledgers.clear();
         for n in 0..count {
             let name = NAMES.get(usize::from(n)).map_or(format!("/guests/{n}"), |name| (*name).to_owned());
             let scope = ScopeId(n + 1);
@@ -83,8 +85,8 @@ pub fn scopes(snapshot: Snapshot, count: u16) -> Snapshot {
                 floor_pages: 256,
                 never_slow: false,
                 cap_pages: n.is_multiple_of(3).then_some(1024),
-                share_pages: 0,
-                claimed_pages: 0,
+                share_pages: if n == 0 { 0 } else { u64::from(n + 2) * 256 },
+                claimed_pages: u64::from(n) * 64,
                 top_tier_pages: Some(u64::from(n + 1) * 256),
                 age_ms: Some(90),
                 up_pages: 16,
@@ -103,7 +105,15 @@ pub fn scopes(snapshot: Snapshot, count: u16) -> Snapshot {
                 full_baseline_bp: None,
                 again_bp: None,
             };
+            let ledger = ScopeLedger {
+                scope,
+                promoted: u64::from(n) * 512,
+                demoted: 256,
+                evicted: 128,
+                ..ScopeLedger::default()
+            };
             engine.scopes.push(Named { name: name.clone(), standing });
+            engine.ledgers.push(Named { name: name.clone(), standing: ledger });
             engine.brakes.push(Named { name, standing: braking });
         }
     })

@@ -8,6 +8,7 @@ use crate::args::Pane;
 use crate::snapshot::Snapshot;
 use crate::top::input::{Action, action};
 use crate::top::reading::{COUNTERS, Decided, Reading};
+use crate::top::recording::Turn;
 use crate::top::state::{DECISIONS_KEPT, Over, State};
 use crate::top::view;
 
@@ -52,8 +53,7 @@ fn rates_are_what_has_grown_by_the_daemons_own_time() {
     assert_eq!(rate(&state, "proposed"), Some(900.0));
     let rates = &state.shown().rates;
     assert_eq!(rates.of(&(COUNTERS, "refused", Some("scope_cap".to_owned()))), Some(20.0));
-    assert_eq!(rates.flows.map(|flows| flows[0]), Some([768.0, 16.0, 0.0]));
-    assert_eq!(rates.flows.map(|flows| flows[1]), Some([0.0, 64.0, 0.0]));
+    assert_eq!(rates.flows, [[768.0, 16.0, 0.0].map(Some), [0.0, 64.0, 0.0].map(Some)]);
     assert!(rates.cpu.is_some_and(|share| (share - 0.012).abs() < 1e-9));
     assert_eq!(rates.free, [Some(-768.0), Some(768.0)]);
 }
@@ -99,9 +99,15 @@ fn scopes_are_sorted_and_filtered() {
     let mut state = with(&[scopes(snapshot(1), 5)], Pane::Scopes);
     assert_eq!(names(&state), ["/guests/4", "/guests/3", "web", "/batch.slice", "db"]);
     press(&mut state, "s");
+    assert_eq!(names(&state)[4], "db", "those with a share, the fuller first");
+    press(&mut state, "s");
+    assert_eq!(names(&state)[0], "/guests/4", "who wants most first");
+    press(&mut state, "s");
     assert_eq!(names(&state)[..2], ["/guests/3", "db"], "those with a cap, the fuller first");
     press(&mut state, "s");
     assert_eq!(names(&state)[0], "/batch.slice", "the braked one first");
+    press(&mut state, "s");
+    assert_eq!(names(&state)[0], "/guests/4", "of which most was moved");
     press(&mut state, "s");
     assert_eq!(names(&state), ["/batch.slice", "/guests/3", "/guests/4", "db", "web"]);
     press(&mut state, "/GUEST\n");
@@ -148,4 +154,30 @@ fn keys_lead_through_the_panes_and_out() {
     assert!(state.leaving && state.filter == "q");
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(action(interrupt, &State::new(Pane::Tiers)), Some(Action::Quit));
+}
+
+#[test]
+fn keys_of_time_mean_something_on_a_recording_alone() {
+    let key = |code, modifiers| KeyEvent::new(code, modifiers);
+    let mut state = with(&[snapshot(1)], Pane::Tiers);
+    let right = key(KeyCode::Right, KeyModifiers::NONE);
+    assert_eq!(action(right, &state), Some(Action::Next(1)));
+    assert_eq!(action(key(KeyCode::Char('l'), KeyModifiers::NONE), &state), None);
+    state.playback = Some(super::playback(false));
+    for (code, modifiers, turn) in [
+        (KeyCode::Right, KeyModifiers::NONE, Turn::Step(1)),
+        (KeyCode::Left, KeyModifiers::SHIFT, Turn::Step(-10)),
+        (KeyCode::Char('h'), KeyModifiers::NONE, Turn::Step(-1)),
+        (KeyCode::Char('L'), KeyModifiers::SHIFT, Turn::Step(10)),
+        (KeyCode::Char(' '), KeyModifiers::NONE, Turn::Play),
+        (KeyCode::Char('p'), KeyModifiers::NONE, Turn::Play),
+        (KeyCode::Char('+'), KeyModifiers::SHIFT, Turn::Faster),
+        (KeyCode::Char('-'), KeyModifiers::NONE, Turn::Slower),
+        (KeyCode::Char('g'), KeyModifiers::NONE, Turn::Begin),
+        (KeyCode::Char('G'), KeyModifiers::SHIFT, Turn::End),
+    ] {
+        assert_eq!(action(key(code, modifiers), &state), Some(Action::Time(turn)), "{code:?}");
+    }
+    press(&mut state, "/lgh +");
+    assert_eq!(state.filter, "lgh +", "in a filter they are its text");
 }

@@ -3,7 +3,7 @@
 use super::body::Body;
 use super::table::{Column, Row};
 use crate::escape;
-use crate::top::reading::Entry;
+use crate::top::reading::{Entry, Origin};
 use crate::top::state::State;
 
 const COLUMNS: &[Column] = &[
@@ -20,6 +20,7 @@ const COLUMNS: &[Column] = &[
 pub(super) fn body(state: &State) -> Body {
     let shown = state.shown();
     let found = state.decisions();
+    let is_of_rows = shown.reading.as_ref().is_some_and(|reading| reading.origin == Origin::Rows);
     let newest = shown.decisions.back().map_or(0, |entry| entry.time.0);
     let row = |entry: &&Entry| {
         let before = newest.saturating_sub(entry.time.0) as f64 / 1e9;
@@ -42,6 +43,9 @@ pub(super) fn body(state: &State) -> Body {
         rows: found.iter().map(row).collect(),
         none: match &shown.undecided {
             Some(why) => escape::name(why).into_owned(),
+            None if shown.decisions.is_empty() && is_of_rows => {
+                "no decision is recorded until here".to_owned()
+            }
             None if shown.decisions.is_empty() => "nothing was decided yet".to_owned(),
             None => "no decision has the filter's text".to_owned(),
         },

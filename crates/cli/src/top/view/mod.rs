@@ -4,6 +4,7 @@ mod body;
 mod decisions;
 mod numbers;
 mod over;
+mod playback;
 mod refusals;
 mod scopes;
 mod sources;
@@ -71,7 +72,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, paint: Paint) {
     }
     put(frame, foot, 0, &footer(state), Style::new());
     if let Some(over) = &state.over {
-        over::draw(frame, main, over);
+        over::draw(frame, main, over, state.playback.is_some());
     } else if area.width >= ALL_FROM.0 && area.height >= ALL_FROM.1 {
         all(frame, main, state, paint);
     } else {
@@ -88,6 +89,9 @@ fn put(frame: &mut Frame<'_>, area: Rect, row: u16, text: &str, style: Style) {
 }
 
 fn heading(state: &State, width: usize) -> String {
+    if let Some(playback) = &state.playback {
+        return playback::heading(playback, state.shown().reading.as_ref(), width);
+    }
     let shown = state.shown();
     let word = match (&shown.gone, state.is_paused()) {
         (Some(_), _) => "NO DAEMON",
@@ -112,9 +116,14 @@ fn heading(state: &State, width: usize) -> String {
             left += &format!(", CPU {:.1} %", cpu * 100.0);
         }
     }
-    let left = cut(&escape::name(&left), width.saturating_sub(word.len() + 1));
-    let gap = width.saturating_sub(Span::raw(left.as_str()).width() + word.len());
-    format!("{left}{}{word}", " ".repeat(gap))
+    ends(&left, word, width)
+}
+
+/// A line with a text at each end; the left one is cut to what the right one leaves.
+fn ends(left: &str, right: &str, width: usize) -> String {
+    let left = cut(&escape::name(left), width.saturating_sub(right.len() + 1));
+    let gap = width.saturating_sub(Span::raw(left.as_str()).width() + right.len());
+    format!("{left}{}{right}", " ".repeat(gap))
 }
 
 fn tabs_of(state: &State) -> String {
@@ -134,7 +143,9 @@ fn tabs_of(state: &State) -> String {
 /// How the daemon is, and whether that is bad.
 fn told(state: &State) -> (String, bool) {
     let shown = state.shown();
-    let (text, bad) = if let Some(why) = &shown.gone {
+    let (text, bad) = if let Some(playback) = &state.playback {
+        playback.told.clone()
+    } else if let Some(why) = &shown.gone {
         let old = if shown.reading.is_some() { "; what is shown is its last" } else { "" };
         (format!("waiting for the daemon{old}: {why}"), true)
     } else if let Some(reading) = &shown.reading {
@@ -164,6 +175,7 @@ fn footer(state: &State) -> String {
     }
     match state.over {
         Some(_) => "Esc back  j/k move",
+        None if state.playback.is_some() => return playback::footer(state.pane),
         None if state.pane == Pane::Decisions => {
             "q quit  p pause  Tab 1-5 pane  / filter  j/k move  Enter explain  ? help"
         }

@@ -8,7 +8,7 @@ use super::body::Body;
 use super::numbers::rate;
 use super::table::{Column, Row};
 use crate::args::Pane;
-use crate::top::reading::{COUNTERS, Reading};
+use crate::top::reading::{COUNTERS, Origin, Reading};
 use crate::top::state::State;
 
 const COLUMNS: &[Column] = &[
@@ -61,9 +61,12 @@ pub(super) fn body(state: &State, reading: &Reading) -> Body {
     Body {
         columns: COLUMNS,
         rows: found.into_iter().map(|found| found.row).collect(),
-        none: match reading.figures.keys().any(|key| key.0 == COUNTERS) {
+        // Recorded rows repeat no refusal, which the engine counts each time.
+        note: if reading.origin == Origin::Rows { "at least" } else { "" }.to_owned(),
+        none: match reading.figures.keys().any(|key| key.0 == COUNTERS && key.1 != "evidence") {
             true if state.filter.is_empty() => "nothing was refused, held or expired".to_owned(),
             true => "no reason has the filter's text".to_owned(),
+            false if reading.origin == Origin::Rows => "unknown: it is not recorded".to_owned(),
             false => "the kernel decides, and gives no reasons".to_owned(),
         },
         ..Body::default()

@@ -8,7 +8,7 @@ use thermocline_linux::source::{ROWS, Row as Source};
 use super::body::Body;
 use super::numbers::rate;
 use super::table::{Column, Row};
-use crate::top::reading::{COUNTERS, Key, Reading};
+use crate::top::reading::{COUNTERS, Key, Origin, Reading};
 use crate::top::state::State;
 
 const COLUMNS: &[Column] = &[
@@ -26,10 +26,10 @@ pub(super) fn body(state: &State, reading: &Reading) -> Body {
     let troubles = rows.iter().filter(|row| row.bad).count();
     let passes = |row: &Row| state.passes(&[&row.cells[0], &row.cells[1]]);
     Body {
-        note: if troubles == 0 {
-            "no losses".to_owned()
-        } else {
-            format!("{troubles} kinds of loss or trouble")
+        note: match (reading.origin, troubles) {
+            (Origin::Replay | Origin::Rows, _) => "losses unknown: they are not recorded".to_owned(),
+            (Origin::Daemon, 0) => "no losses".to_owned(),
+            (Origin::Daemon, _) => format!("{troubles} kinds of loss or trouble"),
         },
         columns: COLUMNS,
         rows: rows.into_iter().filter(passes).collect(),
@@ -45,11 +45,14 @@ fn of_source(state: &State, reading: &Reading, source: &Source) -> Vec<Row> {
     let known = |place: &str, statistic: &Statistic| {
         reading.figures.keys().any(|k| k.0 == place && k.1 == statistic.name)
     };
-    if !lists.iter().any(|(place, list)| list.iter().any(|statistic| known(place, statistic))) {
+    let label = Some(source.source.name().to_owned());
+    // A recording has evidence, and nothing of the sources themselves.
+    let gave = reading.figures.get(&(COUNTERS, "evidence", label.clone())).is_some_and(|given| *given > 0);
+    let recorded = gave && reading.origin != Origin::Daemon;
+    if !recorded && !lists.iter().any(|(place, list)| list.iter().any(|statistic| known(place, statistic))) {
         return Vec::new();
     }
     let mut out: Vec<Row> = Vec::new();
-    let label = Some(source.source.name().to_owned());
     for statistic in thermocline_core::counters::Counters::statistics() {
         let key: Key = (COUNTERS, statistic.name, label.clone());
         if statistic.name == "evidence" {

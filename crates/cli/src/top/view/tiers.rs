@@ -5,8 +5,7 @@ use thermocline_core::topology::NodeState;
 use super::body::Body;
 use super::numbers::{flow, rate, size};
 use super::table::{Column, Row};
-use crate::top::rates::flows;
-use crate::top::reading::{COUNTERS, Reading};
+use crate::top::reading::{COUNTERS, Origin, Reading};
 use crate::top::state::State;
 
 const COLUMNS: &[Column] = &[
@@ -58,12 +57,15 @@ pub(super) fn body(state: &State, reading: &Reading) -> Body {
         Row { cells, bad }
     };
     let rows = reading.nodes.iter().enumerate().map(row).collect();
-    Body { intro, columns: COLUMNS, rows, none: "no node has memory".to_owned(), ..Body::default() }
+    let none = match reading.origin {
+        Origin::Daemon => "no node has memory",
+        Origin::Replay | Origin::Rows => "what each node holds is unknown: it is not recorded until here",
+    };
+    Body { intro, columns: COLUMNS, rows, none: none.to_owned(), ..Body::default() }
 }
 
 /// What was promoted and demoted, by what moved it.
 fn moves(state: &State, reading: &Reading) -> Vec<(String, bool)> {
-    let totals = flows(reading.moved);
     let mut out = vec![(
         format!("{:<9}{:<23}{:<23}{}", "", "  thermocline", "  the kernel itself", "  DAMON")
             .trim_end()
@@ -72,14 +74,13 @@ fn moves(state: &State, reading: &Reading) -> Vec<(String, bool)> {
     )];
     for (way, word) in ["promoted", "demoted"].into_iter().enumerate() {
         let by = |who: usize| {
-            let rate = flow(state.shown().rates.flows.map(|flows| flows[way][who]));
-            format!("{rate:>11} {:>9}", size(totals[way][who]))
+            let Some(total) = reading.moved[way][who] else { return format!("{:>11} {:>9}", "", "unknown") };
+            format!("{:>11} {:>9}", flow(state.shown().rates.flows[way][who]), size(total))
         };
         out.push((format!("{word:<9}{}  {}  {}", by(0), by(1), by(2)), false));
     }
-    let direct = reading.kernel_moves.pgdemote_direct;
-    if direct + reading.kernel_moves.allocstall > 0 {
-        let stalls = reading.kernel_moves.allocstall;
+    let waited = reading.kernel_moves.map(|moves| (moves.pgdemote_direct, moves.allocstall));
+    if let Some((direct, stalls)) = waited.filter(|(direct, stalls)| direct + stalls > 0) {
         out.push((
             format!("programs waited: {} demoted by them, {stalls} waits for reclaim", size(direct)),
             true,
