@@ -16,8 +16,8 @@ pub struct Top {
     /// rates.
     #[arg(long)]
     pub once: bool,
-    /// The moment of the recording that is shown, from its begin, as in 90s or 5m; else the end
-    /// with --once, and the begin without.
+    /// The moment of the recording that is shown, from its start, as in 90s or 5m; else the end
+    /// with --once, and the start without.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, requires = "folder")]
     pub at: Option<Duration>,
     /// Columns and rows of that frame.

@@ -50,7 +50,7 @@ pub struct Place {
 pub struct Playback {
     /// The recording.
     pub name: String,
-    /// The moment, since its begin.
+    /// The moment, since its start.
     pub at: Nanos,
     /// How long it is.
     pub of: Nanos,

@@ -42,7 +42,7 @@ fn mib(pages: u64) -> String {
     format!("{:.1} MiB", pages as f64 / 256.0)
 }
 
-/// The engine's counters after the last step that is not later than so long after the begin.
+/// The engine's counters after the last step that is not later than so long after the start.
 fn counters(folder: &Path, at: Option<u64>) -> Counters {
     let recording = Recording::open(folder).expect("it is a recording");
     let start = Span::of(&recording).start;

@@ -2,7 +2,7 @@
 //!
 //! A replay only goes forwards, and an engine cannot be copied. So all moments are taken in one
 //! pass at the start, and to jump, backwards as well, is to show another one: that takes no longer
-//! than a redraw. Only an explanation replays from the begin.
+//! than a redraw. Only an explanation replays from the start.
 
 use std::time::{Duration, SystemTime};
 
@@ -37,7 +37,7 @@ pub struct Film {
     why: Option<String>,
     /// Files that were left out.
     left_out: usize,
-    /// The wall clock at its begin.
+    /// The wall clock at its start.
     clock: Option<SystemTime>,
 }
 

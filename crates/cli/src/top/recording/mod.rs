@@ -142,7 +142,7 @@ impl Feed for Shown {
         stale
     }
 
-    /// Replays from the begin, in a thread of its own.
+    /// Replays from the start, in a thread of its own.
     fn explain(&mut self, entry: &Entry) -> Result<Option<String>, String> {
         let n = self.on.unwrap_or_default();
         let Some(moment) = self.film.moment(n).filter(|moment| moment.known.is_some()) else {

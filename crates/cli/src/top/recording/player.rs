@@ -20,7 +20,7 @@ pub enum Turn {
     Slower,
     /// So many seconds on.
     Step(i64),
-    /// To the begin.
+    /// To the start.
     Begin,
     /// To the end.
     End,
@@ -53,7 +53,7 @@ impl Player {
     /// Does what a key asks for.
     pub fn turn(&mut self, turn: Turn) {
         match turn {
-            // At the end there is nothing to go on with, and it plays from the begin.
+            // At the end there is nothing to go on with, and it plays from the start.
             Turn::Play if self.is_at_end() => (self.at, self.playing) = (Nanos(0), true),
             Turn::Play => self.playing = !self.playing,
             Turn::Faster => self.speed = (self.speed * 2).min(SPEED_MAX),
@@ -96,7 +96,7 @@ mod tests {
         player.passes(Duration::from_secs(100));
         assert!(player.is_at_end() && !player.playing && player.at == Nanos::from_s(60));
         player.turn(Turn::Play);
-        assert!(player.playing && player.at == Nanos(0), "it plays from the begin");
+        assert!(player.playing && player.at == Nanos(0), "it plays from the start");
         (0..20).for_each(|_| player.turn(Turn::Faster));
         assert_eq!(player.speed, SPEED_MAX);
         (0..20).for_each(|_| player.turn(Turn::Slower));

@@ -105,7 +105,7 @@ impl Moment {
     }
 }
 
-/// The moments of a recording at these times since its begin, which ascend: each is as it was after
+/// The moments of a recording at these times since its start, which ascend: each is as it was after
 /// the last step that was not later. Also the files that turned out to be damaged.
 pub fn moments(recording: &Recording, span: Span, at: &[Nanos]) -> (Vec<Moment>, Vec<String>) {
     let mut out = Vec::with_capacity(at.len());

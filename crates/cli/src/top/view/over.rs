@@ -33,7 +33,7 @@ time
   +, -             twice as fast, half as fast: x1 to x256
   l, h             a second on, back; so do Right, Left
   L, H             ten seconds on, back; so do Shift-Right, Shift-Left
-  g, G             to the begin, to the end
+  g, G             to the start, to the end
 
 keys
   q, Ctrl-C        quit

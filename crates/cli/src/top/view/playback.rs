@@ -34,7 +34,7 @@ pub(super) fn heading(playback: &Playback, reading: Option<&Reading>, width: usi
     ends(&left, &right, width)
 }
 
-/// A time since the begin: short ones to the millisecond.
+/// A time since the start: short ones to the millisecond.
 fn time(time: Nanos) -> String {
     match time.0 / 1_000_000_000 {
         s if s < 60 => format!("{s}.{:03}s", time.0 / 1_000_000 % 1000),
