@@ -26,10 +26,8 @@ fn made(folder: &Path) {
         read_bandwidth_mbps: None,
         distances: vec![10, 20],
     };
-    let mut config = Config::default();
-    config.scope = (0..SCOPES)
-        .map(|n| Scope { cgroup: Some(format!("/guests/{n}")), top_tier_share_mib: 1, ..Scope::default() })
-        .collect();
+    let scope = |n| Scope { cgroup: Some(format!("/guests/{n}")), top_tier_share_mib: 1, ..Scope::default() };
+    let config = Config { scope: (0..SCOPES).map(scope).collect(), ..Config::default() };
     let settings = vec![("config".to_owned(), serde_json::to_string(&config).unwrap())];
     let about = About { settings, topology: Topology::new(vec![node(0), node(1)]).unwrap() };
     let mut recorder = Recorder::start(folder, about, Limits::default(), false).unwrap();
