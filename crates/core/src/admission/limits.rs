@@ -298,7 +298,7 @@ impl Limits {
     }
 
     /// Records that pages of the scope are promoted at `now`.
-    pub(super) fn promote(&mut self, scope: ScopeId, now: Nanos, pages: u64) {
+    pub(super) fn promoted(&mut self, scope: ScopeId, now: Nanos, pages: u64) {
         if let Some(limit) = self.of_mut(scope).filter(|limit| limit.share_pages > 0) {
             limit.lately.add(now, pages);
         }
@@ -314,19 +314,20 @@ impl Limits {
 
     /// What scopes claim; `waiting` has the base pages that each would hold more if it could.
     pub(super) fn claims(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Claims {
-        self.wanted(now, |limit| waiting.get(&limit.scope).copied().unwrap_or(0))
+        self.wanted(now, waiting, |_| 0)
     }
 
     /// What is kept for scopes: what they claim, and will soon if as much comes as came lately.
     pub(super) fn kept(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>) -> Claims {
-        let waiting = |limit: &Limit| waiting.get(&limit.scope).copied().unwrap_or(0);
-        self.wanted(now, |limit| waiting(limit).saturating_add(limit.lately.pages(now)))
+        self.wanted(now, waiting, |limit| limit.lately.pages(now))
     }
 
-    fn wanted(&self, now: Nanos, wanted: impl Fn(&Limit) -> u64) -> Claims {
-        let limits = self.scopes.iter().flatten();
-        let claims = limits.map(|limit| (limit.scope, limit.claim(now, wanted(limit))));
-        Claims::of(claims.filter(|(_, pages)| *pages > 0))
+    fn wanted(&self, now: Nanos, waiting: &BTreeMap<ScopeId, u64>, soon: impl Fn(&Limit) -> u64) -> Claims {
+        let claim = |limit: &Limit| {
+            let waiting = waiting.get(&limit.scope).copied().unwrap_or(0);
+            (limit.scope, limit.claim(now, waiting.saturating_add(soon(limit))))
+        };
+        Claims::of(self.scopes.iter().flatten().map(claim).filter(|(_, pages)| *pages > 0))
     }
 
     /// What each scope may give to claims; those with nothing above their share are left out.
@@ -420,8 +421,8 @@ mod tests {
             [l.claims(Nanos::from_s(s), &waiting), l.kept(Nanos::from_s(s), &waiting)].map(|c| c.of_scope(A))
         };
         tell(&mut l, 1, 100);
-        l.promote(A, Nanos::from_s(1), 80);
-        l.promote(ScopeId(1), Nanos::from_s(1), 80);
+        l.promoted(A, Nanos::from_s(1), 80);
+        l.promoted(ScopeId(1), Nanos::from_s(1), 80);
         assert_eq!([0, 50, 400].map(|waiting| kept(&l, 1, waiting)), [[0, 80], [50, 130], [400, 412]]);
         tell(&mut l, 15, 500);
         assert_eq!(kept(&l, 15, 50), [12, 12]);

@@ -96,6 +96,8 @@ impl Stop {
 pub struct Gate {
     now: Nanos,
     rooms: Rooms,
+    /// What claims have a right to: rate now, and room now and for what comes next.
+    claims: Claims,
     kept: Claims,
 }
 
@@ -192,7 +194,8 @@ impl Admission {
     pub fn gate(&mut self, now: Nanos, nodes: &[NodeState], waiting: &BTreeMap<ScopeId, u64>) -> Gate {
         self.recent.tick(now);
         self.brakes.tick(now);
-        Gate { now, rooms: self.rooms(nodes), kept: self.limits.kept(now, waiting) }
+        let (claims, kept) = (self.limits.claims(now, waiting), self.limits.kept(now, waiting));
+        Gate { now, rooms: self.rooms(nodes), claims, kept }
     }
 
     fn rooms(&self, nodes: &[NodeState]) -> Rooms {
@@ -228,8 +231,8 @@ impl Admission {
         self.scopes.check_share(admitted.scope, gate.now, pages, others_wait).map_err(Stop::Lane)?;
         let targets = self.targets.nodes(admitted.route);
         if admitted.candidate.direction == Direction::Promote && gate.kept.sum() > 0 {
-            let (room, rate) = (gate.rooms.sum(targets), self.rate.room(gate.now));
-            gate.kept.check(admitted.scope, pages, room, rate).map_err(Stop::Lane)?;
+            gate.claims.check(admitted.scope, pages, self.rate.room(gate.now)).map_err(Stop::Lane)?;
+            gate.kept.check(admitted.scope, pages, gate.rooms.sum(targets)).map_err(Stop::Lane)?;
         }
         gate.rooms.check(targets, pages).map_err(Stop::One)
     }
@@ -245,8 +248,9 @@ impl Admission {
         self.brakes.issue(admitted.scope, gate.now, m.pages());
         gate.rooms.take(target, m.pages());
         if admitted.candidate.direction == Direction::Promote {
+            gate.claims.take(admitted.scope, m.pages());
             gate.kept.take(admitted.scope, m.pages());
-            self.limits.promote(admitted.scope, gate.now, m.pages());
+            self.limits.promoted(admitted.scope, gate.now, m.pages());
         }
         self.in_flight.hold(id, admitted.page, m, target);
     }

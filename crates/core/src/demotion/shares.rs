@@ -3,8 +3,8 @@
 //! The law:
 //!  1. A scope claims what it lacks of its share, as far as its candidates for promotion wait and
 //!     nothing but room or rate holds them.
-//!  2. Room and rate go to claims first, and so does as much again as was promoted of the scope in
-//!     the last 10 s; what they leave is anybody's.
+//!  2. Room and rate go to claims first, and so does room for as much again as was promoted of the
+//!     scope in the last 10 s; what they leave is anybody's.
 //!  3. For what claims lack of room, scopes that hold more than their own share are asked, each for
 //!     its own coldest memory (`by_scope`). A scope without a share has a share of its floor, or of
 //!     none.

@@ -152,6 +152,11 @@ fn scopes(shares_mib: [u64; 2]) -> Vec<Scope> {
 
 impl World {
     pub fn new(shares_mib: [u64; 2], faults: Vec<Fault>) -> World {
+        World::with(shares_mib, faults, |_| {})
+    }
+
+    /// The same, configured otherwise.
+    pub fn with(shares_mib: [u64; 2], faults: Vec<Fault>, change: impl Fn(&mut Config)) -> World {
         let mut config = Config { scope: scopes(shares_mib), ..Config::default() };
         config.brake.enabled = false;
         // What is held out, or not worth its move, claims nothing.
@@ -160,6 +165,7 @@ impl World {
         config.admission.ping_pong_moves = 255;
         config.admission.outcome_timeout_ms = GIVEN_UP.ms();
         config.admission.quarantine_ms = 1000;
+        change(&mut config);
         let node = |id: u16| Node {
             id: NodeId(id),
             tier: TierId(id as u8),
