@@ -114,7 +114,7 @@ impl Scope {
             ("top_tier_share_mib", share),
         ];
         let never = self.never_slow.then(|| "never_slow".to_owned());
-        let sizes = sizes.into_iter().filter_map(|(key, mib)| Some(format!("{key} of {}", mib?)));
+        let sizes = sizes.into_iter().filter_map(|(key, mib)| Some(format!("{key} of {} MiB", mib?)));
         never.into_iter().chain(sizes).collect::<Vec<_>>().join(" and ")
     }
 

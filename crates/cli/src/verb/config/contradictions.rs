@@ -61,19 +61,19 @@ const CASES: &[Case] = &[
         "a floor of processes",
         "[[scope]]\npids = [7]\ntop_tier_floor_mib = 64\n",
         "top_tier_floor_mib",
-        &["counts memory by cgroup", "top_tier_floor_mib of 64 asks for that"],
+        &["counts memory by cgroup", "top_tier_floor_mib of 64 MiB asks for that"],
     ),
     (
         "a cap of processes in a cgroup",
         "[[scope]]\ncgroup = \"/a\"\npids = [7]\ntop_tier_cap_mib = 64\n",
         "top_tier_cap_mib",
-        &["counts memory by cgroup", "top_tier_cap_mib of 64 asks for that", "neither pids nor command"],
+        &["counts memory by cgroup", "top_tier_cap_mib of 64 MiB asks for that", "neither pids nor command"],
     ),
     (
         "a share of a command",
         "[[scope]]\ncgroup = \"/a\"\ncommand = \"db\"\ntop_tier_share_mib = 64\n",
         "top_tier_share_mib",
-        &["counts memory by cgroup", "top_tier_share_mib of 64 asks for that"],
+        &["counts memory by cgroup", "top_tier_share_mib of 64 MiB asks for that"],
     ),
     (
         "a command that is never slow",
