@@ -104,7 +104,7 @@ pub enum Verb {
     /// Watch the running daemon, or a recording, on a screen: tiers and flows, scopes, sources,
     /// refusals, decisions; `?` lists the keys.
     ///
-    /// Exit status: 0 left by the user, 1 no daemon or no terminal, 2 FOLDER is no recording.
+    /// Exit status: 0 left by the user, 1 no daemon or no terminal, 2 DIR is no recording.
     Top(Top),
     /// Ask the running daemon why a page did or did not move; without an address, which pages of a
     /// process are worth asking about: the hottest left below, the last that moved, those refused

@@ -1,7 +1,9 @@
 //! What is said of recordings: what they will cost, what they came to, and what they hold.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use serde::Deserialize;
 use thermocline_core::config::Config;
 use thermocline_core::units::Nanos;
 use thermocline_trace::recorder::Summary;
@@ -28,6 +30,22 @@ pub fn settings(config: &Config, verb: &str) -> anyhow::Result<Vec<(String, Stri
         ("program".to_owned(), PROGRAM.to_owned()),
         ("verb".to_owned(), verb.to_owned()),
     ])
+}
+
+/// The two clocks at the same moment, as a recording has them in its setting `clock`.
+#[derive(Debug, Deserialize)]
+struct Clock {
+    monotonic_ns: u64,
+    utc: String,
+}
+
+/// The wall clock at a moment of a recording, given its setting `clock`; `None` where that does not
+/// say it.
+pub fn clock(setting: &str, at: Nanos) -> Option<SystemTime> {
+    let clock: Clock = serde_json::from_str(setting).ok()?;
+    let utc = humantime::parse_rfc3339(&clock.utc).ok()?;
+    let since = Duration::from_nanos(at.0.abs_diff(clock.monotonic_ns));
+    if at.0 >= clock.monotonic_ns { utc.checked_add(since) } else { utc.checked_sub(since) }
 }
 
 /// What a recording will cost.
@@ -102,6 +120,7 @@ mod tests {
     use thermocline_trace::stats::RecordingStats;
 
     use super::*;
+    use crate::snapshot::timestamp;
 
     #[test]
     fn sizes_are_short() {
@@ -130,5 +149,18 @@ mod tests {
         assert_eq!(told, wanted);
         let told = before(Path::new("/"), &RecordHow::default());
         assert!(told.contains("no limit") && told.contains("free there"), "{told}");
+    }
+
+    #[test]
+    fn the_wall_clock_is_known_where_the_recording_says_what_it_was_once() {
+        const SETTING: &str = r#"{"monotonic_ns":5000000000,"utc":"2026-11-27T07:20:11Z"}"#;
+        let at = |s| clock(SETTING, Nanos::from_s(s)).map(timestamp);
+        assert_eq!(at(3).as_deref(), Some("2026-11-27T07:20:09Z"));
+        assert_eq!(at(65).as_deref(), Some("2026-11-27T07:21:11Z"));
+        for wrong in ["simulated", "{}", r#"{"monotonic_ns":-1,"utc":"2026-11-27T07:20:11Z"}"#] {
+            assert_eq!(clock(wrong, Nanos(0)), None, "{wrong}");
+        }
+        let huge = format!(r#"{{"monotonic_ns":{},"utc":"1970-01-01T00:00:00Z"}}"#, u64::MAX);
+        assert!(clock(&huge, Nanos(0)).is_none_or(|time| time < SystemTime::UNIX_EPOCH));
     }
 }

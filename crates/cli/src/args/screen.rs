@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 pub struct Top {
     /// A recording to show in the place of the running daemon, as `run --record`, `record` and
     /// `sim --record` make it.
-    #[arg(value_name = "FOLDER")]
+    #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
     /// Print one frame as text and end; needs no terminal. Of a daemon it takes two readings, for
     /// rates.

@@ -21,7 +21,7 @@ use super::*;
 const EVIL: &str =
     "</title></style></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u{1b}[2J\u{202e}";
 
-fn topology() -> Topology {
+pub fn topology() -> Topology {
     let node = |id: u16| Node {
         id: NodeId(id),
         tier: TierId(id as u8),

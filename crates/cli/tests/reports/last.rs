@@ -9,8 +9,8 @@ use thermocline_core::engine::Engine;
 use thermocline_core::journal::What;
 use thermocline_core::label::Label;
 use thermocline_core::moves::Direction;
-use thermocline_core::topology::{Node, NodeState, Topology};
-use thermocline_core::units::{Nanos, NodeId, TierId};
+use thermocline_core::topology::NodeState;
+use thermocline_core::units::{Nanos, NodeId};
 use thermocline_trace::digest::Span;
 use thermocline_trace::piece::Piece;
 use thermocline_trace::reader::Recording;
@@ -18,6 +18,7 @@ use thermocline_trace::recorder::Recorder;
 use thermocline_trace::replay::watched;
 use thermocline_trace::writer::{About, Limits};
 
+use super::broken::topology;
 use super::*;
 
 fn open(folder: &Path) -> Recording {
@@ -146,23 +147,13 @@ fn answering(path: &Path, answer: serde_json::Value) -> std::thread::JoinHandle<
 
 /// A recording that goes on: so many seconds of it are on disk.
 fn growing(folder: &Path, seconds: u64) -> Recorder {
-    let node = |id: u16| Node {
-        id: NodeId(id),
-        tier: TierId(id as u8),
-        cpus: vec![0],
-        capacity_pages: 1 << 20,
-        read_latency_ns: None,
-        read_bandwidth_mbps: None,
-        distances: vec![10, 20],
-    };
-    let topology = Topology::new(vec![node(0), node(1)]).expect("it is sound");
     let clock = r#"{"monotonic_ns":1000000000,"utc":"2026-11-27T07:20:11Z"}"#;
     let config = serde_json::to_string(&thermocline_core::config::Config::default()).expect("text");
     let setting = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let settings = vec![setting("config", &config), setting("clock", clock)];
     let limits = Limits { flush: Duration::from_secs(1), ..Limits::default() };
     let mut recorder =
-        Recorder::start(folder, About { settings, topology }, limits, false).expect("it begins");
+        Recorder::start(folder, About { settings, topology: topology() }, limits, false).expect("it begins");
     for second in 0..=seconds {
         let state = |node| NodeState {
             node: NodeId(node),

@@ -15,6 +15,7 @@ use thermocline_trace::reader::Recording;
 use super::engine::replay;
 use super::read::reading;
 use super::rows::{Moment, moments};
+use crate::recorded::clock;
 use crate::snapshot::timestamp;
 use crate::top::rates::Rates;
 use crate::top::reading::{Entry, Reading};
@@ -69,7 +70,7 @@ impl Film {
         let (mut moments, damages) = moments(&recording, span, at);
         let why = replay(&recording, &mut moments).err();
         let left_out = recording.left_out().len() + damages.len();
-        let clock = recording.setting("clock").and_then(|clock| begin(clock, span.start));
+        let clock = recording.setting("clock").and_then(|setting| clock(setting, span.start));
         let config = recording.config().ok();
         Film { recording, config, span, moments, why, left_out, clock }
     }
@@ -138,33 +139,4 @@ impl Film {
 /// A duration; one that is too long is the longest.
 pub fn nanos(duration: Duration) -> Nanos {
     Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// The wall clock at `start`, from the setting that says what it was at another time.
-fn begin(clock: &str, start: Nanos) -> Option<SystemTime> {
-    let clock: serde_json::Value = serde_json::from_str(clock).ok()?;
-    let then = humantime::parse_rfc3339(clock["utc"].as_str()?).ok()?;
-    let ns = clock["monotonic_ns"].as_u64()?;
-    match start.0.checked_sub(ns) {
-        Some(after) => then.checked_add(Duration::from_nanos(after)),
-        None => then.checked_sub(Duration::from_nanos(ns - start.0)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_wall_clock_is_known_where_the_recording_says_what_it_was_once() {
-        let clock = r#"{"monotonic_ns":5000000000,"utc":"2026-11-27T07:20:11Z"}"#;
-        let at = |s| begin(clock, Nanos::from_s(s)).map(timestamp);
-        assert_eq!(at(3).as_deref(), Some("2026-11-27T07:20:09Z"));
-        assert_eq!(at(65).as_deref(), Some("2026-11-27T07:21:11Z"));
-        for wrong in ["simulated", "{}", r#"{"monotonic_ns":-1,"utc":"2026-11-27T07:20:11Z"}"#] {
-            assert_eq!(begin(wrong, Nanos(0)), None, "{wrong}");
-        }
-        let huge = format!(r#"{{"monotonic_ns":{},"utc":"1970-01-01T00:00:00Z"}}"#, u64::MAX);
-        let _ = begin(&huge, Nanos(0));
-    }
 }

@@ -1,4 +1,4 @@
-//! `thermocline top FOLDER`: the screen on a recording.
+//! `thermocline top DIR`: the screen on a recording.
 //!
 //! ```text
 //!  recording ─▶ rows, engine ─▶ film (moments) ─▶ read ─▶ state ─▶ view
@@ -38,7 +38,7 @@ pub use player::Turn;
 /// There is no terminal, it is no recording (a [`Damage`](thermocline_trace::part::Damage)), or the
 /// terminal fails.
 pub fn top(folder: &Path, at: Option<Duration>, pane: Pane) -> anyhow::Result<()> {
-    require_terminal("thermocline top FOLDER --once")?;
+    require_terminal("thermocline top DIR --once")?;
     let recording = Recording::open(folder)?;
     let film = shown_while("reading ...", || Film::all(recording));
     let at = at.map(nanos);

@@ -1,14 +1,14 @@
 //! What of a recording is shown, and when that was by the clock.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use serde::Deserialize;
 use thermocline_core::units::Nanos;
 use thermocline_trace::digest::Span;
 use thermocline_trace::reader::Recording;
 
 use super::number::span;
 use super::place::Daemon;
+use crate::recorded::clock;
 use crate::snapshot::timestamp;
 
 /// What of a recording is shown.
@@ -22,20 +22,13 @@ pub struct Reach {
     pub until: Option<String>,
 }
 
-/// The two clocks at the same moment, as the recording has them.
-#[derive(Debug, Deserialize)]
-struct Clock {
-    monotonic_ns: u64,
-    utc: String,
-}
-
 impl Reach {
     /// What `part` is of `whole`, if the last part was asked for, and what the daemon that makes
     /// it says.
     pub fn of(whole: &Recording, part: &Recording, last: Option<Duration>, daemon: Option<&Daemon>) -> Reach {
         let (all, covered) = (Span::of(whole), Span::of(part));
         let shown = last.map(|last| shown(last.as_secs_f64(), all, whole.has_beginning()));
-        let utc = clock(part, covered.end).map(timestamp);
+        let utc = part.setting("clock").and_then(|setting| clock(setting, covered.end)).map(timestamp);
         let until = match (utc, daemon) {
             (Some(utc), Some(daemon)) => Some(format!("{utc}, {}", ago(covered.end, daemon))),
             (None, Some(daemon)) => Some(ago(covered.end, daemon)),
@@ -64,14 +57,6 @@ fn ago(end: Nanos, daemon: &Daemon) -> String {
         Some(why) => format!("{ago} before the page was made: the recording has ended, because {why}"),
         None => format!("{ago} before the page was made: what came later was not on disk yet"),
     }
-}
-
-/// A moment of the recording by the clock, as far as that is known.
-fn clock(recording: &Recording, at: Nanos) -> Option<SystemTime> {
-    let clock: Clock = serde_json::from_str(recording.setting("clock")?).ok()?;
-    let utc = humantime::parse_rfc3339(&clock.utc).ok()?;
-    let since = Duration::from_nanos(at.0.abs_diff(clock.monotonic_ns));
-    if at.0 >= clock.monotonic_ns { utc.checked_add(since) } else { utc.checked_sub(since) }
 }
 
 #[cfg(test)]
