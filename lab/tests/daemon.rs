@@ -30,6 +30,8 @@ mod hang;
 mod limits;
 #[path = "daemon/lockdown.rs"]
 mod lockdown;
+#[path = "daemon/one_tier.rs"]
+mod one_tier;
 #[path = "daemon/pace.rs"]
 mod pace;
 #[path = "daemon/physical.rs"]

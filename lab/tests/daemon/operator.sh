@@ -37,7 +37,7 @@ until_ 30 thermocline status
 echo exposure_tenths=$(exposure)
 say "It observes; then pages move, and metrics are served"
 sed -i '/^name = "observe"$/d' /etc/thermocline/thermocline.toml
-printf '[metrics]\nlisten = "127.0.0.1:9469"\n[daemon]\nreport_ms = 4000\n' >/etc/thermocline/conf.d/10-metrics.toml
+printf '[metrics]\nlisten = "127.0.0.1:9469"\n[daemon]\nreport_ms = 4000\n[recording]\nenabled = true\n' >/etc/thermocline/conf.d/10-metrics.toml
 mkdir /etc/systemd/system/thermocline.service.d
 cp /usr/share/thermocline/metrics.conf /etc/systemd/system/thermocline.service.d
 systemctl daemon-reload
@@ -99,6 +99,19 @@ echo seconds_to_the_counts=$(since)
 kill $reader; wait $reader
 $REDIS_LOAD verify $data >verified || fail "Redis lost data: $(tail -n 1 verified)"
 kill $redis; wait $redis
+
+say "A page of the last hour"
+# The recording is written every few seconds; the programs have ended, and nothing more is promoted.
+row() { sed -n "/id=\"moved\"/,/<\/table>/s/^<tr><td>$1<\/td><td[^>]*>\([0-9,]*\)<.*/\1/p" page.html | tr -d ,; }
+for _ in $(seq 20); do
+    thermocline report --last 1h -o page.html >reported 2>&1 || fail "report: $(cat reported)"
+    status && on_page=$(row promoted)
+    [ "$on_page" = "$(figure pgpromote_success)" ] && break
+    sleep 2
+done
+[ "$on_page" = "$(figure pgpromote_success)" ] || fail "$on_page promoted on the page, $(figure pgpromote_success) in status: $(cat reported)"
+echo promoted_on_the_page=$on_page
+[ "$(stat -c %a /var/lib/thermocline)" = 700 ] || fail "others may read the recording: $(ls -ld /var/lib/thermocline)"
 
 say "Removed and purged"
 rm -r /etc/systemd/system/thermocline.service.d

@@ -62,6 +62,7 @@ fn a_new_operator_sees_the_same_counts_everywhere(line: Line, root: Option<&Path
     let Some(outcome) = run.run(&script(include_str!("operator.sh"))) else { return };
     assert!(number(&outcome, "counts_compared") >= 13, "{}", outcome.stdout);
     assert!(number(&outcome, "seconds_to_the_counts") <= 300, "{}", outcome.stdout);
+    assert!(number(&outcome, "promoted_on_the_page") > 2000, "{}", outcome.stdout);
     assert!(number(&outcome, "exposure_tenths") <= 30, "{}", outcome.stdout);
 }
 

@@ -36,7 +36,7 @@ use thermocline_linux::finding::Demoting;
 use thermocline_linux::manager;
 use thermocline_linux::pace::Pace;
 use thermocline_linux::root::Root;
-use thermocline_linux::source::ROWS;
+use thermocline_linux::source::{ROWS, one_tier};
 use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
@@ -295,6 +295,10 @@ fn configured(
                 config.pods.file = None;
             }
             config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
+            // Where tiers cannot be read, nothing runs.
+            if let Ok(found) = discover(&Root::default(), &config.tiers) {
+                one_tier::watch(config, &found.topology);
+            }
         })?;
         match missing {
             Some(why) => Err(FileError::Invalid(why)),
@@ -348,6 +352,11 @@ fn announce(mode: Mode, discovered: &Discovered) {
     tell!("thermocline {}: {}", mode.name(), nodes.join(", "));
     if mode == Mode::Observe {
         tell!("no page will be moved");
+    }
+    if discovered.topology.tiers_with_memory() < 2 {
+        tell!(
+            "all memory is in one tier, where there are no hint faults: DAMON or samples tell what is accessed"
+        );
     }
 }
 

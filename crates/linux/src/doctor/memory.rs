@@ -12,11 +12,13 @@ use crate::root::{exists, link_target};
 use crate::topology::{DiscoverError, Discovered, TierOrigin};
 use crate::zoneinfo::{Zone, free_space_promotion};
 
-/// Findings about the topology, or about its absence.
+/// Findings about the topology, or about its absence. `is_watched`: no page is to be moved, and a
+/// source sees memory of all tiers.
 pub(super) fn topology(
     look: &mut Look<'_>,
     kernel: &KernelInfo,
     found: &Result<Discovered, DiscoverError>,
+    is_watched: bool,
 ) -> Vec<Finding> {
     let found = match found {
         Ok(found) => found,
@@ -24,11 +26,22 @@ pub(super) fn topology(
     };
     let mut findings = unused_memory(look);
     let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0).count();
-    if with_memory < 2 {
-        findings.push(single_node(kernel, findings.is_empty()));
-    } else if found.topology.tiers_with_memory() < 2 {
-        findings.push(one_tier(look, kernel, found));
+    let mut alone = if with_memory < 2 {
+        Some(single_node(kernel, findings.is_empty()))
+    } else {
+        (found.topology.tiers_with_memory() < 2).then(|| one_tier(look, kernel, found))
+    };
+    if is_watched {
+        alone = alone.map(|finding| finding.with_severity(Severity::Note));
     }
+    let damon = exists(&look.root.sys.join("kernel/mm/damon/admin"));
+    findings.extend(alone.map(|finding| {
+        finding.run(
+            Ground::seen(damon && !is_watched),
+            "or record how its memory is used, and ask how much of it could be slower (`thermocline plan`)",
+            "thermocline record --for 10m -o recording",
+        )
+    }));
     findings.extend(mapped_against_the_kernel(found));
     findings.extend(tiers::contradictions(found));
     findings.extend(tiers::page_size(found));

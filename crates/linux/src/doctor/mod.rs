@@ -34,7 +34,7 @@ use crate::manager;
 use crate::root::Root;
 use crate::source::hintfault::btf::{Btf, VMLINUX};
 use crate::source::hintfault::layout::{self, AttachPoint};
-use crate::source::{self, ROWS, Row};
+use crate::source::{self, ROWS, Row, one_tier};
 use crate::topology::{Discovered, discover};
 use crate::zoneinfo;
 
@@ -89,7 +89,7 @@ fn look_at(root: &Root, config: &Config, probe: Probe<'_>, depth: Depth) -> Repo
     let mut facts = Facts::read(&mut look, config);
     let kernel = KernelInfo::read(&mut look);
     let found = discover(root, &config.tiers);
-    let mut findings = memory::topology(&mut look, &kernel, &found);
+    let mut findings = memory::topology(&mut look, &kernel, &found, one_tier::is_watched(config));
     let topology = found.ok();
     look.demotion(topology.as_ref());
 

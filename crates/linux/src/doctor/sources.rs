@@ -3,9 +3,9 @@
 use thermocline_core::config::{Config, Enabled};
 
 use crate::finding::{Finding, Ground, Kind, Look};
-use crate::source::{Facts, Probed, ROWS, SourceStatus};
+use crate::source::{Facts, Probed, ROWS, SourceStatus, one_tier};
 
-/// All sources, and blockers of `run`; without tiers no source could help.
+/// All sources, and blockers of `run`; without tiers no source could help it.
 pub(super) fn sources(look: &mut Look<'_>, facts: &mut Facts<'_>) -> (Vec<Probed>, Vec<Finding>) {
     let mut list = Vec::new();
     for row in ROWS {
@@ -18,7 +18,7 @@ pub(super) fn sources(look: &mut Look<'_>, facts: &mut Facts<'_>) -> (Vec<Probed
     facts.failures.drain(..).for_each(|why| look.fail(why));
     let usable = list.iter().any(|s| !s.status.is_refused());
     let tiers = facts.topology.is_some_and(|found| found.topology.tiers_with_memory() > 1);
-    let findings = match (tiers, usable) {
+    let findings = match (tiers || one_tier::is_watched(facts.config), usable) {
         (false, _) => Vec::new(),
         (true, false) => {
             vec![Finding::new(Kind::SourcesNone, none_can_be_used(&list, facts.config))]

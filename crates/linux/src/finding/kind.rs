@@ -91,10 +91,10 @@ impl Serialize for Kind {
 }
 
 kinds! {
-    /// One node with memory: nothing to tier.
-    TopologySingleNode = "topology.single_node", [Blocker], Doctor;
-    /// All nodes in one tier: nothing to promote to.
-    TopologyOneTier = "topology.one_tier", [Blocker], Doctor;
+    /// One node with memory: nothing to tier, but `record` can watch it.
+    TopologySingleNode = "topology.single_node", [Blocker, Note], Doctor;
+    /// All nodes in one tier: nothing to promote to, but `record` can watch it.
+    TopologyOneTier = "topology.one_tier", [Blocker, Note], Doctor;
     /// Thermocline's own cpuset leaves out nodes, and the kernel allocates what moves on behalf of
     /// the caller; a blocker where it is the whole top tier: `run` refuses to start.
     TopologyClosed = "topology.closed", [Problem, Blocker], Doctor;

@@ -15,6 +15,7 @@ pub mod hwsample;
 pub mod lab_clock;
 #[cfg(feature = "lab")]
 pub mod lab_device;
+pub mod one_tier;
 mod row;
 
 use std::os::fd::BorrowedFd;

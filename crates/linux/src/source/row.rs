@@ -20,6 +20,8 @@ pub struct Row {
     pub cannot: &'static str,
     /// The key of its counters in `status --json`.
     pub counted_as: &'static str,
+    /// Whether it sees memory of the top tier too, and so that of machines with one tier.
+    pub sees_top_tier: bool,
     /// Checks whether the machine has it.
     pub probe: fn(&mut Facts<'_>) -> Probed,
     /// The kernel settings that it needs; an error says why it cannot be opened.

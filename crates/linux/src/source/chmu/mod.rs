@@ -39,6 +39,7 @@ pub(super) const ROW: Row = Row {
     what: "hot lists",
     cannot: "hot lists cannot be read",
     counted_as: "hot_list",
+    sees_top_tier: false,
     probe: probe::probe,
     plan: no_plan,
     #[cfg(feature = "bpf")]

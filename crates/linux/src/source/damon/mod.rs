@@ -68,6 +68,7 @@ pub(super) const ROW: Row = Row {
     what: "regions",
     cannot: "DAMON cannot be read (source.damon)",
     counted_as: "regions",
+    sees_top_tier: true,
     probe: probe::probe,
     plan,
     #[cfg(feature = "bpf")]

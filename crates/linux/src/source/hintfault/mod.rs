@@ -50,6 +50,7 @@ pub(super) const ROW: Row = Row {
     what: "hint faults",
     cannot: "hint faults cannot be watched",
     counted_as: "source",
+    sees_top_tier: false,
     probe: probe::probe,
     plan: no_plan,
     #[cfg(feature = "bpf")]

@@ -41,6 +41,7 @@ pub(super) const ROW: Row = Row {
     what: "hardware samples",
     cannot: "accesses cannot be sampled",
     counted_as: "hwsample",
+    sees_top_tier: true,
     probe: probe::probe,
     plan: no_plan,
     #[cfg(feature = "bpf")]
