@@ -13,7 +13,7 @@ use thermocline_core::config::ManagerName;
 use thermocline_sim::sweep::Shard;
 
 pub use exchange::{Export, ExportTo, Import};
-pub use recording::{Plan, Record, RecordHow, RecordTo, Replay, Report, Size};
+pub use recording::{Plan, Record, RecordHow, RecordTo, Replay, Report};
 pub use screen::{FrameSize, Pane, Top};
 
 /// Keeps hot memory in DRAM and cold memory in CXL, on the kernel that is already running.

@@ -4,10 +4,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
-mod config;
 mod daemon;
 mod escape;
-mod foreign;
 mod import;
 mod metrics;
 mod output;
@@ -17,7 +15,6 @@ mod snapshot;
 mod text;
 mod top;
 mod verb;
-mod workload;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +22,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use thermocline_core::config::Daemon;
+use thermocline_front::config::FileError;
+use thermocline_front::words::whole;
 use thermocline_sim::fit::FitError;
 use thermocline_sim::run::RunError;
 use thermocline_sim::spec::SpecError;
@@ -55,17 +54,9 @@ fn main() -> ExitCode {
     code
 }
 
-/// The error and its causes, without causes whose text it already contains.
-fn whole(error: &anyhow::Error) -> String {
-    error.chain().skip(1).fold(error.to_string(), |told, cause| {
-        let cause = cause.to_string();
-        if told.contains(&cause) { told } else { format!("{told}: {cause}") }
-    })
-}
-
 /// Whether the user's input is to blame, not the machine.
 fn is_usage(error: &anyhow::Error) -> bool {
-    error.is::<config::FileError>()
+    error.is::<FileError>()
         || error.is::<Damage>()
         || error.is::<SpecError>()
         || matches!(error.downcast_ref(), Some(RunError::Spec(_)))
@@ -126,18 +117,4 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 /// The requested socket, or the default one.
 fn socket_path(given: Option<PathBuf>) -> PathBuf {
     given.unwrap_or_else(|| Daemon::default().socket.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_cause_of_an_error_is_told_twice() {
-        let cause = std::io::Error::other("it is a FIFO");
-        let error = config::FileError::Read { path: "x".into(), source: cause };
-        let told = whole(&anyhow::Error::from(error).context("no configuration"));
-        assert_eq!(told.matches("it is a FIFO").count(), 1, "{told}");
-        assert!(told.starts_with("no configuration: cannot read x: it is a FIFO"), "{told}");
-    }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
-use thermocline_core::config::Config;
 use thermocline_core::units::Nanos;
+pub use thermocline_front::words::{PROGRAM, bytes, settings};
 use thermocline_trace::recorder::Summary;
 
 use crate::args::RecordHow;
@@ -16,21 +16,6 @@ const BYTES_A_PIECE: [f64; 2] = [3.0, 12.0];
 const NS_A_PIECE: [f64; 2] = [200.0, 1500.0];
 /// The rate that an example is given for, in pieces a second.
 const EXAMPLE_RATE: f64 = 10_000.0;
-
-/// The version of the program that records.
-pub const PROGRAM: &str = concat!("thermocline ", env!("CARGO_PKG_VERSION"));
-
-/// Settings that every recording has.
-///
-/// # Errors
-/// The configuration cannot be written down.
-pub fn settings(config: &Config, verb: &str) -> anyhow::Result<Vec<(String, String)>> {
-    Ok(vec![
-        ("config".to_owned(), serde_json::to_string(config)?),
-        ("program".to_owned(), PROGRAM.to_owned()),
-        ("verb".to_owned(), verb.to_owned()),
-    ])
-}
 
 /// The two clocks at the same moment, as a recording has them in its setting `clock`.
 #[derive(Debug, Deserialize)]
@@ -106,29 +91,12 @@ pub fn after(summary: &Summary, over: Option<Nanos>) -> String {
     )
 }
 
-/// A number of bytes for people.
-pub fn bytes(bytes: u64) -> String {
-    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.into_iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / unit as f64),
-        None => format!("{bytes} bytes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use thermocline_trace::stats::RecordingStats;
 
     use super::*;
     use crate::snapshot::timestamp;
-
-    #[test]
-    fn sizes_are_short() {
-        assert_eq!(
-            [0, 1023, 1024, 5 << 19, 3 << 30].map(bytes),
-            ["0 bytes", "1023 bytes", "1.0 KiB", "2.5 MiB", "3.0 GiB"]
-        );
-    }
 
     #[test]
     fn what_it_cost_is_told() {

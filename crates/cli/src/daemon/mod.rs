@@ -40,13 +40,13 @@ use thermocline_linux::source::{ROWS, one_tier};
 use thermocline_linux::topology::{Discovered, discover};
 
 use crate::args::Watch;
-use crate::config::{self, Asked, FileError};
 use crate::output::{self, tell};
 use ending::Ending;
 use recording::Recording;
 pub use recording::{For, RecordAsked};
 use reload::Configured;
 use session::{Ended, Session};
+use thermocline_front::config::{self, Asked, FileError};
 
 /// What the daemon does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

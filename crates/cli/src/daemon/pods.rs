@@ -18,8 +18,8 @@ use thermocline_linux::root::Root;
 use thermocline_linux::scope::cgroup;
 use thermocline_wire::pods::{Asked, BYTES_MAX, CgroupDriver, Pods, asked};
 
-use crate::config::FileError;
 use crate::escape;
+use thermocline_front::config::FileError;
 
 /// Scope of all pods.
 const ALL: &str = "pods";

@@ -15,7 +15,7 @@ use thermocline_linux::root::Root;
 
 use super::pods::{self, PodScopes};
 use super::socket::Answer;
-use crate::config::FileError;
+use thermocline_front::config::FileError;
 
 /// Time after which scopes of pods that were refused are tried again.
 const TRY_AGAIN: Nanos = Nanos::from_s(60);

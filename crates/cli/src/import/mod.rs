@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use thermocline_core::config::schema::Field;
 use toml::Value;
 
-use crate::config::field;
+use thermocline_front::config::field;
 
 /// The program that a file configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -37,7 +37,7 @@ pub enum Format {
 impl Format {
     /// Guesses the format of a text.
     pub fn of(text: &str) -> Option<Format> {
-        match crate::foreign::named(text) {
+        match thermocline_front::foreign::named(text) {
             Some(what) if what.contains("memtierd") => Some(Format::Memtierd),
             Some(what) if what.contains("DAMON") => Some(Format::Damo),
             Some(_) => None,

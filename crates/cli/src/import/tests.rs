@@ -88,8 +88,8 @@ fn imported(text: &str, format: Format) -> (Import, Config) {
     assert_eq!(Format::of(text), Some(format));
     let import = import(text, format).unwrap();
     let toml = import.toml("x.conf", format);
-    let config =
-        crate::config::parse(&toml, "imported.toml", |_| {}).unwrap_or_else(|e| panic!("{e}\n{toml}"));
+    let config = thermocline_front::config::parse(&toml, "imported.toml", |_| {})
+        .unwrap_or_else(|e| panic!("{e}\n{toml}"));
     (import, config)
 }
 

@@ -1,46 +1,18 @@
 //! `thermocline compare`: compares managers and rules.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Serialize;
-use thermocline_sim::effect;
-use thermocline_sim::manager::ManagerName;
+use thermocline_front::compare::{Asked, Comparison, Figures, Line, best};
 use thermocline_sim::picture::{Bar, Group, bars};
-use thermocline_sim::report::Report;
-use thermocline_sim::run::{Arm, mode_for, run_each};
-use thermocline_sim::scenario::Setup;
-use thermocline_sim::spec::SpecError;
-use thermocline_sim::stats::{Summary, holm, pair_test, seeds_to_tell, summary};
+use thermocline_sim::stats::seeds_to_tell;
 
 use crate::args::Compare;
 use crate::output::{print, tell};
 use crate::progress::Progress;
-use crate::verb::load::{keys, overridden, setup};
 use crate::verb::picture;
 
 /// Significance level: a smaller p-value is marked.
 const LEVEL: f64 = 0.05;
-
-/// Figures by the names of [`Report::figures`]; `None` if any run lacks the figure.
-type Figures = BTreeMap<&'static str, Option<Summary>>;
-
-/// The line of a manager.
-#[derive(Debug, Serialize)]
-struct Line {
-    scenario: String,
-    manager: String,
-    seeds: usize,
-    /// Runs that ended at the scenario's time limit.
-    unfinished: usize,
-    /// What its runs came to.
-    figures: Figures,
-    /// The p-value of the difference in time from the first manager. `None` if any run of this
-    /// manager or of the first has no time.
-    p: Option<f64>,
-    /// The same, corrected for the number of managers compared.
-    p_holm: Option<f64>,
-}
 
 /// Heading, digits, figure, and the factor by which it is multiplied.
 type Column = (&'static str, usize, &'static str, f64);
@@ -65,34 +37,17 @@ const COLUMNS: [Column; 12] = [
 /// # Errors
 /// A scenario cannot be simulated, or the simulation failed.
 pub fn compare(args: &Compare) -> anyhow::Result<()> {
-    let managers = match args.manager.as_slice() {
-        [] => ManagerName::all(),
-        names => names.iter().map(|n| ManagerName::parse(n)).collect::<Result<_, _>>()?,
-    };
-    let setups = args
-        .scenarios
-        .iter()
-        .map(|name| setup(name, args.machine.as_deref(), &args.changes))
-        .collect::<Result<Vec<Setup>, SpecError>>()?;
+    let comparison = Comparison::new(&Asked {
+        scenarios: args.scenarios.clone(),
+        managers: args.manager.clone(),
+        machine: args.machine.clone(),
+        changes: args.changes.clone(),
+        seeds: args.seeds,
+    })?;
     args.svg.as_deref().map_or(Ok(()), picture::check)?;
-    overridden(&args.changes, "manager", "a list of managers")?;
-    for setup in &setups {
-        let keys = keys(&args.changes);
-        effect::check(setup, &managers, &keys)?;
-        for key in keys {
-            tell_without_effect(setup, &managers, key)?;
-        }
-    }
-    let progress = Progress::new((setups.len() * managers.len()) as u64 * args.seeds)?;
-    let mut scenarios = Vec::new();
-    for setup in &setups {
-        let arms: Vec<Arm> = managers
-            .iter()
-            .flat_map(|m| (1..=args.seeds).map(|seed| Arm { manager: *m, mode: mode_for(setup), seed }))
-            .collect();
-        let reports = run_each(setup, &arms, &progress.stop, &|_| progress.one())?;
-        scenarios.push(lines(&reports, args.seeds as usize));
-    }
+    comparison.notes.iter().for_each(|note| tell!("{note}"));
+    let progress = Progress::new(comparison.runs())?;
+    let scenarios = comparison.run(&progress.stop, &|| progress.one())?;
     drop(progress);
     if let Some(path) = &args.svg {
         let groups: Vec<Group> = scenarios.iter().filter_map(|lines| group(lines)).collect();
@@ -104,59 +59,6 @@ pub fn compare(args: &Compare) -> anyhow::Result<()> {
         text(&scenarios)
     };
     print(out)
-}
-
-/// Tells which of the managers a change makes no difference to.
-fn tell_without_effect(setup: &Setup, managers: &[ManagerName], key: &str) -> Result<(), SpecError> {
-    let mut without = Vec::new();
-    for manager in managers {
-        without.extend(effect::ignored(setup, *manager, key)?.map(|_| manager.text()));
-    }
-    if !without.is_empty() {
-        tell!("{}: {key} has no effect under {}", setup.scenario.name, without.join(", "));
-    }
-    Ok(())
-}
-
-/// A line for each manager all of whose runs are done.
-fn lines(reports: &[Option<Report>], seeds: usize) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    let mut first: Option<Option<Vec<f64>>> = None;
-    for chunk in reports.chunks(seeds) {
-        // An incomplete sample must not be compared with a complete one.
-        let Some(done) = chunk.iter().map(Option::as_ref).collect::<Option<Vec<&Report>>>() else { continue };
-        let times: Option<Vec<f64>> = done.iter().map(|r| r.time_s).collect();
-        let mut values: BTreeMap<&'static str, Option<Vec<f64>>> = BTreeMap::new();
-        for (name, figure) in done.iter().flat_map(|r| r.figures()) {
-            let all = values.entry(name).or_insert_with(|| Some(Vec::new()));
-            match (all.as_mut(), figure) {
-                (Some(all), Some(figure)) => all.push(figure.number()),
-                _ => *all = None,
-            }
-        }
-        lines.push(Line {
-            scenario: done[0].scenario.clone(),
-            manager: done[0].manager.clone(),
-            seeds: done.len(),
-            unfinished: done.iter().filter(|r| !r.finished).count(),
-            figures: values.into_iter().map(|(name, values)| (name, values.map(|v| summary(&v)))).collect(),
-            p: match &first {
-                Some(first) => first.as_ref().zip(times.as_ref()).map(|(a, b)| pair_test(a, b)),
-                // The first manager does not differ from itself.
-                None => times.as_ref().map(|_| 1.0),
-            },
-            p_holm: None,
-        });
-        first.get_or_insert(times);
-    }
-    if let Some(line) = lines.first_mut() {
-        line.p_holm = line.p;
-    }
-    // The first manager is not compared with itself, and lines without a p-value are left out.
-    let mut compared: Vec<&mut Line> = lines.iter_mut().skip(1).filter(|l| l.p.is_some()).collect();
-    let adjusted = holm(&compared.iter().filter_map(|l| l.p).collect::<Vec<f64>>());
-    compared.iter_mut().zip(adjusted).for_each(|(line, p)| line.p_holm = Some(p));
-    lines
 }
 
 fn text(scenarios: &[Vec<Line>]) -> String {
@@ -215,22 +117,6 @@ fn text(scenarios: &[Vec<Line>]) -> String {
 
 /// What the bound is called.
 const BEST: &str = "best static placement";
-
-/// The figures of the best static placement, from the first manager whose runs are all done: they
-/// follow from the programs' accesses, which are the same under each.
-fn best(lines: &[Line]) -> Option<Figures> {
-    let one = |line: &Line| {
-        let figure = |name: &str| line.figures.get(name).copied().flatten();
-        let (time, share) = (figure("static_time_s")?, figure("static_top_share")?);
-        let least = figure("all_top_time_s").filter(|least| least.mean > 0.0)?.mean;
-        let slowdown = Summary { mean: time.mean / least, sd: time.sd / least };
-        let whole = Summary { mean: 1.0, sd: 0.0 };
-        let figures =
-            [("time_s", time), ("slowdown", slowdown), ("top_share", share), ("oracle_share", whole)];
-        Some(figures.into_iter().map(|(name, figure)| (name, Some(figure))).collect())
-    };
-    lines.iter().find_map(one)
-}
 
 /// A scenario's lines as a part of the picture.
 fn group(lines: &[Line]) -> Option<Group> {

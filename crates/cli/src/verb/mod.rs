@@ -7,7 +7,6 @@ pub mod explain;
 pub mod export;
 pub mod generate;
 pub mod import;
-mod load;
 mod picture;
 pub mod plan;
 pub mod reload;

@@ -100,7 +100,8 @@ fn annotations_become_what_a_scope_by_hand_would_be() {
     node.write();
     let by_hand = "[[scope]]\nname = \"ns/redis\"\ntop_tier_floor_mib = 1024\ntop_tier_cap_mib = 2048\n";
     let by_hand =
-        crate::config::parse(&format!("{by_hand}cgroup = \"/{path}\"\n"), "t.toml", |_| {}).unwrap();
+        thermocline_front::config::parse(&format!("{by_hand}cgroup = \"/{path}\"\n"), "t.toml", |_| {})
+            .unwrap();
     let composed = node.compose();
     assert_eq!(composed.scope, by_hand.scope);
     assert_eq!(Config { scope: Vec::new(), ..composed }, node.base, "nothing else is touched");

@@ -18,7 +18,7 @@ use thermocline_trace::replay::watched_until;
 use super::rows::Moment;
 use crate::snapshot::{Explained, Fixed};
 use crate::text;
-use crate::verb::replay::journals::Journals;
+use thermocline_front::replay::journals::Journals;
 
 /// What the engine knew.
 #[derive(Clone, Debug)]

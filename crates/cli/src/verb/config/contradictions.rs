@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::parse;
+use thermocline_front::config::parse;
 
 /// A name, a configuration, the key that the message is about, and what it says.
 type Case = (&'static str, &'static str, &'static str, &'static [&'static str]);

@@ -6,7 +6,7 @@ use thermocline_core::config::Config;
 use thermocline_core::config::schema::Field;
 
 use super::keys::wrap;
-use crate::config::{environment_name, field, nearest_key};
+use thermocline_front::config::{environment_name, field, nearest_key};
 
 /// Describes a key, or lists the keys of a section.
 ///

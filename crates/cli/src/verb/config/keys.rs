@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn the_annotated_file_is_the_defaults() {
-        let parsed =
-            crate::config::parse(&annotated(), "annotated.toml", |_| {}).unwrap_or_else(|e| panic!("{e}"));
+        let parsed = thermocline_front::config::parse(&annotated(), "annotated.toml", |_| {})
+            .unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(parsed, Config::default());
     }
 

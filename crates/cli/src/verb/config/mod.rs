@@ -13,8 +13,8 @@ use thermocline_linux::root::Root;
 use thermocline_linux::topology::discover;
 
 use crate::args::{ConfigArgs, ConfigVerb, Files};
-use crate::config::{self, Asked};
 use crate::output::print;
+use thermocline_front::config::{self, Asked};
 
 #[cfg(test)]
 pub use keys::annotated;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 use thermocline_core::config::{Config, at};
 
-use crate::config::Loaded;
+use thermocline_front::config::Loaded;
 
 /// Column of the origins, if the values leave room.
 const ORIGIN_COLUMN: usize = 52;

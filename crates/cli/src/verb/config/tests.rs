@@ -26,7 +26,7 @@ fn defaults_and_samples_are_valid_by_the_schema() {
         "[rule]\nname = \"fault-count\"\n[rule.fault-count]\nrestamp = false\n",
         "[source.chmu]\nunit_bytes = 512\n[daemon]\nsocket_group = \"adm\"\n",
     ] {
-        crate::config::parse(text, "sample.toml", |_| {}).unwrap_or_else(|e| panic!("{e}"));
+        thermocline_front::config::parse(text, "sample.toml", |_| {}).unwrap_or_else(|e| panic!("{e}"));
         let errors: Vec<String> = schema.iter_errors(&value(text)).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{text}: {errors:?}");
     }
@@ -61,7 +61,7 @@ fn what_the_schema_refuses_the_check_refuses() {
         "[[scope]]\npids = [-1]\n",
     ] {
         assert!(!schema.is_valid(&value(text)), "the schema takes {text}");
-        assert!(crate::config::parse(text, "t.toml", |_| {}).is_err(), "the check takes {text}");
+        assert!(thermocline_front::config::parse(text, "t.toml", |_| {}).is_err(), "the check takes {text}");
     }
 }
 
@@ -81,7 +81,8 @@ fn every_default_and_range_agrees_with_the_check() {
                     section => format!("[{section}]\n{} = {number}\n", field.name),
                 };
                 assert_eq!(schema.is_valid(&value(&text)), inside, "{text}");
-                let error = crate::config::parse(&text, "t.toml", |_| {}).err().unwrap_or_default();
+                let error =
+                    thermocline_front::config::parse(&text, "t.toml", |_| {}).err().unwrap_or_default();
                 let of_range =
                     error.contains(&format!("{number} is not allowed")) || error.contains("invalid");
                 assert_eq!(of_range && !error.contains("of the scope"), !inside, "{text}{error}");

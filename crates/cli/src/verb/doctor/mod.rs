@@ -15,8 +15,8 @@ use thermocline_linux::record::{Entry, Recording};
 use thermocline_linux::root::Root;
 
 use crate::args::Doctor;
-use crate::config::{self, Asked};
 use crate::output::{print, print_painted, tell};
+use thermocline_front::config::{self, Asked};
 
 /// The name of the report in a bundle.
 const REPORT: &str = "doctor.json";

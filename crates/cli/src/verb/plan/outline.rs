@@ -1,16 +1,10 @@
 //! The answer to the question that `plan` asks by default, for those who show it among other
 //! things.
 
+use thermocline_front::plan::{Answer, Asked, text};
 use thermocline_sim::picture::Planned;
 use thermocline_trace::heat::{Options, estimate};
 use thermocline_trace::reader::Recording;
-
-use super::answer::Answer;
-use super::text;
-use crate::args::Plan;
-
-/// The loss of time that is acceptable by default.
-const LOSS: f64 = 0.03;
 
 /// What is said of the sizes of DRAM.
 #[derive(Debug)]
@@ -31,17 +25,7 @@ pub struct Outline {
 /// Why that cannot be estimated.
 pub fn outline(recording: &Recording) -> Result<Outline, String> {
     let heat = estimate(recording, Options::default()).map_err(|error| error.to_string())?;
-    let args = Plan {
-        folder: recording.folder().to_owned(),
-        loss: LOSS,
-        latency: None,
-        memory_bound: None,
-        sizes: Vec::new(),
-        source: None,
-        svg: None,
-        json: false,
-    };
-    let answer = Answer::new(&args, recording, &heat).map_err(|error| error.to_string())?;
+    let answer = Answer::new(&Asked::default(), recording, &heat).map_err(|error| error.to_string())?;
     Ok(Outline {
         sentence: text::sentence(&answer),
         planned: text::picture(&answer),

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use thermocline_core::journal::Decision;
 
-use super::Outcome;
-use super::diff::{Counts, Diff};
-use crate::recorded;
+use thermocline_front::replay::Outcome;
+use thermocline_front::replay::diff::{Counts, Diff};
+use thermocline_front::words::PROGRAM;
 
 /// Pairs of fates that are listed.
 const PAIRS_MAX: usize = 12;
@@ -60,7 +60,7 @@ fn meaning(outcome: &Outcome) -> String {
     if outcome.unchanged {
         return match (outcome.is_whole(), outcome.is_of_this_version()) {
             (true, true) => "this is a defect; please report it with the recording\n".to_owned(),
-            (true, false) => format!("another version recorded it; this is {}\n", recorded::PROGRAM),
+            (true, false) => format!("another version recorded it; this is {}\n", PROGRAM),
             (false, _) => String::new(),
         };
     }

@@ -9,7 +9,7 @@ use thermocline_trace::digest::{Bins, Span};
 use thermocline_trace::reader::Recording;
 use thermocline_trace::replay::watched;
 
-use crate::verb::replay::journals::Journals;
+use thermocline_front::replay::journals::Journals;
 
 /// Pieces of evidence before what is shown, beyond which the engine does not decide on them again:
 /// that takes some microseconds for each.

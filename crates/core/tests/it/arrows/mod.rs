@@ -22,10 +22,12 @@ const PLAN: &[(&str, &[&str])] = &[
     ("crates/linux", &["thermocline-core", "thermocline-bpf"]),
     ("crates/wire", &["thermocline-core"]),
     ("crates/trace", &["thermocline-core"]),
+    ("crates/front", &["thermocline-core", "thermocline-linux", "thermocline-sim", "thermocline-trace"]),
     (
         "crates/cli",
         &[
             "thermocline-core",
+            "thermocline-front",
             "thermocline-linux",
             "thermocline-sim",
             "thermocline-trace",

@@ -1,6 +1,7 @@
 //! Simulates a manager of ours, and records what its engine sees and decides.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::Context;
@@ -10,14 +11,25 @@ use thermocline_sim::report::Report;
 use thermocline_sim::run::{Arm, RunError, run_with};
 use thermocline_sim::scenario::Setup;
 use thermocline_sim::spec::SpecError;
-use thermocline_trace::recorder::Recorder;
+use thermocline_trace::recorder::{Recorder, Summary};
 use thermocline_trace::replay::{DRIVER, SPARING_NOTHING};
 use thermocline_trace::writer::{About, Limits};
 
-use crate::args::RecordTo;
-use crate::daemon::RecordAsked;
-use crate::output::tell;
-use crate::recorded;
+use crate::words::settings;
+
+/// What is said where a recording has ended before the run, before why.
+pub const ENDED: &str = "the recording has ended before the run";
+
+/// Where a run is recorded to, and how.
+#[derive(Clone, Debug)]
+pub struct RecordTo {
+    /// The folder; made where it does not exist, otherwise empty.
+    pub folder: PathBuf,
+    /// How large it may become.
+    pub limits: Limits,
+    /// Without process numbers, addresses, commands and names.
+    pub private: bool,
+}
 
 /// The rule of a manager of ours.
 ///
@@ -34,16 +46,16 @@ pub fn choice(manager: ManagerName) -> Result<RuleChoice, SpecError> {
     }
 }
 
-/// Runs a scenario, and records it.
+/// Runs a scenario, and records it. The recording may have ended before the run: the summary says
+/// so.
 ///
 /// # Errors
 /// The simulation fails, or it cannot be recorded to the end.
-pub fn record(setup: &Setup, arm: Arm, to: &RecordTo) -> anyhow::Result<Report> {
+pub fn record(setup: &Setup, arm: Arm, to: &RecordTo) -> anyhow::Result<(Report, Summary)> {
     let choice = choice(arm.manager)?;
-    let folder = to.folder.clone().unwrap_or_default();
     let mut config = setup.scenario.config.clone();
     config.choose(choice);
-    let mut settings = recorded::settings(&config, "sim")?;
+    let mut settings = settings(&config, "sim")?;
     let mut add = |key: &str, value: String| settings.push((key.to_owned(), value));
     add("clock", "simulated".to_owned());
     add(DRIVER, SPARING_NOTHING.to_owned());
@@ -51,21 +63,18 @@ pub fn record(setup: &Setup, arm: Arm, to: &RecordTo) -> anyhow::Result<Report> 
     add("seed", arm.seed.to_string());
     let about = About { settings, topology: setup.machine.topology.clone() };
     // A simulated machine can wait for the disk.
-    let limits = Limits { backlog_bytes: None, ..RecordAsked::limits(&to.how) };
-    let recorder = Recorder::start(&folder, about, limits, to.how.private)
-        .with_context(|| format!("cannot record to {}", folder.display()))?;
+    let limits = Limits { backlog_bytes: None, ..to.limits };
+    let recorder = Recorder::start(&to.folder, about, limits, to.private)
+        .with_context(|| format!("cannot record to {}", to.folder.display()))?;
     let recorder = Rc::new(RefCell::new(recorder));
     let engine = Thermocline::new(choice, &setup.scenario.config, &setup.machine).map_err(RunError::Spec)?;
     let report = run_with(setup, arm, Box::new(engine.stepped(steps(&recorder))))?;
     let recorder = Rc::into_inner(recorder).context("the run is over, and something still records it")?;
     let summary = recorder.into_inner().finish();
-    tell!("{}", recorded::after(&summary, None));
-    match summary.ended {
-        Some(end) if end.failed => anyhow::bail!("the recording has ended before the run: {}", end.why),
-        Some(end) => tell!("the recording has ended before the run: {}", end.why),
-        None => {}
+    match &summary.ended {
+        Some(end) if end.failed => anyhow::bail!("{ENDED}: {}", end.why),
+        _ => Ok((report, summary)),
     }
-    Ok(report)
 }
 
 /// Steps of a simulated engine that are recorded.

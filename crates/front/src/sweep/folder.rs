@@ -53,14 +53,14 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder for this plan; created if it does not exist.
+    /// The folder for this plan, whose runs `program` makes; created if it does not exist.
     ///
     /// # Errors
     /// It belongs to another plan or another program, or cannot be written.
-    pub fn create(path: &Path, plan: &Plan) -> anyhow::Result<Folder> {
+    pub fn create(path: &Path, plan: &Plan, program: &str) -> anyhow::Result<Folder> {
         std::fs::create_dir_all(path)
             .with_context(|| format!("cannot make {}; give another --out", path.display()))?;
-        let manifest = Manifest { program: program()?, plan: plan.clone() };
+        let manifest = Manifest { program: program.to_owned(), plan: plan.clone() };
         let text = serde_json::to_string(&manifest)? + "\n";
         let file = path.join(MANIFEST);
         if !file.exists() {
@@ -331,10 +331,12 @@ fn read_manifest(folder: &Path) -> anyhow::Result<Manifest> {
     })
 }
 
-/// This program: its version, and the hash of its executable, because a changed rule does not
-/// change the version.
-fn program() -> anyhow::Result<String> {
-    let path = std::env::current_exe().context("cannot find this program's file")?;
-    let file = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+/// A program: its version, and the hash of its file, because a changed rule does not change the
+/// version.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn program(path: &Path) -> anyhow::Result<String> {
+    let file = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(format!("{} {}", env!("CARGO_PKG_VERSION"), hash(&file)))
 }

@@ -1,25 +1,25 @@
 //! `thermocline sim`: simulates one scenario under one manager.
 
-mod record;
-
 use std::fmt::Write as _;
 
 use anyhow::Context;
-use thermocline_sim::effect;
+use thermocline_front::load::setup;
+use thermocline_front::record::{ENDED, RecordTo, record};
+use thermocline_front::simulate::{Asked, of_rule};
 use thermocline_sim::fit::{Point, changes as fit_changes};
 use thermocline_sim::machine;
 use thermocline_sim::manager::ManagerName;
 use thermocline_sim::mode::ModeName;
 use thermocline_sim::operations::OperationTimes;
 use thermocline_sim::report::Report;
-use thermocline_sim::run::{Arm, RunError, mode_for, run_all};
+use thermocline_sim::run::{RunError, run_all};
 use thermocline_sim::scenario::{FitSpec, PRESETS, Setup};
-use thermocline_sim::spec::SpecError;
 use thermocline_sim::stats::summary;
 
 use crate::args::{Mode, Sim};
+use crate::daemon::RecordAsked;
 use crate::output::{print, tell};
-use crate::verb::load::{keys, overridden, setup};
+use crate::recorded;
 
 /// Runs the scenario and prints its report.
 ///
@@ -31,9 +31,7 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
     } else if args.fit {
         fit(args)?
     } else {
-        let name = args.scenario.as_deref().unwrap_or_default();
-        let setup = setup(name, args.machine.as_deref(), &args.changes)?;
-        let reports = reports(args, &setup)?;
+        let reports = reports(args)?;
         if args.json {
             format!("{}\n", serde_json::to_string_pretty(&reports)?)
         } else {
@@ -45,30 +43,35 @@ pub fn sim(args: &Sim) -> anyhow::Result<()> {
 
 /// The manager that the command line names.
 fn named(args: &Sim) -> Option<String> {
-    args.manager.clone().or_else(|| args.rule.as_ref().map(|rule| format!("thermocline:{rule}")))
+    args.manager.clone().or_else(|| args.rule.as_deref().map(of_rule))
 }
 
-fn reports(args: &Sim, setup: &Setup) -> anyhow::Result<Vec<Report>> {
-    let named = named(args);
-    let manager = named.as_deref().map_or(Ok(setup.manager), ManagerName::parse)?;
-    if named.is_some() {
-        overridden(&args.changes, "manager", "--manager")?;
-    }
-    effect::check(setup, &[manager], &keys(&args.changes)).map_err(|e| match named {
-        Some(_) => e,
-        None => SpecError { message: format!("{}, the scenario's default manager", e.message), ..e },
-    })?;
-    let mode = match args.mode {
-        Mode::Auto => mode_for(setup),
-        Mode::Exact => ModeName::Exact,
-        Mode::Event => ModeName::Event,
+fn reports(args: &Sim) -> anyhow::Result<Vec<Report>> {
+    let asked = Asked {
+        scenario: args.scenario.clone().unwrap_or_default(),
+        machine: args.machine.clone(),
+        manager: named(args),
+        changes: args.changes.clone(),
+        seeds: args.seeds,
+        seed: args.seed,
+        mode: match args.mode {
+            Mode::Auto => None,
+            Mode::Exact => Some(ModeName::Exact),
+            Mode::Event => Some(ModeName::Event),
+        },
     };
-    let arms: Vec<Arm> =
-        (args.seed..).take(args.seeds as usize).map(|seed| Arm { manager, mode, seed }).collect();
-    if args.record.folder.is_some() {
-        return Ok(vec![record::record(setup, arms[0], &args.record)?]);
+    let (setup, arms) = asked.ready()?;
+    if let Some(folder) = args.record.folder.clone() {
+        let how = &args.record.how;
+        let to = RecordTo { folder, limits: RecordAsked::limits(how), private: how.private };
+        let (report, summary) = record(&setup, arms[0], &to)?;
+        tell!("{}", recorded::after(&summary, None));
+        if let Some(end) = summary.ended {
+            tell!("{ENDED}: {}", end.why);
+        }
+        return Ok(vec![report]);
     }
-    Ok(run_all(setup, &arms).into_iter().collect::<Result<Vec<Report>, RunError>>()?)
+    Ok(run_all(&setup, &arms).into_iter().collect::<Result<Vec<Report>, RunError>>()?)
 }
 
 /// Fits the scenario, and shows every point on standard error.

@@ -5,9 +5,11 @@ use thermocline_core::config::{Config, RuleChoice};
 use thermocline_sim::spec::SpecError;
 use thermocline_trace::reader::Recording;
 
-use crate::args::Replay;
+use super::Asked;
 use crate::config::{over, text};
-use crate::output::tell;
+
+/// Why scopes of one's own do not count.
+const SCOPES_STAY: &str = "scopes are the recorded ones, since the evidence refers to them";
 
 /// See the module's description.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub struct Wanted {
     pub unchanged: bool,
     /// The rule recorded, and the rule wanted.
     pub rules: [&'static str; 2],
+    /// What of it does not count, in sentences.
+    pub notes: Vec<String>,
     changes: Vec<String>,
     choice: Option<RuleChoice>,
     /// A file of one's own takes the place of configurations that were loaded during the recording.
@@ -29,17 +33,18 @@ impl Wanted {
     ///
     /// # Errors
     /// There is no such rule, or the configuration cannot be used.
-    pub fn new(args: &Replay, recording: &Recording) -> anyhow::Result<Wanted> {
-        let choice = args.rule.as_deref().map(rule).transpose()?;
-        let unchanged = choice.is_none() && args.changes.is_empty() && args.config.is_none();
+    pub fn new(asked: &Asked, recording: &Recording) -> anyhow::Result<Wanted> {
+        let choice = asked.rule.as_deref().map(rule).transpose()?;
+        let unchanged = choice.is_none() && asked.changes.is_empty() && asked.config.is_none();
         let recorded = recording.config();
         let before = recorded.as_ref().map_or("unknown", |config| config.rule.name.text());
-        let mut config = match &args.config {
+        let mut notes = Vec::new();
+        let mut config = match &asked.config {
             None => {
                 let recorded = recorded?;
-                match args.changes.is_empty() {
+                match asked.changes.is_empty() {
                     true => recorded,
-                    false => changed(&recorded, &args.changes)?,
+                    false => changed(&recorded, &asked.changes)?,
                 }
             }
             Some(path) => {
@@ -48,19 +53,19 @@ impl Wanted {
                 let place = |config: &mut Config| {
                     let Ok((scope, tiers)) = scopes else { return };
                     if !config.scope.is_empty() && config.scope != scope {
-                        tell!("scopes are the recorded ones, since the evidence refers to them");
+                        notes.push(SCOPES_STAY.to_owned());
                     }
                     (config.scope, config.tiers) = (scope, tiers);
                 };
-                over(&path.display().to_string(), &read, &args.changes, place)?
+                over(&path.display().to_string(), &read, &asked.changes, place)?
             }
         };
         if let Some(choice) = choice {
             config.choose(choice);
         }
         let rules = [before, config.rule.name.text()];
-        let own_file = args.config.is_some();
-        Ok(Wanted { config, unchanged, rules, changes: args.changes.clone(), choice, own_file })
+        let own_file = asked.config.is_some();
+        Ok(Wanted { config, unchanged, rules, notes, changes: asked.changes.clone(), choice, own_file })
     }
 
     /// What takes the place of a configuration that was loaded during the recording.

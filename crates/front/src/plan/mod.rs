@@ -1,14 +1,19 @@
-//! What is answered.
+//! How much DRAM a recorded program needs.
+
+mod asked;
+pub mod text;
+
+pub use asked::{Asked, Size, latency, share, source};
 
 use serde::Serialize;
 use thermocline_core::units::PAGE_SIZE;
 use thermocline_sim::spec::SpecError;
-use thermocline_trace::heat::Heat;
 use thermocline_trace::heat::band::rate_band;
+use thermocline_trace::heat::{Heat, Options, estimate};
 use thermocline_trace::plan::{Band, Open, Point, Question, Supply};
 use thermocline_trace::reader::Recording;
 
-use crate::args::{Plan, Size};
+use crate::words::bytes;
 use crate::workload::MEMORY_BOUND;
 
 /// Latencies that are taken where neither the firmware nor the user says any, in ns.
@@ -17,6 +22,18 @@ const LATENCY_NS: [f64; 2] = [100.0, 250.0];
 const OTHERS: [f64; 4] = [0.1, 0.3, 0.5, 0.8];
 /// Sizes of DRAM by default: every so many percent.
 const STEP_PERCENT: usize = 5;
+
+/// Estimates heat, and answers.
+///
+/// # Errors
+/// It has no evidence that heat could be estimated from, or a size is larger than the memory that
+/// was seen.
+pub fn plan(asked: &Asked, recording: &Recording) -> Result<Answer, SpecError> {
+    let place = recording.folder().display().to_string();
+    let heat = estimate(recording, Options { source: asked.source, epochs: None })
+        .map_err(|e| SpecError::new(&place, "heat cannot be estimated from it".to_owned(), e.to_string()))?;
+    Answer::new(asked, recording, &heat)
+}
 
 /// Memory, in bytes.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -86,17 +103,17 @@ impl Answer {
     ///
     /// # Errors
     /// A size is larger than the memory that was seen.
-    pub fn new(args: &Plan, recording: &Recording, heat: &Heat) -> Result<Answer, SpecError> {
+    pub fn new(asked: &Asked, recording: &Recording, heat: &Heat) -> Result<Answer, SpecError> {
         let evidence = heat.evidence();
         let pages = evidence.seen_pages() + evidence.silent_pages;
         let firmware = of_firmware(recording);
-        let latency_ns = args.latency.or(firmware).unwrap_or(LATENCY_NS);
-        let memory_bound = args.memory_bound.unwrap_or(MEMORY_BOUND);
-        let question = Question { loss: args.loss, latency_ns, memory_bound };
+        let latency_ns = asked.latency_ns.or(firmware).unwrap_or(LATENCY_NS);
+        let memory_bound = asked.memory_bound.unwrap_or(MEMORY_BOUND);
+        let question = Question { loss: asked.loss, latency_ns, memory_bound };
         let supply = Supply::new(heat);
         let untimed = recording.untimed();
         let timed = untimed.is_none();
-        let sizes = sizes(&args.sizes, pages)?;
+        let sizes = sizes(&asked.sizes, pages)?;
         let silent = (evidence.silent_pages > 0).then(|| rate_band(0.0, evidence.silent.quiet_s, 0.9).1);
         let smallest = |question: &Question| in_bytes(supply.smallest(question));
         let others = OTHERS.into_iter().filter(|share| (share - memory_bound).abs() > 1e-9).map(|share| {
@@ -104,7 +121,7 @@ impl Answer {
             Other { memory_bound: share, dram: smallest(&question) }
         });
         let mut answer = Answer {
-            recording: args.folder.display().to_string(),
+            recording: recording.folder().display().to_string(),
             source: evidence.source.text(),
             seconds: timed.then(|| evidence.end.since(evidence.start).0 as f64 / 1e9),
             untimed: untimed.map(str::to_owned),
@@ -119,7 +136,7 @@ impl Answer {
             slowed: supply.accesses().likely.map(|accesses| evidence.slowed(accesses)),
             accesses_per_s: if timed { supply.accesses() } else { Band::default() },
             question,
-            memory_bound_given: args.memory_bound.is_some(),
+            memory_bound_given: asked.memory_bound.is_some(),
             share_needed: question.share_needed(),
             smallest: smallest(&question),
             others: others.collect(),
@@ -128,7 +145,7 @@ impl Answer {
             assumptions: Vec::new(),
             notes: heat.notes().to_vec(),
         };
-        answer.assumptions = assumptions(&answer, args, firmware.is_some());
+        answer.assumptions = assumptions(&answer, asked, firmware.is_some());
         Ok(answer)
     }
 }
@@ -156,7 +173,7 @@ fn sizes(asked: &[Size], pages: u64) -> Result<Vec<u64>, SpecError> {
         let size = match size {
             Size::Share(share) => of_share(*share),
             Size::Bytes(bytes) if bytes.pages() > pages => {
-                let seen = crate::recorded::bytes(pages * PAGE_SIZE);
+                let seen = self::bytes(pages * PAGE_SIZE);
                 let message = format!("{bytes} is more than the {seen} of memory that were seen");
                 return Err(SpecError::new("--sizes", message, "give less: with all of it there is no loss"));
             }
@@ -172,7 +189,7 @@ fn sizes(asked: &[Size], pages: u64) -> Result<Vec<u64>, SpecError> {
     Ok(sizes)
 }
 
-fn assumptions(answer: &Answer, args: &Plan, firmware: bool) -> Vec<String> {
+fn assumptions(answer: &Answer, asked: &Asked, firmware: bool) -> Vec<String> {
     let [fast, slow] = answer.question.latency_ns;
     let memory = &answer.memory;
     let mut out = Vec::new();
@@ -185,7 +202,7 @@ fn assumptions(answer: &Answer, args: &Plan, firmware: bool) -> Vec<String> {
              give --memory-bound"
         ),
     });
-    let from = match (args.latency.is_some(), firmware) {
+    let from = match (asked.latency_ns.is_some(), firmware) {
         (true, _) => "given",
         (false, true) => "as the firmware reported",
         (false, false) => "assumed; give --latency",
@@ -203,7 +220,6 @@ fn assumptions(answer: &Answer, args: &Plan, firmware: bool) -> Vec<String> {
         _ => "pages of a region that differ are not told apart: placed page by page, more could be served"
             .to_owned(),
     });
-    let bytes = crate::recorded::bytes;
     if memory.silent > 0 {
         let below = answer
             .silent_below_per_s

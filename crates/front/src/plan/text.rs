@@ -6,8 +6,8 @@ use thermocline_core::units::PAGE_SIZE;
 use thermocline_sim::picture::{Planned, Spot};
 use thermocline_trace::plan::{Band, Open, Point};
 
-use super::answer::Answer;
-use crate::recorded::bytes;
+use super::Answer;
+use crate::words::bytes;
 
 /// The answer for people: a sentence, a table, the assumptions.
 pub fn text(answer: &Answer) -> String {

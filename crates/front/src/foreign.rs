@@ -172,10 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_ours_or_nobodys_is_not_taken_for_theirs() {
-        let ours = crate::verb::config::annotated();
-        for text in
-            [ours.as_str(), "", "[engine]\ntick_ms = 5\n", "{", "hello: world\n", "[[scope]]\npids = [1]\n"]
-        {
+        for text in ["", "[engine]\ntick_ms = 5\n", "{", "hello: world\n", "[[scope]]\npids = [1]\n"] {
             assert_eq!(told(text), None, "{text}");
         }
     }
