@@ -24,10 +24,14 @@ pub struct Bad {
 /// The values of a column. Those of rows without a value are left out where it is written, and
 /// arbitrary where it is read.
 #[derive(Debug)]
-enum Values {
+pub enum Values {
+    /// 64 bits, signed or not as the column is.
     Long(Vec<i64>),
+    /// 32 bits, unsigned.
     Int(Vec<i32>),
+    /// True or false.
     Flag(Vec<bool>),
+    /// Text.
     Text(Vec<ByteArray>),
 }
 
@@ -51,12 +55,16 @@ impl Values {
     }
 }
 
-/// A column's values, and for each row whether it has one: 1 or 0, as Parquet wants it.
+/// A column's values, and for each row whether it has one: 1 or 0, as Parquet wants it, and nothing
+/// if it is not nullable.
 #[derive(Debug)]
-struct Cells {
-    column: &'static Column,
-    values: Values,
-    has: Vec<i16>,
+pub struct Cells {
+    /// The column.
+    pub column: &'static Column,
+    /// Its values.
+    pub values: Values,
+    /// Which rows have one.
+    pub has: Vec<i16>,
 }
 
 /// Rows of one table.
@@ -92,6 +100,11 @@ impl Rows {
             cells.values.clear();
             cells.has.clear();
         }
+    }
+
+    /// The columns, in order.
+    pub fn into_columns(self) -> Vec<Cells> {
+        self.cells
     }
 
     /// Adds a row, whose values are then given in the order of its columns.

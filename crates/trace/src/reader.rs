@@ -9,6 +9,7 @@ use thermocline_core::config::Config;
 use thermocline_core::topology::Topology;
 use thermocline_core::units::Nanos;
 
+use crate::column::Rows;
 use crate::config;
 use crate::part::{Damage, Manifest, ReadPart, UNFINISHED, part_of, part_of_table};
 use crate::piece::Piece;
@@ -206,6 +207,7 @@ impl Recording {
             recording: self,
             next_part: 0,
             part: None,
+            next_group: 0,
             expected: None,
             damages: Vec::new(),
             damaged: 0,
@@ -243,6 +245,8 @@ pub struct Reader<'a> {
     recording: &'a Recording,
     next_part: usize,
     part: Option<ReadPart>,
+    /// Of a table that is read alone.
+    next_group: usize,
     expected: Option<u64>,
     damages: Vec<Damage>,
     damaged: u64,
@@ -274,6 +278,29 @@ impl Reader<'_> {
                     }
                     self.expected = Some(number + 1);
                     return Some((number, head, piece));
+                }
+                Ok(None) => self.part = None,
+                Err(damage) => {
+                    self.part = None;
+                    self.note(damage);
+                }
+            }
+        }
+    }
+
+    /// The next rows of a table alone, by groups of a file; not to be mixed with events. A part with
+    /// a damaged file is left out.
+    pub fn next_rows(&mut self, table: TableId) -> Option<Rows> {
+        loop {
+            let Some(part) = &self.part else {
+                self.next_group = 0;
+                self.open_next()?;
+                continue;
+            };
+            match part.group(table, self.next_group) {
+                Ok(Some(rows)) => {
+                    self.next_group += 1;
+                    return Some(rows);
                 }
                 Ok(None) => self.part = None,
                 Err(damage) => {

@@ -92,6 +92,35 @@ pub enum TableId {
 }
 
 impl TableId {
+    /// Every table, in the order of [`TABLES`].
+    pub const ALL: [TableId; TABLES.len()] = {
+        use TableId::*;
+        [
+            Events,
+            Steps,
+            Accesses,
+            Answers,
+            Regions,
+            RegionCounts,
+            RegionPages,
+            Memory,
+            Topology,
+            Processes,
+            Outcomes,
+            Demoted,
+            Holdings,
+            Pressures,
+            Scans,
+            Programs,
+            Nodes,
+            Moves,
+            Demands,
+            Decisions,
+            Settings,
+            Losses,
+        ]
+    };
+
     /// The table.
     pub fn table(self) -> &'static Table {
         &TABLES[self as usize]
@@ -117,6 +146,7 @@ mod tests {
                 assert!(column.meaning.ends_with('.'), "{column:?}");
             }
         }
+        assert!(TableId::ALL.iter().enumerate().all(|(place, id)| *id as usize == place));
         assert_eq!(TableId::Losses as usize + 1, TABLES.len());
         assert_eq!(TableId::Demands.table().name, "demands");
         assert_eq!(TableId::Nodes.table().name, "nodes");

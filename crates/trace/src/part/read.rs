@@ -130,6 +130,22 @@ impl ReadPart {
         Ok(Some((event, head, piece)))
     }
 
+    /// The rows of a group of a table, in the order of the file; `None` after the last group. What
+    /// else is read of the part does not depend on it.
+    ///
+    /// # Errors
+    /// The table is damaged.
+    pub fn group(&self, table: TableId, group: usize) -> Result<Option<Rows>, Damage> {
+        let Some(cursor) = self.tables.get(&(table as usize)) else { return Ok(None) };
+        if group >= cursor.reader.num_row_groups() {
+            return Ok(None);
+        }
+        let mut rows = Rows::new(table.table());
+        let read = cursor.reader.get_row_group(group).and_then(|group| rows.read(&*group));
+        read.map_err(|e| self.damage(table, e.to_string()))?;
+        Ok(Some(rows))
+    }
+
     /// Where it lies.
     pub fn folder(&self) -> &Path {
         &self.folder
