@@ -8,9 +8,10 @@ REPEATS ?= 3
 FUZZ_SECONDS ?= 600
 BINARY_BYTES_MAX := 15000000
 LAB := target/release/lab
+PYTHON := $(TOOLS)/python/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench soak lab lab-compare lab-spill lab-share docs deb package tarball helm lab-programs fuzz
+.PHONY: help build demo test lint bench soak lab lab-compare lab-spill lab-share docs deb package tarball helm lab-programs fuzz python python-ray wheel
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +76,26 @@ test: ## every test: units, properties, hostile input, and the lab on three kern
 	$(LAB) fetch
 	cargo test --release --workspace --no-fail-fast
 	$(MAKE) -s -C lab/plugin test
+	$(MAKE) -s python
+
+# Into a folder of its own, with all that checks it.
+wheel:
+	@scripts/need build python
+	rm -f target/wheels/thermocline-*.whl
+	cd python && $(PYTHON)/maturin build --quiet --release --locked --out ../target/wheels
+	$(PYTHON)/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/thermocline-*.whl
+
+# Python writes nothing into the tree. The stubs are checked from elsewhere, so that what is installed is what is checked.
+python: export PYTHONDONTWRITEBYTECODE := 1
+python: wheel ## the wheel for Python, in target/wheels: types, stubs, tests, and the book's example
+	cd python && $(PYTHON)/mypy --cache-dir ../target/mypy
+	cd target/wheels && $(PYTHON)/stubtest thermocline --concise
+	cd python && $(PYTHON)/pytest -q --ignore tests/cluster
+
+python-ray: export PYTHONDONTWRITEBYTECODE := 1
+python-ray: wheel ## a sweep on a local Ray cluster of two workers, one of which is killed
+	@scripts/need ray
+	cd python && $(PYTHON)/pytest -q tests/cluster
 
 # $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS): inputs found before, fuzz/seeds/NAME.tar.gz, are tried first.
 define fuzz-target
@@ -124,6 +145,7 @@ soak: lab-programs ## what takes longer: fuzzing, many property cases, the full 
 	$(MAKE) fuzz
 	PROPTEST_CASES=20000 cargo test --release -p thermocline-core
 	$(MAKE) tarball
+	$(MAKE) -s python-ray
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline --bin thermocline attack -- --nocapture
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-core --test it machine_that_fails -- --nocapture
 	THERMOCLINE_SOAK=1 cargo test --release -p thermocline-sim --test it machine_that_fails -- --nocapture

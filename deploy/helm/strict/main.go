@@ -11,6 +11,7 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +28,9 @@ func main() {
 
 func check(manifests io.Reader) error {
 	scheme := runtime.NewScheme()
-	add := []func(*runtime.Scheme) error{admission.AddToScheme, apps.AddToScheme, core.AddToScheme, rbac.AddToScheme}
+	add := []func(*runtime.Scheme) error{
+		admission.AddToScheme, apps.AddToScheme, batch.AddToScheme, core.AddToScheme, rbac.AddToScheme,
+	}
 	for _, add := range add {
 		if err := add(scheme); err != nil {
 			return err

@@ -10,6 +10,7 @@ use thermocline_trace::part::{FileEntry, ReadPart, UNFINISHED, file_name, manife
 use thermocline_trace::piece::Piece;
 use thermocline_trace::reader::Recording;
 use thermocline_trace::replay::replay;
+use thermocline_trace::schema::TableId;
 use thermocline_trace::writer::Limits;
 
 use crate::faulty::mix;
@@ -53,6 +54,12 @@ fn read(folder: &Path) -> (BTreeSet<u64>, Vec<PathBuf>) {
     while let Some((event, ..)) = reader.next_event() {
         events.insert(event);
     }
+    let (mut alone, mut rows) = (recording.read(), BTreeSet::new());
+    while let Some(group) = alone.next_rows(TableId::Events) {
+        rows.extend((0..group.len()).filter_map(|row| group.event(row)));
+    }
+    let [theirs, ours] = [&reader, &alone].map(|r| r.damages().iter().map(ToString::to_string));
+    assert!(rows == events && theirs.eq(ours), "a table that is read alone has other rows");
     let named = recording.left_out().iter().chain(reader.damages());
     (events, named.map(|damage| damage.path.clone()).collect())
 }

@@ -35,6 +35,7 @@ const PLAN: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/inputs", &["thermocline-core", "thermocline-linux", "thermocline-trace", "thermocline-wire"]),
+    ("python", &["thermocline-front", "thermocline-sim", "thermocline-trace"]),
     ("lab", &["thermocline-core", "thermocline-linux"]),
 ];
 

@@ -1,0 +1,87 @@
+"""Machines with tiered memory: simulated, and as they were recorded.
+
+Each function is a verb of the command `thermocline`, with its options as keywords and its answer
+as an object. What cannot be done raises `Error` with the command's message. While it is computed
+other threads of Python go on, and Ctrl-C ends it.
+"""
+
+from ._native import VERSION as __version__
+from ._native import Error, Table
+from ._results import (
+    Band,
+    Comparison,
+    Counts,
+    Course,
+    DecisionDifference,
+    Example,
+    Fates,
+    Followed,
+    Memory,
+    Merged,
+    Node,
+    Notes,
+    Open,
+    Operations,
+    Oracle,
+    OtherShare,
+    Pair,
+    Part,
+    Plan,
+    Point,
+    Process,
+    Question,
+    Replay,
+    Report,
+    Summary,
+)
+from ._verbs import (
+    TABLES,
+    Notice,
+    compare,
+    merge,
+    plan,
+    read_trace,
+    replay,
+    simulate,
+    sweep,
+)
+
+__all__ = [
+    "TABLES",
+    "Band",
+    "Comparison",
+    "Counts",
+    "Course",
+    "DecisionDifference",
+    "Error",
+    "Example",
+    "Fates",
+    "Followed",
+    "Memory",
+    "Merged",
+    "Node",
+    "Notes",
+    "Notice",
+    "Open",
+    "Operations",
+    "Oracle",
+    "OtherShare",
+    "Pair",
+    "Part",
+    "Plan",
+    "Point",
+    "Process",
+    "Question",
+    "Replay",
+    "Report",
+    "Summary",
+    "Table",
+    "__version__",
+    "compare",
+    "merge",
+    "plan",
+    "read_trace",
+    "replay",
+    "simulate",
+    "sweep",
+]
