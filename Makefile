@@ -85,17 +85,17 @@ wheel:
 	cd python && $(PYTHON)/maturin build --quiet --release --locked --out ../target/wheels
 	$(PYTHON)/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/thermocline-*.whl
 
-# Python writes nothing into the tree. The stubs are checked from elsewhere, so that what is installed is what is checked.
+# Python writes nothing into the tree. What is installed is what is tested: the sources are not where it is run.
 python: export PYTHONDONTWRITEBYTECODE := 1
 python: wheel ## the wheel for Python, in target/wheels: types, stubs, tests, and the book's example
 	cd python && $(PYTHON)/mypy --cache-dir ../target/mypy
-	cd target/wheels && $(PYTHON)/stubtest thermocline --concise
-	cd python && $(PYTHON)/pytest -q --ignore tests/cluster
+	cd target/wheels && $(PYTHON)/stubtest thermocline --concise --mypy-config-file ../../python/pyproject.toml
+	cd target/wheels && $(PYTHON)/pytest -q -c ../../python/pyproject.toml ../../python/tests --ignore ../../python/tests/cluster
 
 python-ray: export PYTHONDONTWRITEBYTECODE := 1
 python-ray: wheel ## a sweep on a local Ray cluster of two workers, one of which is killed
 	@scripts/need ray
-	cd python && $(PYTHON)/pytest -q tests/cluster
+	cd target/wheels && $(PYTHON)/pytest -q -c ../../python/pyproject.toml ../../python/tests/cluster
 
 # $(call fuzz-target,NAME,LONGEST INPUT,MIB,OPTIONS): inputs found before, fuzz/seeds/NAME.tar.gz, are tried first.
 define fuzz-target

@@ -81,6 +81,25 @@ def test_errors_are_the_commands(tmp_path: Path) -> None:
         assert not str(raised.value).startswith("error: ")
 
 
+@pytest.mark.parametrize("name", ["", "\0", "x" * 100_000, "/", "..", "/dev/zero", "/dev/zero.toml"])
+def test_names_of_nothing_are_errors(name: str, tmp_path: Path) -> None:
+    for ask in (
+        lambda: thermocline.simulate(name),
+        lambda: thermocline.simulate("chunks-small", machine=name),
+        lambda: thermocline.simulate("chunks-small", manager=name),
+        lambda: thermocline.simulate("chunks-small", rule="latency", set=[*SMALL, name]),
+        lambda: thermocline.compare([name, name]),
+        lambda: thermocline.plan(name),
+        lambda: thermocline.replay(name),
+        lambda: thermocline.read_trace(name, name),
+        lambda: thermocline.sweep(name, tmp_path),
+        lambda: thermocline.merge(name),
+    ):
+        with pytest.raises(thermocline.Error) as raised:
+            ask()
+        assert "defect" not in str(raised.value), raised.value
+
+
 def test_values_of_another_type_are_refused() -> None:
     for options in [{"seeds": -1}, {"seeds": 2**70}, {"set": [3]}]:
         with pytest.raises((TypeError, OverflowError)):

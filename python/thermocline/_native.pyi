@@ -2,6 +2,21 @@
 
 from typing import final
 
+__all__ = [
+    "VERSION",
+    "Error",
+    "Table",
+    "compare",
+    "merge",
+    "plan",
+    "read_trace",
+    "replay",
+    "runs",
+    "shard",
+    "simulate",
+    "tables",
+]
+
 VERSION: str
 
 class Error(Exception):

@@ -18,9 +18,9 @@ PLAIN = (type(None), bool, int, float, str)
 """What is in an answer as it is."""
 
 
-def _named(name: str) -> Any:
-    """A field that has another name, without its unit, in the answer."""
-    return field(metadata={"name": name})
+def _named(name: str) -> dict[str, str]:
+    """Of a field that has another name, without its unit, in the answer."""
+    return {"name": name}
 
 
 def built(kind: type[T], value: Any) -> T:
@@ -113,8 +113,8 @@ class Course:
     """Pages promoted and demoted up to a time."""
 
     time_s: float
-    promoted_pages: int = _named("promoted")
-    demoted_pages: int = _named("demoted")
+    promoted_pages: int = field(metadata=_named("promoted"))
+    demoted_pages: int = field(metadata=_named("demoted"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,11 +194,11 @@ class Band:
 class Memory:
     """The memory that a plan is about."""
 
-    seen_bytes: int = _named("seen")
+    seen_bytes: int = field(metadata=_named("seen"))
     """With evidence or silent: what the answer is about."""
-    silent_bytes: int = _named("silent")
+    silent_bytes: int = field(metadata=_named("silent"))
     """Of these, in use without an access that was seen."""
-    dark_bytes: int = _named("dark")
+    dark_bytes: int = field(metadata=_named("dark"))
     """In use, and not visible to the source."""
 
 
@@ -216,7 +216,7 @@ class OtherShare:
     """The DRAM that keeps the loss, if the program waits for memory for another share of time."""
 
     memory_bound: float
-    dram_bytes: Band = _named("dram")
+    dram_bytes: Band = field(metadata=_named("dram"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ class Plan:
     question: Question
     memory_bound_given: bool
     share_needed: float
-    smallest_bytes: Band = _named("smallest")
+    smallest_bytes: Band = field(metadata=_named("smallest"))
     """The DRAM that keeps the loss."""
     others: list[OtherShare]
     points: list[Point]
@@ -324,8 +324,8 @@ class Example:
     direction: str
     recorded: str
     replayed: str
-    recorded_at_ns: int | None = _named("recorded_at")
-    replayed_at_ns: int | None = _named("replayed_at")
+    recorded_at_ns: int | None = field(metadata=_named("recorded_at"))
+    replayed_at_ns: int | None = field(metadata=_named("replayed_at"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,7 +366,7 @@ class Replay:
 class Part:
     """A shard of a sweep whose runs are all done."""
 
-    file: str = _named("part")
+    file: str = field(metadata=_named("part"))
     runs: int
     done_before: int
 

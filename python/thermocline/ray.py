@@ -18,9 +18,8 @@ from ._verbs import sweep as _sweep
 
 __all__ = ["sweep"]
 
-SHARDS_A_CPU = 4
-"""Shards for each CPU by default: what a lost worker has not kept is small, and so is the wait for
-the last one."""
+SHARDS_A_TASK = 4
+"""Shards for each task at a time by default, so that the wait for the last one is short."""
 
 
 ENDING_S = 30
@@ -60,7 +59,7 @@ def sweep(
         ray.init()
     if shards is None:
         tasks = max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus_per_task)
-        shards = min(runs, SHARDS_A_CPU * tasks)
+        shards = min(runs, SHARDS_A_TASK * tasks)
     task = ray.remote(num_cpus=cpus_per_task, max_retries=max_retries)(_shard)
     numbers = [f"{number}/{shards}" for number in range(1, shards + 1)]
     left = [task.remote(grid, out, named, number, cpus_per_task) for number in numbers]
