@@ -94,8 +94,8 @@ impl Comparison {
         (self.setups.len() * self.managers.len()) as u64 * self.seeds
     }
 
-    /// Runs every manager on every scenario until `stop` is set, with `done` after each run. For each
-    /// scenario, a line for each manager all of whose runs are done.
+    /// Runs every manager on every scenario until `stop` is set, with `done` after each run. For
+    /// each scenario, a line for each manager all of whose runs are done.
     ///
     /// # Errors
     /// The simulation failed.

@@ -288,8 +288,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The next rows of a table alone, by groups of a file; not to be mixed with events. A part with
-    /// a damaged file is left out.
+    /// The next rows of a table alone, by groups of a file; not to be mixed with events. A part
+    /// with a damaged file is left out.
     pub fn next_rows(&mut self, table: TableId) -> Option<Rows> {
         loop {
             let Some(part) = &self.part else {
