@@ -17,14 +17,15 @@ import thermocline.ray
 GRID = """\
 scenarios = ["chunks-small"]
 managers = ["none", "numab2"]
-seeds = 40
+seeds = 24
 mode = "exact"
 
 [parameters]
 process.0.footprint = ["64MiB", "96MiB"]
 process.0.pattern.chunk = ["4MiB"]
+process.0.pattern.accesses_per_page = [400]
 """
-RUNS = 160
+RUNS = 96
 
 
 @pytest.fixture(scope="module", autouse=True)

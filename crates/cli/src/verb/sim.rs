@@ -24,7 +24,8 @@ use crate::recorded;
 /// Runs the scenario and prints its report.
 ///
 /// # Errors
-/// The scenario cannot be simulated (a [`SpecError`]), or the simulation failed.
+/// The scenario cannot be simulated (a [`SpecError`](thermocline_sim::spec::SpecError)), or the
+/// simulation failed.
 pub fn sim(args: &Sim) -> anyhow::Result<()> {
     let out = if args.list {
         list()
