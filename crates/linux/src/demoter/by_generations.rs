@@ -168,7 +168,7 @@ impl ByGenerations {
         stopped: &impl Fn() -> bool,
         stats: &mut DemoterStats,
     ) -> io::Result<u64> {
-        let (before, cpu) = (stats.agings, thread_cpu_time());
+        let (before, refused, cpu) = (stats.agings, stats.refused, thread_cpu_time());
         for lru in lists(self.survey.recent(&self.commands)?, node, allowed) {
             let Some(youngest) = lru.youngest().filter(|g| g.age >= age) else { continue };
             if stopped() || thread_cpu_time().since(cpu) >= CPU_SPAN {
@@ -180,7 +180,7 @@ impl ByGenerations {
                 Err(e) => return Err(e),
             }
         }
-        if stats.agings > before {
+        if (stats.agings, stats.refused) != (before, refused) {
             self.survey.outdate();
         }
         Ok(stats.agings - before)
@@ -273,7 +273,11 @@ struct Place {
     subtree: Option<Subtree>,
 }
 
-/// The generation or its cgroup has gone, or a signal arrived.
+/// The generation or its cgroup has gone, a signal arrived, somebody else ages the same lists at
+/// this moment (Linux mm/vmscan.c, run_aging: EEXIST), or the kernel has no memory for a walk.
 fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ERANGE | libc::EINTR | libc::EAGAIN))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ERANGE | libc::EINTR | libc::EAGAIN | libc::EEXIST | libc::ENOMEM)
+    )
 }

@@ -84,5 +84,5 @@ impl ByNode {
 /// Less was found, a signal arrived, or another process makes the same request. A command that is
 /// not understood is not passing.
 fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::EBUSY))
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM))
 }

@@ -26,6 +26,7 @@ pub use offer::{NotDemoting, Offer, Way, offer, offer_but, settings};
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -65,8 +66,8 @@ thermocline_core::statistics! {
         agings: u64, "times", Counter;
         /// Commands to evict, or to reclaim from a node.
         evictions: u64, "commands", Counter;
-        /// Commands that the kernel refused, because the generation or its cgroup had gone, or that
-        /// found less than they asked for.
+        /// Commands that the kernel refused, because the generation or its cgroup had gone or
+        /// somebody else was aging it, or that found less than they asked for.
         refused: u64, "commands", Counter;
         /// Demands that ended because somebody has switched the kernel's demotion off.
         demotion_off: u64, "demands", Counter trouble;
@@ -80,6 +81,10 @@ thermocline_core::statistics! {
         kept_by_brake: u64, "pages", Counter;
     }
 }
+
+/// Demands in a row that have to fail until a way is given up: one error may pass by itself, and
+/// nothing is demoted for the rest of the run once all ways are. Ours.
+const FAILURES_MAX: u32 = 4;
 
 /// State shared by the thread and its owner.
 #[derive(Debug, Default)]
@@ -218,6 +223,7 @@ enum Worker {
 
 /// The thread: works until the queue's other end is dropped.
 fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<Demoted>, common: &Common) {
+    let mut failures = 0;
     for demand in demands {
         let mut stats = *lock(&common.stats);
         if let (Some(reach), Worker::Generations(worker)) = (lock(&common.reach).take(), &mut worker) {
@@ -228,11 +234,18 @@ fn serve(mut worker: Worker, demands: &Receiver<Demand>, outcomes: &SyncSender<D
         // Regions and nodes are asked only where no scope is named.
         let whose = demand.only.is_none() || matches!(worker, Worker::Generations(_));
         let idle = stopped() || !whose || lock(&common.failure).is_some();
-        let taken = if idle {
-            Taken::default()
-        } else {
-            carry_out(&mut worker, &demand, stopped, &mut stats, common)
+        let carried_out = match idle {
+            true => Ok(Taken::default()),
+            false => carry_out(&mut worker, &demand, stopped, &mut stats),
         };
+        failures = if carried_out.is_err() { failures + 1 } else { 0 };
+        let taken = carried_out.unwrap_or_else(|error| {
+            stats.refused += 1;
+            if failures >= FAILURES_MAX {
+                *lock(&common.failure) = Some(error.to_string());
+            }
+            Taken::default()
+        });
         let cpu = thread_cpu_time().since(start);
         stats.demands += 1;
         stats.cpu_time = stats.cpu_time.plus(cpu);
@@ -248,19 +261,11 @@ fn carry_out(
     demand: &Demand,
     stopped: impl Fn() -> bool,
     stats: &mut DemoterStats,
-    common: &Common,
-) -> Taken {
-    let carried_out = match worker {
+) -> io::Result<Taken> {
+    match worker {
         Worker::Generations(worker) => worker.carry_out(demand, stopped, stats),
         Worker::Regions(worker) => worker.carry_out(demand, stopped, stats),
         Worker::Node(worker) => worker.carry_out(demand, stopped, stats),
-    };
-    match carried_out {
-        Ok(taken) => taken,
-        Err(error) => {
-            *lock(&common.failure) = Some(error.to_string());
-            Taken::default()
-        }
     }
 }
 

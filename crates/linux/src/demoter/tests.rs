@@ -391,9 +391,11 @@ fn a_generation_that_has_gone_is_passed_over_and_a_broken_kernel_is_told() {
     let (_dir, kernel) = machine();
     let mut stats = DemoterStats::default();
     let mut worker = worker(&kernel, Reach::default());
-    kernel.state.lock().unwrap().fails = Some(libc::EINVAL);
-    assert_eq!(worker.carry_out(&demand(100, 10), || false, &mut stats).unwrap().pages, 0);
-    assert_eq!(stats.refused, 3);
+    for (n, errno) in [libc::EINVAL, libc::EEXIST, libc::ENOMEM].into_iter().enumerate() {
+        kernel.state.lock().unwrap().fails = Some(errno);
+        assert_eq!(worker.carry_out(&demand(100, 10), || false, &mut stats).unwrap().pages, 0);
+        assert_eq!(stats.refused, 3 * (n as u64 + 1), "{errno}");
+    }
     kernel.state.lock().unwrap().fails = Some(libc::EIO);
     assert_eq!(
         worker.carry_out(&demand(100, 10), || false, &mut stats).unwrap_err().raw_os_error(),
@@ -402,21 +404,31 @@ fn a_generation_that_has_gone_is_passed_over_and_a_broken_kernel_is_told() {
 }
 
 #[test]
-fn the_thread_answers_every_demand_also_when_it_has_failed() {
+fn a_way_is_given_up_when_it_fails_again_and_again_and_every_demand_is_answered() {
     let (_dir, kernel) = machine();
     let door = Commands::with_door(&kernel.root, Box::new(kernel.clone()));
     let offer = Offer { reach: Reach::default(), way: Way::Generations };
     let mut demoter = Demoter::start(&kernel.root, offer, vec![NodeId(2)], door).unwrap();
-    assert_eq!(demoter.submit(demand(100, 10)), None);
-    kernel.state.lock().unwrap().fails = Some(libc::EIO);
-    let mut outcomes = Vec::new();
-    while outcomes.is_empty() {
-        outcomes.extend(demoter.outcomes());
+    let mut ask = |fails: Option<i32>| {
+        kernel.state.lock().unwrap().fails = fails;
+        assert_eq!(demoter.submit(demand(100, 10)), None);
+        loop {
+            if let Some(done) = demoter.outcomes().pop() {
+                break (done.pages, demoter.failure());
+            }
+        }
+    };
+    for _ in 1..FAILURES_MAX {
+        assert_eq!(ask(Some(libc::EIO)), (0, None), "it may pass");
     }
-    assert_eq!(demoter.submit(demand(100, 10)), None);
-    let (rest, ended) = demoter.shutdown(Duration::from_secs(10));
-    assert!(ended);
-    assert_eq!(outcomes.len() + rest.len(), 2);
+    assert_eq!(ask(None), (100, None), "and has passed");
+    for _ in 1..FAILURES_MAX {
+        assert_eq!(ask(Some(libc::EIO)), (0, None));
+    }
+    let (pages, failure) = ask(Some(libc::EIO));
+    assert!(pages == 0 && failure.is_some_and(|why| why.contains("os error 5")));
+    assert_eq!(ask(None).0, 0, "it has been given up");
+    assert!(demoter.shutdown(Duration::from_secs(10)).1);
 }
 
 fn by_node(kernel: &Kernel) -> ByNode {
