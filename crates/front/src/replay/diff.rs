@@ -195,7 +195,7 @@ impl Counts {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use thermocline_core::candidate::Reason;
     use thermocline_core::moves::BatchId;
     use thermocline_core::refusal::RefusalReason;
