@@ -204,10 +204,8 @@ fn every_hint_fault_is_accounted_for(line: Line, rings: &[&str]) {
         let summary = run.json(ring);
         let get = |name: &str| summary["stats"][name].as_u64().unwrap();
         let kernel = summary["vmstat_hint_faults"].as_u64().unwrap() as f64;
-        let (least, most) = (
-            summary["seen_at_least"].as_u64().unwrap() as f64,
-            summary["seen_at_most"].as_u64().unwrap() as f64,
-        );
+        let seen = |name: &str| summary[name].as_u64().unwrap() as f64;
+        let (least, most) = (seen("seen_at_least"), seen("seen_at_most"));
         let dropped = get("dropped") as f64 / get("seen") as f64;
         println!(
             "{ring} ring: {kernel} by vmstat, seen {least} to {most}, {:.0}/s, dropped {:.4} %, BPF {:.0} ns a fault, {:.0} ns a fault in user space",

@@ -3,6 +3,7 @@ cd "$LAB_SHARE"
 unusual_settings
 original=$(all)
 $HOTCOLD --mib "$MIB" --hot-layout contiguous --rate "$RATE" --no-thp --report report >log 2>errors &
+loader=$!
 until [ -e report ]; do sleep 0.2; done
 timeout 60 $THERMOCLINE run --for 1s >out 2>refused
 echo run_status=$?
@@ -10,7 +11,7 @@ grep -q 'thermocline record' refused || fail "what can be done here: $(cat refus
 $THERMOCLINE record --for "$SECONDS_ON"s -o trace >out 2>recorded
 echo record_status=$?
 same "after the recording"
-kill %1; wait %1 || fail "hotcold: $(cat errors)"
+kill -INT $loader; wait $loader || fail "hotcold: $(cat errors)"
 $THERMOCLINE plan trace --sizes 10%,20%,25%,30%,50% >plan 2>plan-errors || fail "plan: $(cat plan-errors)"
 $THERMOCLINE plan trace --sizes 10%,20%,25%,30%,50% --json >plan.json
 cat plan

@@ -48,6 +48,7 @@ pub const ROW: Row = Row {
     what: "listed frames",
     cannot: "listed frames cannot be read",
     counted_as: "listing",
+    sees_top_tier: false,
     probe,
     plan: no_plan,
     open,

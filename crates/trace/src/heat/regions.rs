@@ -1,7 +1,9 @@
 //! DAMON's regions as evidence: a share of the checks has found an access to a page of the region.
 //!
-//! Memory is divided into blocks of equal size. Each check looks at one page of its region, so a
-//! block has a part of the region's checks, in proportion to its pages.
+//! Memory is divided into blocks of equal size, each with some checks at least: of a page that is
+//! hardly ever checked nothing is known. A check looks at one page of its region, so a block has a
+//! part of the region's checks, in proportion to its pages, and finds as many accesses as its pages
+//! do on average.
 
 use std::collections::BTreeMap;
 
@@ -15,48 +17,61 @@ use super::evidence::{Count, Evidence, HeatSource, Unit};
 
 /// Blocks that memory is divided into, at most about.
 const BLOCKS: u64 = 1 << 15;
+/// Checks of a block on average, at least: what is accessed at one check in thirty is then told
+/// from what never is.
+const CHECKS: u64 = 128;
 
 /// Whether a region is one that memory can have: a recording may be damaged.
 fn is_sound(region: &Region) -> bool {
     region.start < region.end && region.end <= VPN_LIMIT
 }
 
+/// What the regions of a snapshot say of a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    pages: f64,
+    /// Shares of checks that found an access, times pages.
+    found: f64,
+    checks: f64,
+    check_s: f64,
+}
+
 /// The evidence of regions; `None` if no snapshot says over which time its checks were made, as the
 /// first of each space does not.
 pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
-    let of_all = |pages: u64| (pages / BLOCKS).next_power_of_two();
-    let pages = |s: &RegionSnapshot| {
-        s.regions.iter().filter(|r| is_sound(r)).fold(0, |sum: u64, r| sum.saturating_add(r.pages()))
-    };
-    let block = of_all(from.snapshots.iter().map(pages).max().unwrap_or(0));
+    let block = block(from);
     let mut before: BTreeMap<RegionSpace, Nanos> = BTreeMap::new();
     let mut blocks: BTreeMap<(RegionSpace, u64), (Vec<Count>, [Count; 2])> = BTreeMap::new();
     let mut longest = Nanos(0);
     for (half, snapshot) in from.snapshots.iter().enumerate() {
-        let mut spaces: Vec<RegionSpace> = snapshot.regions.iter().map(|r| r.space).collect();
-        spaces.dedup();
+        let mut seen: BTreeMap<(RegionSpace, u64), Seen> = BTreeMap::new();
         for region in snapshot.regions.iter().filter(|region| is_sound(region)) {
-            let Some(last) = before.get(&region.space) else { continue };
-            let over = snapshot.time.since(*last);
-            let Some(checks) = over.0.checked_div(region.check.0) else { continue };
+            let Some(checks) = before.get(&region.space).and_then(|last| checks(snapshot, region, *last))
+            else {
+                continue;
+            };
             longest = longest.max(region.check);
             let found = f64::from(region.access_rate_bp.min(10_000)) / 10_000.0;
-            let epoch = epochs.at(snapshot.time);
             for number in region.start / block..region.end.div_ceil(block) {
                 let common = region.end.min((number + 1) * block) - region.start.max(number * block);
-                let checks = checks.max(1) as f64 * common as f64 / region.pages() as f64;
-                let (counts, halves) = blocks
-                    .entry((region.space, number))
-                    .or_insert_with(|| (vec![Count::default(); epochs.number], [Count::default(); 2]));
-                let quiet_s = (1.0 - found) * checks * region.check.0 as f64 / 1e9;
-                let count = Count { hits: found * checks, quiet_s };
-                counts[epoch] = counts[epoch].plus(count);
-                halves[half % 2] = halves[half % 2].plus(count);
+                let seen = seen.entry((region.space, number)).or_default();
+                seen.pages += common as f64;
+                seen.found += found * common as f64;
+                seen.checks += checks as f64 * common as f64 / region.pages() as f64;
+                seen.check_s = region.check.0 as f64 / 1e9;
             }
         }
-        for space in spaces {
-            before.insert(space, snapshot.time);
+        let epoch = epochs.at(snapshot.time);
+        for (place, Seen { pages, found, checks, check_s }) in seen {
+            let (counts, halves) = blocks
+                .entry(place)
+                .or_insert_with(|| (vec![Count::default(); epochs.number], [Count::default(); 2]));
+            let found = found / pages;
+            let count = Count { hits: found * checks, quiet_s: (1.0 - found) * checks * check_s };
+            counts[epoch] = counts[epoch].plus(count);
+            halves[half % 2] = halves[half % 2].plus(count);
         }
+        before.extend(snapshot.regions.iter().map(|region| (region.space, snapshot.time)));
     }
     if blocks.is_empty() {
         return None;
@@ -90,38 +105,84 @@ pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
     })
 }
 
+/// Checks of a region since the last snapshot of its space; `None` if how often is not known.
+fn checks(snapshot: &RegionSnapshot, region: &Region, last: Nanos) -> Option<u64> {
+    snapshot.time.since(last).0.checked_div(region.check.0).map(|checks| checks.max(1))
+}
+
+/// Pages of a block: a power of two.
+fn block(from: &Collected) -> u64 {
+    let (mut before, mut pages, mut all) = (BTreeMap::new(), 0u64, 0u64);
+    for snapshot in &from.snapshots {
+        let sound = || snapshot.regions.iter().filter(|region| is_sound(region));
+        pages = pages.max(sound().fold(0, |sum, region| sum.saturating_add(region.pages())));
+        let known = sound().filter_map(|r| checks(snapshot, r, *before.get(&r.space)?));
+        all = known.fold(all, u64::saturating_add);
+        before.extend(snapshot.regions.iter().map(|region| (region.space, snapshot.time)));
+    }
+    let blocks = (all / CHECKS).clamp(1, BLOCKS);
+    (pages / blocks).next_power_of_two()
+}
+
 #[cfg(test)]
 mod tests {
     use thermocline_core::units::NodeId;
 
     use super::*;
 
-    #[test]
-    fn a_region_shares_its_checks_among_its_blocks() {
-        let region = |start, end, access_rate_bp| Region {
+    fn snapshots(regions: &[&[(u64, u64, u16)]]) -> Collected {
+        let region = |(start, end, access_rate_bp): &(u64, u64, u16)| Region {
             space: RegionSpace::Physical(NodeId(0)),
-            start,
-            end,
-            access_rate_bp,
+            start: *start,
+            end: *end,
+            access_rate_bp: *access_rate_bp,
             age: Nanos(0),
             check: Nanos::from_ms(5),
         };
-        let snapshot = |ms, regions| RegionSnapshot { time: Nanos::from_ms(ms), regions };
-        let snapshots = vec![
-            snapshot(100, vec![region(0, 4, 10_000)]),
-            snapshot(200, vec![region(0, 3, 5000), region(3, 4, 2500)]),
-        ];
-        let collected = Collected { snapshots, ..Collected::default() };
-        let epochs = Epochs { start: Nanos(0), end: Nanos::from_ms(200), number: 1 };
-        let found = evidence(&collected, epochs).expect("there are two snapshots");
-        // Twenty checks of 5 ms in 100 ms: of those of three pages, half found an access.
-        assert_eq!(found.units.len(), 4);
-        let close = |count: Count, hits: f64, quiet_s: f64| {
-            assert!((count.hits - hits).abs() < 1e-9 && (count.quiet_s - quiet_s).abs() < 1e-9, "{count:?}");
+        let snapshot = |(n, regions): (u64, &&[(u64, u64, u16)])| RegionSnapshot {
+            time: Nanos::from_ms(100 * n),
+            regions: regions.iter().map(region).collect(),
         };
-        close(found.of(0)[0], 10.0 / 3.0, 10.0 / 3.0 * 0.005);
-        close(found.of(3)[0], 5.0, 15.0 * 0.005);
+        Collected { snapshots: (1..).zip(regions).map(snapshot).collect(), ..Collected::default() }
+    }
+
+    fn of(collected: &Collected) -> Option<Evidence> {
+        evidence(collected, Epochs { start: Nanos(0), end: Nanos::from_s(1), number: 1 })
+    }
+
+    fn is_close(count: Count, hits: f64, quiet_s: f64) {
+        assert!((count.hits - hits).abs() < 1e-9 && (count.quiet_s - quiet_s).abs() < 1e-9, "{count:?}");
+    }
+
+    #[test]
+    fn a_region_shares_its_checks_among_its_blocks() {
+        // Twenty checks of 5 ms in 100 ms, and 26 regions that were checked: four blocks.
+        let first: &[(u64, u64, u16)] = &[(0, 64, 10_000)];
+        let many: Vec<(u64, u64, u16)> = (0..26).map(|n| (64 + n, 65 + n, 0)).collect();
+        let regions = [&[(0, 48, 5000), (48, 64, 2500)][..], &many].concat();
+        let found = of(&snapshots(&[first, &regions])).expect("there are two snapshots");
+        assert_eq!(found.units.iter().map(|unit| unit.pages).collect::<Vec<_>>(), [32; 3]);
+        // Of the checks of 48 pages two thirds were of the first 32; half of them found an access.
+        is_close(found.of(0)[0], 20.0 / 3.0, 20.0 / 3.0 * 0.005);
+        // The other third, and those of 16 pages with half as many accesses, weighed by pages.
+        let checks = 20.0 / 3.0 + 20.0;
+        is_close(found.of(1)[0], 0.375 * checks, 0.625 * checks * 0.005);
         assert_eq!((found.reach(), found.by_page), (Some(600.0), true));
-        assert!(evidence(&Collected { snapshots: Vec::new(), ..collected }, epochs).is_none());
+        assert!(of(&Collected::default()).is_none());
+    }
+
+    #[test]
+    fn a_block_is_checked_often_enough_to_tell_what_is_hot_and_no_small_region_stands_for_it() {
+        // Half of 8192 pages, and one page more, are accessed at one check in twenty.
+        let regions: &[(u64, u64, u16)] =
+            &[(0, 4096, 500), (4096, 8000, 0), (8000, 8001, 500), (8001, 8192, 0)];
+        let found = of(&snapshots(&[regions; 101])).expect("there are many snapshots");
+        // Four regions, 100 times 20 checks: 62 blocks of 128 checks.
+        assert_eq!(found.units[0].pages, 256);
+        let rates: Vec<f64> =
+            (0..found.units.len()).map(|unit| found.of(unit)[0].rate(0.005).expect("known")).collect();
+        let hot = rates.iter().filter(|rate| **rate > 5.0).count();
+        assert_eq!((hot, rates.len()), (16, 32), "{rates:?}");
+        assert!(rates[31] < 0.1, "one page of 256: {rates:?}");
     }
 }

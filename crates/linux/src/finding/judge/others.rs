@@ -7,6 +7,11 @@ use crate::finding::{Facts, Finding, Ground, Kind, Program, View};
 
 /// The kernel moves pages towards the CPU that uses them (mode bit 0).
 pub(super) fn numa_balancing(view: &View<'_>, facts: &Facts) -> Vec<Finding> {
+    // Where there is one tier and nothing is moved, it is none of ours.
+    let one_tier = view.found.is_some_and(|found| found.topology.tiers_with_memory() < 2);
+    if one_tier && view.config.manager.name == ManagerName::Observe {
+        return Vec::new();
+    }
     let (now, mode) = (facts.numa_balancing.unwrap_or(0), view.mode());
     let moves = "moves pages towards the CPU that uses them, beside thermocline";
     let ours = "set kernel.numa_balancing = 2 in the configuration, which is its default";
