@@ -1,6 +1,6 @@
 """Sweeps on a Ray cluster: each shard is a task.
 
-Ray is not installed with the package: `pip install 'thermocline[ray]'`. All workers have to see
+Ray is not installed with the package: `pip install ray`. All workers have to see
 the grid and the folder by the same path, and to have the same build of the package.
 """
 
@@ -86,6 +86,6 @@ def _ray() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise Error(
-            "Ray is not installed; `pip install 'thermocline[ray]'` installs it, and "
-            "`thermocline.sweep` needs none"
+            "Ray is not installed; `pip install ray` installs it, "
+            "and `thermocline.sweep` needs none"
         ) from error
