@@ -4,8 +4,8 @@
 //!   what the two leave between them is neither promoted nor demoted.
 //! * Its own coldest memory goes first. What is not idle for long enough does not end it: each time
 //!   that every top-tier node has given too little, a quarter of the idle time is enough, down to
-//!   none. The kernel keeps what is accessed all the time even then, so the next demands wait,
-//!   twice as long each time.
+//!   none. The kernel keeps what is accessed all the time even then: if next to nothing is found,
+//!   the next demands wait, twice as long each time.
 //! * What may not be there is asked for in small parts.
 //! * One scope after the other: the one whose last demand is longest ago.
 //! * All scopes together give no more in a second than a rate of their own, which is at most half
@@ -29,6 +29,9 @@ const HASTE: u64 = 4;
 const NONE_BELOW: Nanos = Nanos::from_ms(10);
 /// Rests double at most this often: memory that cannot be moved may become movable.
 const UNMET_MAX: u32 = 4;
+/// Less than this part of what was asked for is next to nothing. A demand is cut off after some CPU
+/// time, so that on a slow machine it may find no more than this at once, and go on.
+const LITTLE: u64 = 16;
 /// A demand after one that found too little asks for at most this fraction of a second's pages, so
 /// that what is not found does not use up the rate; and one for less than the excess for at least
 /// as much, because each has a cost of its own.
@@ -60,7 +63,9 @@ struct Scope {
     short: usize,
     /// Number of times that the idle time is divided.
     haste: u32,
-    /// Rounds in a row that gave too little although any page would have done.
+    /// One of them gave something.
+    fruitful: bool,
+    /// Rounds in a row that gave next to nothing although any page would have done.
     unmet: u32,
     rest_until: Nanos,
 }
@@ -127,7 +132,7 @@ impl ByScope {
         }
         for (scope, of) in &mut self.scopes {
             if of.active && over.iter().all(|over| over.scope != *scope) {
-                (of.active, of.met) = (false, false);
+                (of.active, of.met, of.fruitful) = (false, false, false);
                 of.haste = of.haste.saturating_sub(1);
                 (of.short, of.unmet, of.rest_until) = (0, 0, Nanos(0));
             }
@@ -231,19 +236,24 @@ impl Scope {
     fn settle(&mut self, now: Nanos, supply: &Supply, nodes: usize) {
         self.met = supply.is_met();
         if self.met {
-            (self.short, self.unmet) = (0, 0);
+            (self.short, self.fruitful, self.unmet) = (0, false, 0);
             return;
         }
         self.turn = self.turn.wrapping_add(1);
+        self.fruitful |= supply.asked.saturating_sub(supply.short) > supply.asked / LITTLE;
         self.short += 1;
         if self.short < nodes {
             return;
         }
         self.short = 0;
+        let fruitful = std::mem::take(&mut self.fruitful);
+        if fruitful {
+            self.unmet = 0;
+        }
         self.rest_until = now.plus(Nanos(REST_MIN.0 << self.unmet));
         if supply.idle > Nanos(0) {
             self.haste += 1;
-        } else {
+        } else if !fruitful {
             self.unmet = (self.unmet + 1).min(UNMET_MAX);
         }
     }
@@ -277,5 +287,25 @@ impl Giving {
     /// Base pages that the scope's brake leaves it to give.
     pub(super) fn brake_of(&self, scope: ScopeId) -> u64 {
         self.braked.iter().find(|of| of.scope == scope).map_or(u64::MAX, |of| of.pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_while_next_to_nothing_is_found() {
+        let (mut scope, now) = (Scope::default(), Nanos::from_s(100));
+        let mut rest = |found: u64| {
+            let (asked, short) = (1000, 1000 - found);
+            let supply =
+                Supply { node: NodeId(0), idle: Nanos(0), reason: DemandReason::Share, asked, short };
+            scope.settle(now, &supply, 1);
+            scope.rest_until.since(now).ms()
+        };
+        assert_eq!([0, 10, 0, 62, 0, 0].map(&mut rest), [500, 1000, 2000, 4000, 8000, 8000]);
+        assert_eq!([63, 500, 63].map(&mut rest), [500, 500, 500], "a part at a time");
+        assert_eq!([0, 0].map(&mut rest), [500, 1000]);
     }
 }

@@ -25,9 +25,10 @@ pub(super) fn topology(
         Err(error) => return vec![Finding::new(Kind::TopologyUnreadable, error.to_string())],
     };
     let mut findings = unused_memory(look);
+    let nothing_unused = findings.is_empty();
     let with_memory = found.topology.nodes.iter().filter(|n| n.capacity_pages > 0).count();
     let mut alone = if with_memory < 2 {
-        Some(single_node(kernel, findings.is_empty()))
+        Some(single_node(kernel, nothing_unused))
     } else {
         (found.topology.tiers_with_memory() < 2).then(|| one_tier(look, kernel, found))
     };
@@ -37,7 +38,7 @@ pub(super) fn topology(
     let damon = exists(&look.root.sys.join("kernel/mm/damon/admin"));
     findings.extend(alone.map(|finding| {
         finding.run(
-            Ground::seen(damon && !is_watched),
+            Ground::seen(damon && nothing_unused && !is_watched),
             "or record how its memory is used, and ask how much of it could be slower (`thermocline plan`)",
             "thermocline record --for 10m -o recording",
         )
