@@ -8,7 +8,8 @@ until [ -e report ]; do sleep 0.2; done
 timeout 60 $THERMOCLINE run --for 1s >out 2>refused
 echo run_status=$?
 grep -q 'thermocline record' refused || fail "what can be done here: $(cat refused)"
-$THERMOCLINE record --for "$SECONDS_ON"s -o trace >out 2>recorded
+[ ! -e $stat ] || leave='--set source.damon.stop_damon_stat=true'
+$THERMOCLINE record --for "$SECONDS_ON"s -o trace $leave >out 2>recorded
 echo record_status=$?
 same "after the recording"
 kill -INT $loader; wait $loader || fail "hotcold: $(cat errors)"
