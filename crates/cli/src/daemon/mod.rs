@@ -295,8 +295,9 @@ fn configured(
                 config.pods.file = None;
             }
             config.manager.name = what(mode, manager.unwrap_or(config.manager.name)).1;
-            // Where tiers cannot be read, nothing runs.
-            if let Ok(found) = discover(&Root::default(), &config.tiers) {
+            // Only who asks to watch: a service that observes has nothing to do there. Where tiers
+            // cannot be read, nothing runs.
+            if let (Mode::Observe, Ok(found)) = (mode, discover(&Root::default(), &config.tiers)) {
                 one_tier::watch(config, &found.topology);
             }
         })?;
@@ -354,9 +355,7 @@ fn announce(mode: Mode, discovered: &Discovered) {
         tell!("no page will be moved");
     }
     if discovered.topology.tiers_with_memory() < 2 {
-        tell!(
-            "all memory is in one tier, where there are no hint faults: DAMON or samples tell what is accessed"
-        );
+        tell!("all memory is in one tier, where there are no hint faults; other sources watch it");
     }
 }
 
