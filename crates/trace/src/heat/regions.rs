@@ -44,7 +44,8 @@ pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
     let mut blocks: BTreeMap<(RegionSpace, u64), (Vec<Count>, [Count; 2])> = BTreeMap::new();
     let mut longest = Nanos(0);
     for (half, snapshot) in from.snapshots.iter().enumerate() {
-        let mut seen: BTreeMap<(RegionSpace, u64), Seen> = BTreeMap::new();
+        // Regions ascend, so that those of a block follow each other.
+        let mut seen: Vec<((RegionSpace, u64), Seen)> = Vec::new();
         for region in snapshot.regions.iter().filter(|region| is_sound(region)) {
             let Some(checks) = before.get(&region.space).and_then(|last| checks(snapshot, region, *last))
             else {
@@ -54,7 +55,11 @@ pub fn evidence(from: &Collected, epochs: Epochs) -> Option<Evidence> {
             let found = f64::from(region.access_rate_bp.min(10_000)) / 10_000.0;
             for number in region.start / block..region.end.div_ceil(block) {
                 let common = region.end.min((number + 1) * block) - region.start.max(number * block);
-                let seen = seen.entry((region.space, number)).or_default();
+                let place = (region.space, number);
+                if seen.last().is_none_or(|(last, _)| *last != place) {
+                    seen.push((place, Seen::default()));
+                }
+                let Some((_, seen)) = seen.last_mut() else { continue };
                 seen.pages += common as f64;
                 seen.found += found * common as f64;
                 seen.checks += checks as f64 * common as f64 / region.pages() as f64;
