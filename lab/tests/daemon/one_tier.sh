@@ -8,6 +8,9 @@ until [ -e report ]; do sleep 0.2; done
 timeout 60 $THERMOCLINE run --for 1s >out 2>refused
 echo run_status=$?
 grep -q 'thermocline record' refused || fail "what can be done here: $(cat refused)"
+printf '[manager]\nname = "observe"\n' >service.toml
+timeout 60 $THERMOCLINE run --config service.toml --for 1s >out 2>refused && fail "a service that observes has nothing to do here"
+same "after what was refused"
 [ ! -e $stat ] || leave='--set source.damon.stop_damon_stat=true'
 $THERMOCLINE record --for "$SECONDS_ON"s -o trace $leave >out 2>recorded
 echo record_status=$?
