@@ -12,9 +12,16 @@ use std::time::{Duration, Instant};
 const CHAPTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/sweeps.md");
 /// Tasks, in the place of the examples' 64.
 const TASKS: usize = 3;
-const GRID: &str = "scenarios = [\"chunks-small\"]\nmanagers = [\"none\", \"numab2\"]\nseeds = 6\nmode = \"exact\"\n\
-    [parameters]\nprocess.0.footprint = [\"64MiB\"]\nprocess.0.pattern.chunk = [\"4MiB\"]\n\
-    process.0.pattern.accesses_per_page = [400]\n";
+const GRID: &str = "\
+scenarios = [\"chunks-small\"]
+managers = [\"none\", \"numab2\"]
+seeds = 6
+mode = \"exact\"
+[parameters]
+process.0.footprint = [\"64MiB\"]
+process.0.pattern.chunk = [\"4MiB\"]
+process.0.pattern.accesses_per_page = [400]
+";
 
 /// The code of the first block of that kind behind a heading.
 fn block(heading: &str, kind: &str) -> String {

@@ -28,6 +28,7 @@ use anyhow::Context;
 use serde_json::json;
 use thermocline_core::config::{Config, Enabled, ManagerName, Scope};
 use thermocline_core::engine::Engine;
+use thermocline_front::config::{self, Asked, FileError};
 use thermocline_linux::actuator::{Actuator, Change, Lock, Plan, plan};
 use thermocline_linux::demoter::{self, NotDemoting, Offer, Way};
 use thermocline_linux::descriptors;
@@ -46,7 +47,6 @@ use recording::Recording;
 pub use recording::{For, RecordAsked};
 use reload::Configured;
 use session::{Ended, Session};
-use thermocline_front::config::{self, Asked, FileError};
 
 /// What the daemon does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use thermocline_core::cgroup::is_within;
 use thermocline_core::config::schema::Violation;
 use thermocline_core::config::{Config, ConfigError, DemotionMode, ManagerName, NOBODY, PodsManaged, Scope};
 use thermocline_core::demotion::reach;
+use thermocline_front::config::FileError;
 use thermocline_linux::configuration;
 use thermocline_linux::finding::{self, Finding};
 use thermocline_linux::regular;
@@ -19,7 +20,6 @@ use thermocline_linux::scope::cgroup;
 use thermocline_wire::pods::{Asked, BYTES_MAX, CgroupDriver, Pods, asked};
 
 use crate::escape;
-use thermocline_front::config::FileError;
 
 /// Scope of all pods.
 const ALL: &str = "pods";

@@ -10,12 +10,12 @@ use std::fmt;
 use serde_json::{Value, json};
 use thermocline_core::config::{Config, Difference, ManagerName, Scope, difference_text};
 use thermocline_core::units::Nanos;
+use thermocline_front::config::FileError;
 use thermocline_linux::finding::Finding;
 use thermocline_linux::root::Root;
 
 use super::pods::{self, PodScopes};
 use super::socket::Answer;
-use thermocline_front::config::FileError;
 
 /// Time after which scopes of pods that were refused are tried again.
 const TRY_AGAIN: Nanos = Nanos::from_s(60);

@@ -12,13 +12,13 @@ use thermocline_core::engine::{Engine, ScopeLedger};
 use thermocline_core::journal::Decision;
 use thermocline_core::rule::Gauge;
 use thermocline_core::units::{Nanos, VirtPage};
+use thermocline_front::replay::journals::Journals;
 use thermocline_trace::reader::Recording;
 use thermocline_trace::replay::watched_until;
 
 use super::rows::Moment;
 use crate::snapshot::{Explained, Fixed};
 use crate::text;
-use thermocline_front::replay::journals::Journals;
 
 /// What the engine knew.
 #[derive(Clone, Debug)]

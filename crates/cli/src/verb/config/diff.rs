@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use thermocline_core::config::{Config, difference_text, differences};
+use thermocline_front::config::{self, Asked};
 
 use crate::daemon::socket::{self, Request};
-use thermocline_front::config::{self, Asked};
 
 /// Compares two files, or a file with the running daemon's configuration.
 ///

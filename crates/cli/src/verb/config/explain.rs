@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use thermocline_core::config::Config;
 use thermocline_core::config::schema::Field;
+use thermocline_front::config::{environment_name, field, nearest_key};
 
 use super::keys::wrap;
-use thermocline_front::config::{environment_name, field, nearest_key};
 
 /// Describes a key, or lists the keys of a section.
 ///

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use thermocline_front::config::{self, FileError};
+
 use crate::import::{self, Format};
 use crate::output::{print, tell};
-use thermocline_front::config::{self, FileError};
 
 /// Translates a file, prints the result, and reports how much was refused.
 ///

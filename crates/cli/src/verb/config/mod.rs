@@ -9,12 +9,12 @@ mod show;
 use std::process::ExitCode;
 
 use thermocline_core::config::json_schema;
+use thermocline_front::config::{self, Asked};
 use thermocline_linux::root::Root;
 use thermocline_linux::topology::discover;
 
 use crate::args::{ConfigArgs, ConfigVerb, Files};
 use crate::output::print;
-use thermocline_front::config::{self, Asked};
 
 #[cfg(test)]
 pub use keys::annotated;

@@ -10,13 +10,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use thermocline_front::config::{self, Asked};
 use thermocline_linux::doctor::{Report, Severity, bundle, examine, told};
 use thermocline_linux::record::{Entry, Recording};
 use thermocline_linux::root::Root;
 
 use crate::args::Doctor;
 use crate::output::{print, print_painted, tell};
-use thermocline_front::config::{self, Asked};
 
 /// The name of the report in a bundle.
 const REPORT: &str = "doctor.json";
